@@ -1,0 +1,245 @@
+"""The contract of an analysis: a pure function from inputs and parameters to a frozen result.
+
+An analysis is one file in this package:
+
+    @dataclass(frozen=True)
+    class MyParams: heads: tuple[Head, ...] = ()
+    @dataclass(frozen=True, kw_only=True, eq=False)
+    class MyResult(Result): values: np.ndarray          # [head, dest, src]
+    @analysis(version=1, needs="tokens", lane="live", memory=…, refuse=…)
+    def my_analysis(inputs: Inputs, p: MyParams, ctx: Ctx) -> MyResult: …
+
+The decorator registers it under the function's name; the command line, the codec and the tests find it in the registry.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, Protocol, TypeVar, get_type_hints
+
+import numpy as np
+
+from circuitlab.errors import UsageError
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.intervention import Intervention
+from circuitlab.model.run import Run
+from circuitlab.model.subject import Subject
+from circuitlab.model.weights import Weights
+
+P = TypeVar("P")
+R = TypeVar("R", bound="Result")
+
+
+@dataclass(frozen=True)
+class Remainder:
+    """What a decomposition leaves unexplained: `size` (largest absolute error) of a whole of range `of`, in `unit`."""
+
+    size: float
+    of: float
+    unit: str
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One column of a table: `values` is a numpy array (numbers or str) with one entry per row."""
+
+    name: str
+    values: np.ndarray
+    unit: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns of equal length, the plain form of every result (CSV, copy table)."""
+
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        lengths = {len(c.values) for c in self.columns}
+        if len(lengths) > 1:
+            raise ValueError(f"columns of different lengths: {sorted(lengths)}")
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return len(self.columns[0].values) if self.columns else 0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Result:
+    """What an analysis found. Subclasses add read-only numpy arrays; NaN means not computed.
+
+    `conventions` are the words of the caption; `remainder` is None where nothing is decomposed; `done` < 1 marks a partial.
+    """
+
+    conventions: tuple[str, ...] = ()
+    remainder: Remainder | None = None
+    done: float = 1.0
+
+    def __post_init__(self) -> None:
+        for array in self.arrays().values():
+            array.setflags(write=False)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The numpy fields by name."""
+        pairs = ((f.name, getattr(self, f.name)) for f in dataclasses.fields(self))
+        return {name: value for name, value in pairs if isinstance(value, np.ndarray)}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(a.nbytes for a in self.arrays().values())
+
+    def table(self) -> Table:
+        """The result as rows and columns."""
+        raise NotImplementedError(f"{type(self).__name__} has no table()")
+
+
+@dataclass(frozen=True)
+class TextRef:
+    """A text file that an analysis reads through the engine. `sha256` "" is filled in by the engine."""
+
+    path: str
+    sha256: str = ""
+
+
+class Inputs(Protocol):
+    """All that an analysis sees. `weights` stand under the subject's conventions; `memory` is the budget in bytes."""
+
+    @property
+    def subject(self) -> Subject: ...
+    @property
+    def weights(self) -> Weights: ...
+    @property
+    def memory(self) -> int: ...
+    def run(self, tokens: tuple[int, ...] | None = None, edits: tuple[Intervention, ...] | None = None) -> Run:
+        """A forward pass, from the cache if it is there; None means the subject's own tokens or interventions."""
+        ...
+
+    def answer(self, name: str, params: Any) -> Result:
+        """Another analysis of this subject, through the same cache."""
+        ...
+
+    def text(self, ref: TextRef) -> tuple[int, ...]:
+        """The tokens of a text file."""
+        ...
+
+
+class Ctx(Protocol):
+    """The way back from a running analysis to whoever asked."""
+
+    @property
+    def previous(self) -> Result | None:
+        """What a cancelled answer to the same request already holds."""
+        ...
+
+    def tick(self, done: int, total: int, text: str = "") -> None:
+        """Say how far the work is, at least every 200 ms of it. Raises `Cancelled`."""
+        ...
+
+    def partial(self, result: Result) -> None:
+        """Show a snapshot with `done` < 1."""
+        ...
+
+
+class Quiet:
+    """A `Ctx` that nobody listens to: for calls from code and from tests."""
+
+    previous: Result | None = None
+
+    def tick(self, done: int, total: int, text: str = "") -> None:
+        """Nothing."""
+
+    def partial(self, result: Result) -> None:
+        """Nothing."""
+
+
+def _never(config: ModelConfig, p: Any) -> str | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Analysis(Generic[P, R]):
+    """A registered analysis. `needs` "weights": keyed without tokens and interventions.
+
+    `lane` "live": cheap, conflated while dragging; "slow": restarted, with progress. `refuse(config, params)` is the reason
+    why it does not apply, or None; `memory(config, n_tokens, params)` is its estimate in bytes.
+    """
+
+    name: str
+    run: Callable[[Inputs, P, Ctx], R]
+    params: type[P]
+    result: type[R]
+    version: int
+    needs: Literal["weights", "tokens"]
+    lane: Literal["live", "slow"]
+    memory: Callable[[ModelConfig, int, P], int]
+    refuse: Callable[[ModelConfig, P], str | None] = _never
+
+    @property
+    def summary(self) -> str:
+        """The first line of the function's docstring."""
+        return (inspect.getdoc(self.run) or "").partition("\n")[0]
+
+
+_REGISTRY: dict[str, Analysis[Any, Any]] = {}
+
+
+def analysis(
+    *,
+    version: int,
+    needs: Literal["weights", "tokens"],
+    lane: Literal["live", "slow"],
+    memory: Callable[[ModelConfig, int, Any], int],
+    refuse: Callable[[ModelConfig, Any], str | None] = _never,
+) -> Callable[[Callable[[Inputs, Any, Ctx], Any]], Analysis[Any, Any]]:
+    """Register a function `(inputs, p: Params, ctx) -> Result` as the analysis of its own name."""
+
+    def register(function: Callable[[Inputs, Any, Ctx], Any]) -> Analysis[Any, Any]:
+        hints = get_type_hints(function)
+        made: Analysis[Any, Any] = Analysis(
+            name=function.__name__,
+            run=function,
+            params=hints["p"],
+            result=hints["return"],
+            version=version,
+            needs=needs,
+            lane=lane,
+            memory=memory,
+            refuse=refuse,
+        )
+        if made.name in _REGISTRY:
+            raise ValueError(f"two analyses are called {made.name}")
+        _REGISTRY[made.name] = made
+        return made
+
+    return register
+
+
+def analyses() -> dict[str, Analysis[Any, Any]]:
+    """Every registered analysis by name, found by walking this package."""
+    import circuitlab.analysis as package
+
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+    return dict(sorted(_REGISTRY.items()))
+
+
+def find_analysis(name: str) -> Analysis[Any, Any]:
+    """One analysis by name. Raises `UsageError` with the names there are."""
+    known = analyses()
+    if name not in known:
+        raise UsageError("There is no such analysis.", expected=" ".join(known), got=repr(name))
+    return known[name]
+
+
+def read_only(array: np.ndarray | Sequence[Any], dtype: Any = None) -> np.ndarray:
+    """A contiguous array that cannot be written to."""
+    made = np.ascontiguousarray(array, dtype=dtype)
+    made.setflags(write=False)
+    return made

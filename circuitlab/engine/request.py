@@ -1,0 +1,54 @@
+"""Request and Answer: the only question that can be asked and the only form in which numbers come back."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from circuitlab.analysis.base import Result
+from circuitlab.model.subject import Subject
+
+
+@dataclass(frozen=True)
+class Request:
+    """(analysis, parameters, subject). Hashable: the cache's key is made from it and from the weights' identity."""
+
+    analysis: str
+    params: Any
+    subject: Subject
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where an answer comes from, for captions, exports and the record.
+
+    `weights` is the sha256 of the weight file(s), "" until it is known; `reused` is how many positions of the prompt were
+    taken over from an earlier run (0: computed afresh).
+    """
+
+    weights: str = ""
+    versions: tuple[tuple[str, str], ...] = ()
+    threads: int = 1
+    device: str = "cpu"
+    seconds: float = 0.0
+    reused: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """A result with the request that it answers. `complete` is False for partial and cancelled work."""
+
+    request: Request
+    result: Result
+    complete: bool
+    provenance: Provenance
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all arrays, equal for bit-equal results."""
+        digest = hashlib.sha256()
+        for name, array in sorted(self.result.arrays().items()):
+            digest.update(name.encode() + str(array.dtype).encode() + str(array.shape).encode())
+            digest.update(array.tobytes())
+        return digest.hexdigest()

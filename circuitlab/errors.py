@@ -1,0 +1,81 @@
+"""The errors a person can cause or meet, each of which says what was expected, what came and what to do.
+
+Every error raised on purpose is a `CircuitLabError`. The command line maps `exit_code` to the process' exit status,
+the window shows `str(error)` in a dialog; neither needs to know the subclasses. Exit codes: 1 our fault, 2 usage,
+3 bad model, input or machine, 4 over the memory budget, 130 cancelled.
+"""
+
+from __future__ import annotations
+
+
+class CircuitLabError(Exception):
+    """Something that went wrong in a way that was foreseen.
+
+    Parameters: `what` happened in one sentence; `expected` and `got` where there is something to compare; `remedy`,
+    what the person can do about it.
+    """
+
+    exit_code = 1
+    title = "Something went wrong"
+
+    def __init__(self, what: str, *, expected: str = "", got: str = "", remedy: str = "") -> None:
+        super().__init__(what)
+        self.what, self.expected, self.got, self.remedy = what, expected, got, remedy
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        lines += [f"  expected: {self.expected}"] if self.expected else []
+        lines += [f"  got:      {self.got}"] if self.got else []
+        lines += [f"  do:       {self.remedy}"] if self.remedy else []
+        return "\n".join(lines)
+
+
+class UsageError(CircuitLabError):
+    """An option, a parameter name or a value that does not exist or does not parse."""
+
+    exit_code = 2
+    title = "That cannot be read"
+
+
+class BadModel(CircuitLabError):
+    """A checkpoint that is missing, damaged, of an unknown family, or contradicts its own configuration."""
+
+    exit_code = 3
+    title = "The model cannot be opened"
+
+
+class BadInput(CircuitLabError):
+    """Text, tokens or parameters that this model cannot take."""
+
+    exit_code = 3
+    title = "The model cannot take this input"
+
+
+class BadMachine(CircuitLabError):
+    """A library, a display or a disk that is not there."""
+
+    exit_code = 3
+    title = "Something is missing on this machine"
+
+
+class Refused(BadInput):
+    """An analysis that does not apply to this model; the reason is one line."""
+
+    title = "This analysis does not apply"
+
+
+class OverBudget(CircuitLabError):
+    """A computation whose stated memory is more than the budget."""
+
+    exit_code = 4
+    title = "That does not fit in the memory budget"
+
+
+class Cancelled(CircuitLabError):
+    """Raised by `Ctx.tick` when the person no longer wants the answer."""
+
+    exit_code = 130
+    title = "Cancelled"
+
+    def __init__(self, what: str = "Cancelled.") -> None:
+        super().__init__(what)

@@ -1,0 +1,242 @@
+"""What can be drawn, as data: seven marks, frozen numpy arrays, no Qt.
+
+Every drawn item has an id (a tuple of whole numbers) which a click gives back. Marks are compared by identity of their
+arrays: a mark whose arrays are the same objects as last time is not drawn again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+ColourMap = Literal["magnitude", "signed", "loss"]
+Gesture = Literal["hover", "click", "shift-click", "double-click", "leave"]
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """One axis: what it counts, and a label for each step (tokens, head names), `()` for plain numbers.
+
+    `tokens` marks labels as token text, set in the mono face with visible spaces.
+    """
+
+    label: str = ""
+    ticks: tuple[str, ...] = ()
+    tokens: bool = False
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """A heatmap that is a contact sheet: `rows × cols` tiles of `height × width` cells, `gap` empty cells between.
+
+    A hit gives (tile row, tile col). `chosen` are outlined.
+    """
+
+    rows: int
+    cols: int
+    height: int
+    width: int
+    gap: int = 2
+    chosen: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Heatmap:
+    """A matrix as an image. `values` [row, col] float32, NaN is left empty; row 0 on top.
+
+    `levels` (low, high) of the colour map; "signed" maps are symmetric about 0. `rgb` [row, col, 3] uint8 in place of the
+    colour map (several heads, a hue each; `values` then hold what the readout says; `legend` names the hues: (text, hue)).
+    `ids` are (row, col). `row`, `col`: a crosshair on a selected cell, row or column. Hits are (row, col), or a tile.
+    """
+
+    name: str
+    values: np.ndarray
+    levels: tuple[float, float]
+    x: Axis = Axis()
+    y: Axis = Axis()
+    map: ColourMap = "magnitude"
+    unit: str = ""
+    rgb: np.ndarray | None = None
+    legend: tuple[tuple[str, int], ...] = ()
+    row: int | None = None
+    col: int | None = None
+    tiles: Tiles | None = None
+    colour_bar: bool = True
+    square: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """A scatter. `x`, `y` [n]; `hues` [n] int (see `circuitlab.figures.hues`), or `values` [n] on a colour map; `ids` [n, k] int.
+
+    `labels` [n] str for hover and, where few, beside the points; `chosen` indices are ringed; `size` in px.
+    """
+
+    name: str
+    x: np.ndarray
+    y: np.ndarray
+    ids: np.ndarray
+    labels: tuple[str, ...] = ()
+    hues: np.ndarray | None = None
+    values: np.ndarray | None = None
+    levels: tuple[float, float] = (0.0, 1.0)
+    map: ColourMap = "magnitude"
+    size: float = 7.0
+    chosen: tuple[int, ...] = ()
+    x_axis: Axis = Axis()
+    y_axis: Axis = Axis()
+    equal: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """Curves over a shared x. `x` [n]; `ys` [curve, n], NaN breaks a line; `hues` [curve] int; ids are (curve,).
+
+    `marks`: labelled vertical lines (x, text).
+    """
+
+    name: str
+    x: np.ndarray
+    ys: np.ndarray
+    names: tuple[str, ...]
+    hues: tuple[int, ...] = ()
+    dashed: tuple[bool, ...] = ()
+    chosen: tuple[int, ...] = ()
+    marks: tuple[tuple[float, str], ...] = ()
+    x_axis: Axis = Axis()
+    y_axis: Axis = Axis()
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """Horizontal bars, one a row, longest names first read. `values` [n] (signed allowed); `labels` [n]; ids are (i,).
+
+    `hues` [n] int or None for the neutral data colour; `tokens` says that labels are token text.
+    """
+
+    name: str
+    values: np.ndarray
+    labels: tuple[str, ...]
+    hues: tuple[int, ...] | None = None
+    unit: str = ""
+    tokens: bool = False
+    chosen: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """A graph. Nodes: `xy` [n, 2], `labels`, `hues` [n]; edges: `ends` [m, 2] int, `weights` [m] in 0..1 (width, opacity).
+
+    `kinds` [m] int: 0 Q, 1 K, 2 V (colour and dash). Hits are (0, node) or (1, edge).
+    """
+
+    name: str
+    xy: np.ndarray
+    labels: tuple[str, ...]
+    hues: np.ndarray
+    ends: np.ndarray
+    weights: np.ndarray
+    kinds: np.ndarray
+    chosen_nodes: tuple[int, ...] = ()
+    chosen_edges: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """Running text, one box a token, coloured by value. `texts` [n] display text; `values` [n], NaN uncoloured.
+
+    `ids_text` [n]: what stands in the tooltip (raw text, id, index). Hits are (position,). `row` is the locked or hovered
+    token; `rgb` [n, 3] uint8 in place of the colour map.
+    """
+
+    name: str
+    texts: tuple[str, ...]
+    values: np.ndarray
+    levels: tuple[float, float] = (0.0, 1.0)
+    map: ColourMap = "magnitude"
+    unit: str = ""
+    tips: tuple[str, ...] = ()
+    row: int | None = None
+    locked: bool = False
+    rgb: np.ndarray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class RowColumn:
+    """One column of `Rows`: `values` numbers or str [n]; `digits` after the point; `bar` draws the value as a bar behind it.
+
+    `tokens` says that the text is token text (mono, plain, visible spaces); `levels` with `map` tints the cell.
+    """
+
+    name: str
+    values: np.ndarray
+    digits: int = 3
+    unit: str = ""
+    tokens: bool = False
+    bar: bool = False
+    map: ColourMap | None = None
+    levels: tuple[float, float] = (0.0, 1.0)
+    tip: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A table that sorts, filters and copies. `ids` [n, k] int; hits are a row's id. `chosen` are row indices."""
+
+    name: str
+    columns: tuple[RowColumn, ...]
+    ids: np.ndarray
+    chosen: tuple[int, ...] = ()
+    sort: tuple[int, Literal["up", "down"]] | None = None
+    searchable: bool = False
+
+
+Mark = Heatmap | Points | Lines | Bars | Edges | Tokens | Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """Rows of marks, top to bottom, left to right. `weights`: relative heights of the rows, `()` = by content.
+
+    `caption`: conventions, sample, remainder. `shown`: (k, n) where something was pruned. `why_empty`: one sentence saying
+    why there is nothing, with what to do next; then `grid` is empty. `dimmed_reason`: a note above a partial picture.
+    """
+
+    grid: tuple[tuple[Mark, ...], ...] = ()
+    title: str = ""
+    caption: str = ""
+    shown: tuple[int, int] | None = None
+    why_empty: str = ""
+    weights: tuple[float, ...] = ()
+
+    def marks(self) -> tuple[Mark, ...]:
+        """All marks, row by row."""
+        return tuple(mark for row in self.grid for mark in row)
+
+    def find(self, name: str) -> Mark | None:
+        """The mark called `name`."""
+        return next((m for m in self.marks() if m.name == name), None)
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A gesture on a drawn item: which mark, which id. On "leave" the id is empty."""
+
+    mark: str
+    id: tuple[int, ...] = field(default=())
+    gesture: Gesture = "click"
+
+
+def empty(why: str, title: str = "") -> Figure:
+    """A figure that says why there is nothing to see."""
+    return Figure(title=title, why_empty=why)
+
+
+def ids(*columns: np.ndarray) -> np.ndarray:
+    """Columns of whole numbers as an `ids` array [n, k]."""
+    made = np.stack([np.asarray(c, dtype=np.int64) for c in columns], axis=1)
+    made.setflags(write=False)
+    return made

@@ -1,0 +1,1 @@
+"""The window: document, runner, commands, theme, errors, docks."""

@@ -1,0 +1,1 @@
+"""Docks that are widgets of their own kind (prompt, model, log, jobs); each talks only to the Document."""

@@ -1,0 +1,1 @@
+"""What a transformer is: configuration, weights, tokenizer, forward pass, interventions, loading."""

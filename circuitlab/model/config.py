@@ -1,0 +1,215 @@
+"""What a transformer is, before any weight: `ModelConfig`, validated when it is made."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from circuitlab.errors import BadModel
+
+Positions = Literal["none", "learned", "sinusoidal", "shortformer", "rotary"]
+NormKind = Literal["none", "layer", "rms"]
+NormPlacement = Literal["pre", "post_residual", "post_sublayer", "both"]
+Activation = Literal["relu", "gelu", "gelu_new", "silu"]
+BiasName = Literal["q", "k", "v", "o", "mlp", "unembed"]
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "positions": get_args(Positions),
+    "norm": get_args(NormKind),
+    "norm_placement": get_args(NormPlacement),
+    "activation": get_args(Activation),
+    "qk_norm": get_args(NormKind),
+}
+
+
+@dataclass(frozen=True)
+class Rotary:
+    """Rotary positions: pair i of a head's first `dims` columns turns by `position · θ_i`, θ_i = base^(−2i/dims).
+
+    `pairs`: "interleaved" turns columns (2i, 2i+1), "half" turns (i, i + dims/2). `dims` 0 means all of `d_head`.
+    `theta` gives the frequencies outright, one per pair, in place of `base`.
+    """
+
+    base: float = 10000.0
+    pairs: Literal["interleaved", "half"] = "half"
+    dims: int = 0
+    theta: tuple[float, ...] = ()
+
+    def frequencies(self, d_head: int) -> tuple[float, ...]:
+        """θ, one per turning pair (radians per position)."""
+        dims = self.dims or d_head
+        return self.theta or tuple(self.base ** (-2 * i / dims) for i in range(dims // 2))
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The shape and the conventions of a decoder. Raises `BadModel` when its fields contradict each other.
+
+    positions: "learned" and "sinusoidal" ([sin | cos] halves) are added to the embedding; "shortformer" adds `W_pos` to the
+    inputs of queries and keys only; "rotary" turns queries and keys. `position_layers` limits the last two to some layers,
+    `()` means every layer.
+    norm_placement: "pre" normalises what a sublayer reads, "post_residual" the stream after the addition, "post_sublayer" what
+    a sublayer writes, "both" pre and post_sublayer. `final_norm` is the norm before the unembedding.
+    score_scale: what `q·k` is multiplied by; 0 stands for the usual `1/√d_head`.
+    windows: per layer, how many positions a destination sees including itself; 0 means all; `()` means all everywhere.
+    soft caps: `cap · tanh(x / cap)`; 0 means none. `d_vocab_out`, `n_kv_heads` 0 mean the same as `d_vocab`, `n_heads`.
+    """
+
+    n_layers: int
+    n_heads: int
+    d_model: int
+    d_head: int
+    d_vocab: int
+    n_ctx: int
+    d_mlp: int = 0
+    n_kv_heads: int = 0
+    d_vocab_out: int = 0
+    positions: Positions = "learned"
+    position_layers: tuple[int, ...] = ()
+    rotary: Rotary | None = None
+    norm: NormKind = "none"
+    norm_placement: NormPlacement = "pre"
+    final_norm: bool = True
+    norm_eps: float = 1e-5
+    activation: Activation = "gelu"
+    gated: bool = False
+    parallel: bool = False
+    smeared_keys: bool = False
+    qk_norm: NormKind = "none"
+    biases: tuple[BiasName, ...] = ()
+    tied: bool = False
+    embed_scale: float = 1.0
+    score_scale: float = 0.0
+    score_soft_cap: float = 0.0
+    logit_soft_cap: float = 0.0
+    windows: tuple[int, ...] = ()
+    prepend_bos: bool = False
+    family: str = ""
+
+    def __post_init__(self) -> None:
+        put = lambda name, value: object.__setattr__(self, name, value)  # frozen: only inside the constructor
+        put("n_kv_heads", self.n_kv_heads or self.n_heads)
+        put("d_vocab_out", self.d_vocab_out or self.d_vocab)
+        if self.positions == "rotary" and self.rotary is None:
+            put("rotary", Rotary())
+        self._check_sizes()
+        put("score_scale", float(self.score_scale) or 1 / math.sqrt(self.d_head))
+        self._check_choices()
+
+    def _check_sizes(self) -> None:
+        for name in ("n_heads", "d_model", "d_head", "d_vocab", "d_vocab_out", "n_ctx", "n_kv_heads"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise BadModel(f"{name} is not a size.", expected="a whole number of at least 1", got=repr(value))
+        for name in ("n_layers", "d_mlp"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 0:
+                raise BadModel(f"{name} is not a size.", expected="a whole number of at least 0", got=repr(value))
+        if self.n_heads % self.n_kv_heads:
+            raise BadModel(
+                "Query heads do not divide into key-value groups.",
+                expected="n_heads a multiple of n_kv_heads",
+                got=f"{self.n_heads} and {self.n_kv_heads}",
+            )
+
+    def _check_choices(self) -> None:
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise BadModel(
+                    f"{name} is not one that is known.", expected=" ".join(choices), got=repr(getattr(self, name))
+                )
+        if self.windows and len(self.windows) != self.n_layers:
+            raise BadModel("windows has the wrong length.", expected=str(self.n_layers), got=str(len(self.windows)))
+        if unknown := set(self.biases) - set(get_args(BiasName)):
+            raise BadModel("A bias has no place.", expected=" ".join(get_args(BiasName)), got=" ".join(sorted(unknown)))
+        if not math.isfinite(self.score_scale):
+            raise BadModel("score_scale is not a number.", expected="a finite number", got=repr(self.score_scale))
+        if self.rotary and (dims := self.rotary.dims or self.d_head) and (dims > self.d_head or dims % 2):
+            raise BadModel("Rotary columns do not pair up.", expected=f"an even number ≤ {self.d_head}", got=str(dims))
+        if self.rotary and len(self.rotary.frequencies(self.d_head)) != (self.rotary.dims or self.d_head) // 2:
+            raise BadModel(
+                "Rotary frequencies do not match the columns.",
+                expected=f"{(self.rotary.dims or self.d_head) // 2} of them",
+                got=str(len(self.rotary.theta)),
+            )
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise BadModel("Sinusoidal positions need pairs.", expected="an even d_model", got=str(self.d_model))
+        if self.attention_only and self.parallel:
+            raise BadModel("A parallel block has an MLP.", expected="d_mlp > 0", got="d_mlp 0, parallel")
+
+    @property
+    def attention_only(self) -> bool:
+        """Whether blocks have no MLP."""
+        return self.d_mlp == 0
+
+    @property
+    def group(self) -> int:
+        """Query heads per key-value head."""
+        return self.n_heads // self.n_kv_heads
+
+    @property
+    def stored_positions(self) -> bool:
+        """Whether `W_pos` is a parameter."""
+        return self.positions in ("learned", "shortformer")
+
+    def kv_head(self, head: int) -> int:
+        """The key-value head that query head `head` uses: its group's."""
+        return head // self.group
+
+    def positional(self, layer: int) -> bool:
+        """Whether shortformer or rotary positions act in this layer."""
+        acts = self.positions in ("shortformer", "rotary")
+        return acts and (not self.position_layers or layer in self.position_layers)
+
+    def window(self, layer: int) -> int:
+        """How many positions a destination of this layer sees; 0 means all."""
+        return self.windows[layer] if self.windows else 0
+
+    def n_parameters(self) -> int:
+        """The number of parameters by these shapes, tied ones once."""
+        attention = self.d_model * self.d_head * (2 * self.n_heads + 2 * self.n_kv_heads)
+        widths = {"q": self.n_heads * self.d_head, "o": self.d_model, "mlp": self.d_mlp * (1 + self.gated) + self.d_model}
+        widths["k"] = widths["v"] = self.n_kv_heads * self.d_head
+        attention += sum(widths[b] for b in self.biases if b in "qkvo")
+        mlp = self.d_model * self.d_mlp * (2 + self.gated)
+        mlp += widths["mlp"] if "mlp" in self.biases and self.d_mlp else 0
+        per_norm = {"none": 0, "rms": 1, "layer": 2}[self.norm] * self.d_model
+        per_sublayer = 2 if self.norm_placement == "both" else 1
+        norms = per_norm * per_sublayer * (1 if self.attention_only or self.parallel else 2)
+        norms += {"none": 0, "rms": 2, "layer": 4}[self.qk_norm] * self.d_head
+        smear = self.n_kv_heads if self.smeared_keys else 0
+        ends = self.d_vocab * self.d_model + (0 if self.tied else self.d_model * self.d_vocab_out)
+        ends += self.n_ctx * self.d_model if self.stored_positions else 0
+        ends += self.d_vocab_out if "unembed" in self.biases else 0
+        ends += per_norm if self.final_norm else 0
+        return self.n_layers * (attention + mlp + norms + smear) + ends
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `config.json`; fields at their defaults are left out."""
+        out: dict[str, Any] = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                out[field.name] = dataclasses.asdict(value) if isinstance(value, Rotary) else value
+        return out
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ModelConfig:
+        """The reverse of `to_json`. Raises `BadModel` on unknown, missing or wrongly typed fields."""
+        known = {f.name: f for f in dataclasses.fields(cls)}
+        if unknown := sorted(set(data) - set(known)):
+            raise BadModel("config.json has fields that are not known.", expected="known fields", got=" ".join(unknown))
+        needed = [n for n, f in known.items() if f.default is dataclasses.MISSING]
+        if missing := [n for n in needed if n not in data]:
+            raise BadModel("config.json lacks fields.", expected=" ".join(needed), got="no " + " ".join(missing))
+        values = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
+        try:
+            if values.get("rotary") is not None:
+                rotary = dict(values["rotary"])
+                values["rotary"] = Rotary(**{k: tuple(v) if isinstance(v, list) else v for k, v in rotary.items()})
+            return cls(**values)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise BadModel("config.json cannot be read.", expected="sizes and options", got=str(error)) from error

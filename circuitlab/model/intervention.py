@@ -1,0 +1,100 @@
+"""What can be cut, held or exchanged inside a forward pass, as data.
+
+An `Intervention` is an operation at a `Site`. Sites name the values of a block in the order in which they arise:
+
+    resid_pre -> q, k, v -> scores -> pattern -> z -> result -> (attention added) -> mlp_out
+
+`q`, `k` and `v` are what attention uses: after biases, q/k norm, smearing and rotation. `scores` are after the score scale
+and soft cap, before the mask. `z` is `pattern @ v`, `result` is `z W_O` of one head. Interventions on one site act in the
+order in which they are given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from circuitlab.errors import UsageError
+
+SiteName = Literal["resid_pre", "q", "k", "v", "scores", "pattern", "z", "result", "mlp_out"]
+Op = Literal["zero", "mean", "scale", "set", "freeze", "patch"]
+
+SITE_NAMES: tuple[str, ...] = get_args(SiteName)
+HEADLESS: frozenset[str] = frozenset({"resid_pre", "mlp_out"})
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place in the forward pass; `()` means all heads or all positions. Key and value heads are `n_kv_heads` many.
+
+    At `scores` and `pattern` a position is a destination.
+    """
+
+    name: SiteName
+    layer: int
+    heads: tuple[int, ...] = ()
+    positions: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.name not in SITE_NAMES:
+            raise UsageError("There is no such site.", expected=" ".join(SITE_NAMES), got=repr(self.name))
+        if self.heads and self.name in HEADLESS:
+            raise UsageError(f"{self.name} has no heads.", expected="no heads", got=str(self.heads))
+
+
+@dataclass(frozen=True)
+class Intervention:
+    """One operation at one site.
+
+    - `zero`: the value becomes 0. `scale`: it is multiplied by `value[0]`.
+    - `set`: it becomes `value`, one number or one per element of the site's last axis.
+    - `mean`: it becomes its own mean over positions (of `source` if given, else of this prompt; at `scores` and `pattern`
+      over destinations).
+    - `freeze`: it becomes what it is in the run of the same tokens without interventions.
+    - `patch`: it becomes what it is in the run on the tokens `source` without interventions; `align[i]` is the position there
+      that belongs to position i here, -1 for none (left alone); empty: the same position.
+    - `path_from`: instead of replacing the site's value, it is computed again from an input in which only what the sender
+      at `path_from` wrote has undergone the operation. For `q`, `k`, `v` and a `result` or `mlp_out` sender.
+    """
+
+    op: Op
+    site: Site
+    value: tuple[float, ...] = ()
+    source: tuple[int, ...] = ()
+    align: tuple[int, ...] = ()
+    path_from: Site | None = None
+
+    def __post_init__(self) -> None:
+        if self.op not in get_args(Op):
+            raise UsageError("There is no such intervention.", expected=" ".join(get_args(Op)), got=repr(self.op))
+        if self.op == "scale" and len(self.value) != 1:
+            raise UsageError("scale takes one number.", expected="value of length 1", got=str(self.value))
+        if self.op == "set" and not self.value:
+            raise UsageError("set takes at least one number.", expected="value of length ≥ 1", got="()")
+        if self.op == "patch" and not self.source:
+            raise UsageError("patch takes the tokens of another run.", expected="source tokens", got="()")
+        if self.align and self.op != "patch":
+            raise UsageError("align belongs to patch.", expected="no align", got=f"{self.op} with align")
+        self._check_path()
+
+    def _check_path(self) -> None:
+        sender = self.path_from
+        if sender is None:
+            return
+        if self.site.name not in ("q", "k", "v") or sender.name not in ("result", "mlp_out"):
+            raise UsageError(
+                "A path leads from a result or mlp_out to a q, k or v.",
+                expected="site q, k or v; path_from result or mlp_out",
+                got=f"site {self.site.name}; path_from {sender.name}",
+            )
+        if sender.layer >= self.site.layer:
+            raise UsageError(
+                "A path leads from an earlier layer to a later one.",
+                expected=f"path_from.layer < {self.site.layer}",
+                got=str(sender.layer),
+            )
+
+    @property
+    def depends_on_prompt(self) -> bool:
+        """Whether a change at the end of the prompt can change this operation at earlier positions."""
+        return self.op == "mean" and not self.source

@@ -1,0 +1,79 @@
+"""What a question is about: which model, which checkpoint, which tokens, with what cut, under which conventions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from circuitlab.errors import UsageError
+from circuitlab.model.intervention import Intervention
+
+_HEAD = re.compile(r"^\s*L(\d+)H(\d+)\s*$", re.IGNORECASE)
+
+
+class Head(NamedTuple):
+    """An attention head, written `L1H4`, layer and head counted from 0."""
+
+    layer: int
+    head: int
+
+    def __str__(self) -> str:
+        return f"L{self.layer}H{self.head}"
+
+    @classmethod
+    def parse(cls, text: str) -> Head:
+        """`"L1H4"` -> `Head(1, 4)`. Raises `UsageError`."""
+        match = _HEAD.match(text)
+        if not match:
+            raise UsageError("A head could not be read.", expected="a head such as L1H4", got=repr(text))
+        return cls(int(match[1]), int(match[2]))
+
+
+@dataclass(frozen=True)
+class ModelRef:
+    """Where a model comes from: `"file:PATH"`, `"builtin:NAME"`; later `"hub:ID@REV"` and `"construct:NAME?…"`.
+
+    `checkpoint` is an index into the model's checkpoint series, `None` the final weights.
+    """
+
+    source: str
+    checkpoint: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What a title calls it: the last part of its path or its name, with the checkpoint if there is one."""
+        stem = self.source.partition(":")[2].rstrip("/\\").replace("\\", "/").rpartition("/")[2] or self.source
+        return stem if self.checkpoint is None else f"{stem} · checkpoint {self.checkpoint}"
+
+
+@dataclass(frozen=True)
+class Conventions:
+    """How weights are presented. None of these changes a log-probability.
+
+    `fold_norm`: norm gains and biases are folded into the weights that read after them, where that is exact.
+    `centre`: writing weights are centred over `d_model` where a LayerNorm makes that exact, `W_U` over the vocabulary.
+    `dtype`: what is computed in.
+    """
+
+    fold_norm: bool = True
+    centre: bool = True
+    dtype: Literal["float32", "float64"] = "float32"
+
+    def words(self) -> tuple[str, ...]:
+        """The convention strip, for captions and exports."""
+        return (
+            "norm folded" if self.fold_norm else "norm not folded",
+            "centred" if self.centre else "not centred",
+            self.dtype,
+        )
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Everything that an answer depends on besides the analysis and its parameters."""
+
+    model: ModelRef
+    tokens: tuple[int, ...] = ()
+    edits: tuple[Intervention, ...] = ()
+    conventions: Conventions = Conventions()

@@ -1,0 +1,90 @@
+"""Weights under one face: asked layer by layer, whether resident, memory-mapped or being trained.
+
+Canonical axes, row-vector convention (`q = x W_Q`): W_E [d_vocab, d_model]; W_pos [n_ctx, d_model]; W_Q [head, d_model,
+d_head]; W_K, W_V [kv_head, d_model, d_head]; W_O [head, d_head, d_model]; W_in, W_gate [d_model, d_mlp]; W_out [d_mlp, d_model];
+W_U [d_model, d_vocab_out]. Per-head tensors are views of one flat projection wherever the file allows, so that the forward
+pass multiplies once for all heads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from torch import Tensor
+
+from circuitlab.model.config import ModelConfig
+
+if TYPE_CHECKING:
+    from circuitlab.model.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Norm:
+    """Gain and bias of one norm, [d_model] each (of q/k norms [d_head]); None: folded away or never there."""
+
+    gain: Tensor | None = None
+    bias: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Mlp:
+    """`act(x W_in + b_in) W_out + b_out`, gated: `(act(x W_gate + b_gate) * (x W_in + b_in)) W_out + b_out`."""
+
+    W_in: Tensor
+    W_out: Tensor
+    W_gate: Tensor | None = None
+    b_in: Tensor | None = None
+    b_gate: Tensor | None = None
+    b_out: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One block. Biases are [head, d_head] (kv_head for k and v) and [d_model]; `smear` [kv_head] is α, before the sigmoid."""
+
+    W_Q: Tensor
+    W_K: Tensor
+    W_V: Tensor
+    W_O: Tensor
+    b_Q: Tensor | None = None
+    b_K: Tensor | None = None
+    b_V: Tensor | None = None
+    b_O: Tensor | None = None
+    smear: Tensor | None = None
+    mlp: Mlp | None = None
+    attn_norm: Norm = Norm()
+    mlp_norm: Norm = Norm()
+    attn_post_norm: Norm = Norm()
+    mlp_post_norm: Norm = Norm()
+    q_norm: Norm = Norm()
+    k_norm: Norm = Norm()
+
+
+@dataclass(frozen=True)
+class Embed:
+    """Token and position embeddings; `W_pos` is the table of learned and shortformer positions."""
+
+    W_E: Tensor
+    W_pos: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Unembed:
+    """The final norm, `W_U` [d_model, d_vocab_out] and `b_U` [d_vocab_out]."""
+
+    W_U: Tensor
+    b_U: Tensor | None = None
+    norm: Norm = Norm()
+
+
+class Weights(Protocol):
+    """What every reader of weights sees. Nobody keeps what `layer(i)` returned past layer i."""
+
+    @property
+    def config(self) -> ModelConfig: ...
+    @property
+    def tokenizer(self) -> Tokenizer | None: ...
+    def embed(self) -> Embed: ...
+    def layer(self, i: int) -> Layer: ...
+    def unembed(self) -> Unembed: ...

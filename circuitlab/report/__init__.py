@@ -1,0 +1,1 @@
+"""States into files, without a window."""

@@ -1,0 +1,1 @@
+"""Everything a person has chosen: State, History, and their form on disk."""

@@ -1,0 +1,1 @@
+"""Text -> tokenizer -> small trained model -> checkpoint series with metrics."""
