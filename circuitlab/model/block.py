@@ -1,0 +1,185 @@
+"""The pieces of a block, each a small function, shared by the forward pass, by `Run` and by training.
+
+Shapes: x [..., pos, d_model]; q [..., head, pos, d_head]; k, v [..., kv_head, pos, d_head]; scores and pattern
+[..., head, dest, src]. Leading axes are free (a batch, or nothing). Positions of q may start later than those of k and v
+(`start`): that is how a changed suffix reuses the keys and values of its prefix.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from circuitlab.model.config import ModelConfig, NormKind
+from circuitlab.model.positions import rotate
+from circuitlab.model.weights import Layer, Mlp, Norm
+
+
+class QKV(NamedTuple):
+    """Queries, keys and values as attention uses them."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+
+
+def normalise(x: Tensor, norm: Norm, kind: NormKind, eps: float) -> Tensor:
+    """x through a LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019) over its last axis."""
+    if kind == "none":
+        return x
+    if kind == "layer":
+        return F.layer_norm(x, x.shape[-1:], norm.gain, norm.bias, eps)
+    return F.rms_norm(x, x.shape[-1:], norm.gain, eps)
+
+
+def norm_scale(x: Tensor, kind: NormKind, eps: float) -> Tensor:
+    """[..., pos, 1]: what the norm multiplies the (centred, for "layer") stream by, before its gain; 1 without a norm."""
+    if kind == "none":
+        return torch.ones_like(x[..., :1])
+    if kind == "layer":
+        return (x.var(dim=-1, keepdim=True, unbiased=False) + eps).rsqrt()
+    return (x.square().mean(dim=-1, keepdim=True) + eps).rsqrt()
+
+
+def flat_in(weight: Tensor) -> Tensor:
+    """[head, d_model, d_head] -> [d_model, head · d_head], without a copy where the storage allows it."""
+    return weight.permute(1, 0, 2).reshape(weight.shape[1], -1)
+
+
+def flat_out(weight: Tensor) -> Tensor:
+    """[head, d_head, d_model] -> [head · d_head, d_model]."""
+    return weight.reshape(-1, weight.shape[2])
+
+
+def split_heads(flat: Tensor, n_heads: int) -> Tensor:
+    """[..., pos, head · d_head] -> [..., head, pos, d_head]."""
+    return flat.unflatten(-1, (n_heads, -1)).transpose(-3, -2)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """[..., head, pos, d_head] -> [..., pos, head · d_head]."""
+    return x.transpose(-3, -2).flatten(-2)
+
+
+def _project(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    flat = x @ flat_in(weight)
+    return split_heads(flat if bias is None else flat + bias.reshape(-1), weight.shape[0])
+
+
+def smear(keys: Tensor, alpha: Tensor) -> Tensor:
+    """`k_j <- σ(α) k_j + (1 − σ(α)) k_{j−1}` per key head, the first key unchanged (Olsson et al. 2022)."""
+    share = torch.sigmoid(alpha)[:, None, None]
+    mixed = share * keys[..., 1:, :] + (1 - share) * keys[..., :-1, :]
+    return torch.cat([keys[..., :1, :], mixed], dim=-2)
+
+
+def queries_keys_values(
+    config: ModelConfig, layer: Layer, index: int, x: Tensor, start: int, W_pos: Tensor | None, before: Tensor | None
+) -> QKV:
+    """q, k and v of what attention reads, x [..., pos, d_model] (already normalised), whose first position is `start`.
+
+    `W_pos` is the shortformer table. `before` [..., 1, d_model] is the input at position start − 1, needed by smeared keys.
+    """
+    reading = x
+    if config.positions == "shortformer" and config.positional(index) and W_pos is not None:
+        reading = x + W_pos[start : start + x.shape[-2]]
+    q = _project(reading, layer.W_Q, layer.b_Q)
+    k = _project(reading, layer.W_K, layer.b_K)
+    v = _project(x, layer.W_V, layer.b_V)
+    q = normalise(q, layer.q_norm, config.qk_norm, config.norm_eps)
+    k = normalise(k, layer.k_norm, config.qk_norm, config.norm_eps)
+    if layer.smear is not None:
+        k = _smeared(config, layer, index, k, start, W_pos, before)
+    if config.rotary is not None and config.positional(index):
+        q, k = rotate(q, config.rotary, start), rotate(k, config.rotary, start)
+    return QKV(q, k, v)
+
+
+def _smeared(
+    config: ModelConfig, layer: Layer, index: int, k: Tensor, start: int, W_pos: Tensor | None, before: Tensor | None
+) -> Tensor:
+    assert layer.smear is not None
+    if start == 0 or before is None:
+        return smear(k, layer.smear)
+    if config.positions == "shortformer" and config.positional(index) and W_pos is not None:
+        before = before + W_pos[start - 1 : start]
+    earlier = _project(before, layer.W_K, layer.b_K)
+    earlier = normalise(earlier, layer.k_norm, config.qk_norm, config.norm_eps)
+    return smear(torch.cat([earlier, k], dim=-2), layer.smear)[..., 1:, :]
+
+
+def allowed(n_dest: int, n_src: int, start: int, window: int) -> Tensor:
+    """[dest, src] bool: causal, and within the last `window` positions where there is a window. Row 0 is position `start`."""
+    dest = torch.arange(start, start + n_dest)[:, None]
+    src = torch.arange(n_src)[None, :]
+    seen = src <= dest
+    return seen & (src > dest - window) if window else seen
+
+
+def per_query_head(config: ModelConfig, x: Tensor) -> Tensor:
+    """[..., kv_head, pos, d_head] -> [..., head, pos, d_head]: each query head sees its group's."""
+    return x if config.group == 1 else x.repeat_interleave(config.group, dim=-3)
+
+
+def scores(config: ModelConfig, q: Tensor, k: Tensor) -> Tensor:
+    """`score_scale · q kᵀ`, soft-capped, unmasked; q and k with equal numbers of heads."""
+    raw = (q * config.score_scale) @ k.transpose(-1, -2)
+    return soft_cap(raw, config.score_soft_cap)
+
+
+def soft_cap(x: Tensor, cap: float) -> Tensor:
+    """`cap · tanh(x / cap)`; cap 0: x."""
+    return x if cap == 0 else cap * torch.tanh(x / cap)
+
+
+def pattern(raw: Tensor, mask: Tensor) -> Tensor:
+    """Softmax over the allowed sources; exactly 0 elsewhere."""
+    return torch.softmax(raw.masked_fill(~mask, float("-inf")), dim=-1)
+
+
+def attend(config: ModelConfig, index: int, qkv: QKV, start: int) -> Tensor:
+    """z [..., head, dest, d_head] without keeping a pattern (the fused kernel). Not for soft-capped scores."""
+    k, v = per_query_head(config, qkv.k), per_query_head(config, qkv.v)
+    n_dest, n_src, window = qkv.q.shape[-2], k.shape[-2], config.window(index)
+    if start == 0 and not window:
+        return F.scaled_dot_product_attention(qkv.q, k, v, is_causal=True, scale=config.score_scale)
+    mask = None if n_dest == 1 and not window else allowed(n_dest, n_src, start, window)
+    return F.scaled_dot_product_attention(qkv.q, k, v, attn_mask=mask, scale=config.score_scale)
+
+
+def head_results(layer: Layer, z: Tensor) -> Tensor:
+    """[..., head, dest, d_model]: what each head writes, `z W_O`, output bias not included."""
+    return z @ layer.W_O
+
+
+def write(layer: Layer, z: Tensor) -> Tensor:
+    """[..., dest, d_model]: all heads together with the output bias."""
+    merged = merge_heads(z) @ flat_out(layer.W_O)
+    return merged if layer.b_O is None else merged + layer.b_O
+
+
+def activate(x: Tensor, name: str) -> Tensor:
+    """The MLP's nonlinearity: relu, gelu (exact), gelu_new (tanh form), silu."""
+    if name == "relu":
+        return F.relu(x)
+    if name == "silu":
+        return F.silu(x)
+    return F.gelu(x, approximate="tanh" if name == "gelu_new" else "none")
+
+
+def mlp_hidden(config: ModelConfig, mlp: Mlp, x: Tensor) -> Tensor:
+    """[..., pos, d_mlp]: the neurons' activations, gate included."""
+    up = x @ mlp.W_in if mlp.b_in is None else x @ mlp.W_in + mlp.b_in
+    if mlp.W_gate is None:
+        return activate(up, config.activation)
+    gate = x @ mlp.W_gate if mlp.b_gate is None else x @ mlp.W_gate + mlp.b_gate
+    return activate(gate, config.activation) * up
+
+
+def mlp_out(config: ModelConfig, mlp: Mlp, x: Tensor) -> Tensor:
+    """[..., pos, d_model]: what the MLP writes."""
+    out = mlp_hidden(config, mlp, x) @ mlp.W_out
+    return out if mlp.b_out is None else out + mlp.b_out

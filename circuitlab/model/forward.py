@@ -1,0 +1,236 @@
+"""The one forward pass.
+
+    x_0 = W_E[tokens] (+ positions);   x_{l+1} = block_l(x_l);   logits = norm(x_L) W_U
+
+`forward` runs one prompt, applies interventions where the values arise, and keeps what a `Run` needs; given an earlier run of
+the same weights and interventions it computes only the positions after the common prefix, on that run's keys, values and
+streams. `forward_from` continues a batch of changed streams from a layer. `logits` and `patterns` take batches of prompts and are
+differentiable: training and batched measurements use them. All of them go through the same functions of `block`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+
+import torch
+from torch import Tensor
+
+from circuitlab.errors import BadInput
+from circuitlab.model import block
+from circuitlab.model.block import QKV
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.editor import Editor, check_edits
+from circuitlab.model.intervention import Intervention
+from circuitlab.model.positions import sinusoid_table
+from circuitlab.model.run import Captured, Run, after_attention, after_mlp, mlp_written, post_norm, unembed
+from circuitlab.model.weights import Embed, Layer, Weights
+
+Tick = Callable[[int, int], None]
+
+
+def check_tokens(config: ModelConfig, tokens: tuple[int, ...]) -> None:
+    """Raise `BadInput` for a prompt that this model cannot take."""
+    if not tokens:
+        raise BadInput("The prompt is empty.", expected="at least one token", got="none", remedy="Type some text.")
+    if len(tokens) > config.n_ctx:
+        raise BadInput(
+            "The prompt is longer than the model's context.",
+            expected=f"at most {config.n_ctx} tokens",
+            got=f"{len(tokens)}",
+            remedy="Shorten the text, or open a model with a longer context.",
+        )
+    if bad := sorted({t for t in tokens if not 0 <= t < config.d_vocab}):
+        raise BadInput(
+            "The prompt has tokens outside the vocabulary.",
+            expected=f"ids 0..{config.d_vocab - 1}",
+            got=", ".join(map(str, bad[:5])),
+            remedy="Tokens of another model's tokenizer do not fit this one.",
+        )
+
+
+def forward(
+    w: Weights,
+    tokens: tuple[int, ...],
+    edits: tuple[Intervention, ...] = (),
+    prefix: Run | None = None,
+    source: Callable[[tuple[int, ...]], Run] | None = None,
+    tick: Tick | None = None,
+) -> Run:
+    """One prompt through the model. `source(tokens)` gives clean runs for freeze, patch and mean; by default they are computed.
+
+    `tick(layer, n_layers)` is called before each layer and may raise. Raises `BadInput` for tokens or interventions that do not
+    fit the model.
+    """
+    check_tokens(w.config, tokens)
+    check_edits(w.config, edits, len(tokens))
+    editor = Editor(edits, tokens, source or (lambda other: forward(w, other)))
+    keep = _common(w, tokens, edits, prefix)
+    run = Run(w, tokens, edits, editor, reused=keep)
+    with torch.inference_mode():
+        old = prefix if keep else None
+        x = embedded(w.config, w.embed(), torch.tensor(tokens[keep:]), keep)
+        for i in range(w.config.n_layers):
+            if tick is not None:
+                tick(i, w.config.n_layers)
+            x = _captured_block(run, old, i, x, keep)
+        run.final = x if old is None or old.final is None else torch.cat([old.final[:keep], x])
+    return run
+
+
+def _common(w: Weights, tokens: tuple[int, ...], edits: tuple[Intervention, ...], prefix: Run | None) -> int:
+    """How many positions of `prefix` can be taken over; at least the last position is always computed."""
+    if prefix is None or prefix.weights is not w or prefix.edits != edits or prefix.final is None:
+        return 0
+    if any(e.op not in ("zero", "scale", "set") or e.path_from is not None for e in edits):
+        return 0
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(tokens, prefix.tokens, strict=False)))
+    return min(same, len(tokens) - 1)
+
+
+def embedded(config: ModelConfig, embed: Embed, tokens: Tensor, start: int) -> Tensor:
+    """x_0 [..., pos, d_model] of tokens [..., pos] whose first position is `start`."""
+    x = embed.W_E[tokens]
+    if config.embed_scale != 1.0:
+        x = x * config.embed_scale
+    stop = start + tokens.shape[-1]
+    if config.positions == "learned" and embed.W_pos is not None:
+        x = x + embed.W_pos[start:stop]
+    if config.positions == "sinusoidal":
+        x = x + sinusoid_table(stop, config.d_model, x.dtype)[start:stop]
+    return x
+
+
+def _read(config: ModelConfig, layer: Layer, x: Tensor) -> Tensor:
+    """What attention reads of the stream."""
+    if config.norm_placement in ("pre", "both"):
+        return block.normalise(x, layer.attn_norm, config.norm, config.norm_eps)
+    return x
+
+
+def _project(w: Weights, layer: Layer, i: int, x: Tensor, start: int, before: Tensor | None) -> QKV:
+    config = w.config
+    W_pos = w.embed().W_pos if config.positions == "shortformer" else None
+    earlier = None if before is None else _read(config, layer, before)
+    return block.queries_keys_values(config, layer, i, _read(config, layer, x), start, W_pos, earlier)
+
+
+def _captured_block(run: Run, old: Run | None, i: int, x: Tensor, start: int) -> Tensor:
+    """Block i on the new positions x [pos − start, d_model]; appends to `run.captured`, returns the stream after it."""
+    w, config, editor = run.weights, run.weights.config, run.editor
+    layer = w.layer(i)
+    x = editor.apply("resid_pre", i, x, start)
+    kept = old.captured[i] if old is not None else None
+    before = kept.resid_pre[start - 1 : start] if kept is not None and config.smeared_keys else None
+    qkv = _edited_projections(run, layer, i, x, start, before)
+    new = Captured(x, qkv.q, qkv.k, qkv.v, block.norm_scale(x, config.norm, config.norm_eps))
+    run.captured.append(new if kept is None else _joined(kept, new, start))
+    whole = run.captured[-1]
+    attn_out = _attention(run, layer, i, QKV(qkv.q, whole.k, whole.v), start)
+    mid = after_attention(config, layer, x, attn_out)
+    if layer.mlp is None:
+        return mid
+    written = mlp_written(config, layer, x if config.parallel else mid)
+    return after_mlp(config, layer, mid, editor.apply("mlp_out", i, written, start))
+
+
+def _joined(old: Captured, new: Captured, start: int) -> Captured:
+    return Captured(
+        resid_pre=torch.cat([old.resid_pre[:start], new.resid_pre]),
+        q=torch.cat([old.q[:, :start], new.q], dim=1),
+        k=torch.cat([old.k[:, :start], new.k], dim=1),
+        v=torch.cat([old.v[:, :start], new.v], dim=1),
+        attn_scale=torch.cat([old.attn_scale[:start], new.attn_scale]),
+    )
+
+
+def _edited_projections(run: Run, layer: Layer, i: int, x: Tensor, start: int, before: Tensor | None) -> QKV:
+    qkv = _project(run.weights, layer, i, x, start, before)
+    parts = {"q": qkv.q, "k": qkv.k, "v": qkv.v}
+    for name in parts:
+        for edit in run.editor.paths(i, name):
+            altered = _project(run.weights, layer, i, x + _path_change(run, edit), start, before)
+            chosen = run.editor.where(edit.site, parts[name], start, None)
+            parts[name] = torch.where(chosen, getattr(altered, name), parts[name])
+        parts[name] = run.editor.apply(name, i, parts[name], start)
+    return QKV(**parts)
+
+
+def _path_change(run: Run, edit: Intervention) -> Tensor:
+    """[pos, d_model]: how the stream would differ had the sender's writing undergone the operation."""
+    sender = edit.path_from
+    assert sender is not None
+    written = run.get(sender.name, sender.layer)
+    changed = run.editor.operate(edit, sender, written, 0, None)
+    change = changed - written
+    return change.sum(0) if sender.name == "result" else change
+
+
+def _attention(run: Run, layer: Layer, i: int, qkv: QKV, start: int) -> Tensor:
+    """What attention adds at the new positions; by the fused kernel unless something must see the pattern."""
+    config, editor = run.weights.config, run.editor
+    if config.score_soft_cap or editor.touches(i, "scores", "pattern", "z", "result"):
+        return run.get("attn_out", i, (), slice(start, None))
+    return post_norm(config, layer, block.write(layer, block.attend(config, i, qkv, start)), "attn")
+
+
+def _plain_block(w: Weights, layer: Layer, i: int, x: Tensor, see: Callable[[QKV], None] | None = None) -> Tensor:
+    """Block i on [..., pos, d_model] without interventions: batches and training."""
+    config = w.config
+    qkv = _project(w, layer, i, x, 0, None)
+    if see is not None:
+        see(qkv)
+    if config.score_soft_cap:
+        z = full_pattern(config, i, qkv) @ block.per_query_head(config, qkv.v)
+    else:
+        z = block.attend(config, i, qkv, 0)
+    mid = after_attention(config, layer, x, post_norm(config, layer, block.write(layer, z), "attn"))
+    if layer.mlp is None:
+        return mid
+    return after_mlp(config, layer, mid, mlp_written(config, layer, x if config.parallel else mid))
+
+
+def full_pattern(config: ModelConfig, i: int, qkv: QKV) -> Tensor:
+    """[..., head, dest, src] of layer i."""
+    n = qkv.q.shape[-2]
+    mask = block.allowed(n, n, 0, config.window(i))
+    return block.pattern(block.scores(config, qkv.q, block.per_query_head(config, qkv.k)), mask)
+
+
+def logits(w: Weights, tokens: Tensor) -> Tensor:
+    """[batch, pos] ids -> [batch, pos, d_vocab_out]; differentiable in trainable weights."""
+    x = embedded(w.config, w.embed(), tokens, 0)
+    for i in range(w.config.n_layers):
+        x = _plain_block(w, w.layer(i), i, x)
+    return unembed(w, w.unembed(), x)
+
+
+def patterns(w: Weights, tokens: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """(layer, [batch, head, dest, src]) for [batch, pos] ids, one layer at a time."""
+    with torch.inference_mode():
+        x = embedded(w.config, w.embed(), tokens, 0)
+        for i in range(w.config.n_layers):
+            seen: list[QKV] = []
+            x = _plain_block(w, w.layer(i), i, x, seen.append)
+            yield i, full_pattern(w.config, i, seen[0])
+
+
+def forward_from(w: Weights, run: Run, layer: int, resid: Tensor) -> Tensor:
+    """[batch, pos, d_model] streams before block `layer` -> logits [batch, pos, d_vocab_out].
+
+    The streams stand for changed versions of `run`; interventions of the run at `layer` and later act on each of them.
+    """
+    with torch.inference_mode():
+        x = resid
+        for i in range(layer, w.config.n_layers):
+            if run.edits and any(e.site.layer == i for e in run.edits):
+                x = torch.stack([_edited_block(w, run, i, one) for one in x])
+            else:
+                x = _plain_block(w, w.layer(i), i, x)
+        return unembed(w, w.unembed(), x)
+
+
+def _edited_block(w: Weights, run: Run, i: int, x: Tensor) -> Tensor:
+    """Block i with the run's interventions on one changed stream; earlier layers are the run's own."""
+    trial = Run(w, run.tokens, run.edits, run.editor, list(run.captured[:i]))
+    return _captured_block(trial, None, i, x, 0)

@@ -1,0 +1,44 @@
+"""Positions: the sinusoidal table and the rotation of queries and keys."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from circuitlab.model.config import Rotary
+
+
+def sinusoid_table(n: int, d_model: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """[n, d_model]: the left half sin(p·θ_i), the right half cos(p·θ_i), θ_i = 10000^(−2i/d_model)."""
+    position = torch.arange(n, dtype=torch.float64)[:, None]
+    theta = 10000.0 ** (-2 * torch.arange(d_model // 2, dtype=torch.float64) / d_model)
+    angle = position * theta
+    return torch.cat([angle.sin(), angle.cos()], dim=1).to(dtype)
+
+
+@lru_cache(maxsize=32)
+def _turns(rotary: Rotary, d_head: int, start: int, stop: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    position = torch.arange(start, stop, dtype=torch.float64)[:, None]
+    angle = position * torch.tensor(rotary.frequencies(d_head), dtype=torch.float64)
+    return angle.cos().to(dtype), angle.sin().to(dtype)
+
+
+def rotate(x: Tensor, rotary: Rotary, start: int) -> Tensor:
+    """Turn x [..., pos, d_head], whose first position is `start`, by each position's angles.
+
+    As a row vector, a pair (a, b) at angle φ becomes (a cos φ − b sin φ, a sin φ + b cos φ), so that
+    `rotate(q)_m · rotate(k)_n` depends on m − n alone (Su et al. 2021, section 3.4).
+    """
+    d_head = x.shape[-1]
+    dims = rotary.dims or d_head
+    cos, sin = _turns(rotary, d_head, start, start + x.shape[-2], x.dtype)
+    turning, rest = x[..., :dims], x[..., dims:]
+    if rotary.pairs == "interleaved":
+        a, b = turning[..., 0::2], turning[..., 1::2]
+        turned = torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
+    else:
+        a, b = turning.chunk(2, dim=-1)
+        turned = torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
+    return torch.cat([turned, rest], dim=-1) if rest.shape[-1] else turned
