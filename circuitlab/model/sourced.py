@@ -1,0 +1,141 @@
+"""Weights built from named tensors, layer by layer, by canonical names; and the folding of conventions.
+
+A checkpoint family translates its own names and layouts into a `LayerSource`; `SourcedWeights` is then the one face for
+resident and memory-mapped models alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from circuitlab.errors import BadModel
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.tensors import TensorSource
+from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.weights import Embed, Layer, Mlp, Norm, Unembed
+
+_NORMS = ("attn_norm", "mlp_norm", "attn_post_norm", "mlp_post_norm", "q_norm", "k_norm")
+_ATTENTION = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O", "smear")
+_MLP = ("W_in", "W_out", "W_gate", "b_in", "b_gate", "b_out")
+
+
+class Parts(Protocol):
+    """Canonical tensors of the ends and of each layer: names as in `expected_shapes`."""
+
+    def ends(self) -> Mapping[str, Tensor]: ...
+    def layer(self, i: int) -> Mapping[str, Tensor]: ...
+
+
+class SourcedWeights:
+    """`Weights` over `Parts`, converted to `dtype` when asked if they are stored in another."""
+
+    def __init__(
+        self, config: ModelConfig, tokenizer: Tokenizer | None, parts: Parts, dtype: torch.dtype = torch.float32
+    ) -> None:
+        self.config, self.tokenizer, self.parts, self.dtype = config, tokenizer, parts, dtype
+
+    def embed(self) -> Embed:
+        """The embeddings."""
+        ends = self.parts.ends()
+        return Embed(self._to(ends["embed.W_E"]), self._maybe(ends.get("embed.W_pos")))
+
+    def layer(self, i: int) -> Layer:
+        """Block i."""
+        got = {name: self._to(value) for name, value in self.parts.layer(i).items()}
+        mlp = Mlp(**{n: got.get(f"mlp.{n}") for n in _MLP}) if "mlp.W_in" in got else None  # type: ignore[arg-type]
+        norms = {n: Norm(got.get(f"{n}.gain"), got.get(f"{n}.bias")) for n in _NORMS}
+        return Layer(**{n: got.get(n) for n in _ATTENTION}, mlp=mlp, **norms)  # type: ignore[arg-type]
+
+    def unembed(self) -> Unembed:
+        """The final norm and the unembedding; of tied models the transposed embedding."""
+        ends = self.parts.ends()
+        W_U = ends["unembed.W_U"] if "unembed.W_U" in ends else ends["embed.W_E"].T
+        norm = Norm(self._maybe(ends.get("unembed.norm.gain")), self._maybe(ends.get("unembed.norm.bias")))
+        return Unembed(self._to(W_U), self._maybe(ends.get("unembed.b_U")), norm)
+
+    def _to(self, value: Tensor) -> Tensor:
+        return value if value.dtype == self.dtype else value.to(self.dtype)
+
+    def _maybe(self, value: Tensor | None) -> Tensor | None:
+        return None if value is None else self._to(value)
+
+
+class CanonicalParts:
+    """`Parts` of a source whose names are the canonical ones: `embed.W_E`, `layers.0.W_Q`, `unembed.W_U`."""
+
+    def __init__(self, config: ModelConfig, source: TensorSource) -> None:
+        check_shapes(config, source)
+        self._source = source
+        self._ends = [n for n in source.names() if not n.startswith("layers.")]
+
+    def ends(self) -> Mapping[str, Tensor]:
+        """Embedding, unembedding and final norm."""
+        return {name: self._source.tensor(name) for name in self._ends}
+
+    def layer(self, i: int) -> Mapping[str, Tensor]:
+        """Block i, prefix taken off."""
+        prefix = f"layers.{i}."
+        return {n.removeprefix(prefix): self._source.tensor(n) for n in self._source.names() if n.startswith(prefix)}
+
+
+def _norm_shapes(prefix: str, kind: str, width: int) -> dict[str, tuple[int, ...]]:
+    both = {f"{prefix}.gain": (width,), f"{prefix}.bias": (width,)}
+    return {} if kind == "none" else both if kind == "layer" else {f"{prefix}.gain": (width,)}
+
+
+def _layer_shapes(c: ModelConfig) -> dict[str, tuple[int, ...]]:
+    shapes: dict[str, tuple[int, ...]] = {
+        "W_Q": (c.n_heads, c.d_model, c.d_head),
+        "W_K": (c.n_kv_heads, c.d_model, c.d_head),
+        "W_V": (c.n_kv_heads, c.d_model, c.d_head),
+        "W_O": (c.n_heads, c.d_head, c.d_model),
+    }
+    bias = {"q": (c.n_heads, c.d_head), "k": (c.n_kv_heads, c.d_head), "v": (c.n_kv_heads, c.d_head), "o": (c.d_model,)}
+    shapes |= {f"b_{name.upper()}": shape for name, shape in bias.items() if name in c.biases}
+    if c.smeared_keys:
+        shapes["smear"] = (c.n_kv_heads,)
+    if not c.attention_only:
+        shapes |= {"mlp.W_in": (c.d_model, c.d_mlp), "mlp.W_out": (c.d_mlp, c.d_model)}
+        shapes |= {"mlp.W_gate": (c.d_model, c.d_mlp)} if c.gated else {}
+        if "mlp" in c.biases:
+            shapes |= {"mlp.b_in": (c.d_mlp,), "mlp.b_out": (c.d_model,)}
+            shapes |= {"mlp.b_gate": (c.d_mlp,)} if c.gated else {}
+    names = {"pre": ["attn_norm", "mlp_norm"], "both": ["attn_norm", "mlp_norm", "attn_post_norm", "mlp_post_norm"]}
+    for name in names.get(c.norm_placement, ["attn_post_norm", "mlp_post_norm"]):
+        if name.startswith("attn") or not c.attention_only:
+            shapes |= _norm_shapes(name, c.norm, c.d_model)
+    return shapes | _norm_shapes("q_norm", c.qk_norm, c.d_head) | _norm_shapes("k_norm", c.qk_norm, c.d_head)
+
+
+def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Every canonical tensor that a model of this configuration has, with its shape."""
+    shapes: dict[str, tuple[int, ...]] = {"embed.W_E": (config.d_vocab, config.d_model)}
+    if config.stored_positions:
+        shapes["embed.W_pos"] = (config.n_ctx, config.d_model)
+    for i in range(config.n_layers):
+        shapes |= {f"layers.{i}.{name}": shape for name, shape in _layer_shapes(config).items()}
+    if not config.tied:
+        shapes["unembed.W_U"] = (config.d_model, config.d_vocab_out)
+    if "unembed" in config.biases:
+        shapes["unembed.b_U"] = (config.d_vocab_out,)
+    return shapes | (_norm_shapes("unembed.norm", config.norm, config.d_model) if config.final_norm else {})
+
+
+def check_shapes(config: ModelConfig, source: TensorSource) -> None:
+    """Raise `BadModel` unless `source` holds exactly the canonical tensors of `config`."""
+    wanted = expected_shapes(config)
+    if missing := sorted(set(wanted) - source.names()):
+        raise BadModel("The weights lack tensors.", expected=", ".join(missing[:6]), got=f"{len(missing)} missing")
+    if unused := sorted(source.names() - set(wanted)):
+        raise BadModel(
+            "The weights hold tensors that the configuration has no place for.",
+            expected=f"the {len(wanted)} tensors of config.json",
+            got=", ".join(unused[:6]),
+        )
+    for name, shape in wanted.items():
+        if source.shape(name) != shape:
+            raise BadModel(f"{name} has the wrong shape.", expected=str(shape), got=str(source.shape(name)))

@@ -1,0 +1,109 @@
+"""Text <-> ids, and the display form of a token in which nothing is invisible.
+
+Wraps a `tokenizers` file (`tokenizer.json`). Special tokens are never added unasked and never parsed out of text: BOS is put in
+front by whoever builds the prompt, and is on the screen when it is there.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from pathlib import Path
+
+from tokenizers import Tokenizer as _Tokenizer
+
+from circuitlab.errors import BadInput, BadModel
+
+_BOS_NAMES = ("<|bos|>", "<s>", "<bos>", "<|begin_of_text|>", "<|endoftext|>", "[BOS]")
+_VISIBLE = {" ": "·", "\n": "↵", "\t": "⇥", "\r": "␍", "\u00a0": "⍽"}
+
+
+@lru_cache(maxsize=1)
+def _byte_of() -> dict[str, int]:
+    """The byte each character of a byte-level vocabulary stands for (GPT-2's reversible mapping)."""
+    plain = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    others = [b for b in range(256) if b not in plain]
+    return {chr(b): b for b in plain} | {chr(256 + i): b for i, b in enumerate(others)}
+
+
+def visible(text: str) -> str:
+    """`text` with spaces, newlines, tabs and control characters made visible."""
+    return "".join(_VISIBLE.get(c, c if c.isprintable() else f"⟨{ord(c):02x}⟩") for c in text)
+
+
+class Tokenizer:
+    """A tokenizer. `bos` is the id of its beginning-of-sequence token, None where it has none."""
+
+    def __init__(self, inner: _Tokenizer, bos: int | None = None) -> None:
+        self._inner = inner
+        self._inner.no_truncation()
+        self._inner.no_padding()
+        added = inner.get_added_tokens_decoder()
+        self._special = {i: str(t.content) for i, t in added.items() if t.special}
+        self._byte_level = '"ByteLevel"' in json.dumps(json.loads(inner.to_str()).get("decoder") or {})
+        names = {text: i for i, text in self._special.items()}
+        self.bos = bos if bos is not None else next((names[n] for n in _BOS_NAMES if n in names), None)
+        self.n_tokens: int = inner.get_vocab_size(with_added_tokens=True)
+        self.display = lru_cache(maxsize=None)(self._display)
+
+    @classmethod
+    def from_file(cls, path: Path, bos: int | None = None) -> Tokenizer:
+        """Open a `tokenizer.json`. Raises `BadModel`."""
+        try:
+            return cls(_Tokenizer.from_str(path.read_text(encoding="utf-8")), bos)
+        except FileNotFoundError as error:
+            raise BadModel(f"{path.name} is not there.", expected="a tokenizer.json", got=str(path)) from error
+        except Exception as error:  # the library raises bare Exception on any malformed file
+            raise BadModel(f"{path.name} cannot be read.", expected="a tokenizers file", got=str(error)[:200]) from error
+
+    def save(self, path: Path) -> None:
+        """Write `tokenizer.json`."""
+        path.write_text(self._inner.to_str(pretty=False), encoding="utf-8")
+
+    def encode(self, text: str, bos: bool = False) -> tuple[int, ...]:
+        """Ids of `text`; with BOS in front where asked and there is one. Text that looks special stays text where it can."""
+        self._inner.encode_special_tokens = True
+        ids = tuple(self._inner.encode(text, add_special_tokens=False).ids)
+        return (self.bos, *ids) if bos and self.bos is not None else ids
+
+    def decode(self, ids: tuple[int, ...]) -> str:
+        """Text of ids, special tokens left out; bytes that are no UTF-8 become U+FFFD."""
+        return self._inner.decode(list(ids), skip_special_tokens=True)
+
+    def raw(self, token: int) -> str:
+        """The vocabulary's own spelling. Raises `BadInput` for an id that is not in it."""
+        piece = self._inner.id_to_token(token)
+        if piece is None:
+            raise BadInput("There is no such token.", expected=f"0..{self.n_tokens - 1}", got=str(token))
+        return piece
+
+    def _display(self, token: int) -> str:
+        if token in self._special:
+            return self._special[token]
+        piece = self._inner.id_to_token(token)
+        if piece is None:
+            return f"⟨id {token}⟩"
+        if not self._byte_level:
+            return visible(piece.replace("▁", " "))
+        table = _byte_of()
+        if any(c not in table for c in piece):
+            return visible(piece)
+        data = bytes(table[c] for c in piece)
+        try:
+            return visible(data.decode("utf-8"))
+        except UnicodeDecodeError:
+            return _partly(data)
+
+    def find(self, text: str) -> int | None:
+        """The id of exactly this text as one token (visible spaces accepted), or None."""
+        ids = self.encode(text.replace("·", " ").replace("↵", "\n"))
+        return ids[0] if len(ids) == 1 else None
+
+
+def _partly(data: bytes) -> str:
+    """Bytes with what is UTF-8 as text and the rest as ⟨e2⟩: partial characters stay visible and apart."""
+    out = ""
+    for piece in data.decode("utf-8", errors="surrogateescape"):
+        code = ord(piece)
+        out += f"⟨{code - 0xDC00:02x}⟩" if 0xDC80 <= code <= 0xDCFF else visible(piece)
+    return out
