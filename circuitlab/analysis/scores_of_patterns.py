@@ -1,0 +1,92 @@
+"""Head scores as functions of attention patterns and token ids: the definitions, and nothing else.
+
+A is a pattern [..., head, dest, src], `tokens` [pos] its ids (d destination, s source):
+
+    previous token   mean over d ≥ 1 of A[d, d−1]
+    prefix matching  mean over d that have at least one target of Σ_{1 ≤ s ≤ d, t_{s−1} = t_d} A[d, s]
+    duplicate token  mean over d that have one of Σ_{s < d, t_s = t_d} A[d, s]
+    first token      mean over d ≥ 1 of A[d, 0];     current token: mean over d ≥ 1 of A[d, d]
+    entropy          mean over d of −Σ_s A ln A (nats);     distance: mean over d of Σ_s A (d − s)
+
+Prefix matching after Olsson et al. (2022): attention to what followed earlier occurrences of the current token. Values for
+different lengths and numbers of repeats are not comparable. A score without any destination is NaN: not computed.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def prefix_matching_mask(tokens: Tensor) -> Tensor:
+    """[dest, src] bool: s ≤ d and the token before s is the token at d."""
+    n = len(tokens)
+    before = torch.cat([torch.full((1,), -1, dtype=tokens.dtype), tokens[:-1]])
+    causal = torch.ones(n, n, dtype=torch.bool).tril()
+    return (tokens[:, None] == before[None, :]) & causal
+
+
+def duplicate_mask(tokens: Tensor) -> Tensor:
+    """[dest, src] bool: an earlier position with the same token."""
+    n = len(tokens)
+    return (tokens[:, None] == tokens[None, :]) & torch.ones(n, n, dtype=torch.bool).tril(-1)
+
+
+def masked_mass(pattern: Tensor, mask: Tensor) -> Tensor:
+    """[..., head]: mean over destinations with at least one allowed source of the mass on `mask`; NaN without any."""
+    rows = mask.any(dim=1)
+    if not bool(rows.any()):
+        return torch.full(pattern.shape[:-2], torch.nan)
+    return (pattern * mask).sum(-1)[..., rows].mean(-1)
+
+
+def prefix_matching(pattern: Tensor, tokens: Tensor) -> Tensor:
+    """[..., head]: see the module."""
+    return masked_mass(pattern, prefix_matching_mask(tokens))
+
+
+def duplicate_token(pattern: Tensor, tokens: Tensor) -> Tensor:
+    """[..., head]: see the module."""
+    return masked_mass(pattern, duplicate_mask(tokens))
+
+
+def previous_token(pattern: Tensor, tokens: Tensor) -> Tensor:
+    """[..., head]: see the module."""
+    return _mean(pattern.diagonal(offset=-1, dim1=-2, dim2=-1))
+
+
+def first_token(pattern: Tensor, tokens: Tensor) -> Tensor:
+    """[..., head]: see the module."""
+    return _mean(pattern[..., 1:, 0])
+
+
+def current_token(pattern: Tensor, tokens: Tensor) -> Tensor:
+    """[..., head]: see the module."""
+    return _mean(pattern.diagonal(dim1=-2, dim2=-1)[..., 1:])
+
+
+def entropy(pattern: Tensor, tokens: Tensor) -> Tensor:
+    """[..., head], nats: see the module."""
+    return torch.special.entr(pattern).sum(-1).mean(-1)
+
+
+def mean_distance(pattern: Tensor, tokens: Tensor) -> Tensor:
+    """[..., head], positions: see the module."""
+    n = pattern.shape[-1]
+    back = (torch.arange(n)[:, None] - torch.arange(n)[None, :]).clamp(min=0).to(pattern.dtype)
+    return (pattern * back).sum(-1).mean(-1)
+
+
+def _mean(x: Tensor) -> Tensor:
+    return x.mean(-1) if x.shape[-1] else torch.full(x.shape[:-1], torch.nan)
+
+
+SCORES = {
+    "prefix_matching": prefix_matching,
+    "previous_token": previous_token,
+    "duplicate_token": duplicate_token,
+    "first_token": first_token,
+    "current_token": current_token,
+    "entropy": entropy,
+    "mean_distance": mean_distance,
+}
