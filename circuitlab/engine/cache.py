@@ -1,0 +1,62 @@
+"""One least-recently-used store with a bound in bytes, safe to use from several threads."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any
+
+
+class Cache:
+    """Values by key, the least recently used ones dropped when their bytes exceed `limit`.
+
+    A value larger than the limit is not kept at all. `get` never blocks for longer than a dictionary look-up.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._lock = threading.Lock()
+        self._held: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._nbytes = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held now."""
+        return self._nbytes
+
+    def get(self, key: Hashable) -> Any | None:
+        """The value, now the most recently used; None if it is not there."""
+        with self._lock:
+            found = self._held.get(key)
+            if found is None:
+                return None
+            self._held.move_to_end(key)
+            return found[0]
+
+    def put(self, key: Hashable, value: Any, nbytes: int) -> None:
+        """Keep a value in place of what was there."""
+        with self._lock:
+            self._drop(key)
+            if nbytes > self.limit:
+                return
+            self._held[key] = (value, nbytes)
+            self._nbytes += nbytes
+            while self._nbytes > self.limit:
+                self._drop(next(iter(self._held)))
+
+    def _drop(self, key: Hashable) -> None:
+        old = self._held.pop(key, None)
+        if old is not None:
+            self._nbytes -= old[1]
+
+    def newest(self, wanted: Callable[[Any], bool]) -> list[Any]:
+        """Keys that pass `wanted`, most recently used first."""
+        with self._lock:
+            return [key for key in reversed(self._held) if wanted(key)]
+
+    def clear(self) -> None:
+        """Drop everything."""
+        with self._lock:
+            self._held.clear()
+            self._nbytes = 0
