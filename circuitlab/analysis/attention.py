@@ -1,0 +1,109 @@
+"""Attention of chosen heads: pattern, scores, and the two ways of weighting it by what it carries.
+
+    pattern        A = softmax(score_scale · q kᵀ)           each row sums to 1
+    scores         score_scale · q kᵀ, before the softmax
+    value_weighted A[d, s] · ‖v_s‖                            as the papers draw it; changes with the gauge of W_V, W_O
+    contribution   A[d, s] · ‖v_s W_O‖                        gauge-free: the length of what is moved from s to d
+
+v_s is the value of the query head's own key-value group (Elhage et al. 2021; Kobayashi et al. 2020 for the norms).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, read_only
+from circuitlab.errors import BadInput
+from circuitlab.model import block
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.run import Run
+from circuitlab.model.subject import Head
+
+Show = Literal["pattern", "scores", "value_weighted", "contribution"]
+
+SAID: dict[str, str] = {
+    "pattern": "pattern: rows sum to 1",
+    "scores": "scores at the model's own scale, before the softmax",
+    "value_weighted": "pattern × ‖v‖, depends on the gauge of W_V",
+    "contribution": "pattern × ‖v W_O‖",
+}
+
+
+@dataclass(frozen=True)
+class AttentionParams:
+    """`heads` () means all heads."""
+
+    heads: tuple[Head, ...] = ()
+    show: Show = "pattern"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AttentionResult(Result):
+    """`values` [head, dest, src] float32, NaN where a destination cannot see; `heads` [head, 2] (layer, head)."""
+
+    values: np.ndarray
+    heads: np.ndarray
+
+    def table(self) -> Table:
+        """One row per head and visible (destination, source)."""
+        head, dest, src = np.nonzero(~np.isnan(self.values))
+        names = np.array([str(Head(*map(int, h))) for h in self.heads])
+        return Table(
+            (
+                Column("head", names[head]),
+                Column("destination", dest),
+                Column("source", src),
+                Column("value", self.values[head, dest, src]),
+            )
+        )
+
+
+def chosen_heads(config: ModelConfig, heads: tuple[Head, ...]) -> tuple[Head, ...]:
+    """The heads themselves, or all of them. Raises `BadInput` for one that is not there."""
+    for head in heads:
+        if not (0 <= head.layer < config.n_layers and 0 <= head.head < config.n_heads):
+            raise BadInput(
+                "There is no such head.", expected=f"L0H0 … L{config.n_layers - 1}H{config.n_heads - 1}", got=str(head)
+            )
+    return heads or tuple(Head(i, h) for i in range(config.n_layers) for h in range(config.n_heads))
+
+
+def values_of(run: Run, layer: int, heads: tuple[int, ...], show: Show) -> Tensor:
+    """[head, dest, src] of one layer, NaN where the mask forbids."""
+    config = run.weights.config
+    made = run.get("scores" if show == "scores" else "pattern", layer, heads)
+    if show in ("value_weighted", "contribution"):
+        carried = run.get("v", layer)[[config.kv_head(h) for h in heads]]
+        if show == "contribution":
+            carried = carried @ run.weights.layer(layer).W_O[list(heads)]
+        made = made * carried.norm(dim=-1)[:, None, :]
+    mask = block.allowed(run.n, run.n, 0, config.window(layer))
+    return made.masked_fill(~mask, float("nan"))
+
+
+def _memory(config: ModelConfig, n: int, p: AttentionParams) -> int:
+    count = len(p.heads) or config.n_layers * config.n_heads
+    return 4 * n * n * (count + 3 * config.n_heads)
+
+
+@analysis(version=1, needs="tokens", lane="live", memory=_memory)
+def attention(inputs: Inputs, p: AttentionParams, ctx: Ctx) -> AttentionResult:
+    """What chosen heads attend to: pattern, scores, value-weighted, or contribution."""
+    heads = chosen_heads(inputs.weights.config, p.heads)
+    run = inputs.run()
+    out = np.empty((len(heads), run.n, run.n), dtype=np.float32)
+    with torch.inference_mode():
+        for layer in sorted({h.layer for h in heads}):
+            ctx.tick(layer, inputs.weights.config.n_layers, f"layer {layer}")
+            where = [i for i, h in enumerate(heads) if h.layer == layer]
+            out[where] = values_of(run, layer, tuple(heads[i].head for i in where), p.show).float().numpy()
+    return AttentionResult(
+        values=out,
+        heads=read_only(np.array(heads, dtype=np.int64).reshape(-1, 2)),
+        conventions=(*inputs.subject.conventions.words(), SAID[p.show]),
+    )

@@ -1,0 +1,70 @@
+"""Loss of every token of the prompt: −ln p(token | what stands before it), in nats, with its rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, read_only
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.run import ROWS
+
+
+@dataclass(frozen=True)
+class TokenLossParams:
+    """Nothing to choose."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TokenLossResult(Result):
+    """`loss` [pos] nats and `rank` [pos] from 1, each of the token at that position; NaN and 0 at the first."""
+
+    loss: np.ndarray
+    rank: np.ndarray
+    tokens: np.ndarray
+
+    @property
+    def mean(self) -> float:
+        """Mean loss of the predicted tokens, nats; NaN for a single token."""
+        return float(np.mean(self.loss[1:])) if len(self.loss) > 1 else float("nan")
+
+    def table(self) -> Table:
+        """One row a position."""
+        return Table(
+            (
+                Column("position", np.arange(len(self.loss))),
+                Column("id", self.tokens),
+                Column("loss", self.loss, "nats"),
+                Column("probability", np.exp(-self.loss)),
+                Column("rank", self.rank),
+            )
+        )
+
+
+def _memory(config: ModelConfig, n: int, p: TokenLossParams) -> int:
+    return 4 * 4 * min(n, ROWS) * config.d_vocab_out
+
+
+@analysis(version=1, needs="tokens", lane="live", memory=_memory)
+def token_loss(inputs: Inputs, p: TokenLossParams, ctx: Ctx) -> TokenLossResult:
+    """Loss and rank of every token of the prompt."""
+    tokens, run = inputs.subject.tokens, inputs.run()
+    n = len(tokens)
+    loss, rank = np.full(n, np.nan, np.float32), np.zeros(n, np.int64)
+    for start in range(0, n - 1, ROWS):
+        ctx.tick(start, n, "unembedding")
+        stop = min(start + ROWS, n - 1)
+        with torch.inference_mode():
+            logits = run.logits(slice(start, stop))
+            targets = torch.tensor(tokens[start + 1 : stop + 1])[:, None]
+            own = logits.gather(1, targets)
+            loss[start + 1 : stop + 1] = (logits.logsumexp(1, keepdim=True) - own)[:, 0].float().numpy()
+            rank[start + 1 : stop + 1] = ((logits > own).sum(1) + 1).numpy()
+    return TokenLossResult(
+        loss=loss,
+        rank=rank,
+        tokens=read_only(np.array(tokens)),
+        conventions=(*inputs.subject.conventions.words(), f"{max(0, n - 1)} predicted tokens"),
+    )
