@@ -46,6 +46,7 @@ class Facts:
     token_text: Callable[[int], str]
     has_tokenizer: bool = True
     has_bos: bool = False
+    notes: tuple[str, ...] = ()
 
     def tokens(self, ids: tuple[int, ...]) -> tuple[str, ...]:
         """Display texts of a prompt."""

@@ -1,0 +1,85 @@
+"""What several panels share: the position that is read, axes of tokens, captions, and work done once per answer."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from circuitlab.engine.request import Answer
+from circuitlab.figures.marks import Axis, Hit
+from circuitlab.figures.panel import Facts
+from circuitlab.session.state import State
+
+T = TypeVar("T")
+_DERIVED: weakref.WeakKeyDictionary[Any, dict[Hashable, Any]] = weakref.WeakKeyDictionary()
+
+
+def once(answer: Answer, key: Hashable, make: Callable[[], T]) -> T:
+    """`make()` once per result and key: what a figure derives stays the same object, so that it is not drawn again."""
+    kept = _DERIVED.setdefault(answer.result, {})
+    if key not in kept:
+        kept[key] = make()
+    return kept[key]
+
+
+def destination(state: State) -> int:
+    """The position that is read: the selected one, else the last. -1 without tokens."""
+    chosen = state.selection.destination
+    return len(state.tokens) - 1 if chosen is None else min(chosen, len(state.tokens) - 1)
+
+
+def token_axis(label: str, state: State, facts: Facts) -> Axis:
+    """An axis with a token at each step."""
+    return Axis(label, facts.tokens(state.tokens), tokens=True)
+
+
+def caption(answer: Answer, *more: str) -> str:
+    """Conventions, sample, what was reused, and a remainder where something was decomposed."""
+    words = [*answer.result.conventions, *(m for m in more if m)]
+    if answer.provenance.reused:
+        words.append(f"{answer.provenance.reused} positions from an earlier run (agrees within 1e-5)")
+    if answer.result.remainder is not None:
+        r = answer.result.remainder
+        words.append(f"remainder {r.size:.1e} of {r.of:.3g} {r.unit}")
+    if not answer.complete:
+        words.append(f"so far: {answer.result.done:.0%}")
+    return " · ".join(words)
+
+
+def top_level(values: np.ndarray, fallback: float = 1.0) -> float:
+    """The largest finite magnitude, `fallback` where there is none."""
+    finite = values[np.isfinite(values)]
+    top = float(np.abs(finite).max()) if finite.size else 0.0
+    return top or fallback
+
+
+def quoted(text: str) -> str:
+    """A token in a sentence."""
+    return f"‘{text}’"
+
+
+def pick_position(state: State, hit: Hit) -> State:
+    """Hover moves the destination unless it is locked; a click locks it, a second click or leaving releases it."""
+    selection = state.selection
+    if hit.gesture == "leave" or not hit.id:
+        return state if selection.locked else state.select(destination=None)
+    position = hit.id[0]
+    if hit.gesture == "hover":
+        return state if selection.locked else state.select(destination=position)
+    if selection.locked and selection.destination == position:
+        return state.select(locked=False, destination=None, source=None)
+    return state.select(destination=position, locked=True)
+
+
+def comparing(state: State, ref: Any) -> bool:
+    """Whether this state asks for the reference or a difference and there is one to compare with."""
+    return state.compare != "now" and bool(ref) and state.reference is not None
+
+
+def without_reference(state: State) -> State:
+    """The state as it stands alone."""
+    return replace(state, compare="now")

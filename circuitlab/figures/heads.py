@@ -1,0 +1,142 @@
+"""Every head by a score: a layer × head map and the ranking, with spread and control."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult
+from circuitlab.engine.request import Answer, Request
+from circuitlab.figures.common import caption, once, top_level
+from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
+from circuitlab.figures.overview import pick_head
+from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.model.subject import Head
+from circuitlab.session.state import State
+
+Score = Literal[
+    "prefix_matching", "previous_token", "duplicate_token", "first_token", "current_token", "entropy", "mean_distance"
+]
+UNITS = {"entropy": "nats", "mean_distance": "positions"}
+
+
+@dataclass(frozen=True)
+class HeadsView:
+    """The controls of the head map."""
+
+    score: Score = control("prefix_matching", label="Score", tip="What the heads are ranked by")
+    on: Literal["random", "text"] = control("random", label="On", tip="Repeated random tokens, or the prompt itself")
+
+
+def _params(state: State, facts: Facts) -> HeadScoresParams:
+    view: HeadsView = state.view("heads", HeadsView)
+    block = min(25, max(1, (facts.config.n_ctx - 1) // 4))
+    return HeadScoresParams(on=view.on, block=block)
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """All scores of all heads at once: changing the score costs nothing."""
+    if not state.tokens:
+        return Why("Type some text in the Prompt to rank the heads.")
+    return {"scores": Request("head_scores", _params(state, facts), state.subject)}
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """The map above the ranking."""
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, "Heads")
+    answer = now.get("scores")
+    if answer is None:
+        return Figure(title="Heads")
+    view: HeadsView = state.view("heads", HeadsView)
+    result = answer.result
+    assert isinstance(result, HeadScoresResult)
+    name = view.score.replace("_", " ")
+    if np.isnan(result.of(view.score)).all():
+        return empty(f"No position of this prompt has a target for {name}: repeat a word in it.", "Heads")
+    chosen = tuple((h.layer, h.head) for h in state.selection.heads)
+    rank = ranks(result.of(view.score))
+    title = f"{name} · {state.selection.head}"
+    if state.selection.head.layer < rank.shape[0] and state.selection.head.head < rank.shape[1]:
+        head = state.selection.head
+        title += f" {result.of(view.score)[head]:.2f}, rank {rank[head]} of {rank.size}"
+    return Figure(
+        ((_map(answer, result, view, state, facts),), (_ranking(answer, result, view, chosen),)),
+        title,
+        caption(answer, "a score is a hint, not a mechanism"),
+        weights=(1.0, 1.4),
+    )
+
+
+def ranks(values: np.ndarray) -> np.ndarray:
+    """Rank from 1 of each entry, the largest first; NaN last."""
+    order = np.argsort(-np.nan_to_num(values, nan=-np.inf), axis=None, kind="stable")
+    out = np.empty(values.size, dtype=np.int64)
+    out[order] = np.arange(1, values.size + 1)
+    return out.reshape(values.shape)
+
+
+def _map(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State, facts: Facts) -> Heatmap:
+    values = once(answer, ("map", view.score), lambda: result.of(view.score).astype(np.float32))
+    top = 1.0 if view.score not in UNITS else top_level(values)
+    head = state.selection.head
+    return Heatmap(
+        name="map",
+        values=values,
+        levels=(0.0, top),
+        unit=UNITS.get(view.score, "score"),
+        x=once(answer, "x", lambda: Axis("head", tuple(f"H{h}" for h in range(values.shape[1])))),
+        y=once(answer, "y", lambda: Axis("layer", tuple(f"L{i}" for i in range(values.shape[0])))),
+        row=head.layer if head.layer < values.shape[0] else None,
+        col=head.head if head.head < values.shape[1] else None,
+    )
+
+
+def _ranking(answer: Answer, result: HeadScoresResult, view: HeadsView, chosen: tuple[tuple[int, int], ...]) -> Rows:
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        i = result.names.index(view.score)
+        values = result.mean[i]
+        order = np.argsort(-np.nan_to_num(values, nan=-np.inf), axis=None, kind="stable")
+        layer, head = np.unravel_index(order, values.shape)
+        names = np.array([str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)], dtype=object)
+        top = 1.0 if view.score not in UNITS else top_level(values)
+        columns = (
+            RowColumn("#", np.arange(1, values.size + 1), digits=0),
+            RowColumn("head", names),
+            RowColumn("mean", values.ravel()[order], digits=3, bar=True, levels=(0.0, top)),
+            RowColumn("sd", result.spread[i].ravel()[order], digits=3, tip="standard deviation over samples"),
+            RowColumn("control", result.control[i].ravel()[order], digits=3, tip="the same on unrepeated random tokens"),
+        )
+        return columns, ids(layer, head)
+
+    columns, keys = once(answer, ("rows", view.score), make)
+    picked = tuple(i for i, key in enumerate(keys.tolist()) if tuple(key) in chosen)
+    return Rows("ranking", columns, keys, chosen=picked)
+
+
+def pick(state: State, hit: Hit) -> State:
+    """Choose heads on the map or in the ranking."""
+    if hit.mark in ("map", "ranking") and len(hit.id) == 2:
+        return pick_head(state, Head(*hit.id), hit.gesture)
+    return state
+
+
+PANEL = register(
+    Panel(
+        name="heads",
+        title="Heads",
+        view=HeadsView,
+        equation="prefix matching: mean over d of Σ_{s ≤ d, t_{s−1} = t_d} A[d,s];  previous token: mean of A[d,d−1]",
+        source="Olsson et al. 2022, In-context Learning and Induction Heads",
+        help="Each score with its rank, its spread over samples, and the same on unrepeated tokens as a control.",
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        area="left",
+        shortcut="Ctrl+4",
+        order=40,
+    )
+)

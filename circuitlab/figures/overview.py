@@ -1,0 +1,103 @@
+"""All heads at a glance: a contact sheet of every head's attention, layers down, heads across."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from circuitlab.analysis.attention import Show
+from circuitlab.analysis.attention_overview import GAP, OverviewParams, OverviewResult
+from circuitlab.engine.request import Request
+from circuitlab.figures.attention import NAMES, UNITS
+from circuitlab.figures.common import caption, once, top_level
+from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, Tiles, empty
+from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.model.subject import Head
+from circuitlab.session.state import State
+
+
+@dataclass(frozen=True)
+class OverviewView:
+    """The controls of the contact sheet."""
+
+    show: Show = control("pattern", label="Show", tip="What a cell holds")
+    leave_out_bos: bool = control(False, label="Without BOS", tip="Leave the first position out as a source")
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """One request for all heads."""
+    if not state.tokens:
+        return Why("Type some text in the Prompt to see all heads.")
+    view: OverviewView = state.view("overview", OverviewView)
+    size = 64 if facts.config.n_layers * facts.config.n_heads <= 64 else 40
+    return {"overview": Request("attention_overview", OverviewParams(view.show, size, view.leave_out_bos), state.subject)}
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """One heatmap of tiles."""
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, "All heads")
+    answer = now.get("overview")
+    if answer is None:
+        return Figure(title="All heads")
+    result = answer.result
+    assert isinstance(result, OverviewResult)
+    view: OverviewView = state.view("overview", OverviewView)
+    config = facts.config
+    top = once(answer, "top", lambda: top_level(result.sheet))
+    tiles = Tiles(
+        rows=config.n_layers,
+        cols=config.n_heads,
+        height=result.tile,
+        width=result.tile,
+        gap=GAP,
+        chosen=tuple((h.layer, h.head) for h in state.selection.heads),
+    )
+    signed = view.show == "scores"
+    heat = Heatmap(
+        name="heads",
+        values=result.sheet,
+        levels=(-top, top) if signed else (0.0, top),
+        map="signed" if signed else "magnitude",
+        unit=UNITS[view.show],
+        x=once(answer, "x", lambda: Axis("head", tuple(f"H{h}" for h in range(config.n_heads)))),
+        y=once(answer, "y", lambda: Axis("layer", tuple(f"L{i}" for i in range(config.n_layers)))),
+        tiles=tiles,
+        colour_bar=False,
+    )
+    heads = config.n_layers * config.n_heads
+    return Figure(((heat,),), f"All {heads} heads · {NAMES[view.show]}", caption(answer, "one scale for all heads"))
+
+
+def pick_head(state: State, head: Head, gesture: str) -> State:
+    """Click: this head alone. Shift-click: with the others, or away from them."""
+    if gesture not in ("click", "shift-click", "double-click"):
+        return state
+    heads = state.selection.heads
+    if gesture == "shift-click":
+        rest = tuple(h for h in heads if h != head)
+        return state.select(heads=(rest or heads) if head in heads else (*heads, head))
+    return state if heads == (head,) else state.select(heads=(head,))
+
+
+def pick(state: State, hit: Hit) -> State:
+    """Choose heads."""
+    return pick_head(state, Head(*hit.id), hit.gesture) if hit.mark == "heads" and len(hit.id) == 2 else state
+
+
+PANEL = register(
+    Panel(
+        name="overview",
+        title="All heads",
+        view=OverviewView,
+        equation="A = softmax(score_scale · (x W_Q)(x W_K)ᵀ) of every head; long prompts pooled by maximum",
+        source="Elhage et al. 2021",
+        help="Click a head to open it in every panel; Shift-click adds or removes one.",
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        area="left",
+        shortcut="Ctrl+2",
+        order=20,
+    )
+)

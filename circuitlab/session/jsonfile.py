@@ -1,0 +1,47 @@
+"""A State as JSON and back. Views of panels that are not known here are kept as they came."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from circuitlab.engine.codec import fields, from_json, to_json
+from circuitlab.errors import BadInput, UsageError
+from circuitlab.session.state import State
+
+VERSION = 1
+
+
+def state_to_text(state: State) -> str:
+    """The JSON text of a state."""
+    return json.dumps({"circuitlab": VERSION, "state": to_json(state)}, ensure_ascii=False, indent=1)
+
+
+def state_from_text(text: str, views: Mapping[str, type[Any]]) -> State:
+    """The state of a JSON text; `views` are the view types by panel name. Raises `BadInput`."""
+    try:
+        data = json.loads(text)
+        if not isinstance(data, dict) or data.get("circuitlab") != VERSION:
+            raise UsageError("That is no CircuitLab state.", expected=f"version {VERSION}", got=str(data)[:60])
+        return _state(data["state"], views)
+    except (ValueError, KeyError, RecursionError) as error:
+        raise BadInput("The session cannot be read.", expected="a CircuitLab state as JSON", got=str(error)) from error
+    except UsageError as error:
+        raise BadInput(error.what, expected=error.expected, got=error.got) from error
+
+
+def _state(data: Any, views: Mapping[str, type[Any]]) -> State:
+    if not isinstance(data, dict):
+        raise UsageError("The state is not an object.", expected="an object", got=repr(data)[:60])
+    known = fields(State)
+    if unknown := sorted(set(data) - set(known)):
+        raise UsageError("The state has fields that are not known.", expected=" ".join(known), got=" ".join(unknown))
+    plain = {n: from_json(known[n][0], v, n) for n, v in data.items() if n != "views"}
+    kept = data.get("views", {})
+    if not isinstance(kept, dict):
+        raise UsageError("views is not an object.", expected="an object", got=repr(kept)[:60])
+    made = {n: from_json(views[n], v, f"views.{n}") if n in views else v for n, v in kept.items()}
+    if "model" not in plain:
+        raise UsageError("The state lacks its model.", expected="model", got="none")
+    return State(**plain, views=made)
