@@ -1,0 +1,165 @@
+"""`circuitlab doctor`: what this installation stands on, in one page to read or to paste into a report.
+
+Everything that could fail or abort (importing torch, importing Qt, making a platform plugin) happens in subprocesses, so the
+page is complete on a machine where CircuitLab itself cannot start. Standard library only.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+
+from circuitlab import __version__, paths, probe
+
+PACKAGES = ("torch", "numpy", "safetensors", "tokenizers", "PySide6-Essentials", "pyqtgraph")
+_MODULES = {"PySide6-Essentials": "PySide6.QtWidgets"}  # where the module is not called like its package
+
+_TORCH = """
+import json, os, torch
+cuda = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+mps = bool(getattr(torch.backends, "mps", None)) and torch.backends.mps.is_available()
+print(json.dumps({"threads": torch.get_num_threads(), "cuda": cuda, "mps": mps}))
+"""
+
+
+@dataclass(frozen=True)
+class Package:
+    """One library: its installed version ("" where there is none) and why it cannot be imported ("" where it can)."""
+
+    name: str
+    version: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `circuitlab doctor` found. `devices` are lines for a person; `ok`: a window or its picture can be made."""
+
+    circuitlab: str
+    python: str
+    system: str
+    packages: tuple[Package, ...]
+    devices: tuple[str, ...]
+    plan: probe.Plan
+    window: probe.Probe
+    models: tuple[str, ...]
+    paths: Mapping[str, str]
+
+    @property
+    def ok(self) -> bool:
+        return self.window.ok and not any(package.problem for package in self.packages)
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "the process ended without a word"
+
+
+def _child(code: str) -> tuple[bool, str]:
+    """Run `code` in a process of its own: whether it came through, and its output or the last line of its trouble."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", code], capture_output=True, text=True, errors="replace", timeout=120, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return False, str(error)
+    return (True, done.stdout) if done.returncode == 0 else (False, _last_line(done.stderr))
+
+
+def _package(name: str) -> Package:
+    try:
+        version = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return Package(name, "", "not installed")
+    fine, problem = _child(f"import {_MODULES.get(name, name)}")
+    return Package(name, version, "" if fine else problem)
+
+
+def _devices() -> tuple[str, ...]:
+    fine, out = _child(_TORCH)
+    if not fine:
+        return (f"unknown, torch cannot be asked: {out}",)
+    told = json.loads(_last_line(out))
+    lines = [f"cpu: {os.cpu_count()} cores, {told['threads']} torch threads"]
+    lines += [f"cuda:{i}: {name}" for i, name in enumerate(told["cuda"])]
+    lines += ["mps"] if told["mps"] else []
+    return tuple(lines)
+
+
+def _window(plan: probe.Plan) -> probe.Probe:
+    env = dict(os.environ)
+    if plan.kind == "picture":
+        env["QT_QPA_PLATFORM"] = "offscreen"
+    return probe.probe(env, torch=False)
+
+
+def examine() -> Report:
+    """Look at everything; takes a few seconds, most of them for importing torch."""
+    plan = probe.display_plan()
+    with ThreadPoolExecutor(2) as pool:
+        devices, window = pool.submit(_devices), pool.submit(_window, plan)
+        packages = tuple(pool.map(_package, PACKAGES))
+    return Report(
+        circuitlab=__version__,
+        python=f"{platform.python_version()} ({sys.executable})",
+        system=platform.platform(),
+        packages=packages,
+        devices=devices.result(),
+        plan=plan,
+        window=window.result(),
+        models=paths.shipped_models(),
+        paths={
+            "resources": str(paths.shipped("resources")),
+            "models": str(paths.shipped("models")),
+            "settings": str(paths.config_home()),
+            "log": str(paths.log_file()),
+            "cache": str(paths.cache_home()),
+        },
+    )
+
+
+def _display_lines(report: Report) -> list[str]:
+    what = "a window" if report.plan.kind == "window" else "no window, a picture instead"
+    lines = [f"{what}. {report.plan.reason}".rstrip(". ") + "."]
+    if report.window.ok:
+        return [*lines, f"Qt's platform plugin {report.window.platform} works."]
+    lines.append(f"Qt's platform plugin cannot be made: {report.window.problem}")
+    lines += [f"missing libraries: {' '.join(report.window.libraries)}"] if report.window.libraries else []
+    return [*lines, f"do: {report.window.error().remedy}"]
+
+
+def as_text(report: Report) -> str:
+    """The page: one fact a line, names in one column."""
+    rows: list[tuple[str, str]] = [
+        ("circuitlab", report.circuitlab),
+        ("python", report.python),
+        ("system", report.system),
+    ]
+    for package in report.packages:
+        fault = f"cannot be imported: {package.problem}" if package.version and package.problem else package.problem
+        rows.append((package.name, f"{package.version}  {fault}".strip()))
+    rows += [("device", line) for line in report.devices]
+    rows += [("display", line) for line in _display_lines(report)]
+    rows.append(("shipped models", ", ".join(report.models) or f"none in {report.paths['models']}"))
+    rows += list(report.paths.items())
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def as_json(report: Report) -> str:
+    """The same for a program; `ok` says whether CircuitLab can run here."""
+    return json.dumps({"ok": report.ok, **asdict(report)}, indent=2, ensure_ascii=False)
+
+
+def run(json_output: bool = False) -> int:
+    """Print the page. Exit status 0, or 3 where a library is missing or Qt cannot start."""
+    report = examine()
+    print(as_json(report) if json_output else as_text(report))
+    return 0 if report.ok else 3

@@ -1,0 +1,297 @@
+"""What this machine can show: the display, the Qt platform plugin, the system libraries behind them.
+
+Qt **aborts** the process where a system library of its platform plugin is missing or the display does not answer; no
+exception can be caught. So, before a window is opened:
+
+1. `display_plan` reads the environment and knocks at the display: a window, or the same picture without one, and why.
+2. `probe` makes a `QApplication` in a subprocess, after importing torch, and reads what happened. Where it died, `ldd` on
+   Qt's own files says which libraries are missing, and `packages_for` which Debian packages hold them.
+3. A success is remembered in the cache folder, keyed by what could change it, so that only the first start pays for it.
+
+Standard library only: this file runs where neither torch nor Qt can be imported.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from circuitlab import paths
+from circuitlab.errors import BadMachine
+
+# What Qt's xcb plugin needs on a bare Debian 12, beside what Debian always has.
+QT_PACKAGES = (
+    "libegl1",
+    "libgl1",
+    "libxkbcommon-x11-0",
+    "libxcb-cursor0",
+    "libxcb-icccm4",
+    "libxcb-image0",
+    "libxcb-keysyms1",
+    "libxcb-render-util0",
+    "libxcb-shape0",
+    "libxcb-xinerama0",
+)
+
+# Shared library -> Debian package, for everything that Qt's Essentials link to and do not bring along.
+_PACKAGE_OF = {
+    "libEGL.so.1": "libegl1",
+    "libGL.so.1": "libgl1",
+    "libGLX.so.0": "libgl1",
+    "libOpenGL.so.0": "libopengl0",
+    "libxkbcommon.so.0": "libxkbcommon0",
+    "libxkbcommon-x11.so.0": "libxkbcommon-x11-0",
+    "libxcb.so.1": "libxcb1",
+    "libxcb-cursor.so.0": "libxcb-cursor0",
+    "libxcb-icccm.so.4": "libxcb-icccm4",
+    "libxcb-image.so.0": "libxcb-image0",
+    "libxcb-keysyms.so.1": "libxcb-keysyms1",
+    "libxcb-randr.so.0": "libxcb-randr0",
+    "libxcb-render.so.0": "libxcb-render0",
+    "libxcb-render-util.so.0": "libxcb-render-util0",
+    "libxcb-shape.so.0": "libxcb-shape0",
+    "libxcb-shm.so.0": "libxcb-shm0",
+    "libxcb-sync.so.1": "libxcb-sync1",
+    "libxcb-util.so.1": "libxcb-util1",
+    "libxcb-xfixes.so.0": "libxcb-xfixes0",
+    "libxcb-xinerama.so.0": "libxcb-xinerama0",
+    "libxcb-xkb.so.1": "libxcb-xkb1",
+    "libX11.so.6": "libx11-6",
+    "libX11-xcb.so.1": "libx11-xcb1",
+    "libSM.so.6": "libsm6",
+    "libICE.so.6": "libice6",
+    "libfontconfig.so.1": "libfontconfig1",
+    "libfreetype.so.6": "libfreetype6",
+    "libdbus-1.so.3": "libdbus-1-3",
+    "libglib-2.0.so.0": "libglib2.0-0",
+    "libgthread-2.0.so.0": "libglib2.0-0",
+    "libwayland-client.so.0": "libwayland-client0",
+    "libwayland-cursor.so.0": "libwayland-cursor0",
+    "libwayland-egl.so.1": "libwayland-egl1",
+    "libgomp.so.1": "libgomp1",
+    "libstdc++.so.6": "libstdc++6",
+    "libz.so.1": "zlib1g",
+}
+
+_UNSEEN = ("offscreen", "minimal", "minimalegl")
+_SECONDS = 120  # torch from a cold disk takes tens of seconds; this is for a process that hangs
+
+_CHILD = """
+import json, sys
+if {torch}:
+    import torch
+from PySide6.QtWidgets import QApplication
+app = QApplication(["circuitlab-probe"])
+print(json.dumps({{"platform": app.platformName()}}))
+"""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A window on the screen, or the same picture without one; `reason` is a sentence for the person."""
+
+    kind: Literal["window", "picture"]
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a `QApplication` in a process of its own came to. `platform` is Qt's name of the plugin that was made."""
+
+    ok: bool
+    platform: str = ""
+    problem: str = ""
+    libraries: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+
+    def error(self) -> BadMachine:
+        """The failure as what happened and what to install."""
+        return BadMachine(
+            "Qt cannot open a window here." + (f" {self.problem}" if self.problem else ""),
+            expected="the system libraries of Qt's platform plugin" if self.libraries else "",
+            got=f"not found: {', '.join(self.libraries)}" if self.libraries else "",
+            remedy=_remedy(self.packages),
+        )
+
+
+def _remedy(packages: tuple[str, ...]) -> str:
+    if packages:
+        return f"on Debian or Ubuntu: apt-get install {' '.join(packages)}"
+    if sys.platform.startswith("linux"):
+        return f"on Debian or Ubuntu make sure of: apt-get install {' '.join(QT_PACKAGES)}"
+    return "`circuitlab doctor` says what could be imported; installing the packages again often helps"
+
+
+def x_answers(display: str) -> bool | None:
+    """Whether the X server named by `display` takes a connection, with its authorisation; None: no library to ask with."""
+    try:
+        xcb = ctypes.CDLL("libxcb.so.1")
+    except OSError:
+        return None
+    xcb.xcb_connect.restype = ctypes.c_void_p
+    xcb.xcb_connect.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
+    xcb.xcb_connection_has_error.argtypes = [ctypes.c_void_p]
+    xcb.xcb_disconnect.argtypes = [ctypes.c_void_p]
+    connection = xcb.xcb_connect(display.encode(), None)
+    try:
+        return xcb.xcb_connection_has_error(connection) == 0
+    finally:
+        xcb.xcb_disconnect(connection)
+
+
+def wayland_answers(display: str, runtime_dir: str) -> bool:
+    """Whether a Wayland compositor listens at `display`, an absolute path or a name in `runtime_dir`."""
+    path = Path(runtime_dir) / display
+    if not hasattr(socket, "AF_UNIX"):
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as knock:
+        knock.settimeout(2)
+        try:
+            knock.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def display_plan(environ: Mapping[str, str] | None = None, platform: str = sys.platform) -> Plan:
+    """A window or a picture. Takes milliseconds: the environment first, then one knock at the display."""
+    env = os.environ if environ is None else environ
+    asked = env.get("QT_QPA_PLATFORM", "").split(":")[0]
+    if asked in _UNSEEN:
+        return Plan("picture", f"QT_QPA_PLATFORM={asked} shows nothing on a screen.")
+    if asked not in ("", "xcb", "wayland", "wayland-egl") or not platform.startswith(("linux", "freebsd")):
+        return Plan("window")
+    x, wayland = env.get("DISPLAY", ""), env.get("WAYLAND_DISPLAY", "")
+    if not x and not wayland:
+        return Plan("picture", "There is no display: neither DISPLAY nor WAYLAND_DISPLAY is set.")
+    if wayland and wayland_answers(wayland, env.get("XDG_RUNTIME_DIR", "")):
+        return Plan("window")
+    if x and x_answers(x) is not False:
+        return Plan("window")
+    named = " and ".join(f"{k}={v}" for k, v in (("DISPLAY", x), ("WAYLAND_DISPLAY", wayland)) if v)
+    return Plan("picture", f"The display does not answer: {named}.")
+
+
+def missing_libraries(ldd_output: str) -> tuple[str, ...]:
+    """The libraries an `ldd` listing, or a loader's message, says are not there; each once, in order."""
+    found = re.findall(r"^\s*(\S+) => not found", ldd_output, flags=re.MULTILINE)
+    found += re.findall(r"(\S+?): cannot open shared object file", ldd_output)
+    return tuple(dict.fromkeys(name for name in found if not name.startswith("libQt6")))
+
+
+def packages_for(libraries: Iterable[str]) -> tuple[str, ...]:
+    """The Debian packages that hold these libraries; what is not known stays out."""
+    return tuple(dict.fromkeys(_PACKAGE_OF[name] for name in libraries if name in _PACKAGE_OF))
+
+
+def _qt_files(platform: str) -> list[Path]:
+    """Qt's own shared libraries and the plugin(s) of `platform`, without importing Qt."""
+    spec = importlib.util.find_spec("PySide6")
+    if spec is None or not spec.submodule_search_locations:
+        return []
+    root = Path(next(iter(spec.submodule_search_locations))) / "Qt"
+    wanted = [root / "lib" / f"libQt6{name}.so.6" for name in ("Core", "Gui", "Widgets", "Svg")]
+    wanted.append(root / "plugins" / "platforms" / f"libq{platform}.so")
+    return [path for path in wanted if path.is_file()]
+
+
+def unmet_libraries(platform: str) -> tuple[str, ...]:
+    """The system libraries that Qt's files for `platform` ("xcb", "wayland", "offscreen") ask for and do not find."""
+    files = _qt_files(platform)
+    if not files or not sys.platform.startswith("linux"):
+        return ()
+    try:
+        done = subprocess.run(["ldd", *map(str, files)], capture_output=True, text=True, timeout=_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    return missing_libraries(done.stdout + done.stderr)
+
+
+def _plugin_meant(env: Mapping[str, str]) -> str:
+    asked = env.get("QT_QPA_PLATFORM", "").split(":")[0]
+    return asked or ("xcb" if env.get("DISPLAY") else "wayland" if env.get("WAYLAND_DISPLAY") else "xcb")
+
+
+def probe(environ: Mapping[str, str] | None = None, *, torch: bool = True) -> Probe:
+    """Import torch, then Qt, and make the platform plugin, in a subprocess with this environment."""
+    env = dict(os.environ if environ is None else environ)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", _CHILD.format(torch=torch)],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+            check=False,
+            env=env,
+        )
+    except subprocess.TimeoutExpired:
+        return Probe(False, problem=f"It did not answer within {_SECONDS} seconds.")
+    if done.returncode == 0:
+        return Probe(True, platform=json.loads(done.stdout.splitlines()[-1])["platform"])
+    return explain(done.stderr, unmet_libraries(_plugin_meant(env)))
+
+
+def explain(stderr: str, unmet: tuple[str, ...]) -> Probe:
+    """A failed attempt from what it printed and from the libraries that are not there."""
+    libraries = tuple(dict.fromkeys((*unmet, *missing_libraries(stderr))))
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    telling = [line for line in lines if line.startswith("qt.qpa.xcb:") or re.match(r"\w*(Error|Exception)\b", line)]
+    # Qt adds its advice on libxcb-cursor0 to every failure of the plugin; only the loader knows which library it was.
+    problem = telling[-1] if telling else (lines[-1] if lines else "The attempt ended without a word.")
+    return Probe(False, problem=problem, libraries=libraries, packages=packages_for(libraries))
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
+
+
+def _cache_key(env: Mapping[str, str]) -> str:
+    """Changes with the interpreter, the versions, the display and the system's installed packages."""
+    system = [path.stat().st_mtime_ns for path in (Path("/var/lib/dpkg/status"), Path("/usr/lib")) if path.exists()]
+    chosen = [env.get(name, "") for name in ("QT_QPA_PLATFORM", "DISPLAY", "WAYLAND_DISPLAY", "XDG_SESSION_TYPE")]
+    versions = [_version(name) for name in ("torch", "PySide6-Essentials")]
+    return hashlib.sha256(repr((sys.executable, sys.version, versions, chosen, system)).encode()).hexdigest()
+
+
+def probe_cached(environ: Mapping[str, str] | None = None) -> Probe:
+    """`probe`, asked once: a success is kept in the cache folder, a failure is looked at again each time."""
+    env = os.environ if environ is None else environ
+    key, file = _cache_key(env), paths.cache_home() / "probe.json"
+    try:
+        kept = json.loads(file.read_text("utf-8"))
+        if kept["key"] == key and kept["probe"]["ok"]:
+            return Probe(True, platform=str(kept["probe"]["platform"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    result = probe(env)
+    if result.ok:
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps({"key": key, "probe": asdict(result)}), "utf-8")
+        except OSError:
+            pass  # a read-only home costs a second at each start and nothing else
+    return result
+
+
+def require_qt(environ: Mapping[str, str] | None = None) -> Probe:
+    """The (remembered) probe; raises `BadMachine` with the packages to install where Qt would abort."""
+    result = probe_cached(environ)
+    if not result.ok:
+        raise result.error()
+    return result
