@@ -1,0 +1,90 @@
+# make run    the window (without a display: its picture, circuitlab.png)        make test       the tests, offscreen
+# make bench  speed as ratios against named peers                              make test-slow  types, wheel, X server, models
+# make lint   style, types, imports                                            make clean      forget what was installed
+#
+# Everything is installed into .venv, from constraints.txt, when pyproject.toml or constraints.txt changed; otherwise at once.
+#   PYTHON=…   the interpreter to make .venv with (else the first of those below that has venv)
+#   TORCH=…    the requirement for torch, with pip's options if need be (README, "CPU only")
+#   JOBS=…     test processes (default: one per core)
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?=
+TORCH ?= torch==2.13.0
+JOBS ?= auto
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+READY := $(VENV)/.installed
+TESTED := $(VENV)/.installed-test
+
+.PHONY: help run test test-slow bench lint clean
+
+help:
+	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
+
+# -- install ---------------------------------------------------------------------------------------------------------------
+
+# A Debian python3 without python3-venv has `venv` but not `ensurepip`; a pyenv shim may stand for a version that is not there.
+define PICK
+fits() { "$$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }; \
+whole() { "$$1" -c 'import venv, ensurepip' >/dev/null 2>&1; }; \
+bare=""; chosen=""; \
+for python in $(or $(PYTHON),python3.11 /usr/bin/python3.11 python3.12 python3.13 python3 /usr/bin/python3 python); do \
+	fits "$$python" || continue; \
+	if whole "$$python"; then chosen=$$python; break; fi; \
+	bare=$${bare:-$$python}; \
+done; \
+if [ -z "$$chosen" ] && [ -n "$$bare" ]; then \
+	version=$$("$$bare" -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	echo "$$bare (Python $$version) has no venv module." >&2; \
+	echo "  do: on Debian or Ubuntu: apt-get install python3-venv   (or python$$version-venv)" >&2; \
+	exit 3; \
+elif [ -z "$$chosen" ]; then \
+	echo "No Python 3.11 or newer was found$(if $(PYTHON), as $(PYTHON))." >&2; \
+	echo "  do: on Debian 12 or Ubuntu 24.04: apt-get install python3 python3-venv; or name one: make PYTHON=/path/to/python" >&2; \
+	exit 3; \
+fi
+endef
+
+$(BIN)/python:
+	@$(PICK); echo "making $(VENV) with $$chosen ($$("$$chosen" --version))"; "$$chosen" -m venv --clear $(VENV)
+
+$(READY): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --quiet -c constraints.txt $(TORCH)
+	$(PIP) install --quiet -c constraints.txt -e .
+	@touch $@
+
+$(TESTED): $(READY)
+	$(PIP) install --quiet -c constraints.txt -e '.[test]'
+	@touch $@
+
+# -- use -------------------------------------------------------------------------------------------------------------------
+
+run: $(READY)
+	$(BIN)/python -m circuitlab $(ARGS)
+
+test: $(TESTED)
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
+
+test-slow: $(TESTED)
+	$(BIN)/basedpyright
+	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -m slow $(ARGS)
+
+lint: $(TESTED)
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/basedpyright
+
+bench: $(TESTED)
+	$(BIN)/python -m tests.benchmarks $(ARGS)
+
+clean:
+	rm -rf $(VENV) .venvs build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
