@@ -8,7 +8,6 @@ import pyqtgraph as pg
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 
-from circuitlab.draw.app import mono, sans
 from circuitlab.draw.theme import LIGHT, Theme
 from circuitlab.figures.marks import Axis
 
@@ -39,7 +38,7 @@ class CellAxis(pg.AxisItem):
         self.update()
 
     def _font(self) -> Any:
-        return mono(self.theme.small) if self.axis.tokens else sans(self.theme.small)
+        return self.theme.font(self.theme.small, mono=True) if self.axis.tokens else self.theme.font(self.theme.small)
 
     def paint(self, p: QPainter, opt: Any, widget: Any) -> None:
         """Draw the labels that fit, and the axis' name."""
@@ -47,7 +46,7 @@ class CellAxis(pg.AxisItem):
         if view is None or not self.centres:
             return
         p.setFont(self._font())
-        p.setPen(QColor(self.theme.soft))
+        p.setPen(QColor(self.theme.muted))
         box = self.boundingRect()
         across = self.orientation in ("left", "right")
         low, high = view.viewRange()[1 if across else 0]
@@ -86,8 +85,8 @@ class CellAxis(pg.AxisItem):
     def _name(self, p: QPainter, box: QRectF, across: bool) -> None:
         if not self.axis.label:
             return
-        p.setFont(sans(self.theme.small))
-        p.setPen(QColor(self.theme.soft))
+        p.setFont(self.theme.font(self.theme.small))
+        p.setPen(QColor(self.theme.muted))
         if across:
             p.save()
             p.translate(box.left() + 2, box.center().y())

@@ -11,7 +11,6 @@ from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPen
 from PySide6.QtWidgets import QGraphicsRectItem, QHBoxLayout, QWidget
 
 from circuitlab.draw import colours
-from circuitlab.draw.app import sans
 from circuitlab.draw.axes import CellAxis
 from circuitlab.draw.mark_view import MarkView, gesture_of
 from circuitlab.draw.theme import LIGHT, Theme
@@ -36,7 +35,7 @@ class ColourBar(QWidget):
         if mark is None:
             return
         p = QPainter(self)
-        p.setFont(sans(self.theme.small))
+        p.setFont(self.theme.font(self.theme.small))
         if mark.legend:
             self._legend(p, mark)
         else:
@@ -47,13 +46,13 @@ class ColourBar(QWidget):
         height = min(self.height() - 40, 220)
         if height < 30:
             return
-        entries = colours.table(mark.map, self.theme.dark)
+        entries = colours.table(mark.map, self.theme)
         for y in range(height):
             r, g, b = entries[255 - round(255 * y / max(1, height - 1))].tolist()
             p.fillRect(QRectF(6, 12 + y, 10, 1.5), QColor(r, g, b))
         p.setPen(QColor(self.theme.line))
         p.drawRect(QRectF(6, 12, 10, height))
-        p.setPen(QColor(self.theme.soft))
+        p.setPen(QColor(self.theme.muted))
         low, high = mark.levels
         for value, y in ((high, 12.0), ((low + high) / 2, 12 + height / 2), (low, 12.0 + height)):
             p.drawText(QRectF(20, y - 8, 44, 16), Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, _number(value))
@@ -62,7 +61,7 @@ class ColourBar(QWidget):
     def _legend(self, p: QPainter, mark: Heatmap) -> None:
         for i, (text, hue) in enumerate(mark.legend):
             p.fillRect(QRectF(6, 12 + 18 * i, 10, 10), QColor(*hue_rgb(hue)))
-            p.setPen(QColor(self.theme.soft))
+            p.setPen(QColor(self.theme.muted))
             p.drawText(QRectF(20, 8 + 18 * i, 44, 18), Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, text)
 
 
@@ -112,9 +111,9 @@ class HeatmapView(MarkView):
         """Background, axes, and the table of zero's colour."""
         changed = theme is not self.theme
         self.theme = self.bar.theme = theme
-        self.plot.setBackground(theme.base)
+        self.plot.setBackground(theme.background)
         for axis in (self.left, self.bottom):
-            axis.setPen(QColor(theme.base))
+            axis.setPen(QColor(theme.background))
         if self.mark is not None and changed:
             mark, self.mark = self.mark, None
             self.show_mark(mark)
@@ -142,7 +141,7 @@ class HeatmapView(MarkView):
             self.image.setLookupTable(None)
             self.image.setImage(np.concatenate([mark.rgb, alpha], axis=2), autoLevels=False, levels=(0, 255))
             return
-        entries = colours.table(mark.map, self.theme.dark)
+        entries = colours.table(mark.map, self.theme)
         self.image.setImage(mark.values, autoLevels=False, levels=mark.levels, lut=entries)
 
     def _fit(self, mark: Heatmap) -> None:
