@@ -1,0 +1,203 @@
+"""What every test stands on: no screen, a home of its own, one thread, nothing left behind, no silent skips.
+
+- Qt draws offscreen unless `--headed`; HOME, settings, log and cache are a fresh folder per test.
+- After a test that used Qt: close and delete all windows, collect, and fail if a widget, an active timer or a thread that the
+  test made is still there. Not after a failed test, whose traceback holds on to things.
+- A skip whose reason no line of `tests/allowed_skips.txt` matches is a failure.
+- After collection everything imported is frozen out of the garbage collector, so that the collections above stay cheap.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings as hypothesis_settings
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = ROOT.parent / "shared"
+ALLOWED_SKIPS = Path(__file__).with_name("allowed_skips.txt")
+
+# One thread a process: xdist fills the cores, and bit-equality is promised at one thread.
+_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "GOMP_SPINCOUNT": "0",
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_OFFLINE": "1",
+}
+
+_failed = pytest.StashKey[bool]()
+
+hypothesis_settings.register_profile("circuitlab", deadline=None, print_blob=True)
+hypothesis_settings.load_profile("circuitlab")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("circuitlab")
+    group.addoption("--headed", action="store_true", help="draw on the screen instead of offscreen")
+    group.addoption("--update-snapshots", action="store_true", help="write the golden pictures instead of comparing")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    if not config.getoption("--headed"):
+        os.environ["QT_QPA_PLATFORM"] = "offscreen"
+
+
+def pytest_collection_finish() -> None:
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()
+
+
+# -- skips -----------------------------------------------------------------------------------------------------------------
+
+
+def allowed_skips() -> list[re.Pattern[str]]:
+    """The permitted reasons, one regular expression a line; `#` begins a comment."""
+    lines = (line.strip() for line in ALLOWED_SKIPS.read_text("utf-8").splitlines())
+    return [re.compile(line) for line in lines if line and not line.startswith("#")]
+
+
+def _unexpected(report: pytest.TestReport | pytest.CollectReport) -> str | None:
+    """The reason of a skip that is not on the list, else None."""
+    if not report.skipped or hasattr(report, "wasxfail"):
+        return None
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    reason = reason.removeprefix("Skipped: ")
+    return None if any(pattern.search(reason) for pattern in allowed_skips()) else reason
+
+
+def _fail_if_unexpected(report: Any) -> None:
+    if (reason := _unexpected(report)) is not None:
+        report.outcome = "failed"
+        report.longrepr = f"skipped for a reason that is not in {ALLOWED_SKIPS.name}: {reason}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    report = yield
+    _fail_if_unexpected(report)
+    if report.failed:
+        item.stash[_failed] = True
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    report = yield
+    _fail_if_unexpected(report)
+    return report
+
+
+# -- the person's own folders ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home for this test; settings, log and cache lie inside it."""
+    folder = tmp_path_factory.mktemp("home")
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(folder))
+    places = {"CONFIG": ".config", "STATE": ".local/state", "CACHE": ".cache", "DATA": ".local/share"}
+    for name, place in places.items():
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(folder / place))
+    runtime = folder / "runtime"
+    runtime.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shared_dir() -> Path:
+    """The folder of corpora and reference checkpoints beside the checkout; a test that needs it is skipped without."""
+    if not SHARED.is_dir():
+        pytest.skip("needs ../shared")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def update_snapshots(pytestconfig: pytest.Config) -> bool:
+    """Whether golden pictures are to be written."""
+    return bool(pytestconfig.getoption("--update-snapshots"))
+
+
+# -- nothing left behind ---------------------------------------------------------------------------------------------------
+
+# Threads that libraries keep for the whole process.
+_LASTING_THREADS = re.compile(r"MainThread|execnet|tqdm|pydevd|raylet|Dummy")
+
+
+def _app() -> Any:
+    widgets = sys.modules.get("PySide6.QtWidgets")
+    return widgets.QApplication.instance() if widgets else None
+
+
+def _threads() -> set[threading.Thread]:
+    return {t for t in threading.enumerate() if t.is_alive() and not _LASTING_THREADS.search(t.name)}
+
+
+def _timers() -> dict[int, Any]:
+    """The active QTimers by address."""
+    from PySide6.QtCore import QTimer
+    from shiboken6 import isValid
+
+    timers = [thing for thing in gc.get_objects() if issubclass(type(thing), QTimer)]
+    return {id(timer): timer for timer in timers if isValid(timer) and timer.isActive()}
+
+
+def _widgets() -> dict[int, Any]:
+    app = _app()
+    return {id(widget): widget for widget in app.allWidgets()} if app else {}
+
+
+def _settle(app: Any) -> None:
+    """Close the windows and let everything that was deleted later be deleted now."""
+    from PySide6.QtCore import QCoreApplication, QEvent
+
+    for widget in app.topLevelWidgets():
+        widget.close()
+        widget.deleteLater()
+    for _ in range(3):
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        app.processEvents()
+        gc.collect()
+
+
+def _describe(thing: Any) -> str:
+    name = thing.objectName() if hasattr(thing, "objectName") else getattr(thing, "name", "")
+    return f"{type(thing).__module__}.{type(thing).__qualname__}({name!r})"
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(request: pytest.FixtureRequest, home: Path) -> Iterator[None]:
+    """Fail a test that leaves a widget, an active timer or a thread."""
+    had_app = _app() is not None
+    before_threads = _threads()
+    before_timers = set(_timers()) if had_app else set()
+    yield
+    app = _app()
+    if app is None:
+        return
+    _settle(app)
+    if request.node.stash.get(_failed, False):
+        return
+    left = [_describe(widget) for widget in _widgets().values()]
+    left += [_describe(timer) for key, timer in _timers().items() if key not in before_timers]
+    deadline = time.monotonic() + 2
+    while (threads := _threads() - before_threads) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    left += [_describe(thread) for thread in threads]
+    assert not left, f"left behind: {', '.join(sorted(left))}"

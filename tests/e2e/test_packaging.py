@@ -1,0 +1,205 @@
+"""The two commands and the wheel, as somebody with nothing but the files meets them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from circuitlab import __version__, paths
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def _run(*command: str | Path, cwd: Path = ROOT, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=os.environ | env, capture_output=True, text=True, check=False
+    )
+
+
+def _no_display() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
+
+
+# -- what the files say ----------------------------------------------------------------------------------------------------
+
+
+def test_every_dependency_is_pinned_inside_its_range() -> None:
+    from packaging.requirements import Requirement
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    pins = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text("utf-8"), flags=re.MULTILINE))
+    pins = {name.lower().replace("_", "-"): version for name, version in pins.items()}
+    for line in project["dependencies"] + project["optional-dependencies"]["test"]:
+        requirement = Requirement(line)
+        assert pins[requirement.name.lower()] in requirement.specifier, line
+
+
+@pytest.mark.parametrize("version", ["6.7.3", "6.9.1", "6.11.0", "6.12.0"])
+def test_versions_of_qt_that_break_are_refused(version: str) -> None:
+    from packaging.requirements import Requirement
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    qt = next(r for r in map(Requirement, project["dependencies"]) if r.name == "PySide6-Essentials")
+    assert version not in qt.specifier
+
+
+# -- make ------------------------------------------------------------------------------------------------------------------
+
+
+def _python_without(folder: Path, module: str) -> Path:
+    """An interpreter that is new enough and cannot import `module`, like a Debian python3 without python3-venv."""
+    fake = folder / "python3-bare"
+    fake.write_text(f'#!/bin/sh\ncase "$2" in *{module}*) exit 1;; esac\nexec {sys.executable} "$@"\n')
+    fake.chmod(0o755)
+    return fake
+
+
+def test_make_names_the_package_where_venv_is_missing(tmp_path: Path) -> None:
+    fake = _python_without(tmp_path, "ensurepip")
+    done = _run("make", f"PYTHON={fake}", f"VENV={tmp_path}/venv", f"{tmp_path}/venv/bin/python")
+    assert done.returncode != 0
+    assert "Error 3" in done.stderr
+    assert "apt-get install python3-venv" in done.stderr
+
+
+def test_make_says_that_no_python_is_new_enough(tmp_path: Path) -> None:
+    done = _run("make", "PYTHON=/bin/false", f"VENV={tmp_path}/venv", f"{tmp_path}/venv/bin/python")
+    assert "Error 3" in done.stderr
+    assert "No Python 3.11 or newer" in done.stderr
+
+
+def test_make_has_nothing_to_install_the_second_time(tmp_path: Path) -> None:
+    venv = tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "python").symlink_to(sys.executable)
+    for stamp in (".installed", ".installed-test"):
+        (venv / stamp).touch()
+    assert "pip" not in _run("make", "-n", f"VENV={venv}", "test").stdout
+    (venv / ".installed").unlink()
+    steps = _run("make", "-n", f"VENV={venv}", "run").stdout
+    assert steps.index("torch==") < steps.index("-e ."), "torch first, in a call of its own"
+
+
+@pytest.mark.slow
+def test_make_run_without_a_display_paints_the_window(tmp_path: Path) -> None:
+    """What `make run` runs, in an empty folder: exit 0, a picture with a window in it, and the reason."""
+    env = _no_display() | {"PYTHONPATH": str(ROOT)}
+    env.pop("QT_QPA_PLATFORM", None)
+    done = subprocess.run(
+        [sys.executable, "-m", "circuitlab"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "DISPLAY" in done.stdout + done.stderr
+    assert "circuitlab.png" in done.stdout + done.stderr
+    assert _colours(tmp_path / "circuitlab.png") > 64, "a blank or empty window has a handful of colours"
+
+
+def _colours(picture: Path) -> int:
+    """How many different colours a picture has, counted on a grid of its pixels."""
+    from PySide6.QtGui import QImage
+
+    image = QImage(str(picture))
+    assert image.width() >= 800
+    assert image.height() >= 600
+    return len({image.pixel(x, y) for x in range(0, image.width(), 3) for y in range(0, image.height(), 3)})
+
+
+# -- the wheel -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("dist")
+    done = _run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return next(out.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of commands of a fresh environment with the wheel; the libraries are lent by this one, the checkout is not."""
+    folder = tmp_path_factory.mktemp("fresh")
+    assert _run(sys.executable, "-m", "venv", "--without-pip", folder).returncode == 0
+    bin_ = folder / "bin"
+    site = next(folder.glob("lib/python*/site-packages"))
+    # A path entry inside a path entry is not followed: an editable install here does not reach there.
+    lent = next(path for path in sys.path if Path(path, "torch").is_dir())
+    (site / "lent.pth").write_text(lent + "\n")
+    pip = _run(sys.executable, "-m", "pip", "--python", bin_ / "python", "install", "--no-deps", "--no-index", wheel)
+    assert pip.returncode == 0, pip.stderr
+    return bin_
+
+
+@pytest.mark.slow
+def test_the_wheel_carries_every_shipped_file_and_no_test(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    git = shutil.which("git") and _run("git", "ls-files", "resources", "models")
+    shipped = git.stdout.split("\n") if git and git.returncode == 0 else []
+    assert {f"circuitlab/{name}" for name in shipped if name} <= names
+    assert "circuitlab/resources/recipes/attn-only-2l.toml" in names
+    assert not {name for name in names if name.startswith(("tests", "resources", "models"))}
+    assert not {name for name in names if name.endswith((".pyc", ".png.orig"))}
+
+
+@pytest.mark.slow
+def test_the_installed_wheel_finds_itself(installed: Path, tmp_path: Path) -> None:
+    told = _run(installed / "circuitlab", "--version", cwd=tmp_path)
+    assert told.stdout.strip() == f"circuitlab {__version__}"
+    assert _run(installed / "circuitlab", "--help", cwd=tmp_path).returncode == 0
+
+    done = _run(installed / "circuitlab", "doctor", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    for kind in ("resources", "models"):
+        assert Path(report["paths"][kind]).is_relative_to(installed.parent) or not paths.shipped_models()
+    assert tuple(report["models"]) == paths.shipped_models()
+
+
+@pytest.mark.slow
+def test_the_installed_wheel_opens_each_shipped_model(installed: Path, tmp_path: Path) -> None:
+    for model in paths.shipped_models():
+        done = _run(installed / "circuitlab", "info", f"builtin:{model}", "--json", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)
+
+
+# -- a real X server -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_probe_draws_on_a_real_x_server() -> None:
+    if not shutil.which("Xvfb"):
+        pytest.skip("needs Xvfb")
+    read, write = os.pipe()
+    server = subprocess.Popen(
+        ["Xvfb", "-displayfd", str(write), "-screen", "0", "1280x800x24"], pass_fds=[write], stderr=subprocess.DEVNULL
+    )
+    try:
+        os.close(write)
+        with os.fdopen(read) as told:
+            display = f":{told.readline().strip()}"
+        env = _no_display() | {"DISPLAY": display}
+        env.pop("QT_QPA_PLATFORM", None)
+        done = subprocess.run(
+            [sys.executable, "-m", "circuitlab", "doctor", "--json"],
+            cwd=ROOT,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        report = json.loads(done.stdout)
+        assert report["plan"]["kind"] == "window"
+        assert report["window"] == {"ok": True, "platform": "xcb", "problem": "", "libraries": [], "packages": []}
+    finally:
+        server.terminate()
+        server.wait()
