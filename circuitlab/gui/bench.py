@@ -1,0 +1,59 @@
+"""What every dock talks to: the document, the runner, the engine, the facts of the open model, the theme."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject, Signal
+
+from circuitlab.draw.theme import LIGHT, Theme
+from circuitlab.engine.engine import Engine
+from circuitlab.figures.panel import Facts
+from circuitlab.gui.document import Document
+from circuitlab.gui.runner import Runner
+from circuitlab.model.subject import ModelRef
+from circuitlab.model.tokenizer import Tokenizer
+
+
+class Bench(QObject):
+    """One window's shared objects. `readout(text)` is what the pointer is over; `theme_changed(theme)`."""
+
+    readout = Signal(str)
+    theme_changed = Signal(object)
+    failed = Signal(object)
+
+    def __init__(self, engine: Engine, document: Document, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.engine, self.document = engine, document
+        self.runner = Runner(engine, self)
+        self.theme: Theme = LIGHT
+        self._facts: dict[ModelRef, Facts] = {}
+
+    def tokenizer(self) -> Tokenizer | None:
+        """The open model's tokenizer."""
+        model = self.engine.store.peek(self.document.state.model)
+        return None if model is None else model.opened.weights.tokenizer
+
+    def facts(self, ref: ModelRef | None = None) -> Facts:
+        """What panels may know of a model without asking."""
+        ref = ref or self.document.state.model
+        if ref not in self._facts:
+            self._facts[ref] = facts_of(self.engine, ref)
+        return self._facts[ref]
+
+    def set_theme(self, theme: Theme) -> None:
+        """Tell every view."""
+        self.theme = theme
+        self.theme_changed.emit(theme)
+
+
+def facts_of(engine: Engine, ref: ModelRef) -> Facts:
+    """The facts of an open model."""
+    opened = engine.store.open(ref).opened
+    tokenizer = opened.weights.tokenizer
+    return Facts(
+        name=ref.name,
+        config=opened.weights.config,
+        token_text=tokenizer.display if tokenizer is not None else str,
+        has_tokenizer=tokenizer is not None,
+        has_bos=tokenizer is not None and tokenizer.bos is not None,
+        notes=opened.notes,
+    )

@@ -1,0 +1,93 @@
+"""Controls made from the fields of a panel's view: a check box, a drop-down, a number, a text."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QCheckBox, QComboBox, QDoubleSpinBox, QHBoxLayout, QLabel, QLineEdit, QSpinBox, QWidget
+
+
+class Controls(QWidget):
+    """One row of controls; `changed(view)` when the person has moved one."""
+
+    changed = Signal(object)
+
+    def __init__(self, view_type: type[Any], parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._type, self._view = view_type, view_type()
+        self._widgets: dict[str, QWidget] = {}
+        self._filling = False
+        box = QHBoxLayout(self)
+        box.setContentsMargins(8, 2, 8, 2)
+        box.setSpacing(8)
+        hints = get_type_hints(view_type)
+        for field in dataclasses.fields(view_type):
+            if field.metadata.get("hidden"):
+                continue
+            widget = self._made(field, hints[field.name])
+            widget.setToolTip(field.metadata.get("tip", ""))
+            widget.setObjectName(field.name)
+            widget.setAccessibleName(field.metadata.get("label", field.name))
+            self._widgets[field.name] = widget
+            if not isinstance(widget, QCheckBox):
+                box.addWidget(QLabel(field.metadata.get("label", field.name), self))
+            box.addWidget(widget)
+        box.addStretch(1)
+        self.setVisible(bool(self._widgets))
+
+    def _made(self, field: Any, kind: Any) -> QWidget:
+        meta = field.metadata
+        if kind is bool:
+            box = QCheckBox(meta.get("label", field.name), self)
+            box.toggled.connect(self._moved)
+            return box
+        if get_origin(kind) is Literal:
+            combo = QComboBox(self)
+            for choice in get_args(kind):
+                combo.addItem(str(choice).replace("_", " "), choice)
+            combo.currentIndexChanged.connect(self._moved)
+            return combo
+        if kind in (int, float):
+            spin: QSpinBox | QDoubleSpinBox = QSpinBox(self) if kind is int else QDoubleSpinBox(self)
+            low, high = meta.get("low"), meta.get("high")
+            spin.setRange(kind(-1e6 if low is None else low), kind(1e6 if high is None else high))
+            spin.setKeyboardTracking(False)
+            spin.valueChanged.connect(self._moved)
+            return spin
+        line = QLineEdit(self)
+        line.editingFinished.connect(self._moved)
+        return line
+
+    def show_view(self, view: Any) -> None:
+        """Take the values of a view, without telling anybody."""
+        self._filling, self._view = True, view
+        for name, widget in self._widgets.items():
+            value = getattr(view, name)
+            if isinstance(widget, QCheckBox):
+                widget.setChecked(value)
+            elif isinstance(widget, QComboBox):
+                widget.setCurrentIndex(widget.findData(value))
+            elif isinstance(widget, (QSpinBox, QDoubleSpinBox)):
+                widget.setValue(value)
+            elif isinstance(widget, QLineEdit):
+                widget.setText(value)
+        self._filling = False
+
+    @Slot()
+    def _moved(self, *_: object) -> None:
+        if self._filling:
+            return
+        values = {}
+        for name, widget in self._widgets.items():
+            if isinstance(widget, QCheckBox):
+                values[name] = widget.isChecked()
+            elif isinstance(widget, QComboBox):
+                values[name] = widget.currentData()
+            elif isinstance(widget, (QSpinBox, QDoubleSpinBox)):
+                values[name] = widget.value()
+            elif isinstance(widget, QLineEdit):
+                values[name] = widget.text()
+        self._view = dataclasses.replace(self._view, **values)
+        self.changed.emit(self._view)

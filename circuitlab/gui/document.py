@@ -1,0 +1,74 @@
+"""The document: the one State on the screen, its history, and previews that are not recorded."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from circuitlab.session.history import History
+from circuitlab.session.state import State
+
+
+class Document(QObject):
+    """`changed(old, new)` after every change; `history_changed()` when undo or redo mean something else."""
+
+    changed = Signal(object, object)
+    history_changed = Signal()
+
+    def __init__(self, state: State, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._history = History(state)
+        self._shown = state
+
+    @property
+    def state(self) -> State:
+        """What is shown: the recorded state, or a preview of another."""
+        return self._shown
+
+    @property
+    def recorded(self) -> State:
+        """What is recorded, previews aside."""
+        return self._history.state
+
+    @property
+    def undo_label(self) -> str:
+        """What undo takes back."""
+        return self._history.undo_label
+
+    @property
+    def redo_label(self) -> str:
+        """What redo does again."""
+        return self._history.redo_label
+
+    def apply(self, state: State, label: str, merge: str = "") -> None:
+        """Show `state`. With a label it is recorded; "" makes it a preview (a hover, a slider being dragged)."""
+        if label:
+            self._history.push(state, label, merge)
+            self.history_changed.emit()
+        self._show(state)
+
+    def _show(self, state: State) -> None:
+        if state == self._shown:
+            return
+        old, self._shown = self._shown, state
+        self.changed.emit(old, state)
+
+    @Slot()
+    def end_preview(self) -> None:
+        """Back to what is recorded."""
+        self._show(self._history.state)
+
+    @Slot()
+    def undo(self) -> None:
+        """Step back."""
+        state = self._history.undo()
+        if state is not None:
+            self.history_changed.emit()
+            self._show(state)
+
+    @Slot()
+    def redo(self) -> None:
+        """Step forward."""
+        state = self._history.redo()
+        if state is not None:
+            self.history_changed.emit()
+            self._show(state)
