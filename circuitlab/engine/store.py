@@ -16,6 +16,16 @@ from circuitlab.model.folding import under
 from circuitlab.model.loading import Opened, open_directory, resolve
 from circuitlab.model.subject import Conventions, ModelRef
 from circuitlab.model.weights import Weights
+from circuitlab.paths import shipped_models
+
+def reference(text: str) -> ModelRef:
+    """The reference a person means: `builtin:NAME`, `file:PATH`, a shipped model's name, or a path."""
+    if text.startswith(("builtin:", "file:")):
+        return ModelRef(text)
+    if text in shipped_models() and not Path(text).exists():
+        return ModelRef(f"builtin:{text}")
+    return ModelRef(f"file:{Path(text).expanduser().resolve()}")
+
 
 Identity = tuple[tuple[str, int, int], ...]
 

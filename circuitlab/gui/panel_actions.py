@@ -1,0 +1,129 @@
+"""What every panel can do, derived from its request and its registration: maximise, copy, export, Python, Explain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Slot
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QFileDialog, QMenu, QMessageBox
+
+from circuitlab.draw.export import export
+from circuitlab.errors import CircuitLabError
+
+if TYPE_CHECKING:
+    from circuitlab.gui.panel_dock import PanelDock
+
+_PICTURES = "Picture (*.png);;Vector picture (*.svg);;PDF (*.pdf)"
+_DATA = "Table (*.csv);;Arrays (*.npz);;JSON (*.json)"
+
+
+class PanelActions(QMenu):
+    """The menu behind ⋯ and under the right button."""
+
+    def __init__(self, dock: PanelDock) -> None:
+        super().__init__(dock)
+        self.dock = dock
+        self.setTitle(dock.panel.title)
+        self.setObjectName(f"menu.{dock.panel.name}")
+        for title, handler in (
+            ("Maximise or restore", self.maximise),
+            ("Reset zoom", self.reset_zoom),
+            (None, None),
+            ("Copy image", self.copy_image),
+            ("Copy table", self.copy_table),
+            ("Copy as Python", self.copy_python),
+            (None, None),
+            ("Export picture (PNG, SVG, PDF)…", self.export_picture),
+            ("Export data (CSV, NPZ, JSON)…", self.export_data),
+            (None, None),
+            ("Explain", self.explain),
+        ):
+            if title is None:
+                self.addSeparator()
+            else:
+                self.addAction(title).triggered.connect(handler)
+
+    @Slot()
+    def maximise(self) -> None:
+        """Show this panel alone, or all again."""
+        window = self.dock.window()
+        if hasattr(window, "toggle_maximised"):
+            window.toggle_maximised(self.dock)
+
+    @Slot()
+    def reset_zoom(self) -> None:
+        """Everything in view."""
+        self.dock.view.reset_view()
+
+    @Slot()
+    def copy_image(self) -> None:
+        """To the clipboard."""
+        self.dock.view.copy_image()
+        self.dock.bench.readout.emit("Image copied.")
+
+    @Slot()
+    def copy_table(self) -> None:
+        """The numbers behind the panel, tab-separated."""
+        from circuitlab.engine.export_data import table_text
+
+        answers = self.dock.answers["now"]
+        if answers:
+            QGuiApplication.clipboard().setText(table_text(next(iter(answers.values())).result.table(), "\t"))
+            self.dock.bench.readout.emit("Table copied.")
+
+    @Slot()
+    def copy_python(self) -> None:
+        """A snippet that computes the same numbers."""
+        from circuitlab.api import snippet
+
+        requests = self.dock.asked["now"]
+        QGuiApplication.clipboard().setText("\n\n".join(snippet(r) for r in requests.values()))
+        self.dock.bench.readout.emit("Python copied.")
+
+    @Slot()
+    def export_picture(self) -> None:
+        """Ask for a file, write the figure."""
+        name, _ = QFileDialog.getSaveFileName(self.dock, "Export picture", f"{self.dock.panel.name}.png", _PICTURES)
+        if name:
+            self.write_picture(Path(name))
+
+    def write_picture(self, path: Path) -> None:
+        """Write the figure."""
+        try:
+            export(self.dock.figure(), path)
+            self.dock.bench.readout.emit(f"Written: {path}")
+        except CircuitLabError as error:
+            self.dock.bench.failed.emit(error)
+
+    @Slot()
+    def export_data(self) -> None:
+        """Ask for a file, write the numbers."""
+        name, _ = QFileDialog.getSaveFileName(self.dock, "Export data", f"{self.dock.panel.name}.csv", _DATA)
+        if name:
+            self.write_data(Path(name))
+
+    def write_data(self, path: Path) -> None:
+        """Write the first answer."""
+        from circuitlab.engine.export_data import write_answer
+
+        try:
+            for answer in self.dock.answers["now"].values():
+                write_answer(answer, path)
+                break
+            self.dock.bench.readout.emit(f"Written: {path}")
+        except CircuitLabError as error:
+            self.dock.bench.failed.emit(error)
+
+    @Slot()
+    def explain(self) -> None:
+        """The formula, with this model's shapes, and its source."""
+        QMessageBox.information(self.dock, f"Explain: {self.dock.panel.title}", self.explanation())
+
+    def explanation(self) -> str:
+        """What Explain says."""
+        panel, c = self.dock.panel, self.dock.bench.facts().config
+        n = len(self.dock.bench.document.state.tokens)
+        shapes = f"Here: x [{n}, {c.d_model}], W_Q [{c.d_model}, {c.d_head}], A [{n}, {n}], {c.n_layers} layers × {c.n_heads} heads."
+        return f"{panel.help}\n\n{panel.equation}\n\n{shapes}\nScore scale {c.score_scale:.4g}.\n\nSource: {panel.source}"

@@ -1,0 +1,211 @@
+"""A dock for any registered panel: its controls, its figure, its requests; export, copy and Explain follow from the registration."""
+
+from __future__ import annotations
+
+import logging
+
+from PySide6.QtCore import QPoint, Qt, Slot
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QDockWidget, QMenu, QToolButton, QVBoxLayout, QWidget
+
+from circuitlab.draw.view import FigureView
+from circuitlab.engine.request import Answer, Request
+from circuitlab.errors import Cancelled, CircuitLabError
+from circuitlab.figures.marks import Figure, Hit, empty
+from circuitlab.figures.panel import Panel, Why
+from circuitlab.gui.bench import Bench
+from circuitlab.gui.controls import Controls
+from circuitlab.gui.panel_actions import PanelActions
+from circuitlab.session.state import State
+
+log = logging.getLogger("circuitlab.panel")
+
+
+class PanelDock(QDockWidget):
+    """See the module. A dock that is not visible asks for nothing."""
+
+    def __init__(self, panel: Panel, bench: Bench, parent: QWidget | None = None) -> None:
+        super().__init__(panel.title, parent)
+        self.panel, self.bench = panel, bench
+        self.setObjectName(f"dock.{panel.name}")
+        self.setAllowedAreas(Qt.DockWidgetArea.AllDockWidgetAreas)
+        self.view = FigureView(self)
+        self.controls = Controls(panel.view, self)
+        self.answers: dict[str, dict[str, Answer]] = {"now": {}, "ref": {}}
+        self.asked: dict[str, dict[str, Request]] = {"now": {}, "ref": {}}
+        self._failure: CircuitLabError | None = None
+        self._stale = True
+        self.actions_menu = PanelActions(self)
+        self._lay_out()
+        self._connect()
+
+    def _lay_out(self) -> None:
+        body = QWidget(self)
+        box = QVBoxLayout(body)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        self.more = QToolButton(self.controls)
+        self.more.setText("⋯")
+        self.more.setToolTip(f"{self.panel.title}: maximise, copy, export, explain")
+        self.more.setAccessibleName("Panel menu")
+        self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.more.setMenu(self.actions_menu)
+        layout = self.controls.layout()
+        assert layout is not None
+        layout.addWidget(self.more)
+        self.controls.setVisible(True)
+        box.addWidget(self.controls)
+        box.addWidget(self.view, 1)
+        self.setWidget(body)
+
+    def _connect(self) -> None:
+        bench = self.bench
+        bench.document.changed.connect(self._changed)
+        bench.runner.answered.connect(self._answered)
+        bench.runner.failed.connect(self._failed)
+        bench.theme_changed.connect(self.view.set_theme)
+        self.controls.changed.connect(self._controlled)
+        self.view.picked.connect(self._picked)
+        self.view.hovered.connect(self._hovered)
+        self.view.context_requested.connect(self._context)
+        self.visibilityChanged.connect(self._visible)
+        self.view.set_theme(bench.theme)
+
+    @property
+    def shown(self) -> bool:
+        """Whether it is on the screen, not behind a tab."""
+        return self.isVisible() and not self.visibleRegion().isEmpty()
+
+    @Slot(object, object)
+    def _changed(self, old: State, new: State) -> None:
+        self._stale = True
+        if self.isVisible():
+            self.refresh()
+
+    @Slot(bool)
+    def _visible(self, visible: bool) -> None:
+        if visible and self._stale:
+            self.refresh()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """First look."""
+        super().showEvent(event)
+        if self._stale:
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Ask for what the state needs, draw what is there."""
+        self._stale = False
+        state = self.bench.document.state
+        if self.bench.engine.store.peek(state.model) is None:
+            self.view.show_figure(empty("Open a model: File → Open model…", self.panel.title))
+            return
+        self.controls.show_view(state.view(self.panel.name, self.panel.view))
+        changed = self._ask("now", state)
+        pin = state.reference
+        if pin is not None and state.compare != "now":
+            changed |= self._ask("ref", state.at(pin))
+        else:
+            self.asked["ref"], self.answers["ref"] = {}, {}
+        if changed:
+            self._failure = None
+        self.draw()
+
+    def _ask(self, side: str, state: State) -> bool:
+        """Ask for what is new on one side; whether anything was."""
+        wanted = self.panel.requests(state, self.bench.facts(state.model))
+        requests = {} if isinstance(wanted, Why) else dict(wanted)
+        before = self.asked[side]
+        self.asked[side] = requests
+        self.answers[side] = {r: a for r, a in self.answers[side].items() if r in requests}
+        new = {role: request for role, request in requests.items() if before.get(role) != request}
+        for role, request in new.items():
+            found = self.bench.runner.ask(f"{self.panel.name}/{role}/{side}", request)
+            if found is not None:
+                self.answers[side][role] = found
+        return bool(new)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether an answer to what is asked now is still to come."""
+        return self._failure is None and any(not self._settled(side) for side in ("now", "ref"))
+
+    def _settled(self, side: str) -> bool:
+        held = self.answers[side]
+        return all(r in held and held[r].request == q and held[r].complete for r, q in self.asked[side].items())
+
+    @Slot(str, object)
+    def _answered(self, slot: str, answer: Answer) -> None:
+        name, _, rest = slot.partition("/")
+        if name != self.panel.name:
+            return
+        role, _, side = rest.partition("/")
+        if self.asked.get(side, {}).get(role) == answer.request:
+            self.answers[side][role] = answer
+            self._failure = None
+            self.draw()
+
+    @Slot(str, object)
+    def _failed(self, slot: str, error: BaseException) -> None:
+        if slot.partition("/")[0] != self.panel.name:
+            return
+        if isinstance(error, Cancelled):
+            error = CircuitLabError("Cancelled.", remedy="Change the selection or the text to compute it again.")
+        known = isinstance(error, CircuitLabError)
+        self._failure = error if known else CircuitLabError(f"{type(error).__name__}: {error}")  # type: ignore[assignment]
+        if not known:
+            self.bench.failed.emit(error)
+        self.draw()
+
+    def figure(self) -> Figure:
+        """The figure of what has been answered; while answers are awaited the old ones are drawn where they still fit."""
+        if self._failure is not None:
+            return empty(f"{self._failure.what} {self._failure.remedy}".strip(), self.panel.title)
+        state = self.bench.document.state
+        return self.panel.figure(state, self.bench.facts(), self._fitting("now"), self._fitting("ref"))
+
+    def _fitting(self, side: str) -> dict[str, Answer]:
+        """Answers whose subject is the one asked about: an older prompt's matrix does not go under a newer one's tokens."""
+        asked = self.asked[side]
+        return {r: a for r, a in self.answers[side].items() if r in asked and a.request.subject == asked[r].subject}
+
+    def draw(self) -> None:
+        """Show the figure; keep the old one, dimmed, while there is nothing new to show."""
+        awaited = self.waiting
+        fits = any(self._fitting(side) for side in ("now", "ref")) or not self.asked["now"]
+        if fits or self._failure is not None or not self.view.figure.grid:
+            try:
+                self.view.show_figure(self.figure())
+            except Exception as error:  # a fault in one figure must not take the window down
+                log.exception("%s could not be drawn", self.panel.name)
+                self.view.show_figure(empty(f"This figure could not be drawn: {error}. The Log has the details.", self.panel.title))
+        self.view.set_busy(awaited)
+
+    @Slot(object)
+    def _controlled(self, view: object) -> None:
+        state = self.bench.document.recorded
+        self.bench.document.apply(state.with_view(self.panel.name, view), f"{self.panel.title}: controls", f"view.{self.panel.name}")
+
+    @Slot(object)
+    def _picked(self, hit: Hit) -> None:
+        document = self.bench.document
+        state = self.panel.pick(document.recorded, hit)
+        if state is not document.recorded:
+            document.apply(state, f"select in {self.panel.title}")
+
+    @Slot(object, str)
+    def _hovered(self, hit: Hit, readout: str) -> None:
+        self.bench.readout.emit(readout)
+        document = self.bench.document
+        if hit.gesture == "leave":
+            document.end_preview()
+        else:
+            document.apply(self.panel.pick(document.recorded, hit), "")
+
+    @Slot(object, QPoint)
+    def _context(self, hit: Hit | None, where: QPoint) -> None:
+        self.actions_menu.popup(where)
+
+    def popup_menu(self) -> QMenu:
+        """The panel's menu."""
+        return self.actions_menu
