@@ -1,0 +1,83 @@
+"""Letting the model write on: one token after another on a worker, each a forward pass that reuses its prefix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from PySide6.QtCore import QObject, Slot
+
+from circuitlab.analysis.base import Quiet
+from circuitlab.errors import BadInput, Cancelled
+from circuitlab.gui.bench import Bench
+from circuitlab.gui.runner import Job
+from circuitlab.session.state import State
+
+SLOT = "continuation"
+
+
+def written_on(
+    state: State, bench: Bench, n: int, sampled: bool, seed: int, stop: Callable[[int], bool]
+) -> tuple[int, ...]:
+    """The prompt's tokens with up to `n` more, fewer where the context ends. Raises `BadInput` for an empty prompt."""
+    engine = bench.engine
+    model = engine.store.open(state.model)
+    generator = torch.Generator().manual_seed(seed)
+    tokens = state.tokens
+    if not tokens:
+        raise BadInput("The prompt is empty.", expected="at least one token", got="none", remedy="Type some text.")
+    from dataclasses import replace
+
+    for i in range(min(n, model.opened.weights.config.n_ctx - len(tokens))):
+        if stop(i):
+            break
+        run = engine.run_of(model, replace(state, tokens=tokens).subject, Quiet())
+        logits = run.logits(slice(len(tokens) - 1, None))[0].double()
+        chosen = torch.multinomial(logits.softmax(0), 1, generator=generator) if sampled else logits.argmax()
+        tokens = (*tokens, int(chosen))
+    return tokens
+
+
+class Continuation(QObject):
+    """Runs `written_on` and puts its outcome into the document."""
+
+    def __init__(self, bench: Bench, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.bench, self._state, self._seed = bench, bench.document.state, 0
+        bench.runner.finished.connect(self._finished)
+        bench.runner.failed.connect(self._failed)
+
+    def start(self, n: int, sampled: bool) -> None:
+        """Write `n` tokens; each sampled run has the next seed, so that a second one differs."""
+        state, bench = self.bench.document.recorded, self.bench
+        self._state, self._seed = state, self._seed + sampled
+        seed = self._seed
+
+        def work(job: Job) -> tuple[int, ...]:
+            def stop(i: int) -> bool:
+                job.done, job.total, job.text = i, n, "tokens"
+                return job.cancelled.is_set()
+
+            return written_on(state, bench, n, sampled, seed, stop)
+
+        self.bench.runner.do(SLOT, f"continue by {n} tokens", work, "slow")
+
+    @Slot(str, object)
+    def _finished(self, slot: str, tokens: object) -> None:
+        if slot != SLOT or not isinstance(tokens, tuple):
+            return
+        state = self.bench.document.recorded
+        if state.tokens != self._state.tokens or tokens == state.tokens:
+            self.bench.readout.emit("Nothing was added: the text has changed, or the context is full.")
+            return
+        tokenizer = self.bench.tokenizer()
+        text = "" if tokenizer is None else tokenizer.decode(tokens)
+        # a text that does not encode to these very tokens (a cut-off character, a merge across the seam) is kept as ids
+        same = tokenizer is not None and tokenizer.encode(text, state.bos) == tokens
+        self.bench.document.apply(state.with_text(text if same else "", tokens), "continue")
+        self.bench.readout.emit(f"{len(tokens) - len(state.tokens)} tokens written.")
+
+    @Slot(str, object)
+    def _failed(self, slot: str, error: object) -> None:
+        if slot == SLOT and not isinstance(error, Cancelled):
+            self.bench.failed.emit(error)
