@@ -113,6 +113,63 @@ def _colours(picture: Path) -> int:
     return len({image.pixel(x, y) for x in range(0, image.width(), 3) for y in range(0, image.height(), 3)})
 
 
+# -- .ci/run on a machine that is played by scripts -------------------------------------------------------------------------
+
+
+def _machine(folder: Path, lacks: str = "", user: int = 0, sudo: bool = True) -> Path:
+    """A folder of commands: every package is installed but `lacks`; apt-get, sudo and make say what they were asked."""
+    scripts = {
+        "dpkg-query": f'case " {lacks} " in *" ${{3%t64}} "*) exit 1;; esac; printf installed',
+        "apt-get": 'echo "apt-get $*"',
+        "make": 'echo "make $*"',
+        "id": f"echo {user}",
+        "env": 'while [ "${1#*=}" != "$1" ]; do shift; done; exec "$@"',
+        "dirname": 'echo "${1%/*}"',
+        **({"sudo": 'echo "as root: $*"; exec "$@"'} if sudo else {}),
+        **{f"python3{minor}": "exit 0" for minor in ("", ".11", ".12", ".13")},
+    }
+    folder.mkdir()
+    for name, body in scripts.items():
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def _ci(machine: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["/bin/bash", ROOT / ".ci" / "run"], env={"PATH": str(machine)}, capture_output=True, text=True, check=False
+    )
+
+
+def test_ci_installs_nothing_where_all_is_there(tmp_path: Path) -> None:
+    done = _ci(_machine(tmp_path / "bin"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["== make test", "make test", "== make test-slow", "make test-slow"]
+
+
+def test_ci_installs_what_is_missing_as_root(tmp_path: Path) -> None:
+    said = _ci(_machine(tmp_path / "bin", lacks="libxcb-cursor0 xvfb", sudo=False)).stdout.splitlines()
+    assert said[1] == "apt-get update -qq"
+    assert said[2].startswith("apt-get install ")
+    assert said[2].split("--no-install-recommends ")[1] == "xvfb libxcb-cursor0"
+    assert said[-1] == "make test-slow"
+
+
+def test_ci_uses_sudo_and_says_so_without(tmp_path: Path) -> None:
+    assert "as root: env" in _ci(_machine(tmp_path / "with", lacks="make", user=1000)).stdout
+    done = _ci(_machine(tmp_path / "without", lacks="make", user=1000, sudo=False))
+    assert done.returncode == 3
+    assert "Needs root, or sudo" in done.stderr
+
+
+def test_ci_stops_at_the_first_failure(tmp_path: Path) -> None:
+    machine = _machine(tmp_path / "bin")
+    (machine / "make").write_text('#!/bin/sh\necho "make $*"\nexit 2\n')
+    done = _ci(machine)
+    assert done.returncode == 2
+    assert "make test-slow" not in done.stdout.splitlines()
+
+
 # -- the wheel -------------------------------------------------------------------------------------------------------------
 
 

@@ -165,6 +165,54 @@ def test_torch_that_cannot_be_imported_is_a_bad_machine(monkeypatch: pytest.Monk
         launch.import_torch()
 
 
+class _Window:
+    """Stands for `circuitlab.gui.main`: remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[object, ...]] = []
+
+    def open_window(self, *arguments: object) -> int:
+        self.asked.append(("open", *arguments))
+        return 7
+
+    def render_window(self, *arguments: object) -> None:
+        self.asked.append(("render", *arguments))
+
+
+@pytest.fixture
+def window(monkeypatch: pytest.MonkeyPatch) -> _Window:
+    import circuitlab.gui
+
+    stand_in = _Window()
+    monkeypatch.setitem(sys.modules, "circuitlab.gui.main", stand_in)
+    monkeypatch.setattr(circuitlab.gui, "main", stand_in, raising=False)
+    monkeypatch.setattr(launch, "import_torch", lambda: None)
+    monkeypatch.setattr(probe, "probe", lambda environ=None, **_: probe.Probe(True, platform="offscreen"))
+    monkeypatch.setenv("QT_QPA_PLATFORM", "")
+    return stand_in
+
+
+def test_where_there_is_a_display_the_window_opens(window: _Window, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "display_plan", lambda: probe.Plan("window"))
+    assert launch.open_or_render("file:m", "a b") == 7
+    assert window.asked == [("open", "file:m", "a b")]
+
+
+def test_where_there_is_none_its_picture_is_painted(
+    window: _Window, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    picture = tmp_path / "circuitlab.png"
+    assert launch.open_or_render(picture=picture) == 0
+    assert window.asked == [("render", picture, launch.DEFAULT_MODEL, None)]
+    assert os.environ["QT_QPA_PLATFORM"] == "offscreen"
+    told = capsys.readouterr().err
+    assert "neither DISPLAY nor WAYLAND_DISPLAY" in told
+    assert str(picture) in told
+
+
 # -- the doctor ------------------------------------------------------------------------------------------------------------
 
 
