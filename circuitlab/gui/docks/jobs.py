@@ -1,0 +1,91 @@
+"""What runs: each job with how far it is and how long it takes, a button to cancel it; and what memory is held."""
+
+from __future__ import annotations
+
+import time
+
+from PySide6.QtCore import Qt, QTimer, Slot
+from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
+
+from circuitlab.gui.bench import Bench
+from circuitlab.gui.runner import Job
+
+
+class JobRow(QWidget):
+    """One job."""
+
+    def __init__(self, bench: Bench, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.bench, self.job = bench, None  # type: ignore[var-annotated]
+        self.label = QLabel(self)
+        self.label.setTextFormat(Qt.TextFormat.PlainText)
+        self.stop = QToolButton(self)
+        self.stop.setText("Cancel")
+        self.stop.clicked.connect(self._cancel)
+        box = QHBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.addWidget(self.label, 1)
+        box.addWidget(self.stop)
+
+    def show_job(self, job: Job) -> None:
+        """How far it is."""
+        self.job = job
+        far = f" {job.done}/{job.total}" if job.total else ""
+        age = f" · {time.monotonic() - job.began:.1f} s" if job.began else " · waiting"
+        self.label.setText(f"{job.title}{far} {job.text}{age}")
+
+    @Slot()
+    def _cancel(self) -> None:
+        if self.job is not None:
+            self.bench.runner.cancel(self.job)
+
+
+class JobsDock(QDockWidget):
+    """See the module."""
+
+    def __init__(self, bench: Bench, parent: QWidget | None = None) -> None:
+        super().__init__("Jobs", parent)
+        self.setObjectName("dock.jobs")
+        self.bench = bench
+        body = QWidget(self)
+        self.box = QVBoxLayout(body)
+        self.box.setContentsMargins(8, 8, 8, 8)
+        self.memory = QLabel(body)
+        self.memory.setProperty("role", "caption")
+        self.idle = QLabel("Nothing is running.", body)
+        self.rows: list[JobRow] = []
+        self.box.addWidget(self.idle)
+        self.box.addStretch(1)
+        self.box.addWidget(self.memory)
+        self.setWidget(body)
+        self.pace = QTimer(self)
+        self.pace.setSingleShot(True)
+        self.pace.setInterval(100)
+        self.pace.timeout.connect(self.refresh)
+        bench.runner.jobs_changed.connect(self._changed)
+        self.refresh()
+
+    @Slot()
+    def _changed(self) -> None:
+        if not self.pace.isActive():
+            self.pace.start()
+
+    @Slot()
+    def refresh(self) -> None:
+        """List the jobs there are now."""
+        jobs = self.bench.runner.jobs
+        while len(self.rows) > len(jobs):
+            row = self.rows.pop()
+            self.box.removeWidget(row)
+            row.deleteLater()
+        while len(self.rows) < len(jobs):
+            self.rows.append(JobRow(self.bench, self))
+            self.box.insertWidget(len(self.rows) - 1, self.rows[-1])
+        for row, job in zip(self.rows, jobs, strict=True):
+            row.show_job(job)
+        self.idle.setVisible(not jobs)
+        cache = self.bench.engine.cache
+        budget = self.bench.engine.memory
+        self.memory.setText(
+            f"results and runs held: {cache.nbytes / 2**20:,.1f} of {cache.limit / 2**20:,.0f} MiB · budget {budget / 2**30:.1f} GiB"
+        )

@@ -1,0 +1,108 @@
+"""The log: what happened, by level and by search; the same lines go to the log file."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from logging.handlers import RotatingFileHandler
+
+from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtWidgets import QComboBox, QDockWidget, QHBoxLayout, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
+
+from circuitlab.paths import log_file
+
+LONGEST = 5000
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+FORMAT = "%(asctime)s  %(levelname)-7s  %(name)s  %(message)s"
+
+
+class LogHandler(QObject, logging.Handler):
+    """Hands records to the GUI thread, whatever thread they come from."""
+
+    written = Signal(int, str)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        QObject.__init__(self, parent)
+        logging.Handler.__init__(self, logging.DEBUG)
+        self.setFormatter(logging.Formatter(FORMAT, "%H:%M:%S"))
+
+    def emit(self, record: logging.LogRecord) -> None:  # type: ignore[override]
+        """One record."""
+        try:
+            self.written.emit(record.levelno, self.format(record))
+        except RuntimeError:
+            pass  # the window is gone; the file handler has the line
+
+
+def file_handler() -> logging.Handler | None:
+    """The log file, None where it cannot be written."""
+    try:
+        log_file().parent.mkdir(parents=True, exist_ok=True)
+        made = RotatingFileHandler(log_file(), maxBytes=2_000_000, backupCount=2, encoding="utf-8", delay=True)
+    except OSError:
+        return None
+    made.setFormatter(logging.Formatter(FORMAT))
+    made.setLevel(logging.INFO)
+    return made
+
+
+class LogDock(QDockWidget):
+    """See the module."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Log", parent)
+        self.setObjectName("dock.log")
+        self.lines: deque[tuple[int, str]] = deque(maxlen=LONGEST)
+        self.level = QComboBox(self)
+        self.level.addItems(LEVELS)
+        self.level.setCurrentText("INFO")
+        self.level.setAccessibleName("Least level shown")
+        self.search = QLineEdit(self)
+        self.search.setPlaceholderText("Search")
+        self.search.setClearButtonEnabled(True)
+        self.text = QPlainTextEdit(self)
+        self.text.setReadOnly(True)
+        self.text.setMaximumBlockCount(LONGEST)
+        self.text.setPlaceholderText("Nothing at this level yet.")
+        body = QWidget(self)
+        box = QVBoxLayout(body)
+        box.setContentsMargins(8, 4, 8, 4)
+        row = QHBoxLayout()
+        row.addWidget(self.level)
+        row.addWidget(self.search, 1)
+        box.addLayout(row)
+        box.addWidget(self.text)
+        self.setWidget(body)
+        self.handler = LogHandler(self)
+        self.handler.written.connect(self._written)
+        self.level.currentTextChanged.connect(self.fill)
+        self.search.textChanged.connect(self.fill)
+        self._file = file_handler()
+        root = logging.getLogger("circuitlab")
+        root.setLevel(logging.DEBUG)
+        for handler in (self.handler, self._file):
+            if handler is not None:
+                root.addHandler(handler)
+
+    def _passes(self, level: int, line: str) -> bool:
+        return level >= getattr(logging, self.level.currentText()) and self.search.text().lower() in line.lower()
+
+    @Slot(int, str)
+    def _written(self, level: int, line: str) -> None:
+        self.lines.append((level, line))
+        if self._passes(level, line):
+            self.text.appendPlainText(line)
+
+    @Slot()
+    def fill(self, *_: object) -> None:
+        """Filter again."""
+        self.text.setPlainText("\n".join(line for level, line in self.lines if self._passes(level, line)))
+
+    def close_log(self) -> None:
+        """Let go of the handlers."""
+        root = logging.getLogger("circuitlab")
+        for handler in (self.handler, self._file):
+            if handler is not None:
+                root.removeHandler(handler)
+        if self._file is not None:
+            self._file.close()
