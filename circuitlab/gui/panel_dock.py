@@ -29,7 +29,7 @@ class PanelDock(QDockWidget):
         self.panel, self.bench = panel, bench
         self.setObjectName(f"dock.{panel.name}")
         self.setAllowedAreas(Qt.DockWidgetArea.AllDockWidgetAreas)
-        self.view = FigureView(self)
+        self.view = FigureView(parent=self)
         self.controls = Controls(panel.view, self)
         self.answers: dict[str, dict[str, Answer]] = {"now": {}, "ref": {}}
         self.asked: dict[str, dict[str, Request]] = {"now": {}, "ref": {}}

@@ -79,7 +79,7 @@ class PromptDock(QDockWidget):
         self.editor.setAccessibleName("Prompt text")
         self.editor.setTabChangesFocus(True)
         self.editor.installEventFilter(self)
-        self.strip = FigureView(self)
+        self.strip = FigureView(parent=self)
         self.count = QLabel(self)
         self.count.setProperty("role", "caption")
         self.bos = QCheckBox("BOS", self)
