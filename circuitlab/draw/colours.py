@@ -1,6 +1,10 @@
-"""Colour maps as 256-entry tables, per theme: magnitude rises from the background, signed maps are symmetric about zero.
+"""Colour means one thing: the maps as 256-entry tables per theme, and numbers to colours. Numpy only.
 
-Anchors were chosen for even steps in lightness and for pairs (blue and orange) that every common colour vision keeps apart.
+- magnitude: from the background upward through one blue-violet family, so that zero disappears in either theme.
+- signed: blue for negative, orange for positive, the background at zero; apart under every common colour vision deficiency.
+- loss: from the background to a warm brown, so that a surprise is not mistaken for attention.
+
+Steps are even in OKLab (Ottosson 2020): equal differences in value look like equal differences in colour.
 """
 
 from __future__ import annotations
@@ -10,49 +14,89 @@ from functools import lru_cache
 import numpy as np
 
 from circuitlab.draw.theme import Theme
+from circuitlab.figures.hues import hue_rgb
 from circuitlab.figures.marks import ColourMap
 
+STEPS = 256
+NEUTRAL = (96, 125, 160)  # a bar that belongs to no head
+
+# From the background outward; the background itself is put in front.
 _LIGHT: dict[str, tuple[str, ...]] = {
-    "magnitude": ("#ffffff", "#d3e3f2", "#93bddf", "#4a8dc5", "#1f5a9c", "#0a2a5c"),
-    "signed": ("#0a3a73", "#3b82bd", "#a9cce6", "#ffffff", "#f6c595", "#d9802f", "#8a3f00"),
-    "loss": ("#ffffff", "#fbe3c0", "#f5b87a", "#e37f3f", "#b9461c", "#6e1f0c"),
+    "magnitude": ("#c6d8f0", "#7fa8dd", "#4a6fc3", "#373f9b", "#231a5e"),
+    "negative": ("#b3d3ec", "#5a9fd4", "#1a67a8", "#0a3a66"),
+    "positive": ("#fbd3ac", "#ee9a4d", "#c4620c", "#733400"),
+    "loss": ("#fbe3c6", "#f2b277", "#d9793b", "#a3461d", "#5c2210"),
 }
 _DARK: dict[str, tuple[str, ...]] = {
-    "magnitude": ("#15171b", "#1b3a5c", "#2b6ba6", "#5aa3d8", "#a8d4f0", "#f2faff"),
-    "signed": ("#a8d4f0", "#4a97d1", "#1f4d78", "#15171b", "#7a4012", "#e08a3c", "#ffd7a8"),
-    "loss": ("#15171b", "#4a2a12", "#8d4a17", "#d07a30", "#f3b475", "#fff1dd"),
+    "magnitude": ("#27305c", "#3a4fa5", "#4b84d8", "#7fc0ea", "#dff4fb"),
+    "negative": ("#12395c", "#1f6cae", "#5fa8df", "#c4e3f8"),
+    "positive": ("#54300f", "#a85a16", "#ec9a4f", "#fde0c2"),
+    "loss": ("#43271b", "#8a4425", "#d0763c", "#f2b277", "#fdecd8"),
 }
 
+_TO_LMS = np.array([[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566], [0.0883024619, 0.2817188376, 0.6299787005]])
+_TO_LAB = np.array([[0.2104542553, 0.7936177850, -0.0040720468], [1.9779984951, -2.4285922050, 0.4505937099], [0.0259040371, 0.7827717662, -0.8086757660]])
 
-def _rgb(text: str) -> tuple[int, int, int]:
-    return int(text[1:3], 16), int(text[3:5], 16), int(text[5:7], 16)
+
+def _linear(srgb: np.ndarray) -> np.ndarray:
+    return np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
 
 
-@lru_cache(maxsize=16)
-def table(name: ColourMap, dark: bool) -> np.ndarray:
-    """[256, 3] uint8."""
-    anchors = np.array([_rgb(c) for c in (_DARK if dark else _LIGHT)[name]], dtype=float)
-    at = np.linspace(0, 1, len(anchors))
-    steps = np.linspace(0, 1, 256)
-    made = np.stack([np.interp(steps, at, anchors[:, i]) for i in range(3)], axis=1).round().astype(np.uint8)
+def _srgb(linear: np.ndarray) -> np.ndarray:
+    linear = np.clip(linear, 0, 1)
+    return np.where(linear <= 0.0031308, linear * 12.92, 1.055 * linear ** (1 / 2.4) - 0.055)
+
+
+def _hex(*colours: str) -> np.ndarray:
+    """[colour, 3] in 0..1."""
+    return np.array([[int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)] for c in colours])
+
+
+def _ramp(colours: tuple[str, ...], steps: int) -> np.ndarray:
+    """[steps, 3] uint8 along a path of equal OKLab length per step."""
+    lab = np.cbrt(_linear(_hex(*colours)) @ _TO_LMS.T) @ _TO_LAB.T
+    walked = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(lab, axis=0), axis=1))])
+    at = np.linspace(0, walked[-1], steps)
+    path = np.stack([np.interp(at, walked, lab[:, i]) for i in range(3)], axis=1)
+    linear = (path @ np.linalg.inv(_TO_LAB).T) ** 3 @ np.linalg.inv(_TO_LMS).T
+    return np.round(_srgb(linear) * 255).astype(np.uint8)
+
+
+@lru_cache(maxsize=32)
+def table(name: ColourMap, theme: Theme) -> np.ndarray:
+    """[256, 3] uint8 of a colour map."""
+    stops = _DARK if theme.dark else _LIGHT
+    if name == "signed":
+        half = STEPS // 2
+        low = _ramp((theme.background, *stops["negative"]), half)[::-1]
+        made = np.concatenate([low, _ramp((theme.background, *stops["positive"]), half)])
+    else:
+        made = _ramp((theme.background, *stops[name]), STEPS)
     made.setflags(write=False)
     return made
 
 
-def index(values: np.ndarray, levels: tuple[float, float]) -> np.ndarray:
-    """Entries 0..255 of `values` between `levels`; NaN becomes 0."""
+def steps(values: np.ndarray, levels: tuple[float, float]) -> np.ndarray:
+    """Index into the table of each value, clipped; NaN gives 0."""
     low, high = levels
-    scaled = (np.nan_to_num(values, nan=low) - low) / max(high - low, 1e-30)
-    return (np.clip(scaled, 0, 1) * 255).round().astype(np.uint8)
+    scaled = (np.nan_to_num(np.asarray(values, dtype=np.float32), nan=low) - low) * (STEPS / max(high - low, 1e-30))
+    return np.clip(scaled, 0, STEPS - 1).astype(np.uint8)
 
 
 def rgb(values: np.ndarray, levels: tuple[float, float], name: ColourMap, theme: Theme) -> np.ndarray:
-    """[..., 3] uint8 colours of values."""
-    return table(name, theme.dark)[index(values, levels)]
+    """[..., 3] uint8; NaN is the background."""
+    out = table(name, theme)[steps(values, levels)]
+    out[np.isnan(values)] = np.round(_hex(theme.background)[0] * 255).astype(np.uint8)
+    return out
 
 
-def readable_on(colour: tuple[int, int, int]) -> str:
-    """Near-black or white, whichever stands out more from `colour` (WCAG relative luminance)."""
-    linear = [(c / 255) / 12.92 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour]
-    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    return "#14171c" if luminance > 0.22 else "#ffffff"
+def hues_rgb(hues: np.ndarray | tuple[int, ...]) -> np.ndarray:
+    """[n, 3] uint8 of head hues; a negative hue is the neutral data colour."""
+    made = [NEUTRAL if h < 0 else hue_rgb(int(h)) for h in hues]
+    return np.array(made, dtype=np.uint8).reshape(-1, 3)
+
+
+def dark_text(colours: np.ndarray) -> np.ndarray:
+    """[...] bool: whether black reads better than white on `colours` [..., 3] uint8 (WCAG 2 contrast)."""
+    luminance = _linear(np.asarray(colours) / 255) @ np.array([0.2126, 0.7152, 0.0722])
+    return (luminance + 0.05) ** 2 > 0.05 * 1.05

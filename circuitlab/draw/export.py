@@ -1,11 +1,16 @@
-"""Figures into files: PNG at three times the screen's resolution, SVG and PDF with text and lines as vectors. Always on white."""
+"""A figure on paper: PNG at three times the size, SVG and PDF in vectors where the mark is one. Always on white.
+
+The figure is laid out in screen pixels by the same widgets as on the screen, then scaled so that its labels have the asked
+size in points and the whole the asked width in millimetres.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QMarginsF, QPoint, QRect, QSize, QSizeF, Qt
-from PySide6.QtGui import QImage, QPageSize, QPainter, QPdfWriter, QRegion
+from PySide6.QtCore import QBuffer, QCoreApplication, QEvent, QIODevice, QMarginsF, QPoint, QRect, QSize, QSizeF
+from PySide6.QtGui import QImage, QPageLayout, QPageSize, QPainter, QPdfWriter
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QWidget
 
@@ -15,96 +20,124 @@ from circuitlab.draw.view import FigureView
 from circuitlab.errors import BadMachine, UsageError
 from circuitlab.figures.marks import Figure
 
-SUFFIXES = (".png", ".svg", ".pdf")
-_DPI = 96
-_FLAGS = QWidget.RenderFlag.DrawWindowBackground | QWidget.RenderFlag.DrawChildren
+DPI = 96
+PNG_SCALE = 3
+_PARTS = QWidget.RenderFlag.DrawChildren | QWidget.RenderFlag.DrawWindowBackground
 
 
-def laid_out(figure: Figure, size: QSize, theme: Theme = LIGHT) -> FigureView:
-    """A view of the figure at a size, laid out but never on the screen. The caller deletes it."""
-    application()
-    view = FigureView()
-    view.setAttribute(Qt.WidgetAttribute.WA_DontShowOnScreen)
-    view.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-    view.set_theme(theme)
-    view.show_figure(figure)
-    view.resize(size)
-    view.show()
-    application().processEvents()
-    view.reset_view()
-    return view
+def export(figure: Figure, path: Path, width_mm: float = 160.0, font_pt: float = 8.0, theme: Theme = LIGHT) -> None:
+    """Write `figure` to `path` (.png, .svg or .pdf); makes an application without a display if there is none."""
+    path = Path(path)
+    write = _WRITERS.get(path.suffix.lower())
+    if write is None:
+        raise UsageError("A figure cannot be written in this format.", expected=" ".join(_WRITERS), got=path.suffix or "no suffix")
+    application(offscreen=True)
+    theme = LIGHT if theme.dark else theme
+    zoom = font_pt / 72 * DPI / theme.small
+    width = max(160, round(width_mm / 25.4 * DPI / zoom))
+    view = _laid_out(figure, theme, width, None)
+    try:
+        data = write(view, zoom, width_mm)
+    finally:
+        _discard(view)
+    try:
+        path.write_bytes(data)
+    except OSError as problem:
+        raise BadMachine(
+            f"{path} cannot be written.", got=str(problem.strerror or problem), remedy="choose a folder that you may write to"
+        ) from problem
 
 
 def render(figure: Figure, size: QSize, theme: Theme = LIGHT, ratio: float = 1.0) -> QImage:
-    """The figure as an image of `size · ratio` pixels."""
-    view = laid_out(figure, size, theme)
+    """The picture that a FigureView of this size shows, `ratio` device pixels to a pixel."""
+    application(offscreen=True)
+    view = _laid_out(figure, theme, size.width(), size.height(), on_paper=False)
     try:
-        image = QImage(size * ratio, QImage.Format.Format_ARGB32)
-        image.fill(Qt.GlobalColor.white)
-        painter = QPainter(image)
-        painter.scale(ratio, ratio)
-        view.render(painter, QPoint(), QRegion(), _FLAGS)
-        painter.end()
-        return image
+        return _image(view, ratio)
     finally:
-        view.close()
+        _discard(view)
 
 
-def export(figure: Figure, path: Path, width_mm: float = 160.0, height_mm: float = 0.0) -> None:
-    """Write the figure; the suffix says how. Height 0: three quarters of the width.
-
-    Raises `UsageError` for another suffix, `BadMachine` where the file cannot be written.
-    """
-    if path.suffix.lower() not in SUFFIXES:
-        raise UsageError("That is no picture format.", expected=" ".join(SUFFIXES), got=path.suffix or "no suffix")
-    if not path.parent.is_dir():
-        raise BadMachine("The picture cannot be written.", expected="an existing folder", got=str(path.parent))
-    height_mm = height_mm or 0.75 * width_mm
-    size = QSize(round(width_mm / 25.4 * _DPI * 1.4), round(height_mm / 25.4 * _DPI * 1.4))
-    suffix = path.suffix.lower()
-    application(offscreen=False)
-    written = {".png": _png, ".svg": _svg, ".pdf": _pdf}[suffix](figure, path, size, width_mm, height_mm)
-    if not written or not path.is_file():
-        raise BadMachine("The picture could not be written.", expected="a writable place", got=str(path))
+def _laid_out(figure: Figure, theme: Theme, width: int, height: int | None, on_paper: bool = True) -> FigureView:
+    """A view that is laid out and never becomes a window; `height` None: as high as its content."""
+    view = FigureView(theme, on_paper=on_paper)
+    view.resize(width, height or 400)
+    view.show_figure(figure)
+    _settle(view)
+    if height is None:
+        view.resize(width, view.lay_out_for_paper(width))
+        _settle(view)
+    return view
 
 
-def _png(figure: Figure, path: Path, size: QSize, width_mm: float, height_mm: float) -> bool:
-    return render(figure, size, LIGHT, 3.0).save(str(path))
+def _settle(view: FigureView) -> None:
+    """Let layouts and resizes arrive now: painting one pixel of a hidden widget does that, and makes no window."""
+    speck = QImage(1, 1, QImage.Format.Format_RGB32)
+    view.render(speck, QPoint(0, 0), QRect(0, 0, 1, 1), _PARTS)
 
 
-def _svg(figure: Figure, path: Path, size: QSize, width_mm: float, height_mm: float) -> bool:
-    view = laid_out(figure, size)
-    try:
-        writer = QSvgGenerator()
-        writer.setFileName(str(path))
-        writer.setResolution(view.logicalDpiX())  # otherwise axes are scaled against the image
-        writer.setSize(size)
-        writer.setViewBox(QRect(QPoint(), size))
-        writer.setTitle(figure.title)
-        writer.setDescription(figure.caption)
-        return _paint(view, writer)
-    finally:
-        view.close()
+def _discard(view: FigureView) -> None:
+    view.deleteLater()
+    QCoreApplication.sendPostedEvents(view, QEvent.Type.DeferredDelete.value)
 
 
-def _pdf(figure: Figure, path: Path, size: QSize, width_mm: float, height_mm: float) -> bool:
-    view = laid_out(figure, size)
-    try:
-        writer = QPdfWriter(str(path))
-        writer.setPageSize(QPageSize(QSizeF(width_mm, height_mm), QPageSize.Unit.Millimeter))
-        writer.setPageMargins(QMarginsF(0, 0, 0, 0))
-        writer.setResolution(view.logicalDpiX())
-        writer.setTitle(figure.title)
-        scale = width_mm / 25.4 * view.logicalDpiX() / size.width()
-        return _paint(view, writer, scale)
-    finally:
-        view.close()
+def _paint(view: FigureView, painter: QPainter, zoom: float) -> None:
+    painter.scale(zoom, zoom)
+    view.render(painter, QPoint(0, 0), QRect(QPoint(0, 0), view.size()), _PARTS)
+    painter.end()
 
 
-def _paint(view: FigureView, device: QSvgGenerator | QPdfWriter, scale: float = 1.0) -> bool:
-    painter = QPainter()
-    if not painter.begin(device):
-        return False
-    painter.scale(scale, scale)
-    view.render(painter, QPoint(), QRegion(), _FLAGS)
-    return painter.end()
+def _size(view: FigureView, zoom: float) -> QSize:
+    return QSize(round(view.width() * zoom), round(view.height() * zoom))
+
+
+def _image(view: FigureView, zoom: float) -> QImage:
+    image = QImage(_size(view, zoom), QImage.Format.Format_RGB32)
+    image.fill(view.theme.colour("background"))
+    _paint(view, QPainter(image), zoom)
+    return image
+
+
+def _bytes(buffer: QBuffer) -> bytes:
+    return bytes(buffer.data().data())
+
+
+def _png(view: FigureView, zoom: float, width_mm: float) -> bytes:
+    image = _image(view, zoom * PNG_SCALE)
+    image.setDotsPerMeterX(round(image.width() / width_mm * 1000))
+    image.setDotsPerMeterY(image.dotsPerMeterX())
+    buffer = QBuffer()
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    image.save(buffer, "PNG")
+    return _bytes(buffer)
+
+
+def _svg(view: FigureView, zoom: float, width_mm: float) -> bytes:
+    buffer = QBuffer()
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    generator = QSvgGenerator()
+    generator.setOutputDevice(buffer)
+    generator.setResolution(DPI)  # otherwise axes are scaled 0.75 against the image
+    generator.setSize(_size(view, zoom))
+    generator.setViewBox(QRect(QPoint(0, 0), _size(view, zoom)))
+    generator.setTitle(view.figure.title)
+    generator.setDescription(view.figure.caption)
+    _paint(view, QPainter(generator), zoom)
+    return _bytes(buffer)
+
+
+def _pdf(view: FigureView, zoom: float, width_mm: float) -> bytes:
+    buffer = QBuffer()
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    writer = QPdfWriter(buffer)
+    writer.setResolution(DPI)
+    writer.setTitle(view.figure.title)
+    writer.setCreator("CircuitLab")
+    page = QSizeF(width_mm, width_mm * view.height() / view.width())
+    size = QPageSize(page, QPageSize.Unit.Millimeter, "", QPageSize.SizeMatchPolicy.ExactMatch)
+    writer.setPageLayout(QPageLayout(size, QPageLayout.Orientation.Portrait, QMarginsF(0, 0, 0, 0)))
+    _paint(view, QPainter(writer), zoom)
+    return _bytes(buffer)
+
+
+_WRITERS: dict[str, Callable[[FigureView, float, float], bytes]] = {".png": _png, ".svg": _svg, ".pdf": _pdf}

@@ -1,289 +1,290 @@
-"""A matrix as an image: token axes, colour bar, crosshair, contact sheets of tiles."""
+"""A heatmap: one image with a 256-entry table, row 0 on top, token axes, crosshair, tiles, colour bar.
+
+Drawn unzoomed, a cell is a whole number of device pixels. Where a cell is smaller than a pixel the largest magnitude of each
+block stands for it (a diagonal one cell wide must not vanish), and the caption says so.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from math import ceil, floor
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRectF, Qt, Slot
-from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPen
-from PySide6.QtWidgets import QGraphicsRectItem, QHBoxLayout, QWidget
+from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtGui import QPainter, QPen, QResizeEvent
+from PySide6.QtWidgets import QWidget
 
-from circuitlab.draw import colours
-from circuitlab.draw.axes import CellAxis
-from circuitlab.draw.mark_view import MarkView, gesture_of
-from circuitlab.draw.theme import LIGHT, Theme
+from circuitlab.draw.colourbar import ColourBar
+from circuitlab.draw.colours import table
+from circuitlab.draw.gestures import Id, number
+from circuitlab.draw.legend import Legend
+from circuitlab.draw.plot import Overlay, PlotMark, Range
+from circuitlab.draw.theme import Theme
 from circuitlab.figures.hues import hue_rgb
-from circuitlab.figures.marks import Axis, Heatmap, Hit, Tiles
+from circuitlab.figures.marks import Axis, Heatmap
 
-_STEPS = {Qt.Key.Key_Left: (0, -1), Qt.Key.Key_Right: (0, 1), Qt.Key.Key_Up: (-1, 0), Qt.Key.Key_Down: (1, 0)}
-
-
-class ColourBar(QWidget):
-    """The scale beside a heatmap: its colours, its ends, zero of signed maps, the unit; or a legend of hues."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.mark: Heatmap | None = None
-        self.theme: Theme = LIGHT
-        self.setFixedWidth(64)
-
-    def paintEvent(self, event: Any) -> None:
-        """Draw."""
-        mark = self.mark
-        if mark is None:
-            return
-        p = QPainter(self)
-        p.setFont(self.theme.font(self.theme.small))
-        if mark.legend:
-            self._legend(p, mark)
-        else:
-            self._bar(p, mark)
-        p.end()
-
-    def _bar(self, p: QPainter, mark: Heatmap) -> None:
-        height = min(self.height() - 40, 220)
-        if height < 30:
-            return
-        entries = colours.table(mark.map, self.theme)
-        for y in range(height):
-            r, g, b = entries[255 - round(255 * y / max(1, height - 1))].tolist()
-            p.fillRect(QRectF(6, 12 + y, 10, 1.5), QColor(r, g, b))
-        p.setPen(QColor(self.theme.line))
-        p.drawRect(QRectF(6, 12, 10, height))
-        p.setPen(QColor(self.theme.muted))
-        low, high = mark.levels
-        for value, y in ((high, 12.0), ((low + high) / 2, 12 + height / 2), (low, 12.0 + height)):
-            p.drawText(QRectF(20, y - 8, 44, 16), Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, _number(value))
-        p.drawText(QRectF(2, 16 + height, 62, 30), Qt.AlignmentFlag.AlignLeft | Qt.TextFlag.TextWordWrap, mark.unit)
-
-    def _legend(self, p: QPainter, mark: Heatmap) -> None:
-        for i, (text, hue) in enumerate(mark.legend):
-            p.fillRect(QRectF(6, 12 + 18 * i, 10, 10), QColor(*hue_rgb(hue)))
-            p.setPen(QColor(self.theme.muted))
-            p.drawText(QRectF(20, 8 + 18 * i, 44, 18), Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, text)
+LARGEST_CELL = 56.0
 
 
-def _number(value: float) -> str:
-    if value == 0:
-        return "0"
-    return f"{value:.2f}" if 0.01 <= abs(value) < 100 else f"{value:.3g}"
+def pooled(values: np.ndarray) -> np.ndarray:
+    """[ceil(r/2), ceil(c/2)(, 3)]: of each 2 × 2 block the entry of the largest magnitude, NaN only where all are; of colours the darkest."""
+    rows, cols = values.shape[:2]
+    pad = [(0, rows % 2), (0, cols % 2)] + [(0, 0)] * (values.ndim - 2)
+    if values.ndim == 3:
+        v = np.pad(values, pad, mode="edge")
+        return np.minimum(np.minimum(v[::2, ::2], v[1::2, ::2]), np.minimum(v[::2, 1::2], v[1::2, 1::2]))
+    v = np.pad(values, pad, constant_values=np.nan)
+    parts = (v[::2, ::2], v[1::2, ::2], v[::2, 1::2], v[1::2, 1::2])
+    high = np.fmax(np.fmax(parts[0], parts[1]), np.fmax(parts[2], parts[3]))
+    low = np.fmin(np.fmin(parts[0], parts[1]), np.fmin(parts[2], parts[3]))
+    return np.where(-low > high, low, high)
 
 
-class HeatmapView(MarkView):
-    """See the module."""
+class HeatmapMark(PlotMark):
+    """Realises `Heatmap`."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.mark: Heatmap | None = None
-        self.left, self.bottom = CellAxis("left"), CellAxis("bottom")
-        self.plot = pg.PlotWidget(self, axisItems={"left": self.left, "bottom": self.bottom})
+    _mips: list[np.ndarray] = []  # noqa: RUF012  pyqtgraph resizes before __init__ is through
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(theme, parent)
+        self.mark: Heatmap = Heatmap("", np.zeros((1, 1), np.float32), (0.0, 1.0))
+        self._mips: list[np.ndarray] = []
+        self._mip = 0
+        self._cursor: Id | None = None
+        self.box.invertY(True)
         self.image = pg.ImageItem()
-        self.uploads = 0  # how often pixels were handed over: a hover must not raise it
-        self.bar = ColourBar(self)
-        self._outlines: list[QGraphicsRectItem] = []
-        self._hover: tuple[int, ...] | None = None
-        self._prepare_plot()
-        box = QHBoxLayout(self)
-        box.setContentsMargins(0, 0, 0, 0)
-        box.setSpacing(0)
-        box.addWidget(self.plot, 1)
-        box.addWidget(self.bar)
+        self.box.addItem(self.image, ignoreBounds=True)
+        self._over = Overlay(self, self._draw_over)
+        self.bar = ColourBar(theme)
+        self.legend = Legend(theme)
+        plot = self.getPlotItem()
+        plot.layout.addItem(self.bar, 2, 3)
+        plot.layout.addItem(self.legend, 1, 1)
 
-    def _prepare_plot(self) -> None:
-        item = self.plot.getPlotItem()
-        item.setMenuEnabled(False)
-        item.hideButtons()
-        view = item.getViewBox()
-        view.invertY(True)
-        view.setDefaultPadding(0.0)
-        item.addItem(self.image)
-        self.plot.setFrameShape(self.plot.Shape.NoFrame)
-        self.plot.setFocusProxy(self)
-        self.plot.setMinimumSize(60, 60)
-        self.plot.scene().sigMouseMoved.connect(self._moved)
-        self.plot.scene().sigMouseClicked.connect(self._clicked)
-        self.plot.viewport().installEventFilter(self)
-        self.set_theme(LIGHT)
-
-    def set_theme(self, theme: Theme) -> None:
-        """Background, axes, and the table of zero's colour."""
-        changed = theme is not self.theme
-        self.theme = self.bar.theme = theme
-        self.plot.setBackground(theme.background)
-        for axis in (self.left, self.bottom):
-            axis.setPen(QColor(theme.background))
-        if self.mark is not None and changed:
-            mark, self.mark = self.mark, None
-            self.show_mark(mark)
+    # the mark --------------------------------------------------------------------------------------------------------
 
     def show_mark(self, mark: Heatmap) -> None:
-        """Hand over pixels, labels and outlines that differ from the last."""
-        old, self.mark = self.mark, mark
-        if old is None or not _same_pixels(old, mark):
-            self._upload(mark)
-        if old is None or old.values.shape != mark.values.shape or old.square != mark.square:
-            self._fit(mark)
-        if old is None or old.x is not mark.x or old.y is not mark.y:
-            self.left.show_axis(mark.y, _centres(mark, 0), self.theme)
-            self.bottom.show_axis(mark.x, _centres(mark, 1), self.theme)
-        self._outline(mark)
-        self.bar.mark = mark
-        self.bar.setVisible(mark.colour_bar or bool(mark.legend))
-        self.bar.update()
-        self.setAccessibleName(f"{mark.name}: {mark.values.shape[0]} by {mark.values.shape[1]} {mark.unit}")
+        """Upload what is new; a crosshair alone repaints only itself."""
+        old, self.mark, self.mark_name = self.mark, mark, mark.name
+        first = not self._mips
+        shape = old.values.shape != mark.values.shape
+        pixels = mark.rgb if mark.rgb is not None else mark.values
+        before = old.rgb if old.rgb is not None else old.values
+        if first or pixels is not before:
+            self._mips, self._mip = [pixels], -1
+        if first or mark.map != old.map or (mark.rgb is None) != (old.rgb is None):
+            self._table()
+        if first or shape or mark.tiles != old.tiles:
+            self._cursor = self._hovered = None
+        if first or mark.levels != old.levels:
+            self.image.setLevels(self._safe_levels(), update=False)
+            self.image.updateImage() if self.image.image is not None and self._mip >= 0 else None
+        self._describe()
+        self.bar.show_levels(mark.map, mark.levels, mark.unit, self.theme)
+        self.bar.setVisible(mark.colour_bar and mark.rgb is None)
+        self.legend.show_entries([(text, hue_rgb(hue)) for text, hue in mark.legend], self.theme)
+        parts = (shape, mark.square != old.square, mark.colour_bar != old.colour_bar, mark.legend != old.legend)
+        if first or any(parts) or mark.x is not old.x or mark.y is not old.y or mark.unit != old.unit or mark.levels != old.levels:
+            self.fit()
+        if first or shape:
+            self.reset_view()
+        self._upload()
+        self._over.update()
 
-    def _upload(self, mark: Heatmap) -> None:
-        self.uploads += 1
-        if mark.rgb is not None:
-            alpha = np.where(np.isnan(mark.values), 0, 255).astype(np.uint8)[..., None]
-            self.image.setLookupTable(None)
-            self.image.setImage(np.concatenate([mark.rgb, alpha], axis=2), autoLevels=False, levels=(0, 255))
+    def _safe_levels(self) -> tuple[float, float]:
+        low, high = self.mark.levels
+        return (low, high) if high > low else (low, low + 1.0)
+
+    def _table(self) -> None:
+        self.image.setLookupTable(None if self.mark.rgb is not None else table(self.mark.map, self.theme), update=False)
+        self._mip = -1
+
+    def _describe(self) -> None:
+        mark, tiles = self.mark, self.mark.tiles
+        rows, cols = mark.values.shape
+        if tiles is None:
+            self.left_axis.describe(mark.y, rows, 1.0, 0.5)
+            self.bottom_axis.describe(mark.x, cols, 1.0, 0.5)
+            self.left_axis.choose(mark.row)
+            self.bottom_axis.choose(mark.col)
             return
-        entries = colours.table(mark.map, self.theme)
-        self.image.setImage(mark.values, autoLevels=False, levels=mark.levels, lut=entries)
+        self.left_axis.describe(mark.y, tiles.rows, tiles.height + tiles.gap, tiles.height / 2)
+        self.bottom_axis.describe(mark.x, tiles.cols, tiles.width + tiles.gap, tiles.width / 2)
+        one = tiles.chosen[0] if tiles.chosen else (None, None)
+        self.left_axis.choose(one[0])
+        self.bottom_axis.choose(one[1])
 
-    def _fit(self, mark: Heatmap) -> None:
-        rows, cols = mark.values.shape
-        view = self.plot.getPlotItem().getViewBox()
-        view.setAspectLocked(mark.square)
-        self.image.setRect(QRectF(0, 0, cols, rows))
-        margin = 0.02 * max(rows, cols)
-        view.setLimits(xMin=None, xMax=None, yMin=None, yMax=None, minXRange=min(4, cols), minYRange=min(4, rows))
-        view.setRange(QRectF(-margin / 2, -margin / 2, cols + margin, rows + margin), padding=0)
+    def _upload(self) -> None:
+        """Give the image the level of detail that the screen can show."""
+        (x0, x1), _ = self.box.viewRange()
+        cell = self.box.width() * self.devicePixelRatioF() / ((x1 - x0) or 1.0)
+        level = 0 if cell >= 0.75 or cell <= 0 else ceil(np.log2(0.75 / cell))
+        if level == self._mip:
+            return
+        while len(self._mips) <= level:
+            self._mips.append(pooled(self._mips[-1]))
+        noted = level != self._mip
+        self._mip = level
+        data = self._mips[level]
+        if self.mark.rgb is None:
+            self.image.setImage(data, autoLevels=False, levels=self._safe_levels())
+        else:
+            self.image.setImage(data, autoLevels=False, levels=(0, 255))
+        self.image.setRect(QRectF(0, 0, data.shape[1] * 2**level, data.shape[0] * 2**level))
+        if noted:
+            self.noted.emit()
 
-    def reset_view(self) -> None:
-        """Everything again."""
-        if self.mark is not None:
-            self._fit(self.mark)
+    def note(self) -> str:
+        """Pooling is announced."""
+        side = 2 ** max(self._mip, 0)
+        return f"drawn as the largest of {side} × {side} cells" if side > 1 else ""
 
-    def _outline(self, mark: Heatmap) -> None:
-        wanted = _boxes(mark)
-        while len(self._outlines) > len(wanted):
-            self.plot.getPlotItem().removeItem(self._outlines.pop())
-        while len(self._outlines) < len(wanted):
-            item = QGraphicsRectItem()
-            item.setZValue(10)
-            self.plot.getPlotItem().addItem(item, ignoreBounds=True)
-            self._outlines.append(item)
-        pen = QPen(QColor(self.theme.accent))
-        pen.setCosmetic(True)
-        pen.setWidthF(2 if mark.tiles else 1.5)
-        for item, box in zip(self._outlines, wanted, strict=True):
-            item.setPen(pen)
-            item.setRect(box)
+    # geometry --------------------------------------------------------------------------------------------------------
 
-    def cell_at(self, scene: QPointF) -> tuple[int, int] | None:
-        """The id under a scene position: (row, col), or a tile."""
-        mark = self.mark
-        if mark is None:
+    def full_range(self) -> Range:
+        """Cells."""
+        rows, cols = self.mark.values.shape
+        return (0.0, float(cols)), (0.0, float(rows))
+
+    def fit(self) -> None:
+        """Give the plot a whole number of device pixels a cell, and let the axes say as much as then fits."""
+        rows, cols = self.mark.values.shape
+        width, height = self.viewport().width(), self.viewport().height()
+        left, bottom, cell_x, cell_y = 0.0, 0.0, 64.0, 64.0
+        bar = self.bar.extent() if self.bar.isVisible() else 0.0
+        top = self.legend.height_for(width)
+        for _ in range(3):
+            left, bottom = self.left_axis.fit(cell_y), self.bottom_axis.fit(cell_x)
+            cell_x = max((width - left - bar - 10) / cols, 1e-3)
+            cell_y = max((height - bottom - top - 10) / rows, 1e-3)
+            if self.mark.square:
+                cell_x = cell_y = self._snapped(min(cell_x, cell_y, LARGEST_CELL))
+        used_x, used_y = left + bar + cell_x * cols, bottom + top + cell_y * rows
+        layout = self.getPlotItem().layout
+        layout.setContentsMargins(0, 5, max(0.0, width - used_x), max(0.0, height - used_y - 5))
+        layout.activate()
+        self._over.update()
+
+    def _snapped(self, cell: float) -> float:
+        ratio = self.devicePixelRatioF()
+        return floor(cell * ratio) / ratio if cell * ratio >= 3 else cell
+
+    def natural_height(self, width: int) -> int:
+        """Square cells of this width and their labels."""
+        rows, cols = self.mark.values.shape
+        if not self.mark.square:
+            return round(min(width * 0.6, rows * 18 + 120))
+        cell = min(max(width - 150, 60) / cols, LARGEST_CELL)
+        return round(min(cell * rows + 90, width * 1.1))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Fit again; the zoom stays."""
+        super().resizeEvent(event)
+        if self._mips:
+            self.fit()
+            self._upload()
+
+    def range_changed(self) -> None:
+        """Another level of detail may be due."""
+        if self._mips:
+            self._upload()
+
+    def restyle(self) -> None:
+        """The zero of the map follows the background."""
+        if self._mips:
+            self._table()
+            self.bar.show_levels(self.mark.map, self.mark.levels, self.mark.unit, self.theme)
+            self.legend.show_entries([(text, hue_rgb(hue)) for text, hue in self.mark.legend], self.theme)
+            self.fit()
+            self._upload()
+
+    # gestures --------------------------------------------------------------------------------------------------------
+
+    def id_at(self, at: QPointF) -> Id | None:
+        """(row, col), or (tile row, tile col)."""
+        if not self.frame().contains(at):
             return None
-        point = self.plot.getPlotItem().getViewBox().mapSceneToView(scene)
-        row, col = int(np.floor(point.y())), int(np.floor(point.x()))
-        rows, cols = mark.values.shape
+        point = self.to_data(at)
+        row, col = floor(point.y()), floor(point.x())
+        rows, cols = self.mark.values.shape
         if not (0 <= row < rows and 0 <= col < cols):
             return None
-        if mark.tiles is None:
+        tiles = self.mark.tiles
+        if tiles is None:
             return row, col
-        t = mark.tiles
-        return row // (t.height + t.gap), col // (t.width + t.gap)
+        return min(row // (tiles.height + tiles.gap), tiles.rows - 1), min(col // (tiles.width + tiles.gap), tiles.cols - 1)
 
-    def centre_of(self, id: tuple[int, int]) -> QPoint:
-        """Where, in the plot widget, the centre of a cell or tile is drawn."""
-        assert self.mark is not None
-        box = _cell_box(self.mark, id)
-        scene = self.plot.getPlotItem().getViewBox().mapViewToScene(box.center())
-        return self.plot.mapFromScene(scene)
+    def readout(self, item: Id) -> str:
+        """Where it is on both axes, and the value."""
+        row, col = item
+        names = _step(self.mark.y, row), _step(self.mark.x, col)
+        heads = self.mark.y.label == "layer" and self.mark.x.label == "head"
+        where = "".join(a.ticks[i] for a, i in ((self.mark.y, row), (self.mark.x, col))) if heads else " · ".join(names)
+        return where if self.mark.tiles else f"{where} · {number(float(self.mark.values[row, col]), self.mark.unit)}"
 
-    def readout(self, id: tuple[int, int]) -> str:
-        """What the cell says, in one line."""
-        mark = self.mark
-        assert mark is not None
-        if mark.tiles is not None:
-            return _step(mark.y, id[0], True) + _step(mark.x, id[1], True)
-        value = mark.values[id]
-        said = "not allowed" if np.isnan(value) else f"{value:.4f} {mark.unit}"
-        return f"{_step(mark.y, id[0])} · {_step(mark.x, id[1])} · {said}"
+    def walk(self, item: Id | None, dx: int, dy: int) -> Id | None:
+        """The next cell or tile; from the crosshair when nothing is hovered."""
+        tiles = self.mark.tiles
+        rows, cols = (tiles.rows, tiles.cols) if tiles else self.mark.values.shape
+        if item is None:
+            start = tiles.chosen[0] if tiles and tiles.chosen else (self.mark.row, self.mark.col)
+            if start == (None, None):
+                return 0, 0
+            item = (start[0] or 0, start[1] or 0)
+        return min(max(item[0] + dy, 0), rows - 1), min(max(item[1] + dx, 0), cols - 1)
 
-    @Slot(object)
-    def _moved(self, position: QPointF) -> None:
-        cell = self.cell_at(position)
-        if cell == self._hover or self.mark is None:
-            return
-        self._hover = cell
-        if cell is None:
-            self.leave(self.mark.name)
-        else:
-            self.hovered.emit(Hit(self.mark.name, cell, "hover"), self.readout(cell))
+    def show_cursor(self, item: Id | None) -> None:
+        """Outline the hovered cell or tile."""
+        self._cursor = item
+        self._over.update()
 
-    @Slot(object)
-    def _clicked(self, event: Any) -> None:
-        self.setFocus()
-        cell = self.cell_at(event.scenePos())
-        if self.mark is None:
-            return
-        hit = Hit(self.mark.name, cell, gesture_of(event.modifiers(), event.double())) if cell else None  # type: ignore[arg-type]
-        if event.button() == Qt.MouseButton.RightButton:
-            self.context.emit(hit, event.screenPos().toPoint())
-        elif hit is not None:
-            self.picked.emit(hit)
+    # overlay ---------------------------------------------------------------------------------------------------------
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """The pointer has left the plot."""
-        if event.type() == QEvent.Type.Leave and self._hover is not None and self.mark is not None:
-            self._hover = None
-            self.leave(self.mark.name)
-        return False
+    def _box(self, row: float, col: float, rows: float, cols: float) -> QRectF:
+        (left, top), (right, bottom) = self.to_pixels(np.array([col, col + cols]), np.array([row, row + rows]))
+        return QRectF(QPointF(left, top), QPointF(right, bottom))
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Arrows walk, Enter clicks, R resets."""
-        key, mark = Qt.Key(event.key()), self.mark
-        if mark is None or (key not in _STEPS and key != Qt.Key.Key_R):
-            super().keyPressEvent(event)
-            return
-        if key == Qt.Key.Key_R:
-            self.reset_view()
-            return
-        rows, cols = (mark.tiles.rows, mark.tiles.cols) if mark.tiles else mark.values.shape
-        row, col = mark.tiles.chosen[0] if mark.tiles and mark.tiles.chosen else (mark.row or 0, mark.col or 0)
-        down, right = _STEPS[key]
-        cell = (min(max(row + down, 0), rows - 1), min(max(col + right, 0), cols - 1))
-        if cell != (row, col) or mark.row is None:
-            self.picked.emit(Hit(mark.name, cell, "click"))
+    def _item_box(self, item: Id) -> QRectF:
+        tiles = self.mark.tiles
+        if tiles is None:
+            return self._box(item[0], item[1], 1, 1)
+        row, col = item[0] * (tiles.height + tiles.gap), item[1] * (tiles.width + tiles.gap)
+        return self._box(row, col, tiles.height, tiles.width)
 
+    def _draw_over(self, painter: QPainter) -> None:
+        rows, cols = self.mark.values.shape
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        if self.mark.tiles is not None:
+            for item in self._tiles():
+                painter.setPen(QPen(self.theme.colour("line"), 1))
+                painter.drawRect(self._item_box(item))
+        accent = self.theme.colour("accent")
+        row, col = self.mark.row, self.mark.col
+        painter.setPen(QPen(accent, 1))
+        if row is not None and row < rows:
+            painter.drawRect(self._box(row, 0, 1, cols).adjusted(0, -1, -1, 0))
+        if col is not None and col < cols:
+            painter.drawRect(self._box(0, col, rows, 1).adjusted(-1, 0, 0, -1))
+        painter.setPen(QPen(accent, 2))
+        if row is not None and col is not None and row < rows and col < cols:
+            painter.drawRect(self._box(row, col, 1, 1))
+        for item in self.mark.tiles.chosen if self.mark.tiles else ():
+            painter.drawRect(self._item_box(item).adjusted(0, 0, 0, 0))
+        if self._cursor is not None:
+            painter.setPen(QPen(self.theme.colour("text"), 1))
+            painter.drawRect(self._item_box(self._cursor).adjusted(0, 0, -1, -1))
 
-def _step(axis: Axis, i: int, short: bool = False) -> str:
-    tick = axis.ticks[i] if i < len(axis.ticks) else str(i)
-    if short:
-        return tick
-    return f"{axis.label} {i} ‘{tick}’" if axis.tokens else f"{axis.label} {tick}"
+    def _tiles(self) -> list[Id]:
+        tiles = self.mark.tiles
+        assert tiles is not None
+        return [(r, c) for r in range(tiles.rows) for c in range(tiles.cols)] if tiles.rows * tiles.cols <= 1024 else []
 
 
-def _same_pixels(a: Heatmap, b: Heatmap) -> bool:
-    return a.values is b.values and a.rgb is b.rgb and a.levels == b.levels and a.map == b.map
+def _step(axis: Axis, i: int) -> str:
+    if axis.tokens and i < len(axis.ticks):
+        return f"{axis.label} {i} ‘{axis.ticks[i]}’"
+    if i < len(axis.ticks):
+        return f"{axis.label} {axis.ticks[i]}".strip()
+    return f"{axis.label} {i}".strip()
 
 
-def _centres(mark: Heatmap, axis: int) -> list[float]:
-    t = mark.tiles
-    if t is None:
-        return [i + 0.5 for i in range(len((mark.y if axis == 0 else mark.x).ticks))]
-    size, count = (t.height, t.rows) if axis == 0 else (t.width, t.cols)
-    return [i * (size + t.gap) + size / 2 for i in range(count)]
-
-
-def _cell_box(mark: Heatmap, id: tuple[int, int]) -> QRectF:
-    t: Tiles | None = mark.tiles
-    if t is None:
-        return QRectF(id[1], id[0], 1, 1)
-    return QRectF(id[1] * (t.width + t.gap), id[0] * (t.height + t.gap), t.width, t.height)
-
-
-def _boxes(mark: Heatmap) -> list[QRectF]:
-    rows, cols = mark.values.shape
-    if mark.tiles is not None:
-        return [_cell_box(mark, c) for c in mark.tiles.chosen if c[0] < mark.tiles.rows and c[1] < mark.tiles.cols]
-    if mark.row is not None and mark.col is not None and mark.row < rows and mark.col < cols:
-        cell = [QRectF(mark.col, mark.row, 1, 1)]
-        return cell if max(rows, cols) <= 16 else [*cell, QRectF(0, mark.row, cols, 1)]
-    return [QRectF(0, mark.row, cols, 1)] if mark.row is not None and mark.row < rows else []

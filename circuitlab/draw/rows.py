@@ -1,270 +1,369 @@
-"""A table that sorts its own numpy order, filters, and copies as tab-separated text."""
+"""A table: sorts, filters and copies; numbers to the right in tabular figures, bars behind values, tokens in the mono face."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from PySide6.QtCore import QAbstractTableModel, QItemSelectionModel, QModelIndex, QPersistentModelIndex, QRectF, Qt, Slot
-from PySide6.QtGui import QColor, QGuiApplication, QKeyEvent, QKeySequence, QPainter
-from PySide6.QtWidgets import QHeaderView, QLineEdit, QStyledItemDelegate, QStyleOptionViewItem, QTableView, QVBoxLayout, QWidget
+from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, QPoint, QRectF, Qt, Signal, Slot
+from PySide6.QtGui import QColor, QContextMenuEvent, QFontMetricsF, QGuiApplication, QKeyEvent, QKeySequence, QMouseEvent, QPainter
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHBoxLayout,
+    QHeaderView,
+    QLabel,
+    QLineEdit,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QTableView,
+    QVBoxLayout,
+    QWidget,
+)
 
-from circuitlab.draw import colours
-from circuitlab.draw.mark_view import MarkView
-from circuitlab.draw.theme import LIGHT, Theme
+from circuitlab.draw.colours import NEUTRAL, dark_text
+from circuitlab.draw.colours import rgb as colours_of
+from circuitlab.draw.rows_model import RowsModel, cell_text, is_number
+from circuitlab.draw.theme import Theme
 from circuitlab.figures.marks import Hit, RowColumn, Rows
 
-Index = QModelIndex | QPersistentModelIndex
+ROW = 22
+ON_PAPER = 40  # rows that an export shows; all of them are in the CSV
 
 
-class RowsModel(QAbstractTableModel):
-    """The rows of a mark through an order of its own; a proxy would sort 50 000 rows a hundred times slower."""
+class _Delegate(QStyledItemDelegate):
+    """Paints a cell: tint or bar, the chosen row's band, the text."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.mark: Rows | None = None
-        self.order = np.zeros(0, np.int64)
-        self.sorted_by: tuple[int, bool] | None = None
-        self.needle = ""
+    theme: Theme
 
-    def take(self, mark: Rows) -> None:
-        """Show a mark; the person's sorting stays while the columns are the same."""
-        same = self.mark is not None and [c.name for c in self.mark.columns] == [c.name for c in mark.columns]
-        self.beginResetModel()
-        self.mark = mark
-        if not same:
-            self.sorted_by = None if mark.sort is None else (mark.sort[0], mark.sort[1] == "up")
-        self._arrange()
-        self.endResetModel()
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Any) -> None:
+        model: RowsModel = index.model()
+        row = int(model.order[index.row()])
+        column = model.mark.columns[index.column()]
+        rect: Any = option.rect
+        state: Any = option.state
+        ink = self.theme.colour("text")
+        painter.save()
+        if state & QStyle.StateFlag.State_Selected:
+            painter.fillRect(rect, self.theme.colour("accent", 0.14))
+            if index.column() == 0:
+                painter.fillRect(rect.x(), rect.y(), 3, rect.height(), self.theme.colour("accent"))
+        if column.map is not None and is_number(column):
+            tint = colours_of(np.asarray(column.values[row : row + 1], dtype=np.float32), column.levels, column.map, self.theme)
+            if not np.isnan(column.values[row]):
+                painter.fillRect(rect.adjusted(0, 0, -1, -1), _colour(tint[0]))
+                ink = _colour((16, 16, 20) if dark_text(tint)[0] else (255, 255, 255))
+        elif column.bar and is_number(column):
+            self._bar(painter, QRectF(rect), column, float(column.values[row]))
+        painter.setFont(self.theme.font(self.theme.normal if column.tokens else self.theme.normal - 1, mono=column.tokens))
+        painter.setPen(ink)
+        metrics = QFontMetricsF(painter.font())
+        text = metrics.elidedText(cell_text(column, row), Qt.TextElideMode.ElideRight, rect.width() - 14)
+        side = Qt.AlignmentFlag.AlignRight if is_number(column) else Qt.AlignmentFlag.AlignLeft
+        painter.drawText(QRectF(rect).adjusted(8, 0, -8, 0), side | Qt.AlignmentFlag.AlignVCenter, text)
+        painter.restore()
 
-    def _arrange(self) -> None:
-        mark = self.mark
-        if mark is None:
+    def _bar(self, painter: QPainter, rect: QRectF, column: RowColumn, value: float) -> None:
+        """From zero to the value between the column's levels; signed columns start in the middle."""
+        low, high = column.levels
+        if value != value or high <= low:
             return
-        order = np.arange(len(mark.ids))
-        if self.needle:
-            texts = [c.values for c in mark.columns if c.values.dtype.kind in "OU"]
-            hit = [any(self.needle in str(t[i]).lower() for t in texts) for i in order]
-            order = order[np.array(hit, dtype=bool)] if len(order) else order
-        if self.sorted_by is not None and self.sorted_by[0] < len(mark.columns):
-            column, up = self.sorted_by
-            keys = mark.columns[column].values[order]
-            keys = keys.astype(str) if keys.dtype.kind == "O" else keys
-            ranked = np.argsort(keys, kind="stable")
-            order = order[ranked if up else ranked[::-1]]
-        self.order = order
-
-    def filter(self, text: str) -> None:
-        """Rows whose text columns hold `text`."""
-        self.beginResetModel()
-        self.needle = text.strip().lower()
-        self._arrange()
-        self.endResetModel()
-
-    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
-        """Rows that pass the filter."""
-        return 0 if parent.isValid() else len(self.order)
-
-    def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
-        """Columns."""
-        return 0 if parent.isValid() or self.mark is None else len(self.mark.columns)
-
-    def column(self, i: int) -> RowColumn:
-        """One column of the mark."""
-        assert self.mark is not None
-        return self.mark.columns[i]
-
-    def text(self, row: int, column: int) -> str:
-        """What a cell shows."""
-        found = self.column(column)
-        value = found.values[self.order[row]]
-        if found.values.dtype.kind in "OU":
-            return str(value)
-        if found.values.dtype.kind == "f":
-            return "" if np.isnan(value) else f"{value:.{found.digits}f}"
-        return f"{int(value)}"
-
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        """Text, alignment, font."""
-        if not index.isValid():
-            return None
-        column = self.column(index.column())
-        if role == Qt.ItemDataRole.DisplayRole:
-            return self.text(index.row(), index.column())
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            side = Qt.AlignmentFlag.AlignLeft if column.values.dtype.kind in "OU" else Qt.AlignmentFlag.AlignRight
-            return side | Qt.AlignmentFlag.AlignVCenter
-        if role == Qt.ItemDataRole.FontRole and column.tokens:
-            return LIGHT.font(mono=True)
-        return None
-
-    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        """Names and tips of columns."""
-        if orientation != Qt.Orientation.Horizontal or self.mark is None or section >= len(self.mark.columns):
-            return None
-        column = self.column(section)
-        if role == Qt.ItemDataRole.DisplayRole:
-            arrow = "" if self.sorted_by is None or self.sorted_by[0] != section else " ↑" if self.sorted_by[1] else " ↓"
-            return column.name + (f" ({column.unit})" if column.unit else "") + arrow
-        if role == Qt.ItemDataRole.ToolTipRole:
-            return column.tip or None
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            side = Qt.AlignmentFlag.AlignLeft if column.values.dtype.kind in "OU" else Qt.AlignmentFlag.AlignRight
-            return side | Qt.AlignmentFlag.AlignVCenter
-        return None
-
-    def toggle(self, column: int) -> None:
-        """Numbers: largest first, then smallest, then as they came; texts the other way round."""
-        numbers = self.column(column).values.dtype.kind not in "OU"
-        first = not numbers
-        self.beginResetModel()
-        if self.sorted_by is None or self.sorted_by[0] != column:
-            self.sorted_by = (column, first)
-        elif self.sorted_by[1] == first:
-            self.sorted_by = (column, not first)
-        else:
-            self.sorted_by = None
-        self._arrange()
-        self.endResetModel()
-
-    def as_text(self) -> str:
-        """All shown rows, tab-separated, with a header line."""
-        assert self.mark is not None
-        lines = ["\t".join(c.name for c in self.mark.columns)]
-        lines += ["\t".join(self.text(r, c) for c in range(self.columnCount())) for r in range(self.rowCount())]
-        return "\n".join(lines)
+        room = rect.adjusted(4, 4, -4, -4)
+        zero = min(max(-low / (high - low), 0.0), 1.0)
+        end = min(max((value - low) / (high - low), 0.0), 1.0)
+        left, right = sorted((zero, end))
+        bar = QRectF(room.left() + left * room.width(), room.top(), (right - left) * room.width(), room.height())
+        colour = _colour(NEUTRAL if value >= 0 else (196, 98, 12))
+        colour.setAlphaF(0.32 if not self.theme.dark else 0.5)
+        painter.fillRect(bar, colour)
 
 
-class RowsDelegate(QStyledItemDelegate):
-    """Bars and tints behind the values; the chosen rows marked at their left edge."""
-
-    theme: Theme = LIGHT
-
-    def paint(self, p: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        """Behind first, then the text as usual."""
-        model = index.model()
-        assert isinstance(model, RowsModel) and model.mark is not None
-        column, row = model.column(index.column()), int(model.order[index.row()])
-        box = QRectF(option.rect)  # type: ignore[attr-defined]
-        if column.values.dtype.kind == "f" and not np.isnan(column.values[row]):
-            value = float(column.values[row])
-            low, high = column.levels
-            if column.bar:
-                share = min(max((value - low) / max(high - low, 1e-30), 0), 1)
-                r, g, b = colours.table("magnitude", self.theme)[70].tolist()
-                p.fillRect(QRectF(box.left() + 2, box.top() + 3, (box.width() - 4) * share, box.height() - 6), QColor(r, g, b))
-            elif column.map is not None:
-                r, g, b = colours.rgb(np.array(value), column.levels, column.map, self.theme).tolist()
-                p.fillRect(box, QColor(r, g, b))
-        super().paint(p, option, index)
-        if index.column() == 0 and row in model.mark.chosen:
-            p.fillRect(QRectF(box.left(), box.top() + 2, 3, box.height() - 4), QColor(self.theme.accent))
+def _colour(rgb: Any) -> QColor:
+    return QColor(*(int(c) for c in rgb))
 
 
-class RowsView(MarkView):
-    """See the module."""
+class _Table(QTableView):
+    """Keys that a table does not have by itself."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    left_by_escape = Signal()
+    entered_key = Signal()
+    copied = Signal()
+    walked = Signal()
+    asked_menu = Signal(QPoint, QPoint)
+    went = Signal()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.matches(QKeySequence.StandardKey.Copy):
+            self.copied.emit()
+            return
+        if event.key() == Qt.Key.Key_Escape:
+            self.left_by_escape.emit()
+            event.ignore()
+            return
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.entered_key.emit()
+            return
+        if event.key() == Qt.Key.Key_R and not event.modifiers():
+            event.ignore()
+            return
+        before = self.currentIndex().row()
+        super().keyPressEvent(event)
+        if self.currentIndex().row() != before:
+            self.walked.emit()
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        self.asked_menu.emit(event.pos(), event.globalPos())
+        event.accept()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        # Dragging must not paint a selection that nobody asked for.
+        if not event.buttons():
+            super().mouseMoveEvent(event)
+
+    def leaveEvent(self, event: Any) -> None:
+        super().leaveEvent(event)
+        self.went.emit()
+
+
+class RowsMark(QWidget):
+    """Realises `Rows`."""
+
+    gestured = Signal(object, str)
+    context = Signal(object, QPoint)
+    noted = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.mark: Rows | None = None
-        self.model = RowsModel()
-        self.table = QTableView(self)
-        self.search = QLineEdit(self)
-        self.delegate = RowsDelegate(self.table)
-        self._prepare()
-        box = QVBoxLayout(self)
-        box.setContentsMargins(0, 0, 0, 0)
-        box.setSpacing(4)
-        box.addWidget(self.search)
-        box.addWidget(self.table)
+        self.theme = theme
+        self.mark_name = ""
+        self.model = RowsModel(self)
+        self.table = _Table(self)
+        self._delegate = _Delegate(self.table)
+        self._delegate.theme = theme
+        self._hovered = -1
+        self._on_paper = False
+        self.filter_box = QLineEdit(self)
+        self.filter_box.setPlaceholderText("Filter")
+        self.filter_box.setClearButtonEnabled(True)
+        self.filter_box.setAccessibleName("Filter rows")
+        self.count = QLabel(self)
+        self.count.setTextFormat(Qt.TextFormat.PlainText)
+        top = QHBoxLayout()
+        top.addWidget(self.filter_box, 1)
+        top.addWidget(self.count)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(4)
+        layout.addLayout(top)
+        layout.addWidget(self.table, 1)
+        self._set_up_table()
+        self._connect()
+        self.set_theme(theme)
+        self.setMinimumSize(80, 60)
+        self.setFocusProxy(self.table)
 
-    def _prepare(self) -> None:
+    def _set_up_table(self) -> None:
         table = self.table
         table.setModel(self.model)
-        table.setItemDelegate(self.delegate)
+        table.setItemDelegate(self._delegate)
+        table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        table.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         table.setShowGrid(False)
         table.setWordWrap(False)
-        table.verticalHeader().hide()
-        table.verticalHeader().setDefaultSectionSize(24)
-        table.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
-        table.setSelectionMode(QTableView.SelectionMode.SingleSelection)
-        table.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        table.setTabKeyNavigation(False)
+        table.setMouseTracking(True)
+        table.verticalHeader().setVisible(False)
+        table.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+        table.verticalHeader().setDefaultSectionSize(ROW)
         header = table.horizontalHeader()
         header.setSectionsClickable(True)
+        header.setSortIndicatorShown(True)
+        header.setSortIndicatorClearable(True)
         header.setHighlightSections(False)
-        header.setStretchLastSection(True)
-        header.sectionClicked.connect(self._sort)
-        table.clicked.connect(self._clicked)
-        table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        table.customContextMenuRequested.connect(self._context)
-        self.search.setPlaceholderText("Filter")
-        self.search.setClearButtonEnabled(True)
-        self.search.textChanged.connect(self._filter)
-        self.search.hide()
+        header.setMinimumSectionSize(32)
+        header.setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
 
-    def set_theme(self, theme: Theme) -> None:
-        """Colours."""
-        self.theme = self.delegate.theme = theme
-        self.table.viewport().update()
+    def _connect(self) -> None:
+        table = self.table
+        table.horizontalHeader().sortIndicatorChanged.connect(self._sorted)
+        table.clicked.connect(self._clicked)
+        table.doubleClicked.connect(self._double_clicked)
+        table.entered.connect(self._entered)
+        table.walked.connect(self._walked)
+        table.entered_key.connect(self._walked)
+        table.left_by_escape.connect(self._left)
+        table.went.connect(self._gone)
+        table.copied.connect(self.copy)
+        table.asked_menu.connect(self._menu)
+        self.filter_box.textChanged.connect(self._filtered)
+
+    # the mark --------------------------------------------------------------------------------------------------------
+
+    @property
+    def mark(self) -> Rows:
+        """The mark that is shown."""
+        return self.model.mark
 
     def show_mark(self, mark: Rows) -> None:
-        """Reset the model only where columns differ."""
-        old, self.mark = self.mark, mark
-        self.search.setVisible(mark.searchable)
-        if old is not None and old.columns is mark.columns:
+        """Read the arrays again only when they are others; the person's order, filter and place stay."""
+        old, self.mark_name = self.model.mark, mark.name
+        names = [c.name for c in mark.columns] == [c.name for c in old.columns]
+        same = names and mark.ids is old.ids and all(a.values is b.values for a, b in zip(mark.columns, old.columns, strict=True))
+        self.filter_box.setVisible(mark.searchable and not self._on_paper)
+        if same:
             self.model.mark = mark
-            self.table.viewport().update()
         else:
-            names_before = None if old is None else [c.name for c in old.columns]
-            self.model.take(mark)
-            if names_before != [c.name for c in mark.columns]:
-                self._size_columns()
-        self.setAccessibleName(f"{mark.name}: {len(mark.ids)} rows")
+            place = self.table.verticalScrollBar().value()
+            self.model.show_rows(mark)
+            self._indicate()
+            self._counted()
+            if names:
+                self.table.verticalScrollBar().setValue(place)
+            else:
+                self._fit_columns()
+        if not same or mark.chosen != old.chosen:
+            self._select(mark.chosen)
+        self.table.viewport().update()
 
-    def _size_columns(self) -> None:
+    def _indicate(self) -> None:
         header = self.table.horizontalHeader()
-        header.setResizeContentsPrecision(60)
-        self.table.resizeColumnsToContents()
-        for i in range(self.model.columnCount()):
-            wide = 110 if self.model.column(i).bar else 36
-            header.resizeSection(i, min(max(header.sectionSize(i) + 6, wide), 260))
-        header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
+        header.blockSignals(True)
+        column, order = self.model.sorted_by or (-1, Qt.SortOrder.DescendingOrder)
+        header.setSortIndicator(column, order)
+        header.blockSignals(False)
 
-    @Slot(int)
-    def _sort(self, column: int) -> None:
-        self.model.toggle(column)
+    def _select(self, chosen: tuple[int, ...]) -> None:
+        """Show the chosen rows; says nothing."""
+        selection = QItemSelection()
+        last = self.model.columnCount() - 1
+        rows = np.flatnonzero(np.isin(self.model.order, chosen)).tolist() if chosen else []
+        for row in rows:
+            selection.select(self.model.index(row, 0), self.model.index(row, last))
+        flag = QItemSelectionModel.SelectionFlag
+        self.table.selectionModel().select(selection, flag.ClearAndSelect)
+        if rows:
+            self.table.selectionModel().setCurrentIndex(self.model.index(rows[0], 0), flag.NoUpdate)
+            self.table.scrollTo(self.model.index(rows[0], 0))
+
+    def _fit_columns(self) -> None:
+        """As wide as the first rows and the header; a bar takes what is left."""
+        header = self.table.horizontalHeader()
+        plain = QFontMetricsF(self.theme.font(self.theme.normal))
+        mono = QFontMetricsF(self.theme.font(self.theme.normal, mono=True))
+        columns = self.mark.columns
+        stretch = next((i for i, c in enumerate(columns) if c.bar), next((i for i, c in enumerate(columns) if c.tokens), -1))
+        for i, column in enumerate(columns):
+            metrics = mono if column.tokens else plain
+            texts = [cell_text(column, r) for r in range(min(200, len(column.values)))]
+            title = self.model.headerData(i, Qt.Orientation.Horizontal) or ""
+            widest = max([metrics.horizontalAdvance(t) for t in texts], default=0.0)
+            width = max(min(widest, 220) + 18, plain.horizontalAdvance(title) + 34)
+            mode = QHeaderView.ResizeMode.Stretch if i == stretch else QHeaderView.ResizeMode.Interactive
+            header.setSectionResizeMode(i, mode)
+            header.resizeSection(i, round(width))
+
+    def set_theme(self, theme: Theme) -> None:
+        """Chrome in another theme; data keep their colours."""
+        self.theme = self._delegate.theme = theme
+        self.count.setFont(theme.font(theme.small))
+        ink = self.count.palette()
+        ink.setColor(self.count.foregroundRole(), theme.colour("muted"))
+        self.count.setPalette(ink)
+        self.filter_box.setFont(theme.font(theme.normal))
+        self.table.horizontalHeader().setFont(theme.font(theme.small))
+        self.table.viewport().update()
+
+    def natural_height(self, width: int) -> int:
+        """The rows that are shown, and the header."""
+        rows = min(self.model.rowCount(), ON_PAPER)
+        return rows * ROW + 32 + (0 if self._on_paper or not self.mark.searchable else 32)
+
+    def note(self) -> str:
+        """On paper only the first rows are shown, and it says so."""
+        n = self.model.rowCount()
+        return f"first {ON_PAPER} of {n:,} rows" if self._on_paper and n > ON_PAPER else ""
+
+    def prepare_export(self) -> None:
+        """No filter box, no scroll bars."""
+        self._on_paper = True
+        self.filter_box.hide()
+        self.count.hide()
+        for set_policy in (self.table.setVerticalScrollBarPolicy, self.table.setHorizontalScrollBarPolicy):
+            set_policy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.table.horizontalHeader().setSortIndicatorShown(False)
+
+    def reset_view(self) -> None:
+        """Back to the top, in the order the rows came."""
+        self.filter_box.clear()
+        self.table.horizontalHeader().setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
+        self.table.scrollToTop()
+
+    def copy(self) -> None:
+        """The selected rows, else all that are shown, as tab-separated text."""
+        rows = sorted({i.row() for i in self.table.selectionModel().selectedRows()})
+        QGuiApplication.clipboard().setText(self.model.tsv(rows or list(range(self.model.rowCount()))))
+
+    # gestures --------------------------------------------------------------------------------------------------------
+
+    def id_of(self, row: int) -> tuple[int, ...]:
+        """The id of a shown row."""
+        return tuple(int(v) for v in self.mark.ids[self.model.order[row]])
+
+    def readout(self, row: int) -> str:
+        """A row in one line."""
+        cells = [(c.name, cell_text(c, int(self.model.order[row]))) for c in self.mark.columns]
+        return " · ".join(f"{name} {text}" for name, text in cells if text)
+
+    def _emit(self, row: int, gesture: Any) -> None:
+        self.gestured.emit(Hit(self.mark_name, self.id_of(row), gesture), self.readout(row))
+
+    @Slot(int, Qt.SortOrder)
+    def _sorted(self, column: int, order: Qt.SortOrder) -> None:
+        self.model.sort(column, order)
 
     @Slot(str)
-    def _filter(self, text: str) -> None:
+    def _filtered(self, text: str) -> None:
         self.model.filter(text)
+        self._counted()
+        self._select(self.mark.chosen)
 
-    def id_at(self, row: int) -> tuple[int, ...]:
-        """The id of a shown row."""
-        assert self.mark is not None
-        return tuple(int(i) for i in self.mark.ids[self.model.order[row]])
+    def _counted(self) -> None:
+        k, n = self.model.rowCount(), len(self.mark.ids)
+        self.count.setText(f"{k:,} of {n:,}" if k != n else f"{n:,}")
+        self.count.setVisible(self.mark.searchable and not self._on_paper)
 
     @Slot(QModelIndex)
     def _clicked(self, index: QModelIndex) -> None:
         shift = QGuiApplication.keyboardModifiers() & Qt.KeyboardModifier.ShiftModifier
-        if self.mark is not None and index.isValid():
-            self.picked.emit(Hit(self.mark.name, self.id_at(index.row()), "shift-click" if shift else "click"))
+        self._emit(index.row(), "shift-click" if shift else "click")
 
-    @Slot(object)
-    def _context(self, point: Any) -> None:
-        index = self.table.indexAt(point)
-        hit = Hit(self.mark.name, self.id_at(index.row())) if self.mark is not None and index.isValid() else None
-        self.context.emit(hit, self.table.viewport().mapToGlobal(point))
+    @Slot(QModelIndex)
+    def _double_clicked(self, index: QModelIndex) -> None:
+        self._emit(index.row(), "double-click")
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Ctrl+C copies the table; Enter picks the current row."""
-        if event.matches(QKeySequence.StandardKey.Copy):
-            QGuiApplication.clipboard().setText(self.model.as_text())
-        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.table.currentIndex().isValid():
-            self._clicked(self.table.currentIndex())
-        else:
-            super().keyPressEvent(event)
+    @Slot(QModelIndex)
+    def _entered(self, index: QModelIndex) -> None:
+        if index.row() != self._hovered:
+            self._hovered = index.row()
+            self._emit(index.row(), "hover")
 
-    def select_row(self, row: int) -> None:
-        """Make a shown row the current one."""
-        flags = QItemSelectionModel.SelectionFlag.ClearAndSelect | QItemSelectionModel.SelectionFlag.Rows
-        self.table.selectionModel().setCurrentIndex(self.model.index(row, 0), flags)
+    @Slot()
+    def _walked(self) -> None:
+        if self.table.currentIndex().isValid():
+            self._emit(self.table.currentIndex().row(), "click")
+
+    @Slot()
+    def _gone(self) -> None:
+        if self._hovered >= 0:
+            self._left()
+
+    @Slot()
+    def _left(self) -> None:
+        self._hovered = -1
+        self.gestured.emit(Hit(self.mark_name, (), "leave"), "")
+
+    @Slot(QPoint, QPoint)
+    def _menu(self, at: QPoint, where: QPoint) -> None:
+        index = self.table.indexAt(at)
+        self.context.emit(Hit(self.mark_name, self.id_of(index.row())) if index.isValid() else None, where)

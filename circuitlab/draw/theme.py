@@ -1,96 +1,129 @@
-"""Light and dark: two palettes of our own on the Fusion style. Data colours do not depend on them, but for zero's."""
+"""The face: neutral greys, one accent for selection and focus, three text sizes, an 8-px grid, light and dark.
+
+Data colours are not here (see `colours.py`): they mean the same in either theme.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from PySide6.QtGui import QColor, QPalette
+from PySide6.QtGui import QColor, QFont, QPalette
 from PySide6.QtWidgets import QApplication
 
-GRID = 8  # px: every margin and gap is a multiple or a half of it
+SANS = ("Inter", "Noto Sans Mono", "sans-serif")
+MONO = ("Noto Sans Mono", "Inter", "monospace")  # Inter holds the ↵ and ␣ that Noto Sans Mono lacks
+GRID = 8
 
 
 @dataclass(frozen=True)
 class Theme:
-    """Neutral greys and one accent, for selection and focus alone. Colours are #rrggbb, sizes in points."""
+    """Greys from `background` to `text`, the accent, and text sizes in pixels."""
 
     name: str
-    window: str
-    base: str
-    raised: str
-    line: str
+    dark: bool
+    window: str  # behind the panels
+    background: str  # of a picture: where a magnitude of zero disappears
+    raised: str  # buttons, headers, tool tips
+    line: str  # hairlines, grids
+    faint: str  # disabled text, tick marks
+    muted: str  # captions, axes
     text: str
-    soft: str
     accent: str
     on_accent: str
-    small: float = 8.5
-    normal: float = 9.5
-    large: float = 11.0
+    small: float = 11.0
+    normal: float = 13.0
+    large: float = 15.0
 
-    @property
-    def dark(self) -> bool:
-        """Whether the background is darker than the text."""
-        return QColor(self.base).lightness() < 128
+    def font(self, size: float | None = None, *, mono: bool = False, bold: bool = False) -> QFont:
+        """A bundled face with tabular figures and no ligatures, `size` in pixels."""
+        font = QFont(list(MONO if mono else SANS))
+        font.setPixelSize(max(1, round(size or self.normal)))
+        font.setWeight(QFont.Weight.DemiBold if bold else QFont.Weight.Normal)
+        font.setFeature(QFont.Tag("tnum"), 1)
+        # "->" and "fi" must look like the characters a token is made of.
+        for tag in ("calt", "liga"):
+            font.setFeature(QFont.Tag(tag), 0)
+        return font
+
+    def colour(self, name: str, alpha: float = 1.0) -> QColor:
+        """One of the colours above by its name."""
+        colour = QColor(getattr(self, name))
+        colour.setAlphaF(alpha)
+        return colour
 
 
-LIGHT = Theme("light", "#f3f4f6", "#ffffff", "#e8eaee", "#d3d7de", "#1b1f26", "#5d6673", "#c2410c", "#ffffff")
-DARK = Theme("dark", "#1d2026", "#15171b", "#2a2e36", "#3a404b", "#e6e9ee", "#9aa4b2", "#fb923c", "#15171b")
-THEMES = {"light": LIGHT, "dark": DARK}
+LIGHT = Theme(
+    name="light",
+    dark=False,
+    window="#f3f3f4",
+    background="#ffffff",
+    raised="#fafafa",
+    line="#dedee1",
+    faint="#a9a9b0",
+    muted="#66666e",
+    text="#1d1d21",
+    accent="#c2185b",
+    on_accent="#ffffff",
+)
+
+DARK = Theme(
+    name="dark",
+    dark=True,
+    window="#141416",
+    background="#1b1b1e",
+    raised="#26262a",
+    line="#35353b",
+    faint="#6d6d76",
+    muted="#a0a0a9",
+    text="#e8e8ec",
+    accent="#ff5c93",
+    on_accent="#1b1b1e",
+)
 
 
 def palette(theme: Theme) -> QPalette:
-    """The Qt palette of a theme."""
-    made, roles = QPalette(), QPalette.ColorRole
-    pairs = {
-        roles.Window: theme.window,
-        roles.WindowText: theme.text,
-        roles.Base: theme.base,
-        roles.AlternateBase: theme.window,
-        roles.Text: theme.text,
-        roles.Button: theme.raised,
-        roles.ButtonText: theme.text,
-        roles.ToolTipBase: theme.base,
-        roles.ToolTipText: theme.text,
-        roles.PlaceholderText: theme.soft,
-        roles.Highlight: theme.accent,
-        roles.HighlightedText: theme.on_accent,
-        roles.Link: theme.accent,
-        roles.Mid: theme.line,
-        roles.Light: theme.base,
-        roles.Dark: theme.line,
-    }
-    for role, colour in pairs.items():
-        made.setColor(role, QColor(colour))
-    for role in (roles.WindowText, roles.Text, roles.ButtonText):
-        made.setColor(QPalette.ColorGroup.Disabled, role, QColor(theme.soft))
+    """The palette of ordinary widgets."""
+    made = QPalette()
+    role = QPalette.ColorRole
+    for name, roles in {
+        "window": (role.Window,),
+        "background": (role.Base,),
+        "raised": (role.Button, role.AlternateBase, role.ToolTipBase),
+        "text": (role.WindowText, role.Text, role.ButtonText, role.ToolTipText, role.BrightText),
+        "faint": (role.PlaceholderText,),
+        "accent": (role.Highlight, role.Link, role.Accent),
+        "on_accent": (role.HighlightedText,),
+        "line": (role.Mid, role.Midlight),
+    }.items():
+        for one in roles:
+            made.setColor(one, theme.colour(name))
+    for one in (role.WindowText, role.Text, role.ButtonText):
+        made.setColor(QPalette.ColorGroup.Disabled, one, theme.colour("faint"))
     return made
 
 
 def stylesheet(theme: Theme) -> str:
-    """What a palette cannot say: quiet docks, tabs and headers."""
+    """What the palette cannot say: hairlines, headers, tool tips, the focus ring."""
     return f"""
-    QMainWindow::separator {{ background: {theme.window}; width: 6px; height: 6px; }}
-    QMainWindow::separator:hover {{ background: {theme.line}; }}
-    QDockWidget {{ font-size: {theme.normal}pt; }}
-    QTabBar::tab {{ padding: 5px 12px; border: 0; color: {theme.soft}; background: {theme.window}; }}
-    QTabBar::tab:selected {{ color: {theme.text}; background: {theme.base}; border-bottom: 2px solid {theme.accent}; }}
-    QToolButton {{ border: 0; padding: 3px 6px; border-radius: 4px; color: {theme.soft}; }}
-    QToolButton:hover, QToolButton:checked {{ background: {theme.raised}; color: {theme.text}; }}
-    QToolButton::menu-indicator {{ image: none; }}
-    QHeaderView::section {{ background: {theme.base}; color: {theme.soft}; border: 0; padding: 3px 6px;
-        border-bottom: 1px solid {theme.line}; }}
-    QTableView, QPlainTextEdit, QListView {{ border: 0; background: {theme.base}; }}
-    QTableView {{ gridline-color: {theme.base}; selection-background-color: {theme.raised}; selection-color: {theme.text}; }}
-    QToolTip {{ border: 1px solid {theme.line}; padding: 3px; background: {theme.base}; color: {theme.text}; }}
-    QLabel[role="title"] {{ font-size: {theme.large}pt; font-weight: 600; color: {theme.text}; }}
-    QLabel[role="caption"] {{ font-size: {theme.small}pt; color: {theme.soft}; }}
-    QLabel[role="empty"] {{ font-size: {theme.normal}pt; color: {theme.soft}; }}
-    QWidget[role="figure"] {{ background: {theme.base}; }}
-    QStatusBar::item {{ border: 0; }}
-    """
+QToolTip {{ color: {theme.text}; background: {theme.raised}; border: 1px solid {theme.line}; padding: 4px; }}
+QHeaderView {{ background: {theme.background}; border: none; }}
+QHeaderView::section {{ color: {theme.muted}; background: {theme.background}; border: none;
+  border-bottom: 1px solid {theme.line}; padding: 4px 8px; }}
+QTableView {{ background: {theme.background}; border: none; outline: none; selection-background-color: transparent; }}
+QTableView:focus {{ border: none; }}
+QLineEdit {{ background: {theme.background}; border: 1px solid {theme.line}; border-radius: 4px; padding: 3px 8px; }}
+QLineEdit:focus {{ border: 1px solid {theme.accent}; }}
+QScrollBar:vertical {{ background: transparent; width: 10px; margin: 0; }}
+QScrollBar:horizontal {{ background: transparent; height: 10px; margin: 0; }}
+QScrollBar::handle {{ background: {theme.line}; border-radius: 4px; min-height: 24px; min-width: 24px; margin: 1px; }}
+QScrollBar::handle:hover {{ background: {theme.faint}; }}
+QScrollBar::add-line, QScrollBar::sub-line {{ width: 0; height: 0; }}
+QScrollBar::add-page, QScrollBar::sub-page {{ background: transparent; }}
+"""
 
 
 def apply_theme(app: QApplication, theme: Theme) -> None:
-    """Set palette and style sheet; views are told apart, through `set_theme`."""
+    """Palette, font and style sheet of the whole application. A `FigureView` is told by its own `set_theme`."""
     app.setPalette(palette(theme))
+    app.setFont(theme.font())
     app.setStyleSheet(stylesheet(theme))

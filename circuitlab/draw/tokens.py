@@ -1,206 +1,194 @@
-"""Running text, one box a token, coloured by value. Token text is always plain text."""
+"""Running text: one box a token, flowed to the width, coloured by value, text in black or white by contrast."""
 
 from __future__ import annotations
 
-import html
-from typing import Any
-
 import numpy as np
-from PySide6.QtCore import QEvent, QPoint, QRectF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QMouseEvent, QPainter, QPen, QResizeEvent
-from PySide6.QtWidgets import QAbstractScrollArea, QToolTip, QVBoxLayout, QWidget
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPen
+from PySide6.QtWidgets import QWidget
 
-from circuitlab.draw import colours
-from circuitlab.draw.mark_view import MarkView, gesture_of
-from circuitlab.draw.theme import LIGHT, Theme
-from circuitlab.figures.marks import Hit, Tokens
+from circuitlab.draw.colours import dark_text, rgb
+from circuitlab.draw.gestures import Id, number
+from circuitlab.draw.painted import PaintedMark
+from circuitlab.draw.theme import Theme
+from circuitlab.figures.marks import Tokens
 
-PAD, SPACE, MARGIN = 3.0, 3.0, 8.0
-
-
-def flow(widths: list[float], breaks: list[bool], width: float, line: float) -> list[QRectF]:
-    """A box for each token, wrapped at `width`; a token that breaks ends its line."""
-    boxes, x, y = [], MARGIN, MARGIN
-    for size, last in zip(widths, breaks, strict=True):
-        if x > MARGIN and x + size > width - MARGIN:
-            x, y = MARGIN, y + line
-        boxes.append(QRectF(x, y, size, line - 4))
-        x += size + SPACE
-        if last:
-            x, y = MARGIN, y + line
-    return boxes
+PAD = 2.0
+LINE_GAP = 3.0
 
 
-class TokenArea(QAbstractScrollArea):
-    """The scrolling surface that paints tokens and feels the mouse; laid out anew only when texts or the width change."""
+class TokensMark(PaintedMark):
+    """Realises `Tokens`."""
 
-    def __init__(self, owner: TokensView) -> None:
-        super().__init__(owner)
-        self.owner = owner
-        self.mark: Tokens | None = None
-        self.boxes: list[QRectF] = []
-        self.hover: int | None = None
-        self.setFrameShape(self.Shape.NoFrame)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.viewport().setMouseTracking(True)
-        self.setFocusProxy(owner)
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(theme, parent)
+        self.mark: Tokens = Tokens("", (), np.zeros(0))
+        self._widths: np.ndarray = np.zeros(0)
+        self._boxes: np.ndarray = np.zeros((0, 3))  # [token, (x, line, width)]
+        self._flowed_at = -1
+        self._colours: np.ndarray | None = None
+        self._inks: np.ndarray = np.zeros(0, dtype=bool)
 
-    def line(self) -> float:
-        """Height of a line."""
-        return QFontMetricsF(self.owner.theme.font(mono=True)).height() + 8
-
-    def lay_out(self) -> None:
-        """Boxes for the present texts and width."""
-        mark = self.mark
-        if mark is None:
-            return
-        metrics = QFontMetricsF(self.owner.theme.font(mono=True))
-        known: dict[str, float] = {}
-        widths = [known.setdefault(t, metrics.horizontalAdvance(t) + 2 * PAD) for t in mark.texts]
-        breaks = ["↵" in t for t in mark.texts]
-        self.boxes = flow(widths, breaks, self.viewport().width(), self.line())
-        bottom = self.boxes[-1].bottom() + MARGIN if self.boxes else 0.0
-        bar = self.verticalScrollBar()
-        bar.setRange(0, max(0, round(bottom) - self.viewport().height()))
-        bar.setPageStep(self.viewport().height())
-        bar.setSingleStep(round(self.line()))
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """Wrap again."""
-        self.lay_out()
-
-    def paintEvent(self, event: Any) -> None:
-        """Only what is visible."""
-        p = QPainter(self.viewport())
-        p.fillRect(self.viewport().rect(), QColor(self.owner.theme.background))
-        self.paint_tokens(p, self.verticalScrollBar().value(), self.viewport().height())
-        p.end()
-
-    def paint_tokens(self, p: QPainter, offset: float, height: float) -> None:
-        """Paint the boxes between `offset` and `offset + height`."""
-        mark, theme = self.mark, self.owner.theme
-        if mark is None:
-            return
-        p.setFont(theme.font(mono=True))
-        plain = QColor(theme.text)
-        fills = mark.rgb if mark.rgb is not None else colours.rgb(mark.values, mark.levels, mark.map, theme)
-        empty = np.isnan(mark.values)
-        dark = colours.dark_text(fills)
-        for i, box in enumerate(self.boxes):
-            if box.bottom() < offset or box.top() > offset + height:
-                continue
-            box = box.translated(0, -offset)
-            ink = plain
-            if not empty[i]:
-                colour = tuple(int(c) for c in fills[i])
-                p.fillRect(box, QColor(*colour))
-                ink = QColor("#14171c") if dark[i] else QColor("#ffffff")
-            p.setPen(ink)
-            p.drawText(box, Qt.AlignmentFlag.AlignCenter, mark.texts[i])
-            if i == mark.row:
-                self._ring(p, box, theme.accent, 2.0 if mark.locked else 1.0)
-            elif empty[i]:
-                self._ring(p, box, theme.line, 0.5)
-
-    def _ring(self, p: QPainter, box: QRectF, colour: str, width: float) -> None:
-        p.setPen(QPen(QColor(colour), width))
-        p.drawRect(box.adjusted(-0.5, -0.5, 0.5, 0.5))
-
-    def token_at(self, point: QPoint) -> int | None:
-        """The index under a viewport position."""
-        x, y = point.x(), point.y() + self.verticalScrollBar().value()
-        return next((i for i, box in enumerate(self.boxes) if box.adjusted(-1, -2, 1, 2).contains(x, y)), None)
-
-    def viewportEvent(self, event: QEvent) -> bool:
-        """Hover, leave, tooltip."""
-        if event.type() == QEvent.Type.Leave:
-            self._hovered(None)
-        if event.type() == QEvent.Type.ToolTip and self.mark is not None:
-            at = self.token_at(event.pos())  # type: ignore[attr-defined]
-            if at is not None and at < len(self.mark.tips):
-                QToolTip.showText(event.globalPos(), f"<span>{html.escape(self.mark.tips[at])}</span>")  # type: ignore[attr-defined]
-            return True
-        return super().viewportEvent(event)
-
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        """Hover."""
-        self._hovered(self.token_at(event.position().toPoint()))
-
-    def _hovered(self, at: int | None) -> None:
-        if at == self.hover or self.mark is None:
-            return
-        self.hover = at
-        if at is None:
-            self.owner.leave(self.mark.name)
-        else:
-            self.owner.hovered.emit(Hit(self.mark.name, (at,), "hover"), self.owner.readout(at))
-
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Click."""
-        at, mark = self.token_at(event.position().toPoint()), self.mark
-        self.owner.setFocus()
-        if mark is None:
-            return
-        hit = None if at is None else Hit(mark.name, (at,), gesture_of(event.modifiers()))  # type: ignore[arg-type]
-        if event.button() == Qt.MouseButton.RightButton:
-            self.owner.context.emit(hit, event.globalPosition().toPoint())
-        elif hit is not None:
-            self.owner.picked.emit(hit)
-
-
-class TokensView(MarkView):
-    """See the module."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.area = TokenArea(self)
-        box = QVBoxLayout(self)
-        box.setContentsMargins(0, 0, 0, 0)
-        box.addWidget(self.area)
-        self.setMinimumHeight(44)
-        self.set_theme(LIGHT)
-
-    @property
-    def mark(self) -> Tokens | None:
-        """What is shown."""
-        return self.area.mark
+    # the mark --------------------------------------------------------------------------------------------------------
 
     def show_mark(self, mark: Tokens) -> None:
-        """Lay out again only where texts differ."""
-        old, self.area.mark = self.area.mark, mark
-        if old is None or old.texts is not mark.texts:
-            self.area.hover = None
-            self.area.lay_out()
-        self.area.viewport().update()
-        self.setAccessibleName(f"{mark.name}: {len(mark.texts)} tokens")
+        """Flow again only for other texts, colour again only for other values."""
+        old, self.mark, self.mark_name = self.mark, mark, mark.name
+        if mark.texts is not old.texts and mark.texts != old.texts:
+            self._measure()
+            self.forget_hover()
+        keys = ("values", "rgb", "texts")
+        if any(getattr(mark, k) is not getattr(old, k) for k in keys) or (mark.levels, mark.map) != (old.levels, old.map):
+            self._colours = None
+        self.viewport().update()
 
-    def set_theme(self, theme: Theme) -> None:
-        """Colours; sizes may differ, so lay out."""
-        self.theme = theme
-        self.area.lay_out()
-        self.area.viewport().update()
+    def restyle(self) -> None:
+        """Zero is the background."""
+        self._colours = None
+        self._measure()
 
-    def readout(self, at: int) -> str:
-        """What the token says, in one line."""
-        mark = self.mark
-        assert mark is not None
-        value = mark.values[at]
-        said = "" if np.isnan(value) else f" · {value:.4f} {mark.unit}"
-        return f"position {at} ‘{mark.texts[at]}’{said}"
+    def _measure(self) -> None:
+        metrics = QFontMetricsF(self._font())
+        known: dict[str, float] = {}
+        for text in self.mark.texts:
+            if text not in known:
+                known[text] = metrics.horizontalAdvance(text)
+        self._widths = np.array([known[t] for t in self.mark.texts]) + 2 * PAD
+        self._flowed_at = -1
+        self.relayout()
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Left and right walk, Enter locks or releases."""
-        mark = self.mark
-        moves = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
-        key = Qt.Key(event.key())
-        if mark is None or not mark.texts:
-            super().keyPressEvent(event)
-        elif key in moves:
-            start = len(mark.texts) - 1 if mark.row is None else mark.row
-            at = min(max(start + moves[key], 0), len(mark.texts) - 1)
-            if at != mark.row:
-                self.picked.emit(Hit(mark.name, (at,), "click"))
-        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and mark.row is not None:
-            self.picked.emit(Hit(mark.name, (mark.row,), "click"))
-        else:
-            super().keyPressEvent(event)
+    def _font(self) -> QFont:
+        return self.theme.font(self.theme.normal, mono=True)
+
+    def _line(self) -> float:
+        return float(round(QFontMetricsF(self._font()).height() + LINE_GAP))
+
+    def _flow(self, width: int) -> None:
+        """Place every token: left to right, a line break after ↵ and where the width ends."""
+        if width == self._flowed_at:
+            return
+        self._flowed_at = width
+        x, line = 0.0, 0
+        boxes = np.zeros((len(self.mark.texts), 3))
+        for i, (text, need) in enumerate(zip(self.mark.texts, self._widths.tolist(), strict=True)):
+            need = min(need, float(width))
+            if x and x + need > width:
+                x, line = 0.0, line + 1
+            boxes[i] = x, line, need
+            x += need
+            if text.endswith("↵"):
+                x, line = 0.0, line + 1
+        self._boxes = boxes
+
+    def content_height(self, width: int) -> int:
+        """Lines."""
+        if not self.mark.texts:
+            return 0
+        self._flow(max(width, 20))
+        return int((self._boxes[-1, 1] + 1) * self._line()) + 2
+
+    def _fill(self) -> np.ndarray:
+        """[token, 3] background colours, worked out once per values."""
+        if self._colours is None:
+            mark = self.mark
+            self._colours = mark.rgb if mark.rgb is not None else rgb(mark.values, mark.levels, mark.map, self.theme)
+            self._inks = dark_text(self._colours)
+        return self._colours
+
+    # painting --------------------------------------------------------------------------------------------------------
+
+    def item_rect(self, item: Id) -> QRectF:
+        """The box of a token."""
+        self._flow(max(self.viewport().width(), 20))
+        x, line, width = self._boxes[item[0]]
+        height = self._line()
+        return QRectF(x + 0.5, line * height + 1, width - 1, height - 2)
+
+    def draw(self, painter: QPainter, visible: QRectF) -> None:
+        """The boxes of the visible lines."""
+        if not self.mark.texts:
+            return
+        self._flow(max(self.viewport().width(), 20))
+        fill, height = self._fill(), self._line()
+        first = int(np.searchsorted(self._boxes[:, 1], visible.top() // height))
+        last = int(np.searchsorted(self._boxes[:, 1], visible.bottom() // height, side="right"))
+        painter.setFont(self._font())
+        metrics = QFontMetricsF(self._font())
+        base = metrics.ascent() + LINE_GAP / 2
+        coloured = ~np.isnan(self.mark.values) if self.mark.rgb is None else np.ones(len(fill), dtype=bool)
+        for i in range(first, last):
+            x, line, width = self._boxes[i].tolist()
+            ink = QColor("#101014" if self._inks[i] else "#ffffff")
+            if coloured[i]:
+                painter.fillRect(QRectF(x, line * height + 1, width - 1, height - 2), QColor(*fill[i].tolist()))
+            else:
+                ink = self.theme.colour("text")
+            self._text(painter, metrics, self.mark.texts[i], QPointF(x + PAD, line * height + base), width - 2 * PAD, ink)
+        self._outlines(painter)
+
+    def _text(self, painter: QPainter, metrics: QFontMetricsF, text: str, at: QPointF, width: float, ink: QColor) -> None:
+        if metrics.horizontalAdvance(text) > width + 1:
+            text = metrics.elidedText(text, Qt.TextElideMode.ElideRight, width)
+        body = text.lstrip("·")
+        spaces = text[: len(text) - len(body)]
+        if spaces and body:
+            soft = QColor(ink)
+            soft.setAlphaF(0.5)
+            painter.setPen(soft)
+            painter.drawText(at, spaces)
+            at = QPointF(at.x() + metrics.horizontalAdvance(spaces), at.y())
+            text = body
+        painter.setPen(ink)
+        painter.drawText(at, text)
+
+    def _outlines(self, painter: QPainter) -> None:
+        n, row = len(self.mark.texts), self.mark.row
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        if self._hovered is not None and self._hovered[0] < n:
+            painter.setPen(QPen(self.theme.colour("text"), 1))
+            painter.drawRect(self.item_rect(self._hovered).adjusted(0, 0, -1, 0))
+        if row is not None and 0 <= row < n:
+            painter.setPen(QPen(self.theme.colour("accent"), 2 if self.mark.locked else 1))
+            painter.drawRect(self.item_rect((row,)).adjusted(0, 0, -1, 0))
+
+    # gestures --------------------------------------------------------------------------------------------------------
+
+    def id_at(self, at: QPointF) -> Id | None:
+        """The token under a point."""
+        if not self.mark.texts:
+            return None
+        point = self.to_content(at)
+        line = point.y() // self._line()
+        self._flow(max(self.viewport().width(), 20))
+        first, last = np.searchsorted(self._boxes[:, 1], [line, line + 1])
+        i = int(np.searchsorted(self._boxes[first:last, 0], point.x(), side="right")) - 1 + int(first)
+        if i < first or i >= last or point.x() > self._boxes[i, 0] + self._boxes[i, 2]:
+            return None
+        return (i,)
+
+    def readout(self, item: Id) -> str:
+        """Index, token, value."""
+        i = item[0]
+        value = float(self.mark.values[i])
+        said = f"{i} ‘{self.mark.texts[i]}’"
+        return said if np.isnan(value) else f"{said} · {number(value, self.mark.unit)}"
+
+    def tip(self, item: Id) -> str:
+        """What the figure says of it, else the readout."""
+        return self.mark.tips[item[0]] if item[0] < len(self.mark.tips) else self.readout(item)
+
+    def walk(self, item: Id | None, dx: int, dy: int) -> Id | None:
+        """Along the text; up and down to the nearest token of the next line."""
+        n = len(self.mark.texts)
+        if not n:
+            return None
+        if item is None:
+            return (self.mark.row if self.mark.row is not None and self.mark.row < n else 0,)
+        if dx:
+            return (min(max(item[0] + dx, 0), n - 1),)
+        x, line, width = self._boxes[item[0]]
+        there = np.flatnonzero(self._boxes[:, 1] == line + dy)
+        if not there.size:
+            return item
+        centres = self._boxes[there, 0] + self._boxes[there, 2] / 2
+        return (int(there[np.abs(centres - (x + width / 2)).argmin()]),)

@@ -1,185 +1,249 @@
-"""`FigureView`: a figure's title, marks and caption as one widget; why it is empty; that it is being computed."""
+"""`FigureView`: a Figure on the screen. Title above, marks in rows, caption below; it draws again only what has changed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from PySide6.QtCore import QPoint, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QColor, QGuiApplication, QPainter
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtCore import QPoint, QRect, Qt, Signal, Slot
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QPixmap, QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from circuitlab.draw.heatmap import HeatmapView
-from circuitlab.draw.mark_view import MarkView
-from circuitlab.draw.rows import RowsView
-from circuitlab.draw.theme import GRID, LIGHT, Theme
-from circuitlab.draw.tokens import TokensView
-from circuitlab.figures import marks
-from circuitlab.figures.marks import Figure, Mark
+from circuitlab.draw.busy import Busy
+from circuitlab.draw.realise import realise
+from circuitlab.draw.theme import GRID, LIGHT, Theme, palette, stylesheet
+from circuitlab.figures.marks import Bars, Figure, Hit, Mark, Tokens
 
-REALISED: dict[type, Callable[[QWidget], MarkView]] = {
-    marks.Heatmap: HeatmapView,
-    marks.Tokens: TokensView,
-    marks.Rows: RowsView,
-}
-DIM_AFTER = 150  # ms: a repaint from the cache never dims
+Key = tuple[type, str]
+_HOVERS = ("hover", "leave")
 
 
-class Veil(QWidget):
-    """Dims what lies beneath, with a thin line on top, while a new answer is computed. The mouse goes through."""
-
-    def __init__(self, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        self.theme: Theme = LIGHT
-        self.hide()
-
-    def paintEvent(self, event: Any) -> None:
-        """A light wash and the line."""
-        p = QPainter(self)
-        wash = QColor(self.theme.background)
-        wash.setAlpha(90)
-        p.fillRect(self.rect(), wash)
-        p.fillRect(0, 0, self.width(), 2, QColor(self.theme.accent))
-        p.end()
-
-
-def _label(role: str, parent: QWidget) -> QLabel:
-    made = QLabel(parent)
-    made.setProperty("role", role)
-    made.setTextFormat(Qt.TextFormat.PlainText)
-    made.setWordWrap(True)
-    return made
+def _layout_of(figure: Figure) -> tuple[tuple[Key, ...], ...]:
+    return tuple(tuple((type(m), m.name) for m in row) for row in figure.grid)
 
 
 class FigureView(QWidget):
-    """Shows figures. Marks of the same kinds and names reuse their widgets, so that zoom and scrolling stay.
+    """Realises every mark.
 
-    Signals: `picked(Hit)`, `hovered(Hit, readout)`, `context_requested(Hit | None, global position)`.
+    `picked(Hit)`: click, shift-click, double-click, and "leave" on Esc. `hovered(Hit, readout)`: hover, and leave with "".
+    `context_requested(Hit | None, global position)`: right-click or menu key.
     """
 
     picked = Signal(object)
     hovered = Signal(object, str)
     context_requested = Signal(object, QPoint)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, theme: Theme = LIGHT, parent: QWidget | None = None, on_paper: bool = False) -> None:
         super().__init__(parent)
-        self.setProperty("role", "figure")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self.figure = Figure()
-        self.theme: Theme = LIGHT
-        self.views: dict[str, MarkView] = {}
-        self._shape: tuple[Any, ...] = ()
-        self._title, self._caption, self._empty = (_label(r, self) for r in ("title", "caption", "empty"))
-        self._title.setWordWrap(False)
-        self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._body = QSplitter(Qt.Orientation.Vertical, self)
-        self._body.setChildrenCollapsible(False)
-        self._body.setHandleWidth(4)
-        self._veil = Veil(self)
-        self._dim = QTimer(self)
-        self._dim.setSingleShot(True)
-        self._dim.setInterval(DIM_AFTER)
-        self._dim.timeout.connect(self._raise_veil)
-        box = QVBoxLayout(self)
-        box.setContentsMargins(GRID, GRID // 2, GRID, GRID // 2)
-        box.setSpacing(GRID // 2)
-        for widget, stretch in ((self._title, 0), (self._body, 1), (self._empty, 1), (self._caption, 0)):
-            box.addWidget(widget, stretch)
-        self._empty.hide()
+        self._theme, self._figure, self._on_paper = theme, Figure(), on_paper
+        self._shape: tuple[tuple[Key, ...], ...] = ()
+        self._widgets: dict[Key, Any] = {}
+        self._rows: list[QWidget] = []
+        self._title, self._shown, self._why, self._caption = (QLabel(self) for _ in range(4))
+        for label in (self._title, self._shown, self._why, self._caption):
+            label.setTextFormat(Qt.TextFormat.PlainText)
+        self._title.setWordWrap(True)
+        self._caption.setWordWrap(True)
+        self._why.setWordWrap(True)
+        self._why.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._shown.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignBottom)
+        head = QHBoxLayout()
+        head.addWidget(self._title, 1)
+        head.addWidget(self._shown)
+        self._body = QVBoxLayout()
+        self._body.setSpacing(GRID)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(GRID, GRID // 2, GRID, GRID // 2)
+        layout.setSpacing(GRID // 2)
+        layout.addLayout(head)
+        layout.addLayout(self._body, 1)
+        layout.addWidget(self._why, 1)
+        layout.addWidget(self._caption)
+        self._busy = Busy(self, theme)
+        self.setAutoFillBackground(True)
+        self._label()
+        self.set_theme(theme)
+
+    # what is shown ---------------------------------------------------------------------------------------------------
+
+    @property
+    def figure(self) -> Figure:
+        """The figure that is drawn."""
+        return self._figure
+
+    @property
+    def theme(self) -> Theme:
+        """The theme it is drawn in."""
+        return self._theme
+
+    def widget(self, name: str) -> Any:
+        """The widget of the mark called `name`."""
+        return next(w for (_, known), w in self._widgets.items() if known == name)
 
     def show_figure(self, figure: Figure) -> None:
-        """Draw; what is identical to the last figure is left alone."""
-        self.figure = figure
-        self._title.setText(figure.title)
-        self._title.setToolTip("")
-        self._title.setVisible(bool(figure.title))
-        caption = figure.caption
-        if figure.shown is not None:
-            caption = f"showing {figure.shown[0]:,} of {figure.shown[1]:,} · {caption}"
-        self._caption.setText(caption)
-        self._caption.setVisible(bool(caption))
-        self._empty.setText(figure.why_empty)
-        self._empty.setVisible(not figure.grid)
-        self._body.setVisible(bool(figure.grid))
-        shape = tuple(tuple((type(m), m.name) for m in row) for row in figure.grid)
-        if shape != self._shape:
-            self._rebuild(figure, shape)
+        """Draw a figure. One without marks and without a reason is not an answer yet: the old picture stays."""
+        if figure is self._figure or (not figure.grid and not figure.why_empty and self._figure.grid):
+            return
+        shape = _layout_of(figure)
+        relaid = shape != self._shape or figure.weights != self._figure.weights
+        self._figure = figure
+        if relaid:
+            self._lay_out(figure, shape)
         for mark in figure.marks():
-            self.views[mark.name].show_mark(mark)
+            self._widgets[type(mark), mark.name].show_mark(mark)
+        if not figure.weights and any(isinstance(m, Tokens | Bars) for m in figure.marks()):
+            self._share_by_content()
+        self._label()
 
-    def _rebuild(self, figure: Figure, shape: tuple[Any, ...]) -> None:
-        while self._body.count():
-            old = self._body.widget(0)
-            old.setParent(None)
-            old.deleteLater()
-        self.views = {}
+    def _lay_out(self, figure: Figure, shape: tuple[tuple[Key, ...], ...]) -> None:
+        """Widgets by type and name are kept; others are made or thrown away."""
+        wanted = {key for row in shape for key in row}
+        for key in [k for k in self._widgets if k not in wanted]:
+            gone = self._widgets.pop(key)
+            gone.hide()
+            gone.setParent(None)
+            gone.deleteLater()
+        for mark in figure.marks():
+            if (type(mark), mark.name) not in self._widgets:
+                self._widgets[type(mark), mark.name] = self._make(mark)
+        old, self._rows = self._rows, []
+        for i, row in enumerate(shape):
+            holder = QWidget(self)
+            side = QHBoxLayout(holder)
+            side.setContentsMargins(0, 0, 0, 0)
+            side.setSpacing(2 * GRID)
+            for key in row:
+                side.addWidget(self._widgets[key], 1)
+                self._widgets[key].show()
+            self._body.addWidget(holder, round(100 * figure.weights[i]) if i < len(figure.weights) else 100)
+            self._rows.append(holder)
+        for holder in old:
+            self._body.removeWidget(holder)
+            holder.hide()
+            holder.deleteLater()
+        for i in range(self._body.count()):
+            weight = round(100 * figure.weights[i]) if i < len(figure.weights) else 100
+            self._body.setStretch(i, weight)
         self._shape = shape
-        for row in figure.grid:
-            self._body.addWidget(self._row(row))
-        weights = figure.weights or (1.0,) * len(figure.grid)
-        self._body.setSizes([round(1000 * w) for w in weights])
-        for i, weight in enumerate(weights):
-            self._body.setStretchFactor(i, round(10 * weight))
+        self._busy.raise_()
 
-    def _row(self, row: tuple[Mark, ...]) -> QWidget:
-        made = [self._realised(mark) for mark in row]
-        if len(made) == 1:
-            return made[0]
-        holder = QWidget(self)
-        box = QHBoxLayout(holder)
-        box.setContentsMargins(0, 0, 0, 0)
-        for view in made:
-            box.addWidget(view, 1)
-        return holder
+    def _make(self, mark: Mark) -> Any:
+        widget = realise(mark, self._theme)
+        widget.setParent(self)
+        widget.setAccessibleName(mark.name)
+        widget.gestured.connect(self._gestured)
+        widget.context.connect(self.context_requested)
+        widget.noted.connect(self._noted)
+        if self._on_paper:
+            widget.prepare_export()
+        return widget
 
-    def _realised(self, mark: Mark) -> MarkView:
-        view = REALISED[type(mark)](self)
-        view.set_theme(self.theme)
-        view.picked.connect(self.picked)
-        view.hovered.connect(self.hovered)
-        view.context.connect(self.context_requested)
-        self.views[mark.name] = view
-        return view
+    def _share_by_content(self) -> None:
+        """Rows of text and bars ask for what they need, at most two fifths; pictures share the rest."""
+        width = max(self.width() - 2 * GRID, 100)
+        room = max(self.height() - 60, 100)
+        for i, row in enumerate(self._figure.grid):
+            if i >= len(self._rows):
+                return
+            flows = all(isinstance(m, Tokens | Bars) for m in row)
+            if flows and len(self._figure.grid) > 1:
+                need = max(self._widgets[type(m), m.name].natural_height(width // len(row)) for m in row)
+                self._rows[i].setMaximumHeight(max(28, min(need, room * 2 // 5)))
+                self._rows[i].setMinimumHeight(max(28, min(need, room * 2 // 5)))
 
-    def set_theme(self, theme: Theme) -> None:
-        """Colours of a theme for all marks."""
-        self.theme = self._veil.theme = theme
-        for view in self.views.values():
-            view.set_theme(theme)
-        self.update()
-
-    def set_busy(self, busy: bool) -> None:
-        """A new answer is (no longer) awaited: the old picture stays, dimmed after a moment."""
-        if not busy:
-            self._dim.stop()
-            self._veil.hide()
-        elif not self._veil.isVisible() and not self._dim.isActive():
-            self._dim.start()
+    def _label(self) -> None:
+        figure = self._figure
+        notes = [w.note() for w in self._widgets.values() if w.note()] if self._rows else []
+        caption = " · ".join(t for t in (figure.caption, *notes) if t)
+        shown = f"showing {figure.shown[0]:,} of {figure.shown[1]:,}" if figure.shown else ""
+        for label, text in ((self._title, figure.title), (self._caption, caption), (self._shown, shown), (self._why, figure.why_empty)):
+            if label.text() != text:
+                label.setText(text)
+            label.setVisible(bool(text))
+        self.setAccessibleName(figure.title)
+        self.setAccessibleDescription(caption or figure.why_empty)
 
     @Slot()
-    def _raise_veil(self) -> None:
-        self._veil.setGeometry(self.rect())
-        self._veil.raise_()
-        self._veil.show()
+    def _noted(self) -> None:
+        self._label()
 
-    def resizeEvent(self, event: Any) -> None:
-        """The veil covers all."""
-        self._veil.setGeometry(self.rect())
+    # gestures --------------------------------------------------------------------------------------------------------
+
+    @Slot(object, str)
+    def _gestured(self, hit: Hit, readout: str) -> None:
+        if hit.gesture in _HOVERS:
+            self.hovered.emit(hit, readout)
+        else:
+            self.picked.emit(hit)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """R resets; Esc in any mark releases."""
+        if event.key() == Qt.Key.Key_R and not event.modifiers():
+            self.reset_view()
+            return
+        if event.key() == Qt.Key.Key_Escape and self._figure.grid:
+            self.picked.emit(Hit(self._focused(), (), "leave"))
+        super().keyPressEvent(event)
+
+    def _focused(self) -> str:
+        for (_, name), widget in self._widgets.items():
+            if widget.hasFocus():
+                return name
+        return self._figure.grid[0][0].name
+
+    # commands --------------------------------------------------------------------------------------------------------
+
+    def set_theme(self, theme: Theme) -> None:
+        """Chrome in another theme; data keep their colours."""
+        self._theme = theme
+        self.setPalette(palette(theme))
+        sheet = stylesheet(theme)
+        if self.styleSheet() != sheet:
+            self.setStyleSheet(sheet)
+        colours = {self._title: ("text", theme.normal, True), self._shown: ("muted", theme.small, False)}
+        colours |= {self._caption: ("muted", theme.small, False), self._why: ("muted", theme.normal, False)}
+        for label, (name, size, bold) in colours.items():
+            label.setFont(theme.font(size, bold=bold))
+            ink = label.palette()
+            ink.setColor(label.foregroundRole(), theme.colour(name))
+            label.setPalette(ink)
+        background = self.palette()
+        background.setColor(self.backgroundRole(), theme.colour("background"))
+        self.setPalette(background)
+        self._busy.set_theme(theme)
+        for widget in self._widgets.values():
+            widget.set_theme(theme)
+
+    def set_busy(self, busy: bool, fraction: float | None = None) -> None:
+        """A new answer is being computed: the old picture dims after 150 ms under a thin progress line."""
+        self._busy.set_busy(busy, fraction)
 
     def reset_view(self) -> None:
-        """Undo zooming in every mark."""
-        for view in self.views.values():
-            view.reset_view()
+        """Zoom out to everything."""
+        for widget in self._widgets.values():
+            widget.reset_view()
 
     def copy_image(self) -> None:
-        """The picture as it stands, on the clipboard."""
-        QGuiApplication.clipboard().setPixmap(self.grab())
+        """The picture as it is on the screen, to the clipboard."""
+        self._busy.hide()
+        picture: QPixmap = self.grab(QRect(QPoint(0, 0), self.size()))
+        QGuiApplication.clipboard().setPixmap(picture)
 
-    def copy_table(self) -> bool:
-        """The first table as tab-separated text on the clipboard; False where there is none."""
-        for view in self.views.values():
-            if isinstance(view, RowsView):
-                QGuiApplication.clipboard().setText(view.model.as_text())
-                return True
-        return False
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """The veil covers everything."""
+        super().resizeEvent(event)
+        self._busy.setGeometry(self.rect())
+        if not self._figure.weights:
+            self._share_by_content()
+
+    def lay_out_for_paper(self, width: int) -> int:
+        """Give every mark the height it asks for at this width; the height of the whole."""
+        inner = width - 2 * GRID
+        for row, holder in zip(self._figure.grid, self._rows, strict=True):
+            each = (inner - 2 * GRID * (len(row) - 1)) // max(len(row), 1)
+            holder.setMinimumHeight(0)
+            holder.setFixedHeight(max(self._widgets[type(m), m.name].natural_height(each) for m in row))
+        self._label()
+        layout = self.layout()
+        assert layout is not None
+        layout.activate()
+        return max(layout.totalHeightForWidth(width), layout.totalMinimumSize().height())

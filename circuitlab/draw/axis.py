@@ -1,0 +1,200 @@
+"""An axis that can carry a label at each step: tokens in the mono face, turned upright, elided, thinned when they crowd."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any, Literal
+
+import pyqtgraph as pg
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QFontMetricsF, QPainter
+
+from circuitlab.draw.theme import Theme
+from circuitlab.figures.marks import Axis
+
+LEAST_CELL = 10.0  # px: below it tokens give way to position numbers
+LONGEST = 92.0  # px of a label before it is elided
+TICK = 4.0
+
+
+def nice_step(least: float) -> int:
+    """The smallest of 1, 2, 5, 10, 20, 50 … that is not below `least`."""
+    power = 1
+    while True:
+        for one in (1, 2, 5):
+            if one * power >= least:
+                return one * power
+        power *= 10
+
+
+class LabelAxis(pg.AxisItem):
+    """Left or bottom. `describe` an Axis; with `count` cells a label stands at `offset + i · pitch`."""
+
+    def __init__(self, side: Literal["left", "bottom"], theme: Theme) -> None:
+        super().__init__(side, maxTickLength=-4)
+        self.vertical = side == "left"
+        self.theme = theme
+        self.spec = Axis()
+        self.count, self.pitch, self.offset = 0, 1.0, 0.0
+        self.chosen: int | None = None
+        self.cell = 0.0
+        self.set_theme(theme)
+
+    def set_theme(self, theme: Theme) -> None:
+        """Pens and fonts."""
+        self.theme = theme
+        self.setPen(pg.mkPen(theme.line))
+        self.setTextPen(pg.mkPen(theme.muted))
+        self.setStyle(tickFont=theme.font(theme.small), tickTextOffset=4, hideOverlappingLabels=False)
+        self._plain_label()
+        self.picture = None
+        self.update()
+
+    def describe(self, spec: Axis, count: int = 0, pitch: float = 1.0, offset: float = 0.0) -> None:
+        """What the axis counts. `count` 0 and no ticks: plain numbers, drawn by pyqtgraph."""
+        if spec is self.spec and (count or len(spec.ticks), pitch, offset) == (self.count, self.pitch, self.offset):
+            return
+        self.spec, self.count, self.pitch, self.offset = spec, count or len(spec.ticks), pitch, offset
+        self.setLogMode(not self.vertical and spec.log, self.vertical and spec.log)
+        self._plain_label()
+        self.picture = None
+        self.update()
+
+    def choose(self, index: int | None) -> None:
+        """The label that is set in the accent."""
+        if index != self.chosen:
+            self.chosen = index
+            self.update()
+
+    def _plain_label(self) -> None:
+        if self.count:
+            self.showLabel(False)
+            return
+        size = {"color": self.theme.muted, "font-size": f"{self.theme.small:.0f}px", "font-family": "Inter"}
+        self.setLabel(text=escape(self.spec.label), **size)
+        self.showLabel(bool(self.spec.label))
+        title = 18 if self.spec.label else 0
+        if self.vertical:
+            self.setWidth(44 + title)
+        else:
+            self.setHeight(20 + title)
+
+    # cells -----------------------------------------------------------------------------------------------------------
+
+    def fit(self, cell: float) -> float:
+        """Take the size of a cell in px; sets and returns the axis' own width or height."""
+        self.cell = cell * self.pitch
+        metrics = QFontMetricsF(self._font())
+        labels = self._labels()
+        if self.vertical or self._upright(metrics):
+            longest = min(max((metrics.horizontalAdvance(t) for t in labels), default=0.0), LONGEST)
+        else:
+            longest = metrics.height()
+        title = QFontMetricsF(self.theme.font(self.theme.small)).height() + 2 if self.spec.label else 0.0
+        extent = float(round(TICK + longest + 4 + title))
+        if self.vertical:
+            self.setWidth(extent)
+        else:
+            self.setHeight(extent)
+        self.update()
+        return extent
+
+    def _numbers(self) -> bool:
+        return not self.spec.ticks or (self.spec.tokens and self.cell < LEAST_CELL)
+
+    def _labels(self) -> tuple[str, ...]:
+        """The labels that set the extent."""
+        return (str(max(self.count - 1, 0)),) if self._numbers() else self.spec.ticks
+
+    def _font(self) -> Any:
+        mono = self.spec.tokens and not self._numbers()
+        # Small cells are labelled in type that still fits them.
+        size = min(self.theme.small, max(self.theme.small * 0.78, self.cell - 1)) if mono else self.theme.small
+        return self.theme.font(size, mono=mono)
+
+    def _upright(self, metrics: QFontMetricsF) -> bool:
+        """Whether bottom labels are turned: tokens always alike, others when they do not fit side by side."""
+        if self._numbers():
+            return False
+        widest = max((metrics.horizontalAdvance(t) for t in self.spec.ticks), default=0.0)
+        return widest + 6 > self.cell
+
+    def _every(self, metrics: QFontMetricsF, upright: bool) -> int:
+        least = metrics.height() * 0.9 if self.vertical or upright else metrics.horizontalAdvance(self._labels()[-1]) + 10
+        if self._numbers():
+            return nice_step(max(least, 18.0) / max(self.cell, 1e-9))
+        return max(1, -int(-least // max(self.cell, 1e-9))) if self.cell < least * 0.86 else 1
+
+    def place(self, index: int) -> float:
+        """Pixels along the axis of a label's centre."""
+        view = self.linkedView()
+        x, y = view.viewRange()
+        low, high = y if self.vertical else x
+        part = (self.offset + index * self.pitch - low) / ((high - low) or 1.0)
+        return part * (self.height() if self.vertical else self.width())
+
+    def paint(self, p: QPainter, opt: Any, widget: Any) -> None:
+        """Labels at cells, or pyqtgraph's numbers."""
+        if not self.count:
+            super().paint(p, opt, widget)
+            return
+        view = self.linkedView()
+        length = self.height() if self.vertical else self.width()
+        low, high = view.viewRange()[1 if self.vertical else 0]
+        self.cell = self.pitch * length / ((high - low) or 1.0)
+        font = self._font()
+        metrics = QFontMetricsF(font)
+        upright = self._upright(metrics)
+        every = self._every(metrics, upright)
+        first = max(0, int((low - self.offset) / self.pitch))
+        last = min(self.count - 1, int((high - self.offset) / self.pitch) + 1)
+        p.setFont(font)
+        chosen = self.place(self.chosen) if self.chosen is not None else -1e9
+        room = metrics.height() if self.vertical or upright else metrics.horizontalAdvance(self._labels()[-1]) + 6
+        for i in range(first - first % every, last + 1, every):
+            at = self.place(i)
+            if -0.5 <= at <= length + 0.5 and (abs(at - chosen) >= room * 0.8 or every == 1) and i != self.chosen:
+                self._label(p, metrics, i, at, upright)
+        if self.chosen is not None and 0 <= chosen <= length and self.chosen < self.count:
+            p.setFont(font)
+            self._label(p, metrics, self.chosen, chosen, upright)
+        self._title(p)
+
+    def _label(self, p: QPainter, metrics: QFontMetricsF, i: int, at: float, upright: bool) -> None:
+        text = str(i) if self._numbers() else self.spec.ticks[i]
+        text = metrics.elidedText(text, Qt.TextElideMode.ElideRight, LONGEST + 2)
+        p.setPen(self.theme.colour("accent" if i == self.chosen else "muted"))
+        width, middle = metrics.horizontalAdvance(text), (metrics.ascent() - metrics.descent()) / 2
+        if self.vertical:
+            p.drawText(QPointF(self.width() - TICK - width, at + middle), text)
+        elif upright:
+            p.save()
+            p.translate(at + middle, TICK)
+            p.rotate(-90)
+            p.drawText(QPointF(-width, 0), text)
+            p.restore()
+        else:
+            p.drawText(QPointF(at - width / 2, TICK + metrics.ascent()), text)
+
+    def _title(self, p: QPainter) -> None:
+        if not self.spec.label:
+            return
+        p.setFont(self.theme.font(self.theme.small))
+        p.setPen(self.theme.colour("muted"))
+        height = QFontMetricsF(p.font()).height()
+        middle = Qt.AlignmentFlag.AlignCenter
+        if self.vertical:
+            p.save()
+            p.rotate(-90)
+            p.drawText(QRectF(-self.height() - 200, 0, self.height() + 400, height), middle, self.spec.label)
+            p.restore()
+        else:
+            p.drawText(QRectF(-200, self.height() - height, self.width() + 400, height), middle, self.spec.label)
+
+    def wheelEvent(self, event: Any) -> None:
+        """Zoom is for both axes together."""
+        event.ignore()
+
+    def mouseDragEvent(self, event: Any) -> None:
+        """So is panning."""
+        event.ignore()

@@ -1,0 +1,75 @@
+"""The colour bar beside a heatmap: the map from low to high, its ends and middle in tabular figures, its unit on top."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtGui import QFontMetricsF, QImage, QPainter
+
+from circuitlab.draw.colours import table
+from circuitlab.draw.theme import Theme
+from circuitlab.figures.marks import ColourMap
+
+
+def short(value: float) -> str:
+    """A level in few characters."""
+    return f"{value:.3g}".replace("-", "−")
+
+
+class ColourBar(pg.GraphicsWidget):
+    """Fixed in width; as high as the picture, and not higher than reads well."""
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self._key: tuple[ColourMap, tuple[float, float], str] = ("magnitude", (0.0, 1.0), "")
+        self._image = QImage()
+        self.show_levels(*self._key, theme=theme)
+
+    def show_levels(self, name: ColourMap, levels: tuple[float, float], unit: str, theme: Theme) -> None:
+        """Another map, range or unit."""
+        if (name, levels, unit) == self._key and theme is self._theme and not self._image.isNull():
+            return
+        self._key, self._theme = (name, levels, unit), theme
+        strip = np.ascontiguousarray(table(name, theme)[::-1])
+        self._image = QImage(strip.data, 1, 256, 3, QImage.Format.Format_RGB888).copy()
+        self.setFixedWidth(self.extent())
+        self.update()
+
+    def ticks(self) -> list[float]:
+        """Low, middle, high; the middle only where there is room."""
+        low, high = self._key[1]
+        return [low, (low + high) / 2, high] if self.height() > 70 else [low, high]
+
+    def extent(self) -> int:
+        """Width in px."""
+        metrics = QFontMetricsF(self._theme.font(self._theme.small))
+        low, high = self._key[1]
+        texts = [short(v) for v in (low, (low + high) / 2, high)]
+        widest = max(metrics.horizontalAdvance(t) for t in texts)
+        unit = metrics.horizontalAdvance(self._key[2])
+        return round(12 + 10 + 5 + max(widest, min(unit, 60) - 10) + 2)
+
+    def paint(self, painter: QPainter, *_: object) -> None:
+        """Unit, strip, hairline, numbers."""
+        theme = self._theme
+        font = theme.font(theme.small)
+        metrics = QFontMetricsF(font)
+        painter.setFont(font)
+        top = metrics.height() + 2 if self._key[2] else metrics.height() / 2
+        height = min(self.height() - top - 2, 160)
+        if height < 8:
+            return
+        bar = QRectF(12, top, 10, height)
+        painter.drawImage(bar, self._image)
+        painter.setPen(theme.colour("line"))
+        painter.drawRect(bar)
+        painter.setPen(theme.colour("muted"))
+        if self._key[2]:
+            painter.drawText(QPointF(12, metrics.ascent()), self._key[2])
+        low, high = self._key[1]
+        for value in self.ticks():
+            at = bar.bottom() - (value - low) / ((high - low) or 1.0) * height
+            at = min(max(at, bar.top() + metrics.ascent() / 2 - 1), bar.bottom() - 1)
+            painter.drawText(QPointF(bar.right() + 5, at + metrics.ascent() / 2 - 1), short(value))

@@ -1,0 +1,166 @@
+"""One grammar of the hand for every mark: hover previews, click selects, arrows walk, Enter clicks, Esc leaves.
+
+A mark's widget says what is under a point and how ids follow each other; this mixin turns events into Hits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
+from PySide6.QtGui import QContextMenuEvent, QFocusEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QAbstractScrollArea
+
+from circuitlab.draw.theme import Theme
+from circuitlab.figures.marks import Gesture, Hit
+
+Id = tuple[int, ...]
+_Base = QAbstractScrollArea if TYPE_CHECKING else object
+_ARROWS = {
+    Qt.Key.Key_Left: (-1, 0),
+    Qt.Key.Key_Right: (1, 0),
+    Qt.Key.Key_Up: (0, -1),
+    Qt.Key.Key_Down: (0, 1),
+}
+_KEYBOARD = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason, Qt.FocusReason.ShortcutFocusReason)
+
+
+def number(value: float, unit: str = "") -> str:
+    """A value in a readout: four decimals where they say something, otherwise four figures."""
+    if np.isnan(value):
+        return "empty"
+    size = abs(value)
+    said = f"{value:.4f}" if size == 0 or 1e-3 <= size < 1e3 else f"{value:.4g}"
+    return f"{said} {unit}".rstrip().replace("-", "−")
+
+
+class Gestures(_Base):
+    """Mixed in before a scroll area; the class declares `gestured = Signal(object, str)` and `context = Signal(object, QPoint)`.
+
+    The class gives `id_at`, `readout`, `walk` and `show_cursor`.
+    """
+
+    theme: Theme
+    gestured: Any
+    context: Any
+    mark_name: str = ""
+    _hovered: Id | None = None
+    _pressed: QPoint | None = None
+    _ring: bool = False
+
+    def id_at(self, at: QPointF) -> Id | None:
+        """The item under a point of the viewport."""
+        raise NotImplementedError
+
+    def readout(self, item: Id) -> str:
+        """What the status bar says of an item."""
+        raise NotImplementedError
+
+    def walk(self, item: Id | None, dx: int, dy: int) -> Id | None:
+        """The neighbour of an item, or the first one to go to."""
+        raise NotImplementedError
+
+    def show_cursor(self, item: Id | None) -> None:
+        """Draw what is hovered over."""
+
+    def emit_hit(self, item: Id, gesture: Gesture) -> None:
+        """Tell the view."""
+        self.gestured.emit(Hit(self.mark_name, item, gesture), self.readout(item) if item else "")
+
+    def hover(self, item: Id | None) -> None:
+        """Move the hovered item; says so only when it changes."""
+        if item == self._hovered:
+            return
+        self._hovered = item
+        self.show_cursor(item)
+        self.emit_hit(item or (), "hover" if item else "leave")
+
+    def forget_hover(self) -> None:
+        """The ids have changed under the pointer: nothing is hovered until it moves again."""
+        self._hovered = None
+        self.show_cursor(None)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        """Hover, unless dragging."""
+        super().mouseMoveEvent(event)
+        if not event.buttons():
+            self.hover(self.id_at(event.position()))
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Remember where, so that a drag is not a click."""
+        super().mousePressEvent(event)
+        self._pressed = event.position().toPoint() if event.button() == Qt.MouseButton.LeftButton else None
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        """Click."""
+        super().mouseReleaseEvent(event)
+        pressed, self._pressed = self._pressed, None
+        if pressed is None or (event.position().toPoint() - pressed).manhattanLength() > 4:
+            return
+        item = self.id_at(event.position())
+        if item is not None:
+            shift = event.modifiers() & Qt.KeyboardModifier.ShiftModifier
+            self.emit_hit(item, "shift-click" if shift else "click")
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        """Double-click; the release that follows is not another click."""
+        super().mouseDoubleClickEvent(event)
+        self._pressed = None
+        item = self.id_at(event.position())
+        if item is not None and event.button() == Qt.MouseButton.LeftButton:
+            self.emit_hit(item, "double-click")
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        """Our own menu is somebody else's: say where and over what."""
+        keyboard = event.reason() == QContextMenuEvent.Reason.Keyboard
+        item = self._hovered if keyboard else self.id_at(QPointF(event.pos()))
+        self.context.emit(None if item is None else Hit(self.mark_name, item, "click"), event.globalPos())
+        event.accept()
+
+    def leaveEvent(self, event: QEvent) -> None:
+        """The pointer has gone."""
+        super().leaveEvent(event)
+        self.hover(None)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Arrows, Enter, Esc; everything else goes up to the window."""
+        key = Qt.Key(event.key())
+        if key in _ARROWS:
+            item = self.walk(self._hovered, *_ARROWS[key])
+            if item is not None:
+                self.hover(item)
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self._hovered is not None:
+            shift = event.modifiers() & Qt.KeyboardModifier.ShiftModifier
+            self.emit_hit(self._hovered, "shift-click" if shift else "click")
+        else:
+            if key == Qt.Key.Key_Escape:
+                self._hovered = None
+                self.show_cursor(None)
+                self.emit_hit((), "leave")
+            event.ignore()
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        """The ring shows when the keyboard brought the focus."""
+        super().focusInEvent(event)
+        self._ring = event.reason() in _KEYBOARD
+        self.viewport().update()
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        """No ring."""
+        super().focusOutEvent(event)
+        self._ring = False
+        self.viewport().update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """The mark, then the focus ring."""
+        super().paintEvent(event)
+        self.paint_ring()
+
+    def paint_ring(self) -> None:
+        """The focus ring, last of all."""
+        if self._ring:
+            painter = QPainter(self.viewport())
+            painter.setPen(QPen(self.theme.colour("accent"), 1))
+            painter.drawRect(self.viewport().rect().adjusted(0, 0, -1, -1))
+            painter.end()

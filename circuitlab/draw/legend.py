@@ -1,0 +1,73 @@
+"""A legend above a plot: swatches with names, in one or more lines, as high as it needs to be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyqtgraph as pg
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
+
+from circuitlab.draw.theme import Theme
+
+Entry = tuple[str, tuple[int, int, int]]
+SWATCH = 10.0
+GAP = 16.0
+
+
+class Legend(pg.GraphicsWidget):
+    """`lines` draws strokes in place of squares, dashed where the entry's index is in `dashes`."""
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self._entries: list[Entry] = []
+        self._dashes: dict[int, list[float]] = {}
+        self._lines = False
+        self.setFixedHeight(0)
+
+    def show_entries(
+        self, entries: Sequence[Entry], theme: Theme, lines: bool = False, dashes: dict[int, list[float]] | None = None
+    ) -> None:
+        """Other names or another theme."""
+        self._entries, self._theme, self._lines, self._dashes = list(entries), theme, lines, dashes or {}
+        self.update()
+
+    def _flow(self, width: float) -> tuple[list[QPointF], float]:
+        metrics = QFontMetricsF(self._theme.font(self._theme.small))
+        line = metrics.height() + 4
+        x, y, places = 0.0, 0.0, []
+        for text, _ in self._entries:
+            need = SWATCH + 6 + metrics.horizontalAdvance(text)
+            if x and x + need > width:
+                x, y = 0.0, y + line
+            places.append(QPointF(x, y))
+            x += need + GAP
+        return places, y + line if self._entries else 0.0
+
+    def height_for(self, width: float) -> float:
+        """Sets and returns the height at this width."""
+        height = self._flow(width)[1]
+        height += 4 if height else 0
+        self.setFixedHeight(height)
+        return height
+
+    def paint(self, painter: QPainter, *_: object) -> None:
+        """Swatch and name, left to right."""
+        font = self._theme.font(self._theme.small)
+        metrics = QFontMetricsF(font)
+        painter.setFont(font)
+        places, _height = self._flow(self.width())
+        for i, ((text, rgb), at) in enumerate(zip(self._entries, places, strict=True)):
+            middle = at.y() + metrics.height() / 2
+            if self._lines:
+                pen = QPen(QColor(*rgb), 2)
+                if i in self._dashes:
+                    pen.setDashPattern(self._dashes[i])
+                pen.setCapStyle(Qt.PenCapStyle.FlatCap)
+                painter.setPen(pen)
+                painter.drawLine(QPointF(at.x() - 4, middle), QPointF(at.x() + SWATCH + 2, middle))
+            else:
+                painter.fillRect(QRectF(at.x(), middle - SWATCH / 2, SWATCH, SWATCH), QColor(*rgb))
+            painter.setPen(self._theme.colour("muted"))
+            painter.drawText(QPointF(at.x() + SWATCH + 6, at.y() + metrics.ascent()), text)

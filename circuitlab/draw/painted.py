@@ -1,0 +1,135 @@
+"""What the marks that flow and scroll share (text, bars): only what is visible is painted; gestures as everywhere."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QAbstractScrollArea, QToolTip, QWidget
+
+from circuitlab.draw.gestures import Gestures, Id
+from circuitlab.draw.theme import Theme
+
+
+def plain_tip(text: str) -> str:
+    """Text for a tool tip that shows exactly these characters: Qt would take `<s>` for a tag."""
+    return f"<p style='white-space:pre-wrap'>{escape(text)}</p>" if text else ""
+
+
+class PaintedMark(Gestures, QAbstractScrollArea):
+    """Scrolls content of `content_height(width)` that `draw(painter, visible)` paints in content coordinates."""
+
+    gestured = Signal(object, str)
+    context = Signal(object, QPoint)
+    noted = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        QAbstractScrollArea.__init__(self, parent)
+        self.theme = theme
+        self.mark: Any = None
+        self.setFrameShape(self.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.viewport().setMouseTracking(True)
+        self.viewport().setAutoFillBackground(False)
+        self.setMinimumSize(80, 28)
+
+    # what a subclass says --------------------------------------------------------------------------------------------
+
+    def show_mark(self, mark: Any) -> None:
+        """Draw what differs from the mark that is shown."""
+        raise NotImplementedError
+
+    def content_height(self, width: int) -> int:
+        """How high everything is at this width."""
+        raise NotImplementedError
+
+    def draw(self, painter: QPainter, visible: QRectF) -> None:
+        """Paint what touches `visible`."""
+        raise NotImplementedError
+
+    def item_rect(self, item: Id) -> QRectF:
+        """Where an item is, in content coordinates."""
+        raise NotImplementedError
+
+    def tip(self, item: Id) -> str:
+        """Plain text of an item's tool tip."""
+        return self.readout(item)
+
+    def restyle(self) -> None:
+        """Forget what depends on `self.theme`."""
+
+    # shared ----------------------------------------------------------------------------------------------------------
+
+    def set_theme(self, theme: Theme) -> None:
+        """Chrome in another theme; data keep their colours."""
+        self.theme = theme
+        self.restyle()
+        self.viewport().update()
+
+    def natural_height(self, width: int) -> int:
+        """The height that all of it asks for."""
+        return self.content_height(width)
+
+    def note(self) -> str:
+        """Nothing to add to the caption."""
+        return ""
+
+    def prepare_export(self) -> None:
+        """On paper nothing scrolls."""
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+
+    def reset_view(self) -> None:
+        """Back to the top."""
+        self.verticalScrollBar().setValue(0)
+
+    def relayout(self) -> None:
+        """The content has another height."""
+        room = self.viewport().height()
+        bar = self.verticalScrollBar()
+        bar.setRange(0, max(0, self.content_height(self.viewport().width()) - room))
+        bar.setPageStep(max(room, 1))
+        bar.setSingleStep(24)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Flow again."""
+        super().resizeEvent(event)
+        self.relayout()
+
+    def scrollContentsBy(self, dx: int, dy: int) -> None:
+        """Move what is painted, paint what appears."""
+        self.viewport().scroll(dx, dy)
+
+    def to_content(self, at: QPointF) -> QPointF:
+        """A point of the viewport in content coordinates."""
+        return QPointF(at.x(), at.y() + self.verticalScrollBar().value())
+
+    def show_cursor(self, item: Id | None) -> None:
+        """Outline what is hovered, and bring it into sight."""
+        if item is not None:
+            rect, bar = self.item_rect(item), self.verticalScrollBar()
+            if rect.top() < bar.value():
+                bar.setValue(int(rect.top()))
+            elif rect.bottom() > bar.value() + self.viewport().height():
+                bar.setValue(int(rect.bottom()) - self.viewport().height())
+        self.viewport().update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Background, visible items, focus ring."""
+        painter = QPainter(self.viewport())
+        painter.fillRect(event.rect(), self.theme.colour("background"))
+        offset = self.verticalScrollBar().value()
+        painter.translate(0, -offset)
+        self.draw(painter, QRectF(event.rect()).translated(0, offset))
+        painter.end()
+        self.paint_ring()
+
+    def viewportEvent(self, event: QEvent) -> bool:
+        """Tool tips, as plain text."""
+        if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
+            item = self.id_at(QPointF(event.pos()))
+            QToolTip.showText(event.globalPos(), plain_tip(self.tip(item)) if item else "", self.viewport())
+            return True
+        return super().viewportEvent(event)

@@ -1,0 +1,137 @@
+"""What the marks with two axes share: a pyqtgraph plot in our face, zoom, pan and reset, our own gestures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QPainter
+from PySide6.QtWidgets import QWidget
+
+from circuitlab.draw.axis import LabelAxis
+from circuitlab.draw.gestures import Gestures
+from circuitlab.draw.theme import Theme
+
+Range = tuple[tuple[float, float], tuple[float, float]]
+
+
+class PlotMark(Gestures, pg.PlotWidget):
+    """A plot. Subclasses make their items in `__init__` and fill them in `show_mark`."""
+
+    gestured = Signal(object, str)
+    context = Signal(object, QPoint)
+    noted = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        self.left_axis, self.bottom_axis = LabelAxis("left", theme), LabelAxis("bottom", theme)
+        pg.PlotWidget.__init__(self, parent, axisItems={"left": self.left_axis, "bottom": self.bottom_axis})
+        self.theme = theme
+        self.mark: Any = None
+        self.setMouseTracking(True)
+        self.setFrameShape(self.Shape.NoFrame)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setMinimumSize(80, 60)
+        self.setBackground(theme.colour("background"))
+        plot = self.getPlotItem()
+        plot.setMenuEnabled(False)
+        plot.hideButtons()
+        plot.layout.setContentsMargins(0, 0, 0, 0)
+        plot.layout.removeItem(plot.getAxis("top"))  # a legend may stand there
+        self.box: pg.ViewBox = plot.vb
+        self.box.setDefaultPadding(0.0)
+        self.box.disableAutoRange()
+        self.box.sigRangeChanged.connect(self._ranged)
+
+    # what a subclass says --------------------------------------------------------------------------------------------
+
+    def show_mark(self, mark: Any) -> None:
+        """Draw what differs from the mark that is shown."""
+        raise NotImplementedError
+
+    def full_range(self) -> Range:
+        """(x low, high), (y low, high) of the whole picture."""
+        raise NotImplementedError
+
+    def restyle(self) -> None:
+        """Draw again in `self.theme`."""
+
+    def range_changed(self) -> None:
+        """The zoom or the size has changed."""
+
+    def natural_height(self, width: int) -> int:
+        """The height that a picture of this width asks for."""
+        return min(320, round(width * 0.6))
+
+    def note(self) -> str:
+        """What the caption must add about how this was drawn."""
+        return ""
+
+    def prepare_export(self) -> None:
+        """Called once before the widget is painted on paper."""
+
+    # shared ----------------------------------------------------------------------------------------------------------
+
+    def set_theme(self, theme: Theme) -> None:
+        """Chrome in another theme; data keep their colours."""
+        self.theme = theme
+        self.setBackground(theme.colour("background"))
+        for axis in (self.left_axis, self.bottom_axis):
+            axis.set_theme(theme)
+        self.restyle()
+
+    def reset_view(self) -> None:
+        """Show everything."""
+        x, y = self.full_range()
+        self.box.setRange(xRange=x, yRange=y, padding=0, disableAutoRange=True)
+
+    def _ranged(self, *_: object) -> None:
+        self.range_changed()
+
+    def frame(self) -> QRectF:
+        """The plot without its axes, in viewport pixels."""
+        return self.box.sceneBoundingRect()
+
+    def to_data(self, at: QPointF) -> QPointF:
+        """A point of the viewport in data units."""
+        return self.box.mapSceneToView(at)
+
+    def to_pixels(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """[n, 2] viewport pixels of data points."""
+        frame = self.frame()
+        (x0, x1), (y0, y1) = self.box.viewRange()
+        down = (np.asarray(y, dtype=float) - y0) / ((y1 - y0) or 1.0)
+        down = down if self.box.yInverted() else 1 - down
+        right = (np.asarray(x, dtype=float) - x0) / ((x1 - x0) or 1.0)
+        return np.stack([frame.left() + right * frame.width(), frame.top() + down * frame.height()], axis=-1)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """The gestures' keys; pyqtgraph's own are not wanted."""
+        Gestures.keyPressEvent(self, event)
+
+
+class Overlay(pg.GraphicsObject):
+    """Something painted over the plot in viewport pixels by `draw(painter)`, clipped to the plot."""
+
+    def __init__(self, plot: PlotMark, draw: Any, z: float = 10.0) -> None:
+        super().__init__()
+        self._draw = draw
+        self.setZValue(z)
+        plot.box.addItem(self, ignoreBounds=True)
+
+    def boundingRect(self) -> QRectF:
+        """The visible part."""
+        return self.viewRect() or QRectF()
+
+    def viewTransformChanged(self) -> None:
+        """Zoomed: paint again."""
+        self.prepareGeometryChange()
+        self.update()
+
+    def paint(self, painter: QPainter, *_: object) -> None:
+        """In viewport pixels."""
+        painter.save()
+        painter.setTransform(self.sceneTransform().inverted()[0], True)
+        self._draw(painter)
+        painter.restore()
