@@ -3,17 +3,61 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
+import traceback
 from collections.abc import Sequence
 
 from circuitlab import __version__
 from circuitlab.errors import CircuitLabError
 
+COMMANDS = ("open", "compute", "analyses", "panels", "figure", "info", "train", "doctor")
+EXITS = "exit status: 0 done, 1 our fault, 2 usage, 3 bad model, input or machine, 4 over the memory budget, 130 cancelled"
+
+
+def _subject_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", help="a shipped model's name or a model directory")
+    text = parser.add_mutually_exclusive_group()
+    text.add_argument("--text", help="the prompt")
+    text.add_argument("--text-file", metavar="FILE", help="the prompt, from a UTF-8 file")
+    text.add_argument("--tokens", metavar="1,2,3", help="the prompt as token ids")
+    parser.add_argument("--no-bos", action="store_true", help="without the beginning-of-sequence token")
+    parser.add_argument("--budget", type=float, default=4.0, metavar="GIB", help="memory budget (default 4)")
+    parser.add_argument("--threads", type=int, default=1, help="torch threads (default 1: bit-equal results)")
+
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="circuitlab", description="A laboratory for transformer circuits.")
+    parser = argparse.ArgumentParser(
+        prog="circuitlab", description="A laboratory for transformer circuits. Without a command: the window.", epilog=EXITS
+    )
     parser.add_argument("--version", action="version", version=f"circuitlab {__version__}")
-    commands = parser.add_subparsers(dest="command")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    window = commands.add_parser("open", help="open the window on a model")
+    window.add_argument("model", nargs="?", help="a shipped model's name or a model directory")
+    window.add_argument("--text", help="the prompt")
+    compute = commands.add_parser("compute", help="one analysis, printed or written", epilog=EXITS)
+    compute.add_argument("analysis", help="see `circuitlab analyses`")
+    _subject_arguments(compute)
+    compute.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="parameters")
+    for form in ("json", "csv", "npz"):
+        compute.add_argument(f"--{form}", metavar="FILE", help=f"write {form.upper()}" + ("" if form == "npz" else ", - prints"))
+    figure = commands.add_parser("figure", help="a panel as PNG, SVG or PDF, without a window", epilog=EXITS)
+    figure.add_argument("panel", help="see `circuitlab panels`")
+    _subject_arguments(figure)
+    figure.add_argument("-o", "--out", required=True, metavar="FILE", help="PNG, SVG or PDF by its suffix")
+    figure.add_argument("--heads", default="", help="L1H3,L0H2")
+    figure.add_argument("--destination", type=int, help="the position that is read")
+    figure.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="the panel's controls")
+    figure.add_argument("--width", type=float, default=160.0, metavar="MM", help="width on paper (default 160)")
+    for name, text in (("analyses", "what can be computed"), ("panels", "what can be drawn")):
+        commands.add_parser(name, help=text)
+    info = commands.add_parser("info", help="what a model is")
+    info.add_argument("model")
+    info.add_argument("--json", action="store_true", help="for a program")
+    train = commands.add_parser("train", help="train a small model from text")
+    from circuitlab.train_arguments import add_arguments
+
+    add_arguments(train)
     doctor = commands.add_parser("doctor", help="what this installation stands on")
     doctor.add_argument("--json", action="store_true", help="for a program")
     return parser
@@ -24,16 +68,41 @@ def _run(args: argparse.Namespace) -> int:
         from circuitlab import doctor
 
         return doctor.run(args.json)
-    from circuitlab import launch
+    if args.command in (None, "open"):
+        from circuitlab import launch
 
-    return launch.open_or_render()
+        model = getattr(args, "model", None)
+        return launch.open_or_render(model or launch.DEFAULT_MODEL, getattr(args, "text", None))
+    if args.command == "train":
+        from circuitlab.training.command import run
+
+        return run(args)
+    from circuitlab import commands
+
+    return commands.RUN[args.command](args)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    args = _parser().parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words and not words[0].startswith("-") and words[0] not in COMMANDS:
+        words.insert(0, "open")  # a bare `circuitlab MODEL`
+    try:
+        args = _parser().parse_args(words)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 2
     try:
         return _run(args)
     except CircuitLabError as error:
         print(error, file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:
+        print("Cancelled.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 0
+    except Exception as error:
+        logging.getLogger("circuitlab").debug("%s", traceback.format_exc())
+        traceback.print_exc()
+        print(f"This is a fault in CircuitLab: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1

@@ -1,7 +1,7 @@
 """Scores of every head, on repeated random tokens or on the prompt itself. Definitions: `scores_of_patterns`.
 
 The random protocol (Olsson et al. 2022): BOS where the model has one, a block of random tokens, repeated; several samples by a
-stated seed; the control is as many random tokens without a repeat. Which tokens are common is not known of an arbitrary model,
+stated seed; the control is the attention to the very same positions where the tokens are as many, drawn at random once. Which tokens are common is not known of an arbitrary model,
 so none but the special BOS is left out; the captions say so.
 """
 
@@ -67,14 +67,14 @@ def random_tokens(config: ModelConfig, bos: int | None, p: HeadScoresParams, rep
     return torch.from_numpy(np.concatenate([start, body], axis=1))
 
 
-def scores_on(inputs: Inputs, tokens: Tensor, ctx: Ctx, text: str) -> np.ndarray:
-    """[score, sample, layer, head] of a batch of prompts, without interventions."""
+def scores_on(inputs: Inputs, tokens: Tensor, judged: Tensor, ctx: Ctx, text: str) -> np.ndarray:
+    """[score, sample, layer, head] of a batch of prompts, without interventions; which positions count is read from `judged`."""
     config = inputs.weights.config
     out = np.full((len(SCORES), len(tokens), config.n_layers, config.n_heads), np.nan)
     for layer, pattern in patterns(inputs.weights, tokens):
         ctx.tick(layer, config.n_layers, text)
         for i, score in enumerate(SCORES.values()):
-            for sample, ids in enumerate(tokens):
+            for sample, ids in enumerate(judged):
                 out[i, sample, layer] = score(pattern[sample], ids).double().numpy()
     return out
 
@@ -104,16 +104,18 @@ def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResu
         raise BadInput("The sample is empty.", expected="block, repeats, samples ≥ 1", got=str(p))
     tokenizer = inputs.weights.tokenizer
     bos = tokenizer.bos if tokenizer is not None and inputs.weights.config.prepend_bos else None
-    found = scores_on(inputs, random_tokens(inputs.weights.config, bos, p, p.repeats), ctx, "repeated random tokens")
+    repeated = random_tokens(inputs.weights.config, bos, p, p.repeats)
+    found = scores_on(inputs, repeated, repeated, ctx, "repeated random tokens")
     length = HeadScoresParams(block=p.block * p.repeats, samples=p.samples, seed=p.seed + 1)
-    control = scores_on(inputs, random_tokens(inputs.weights.config, bos, length, 1), ctx, "control")
+    unrepeated = random_tokens(inputs.weights.config, bos, length, 1)
+    control = scores_on(inputs, unrepeated, repeated, ctx, "control")
     spread = found.std(axis=1, ddof=1) if p.samples > 1 else np.full_like(found[:, 0], np.nan)
     said = f"{p.samples} samples of {'BOS + ' if bos is not None else ''}{p.block} random tokens × {p.repeats}, seed {p.seed}"
     return HeadScoresResult(
         mean=found.mean(axis=1),
         spread=spread,
         control=control.mean(axis=1),
-        conventions=(*words, said, "uniform over the vocabulary but BOS", "control: unrepeated", "no interventions"),
+        conventions=(*words, said, "uniform over the vocabulary but BOS", "control: the same positions, tokens drawn without a repeat", "no interventions"),
     )
 
 

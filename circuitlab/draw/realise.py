@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+from circuitlab.draw.bars import BarsMark
+from circuitlab.draw.edges import EdgesMark
 from circuitlab.draw.heatmap import HeatmapMark
+from circuitlab.draw.lines import LinesMark
+from circuitlab.draw.points import PointsMark
 from circuitlab.draw.rows import RowsMark
 from circuitlab.draw.theme import Theme
 from circuitlab.draw.tokens import TokensMark
-from circuitlab.figures.marks import Heatmap, Mark, Rows, Tokens
+from circuitlab.figures.marks import Bars, Edges, Heatmap, Lines, Mark, Points, Rows, Tokens
 
-_WIDGETS: dict[type, Any] = {Heatmap: HeatmapMark, Tokens: TokensMark, Rows: RowsMark}
+_WIDGETS: dict[type, Any] = {
+    Bars: BarsMark,
+    Edges: EdgesMark,
+    Heatmap: HeatmapMark,
+    Lines: LinesMark,
+    Points: PointsMark,
+    Rows: RowsMark,
+    Tokens: TokensMark,
+}
 
 
 def realise(mark: Mark, theme: Theme) -> Any:

@@ -8,6 +8,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QCheckBox, QComboBox, QDoubleSpinBox, QHBoxLayout, QLabel, QLineEdit, QSpinBox, QWidget
 
+from circuitlab.gui.flow import FlowLayout
+
 
 class Controls(QWidget):
     """One row of controls; `changed(view)` when the person has moved one."""
@@ -19,9 +21,7 @@ class Controls(QWidget):
         self._type, self._view = view_type, view_type()
         self._widgets: dict[str, QWidget] = {}
         self._filling = False
-        box = QHBoxLayout(self)
-        box.setContentsMargins(8, 2, 8, 2)
-        box.setSpacing(8)
+        box = FlowLayout(self)
         hints = get_type_hints(view_type)
         for field in dataclasses.fields(view_type):
             if field.metadata.get("hidden"):
@@ -31,11 +31,18 @@ class Controls(QWidget):
             widget.setObjectName(field.name)
             widget.setAccessibleName(field.metadata.get("label", field.name))
             self._widgets[field.name] = widget
-            if not isinstance(widget, QCheckBox):
-                box.addWidget(QLabel(field.metadata.get("label", field.name), self))
-            box.addWidget(widget)
-        box.addStretch(1)
+            box.addWidget(widget if isinstance(widget, QCheckBox) else self._labelled(field, widget))
         self.setVisible(bool(self._widgets))
+
+    def _labelled(self, field: Any, widget: QWidget) -> QWidget:
+        """Label and widget that stay together when the row wraps."""
+        holder = QWidget(self)
+        row = QHBoxLayout(holder)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(6)
+        row.addWidget(QLabel(field.metadata.get("label", field.name), holder))
+        row.addWidget(widget)
+        return holder
 
     def _made(self, field: Any, kind: Any) -> QWidget:
         meta = field.metadata

@@ -9,20 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.train_arguments import add_arguments
 from circuitlab.training.bpe import train_tokenizer
 from circuitlab.training.corpus import Source, Stream, find_sources, tokenised
 from circuitlab.training.recipe import Recipe, read_recipe
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `circuitlab train`."""
-    parser.add_argument("recipe", help="a shipped recipe's name or a TOML file")
-    parser.add_argument("--text", nargs="+", required=True, metavar="FILE", help="files, folders or stdlib; NAME:SHARE")
-    parser.add_argument("--out", required=True, type=Path, help="where the run lives; the same again resumes it")
-    parser.add_argument("--tokenizer", type=Path, help="use this tokenizer.json instead of training one")
-    parser.add_argument("--threads", type=int, default=1, help="torch threads (default 1)")
-    parser.add_argument("--seed", type=int, help="instead of the recipe's")
-    parser.add_argument("--stop-at", type=int, help="stop after this step; the same command goes on later")
 
 
 def prepare(recipe: Recipe, sources: tuple[Source, ...], out: Path, tokenizer: Path | None) -> tuple[Tokenizer, tuple[Stream, ...]]:

@@ -1,0 +1,216 @@
+"""A graph: edges in a few curves (one per kind and strength, so that thousands stay smooth), nodes as small labels on top."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
+from PySide6.QtWidgets import QWidget
+
+from circuitlab.draw.colours import dark_text, hues_rgb
+from circuitlab.draw.gestures import Id
+from circuitlab.draw.plot import Overlay, Range
+from circuitlab.draw.points import nearest_towards
+from circuitlab.draw.theme import Theme
+from circuitlab.draw.xy import XYPlot, span
+from circuitlab.figures.hues import COMPOSITION_RGB
+from circuitlab.figures.marks import Edges
+
+STRENGTHS = 8
+REACH = 6.0
+KINDS = "QKV"
+DASHES: dict[int, list[float]] = {1: [6.0, 3.0], 2: [1.5, 2.5]}
+WIDE_UP_TO = 400  # edges: above it every line is one pixel wide, which Qt draws much faster
+DASHED_UP_TO = 1500
+DOT = 4.5
+
+
+class EdgesMark(XYPlot):
+    """Realises `Edges`."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(theme, parent)
+        none = np.zeros(0, dtype=np.int64)
+        self.mark: Edges = Edges("", np.zeros((0, 2)), (), none, np.zeros((0, 2), np.int64), np.zeros(0), none)
+        self._curves: list[pg.PlotCurveItem] = []
+        self._rgb = np.zeros((0, 3), dtype=np.uint8)
+        self._over = Overlay(self, self._draw_over)
+        plot = self.getPlotItem()
+        plot.hideAxis("left")
+        plot.hideAxis("bottom")
+
+    def show_mark(self, mark: Edges) -> None:
+        """New edges are drawn; a choice alone repaints only the overlay."""
+        old, self.mark, self.mark_name = self.mark, mark, mark.name
+        self._ready = True
+        if any(getattr(mark, k) is not getattr(old, k) for k in ("xy", "ends", "weights", "kinds")):
+            self._fill()
+            self.settle(mark.xy.shape == old.xy.shape)
+            self.forget_hover()
+        if mark.hues is not old.hues:
+            self._rgb = hues_rgb(np.asarray(mark.hues))
+        self._name_kinds()
+        self._over.update()
+
+    def _name_kinds(self) -> None:
+        kinds = np.unique(self.mark.kinds).tolist()
+        entries = [(KINDS[k], COMPOSITION_RGB[k]) for k in kinds]
+        dashes = {i: DASHES[k] for i, k in enumerate(kinds) if k in DASHES and self._dashed()}
+        self.legend.show_entries(entries, self.theme, lines=True, dashes=dashes)
+        self.legend.height_for(max(self.viewport().width() - 80, 80))
+
+    def _dashed(self) -> bool:
+        return len(self.mark.ends) <= DASHED_UP_TO
+
+    def _pen(self, kind: int, strength: float) -> QPen:
+        wide = len(self.mark.ends) <= WIDE_UP_TO
+        pen = pg.mkPen(*COMPOSITION_RGB[kind], round(40 + 215 * strength), width=1 + 2 * strength if wide else 1)
+        if kind in DASHES and self._dashed():
+            pen.setDashPattern(DASHES[kind])
+        return pen
+
+    def _fill(self) -> None:
+        """One curve of separate segments for each kind and each of eight strengths, weak ones below."""
+        mark = self.mark
+        for curve in self._curves:
+            self.box.removeItem(curve)
+        self._curves = []
+        bucket = np.clip((np.asarray(mark.weights) * STRENGTHS).astype(int), 0, STRENGTHS - 1)
+        for b in range(STRENGTHS):
+            for kind in range(len(KINDS)):
+                chosen = np.flatnonzero((bucket == b) & (mark.kinds == kind))
+                if not chosen.size:
+                    continue
+                places = mark.xy[mark.ends[chosen]].reshape(-1, 2)  # [edge · 2, (x, y)]
+                curve = pg.PlotCurveItem(antialias=len(mark.ends) <= DASHED_UP_TO)
+                curve.setData(
+                    np.ascontiguousarray(places[:, 0], dtype=np.float64),
+                    np.ascontiguousarray(places[:, 1], dtype=np.float64),
+                    connect="pairs",
+                    skipFiniteCheck=True,
+                    pen=self._pen(kind, (b + 0.5) / STRENGTHS),
+                )
+                curve.setZValue(b)
+                self.box.addItem(curve, ignoreBounds=True)
+                self._curves.append(curve)
+
+    def restyle(self) -> None:
+        """The legend's text."""
+        if self._ready:
+            self._name_kinds()
+
+    def full_range(self) -> Range:
+        """All nodes and room for their labels."""
+        return span(self.mark.xy[:, 0], 0.08), span(self.mark.xy[:, 1], 0.10)
+
+    def natural_height(self, width: int) -> int:
+        """Tall enough that layers keep apart."""
+        return min(420, max(200, round(width * 0.55)))
+
+    # gestures --------------------------------------------------------------------------------------------------------
+
+    def _nodes(self) -> np.ndarray:
+        """[node, 2] pixels."""
+        return self.to_pixels(self.mark.xy[:, 0], self.mark.xy[:, 1])
+
+    def _labelled(self, nodes: np.ndarray) -> bool:
+        """Whether labels fit beside each other."""
+        metrics = QFontMetricsF(self.theme.font(self.theme.small))
+        widest = max((metrics.horizontalAdvance(t) for t in self.mark.labels), default=0.0) + 10
+        if len(nodes) < 2:
+            return True
+        sample = nodes[:200]
+        apart = np.abs(sample[:, None] - sample[None]) / (widest, metrics.height() + 6)
+        crowded = (apart.max(axis=2) + np.eye(len(sample)) * 9 < 0.9).any(axis=1)
+        return bool(crowded.mean() < 0.1)
+
+    def _boxes(self) -> list[QRectF]:
+        """A rectangle for each node: its label, or a dot where labels would crowd."""
+        nodes = self._nodes()
+        if not self._labelled(nodes):
+            return [QRectF(x - DOT, y - DOT, 2 * DOT, 2 * DOT) for x, y in nodes.tolist()]
+        metrics = QFontMetricsF(self.theme.font(self.theme.small))
+        height = metrics.height() + 4
+        wide = [metrics.horizontalAdvance(t) + 10 for t in self.mark.labels]
+        return [QRectF(x - w / 2, y - height / 2, w, height) for (x, y), w in zip(nodes.tolist(), wide, strict=True)]
+
+    def id_at(self, at: QPointF) -> Id | None:
+        """(0, node) on a node, else (1, edge) near an edge."""
+        if not len(self.mark.xy) or not self.frame().contains(at):
+            return None
+        for i, box in enumerate(self._boxes()):
+            if box.adjusted(-3, -3, 3, 3).contains(at):
+                return 0, i
+        if not len(self.mark.ends):
+            return None
+        nodes = self._nodes()
+        away = segment_distance(np.array([at.x(), at.y()]), nodes[self.mark.ends[:, 0]], nodes[self.mark.ends[:, 1]])
+        nearest = int(away.argmin())
+        if away[nearest] > REACH:
+            return None
+        # Among edges equally near, the strongest: it is the one that is seen.
+        close = np.flatnonzero(away <= away[nearest] + 1.0)
+        return 1, int(close[np.asarray(self.mark.weights)[close].argmax()])
+
+    def readout(self, item: Id) -> str:
+        """A node's label, or the ends, kind and weight of an edge."""
+        kind, i = item
+        if kind == 0:
+            return self.mark.labels[i]
+        start, end = (self.mark.labels[int(n)] for n in self.mark.ends[i])
+        return f"{start} → {end} {KINDS[int(self.mark.kinds[i])]} · {float(self.mark.weights[i]):.3f}"
+
+    def walk(self, item: Id | None, dx: int, dy: int) -> Id | None:
+        """To the nearest node in a direction."""
+        if not len(self.mark.xy):
+            return None
+        if item is None or item[0] != 0:
+            return 0, (self.mark.chosen_nodes[0] if self.mark.chosen_nodes else 0)
+        return 0, nearest_towards(self._nodes(), item[1], dx, dy)
+
+    def show_cursor(self, item: Id | None) -> None:
+        """Show the hovered node's or edge's name."""
+        self._over.update()
+
+    # overlay ---------------------------------------------------------------------------------------------------------
+
+    def _draw_over(self, painter: QPainter) -> None:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        nodes = self._nodes()
+        hovered = [self._hovered[1]] if self._hovered and self._hovered[0] == 1 and self._hovered[1] < len(self.mark.ends) else []
+        for edges, name in ((self.mark.chosen_edges, "accent"), (hovered, "text")):
+            painter.setPen(QPen(self.theme.colour(name), 2.5 if name == "accent" else 2))
+            for e in edges:
+                a, b = nodes[self.mark.ends[e]].tolist()
+                painter.drawLine(QPointF(*a), QPointF(*b))
+        self._draw_nodes(painter)
+
+    def _draw_nodes(self, painter: QPainter) -> None:
+        boxes = self._boxes()
+        labelled = bool(boxes) and boxes[0].width() > 2 * DOT + 0.1
+        painter.setFont(self.theme.font(self.theme.small))
+        chosen = set(self.mark.chosen_nodes)
+        hovered = self._hovered[1] if self._hovered and self._hovered[0] == 0 else -1
+        inks = dark_text(self._rgb)
+        for i, box in enumerate(boxes):
+            ring = "accent" if i in chosen else "text" if i == hovered else "background"
+            painter.setPen(QPen(self.theme.colour(ring), 2 if i in chosen else 1.5 if i == hovered else 1))
+            painter.setBrush(QColor(*self._rgb[i].tolist()))
+            painter.drawRoundedRect(box, 4, 4)
+            if labelled:
+                painter.setPen(QColor("#101014" if inks[i] else "#ffffff"))
+                painter.drawText(box, Qt.AlignmentFlag.AlignCenter, self.mark.labels[i])
+            elif i in chosen or i == hovered:
+                painter.setPen(self.theme.colour("accent" if i in chosen else "text"))
+                painter.drawText(QPointF(box.right() + 4, box.bottom()), self.mark.labels[i])
+
+
+def segment_distance(point: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """[m] distance of `point` [2] from the segments `start`, `end` [m, 2]."""
+    along = end - start
+    length = np.maximum((along**2).sum(axis=1), 1e-12)
+    part = np.clip(((point - start) * along).sum(axis=1) / length, 0, 1)[:, None]
+    return np.hypot(*(point - (start + part * along)).T)
+
+

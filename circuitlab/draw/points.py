@@ -1,0 +1,210 @@
+"""A scatter: shared brushes in buckets, a density image above 20 000 points, nearest point under the pointer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
+from PySide6.QtWidgets import QWidget
+
+from circuitlab.draw.colours import NEUTRAL, hues_rgb, steps, table
+from circuitlab.draw.gestures import Id, number
+from circuitlab.draw.plot import Overlay, Range
+from circuitlab.draw.theme import Theme
+from circuitlab.draw.xy import XYPlot, logged, span
+from circuitlab.figures.marks import Points
+
+MOST = 20_000
+BUCKETS = 64
+BINS = 256
+REACH = 14.0  # px
+MOST_LABELS = 80
+
+
+class PointsMark(XYPlot):
+    """Realises `Points`."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(theme, parent)
+        nothing = np.zeros(0)
+        self.mark: Points = Points("", nothing, nothing, np.zeros((0, 1), dtype=np.int64))
+        self._x, self._y = nothing, nothing
+        self._brushes: dict[tuple[int, int, int], object] = {}
+        self.scatter = pg.ScatterPlotItem(pxMode=True, pen=None)
+        self.density = pg.ImageItem()
+        self.density.setZValue(-5)
+        self.box.addItem(self.density, ignoreBounds=True)
+        self.box.addItem(self.scatter, ignoreBounds=True)
+        self._over = Overlay(self, self._draw_over)
+        self._index: int | None = None
+
+    def show_mark(self, mark: Points) -> None:
+        """New positions or colours are drawn; rings alone repaint only themselves."""
+        old, self.mark, self.mark_name = self.mark, mark, mark.name
+        axes = mark.x_axis is old.x_axis and mark.y_axis is old.y_axis
+        moved = mark.x is not old.x or mark.y is not old.y or not axes
+        keys = ("hues", "values", "levels", "map", "size")
+        if moved or any(getattr(mark, k) is not getattr(old, k) for k in keys):
+            if moved:
+                self._x, self._y = logged(mark.x, mark.x_axis), logged(mark.y, mark.y_axis)
+                self.forget_hover()
+            self.describe(mark.x_axis, mark.y_axis)
+            self.box.setAspectLocked(mark.equal)
+            self._fill()
+            self.settle(len(mark.x) == len(old.x))
+        self._over.update()
+
+    def _dense(self) -> bool:
+        return len(self._x) > MOST
+
+    def note(self) -> str:
+        """A density in place of points is announced."""
+        return f"drawn as the density of {len(self._x):,} points" if self._dense() else ""
+
+    def _rgb(self) -> np.ndarray:
+        """[n, 3] uint8, of at most 64 shades of a map."""
+        mark = self.mark
+        if mark.hues is not None:
+            hues, back = np.unique(np.asarray(mark.hues), return_inverse=True)
+            return hues_rgb(hues)[back]
+        if mark.values is not None:
+            shades = steps(mark.values, mark.levels).astype(int) * BUCKETS // 256
+            return table(mark.map, self.theme)[np.minimum(shades * 256 // BUCKETS + 2, 255)]
+        return np.broadcast_to(np.array(NEUTRAL, dtype=np.uint8), (len(self._x), 3))
+
+    def _fill(self) -> None:
+        if self._dense():
+            self.scatter.clear()
+            self._fill_density()
+            self.noted.emit()
+            return
+        self.density.clear()
+        for_all = [self._brush(tuple(c)) for c in self._rgb().tolist()]
+        self.scatter.setData(x=self._x, y=self._y, brush=for_all, pen=None, size=self.mark.size)
+
+    def _brush(self, rgb: tuple[int, ...]) -> object:
+        key = (rgb[0], rgb[1], rgb[2])
+        if key not in self._brushes:
+            self._brushes[key] = pg.mkBrush(*key, 215)
+        return self._brushes[key]
+
+    def _fill_density(self) -> None:
+        (x0, x1), (y0, y1) = self.full_range()
+        known = np.isfinite(self._x) & np.isfinite(self._y)
+        counts = np.histogram2d(self._y[known], self._x[known], bins=BINS, range=((y0, y1), (x0, x1)))[0]
+        shown = np.log1p(counts).astype(np.float32)
+        shown[counts == 0] = np.nan
+        self.density.setLookupTable(table("magnitude", self.theme), update=False)
+        self.density.setImage(shown, autoLevels=False, levels=(0.0, float(np.log1p(counts.max())) or 1.0))
+        self.density.setRect(QRectF(x0, y0, x1 - x0, y1 - y0))
+
+    def full_range(self) -> Range:
+        """All points and a margin."""
+        return span(self._x), span(self._y)
+
+    def natural_height(self, width: int) -> int:
+        """Square where the units are."""
+        return min(width, 420) if self.mark.equal else min(round(width * 0.6), 360)
+
+    def restyle(self) -> None:
+        """Maps rise from the background."""
+        if self._ready:
+            self._fill()
+
+    def prepare_export(self) -> None:
+        """Circles, not pictures of circles."""
+        self.scatter.setExportMode(True)
+
+    # gestures --------------------------------------------------------------------------------------------------------
+
+    def id_at(self, at: QPointF) -> Id | None:
+        """The nearest point within reach."""
+        if not len(self._x) or not self.frame().contains(at):
+            return None
+        away = np.hypot(*(self.to_pixels(self._x, self._y) - (at.x(), at.y())).T)
+        nearest = int(np.nanargmin(away)) if not np.isnan(away).all() else 0
+        if not away[nearest] <= REACH:
+            return None
+        self._index = nearest
+        return tuple(int(v) for v in self.mark.ids[nearest])
+
+    def _place(self, item: Id) -> int:
+        if self._index is not None and self._index < len(self.mark.ids) and tuple(self.mark.ids[self._index]) == item:
+            return self._index
+        return int(np.flatnonzero((self.mark.ids == np.array(item)).all(axis=1))[0])
+
+    def readout(self, item: Id) -> str:
+        """Label, coordinates, value."""
+        i, mark = self._place(item), self.mark
+        said = [mark.labels[i]] if i < len(mark.labels) else []
+        for axis, values in ((mark.x_axis, mark.x), (mark.y_axis, mark.y)):
+            said.append(f"{axis.label} {number(float(values[i]))}".strip())
+        if mark.values is not None:
+            said.append(number(float(mark.values[i])))
+        return " · ".join(said)
+
+    def walk(self, item: Id | None, dx: int, dy: int) -> Id | None:
+        """The nearest point in that direction."""
+        n = len(self._x)
+        if not n:
+            return None
+        here = self._place(item) if item is not None else (self.mark.chosen[0] if self.mark.chosen else None)
+        if here is None:
+            self._index = 0
+            return tuple(int(v) for v in self.mark.ids[0])
+        best = nearest_towards(self.to_pixels(self._x, self._y), here, dx, dy)
+        self._index = best
+        return tuple(int(v) for v in self.mark.ids[best])
+
+    def show_cursor(self, item: Id | None) -> None:
+        """Ring the hovered point."""
+        self._over.update()
+
+    def _draw_over(self, painter: QPainter) -> None:
+        mark, n = self.mark, len(self._x)
+        chosen = [i for i in mark.chosen if i < n]
+        hovered = [self._place(self._hovered)] if self._hovered is not None else []
+        labelled = list(range(n)) if 0 < len(mark.labels) == n <= MOST_LABELS else []
+        front = [i for i in (*hovered, *chosen) if i < len(mark.labels)]
+        order = list(dict.fromkeys([*front, *labelled]))
+        wanted = list(dict.fromkeys([*order, *chosen, *hovered]))
+        if not wanted:
+            return
+        at = dict(zip(wanted, self.to_pixels(self._x[wanted], self._y[wanted]).tolist(), strict=True))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        radius = mark.size / 2 + 3
+        for items, name in ((chosen, "accent"), (hovered, "text")):
+            painter.setPen(QPen(self.theme.colour(name), 2))
+            for i in items:
+                painter.drawEllipse(QPointF(*at[i]), radius, radius)
+        self._draw_labels(painter, order, at, radius)
+
+    def _draw_labels(self, painter: QPainter, order: list[int], at: dict[int, list[float]], radius: float) -> None:
+        """The most wanted first; a label that would cover another is left out."""
+        painter.setFont(self.theme.font(self.theme.small))
+        metrics = QFontMetricsF(painter.font())
+        taken: list[QRectF] = []
+        frame = self.frame()
+        for i in order:
+            x, y = at[i]
+            if not frame.contains(QPointF(x, y)):
+                continue
+            text = self.mark.labels[i]
+            width = metrics.horizontalAdvance(text)
+            left = x + radius + 2 if x + radius + 2 + width <= frame.right() else x - radius - 2 - width
+            box = QRectF(left, y - metrics.height() / 2, width, metrics.height())
+            if any(box.intersects(other) for other in taken):
+                continue
+            taken.append(box)
+            painter.setPen(QColor(self.theme.colour("accent" if i in self.mark.chosen else "muted")))
+            painter.drawText(QPointF(box.left(), box.top() + metrics.ascent()), text)
+
+
+def nearest_towards(pixels: np.ndarray, here: int, dx: int, dy: int) -> int:
+    """The point nearest to `here` in a direction (dy down), sideways distance counting double; `here` when there is none."""
+    apart = pixels - pixels[here]
+    forward, aside = apart @ np.array([dx, dy]), np.abs(apart @ np.array([dy, dx]))
+    cost = np.where(forward > 0.5, forward + 2 * aside, np.inf)
+    best = int(np.nanargmin(np.where(np.isnan(cost), np.inf, cost)))
+    return best if np.isfinite(cost[best]) else here

@@ -1,0 +1,87 @@
+"""What plots of numbers share (points, curves): axes, padding, a faint grid, and a zoom that survives new data."""
+
+from __future__ import annotations
+
+import numpy as np
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QWidget
+
+from circuitlab.draw.legend import Legend
+from circuitlab.draw.plot import PlotMark
+from circuitlab.draw.theme import GRID, Theme
+from circuitlab.figures.marks import Axis
+
+MARGIN = 0.04
+
+
+def logged(values: np.ndarray, axis: Axis) -> np.ndarray:
+    """As drawn: log10 on a logarithmic axis, NaN where there is none."""
+    values = np.asarray(values, dtype=np.float64)
+    if not axis.log:
+        return values
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(values > 0, np.log10(values), np.nan)
+
+
+def span(values: np.ndarray, margin: float = MARGIN) -> tuple[float, float]:
+    """Low and high of the finite values with a margin; never empty."""
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return 0.0, 1.0
+    low, high = float(finite.min()), float(finite.max())
+    if high <= low:
+        return low - 0.5, high + 0.5
+    return low - margin * (high - low), high + margin * (high - low)
+
+
+class XYPlot(PlotMark):
+    """A plot with a legend on top. Subclasses give `full_range` and draw."""
+
+    _zoomed = False
+    _ready = False
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(theme, parent)
+        self.legend = Legend(theme)
+        layout = self.getPlotItem().layout
+        layout.addItem(self.legend, 1, 1)
+        # Room for half of a number at either end of the axis.
+        layout.setContentsMargins(0, GRID, 2 * GRID, 0)
+        self.left_axis.setGrid(90)
+        self.bottom_axis.setGrid(90)
+        self.box.sigRangeChangedManually.connect(self._by_hand)
+
+    def _by_hand(self, *_: object) -> None:
+        self._zoomed = True
+
+    def describe(self, x: Axis, y: Axis) -> None:
+        """Both axes."""
+        self.bottom_axis.describe(x)
+        self.left_axis.describe(y)
+        self._ready = True
+
+    def settle(self, same_shape: bool) -> None:
+        """After new data: what was zoomed by hand stays, where the data have the same shape."""
+        if not (self._zoomed and same_shape):
+            self.reset_view()
+        self._fit_axes()
+
+    def reset_view(self) -> None:
+        """Show everything."""
+        super().reset_view()
+        self._zoomed = False
+
+    def _fit_axes(self) -> None:
+        """Axes with a label at each whole number need to know how far apart these are."""
+        (x0, x1), (y0, y1) = self.box.viewRange()
+        if self.bottom_axis.count:
+            self.bottom_axis.fit(self.viewport().width() / ((x1 - x0) or 1.0))
+        if self.left_axis.count:
+            self.left_axis.fit(self.viewport().height() / ((y1 - y0) or 1.0))
+        self.legend.height_for(max(self.viewport().width() - 80, 80))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Fit again."""
+        super().resizeEvent(event)
+        if self._ready:
+            self._fit_axes()

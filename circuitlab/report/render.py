@@ -1,0 +1,55 @@
+"""One panel of one State into a file, without a window."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Answer
+from circuitlab.errors import BadInput
+from circuitlab.figures.marks import Figure
+from circuitlab.figures.panel import Facts, Panel, Why
+from circuitlab.session.state import State
+
+
+def facts_of(engine: Engine, state: State) -> Facts:
+    """What panels may know of the state's model."""
+    opened = engine.store.open(state.model).opened
+    tokenizer = opened.weights.tokenizer
+    return Facts(
+        name=state.model.name,
+        config=opened.weights.config,
+        token_text=tokenizer.display if tokenizer is not None else str,
+        has_tokenizer=tokenizer is not None,
+        has_bos=tokenizer is not None and tokenizer.bos is not None,
+        notes=opened.notes,
+    )
+
+
+def figure_of(engine: Engine, panel: Panel, state: State) -> Figure:
+    """The figure that the window would show. Raises `BadInput` with the panel's own reason where there is none."""
+    facts = facts_of(engine, state)
+    now = _answers(engine, panel, state, facts)
+    pin = state.reference
+    ref = {}
+    if pin is not None and state.compare != "now":
+        there = state.at(pin)
+        ref = _answers(engine, panel, there, facts_of(engine, there))
+    return panel.figure(state, facts, now, ref)
+
+
+def _answers(engine: Engine, panel: Panel, state: State, facts: Facts) -> dict[str, Answer]:
+    wanted = panel.requests(state, facts)
+    if isinstance(wanted, Why):
+        raise BadInput(wanted.text)
+    return {role: engine.answer(request) for role, request in wanted.items()}
+
+
+def write_figure(engine: Engine, panel: Panel, state: State, path: Path, width_mm: float = 160.0) -> None:
+    """Write PNG, SVG or PDF by suffix."""
+    figure = figure_of(engine, panel, state)
+    from circuitlab.draw.app import application
+    from circuitlab.draw.export import export
+
+    application(offscreen=True)
+    export(figure, path, width_mm)
