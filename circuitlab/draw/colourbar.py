@@ -32,8 +32,8 @@ class ColourBar(pg.GraphicsWidget):
         if (name, levels, unit) == self._key and theme is self._theme and not self._image.isNull():
             return
         self._key, self._theme = (name, levels, unit), theme
-        strip = np.ascontiguousarray(table(name, theme)[::-1])
-        self._image = QImage(strip.data, 1, 256, 3, QImage.Format.Format_RGB888).copy()
+        strip = np.ascontiguousarray(table(name, theme)[:0:-1])
+        self._image = QImage(strip.data, 1, 255, 3, QImage.Format.Format_RGB888).copy()
         self.setFixedWidth(self.extent())
         self.update()
 

@@ -64,30 +64,60 @@ def _ramp(colours: tuple[str, ...], steps: int) -> np.ndarray:
 
 @lru_cache(maxsize=32)
 def table(name: ColourMap, theme: Theme) -> np.ndarray:
-    """[256, 3] uint8 of a colour map."""
+    """[256, 3] uint8 of a colour map: entry 0 is the background, for NaN; 1 to 255 run from low to high."""
     stops = _DARK if theme.dark else _LIGHT
     if name == "signed":
         half = STEPS // 2
         low = _ramp((theme.background, *stops["negative"]), half)[::-1]
-        made = np.concatenate([low, _ramp((theme.background, *stops["positive"]), half)])
+        # Zero has an entry of its own, 128, and is the background exactly.
+        ramp = np.concatenate([low[:-1], _ramp((theme.background, *stops["positive"]), half)])
     else:
-        made = _ramp((theme.background, *stops[name]), STEPS)
+        ramp = _ramp((theme.background, *stops[name]), STEPS - 1)
+    ground = np.round(_hex(theme.background) * 255).astype(np.uint8)
+    made = np.concatenate([ground, ramp])
     made.setflags(write=False)
     return made
 
 
 def steps(values: np.ndarray, levels: tuple[float, float]) -> np.ndarray:
-    """Index into the table of each value, clipped; NaN gives 0."""
+    """Entry of the table for each value: 1 to 255, clipped; 0 for NaN."""
     low, high = levels
-    scaled = (np.nan_to_num(np.asarray(values, dtype=np.float32), nan=low) - low) * (STEPS / max(high - low, 1e-30))
-    return np.clip(scaled, 0, STEPS - 1).astype(np.uint8)
+    scale = (STEPS - 1) / max(high - low, 1e-30)
+    values = np.asarray(values, dtype=np.float32)
+    scaled = values * np.float32(scale)
+    scaled += np.float32(1 - low * scale)
+    np.fmax(scaled, np.float32(1), out=scaled)  # NaN becomes 1 here and 0 below
+    np.minimum(scaled, np.float32(STEPS - 1), out=scaled)
+    out = scaled.astype(np.uint8)
+    out[np.isnan(values)] = 0
+    return out
 
 
 def rgb(values: np.ndarray, levels: tuple[float, float], name: ColourMap, theme: Theme) -> np.ndarray:
     """[..., 3] uint8; NaN is the background."""
-    out = table(name, theme)[steps(values, levels)]
-    out[np.isnan(values)] = np.round(_hex(theme.background)[0] * 255).astype(np.uint8)
-    return out
+    return table(name, theme)[steps(values, levels)]
+
+
+def rgba_table(name: ColourMap, theme: Theme) -> np.ndarray:
+    """[256, 4] uint8 for images: as `table`, entry 0 transparent."""
+    alpha = np.full((STEPS, 1), 255, dtype=np.uint8)
+    alpha[0] = 0
+    return np.concatenate([table(name, theme), alpha], axis=1)
+
+
+def inks(on_white: np.ndarray) -> np.ndarray:
+    """[..., 4] uint8: colours [..., 3] given on white as transparent ink. On white they look the same; white disappears on black."""
+    paper = on_white.min(axis=-1, keepdims=True).astype(np.float32)
+    alpha = 255 - paper
+    colour = (on_white - paper) * (255 / np.maximum(alpha, 1))
+    return np.concatenate([np.round(colour), alpha], axis=-1).astype(np.uint8)
+
+
+def inked(on_white: np.ndarray, theme: Theme) -> np.ndarray:
+    """[..., 3] uint8: the same ink on the background of `theme`."""
+    rgba = inks(on_white).astype(np.float32)
+    part = rgba[..., 3:] / 255
+    return np.round(rgba[..., :3] * part + _hex(theme.background)[0] * 255 * (1 - part)).astype(np.uint8)
 
 
 def hues_rgb(hues: np.ndarray | tuple[int, ...]) -> np.ndarray:

@@ -8,7 +8,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
 from PySide6.QtWidgets import QWidget
 
-from circuitlab.draw.colours import dark_text, hues_rgb
+from circuitlab.draw.colours import hues_rgb
 from circuitlab.draw.gestures import Id
 from circuitlab.draw.plot import Overlay, Range
 from circuitlab.draw.points import nearest_towards
@@ -192,14 +192,16 @@ class EdgesMark(XYPlot):
         painter.setFont(self.theme.font(self.theme.small))
         chosen = set(self.mark.chosen_nodes)
         hovered = self._hovered[1] if self._hovered and self._hovered[0] == 0 else -1
-        inks = dark_text(self._rgb)
+        ground = np.array(self.theme.colour("background").getRgb()[:3])
+        # A tint with a border in the head's hue: a hundred full hues would drown the edges.
+        tints = np.round(self._rgb * 0.2 + ground * 0.8).astype(int).tolist() if labelled else self._rgb.tolist()
         for i, box in enumerate(boxes):
-            ring = "accent" if i in chosen else "text" if i == hovered else "background"
-            painter.setPen(QPen(self.theme.colour(ring), 2 if i in chosen else 1.5 if i == hovered else 1))
-            painter.setBrush(QColor(*self._rgb[i].tolist()))
+            ring = self.theme.colour("accent" if i in chosen else "text") if i in chosen or i == hovered else QColor(*self._rgb[i].tolist())
+            painter.setPen(QPen(ring, 2.5 if i in chosen else 1.5))
+            painter.setBrush(QColor(*tints[i]))
             painter.drawRoundedRect(box, 4, 4)
             if labelled:
-                painter.setPen(QColor("#101014" if inks[i] else "#ffffff"))
+                painter.setPen(self.theme.colour("text"))
                 painter.drawText(box, Qt.AlignmentFlag.AlignCenter, self.mark.labels[i])
             elif i in chosen or i == hovered:
                 painter.setPen(self.theme.colour("accent" if i in chosen else "text"))

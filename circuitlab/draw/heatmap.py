@@ -15,7 +15,7 @@ from PySide6.QtGui import QPainter, QPen, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from circuitlab.draw.colourbar import ColourBar
-from circuitlab.draw.colours import table
+from circuitlab.draw.colours import inks, rgba_table, steps
 from circuitlab.draw.gestures import Id, number
 from circuitlab.draw.legend import Legend
 from circuitlab.draw.plot import Overlay, PlotMark, Range
@@ -72,13 +72,10 @@ class HeatmapMark(PlotMark):
         before = old.rgb if old.rgb is not None else old.values
         if first or pixels is not before:
             self._mips, self._mip = [pixels], -1
-        if first or mark.map != old.map or (mark.rgb is None) != (old.rgb is None):
+        if first or mark.map != old.map or mark.levels != old.levels or (mark.rgb is None) != (old.rgb is None):
             self._table()
         if first or shape or mark.tiles != old.tiles:
             self._cursor = self._hovered = None
-        if first or mark.levels != old.levels:
-            self.image.setLevels(self._safe_levels(), update=False)
-            self.image.updateImage() if self.image.image is not None and self._mip >= 0 else None
         self._describe()
         self.bar.show_levels(mark.map, mark.levels, mark.unit, self.theme)
         self.bar.setVisible(mark.colour_bar and mark.rgb is None)
@@ -91,12 +88,8 @@ class HeatmapMark(PlotMark):
         self._upload()
         self._over.update()
 
-    def _safe_levels(self) -> tuple[float, float]:
-        low, high = self.mark.levels
-        return (low, high) if high > low else (low, low + 1.0)
-
     def _table(self) -> None:
-        self.image.setLookupTable(None if self.mark.rgb is not None else table(self.mark.map, self.theme), update=False)
+        self.image.setLookupTable(None if self.mark.rgb is not None else rgba_table(self.mark.map, self.theme), update=False)
         self._mip = -1
 
     def _describe(self) -> None:
@@ -126,10 +119,9 @@ class HeatmapMark(PlotMark):
         noted = level != self._mip
         self._mip = level
         data = self._mips[level]
-        if self.mark.rgb is None:
-            self.image.setImage(data, autoLevels=False, levels=self._safe_levels())
-        else:
-            self.image.setImage(data, autoLevels=False, levels=(0, 255))
+        # Indices into the table are an eight-bit image with a palette: Qt draws it as it is, transparent entry included.
+        pixels = inks(data) if self.mark.rgb is not None else steps(data, self.mark.levels)
+        self.image.setImage(pixels, autoLevels=False, levels=(0, 255))
         self.image.setRect(QRectF(0, 0, data.shape[1] * 2**level, data.shape[0] * 2**level))
         if noted:
             self.noted.emit()
@@ -152,9 +144,10 @@ class HeatmapMark(PlotMark):
         width, height = self.viewport().width(), self.viewport().height()
         left, bottom, cell_x, cell_y = 0.0, 0.0, 64.0, 64.0
         bar = self.bar.extent() if self.bar.isVisible() else 0.0
-        top = self.legend.height_for(width)
+        top = 0.0
         for _ in range(3):
             left, bottom = self.left_axis.fit(cell_y), self.bottom_axis.fit(cell_x)
+            top = self.legend.height_for(min(cell_x * cols, width - left - bar))
             cell_x = max((width - left - bar - 10) / cols, 1e-3)
             cell_y = max((height - bottom - top - 10) / rows, 1e-3)
             if self.mark.square:
@@ -261,10 +254,11 @@ class HeatmapMark(PlotMark):
         accent = self.theme.colour("accent")
         row, col = self.mark.row, self.mark.col
         painter.setPen(QPen(accent, 1))
+        inside = self.frame().adjusted(0, 0, -1, -1)
         if row is not None and row < rows:
-            painter.drawRect(self._box(row, 0, 1, cols).adjusted(0, -1, -1, 0))
+            painter.drawRect(self._box(row, 0, 1, cols).adjusted(0, -1, 0, 0) & inside)
         if col is not None and col < cols:
-            painter.drawRect(self._box(0, col, rows, 1).adjusted(-1, 0, 0, -1))
+            painter.drawRect(self._box(0, col, rows, 1).adjusted(-1, 0, 0, 0) & inside)
         painter.setPen(QPen(accent, 2))
         if row is not None and col is not None and row < rows and col < cols:
             painter.drawRect(self._box(row, col, 1, 1))

@@ -73,7 +73,7 @@ class LinesMark(XYPlot):
         chosen = set(self.mark.chosen)
         for i, curve in enumerate(self._curves):
             strong = not chosen or i in chosen
-            pen = pg.mkPen(*self.colour(i), 255 if strong else 90, width=2.5 if i in chosen else 1.5)
+            pen = pg.mkPen(*self.colour(i), 255 if strong else 130, width=2.5 if i in chosen else 1.5)
             if self._dashed(i):
                 pen.setDashPattern(DASH)
             curve.setPen(pen)

@@ -39,6 +39,8 @@ class PlotMark(Gestures, pg.PlotWidget):
         plot.hideButtons()
         plot.layout.setContentsMargins(0, 0, 0, 0)
         plot.layout.removeItem(plot.getAxis("top"))  # a legend may stand there
+        for axis in (self.left_axis, self.bottom_axis):
+            axis.setZValue(-1000)  # grid lines under the data
         self.box: pg.ViewBox = plot.vb
         self.box.setDefaultPadding(0.0)
         self.box.disableAutoRange()

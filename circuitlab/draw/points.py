@@ -8,7 +8,7 @@ from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
 from PySide6.QtWidgets import QWidget
 
-from circuitlab.draw.colours import NEUTRAL, hues_rgb, steps, table
+from circuitlab.draw.colours import NEUTRAL, hues_rgb, rgba_table, steps, table
 from circuitlab.draw.gestures import Id, number
 from circuitlab.draw.plot import Overlay, Range
 from circuitlab.draw.theme import Theme
@@ -69,8 +69,8 @@ class PointsMark(XYPlot):
             hues, back = np.unique(np.asarray(mark.hues), return_inverse=True)
             return hues_rgb(hues)[back]
         if mark.values is not None:
-            shades = steps(mark.values, mark.levels).astype(int) * BUCKETS // 256
-            return table(mark.map, self.theme)[np.minimum(shades * 256 // BUCKETS + 2, 255)]
+            shades = steps(mark.values, mark.levels) // (256 // BUCKETS) * (256 // BUCKETS)
+            return table(mark.map, self.theme)[np.maximum(shades, 1)]
         return np.broadcast_to(np.array(NEUTRAL, dtype=np.uint8), (len(self._x), 3))
 
     def _fill(self) -> None:
@@ -93,10 +93,9 @@ class PointsMark(XYPlot):
         (x0, x1), (y0, y1) = self.full_range()
         known = np.isfinite(self._x) & np.isfinite(self._y)
         counts = np.histogram2d(self._y[known], self._x[known], bins=BINS, range=((y0, y1), (x0, x1)))[0]
-        shown = np.log1p(counts).astype(np.float32)
-        shown[counts == 0] = np.nan
-        self.density.setLookupTable(table("magnitude", self.theme), update=False)
-        self.density.setImage(shown, autoLevels=False, levels=(0.0, float(np.log1p(counts.max())) or 1.0))
+        shown = np.where(counts == 0, np.nan, np.log1p(counts))
+        self.density.setLookupTable(rgba_table("magnitude", self.theme), update=False)
+        self.density.setImage(steps(shown, (0.0, float(np.log1p(counts.max())) or 1.0)), autoLevels=False, levels=(0, 255))
         self.density.setRect(QRectF(x0, y0, x1 - x0, y1 - y0))
 
     def full_range(self) -> Range:

@@ -7,7 +7,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPen
 from PySide6.QtWidgets import QWidget
 
-from circuitlab.draw.colours import dark_text, rgb
+from circuitlab.draw.colours import dark_text, inked, rgb
 from circuitlab.draw.gestures import Id, number
 from circuitlab.draw.painted import PaintedMark
 from circuitlab.draw.theme import Theme
@@ -91,7 +91,10 @@ class TokensMark(PaintedMark):
         """[token, 3] background colours, worked out once per values."""
         if self._colours is None:
             mark = self.mark
-            self._colours = mark.rgb if mark.rgb is not None else rgb(mark.values, mark.levels, mark.map, self.theme)
+            if mark.rgb is not None:
+                self._colours = inked(mark.rgb, self.theme)
+            else:
+                self._colours = rgb(mark.values, mark.levels, mark.map, self.theme)
             self._inks = dark_text(self._colours)
         return self._colours
 
