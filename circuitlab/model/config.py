@@ -178,7 +178,7 @@ class ModelConfig:
         mlp += widths["mlp"] if "mlp" in self.biases and self.d_mlp else 0
         per_norm = {"none": 0, "rms": 1, "layer": 2}[self.norm] * self.d_model
         per_sublayer = 2 if self.norm_placement == "both" else 1
-        norms = per_norm * per_sublayer * (1 if self.attention_only or self.parallel else 2)
+        norms = per_norm * per_sublayer * (1 if self.attention_only else 2)
         norms += {"none": 0, "rms": 2, "layer": 4}[self.qk_norm] * self.d_head
         smear = self.n_kv_heads if self.smeared_keys else 0
         ends = self.d_vocab * self.d_model + (0 if self.tied else self.d_model * self.d_vocab_out)

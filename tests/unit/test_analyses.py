@@ -1,0 +1,246 @@
+"""Every analysis against its definition, written out in loops over positions in double precision."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from circuitlab.analysis.attention import AttentionParams
+from circuitlab.analysis.attention_overview import GAP, OverviewParams, pooled
+from circuitlab.analysis.base import Quiet, analyses
+from circuitlab.analysis.head_scores import HeadScoresParams
+from circuitlab.analysis.predictions import PredictionsParams
+from circuitlab.analysis.scores_of_patterns import SCORES
+from circuitlab.analysis.token_loss import TokenLossParams
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Request
+from circuitlab.engine.store import ModelStore
+from circuitlab.errors import BadInput, Refused
+from circuitlab.model.forward import forward
+from circuitlab.model.intervention import Intervention, Site
+from circuitlab.model.subject import Head, ModelRef, Subject
+from tests.models import CONFIGS, TINY, directory
+from tests.reference.slow_forward import SlowModel
+
+TOKENS = (0, 5, 9, 5, 7, 5, 9, 200, 5)
+
+
+class Asker:
+    """An engine on one model."""
+
+    def __init__(self, path: Path) -> None:
+        self.engine, self.ref = Engine(ModelStore()), ModelRef(f"file:{path}")
+
+    @property
+    def weights(self) -> Any:
+        return self.engine.store.open(self.ref).opened.weights
+
+    def __call__(self, name: str, params: Any, tokens: tuple[int, ...] = TOKENS, edits: Any = ()) -> Any:
+        return self.engine.answer(Request(name, params, Subject(self.ref, tokens, edits))).result
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Asker:
+    return Asker(directory(tmp_path / "m"))
+
+
+def _slow(asker: Asker, tokens: tuple[int, ...] = TOKENS) -> Any:
+    from safetensors.numpy import load_file
+
+    return SlowModel(asker.weights.config, load_file(Path(asker.ref.source[5:]) / "model.safetensors")).run(tokens)
+
+
+def test_attention_is_the_pattern_and_empty_above_the_diagonal(ask: Asker) -> None:
+    found = ask("attention", AttentionParams((Head(1, 2), Head(0, 1))))
+    patterns = _slow(ask)[2]
+    for row, (layer, head) in enumerate(found.heads):
+        for d in range(len(TOKENS)):
+            np.testing.assert_allclose(found.values[row, d, : d + 1], patterns[layer][head][d, : d + 1], atol=1e-5)
+            assert np.isnan(found.values[row, d, d + 1 :]).all()
+
+
+@pytest.mark.parametrize("name", ["attention-only", "llama", "smeared"])
+def test_weighted_attention_is_pattern_times_length_of_what_is_carried(tmp_path: Path, name: str) -> None:
+    asker = Asker(directory(tmp_path / "m", CONFIGS[name]))
+    model = asker.engine.store.open(asker.ref)
+    seen = model.weights(Subject(asker.ref).conventions)
+    run = forward(seen, TOKENS)
+    head = 3
+    v = run.get("v", 1)[seen.config.kv_head(head)].double()
+    W_O = seen.layer(1).W_O[head].double()
+    pattern = run.get("pattern", 1)[head].double()
+    for show, carried in (("value_weighted", v), ("contribution", v @ W_O)):
+        found = asker("attention", AttentionParams((Head(1, head),), show))
+        for d in range(len(TOKENS)):
+            for s in range(d + 1):
+                wanted = float(pattern[d, s]) * math.sqrt(float((carried[s] ** 2).sum()))
+                assert found.values[0, d, s] == pytest.approx(wanted, abs=1e-5)
+
+
+def test_scores_are_what_softmax_reads(ask: Asker) -> None:
+    scores = ask("attention", AttentionParams((Head(1, 0),), "scores")).values[0]
+    pattern = ask("attention", AttentionParams((Head(1, 0),))).values[0]
+    for d in range(len(TOKENS)):
+        weights = np.exp(scores[d, : d + 1].astype(float))
+        np.testing.assert_allclose(pattern[d, : d + 1], weights / weights.sum(), atol=1e-5)
+
+
+def test_the_overview_holds_every_head_in_its_tile(ask: Asker) -> None:
+    found = ask("attention_overview", OverviewParams(size=64))
+    every = ask("attention", AttentionParams())
+    edge = found.tile + GAP
+    assert found.step == 1
+    for (layer, head), values in zip(every.heads, every.values, strict=True):
+        tile = found.sheet[layer * edge : layer * edge + found.tile, head * edge : head * edge + found.tile]
+        np.testing.assert_array_equal(tile, values)
+        assert found.largest[layer, head] == np.nanmax(values)
+
+
+def test_pooling_takes_the_largest_of_each_block() -> None:
+    values = torch.rand(2, 7, 7)
+    values[:, *torch.triu_indices(7, 7, 1)] = torch.nan
+    small = pooled(values, 3)
+    assert small.shape == (2, 3, 3)
+    for i in range(3):
+        for j in range(3):
+            block = values[1, 3 * i : 3 * i + 3, 3 * j : 3 * j + 3]
+            assert bool(torch.isnan(small[1, i, j])) == bool(torch.isnan(block).all())
+            if not bool(torch.isnan(block).all()):
+                assert small[1, i, j] == np.nanmax(block.numpy())
+
+
+def test_the_overview_leaves_the_first_source_out_where_asked(ask: Asker) -> None:
+    found = ask("attention_overview", OverviewParams(size=64, leave_out_bos=True))
+    assert np.isnan(found.sheet[: found.tile, 0]).all()
+
+
+def test_predictions_are_the_softmax_of_the_logits(ask: Asker) -> None:
+    logits = _slow(ask)[0]
+    found = ask("predictions", PredictionsParams(3, 5))
+    p = np.exp(logits[3] - logits[3].max())
+    p /= p.sum()
+    order = np.argsort(-p)
+    np.testing.assert_array_equal(found.ids, order[:5])
+    np.testing.assert_allclose(np.exp(found.log_probs), p[order[:5]], rtol=1e-4)
+    np.testing.assert_allclose(found.logits, logits[3][order[:5]] - logits[3].mean(), atol=1e-4)
+    assert found.entropy == pytest.approx(float(-(p * np.log(p)).sum()), rel=1e-4)
+    assert found.actual == TOKENS[4]
+    assert found.actual_rank == int(np.flatnonzero(order == TOKENS[4])[0]) + 1
+    last = ask("predictions", PredictionsParams())
+    assert last.position == 8
+    assert last.actual == -1
+    with pytest.raises(BadInput):
+        ask("predictions", PredictionsParams(9))
+
+
+def test_token_loss_is_minus_the_log_probability(ask: Asker) -> None:
+    logits = _slow(ask)[0]
+    found = ask("token_loss", TokenLossParams())
+    assert np.isnan(found.loss[0])
+    for i in range(1, len(TOKENS)):
+        row = logits[i - 1]
+        wanted = math.log(np.exp(row - row.max()).sum()) + row.max() - row[TOKENS[i]]
+        assert found.loss[i] == pytest.approx(wanted, abs=1e-4)
+        assert found.rank[i] == int((row > row[TOKENS[i]]).sum()) + 1
+    assert found.mean == pytest.approx(float(np.mean(found.loss[1:])))
+
+
+def _slow_score(name: str, A: np.ndarray, t: list[int]) -> float:
+    n, per = len(t), []
+    for d in range(n):
+        if name == "prefix_matching":
+            targets = [s for s in range(1, d + 1) if t[s - 1] == t[d]]
+            per += [sum(A[d, s] for s in targets)] if targets else []
+        elif name == "duplicate_token":
+            targets = [s for s in range(d) if t[s] == t[d]]
+            per += [sum(A[d, s] for s in targets)] if targets else []
+        elif name == "entropy":
+            per.append(-sum(a * math.log(a) for a in A[d] if a > 0))
+        elif name == "mean_distance":
+            per.append(sum(A[d, s] * (d - s) for s in range(d + 1)))
+        elif d >= 1:
+            per.append({"previous_token": A[d, d - 1], "first_token": A[d, 0], "current_token": A[d, d]}[name])
+    return float(np.mean(per)) if per else float("nan")
+
+
+def test_head_scores_on_the_prompt_are_those_of_the_definitions(ask: Asker) -> None:
+    found = ask("head_scores", HeadScoresParams(on="text"))
+    patterns = _slow(ask)[2]
+    for i, name in enumerate(SCORES):
+        for layer in range(2):
+            for head in range(4):
+                wanted = _slow_score(name, patterns[layer][head], list(TOKENS))
+                assert found.mean[i, layer, head] == pytest.approx(wanted, abs=1e-5), name
+    assert np.isnan(found.spread).all()
+
+
+def test_head_scores_on_random_tokens_repeat_what_they_say(ask: Asker) -> None:
+    params = HeadScoresParams(block=5, repeats=3, samples=4, seed=7)
+    found = ask("head_scores", params)
+    rng = np.random.default_rng(7)
+    allowed = np.array([t for t in range(260) if t != 0])
+    prompts = [[0, *once.tolist() * 3] for once in rng.choice(allowed, size=(4, 5))]
+    each = np.array(
+        [[[_slow_score("prefix_matching", _slow(ask, tuple(p))[2][layer][h], p) for h in range(4)] for layer in range(2)] for p in prompts]
+    )
+    np.testing.assert_allclose(found.of("prefix_matching"), each.mean(0), atol=1e-5)
+    np.testing.assert_allclose(found.spread[0], each.std(0, ddof=1), atol=1e-5)
+    again = ask("head_scores", replace(params, seed=8))
+    assert not np.allclose(found.mean, again.mean, equal_nan=True)
+
+
+def test_scores_without_a_target_are_not_computed(ask: Asker) -> None:
+    found = ask("head_scores", HeadScoresParams(on="text"), (1, 2, 3))
+    assert np.isnan(found.of("prefix_matching")).all()
+    assert not np.isnan(found.of("previous_token")).any()
+    assert np.isnan(ask("head_scores", HeadScoresParams(on="text"), (1,)).of("previous_token")).all()
+
+
+def test_random_tokens_that_do_not_fit_are_refused(ask: Asker) -> None:
+    with pytest.raises(Refused, match="context"):
+        ask("head_scores", HeadScoresParams(block=25, repeats=4))
+
+
+def test_interventions_reach_every_analysis_of_a_prompt(ask: Asker) -> None:
+    cut = (Intervention("zero", Site("result", 0)), Intervention("zero", Site("result", 1)))
+    free = ask("token_loss", TokenLossParams()).loss
+    assert not np.allclose(ask("token_loss", TokenLossParams(), edits=cut).loss[1:], free[1:])
+
+
+def test_model_facts_count_what_is_there(ask: Asker) -> None:
+    found = ask("model_facts", analyses()["model_facts"].params(), ())
+    assert found.n_parameters == TINY.n_parameters()
+    assert found.exactness == "exact"
+    values = {name: value for _, name, value in found.facts}
+    assert values["heads"] == "4"
+    assert "1/√d_head" in values["score scale"]
+
+
+@pytest.mark.parametrize("config", ["attention-only", "llama", "both-norms-capped", "odd"])
+@pytest.mark.parametrize("tokens", [(1,), (1, 2), tuple([3] * 48)])
+@pytest.mark.parametrize("name", analyses())
+def test_every_analysis_stands_short_and_long_prompts(tmp_path: Path, config: str, tokens: Any, name: str) -> None:
+    asker = Asker(directory(tmp_path / "m", CONFIGS[config], tokenizer=False))
+    params = HeadScoresParams(block=4) if name == "head_scores" else analyses()[name].params()
+    found = asker(name, params, tokens)
+    assert found.table().n_rows > 0
+    assert found.conventions
+    assert all(not a.flags.writeable for a in found.arrays().values())
+
+
+@pytest.mark.parametrize("name", analyses())
+def test_the_same_request_computed_afresh_is_bit_equal(tmp_path: Path, name: str) -> None:
+    path = directory(tmp_path / "m")
+    params = HeadScoresParams(block=4) if name == "head_scores" else analyses()[name].params()
+    prints = set()
+    for _ in range(2):
+        asker = Asker(path)
+        asker("token_loss", TokenLossParams(), (4, 5, 6))
+        prints.add(asker.engine.answer(Request(name, params, Subject(asker.ref, TOKENS)), Quiet(), fresh=True).fingerprint)
+    assert len(prints) == 1
