@@ -35,6 +35,8 @@ class EdgesMark(XYPlot):
         self.mark: Edges = Edges("", np.zeros((0, 2)), (), none, np.zeros((0, 2), np.int64), np.zeros(0), none)
         self._curves: list[pg.PlotCurveItem] = []
         self._rgb = np.zeros((0, 3), dtype=np.uint8)
+        self._boxed: list[QRectF] = []
+        self._boxed_for: object = None
         self._over = Overlay(self, self._draw_over)
         plot = self.getPlotItem()
         plot.hideAxis("left")
@@ -126,8 +128,14 @@ class EdgesMark(XYPlot):
         return bool(crowded.mean() < 0.1)
 
     def _boxes(self) -> list[QRectF]:
-        """A rectangle for each node: its label, or a dot where labels would crowd."""
-        nodes = self._nodes()
+        """A rectangle for each node: its label, or a dot where labels would crowd. Worked out once per view."""
+        frame, view = self.frame(), self.box.viewRange()
+        key = (frame.getRect(), tuple(map(tuple, view)), id(self.mark.xy), id(self.mark.labels), self.theme.small)
+        if key != self._boxed_for:
+            self._boxed_for, self._boxed = key, self._place_boxes(self._nodes())
+        return self._boxed
+
+    def _place_boxes(self, nodes: np.ndarray) -> list[QRectF]:
         if not self._labelled(nodes):
             return [QRectF(x - DOT, y - DOT, 2 * DOT, 2 * DOT) for x, y in nodes.tolist()]
         metrics = QFontMetricsF(self.theme.font(self.theme.small))

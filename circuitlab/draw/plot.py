@@ -93,7 +93,7 @@ class PlotMark(Gestures, pg.PlotWidget):
 
     def frame(self) -> QRectF:
         """The plot without its axes, in viewport pixels."""
-        return self.box.sceneBoundingRect()
+        return self.box.mapRectToScene(self.box.rect())
 
     def to_data(self, at: QPointF) -> QPointF:
         """A point of the viewport in data units."""

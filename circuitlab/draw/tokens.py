@@ -117,7 +117,7 @@ class TokensMark(PaintedMark):
         last = int(np.searchsorted(self._boxes[:, 1], visible.bottom() // height, side="right"))
         painter.setFont(self._font())
         metrics = QFontMetricsF(self._font())
-        base = metrics.ascent() + LINE_GAP / 2
+        base, space = metrics.ascent() + LINE_GAP / 2, metrics.horizontalAdvance("·")
         coloured = ~np.isnan(self.mark.values) if self.mark.rgb is None else np.ones(len(fill), dtype=bool)
         for i in range(first, last):
             x, line, width = self._boxes[i].tolist()
@@ -126,12 +126,14 @@ class TokensMark(PaintedMark):
                 painter.fillRect(QRectF(x, line * height + 1, width - 1, height - 2), QColor(*fill[i].tolist()))
             else:
                 ink = self.theme.colour("text")
-            self._text(painter, metrics, self.mark.texts[i], QPointF(x + PAD, line * height + base), width - 2 * PAD, ink)
+            text = self.mark.texts[i]
+            if self._widths[i] > width:
+                text = metrics.elidedText(text, Qt.TextElideMode.ElideRight, width - 2 * PAD)
+            self._text(painter, text, QPointF(x + PAD, line * height + base), space, ink)
         self._outlines(painter)
 
-    def _text(self, painter: QPainter, metrics: QFontMetricsF, text: str, at: QPointF, width: float, ink: QColor) -> None:
-        if metrics.horizontalAdvance(text) > width + 1:
-            text = metrics.elidedText(text, Qt.TextElideMode.ElideRight, width)
+    def _text(self, painter: QPainter, text: str, at: QPointF, space: float, ink: QColor) -> None:
+        """A token's text, its leading visible spaces (each `space` wide) lighter than the rest."""
         body = text.lstrip("·")
         spaces = text[: len(text) - len(body)]
         if spaces and body:
@@ -139,7 +141,7 @@ class TokensMark(PaintedMark):
             soft.setAlphaF(0.5)
             painter.setPen(soft)
             painter.drawText(at, spaces)
-            at = QPointF(at.x() + metrics.horizontalAdvance(spaces), at.y())
+            at = QPointF(at.x() + space * len(spaces), at.y())
             text = body
         painter.setPen(ink)
         painter.drawText(at, text)

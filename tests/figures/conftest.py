@@ -1,0 +1,30 @@
+"""Figures are drawn without a display, in our own application."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+
+@pytest.fixture(scope="session")
+def qapp():
+    """pytest-qt's application is ours: its style, options and fonts."""
+    from circuitlab.draw.app import application
+
+    return application(offscreen=True)
+
+
+@pytest.fixture
+def view(qtbot):
+    """A shown FigureView of 640 × 560, and nothing left of it afterwards."""
+    from circuitlab.draw.view import FigureView
+
+    made = FigureView()
+    made.resize(640, 560)
+    qtbot.addWidget(made)
+    with qtbot.waitExposed(made):
+        made.show()
+    return made

@@ -1,0 +1,190 @@
+"""A heatmap draws its numbers, gives back its cells, and uploads an image only when there is another one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QEvent, QPoint, QPointF, QSize, Qt
+from PySide6.QtWidgets import QApplication
+
+from circuitlab.draw.colours import inked, rgb, table
+from circuitlab.draw.export import render
+from circuitlab.draw.heatmap import pooled
+from circuitlab.draw.theme import DARK, LIGHT
+from circuitlab.figures.marks import Axis, Figure, Heatmap, Tiles
+
+RNG = np.random.default_rng(0)
+VALUES = RNG.uniform(-1, 1, (7, 9)).astype(np.float32)
+VALUES[2, 3] = np.nan
+
+
+def heat(**more) -> Heatmap:
+    fields = {"values": VALUES, "levels": (-1.0, 1.0), "map": "signed"} | more
+    return Heatmap("map", **fields)
+
+
+def figure(mark) -> Figure:
+    return Figure(((mark,),), "title", "caption")
+
+
+def centre(widget, row, col) -> QPoint:
+    return QPointF(*widget.to_pixels(np.array([col + 0.5]), np.array([row + 0.5]))[0]).toPoint()
+
+
+def settled(view, mark):
+    view.show_figure(figure(mark))
+    view.grab()
+    QApplication.processEvents()
+    return view.widget("map")
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda t: t.name)
+@pytest.mark.parametrize(("name", "levels"), [("signed", (-1.0, 1.0)), ("magnitude", (0.0, 1.0)), ("loss", (0.0, 0.5))])
+def test_pixels_are_the_values(view, theme, name, levels):
+    view.set_theme(theme)
+    widget = settled(view, heat(map=name, levels=levels))
+    image = widget.viewport().grab().toImage()
+    wanted = rgb(VALUES, levels, name, theme)
+    for row in range(7):
+        for col in range(9):
+            seen = image.pixelColor(centre(widget, row, col))
+            assert np.abs(np.array(seen.getRgb()[:3]) - wanted[row, col].astype(int)).max() <= 1, (row, col)
+
+
+def test_zero_is_the_background_in_both_themes():
+    for theme in (LIGHT, DARK):
+        ground = np.array(theme.colour("background").getRgb()[:3])
+        for name, levels in (("signed", (-2.0, 2.0)), ("magnitude", (0.0, 2.0)), ("loss", (0.0, 2.0))):
+            assert (rgb(np.zeros(1), levels, name, theme)[0] == ground).all(), name
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda t: t.name)
+def test_lightness_of_magnitude_is_monotone(theme):
+    light = table("magnitude", theme)[1:].astype(float) @ (0.2126, 0.7152, 0.0722)
+    assert (np.diff(light) * (1 if theme.dark else -1) > -0.8).all()
+
+
+def test_cells_have_whole_pixels(view):
+    widget = settled(view, heat())
+    frame = widget.frame()
+    assert frame.width() / 9 == frame.height() / 7 == int(frame.width() / 9)
+
+
+def test_hover_click_shift_and_double_click_give_the_cell(view, qtbot):
+    widget = settled(view, heat())
+    at = centre(widget, 4, 6)
+    with qtbot.waitSignal(view.hovered) as hovered:
+        qtbot.mouseMove(widget.viewport(), at)
+    assert (hovered.args[0].id, hovered.args[0].gesture) == ((4, 6), "hover")
+    for modifier, gesture in ((Qt.KeyboardModifier.NoModifier, "click"), (Qt.KeyboardModifier.ShiftModifier, "shift-click")):
+        with qtbot.waitSignal(view.picked) as picked:
+            qtbot.mouseClick(widget.viewport(), Qt.MouseButton.LeftButton, modifier, at)
+        assert (picked.args[0].mark, picked.args[0].id, picked.args[0].gesture) == ("map", (4, 6), gesture)
+    with qtbot.waitSignal(view.picked) as picked:
+        qtbot.mouseDClick(widget.viewport(), Qt.MouseButton.LeftButton, pos=at)
+    assert picked.args[0].gesture == "double-click"
+    with qtbot.waitSignal(view.hovered) as left:
+        QApplication.sendEvent(widget, QEvent(QEvent.Type.Leave))
+    assert (left.args[0].id, left.args[0].gesture, left.args[1]) == ((), "leave", "")
+
+
+def test_a_drag_is_not_a_click(view, qtbot):
+    widget = settled(view, heat())
+    with qtbot.assertNotEmitted(view.picked):
+        qtbot.mousePress(widget.viewport(), Qt.MouseButton.LeftButton, pos=centre(widget, 1, 1))
+        qtbot.mouseMove(widget.viewport(), centre(widget, 3, 3))
+        qtbot.mouseRelease(widget.viewport(), Qt.MouseButton.LeftButton, pos=centre(widget, 3, 3))
+
+
+def test_readout_names_both_tokens_and_the_value(view):
+    x, y = Axis("source", tuple("abcdefghi"), tokens=True), Axis("destination", ("<s>", *"pqrstu"), tokens=True)
+    widget = settled(view, heat(x=x, y=y, unit="weight"))
+    assert widget.readout((0, 2)) == f"destination 0 ‘<s>’ · source 2 ‘c’ · {VALUES[0, 2]:.4f} weight".replace("-", "−")
+
+
+def test_arrows_walk_from_the_crosshair_and_enter_clicks(view, qtbot):
+    widget = settled(view, heat(row=3, col=4))
+    with qtbot.waitSignal(view.hovered) as hovered:
+        qtbot.keyClick(widget, Qt.Key.Key_Down)
+    assert hovered.args[0].id == (4, 4)
+    with qtbot.waitSignal(view.picked) as picked:
+        qtbot.keyClick(widget, Qt.Key.Key_Return)
+    assert (picked.args[0].id, picked.args[0].gesture) == ((4, 4), "click")
+    with qtbot.waitSignal(view.picked) as left:
+        qtbot.keyClick(widget, Qt.Key.Key_Escape)
+    assert left.args[0].gesture == "leave"
+
+
+def test_crosshair_does_not_upload_the_image_again(view, monkeypatch):
+    mark = heat()
+    widget = settled(view, mark)
+    calls = []
+    real = widget.image.setImage
+    monkeypatch.setattr(widget.image, "setImage", lambda *a, **k: calls.append(1) or real(*a, **k))
+    for row in range(5):
+        view.show_figure(figure(replace(mark, row=row, col=1)))
+    assert not calls
+    assert view.widget("map") is widget
+    view.show_figure(figure(replace(mark, values=VALUES.copy())))
+    assert len(calls) == 1
+
+
+def test_zoom_survives_other_values_and_r_resets(view, qtbot):
+    widget = settled(view, heat())
+    widget.box.setRange(xRange=(2, 4), yRange=(1, 3), padding=0)
+    view.show_figure(figure(heat(values=-VALUES)))
+    assert widget.box.viewRange() == [[2, 4], [1, 3]]
+    qtbot.keyClick(widget, Qt.Key.Key_R)
+    assert widget.box.viewRange() == [[0, 9], [0, 7]]
+
+
+def test_tiles_give_the_tile(view, qtbot):
+    sheet = np.full((2 * 12 - 2, 3 * 12 - 2), 0.5, dtype=np.float32)
+    axes = {"x": Axis("head", ("H0", "H1", "H2")), "y": Axis("layer", ("L0", "L1"))}
+    mark = Heatmap("map", sheet, (0, 1), tiles=Tiles(2, 3, 10, 10, 2, ((0, 1),)), colour_bar=False, **axes)
+    widget = settled(view, mark)
+    with qtbot.waitSignal(view.picked) as picked:
+        qtbot.mouseClick(widget.viewport(), Qt.MouseButton.LeftButton, pos=centre(widget, 15, 30))
+    assert picked.args[0].id == (1, 2)
+    assert widget.readout((1, 2)) == "L1H2"
+
+
+def test_colours_given_are_colours_drawn(view):
+    colours = RNG.integers(0, 256, (7, 9, 3)).astype(np.uint8)
+    widget = settled(view, heat(rgb=colours, legend=(("L0H1", 1),), colour_bar=False))
+    image = widget.viewport().grab().toImage()
+    for row, col in ((0, 0), (3, 5), (6, 8)):
+        seen = np.array(image.pixelColor(centre(widget, row, col)).getRgb()[:3])
+        assert np.abs(seen - colours[row, col].astype(int)).max() <= 3
+
+
+def test_ink_on_white_is_unchanged_and_white_vanishes_on_black():
+    colours = RNG.integers(0, 256, (50, 3)).astype(np.uint8)
+    assert np.abs(inked(colours, LIGHT).astype(int) - colours).max() <= 2
+    assert (inked(np.full((1, 3), 255, np.uint8), DARK)[0] == DARK.colour("background").getRgb()[:3]).all()
+
+
+def test_pooling_keeps_the_largest_magnitude_and_its_sign():
+    values = np.array([[1, -3, np.nan], [2, 0.5, np.nan]], dtype=np.float32)
+    assert np.array_equal(pooled(values), np.array([[-3, np.nan]]), equal_nan=True)
+
+
+def test_a_diagonal_survives_a_small_panel(view):
+    values = np.zeros((1500, 1500), dtype=np.float32)
+    values[np.arange(1500), np.arange(1500)] = 1
+    widget = settled(view, heat(values=values, levels=(0.0, 1.0), map="magnitude"))
+    image = widget.viewport().grab().toImage()
+    ground = np.array(LIGHT.colour("background").getRgb()[:3])
+    for i in range(100, 1400, 50):
+        at = centre(widget, i, i)
+        near = [image.pixelColor(at + QPoint(dx, dy)).getRgb()[:3] for dx in (-1, 0, 1) for dy in (-1, 0, 1)]
+        assert np.abs(np.array(near) - ground).sum(axis=1).max() > 300, i
+    assert "largest of" in view.accessibleDescription()
+
+
+def test_one_token_and_high_resolution():
+    one = Heatmap("map", np.ones((1, 1), np.float32), (0, 1), x=Axis("source", ("a",), True), y=Axis("destination", ("a",), True))
+    image = render(figure(one), QSize(300, 200), DARK, 2.0)
+    assert (image.width(), image.height()) == (600, 400)
