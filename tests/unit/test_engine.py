@@ -1,0 +1,257 @@
+"""Engine, cache, codec and store: what is kept, what is refused, what can be cancelled, what two threads may do."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from circuitlab.analysis import base
+from circuitlab.analysis.attention import AttentionParams
+from circuitlab.analysis.base import Quiet, Result, TextRef
+from circuitlab.analysis.head_scores import HeadScoresParams
+from circuitlab.analysis.predictions import PredictionsParams
+from circuitlab.analysis.token_loss import TokenLossParams
+from circuitlab.engine.cache import Cache
+from circuitlab.engine.codec import from_json, parse_params, to_json
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Request
+from circuitlab.engine.store import ModelStore, reference
+from circuitlab.errors import BadInput, BadModel, Cancelled, OverBudget, UsageError
+from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
+from tests.models import directory
+
+TOKENS = (0, 5, 9, 5, 7)
+
+
+@pytest.fixture
+def ref(tmp_path: Path) -> ModelRef:
+    return ModelRef(f"file:{directory(tmp_path / 'm')}")
+
+
+def _ask(ref: ModelRef, tokens: tuple[int, ...] = TOKENS, **changes: Any) -> Request:
+    return Request("token_loss", TokenLossParams(), Subject(ref, tokens, **changes))
+
+
+def test_an_answer_is_kept_and_found_again(ref: ModelRef) -> None:
+    engine = Engine(ModelStore())
+    assert engine.cached(_ask(ref)) is None
+    first = engine.answer(_ask(ref))
+    found = engine.cached(_ask(ref))
+    assert found is not None
+    assert found.result is first.result
+    assert first.complete
+    assert dict(first.provenance.versions)["torch"]
+
+
+def test_what_differs_is_kept_apart(ref: ModelRef) -> None:
+    engine = Engine(ModelStore())
+    engine.answer(_ask(ref))
+    assert engine.cached(_ask(ref, (0, 5, 9))) is None
+    assert engine.cached(_ask(ref, conventions=Conventions(centre=False))) is None
+    assert engine.cached(Request("predictions", PredictionsParams(), Subject(ref, TOKENS))) is None
+
+
+def test_what_needs_only_weights_is_not_asked_again_for_another_text(ref: ModelRef) -> None:
+    engine = Engine(ModelStore())
+    params = base.find_analysis("model_facts").params()
+    engine.answer(Request("model_facts", params, Subject(ref, TOKENS)))
+    assert engine.cached(Request("model_facts", params, Subject(ref, (1,)))) is not None
+
+
+def test_typing_on_reuses_the_prefix_and_says_so(ref: ModelRef) -> None:
+    engine = Engine(ModelStore())
+    engine.answer(_ask(ref))
+    longer = engine.answer(_ask(ref, (*TOKENS, 8, 9)))
+    assert longer.provenance.reused == 5
+    fresh = Engine(ModelStore()).answer(_ask(ref, (*TOKENS, 8, 9)), fresh=True)
+    assert fresh.provenance.reused == 0
+    np.testing.assert_allclose(longer.result.arrays()["loss"], fresh.result.arrays()["loss"], rtol=1e-5)
+
+
+def test_a_file_changed_on_disk_is_noticed(ref: ModelRef) -> None:
+    store = ModelStore()
+    opened = store.open(ref)
+    assert not opened.changed_on_disk
+    sha = store.sha256(ref)
+    directory(Path(ref.source[5:]), n_ctx=40)
+    assert opened.changed_on_disk
+    assert store.reload(ref).opened.weights.config.n_ctx == 40
+    assert store.sha256(ref) != sha
+
+
+def test_a_failed_reload_keeps_the_model(ref: ModelRef) -> None:
+    store = ModelStore()
+    opened = store.open(ref)
+    (Path(ref.source[5:]) / "config.json").unlink()
+    with pytest.raises(BadModel):
+        store.reload(ref)
+    assert store.peek(ref) is opened
+
+
+def test_the_memory_budget_is_stated_and_kept(ref: ModelRef) -> None:
+    engine = Engine(ModelStore(), memory=10_000)
+    with pytest.raises(OverBudget, match="GiB") as caught:
+        engine.answer(Request("attention", AttentionParams(), Subject(ref, tuple([1] * 48))))
+    assert caught.value.exit_code == 4
+
+
+def test_an_empty_prompt_is_refused(ref: ModelRef) -> None:
+    with pytest.raises(BadInput, match="empty"):
+        Engine(ModelStore()).answer(_ask(ref, ()))
+
+
+class _Stop(Quiet):
+    """Cancels at the n-th tick."""
+
+    def __init__(self, after: int) -> None:
+        self.after, self.partials = after, 0
+
+    def tick(self, done: int, total: int, text: str = "") -> None:
+        self.after -= 1
+        if self.after < 0:
+            raise Cancelled
+
+    def partial(self, result: Result) -> None:
+        self.partials += 1
+
+
+@pytest.mark.parametrize("after", range(4))
+def test_cancelling_leaves_the_engine_as_it_was(ref: ModelRef, after: int) -> None:
+    engine = Engine(ModelStore())
+    request = Request("head_scores", HeadScoresParams(block=4), Subject(ref, TOKENS))
+    with pytest.raises(Cancelled):
+        engine.answer(request, _Stop(after))
+    assert engine.cached(request) is None
+    assert engine.answer(request).complete
+
+
+def test_a_cancelled_partial_is_kept_for_the_next_attempt(tmp_path: Path) -> None:
+    ref = ModelRef(f"file:{directory(tmp_path / 'm', n_layers=9)}")
+    engine = Engine(ModelStore())
+    request = Request("attention_overview", base.find_analysis("attention_overview").params(), Subject(ref, TOKENS))
+    stop = _Stop(9 + 6)
+    with pytest.raises(Cancelled):
+        engine.answer(request, stop)
+    assert stop.partials == 1
+    assert engine.cached(request) is None
+    whole = engine.answer(request).result
+    assert whole.done == 1.0
+    assert not np.isnan(whole.arrays()["largest"]).any()
+
+
+def test_two_threads_ask_at_once_and_it_is_computed_once(ref: ModelRef) -> None:
+    engine, found = Engine(ModelStore()), []
+    threads = [threading.Thread(target=lambda: found.append(engine.answer(_ask(ref)).result)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(r) for r in found}) == 1
+
+
+def test_text_files_are_opened_by_the_engine(ref: ModelRef, tmp_path: Path) -> None:
+    engine = Engine(ModelStore())
+    model = engine.store.open(ref)
+    (tmp_path / "a.txt").write_text("ab", encoding="utf-8")
+    assert len(engine.read_text(model, TextRef(str(tmp_path / "a.txt")))) == 2
+    for wrong in (TextRef(str(tmp_path / "b.txt")), TextRef(str(tmp_path / "a.txt"), "0" * 64)):
+        with pytest.raises(BadInput):
+            engine.read_text(model, wrong)
+    (tmp_path / "c.txt").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(BadInput, match="UTF-8"):
+        engine.read_text(model, TextRef(str(tmp_path / "c.txt")))
+
+
+def test_references_are_what_a_person_means(tmp_path: Path) -> None:
+    assert reference("attn-only-2l") == ModelRef("builtin:attn-only-2l")
+    assert reference("builtin:x") == ModelRef("builtin:x")
+    assert reference(str(tmp_path)).source == f"file:{tmp_path.resolve()}"
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 60)), max_size=60), st.integers(1, 100))
+def test_the_cache_keeps_within_its_bound(puts: list[tuple[int, int]], limit: int) -> None:
+    cache = Cache(limit)
+    for key, size in puts:
+        cache.put(key, size, size)
+        assert cache.nbytes <= limit
+        assert cache.nbytes == sum(v for k in range(10) if (v := cache.get(k)) is not None)
+        assert (cache.get(key) == size) == (size <= limit)
+
+
+def test_the_cache_drops_what_was_used_longest_ago() -> None:
+    cache = Cache(3)
+    for key in "abc":
+        cache.put(key, key, 1)
+    cache.get("a")
+    cache.put("d", "d", 1)
+    assert cache.get("b") is None
+    assert cache.get("a") == "a"
+
+
+@dataclass(frozen=True)
+class Everything:
+    """Every field type of the codec."""
+
+    a: bool = False
+    b: int = 1
+    c: float = 0.5
+    d: str = ""
+    e: Literal["x", "y"] = "x"
+    f: Head = Head(0, 0)
+    g: tuple[Head, ...] = ()
+    h: int | None = None
+    i: tuple[float, ...] = ()
+    j: TextRef | None = None
+
+
+def test_parameters_are_read_from_text() -> None:
+    words = {"a": "yes", "b": "-1", "c": "2", "d": "x=y", "e": "y", "f": "l2h3", "g": "L1H4,L0H2", "h": "none", "i": "1,2.5"}
+    made = parse_params(Everything, words)
+    assert made == Everything(True, -1, 2.0, "x=y", "y", Head(2, 3), (Head(1, 4), Head(0, 2)), None, (1.0, 2.5))
+    assert parse_params(Everything, {"g": "all"}).g == ()
+
+
+@pytest.mark.parametrize(
+    "words", [{"z": "1"}, {"a": "maybe"}, {"b": "1.5"}, {"c": "nan"}, {"e": "z"}, {"f": "H1"}, {"g": "L1H4,"}]
+)
+def test_what_cannot_be_read_is_a_usage_error(words: dict[str, str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_params(Everything, words)
+    assert caught.value.exit_code == 2
+    assert caught.value.expected
+
+
+HEADS = st.builds(Head, st.integers(0, 99), st.integers(0, 99))
+EVERYTHING = st.builds(
+    Everything,
+    a=st.booleans(),
+    b=st.integers(-(2**40), 2**40),
+    c=st.floats(allow_nan=False, allow_infinity=False),
+    d=st.text(),
+    e=st.sampled_from(["x", "y"]),
+    f=HEADS,
+    g=st.lists(HEADS, max_size=4).map(tuple),
+    h=st.none() | st.integers(0, 9),
+    i=st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=3).map(tuple),
+    j=st.none() | st.builds(TextRef, st.text(), st.text()),
+)
+
+
+@given(EVERYTHING)
+def test_json_gives_back_what_went_in(value: Everything) -> None:
+    import json
+
+    assert from_json(Everything, json.loads(json.dumps(to_json(value)))) == value
+
+
+@pytest.mark.parametrize("data", [[], {"a": 1}, {"b": True}, {"z": 1}, {"f": 3}, {"i": ["x"]}, {"e": "z"}])
+def test_json_that_does_not_fit_is_refused(data: Any) -> None:
+    with pytest.raises(UsageError):
+        from_json(Everything, data)
