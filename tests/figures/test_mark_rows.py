@@ -1,0 +1,157 @@
+"""Tables: their own order, filter, copy, gestures; Qt's own tester is content."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QAbstractItemModel, Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtTest import QAbstractItemModelTester
+from PySide6.QtWidgets import QApplication
+
+from circuitlab.draw.colours import rgb
+from circuitlab.draw.rows_model import RowsModel
+from circuitlab.draw.theme import DARK, LIGHT
+from circuitlab.figures.marks import Figure, RowColumn, Rows, ids
+
+TEXTS = np.array(["<s>", "·the", "&amp;", "·of", "·The"], dtype=object)
+P = np.array([0.5, 0.1, np.nan, 0.9, -0.25])
+
+
+def rows(**more) -> Rows:
+    columns = (
+        RowColumn("token", TEXTS, tokens=True),
+        RowColumn("p", P, digits=2, bar=True, tip="of <all> tokens"),
+        RowColumn("tint", P, map="signed", levels=(-1.0, 1.0)),
+        RowColumn("id", np.arange(10, 15), digits=0),
+    )
+    return Rows("table", **({"columns": columns, "ids": ids(np.arange(10, 15))} | more))
+
+
+def settled(view, mark):
+    view.show_figure(Figure(((mark,),), "Table"))
+    view.grab()
+    QApplication.processEvents()
+    return view.widget("table")
+
+
+def many(n: int) -> Rows:
+    rng = np.random.default_rng(0)
+    words = np.array([f"w{i % 977}" for i in range(n)], dtype=object)
+    return Rows("table", (RowColumn("w", words, tokens=True), RowColumn("x", rng.normal(size=n))), ids(np.arange(n)), searchable=True)
+
+
+def test_the_model_keeps_the_contract(qtbot):
+    model = RowsModel()
+    tester = QAbstractItemModelTester(model, QAbstractItemModelTester.FailureReportingMode.Fatal)
+    assert isinstance(tester.model(), QAbstractItemModel)
+    model.show_rows(rows())
+    model.sort(1, Qt.SortOrder.DescendingOrder)
+    model.filter("the")
+    model.filter("")
+    model.sort(-1)
+    model.show_rows(many(100))
+
+
+def test_nan_sorts_last_either_way():
+    model = RowsModel()
+    model.show_rows(rows())
+    model.sort(1, Qt.SortOrder.AscendingOrder)
+    assert model.order.tolist() == [4, 1, 0, 3, 2]
+    model.sort(1, Qt.SortOrder.DescendingOrder)
+    assert model.order.tolist() == [3, 0, 1, 4, 2]
+    model.sort(-1)
+    assert model.order.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_filter_takes_a_space_and_ignores_case():
+    model = RowsModel()
+    model.show_rows(rows())
+    model.filter(" the")
+    assert model.order.tolist() == [1, 4]
+    model.filter("13")
+    assert model.order.tolist() == [3]
+
+
+def test_fifty_thousand_rows_are_sorted_in_numpy_calls(monkeypatch):
+    model = RowsModel()
+    model.show_rows(many(50_000))
+    # Fast because no row is asked for one by one: a sort may not read a single cell.
+    monkeypatch.setattr(model, "data", lambda *_: pytest.fail("a cell was read while sorting"))
+    model.sort(1, Qt.SortOrder.DescendingOrder)
+    values = model.mark.columns[1].values[model.order]
+    assert (np.diff(values) <= 0).all()
+    model.sort(0, Qt.SortOrder.AscendingOrder)
+    model.filter("w12")
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda t: t.name)
+def test_tinted_cells_have_the_colour_of_their_value(view, theme):
+    view.set_theme(theme)
+    widget = settled(view, rows())
+    image = widget.table.viewport().grab().toImage()
+    wanted = rgb(P, (-1.0, 1.0), "signed", theme)
+    for row in range(5):
+        rect = widget.table.visualRect(widget.model.index(row, 2))
+        seen = np.array(image.pixelColor(rect.topLeft()).getRgb()[:3])
+        assert np.abs(seen - wanted[row].astype(int)).max() <= 1, row
+
+
+def test_click_gives_the_id_in_the_sorted_order(view, qtbot):
+    widget = settled(view, rows())
+    widget.table.sortByColumn(1, Qt.SortOrder.DescendingOrder)
+    at = widget.table.visualRect(widget.model.index(0, 0)).center()
+    with qtbot.waitSignal(view.picked) as picked:
+        qtbot.mouseClick(widget.table.viewport(), Qt.MouseButton.LeftButton, pos=at)
+    assert (picked.args[0].mark, picked.args[0].id, picked.args[0].gesture) == ("table", (13,), "click")
+
+
+def test_walking_picks(view, qtbot):
+    widget = settled(view, rows(chosen=(0,)))
+    widget.table.setFocus()
+    with qtbot.waitSignal(view.picked) as picked:
+        qtbot.keyClick(widget.table, Qt.Key.Key_Down)
+    assert picked.args[0].id == (11,)
+
+
+def test_chosen_rows_are_selected_in_any_order(view):
+    mark = rows(chosen=(3,), sort=(1, "down"))
+    widget = settled(view, mark)
+    assert [i.row() for i in widget.table.selectionModel().selectedRows()] == [0]
+    view.show_figure(Figure(((replace(mark, chosen=(4, 0)),),), "Table"))
+    assert sorted(i.row() for i in widget.table.selectionModel().selectedRows()) == [1, 3]
+
+
+def test_copy_is_tab_separated_with_full_numbers(view, qtbot):
+    widget = settled(view, rows(chosen=(0, 3)))
+    qtbot.keyClick(widget.table, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
+    assert QGuiApplication.clipboard().text() == "token\tp\ttint\tid\n<s>\t0.5\t0.5\t10\n·of\t0.9\t0.9\t13\n"
+
+
+def test_tips_are_plain_text_and_cells_are_literal():
+    model = RowsModel()
+    model.show_rows(rows())
+    assert model.data(model.index(0, 0)) == "<s>"
+    assert model.data(model.index(2, 1)) == ""
+    assert "&lt;s&gt;" in model.data(model.index(0, 0), Qt.ItemDataRole.ToolTipRole)
+    tip = model.headerData(1, Qt.Orientation.Horizontal, Qt.ItemDataRole.ToolTipRole)
+    assert "of &lt;all&gt; tokens" in tip
+
+
+def test_the_same_arrays_are_not_read_again(view, monkeypatch):
+    mark = rows()
+    widget = settled(view, mark)
+    monkeypatch.setattr(widget.model, "show_rows", lambda *_: pytest.fail("read again"))
+    view.show_figure(Figure(((replace(mark, columns=tuple(replace(c) for c in mark.columns), chosen=(1,)),),), "Table"))
+
+
+def test_the_persons_order_survives_other_values(view):
+    mark = rows()
+    widget = settled(view, mark)
+    widget.table.sortByColumn(3, Qt.SortOrder.DescendingOrder)
+    other = tuple(replace(c, values=c.values.copy()) for c in mark.columns)
+    view.show_figure(Figure(((replace(mark, columns=other),),), "Table"))
+    assert widget.model.order.tolist() == [4, 3, 2, 1, 0]
+    assert widget.table.horizontalHeader().sortIndicatorSection() == 3

@@ -1,0 +1,128 @@
+"""Running text: literal characters, colours by value, flow, gestures, and a long text that stays fast."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QEvent, QPoint, QRectF, Qt
+from PySide6.QtGui import QPainter, QPicture
+from PySide6.QtWidgets import QApplication
+
+from circuitlab.draw.colours import rgb
+from circuitlab.draw.painted import plain_tip
+from circuitlab.draw.theme import DARK, LIGHT
+from circuitlab.figures.marks import Figure, Tokens
+
+TEXTS = ("<s>", "Mr", "·and", "·&amp;", "↵", "·Привет", "·αβγ", "<b>bold</b>")
+VALUES = np.array([0.0, 1.0, 0.5, np.nan, 0.25, 0.75, 0.1, 0.9])
+
+
+def tokens(**more) -> Tokens:
+    return Tokens("text", **({"texts": TEXTS, "values": VALUES} | more))
+
+
+def settled(view, mark):
+    view.show_figure(Figure(((mark,),), "Text"))
+    view.grab()
+    QApplication.processEvents()
+    return view.widget("text")
+
+
+def middle(widget, i) -> QPoint:
+    offset = widget.verticalScrollBar().value()
+    return widget.item_rect((i,)).center().toPoint() - QPoint(0, offset)
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda t: t.name)
+def test_boxes_have_the_colours_of_their_values(view, theme):
+    view.set_theme(theme)
+    widget = settled(view, tokens())
+    image = widget.viewport().grab().toImage()
+    wanted = rgb(VALUES, (0.0, 1.0), "magnitude", theme)
+    for i in range(len(TEXTS)):
+        corner = widget.item_rect((i,)).topLeft().toPoint() + QPoint(1, 1)
+        assert np.abs(np.array(image.pixelColor(corner).getRgb()[:3]) - wanted[i].astype(int)).max() <= 1, i
+
+
+def test_text_is_painted_literally(view, monkeypatch):
+    widget = settled(view, tokens())
+    drawn = []
+    real = widget._text
+    monkeypatch.setattr(widget, "_text", lambda p, text, *rest: drawn.append(text) or real(p, text, *rest))
+    widget.viewport().grab()
+    assert tuple(drawn) == TEXTS
+
+
+def test_tool_tips_are_plain_text():
+    assert plain_tip("<s> & </s>").count("<s>") == 0
+    assert "&lt;s&gt; &amp; &lt;/s&gt;" in plain_tip("<s> & </s>")
+
+
+def test_a_newline_ends_the_line(view):
+    widget = settled(view, tokens())
+    assert widget.item_rect((4,)).top() == widget.item_rect((0,)).top()
+    assert widget.item_rect((5,)).top() > widget.item_rect((4,)).top()
+    assert widget.item_rect((5,)).left() < 1
+
+
+def test_gestures(view, qtbot):
+    widget = settled(view, tokens(unit="weight"))
+    with qtbot.waitSignal(view.hovered) as hovered:
+        qtbot.mouseMove(widget.viewport(), middle(widget, 5))
+    assert hovered.args[0].id == (5,)
+    assert hovered.args[1] == "5 ‘·Привет’ · 0.7500 weight"
+    for modifier, gesture in ((Qt.KeyboardModifier.NoModifier, "click"), (Qt.KeyboardModifier.ShiftModifier, "shift-click")):
+        with qtbot.waitSignal(view.picked) as picked:
+            qtbot.mouseClick(widget.viewport(), Qt.MouseButton.LeftButton, modifier, middle(widget, 2))
+        assert (picked.args[0].id, picked.args[0].gesture) == ((2,), gesture)
+    with qtbot.waitSignal(view.hovered) as left:
+        QApplication.sendEvent(widget, QEvent(QEvent.Type.Leave))
+    assert (left.args[0].id, left.args[0].gesture) == ((), "leave")
+
+
+def test_keys_walk_the_text(view, qtbot):
+    widget = settled(view, tokens(row=1))
+    seen = []
+    view.hovered.connect(lambda hit, _: seen.append(hit.id))
+    for key in (Qt.Key.Key_Right, Qt.Key.Key_Right, Qt.Key.Key_Left, Qt.Key.Key_Down, Qt.Key.Key_Up):
+        qtbot.keyClick(widget, key)
+    assert seen[0] == (1,)
+    assert seen[1] == (2,)
+    assert seen[2] == (1,)
+    assert seen[3][0] > 4
+    assert seen[4][0] < 5
+
+
+def test_a_locked_token_is_outlined_in_the_accent(view):
+    widget = settled(view, tokens(row=2, locked=True))
+    image = widget.viewport().grab().toImage()
+    rect = widget.item_rect((2,))
+    edge = image.pixelColor(round(rect.center().x()), round(rect.top()))
+    assert edge.name() == LIGHT.accent
+
+
+def test_flow_is_kept_when_only_values_change(view, monkeypatch):
+    mark = tokens()
+    widget = settled(view, mark)
+    monkeypatch.setattr(widget, "_measure", lambda: pytest.fail("measured again"))
+    view.show_figure(Figure(((replace(mark, values=VALUES * 0.5, row=3),),), "Text"))
+    widget.viewport().grab()
+
+
+def test_a_long_text_paints_only_what_is_visible(view, monkeypatch):
+    widget = settled(view, tokens(texts=tuple(f"·t{i}" for i in range(2048)), values=np.zeros(2048)))
+    assert widget.verticalScrollBar().maximum() > 0
+    count = []
+    real = widget._text
+    monkeypatch.setattr(widget, "_text", lambda *a: count.append(1) or real(*a))
+    picture = QPicture()
+    painter = QPainter(picture)
+    widget.draw(painter, QRectF(0, 200, 600, 100))
+    painter.end()
+    assert 0 < len(count) < 200
+
+
+def test_no_tokens(view):
+    assert settled(view, tokens(texts=(), values=np.zeros(0))).walk(None, 1, 0) is None
