@@ -1,0 +1,483 @@
+"""The window, driven as a hand drives it: real widgets, real worker threads, pixels looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
+from PySide6.QtGui import QDropEvent, QGuiApplication, QImage
+from PySide6.QtWidgets import QApplication
+
+from circuitlab.analysis.base import Quiet
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Request
+from circuitlab.errors import BadModel, Cancelled
+from circuitlab.figures.marks import Heatmap, Hit, Rows, Tokens
+from circuitlab.gui import main as gui
+from circuitlab.gui.commands import COMMANDS
+from circuitlab.gui.errors import ErrorDialog
+from circuitlab.gui.palette import Palette, ShortcutSheet, fuzzy
+from circuitlab.gui.panel_dock import PanelDock
+from circuitlab.gui.window import Window
+from circuitlab.model.subject import Head
+from tests.models import directory
+
+TEXT = "one two one two one"
+
+
+@pytest.fixture
+def window(qtbot: Any, tmp_path: Path) -> Iterator[Window]:
+    made = gui.make_window(str(directory(tmp_path / "model")), TEXT, remember=False)
+    made.resize(1280, 800)
+    made.show()
+    settle(qtbot, made)
+    yield made
+    made.close()
+    made.deleteLater()
+
+
+def settle(qtbot: Any, window: Window) -> None:
+    """Until every visible dock shows its answer."""
+    qtbot.waitUntil(lambda: not window.waiting and not window.bench.runner.busy and not window.prompt.timer.isActive(), timeout=20000)
+    QApplication.processEvents()
+
+
+def dock(window: Window, name: str) -> PanelDock:
+    found = window.docks[name]
+    assert isinstance(found, PanelDock)
+    return found
+
+
+def heat(window: Window, name: str = "attention") -> Heatmap:
+    mark = dock(window, name).view.figure.marks()[0]
+    assert isinstance(mark, Heatmap)
+    return mark
+
+
+def pixels(widget: Any) -> np.ndarray:
+    image = widget.grab().toImage().convertToFormat(QImage.Format.Format_RGB32)
+    return np.frombuffer(image.constBits(), np.uint8).reshape(image.height(), image.width(), 4).copy()
+
+
+def test_the_first_picture_is_whole(window: Window) -> None:
+    for name in ("attention", "overview", "predictions", "heads"):
+        assert dock(window, name).view.figure.grid, name
+    n = len(window.bench.document.state.tokens)
+    assert heat(window).values.shape == (n, n)
+    assert len(np.unique(pixels(dock(window, "attention").view).reshape(-1, 4), axis=0)) > 20
+    assert window.prompt.editor.toPlainText() == TEXT
+    strip = window.prompt.strip.figure.marks()[0]
+    assert isinstance(strip, Tokens)
+    assert np.isfinite(strip.values[1:]).all()
+
+
+def test_typing_moves_the_attention_and_is_undone_as_one_step(qtbot: Any, window: Window) -> None:
+    before, shape = pixels(dock(window, "attention").view), heat(window).values.shape
+    qtbot.keyClicks(window.prompt.editor, " two")
+    with qtbot.waitSignal(window.bench.document.changed, timeout=5000):
+        pass
+    settle(qtbot, window)
+    assert heat(window).values.shape == (shape[0] + 4, shape[1] + 4)
+    assert not np.array_equal(pixels(dock(window, "attention").view), before)
+    assert window.bench.document.state.text == TEXT + " two"
+    window.bench.document.undo()
+    settle(qtbot, window)
+    assert window.prompt.editor.toPlainText() == TEXT
+    assert heat(window).values.shape == shape
+    window.bench.document.redo()
+    settle(qtbot, window)
+    assert window.prompt.editor.toPlainText() == TEXT + " two"
+
+
+def test_undo_in_the_editor_is_the_documents(qtbot: Any, window: Window) -> None:
+    qtbot.keyClicks(window.prompt.editor, "x")
+    qtbot.waitUntil(lambda: window.bench.document.state.text == TEXT + "x")
+    qtbot.keyClick(window.prompt.editor, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    assert window.bench.document.state.text == TEXT
+
+
+def test_choosing_a_head_changes_the_large_picture(qtbot: Any, window: Window) -> None:
+    overview = dock(window, "overview")
+    overview.view.picked.emit(Hit("heads", (1, 3), "click"))
+    settle(qtbot, window)
+    assert window.bench.document.state.selection.heads == (Head(1, 3),)
+    shown = heat(window).values
+    overview.view.picked.emit(Hit("heads", (0, 2), "shift-click"))
+    settle(qtbot, window)
+    assert window.bench.document.state.selection.heads == (Head(1, 3), Head(0, 2))
+    np.testing.assert_array_equal(heat(window).values, shown)
+    window.walk_heads(-1, 1)
+    assert window.bench.document.state.selection.heads == (Head(0, 0),)
+    settle(qtbot, window)
+    assert "L0H0" in dock(window, "attention").view.figure.title
+
+
+def test_hover_previews_click_locks_click_again_and_esc_release(qtbot: Any, window: Window) -> None:
+    document, view = window.bench.document, dock(window, "attention").view
+    window.release()
+    recorded = document.recorded
+    view.hovered.emit(Hit("text", (3,), "hover"), "position 3")
+    assert document.state.selection.destination == 3
+    assert document.recorded is recorded
+    assert window.status.readout.text() == "position 3"
+    view.hovered.emit(Hit("text", (), "leave"), "")
+    assert document.state.selection.destination is None
+    view.picked.emit(Hit("text", (4,), "click"))
+    assert document.recorded.selection.locked
+    view.hovered.emit(Hit("text", (2,), "hover"), "")
+    assert document.state.selection.destination == 4
+    view.picked.emit(Hit("text", (4,), "click"))
+    assert document.state.selection.destination is None
+    view.picked.emit(Hit("attention", (5, 2), "click"))
+    assert (document.state.selection.destination, document.state.selection.source) == (5, 2)
+    window.release()
+    assert not document.state.selection.locked
+
+
+def test_a_hover_hands_over_no_pixels_again(qtbot: Any, window: Window) -> None:
+    view = dock(window, "attention").view
+    before = heat(window)
+    view.hovered.emit(Hit("text", (3,), "hover"), "")
+    after = heat(window)
+    assert after is not before
+    assert after.values is before.values
+    assert after.x is before.x
+
+
+def test_predictions_follow_the_selection(qtbot: Any, window: Window) -> None:
+    view = dock(window, "attention").view
+    view.picked.emit(Hit("text", (2,), "click"))
+    settle(qtbot, window)
+    assert dock(window, "predictions").view.figure.title.startswith("after 2 ")
+    rows = dock(window, "predictions").view.figure.marks()[0]
+    assert isinstance(rows, Rows)
+    dock(window, "predictions").view.picked.emit(Hit("tokens", (int(rows.ids[0, 0]),), "click"))
+    assert window.bench.document.state.selection.token == int(rows.ids[0, 0])
+
+
+@pytest.mark.parametrize("show", ["scores", "value_weighted", "contribution"])
+def test_controls_change_what_is_shown_and_are_undone(qtbot: Any, window: Window, show: str) -> None:
+    attention = dock(window, "attention")
+    shown = heat(window).values
+    box = attention.controls.findChild(object, "show")
+    box.setCurrentIndex(box.findData(show))
+    settle(qtbot, window)
+    assert not np.array_equal(heat(window).values, shown, equal_nan=True)
+    window.bench.document.undo()
+    settle(qtbot, window)
+    assert box.currentData() == "pattern"
+    np.testing.assert_array_equal(heat(window).values, shown)
+
+
+def test_several_heads_are_averaged_or_told_apart_by_hue(qtbot: Any, window: Window) -> None:
+    attention = dock(window, "attention")
+    window.select_layer()
+    for several in ("average", "hue per head"):
+        box = attention.controls.findChild(object, "several")
+        box.setCurrentIndex(box.findData(several))
+        settle(qtbot, window)
+        assert (heat(window).rgb is not None) == (several == "hue per head")
+    assert len(heat(window).legend) == 4
+
+
+def test_bos_can_be_left_off(qtbot: Any, window: Window) -> None:
+    n = len(window.bench.document.state.tokens)
+    window.prompt.bos.click()
+    settle(qtbot, window)
+    assert len(window.bench.document.state.tokens) == n - 1
+    assert not window.bench.document.state.bos
+
+
+def test_a_prompt_that_does_not_fit_keeps_the_last_good_state(qtbot: Any, window: Window) -> None:
+    state = window.bench.document.state
+    window.prompt.editor.setPlainText("x" * 60)
+    qtbot.waitUntil(lambda: "longer" in window.prompt.warning.text())
+    assert window.bench.document.state == state
+    window.prompt.editor.setPlainText("")
+    qtbot.waitUntil(lambda: window.bench.document.state.tokens == (0,))
+    settle(qtbot, window)
+    assert window.prompt.warning.text() == ""
+
+
+def test_an_empty_prompt_says_what_to_do(qtbot: Any, window: Window) -> None:
+    window.prompt.bos.click()
+    window.prompt.editor.setPlainText("")
+    qtbot.waitUntil(lambda: window.bench.document.state.tokens == ())
+    settle(qtbot, window)
+    for name in ("attention", "overview", "predictions", "heads"):
+        assert "Type some text" in dock(window, name).view.figure.why_empty, name
+
+
+def test_ids_are_typed_where_there_is_no_tokenizer(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    window.open_model(str(directory(tmp_path / "ids", tokenizer=False)))
+    settle(qtbot, window)
+    qtbot.waitUntil(lambda: window.bench.document.state.model.name == "ids")
+    window.prompt.editor.setPlainText("3, 4 5")
+    qtbot.waitUntil(lambda: window.bench.document.state.tokens == (3, 4, 5))
+    settle(qtbot, window)
+    window.prompt.editor.setPlainText("3 x")
+    qtbot.waitUntil(lambda: "token ids" in window.prompt.warning.text())
+    assert window.bench.document.state.tokens == (3, 4, 5)
+
+
+def test_a_model_that_cannot_be_opened_changes_nothing(
+    qtbot: Any, window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[ErrorDialog] = []
+    monkeypatch.setattr(ErrorDialog, "exec", lambda dialog: shown.append(dialog))
+    state = window.bench.document.state
+    for wrong in (tmp_path / "nowhere", tmp_path):
+        window.open_model(str(wrong))
+        qtbot.waitUntil(lambda: bool(shown), timeout=5000)
+        dialog = shown.pop()
+        assert "config.json" in dialog.text()
+        assert "Traceback" in dialog.report
+        assert window.bench.document.state == state
+    assert heat(window).values.shape[0] == len(state.tokens)
+
+
+def test_another_model_takes_text_and_is_undone(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    path = directory(tmp_path / "wide", n_layers=3, n_heads=2, n_kv_heads=2, d_head=12)
+    event = QMimeData()
+    event.setUrls([QUrl.fromLocalFile(str(path / "config.json"))])
+    drop = QDropEvent(
+        QPointF(5, 5), Qt.DropAction.CopyAction, event, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    )
+    window.dropEvent(drop)
+    qtbot.waitUntil(lambda: window.bench.document.state.model.name == "wide")
+    settle(qtbot, window)
+    assert heat(window, "overview").tiles is not None
+    assert heat(window, "overview").tiles.rows == 3  # type: ignore[union-attr]
+    assert window.bench.document.state.text == TEXT
+    window.bench.document.undo()
+    settle(qtbot, window)
+    assert window.bench.document.state.model.name == "model"
+    assert heat(window, "overview").tiles.rows == 2  # type: ignore[union-attr]
+
+
+def test_pin_and_compare_show_reference_and_difference(qtbot: Any, window: Window) -> None:
+    window.pin()
+    window.bench.document.apply(
+        window.bench.document.recorded.with_text("one two one six one", window.prompt.tokens_of("one two one six one", True)), "x"
+    )
+    settle(qtbot, window)
+    now = heat(window).values
+    window.next_compare()
+    settle(qtbot, window)
+    reference = heat(window).values
+    window.next_compare()
+    settle(qtbot, window)
+    np.testing.assert_allclose(heat(window).values, now - reference)
+    assert heat(window).map == "signed"
+    assert heat(window).levels[0] == -heat(window).levels[1]
+    assert "tokens differ" in dock(window, "attention").view.figure.caption
+    window.unpin()
+    settle(qtbot, window)
+    assert window.bench.document.state.compare == "now"
+
+
+def test_continuing_writes_the_most_probable_tokens(qtbot: Any, window: Window) -> None:
+    state = window.bench.document.state
+    engine = window.bench.engine
+    window.prompt.number.setValue(3)
+    window.prompt.go.click()
+    qtbot.waitUntil(lambda: len(window.bench.document.state.tokens) == len(state.tokens) + 3, timeout=10000)
+    tokens = state.tokens
+    for _ in range(3):
+        from dataclasses import replace
+
+        run = engine.run_of(engine.store.open(state.model), replace(state, tokens=tokens).subject, Quiet())
+        tokens = (*tokens, int(run.logits()[-1].argmax()))
+    assert window.bench.document.state.tokens == tokens
+    settle(qtbot, window)
+
+
+def test_themes_change_the_window_and_not_the_numbers(qtbot: Any, window: Window) -> None:
+    light = pixels(dock(window, "attention").view)
+    values = heat(window).values
+    window.set_theme("dark")
+    QApplication.processEvents()
+    dark = pixels(dock(window, "attention").view)
+    assert light[5, 5, :3].mean() > 200
+    assert dark[5, 5, :3].mean() < 80
+    assert heat(window).values is values
+    window.set_theme("light")
+
+
+def test_maximise_and_back(qtbot: Any, window: Window) -> None:
+    attention = dock(window, "attention")
+    attention.actions_menu.maximise()
+    assert attention.isVisible()
+    assert not window.docks["predictions"].isVisible()
+    window.release()
+    assert window.docks["predictions"].isVisible()
+    window.reset_layout()
+    settle(qtbot, window)
+
+
+def test_a_hidden_panel_asks_for_nothing(qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
+    window.docks["predictions"].hide()
+    asked: list[str] = []
+    runner = window.bench.runner
+    ask = runner.ask
+    monkeypatch.setattr(runner, "ask", lambda slot, request: (asked.append(slot), ask(slot, request))[1])
+    window.prompt.editor.setPlainText("six one six")
+    qtbot.waitUntil(lambda: window.bench.document.state.text == "six one six")
+    settle(qtbot, window)
+    assert asked
+    assert not any(slot.startswith("predictions") for slot in asked)
+    window.docks["predictions"].show()
+    settle(qtbot, window)
+    assert dock(window, "predictions").view.figure.grid
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf", "csv", "npz", "json"])
+def test_what_is_on_the_screen_goes_into_a_file(qtbot: Any, window: Window, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.{suffix}"
+    actions = dock(window, "attention").actions_menu
+    (actions.write_picture if suffix in ("png", "svg", "pdf") else actions.write_data)(path)
+    assert path.stat().st_size > 300
+    if suffix == "npz":
+        np.testing.assert_array_equal(np.load(path)["values"][0], heat(window).values)
+
+
+def test_copying_and_explaining(qtbot: Any, window: Window) -> None:
+    actions, clipboard = dock(window, "attention").actions_menu, QGuiApplication.clipboard()
+    actions.copy_table()
+    assert clipboard.text().startswith("head\tdestination\tsource\tvalue")
+    actions.copy_python()
+    assert "lab.open(" in clipboard.text()
+    actions.copy_image()
+    assert not clipboard.image().isNull()
+    assert "softmax" in actions.explanation()
+    assert "[20, 20]" in actions.explanation()
+    window.copy_session()
+    assert '"circuitlab": 1' in clipboard.text()
+
+
+def test_the_palette_finds_and_runs_every_command(qtbot: Any, window: Window) -> None:
+    palette = Palette(window._actions, window)
+    qtbot.addWidget(palette)
+    titles = {palette.list.item(i).text().split("    ")[0] for i in range(palette.list.count())}
+    assert {c.title for c in COMMANDS} <= titles
+    qtbot.keyClicks(palette.line, "nxthd")
+    assert palette.list.item(0).text().startswith("Next head")
+    head = window.bench.document.state.selection.head
+    palette.choose()
+    assert window.bench.document.state.selection.head == Head(head.layer, (head.head + 1) % 4)
+    settle(qtbot, window)
+
+
+def test_fuzzy_prefers_starts_of_words() -> None:
+    assert fuzzy("rl", "Reset layout") > fuzzy("rl", "World") > 0
+    assert fuzzy("zz", "Reset layout") == 0
+
+
+def test_the_shortcut_sheet_lists_every_shortcut(qtbot: Any, window: Window) -> None:
+    from PySide6.QtWidgets import QLabel
+
+    sheet = ShortcutSheet(window._actions, window)
+    qtbot.addWidget(sheet)
+    words = {label.text() for label in sheet.findChildren(QLabel)}
+    assert {c.title for c in COMMANDS if c.shortcut} <= words
+
+
+def test_no_shortcut_is_taken_twice(window: Window) -> None:
+    keys = [s.toString() for a in window._actions for s in a.shortcuts()]
+    assert len(keys) == len(set(keys))
+
+
+def test_cancelling_a_slow_answer_keeps_the_window_alive(qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    started: list[float] = []
+
+    def slow(self: Engine, request: Request, ctx: Any, fresh: bool = False) -> Any:
+        started.append(time.monotonic())
+        while True:
+            time.sleep(0.005)
+            ctx.tick(0, 1)
+
+    window.docks["heads"].raise_()
+    settle(qtbot, window)
+    monkeypatch.setattr(Engine, "answer", slow)
+    monkeypatch.setattr(Engine, "cached", lambda *a: None)
+    box = dock(window, "heads").controls.findChild(object, "on")
+    window.docks["overview"].hide()
+    for name in ("attention", "predictions", "overview", "prompt"):
+        window.docks[name].hide()
+    box.setCurrentIndex(1)
+    qtbot.waitUntil(lambda: bool(started))
+    began = time.monotonic()
+    window.bench.runner.cancel_all()
+    qtbot.waitUntil(lambda: not window.bench.runner.busy, timeout=3000)
+    assert time.monotonic() - began < 1.0
+    assert "Cancelled" in dock(window, "heads").view.figure.why_empty
+
+
+def test_a_fault_on_a_worker_is_shown_and_the_window_goes_on(
+    qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[ErrorDialog] = []
+    monkeypatch.setattr(ErrorDialog, "exec", lambda dialog: shown.append(dialog))
+    monkeypatch.setattr(Engine, "cached", lambda *a: None)
+    with monkeypatch.context() as broken:
+        broken.setattr(Engine, "answer", lambda *a, **k: 1 / 0)
+        window.walk_heads(0, 1)
+        qtbot.waitUntil(lambda: bool(shown))
+        qtbot.waitUntil(lambda: not window.bench.runner.busy)
+    assert "ZeroDivisionError" in shown[0].report
+    window.walk_heads(0, 1)
+    settle(qtbot, window)
+    assert dock(window, "attention").view.figure.grid
+
+
+def test_the_log_filters_by_level_and_search(qtbot: Any, window: Window) -> None:
+    import logging
+
+    window.docks["log"].show()
+    window.docks["log"].raise_()
+    logger = logging.getLogger("circuitlab.test")
+    logger.info("green apple")
+    logger.warning("red pear")
+    qtbot.waitUntil(lambda: "pear" in window.log_dock.text.toPlainText())
+    window.log_dock.search.setText("apple")
+    assert "pear" not in window.log_dock.text.toPlainText()
+    window.log_dock.search.setText("")
+    window.log_dock.level.setCurrentText("WARNING")
+    assert "apple" not in window.log_dock.text.toPlainText()
+
+
+def test_every_dock_has_a_name_and_fits_1280_by_800(window: Window) -> None:
+    names = [d.objectName() for d in window.docks.values()]
+    assert all(names)
+    assert len(set(names)) == len(names)
+    assert window.size().width() <= 1280
+    assert window.size().height() <= 800
+
+
+def test_opening_what_is_not_there_raises_before_there_is_a_window(qtbot: Any) -> None:
+    with pytest.raises(BadModel):
+        gui.make_window("no/such/model", None, remember=False)
+
+
+def test_the_window_is_painted_without_a_display(qtbot: Any, tmp_path: Path) -> None:
+    path = tmp_path / "w.png"
+    gui.render_window(path, str(directory(tmp_path / "model")), TEXT, size=(1280, 800), theme="dark", ratio=2.0)
+    image = QImage(str(path))
+    assert (image.width(), image.height()) == (2560, 1600)
+    colours = {image.pixel(QPoint(x, y)) for x in range(0, 2560, 40) for y in range(0, 1600, 40)}
+    assert len(colours) > 8
+
+
+def test_cancelled_is_no_error(qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[Any] = []
+    monkeypatch.setattr(ErrorDialog, "exec", lambda dialog: shown.append(dialog))
+    job: Callable[..., Any] = lambda j: (_ for _ in ()).throw(Cancelled())
+    window.bench.runner.do("open", "x", job)
+    qtbot.waitUntil(lambda: not window.bench.runner.busy)
+    assert not shown
