@@ -43,8 +43,17 @@ class Tiles:
     chosen: tuple[tuple[int, int], ...] = ()
 
 
+class _Frozen:
+    """Arrays of a mark cannot be written to: they are compared by identity."""
+
+    def __post_init__(self) -> None:
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+
+
 @dataclass(frozen=True, eq=False)
-class Heatmap:
+class Heatmap(_Frozen):
     """A matrix as an image. `values` [row, col] float32, NaN is left empty; row 0 on top.
 
     `levels` (low, high) of the colour map; "signed" maps are symmetric about 0. `rgb` [row, col, 3] uint8 in place of the
@@ -69,7 +78,7 @@ class Heatmap:
 
 
 @dataclass(frozen=True, eq=False)
-class Points:
+class Points(_Frozen):
     """A scatter. `x`, `y` [n]; `hues` [n] int (see `circuitlab.figures.hues`), or `values` [n] on a colour map; `ids` [n, k] int.
 
     `labels` [n] str for hover and, where few, beside the points; `chosen` indices are ringed; `size` in px.
@@ -92,7 +101,7 @@ class Points:
 
 
 @dataclass(frozen=True, eq=False)
-class Lines:
+class Lines(_Frozen):
     """Curves over a shared x. `x` [n]; `ys` [curve, n], NaN breaks a line; `hues` [curve] int; ids are (curve,).
 
     `marks`: labelled vertical lines (x, text).
@@ -111,7 +120,7 @@ class Lines:
 
 
 @dataclass(frozen=True, eq=False)
-class Bars:
+class Bars(_Frozen):
     """Horizontal bars, one a row, longest names first read. `values` [n] (signed allowed); `labels` [n]; ids are (i,).
 
     `hues` [n] int or None for the neutral data colour; `tokens` says that labels are token text.
@@ -127,7 +136,7 @@ class Bars:
 
 
 @dataclass(frozen=True, eq=False)
-class Edges:
+class Edges(_Frozen):
     """A graph. Nodes: `xy` [n, 2], `labels`, `hues` [n]; edges: `ends` [m, 2] int, `weights` [m] in 0..1 (width, opacity).
 
     `kinds` [m] int: 0 Q, 1 K, 2 V (colour and dash). Hits are (0, node) or (1, edge).
@@ -145,7 +154,7 @@ class Edges:
 
 
 @dataclass(frozen=True, eq=False)
-class Tokens:
+class Tokens(_Frozen):
     """Running text, one box a token, coloured by value. `texts` [n] display text; `values` [n], NaN uncoloured.
 
     `ids_text` [n]: what stands in the tooltip (raw text, id, index). Hits are (position,). `row` is the locked or hovered
@@ -165,7 +174,7 @@ class Tokens:
 
 
 @dataclass(frozen=True, eq=False)
-class RowColumn:
+class RowColumn(_Frozen):
     """One column of `Rows`: `values` numbers or str [n]; `digits` after the point; `bar` draws the value as a bar behind it.
 
     `tokens` says that the text is token text (mono, plain, visible spaces); `levels` with `map` tints the cell.
@@ -183,7 +192,7 @@ class RowColumn:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class Rows(_Frozen):
     """A table that sorts, filters and copies. `ids` [n, k] int; hits are a row's id. `chosen` are row indices."""
 
     name: str

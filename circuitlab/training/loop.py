@@ -148,7 +148,7 @@ class Trainer:
         self.adam.step()
         self.step += 1
         self.tokens_seen += tokens.numel()
-        return float(loss)
+        return float(loss.detach())
 
     def checkpoint(self, say: Say) -> None:
         """Keep the weights (float16) and their metrics."""

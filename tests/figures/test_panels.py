@@ -1,0 +1,148 @@
+"""Every panel, from the registry: with one token, a long prompt, a pin, half of its answers; and what a click does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QSize
+
+from circuitlab.draw.export import render
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.store import ModelStore
+from circuitlab.figures.common import pick_position
+from circuitlab.figures.heads import ranks
+from circuitlab.figures.marks import Figure, Heatmap, Hit, Rows
+from circuitlab.figures.panel import Panel, Why, panels
+from circuitlab.model.subject import Head, ModelRef
+from circuitlab.report.render import facts_of, figure_of
+from circuitlab.session.state import Compare, Pin, State
+from tests.models import directory
+
+NAMES = tuple(panels())
+TOKENS = (0, 5, 9, 5, 7, 5, 9)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> tuple[Engine, State]:
+    ref = ModelRef(f"file:{directory(tmp_path_factory.mktemp('m') / 'model')}")
+    return Engine(ModelStore()), State(ref).with_tokens(TOKENS)
+
+
+def _whole(figure: Figure) -> None:
+    assert figure.grid or figure.why_empty
+    assert figure.title
+    for mark in figure.marks():
+        assert mark.name
+        if isinstance(mark, Heatmap):
+            assert mark.levels[0] < mark.levels[1]
+            assert not mark.values.flags.writeable
+        if isinstance(mark, Rows):
+            assert {len(c.values) for c in mark.columns} == {len(mark.ids)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("tokens", [(1,), (0, 3), TOKENS, tuple([4] * 48)])
+def test_a_panel_draws_short_and_long_prompts(bench: tuple[Engine, State], name: str, tokens: Any) -> None:
+    engine, state = bench
+    figure = figure_of(engine, panels()[name], state.with_tokens(tokens))
+    _whole(figure)
+    assert figure.caption or figure.why_empty
+    image = render(figure, QSize(800, 700))
+    assert (image.width(), image.height()) == (800, 700)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("compare", get_args(Compare))
+@pytest.mark.parametrize("tokens", [(0, 5, 9, 6, 7, 5, 9), (1, 2)])
+def test_a_panel_draws_with_a_pin(bench: tuple[Engine, State], name: str, compare: Compare, tokens: Any) -> None:
+    engine, state = bench
+    pin = Pin("before", state.subject)
+    _whole(figure_of(engine, panels()[name], replace(state.with_tokens(tokens), pins=(pin,), compare=compare)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_panel_without_answers_or_without_text_says_so(bench: tuple[Engine, State], name: str) -> None:
+    engine, state = bench
+    panel, facts = panels()[name], facts_of(engine, state)
+    assert panel.figure(state, facts, {}, {}).title
+    asked = panel.requests(state.with_tokens(()), facts)
+    if isinstance(asked, Why):
+        assert "Type some text" in asked.text
+        assert panel.figure(state.with_tokens(()), facts, {}, {}).why_empty == asked.text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_answers_give_the_same_arrays(bench: tuple[Engine, State], name: str) -> None:
+    """What is drawn incrementally is told apart by identity: a hover must not make new arrays of old answers."""
+    engine, state = bench
+    first = figure_of(engine, panels()[name], state)
+    second = figure_of(engine, panels()[name], state.select(destination=2))
+    for a, b in zip(first.marks(), second.marks(), strict=True):
+        if isinstance(a, Heatmap) and isinstance(b, Heatmap):
+            assert a.values is b.values
+            assert a.x is b.x
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_panel_explains_itself(name: str) -> None:
+    panel: Panel = panels()[name]
+    assert panel.equation
+    assert panel.source
+    assert panel.help
+    assert panel.area in ("left", "centre", "right", "bottom")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_gesture_that_means_nothing_changes_nothing(bench: tuple[Engine, State], name: str) -> None:
+    state = bench[1]
+    assert panels()[name].pick(state, Hit("no such mark", (0, 0))) is state
+
+
+def test_positions_are_previewed_locked_and_released(bench: tuple[Engine, State]) -> None:
+    state = bench[1]
+    hovered = pick_position(state, Hit("text", (3,), "hover"))
+    assert (hovered.selection.destination, hovered.selection.locked) == (3, False)
+    locked = pick_position(state, Hit("text", (3,)))
+    assert locked.selection.locked
+    assert pick_position(locked, Hit("text", (5,), "hover")) is locked
+    assert pick_position(locked, Hit("text", (5,))).selection.destination == 5
+    assert pick_position(locked, Hit("text", (3,))).selection.destination is None
+    assert pick_position(hovered, Hit("text", (), "leave")).selection.destination is None
+
+
+def test_the_text_is_coloured_by_the_selected_row_or_column(bench: tuple[Engine, State]) -> None:
+    engine, state = bench
+    panel = panels()["attention"]
+    state = state.select(heads=(Head(1, 2),), destination=4)
+    heat, text = figure_of(engine, panel, state).marks()
+    np.testing.assert_array_equal(text.values, heat.values[4])  # type: ignore[union-attr]
+    view = replace(panel.view(), direction="src → dest")
+    heat, text = figure_of(engine, panel, state.with_view("attention", view)).marks()
+    np.testing.assert_array_equal(text.values, heat.values[:, 4])  # type: ignore[union-attr]
+
+
+def test_the_scale_can_be_locked_and_bos_left_out_of_it(bench: tuple[Engine, State]) -> None:
+    engine, state = bench
+    panel = panels()["attention"]
+    locked = replace(panel.view(), lock_range=True, high=0.25)
+    assert figure_of(engine, panel, state.with_view("attention", locked)).marks()[0].levels == (0.0, 0.25)  # type: ignore[union-attr]
+    without = replace(panel.view(), leave_out_bos=True)
+    heat = figure_of(engine, panel, state.with_view("attention", without)).marks()[0]
+    assert isinstance(heat, Heatmap)
+    assert heat.levels[1] == pytest.approx(float(np.nanmax(heat.values[:, 1:])))
+
+
+def test_ranks_count_from_one_and_put_what_is_not_computed_last() -> None:
+    np.testing.assert_array_equal(ranks(np.array([[0.2, np.nan], [0.9, 0.1]])), [[2, 4], [1, 3]])
+
+
+def test_panels_read_no_files(bench: tuple[Engine, State], monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, state = bench
+    facts = facts_of(engine, state)
+    monkeypatch.setattr(Path, "read_text", lambda *a, **k: pytest.fail("a panel read a file"))
+    for panel in panels().values():
+        panel.requests(state, facts)
