@@ -120,7 +120,9 @@ class LabelAxis(pg.AxisItem):
         return widest + 6 > self.cell
 
     def _every(self, metrics: QFontMetricsF, upright: bool) -> int:
-        least = metrics.height() * 0.9 if self.vertical or upright else metrics.horizontalAdvance(self._labels()[-1]) + 10
+        least = (
+            metrics.height() * 0.9 if self.vertical or upright else metrics.horizontalAdvance(self._labels()[-1]) + 10
+        )
         if self._numbers():
             return nice_step(max(least, 18.0) / max(self.cell, 1e-9))
         return max(1, -int(-least // max(self.cell, 1e-9))) if self.cell < least * 0.86 else 1

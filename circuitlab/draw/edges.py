@@ -60,7 +60,7 @@ class EdgesMark(XYPlot):
         entries = [(KINDS[k], COMPOSITION_RGB[k]) for k in kinds]
         dashes = {i: DASHES[k] for i, k in enumerate(kinds) if k in DASHES and self._dashed()}
         self.legend.show_entries(entries, self.theme, lines=True, dashes=dashes)
-        self.legend.height_for(max(self.viewport().width() - 80, 80))
+        self._fit_axes()
 
     def _dashed(self) -> bool:
         return len(self.mark.ends) <= DASHED_UP_TO
@@ -78,10 +78,11 @@ class EdgesMark(XYPlot):
         for curve in self._curves:
             self.box.removeItem(curve)
         self._curves = []
+        placed = np.isfinite(mark.xy).all(axis=1)[mark.ends].all(axis=1)  # [edge]
         bucket = np.clip((np.asarray(mark.weights) * STRENGTHS).astype(int), 0, STRENGTHS - 1)
         for b in range(STRENGTHS):
             for kind in range(len(KINDS)):
-                chosen = np.flatnonzero((bucket == b) & (mark.kinds == kind))
+                chosen = np.flatnonzero((bucket == b) & (mark.kinds == kind) & placed)
                 if not chosen.size:
                     continue
                 places = mark.xy[mark.ends[chosen]].reshape(-1, 2)  # [edge · 2, (x, y)]
@@ -122,10 +123,10 @@ class EdgesMark(XYPlot):
         widest = max((metrics.horizontalAdvance(t) for t in self.mark.labels), default=0.0) + 10
         if len(nodes) < 2:
             return True
-        sample = nodes[:200]
+        sample = nodes[np.isfinite(nodes).all(axis=1)][:200]
         apart = np.abs(sample[:, None] - sample[None]) / (widest, metrics.height() + 6)
         crowded = (apart.max(axis=2) + np.eye(len(sample)) * 9 < 0.9).any(axis=1)
-        return bool(crowded.mean() < 0.1)
+        return not len(crowded) or bool(crowded.mean() < 0.1)
 
     def _boxes(self) -> list[QRectF]:
         """A rectangle for each node: its label, or a dot where labels would crowd. Worked out once per view."""
@@ -153,7 +154,10 @@ class EdgesMark(XYPlot):
         if not len(self.mark.ends):
             return None
         nodes = self._nodes()
-        away = segment_distance(np.array([at.x(), at.y()]), nodes[self.mark.ends[:, 0]], nodes[self.mark.ends[:, 1]])
+        away = np.nan_to_num(
+            segment_distance(np.array([at.x(), at.y()]), nodes[self.mark.ends[:, 0]], nodes[self.mark.ends[:, 1]]),
+            nan=np.inf,
+        )
         nearest = int(away.argmin())
         if away[nearest] > REACH:
             return None
@@ -186,7 +190,11 @@ class EdgesMark(XYPlot):
     def _draw_over(self, painter: QPainter) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         nodes = self._nodes()
-        hovered = [self._hovered[1]] if self._hovered and self._hovered[0] == 1 and self._hovered[1] < len(self.mark.ends) else []
+        hovered = (
+            [self._hovered[1]]
+            if self._hovered and self._hovered[0] == 1 and self._hovered[1] < len(self.mark.ends)
+            else []
+        )
         for edges, name in ((self.mark.chosen_edges, "accent"), (hovered, "text")):
             painter.setPen(QPen(self.theme.colour(name), 2.5 if name == "accent" else 2))
             for e in edges:
@@ -204,7 +212,13 @@ class EdgesMark(XYPlot):
         # A tint with a border in the head's hue: a hundred full hues would drown the edges.
         tints = np.round(self._rgb * 0.2 + ground * 0.8).astype(int).tolist() if labelled else self._rgb.tolist()
         for i, box in enumerate(boxes):
-            ring = self.theme.colour("accent" if i in chosen else "text") if i in chosen or i == hovered else QColor(*self._rgb[i].tolist())
+            if box.x() != box.x():
+                continue  # a node without a place
+            ring = (
+                self.theme.colour("accent" if i in chosen else "text")
+                if i in chosen or i == hovered
+                else QColor(*self._rgb[i].tolist())
+            )
             painter.setPen(QPen(ring, 2.5 if i in chosen else 1.5))
             painter.setBrush(QColor(*tints[i]))
             painter.drawRoundedRect(box, 4, 4)
@@ -222,5 +236,3 @@ def segment_distance(point: np.ndarray, start: np.ndarray, end: np.ndarray) -> n
     length = np.maximum((along**2).sum(axis=1), 1e-12)
     part = np.clip(((point - start) * along).sum(axis=1) / length, 0, 1)[:, None]
     return np.hypot(*(point - (start + part * along)).T)
-
-

@@ -30,7 +30,9 @@ def export(figure: Figure, path: Path, width_mm: float = 160.0, font_pt: float =
     path = Path(path)
     write = _WRITERS.get(path.suffix.lower())
     if write is None:
-        raise UsageError("A figure cannot be written in this format.", expected=" ".join(_WRITERS), got=path.suffix or "no suffix")
+        raise UsageError(
+            "A figure cannot be written in this format.", expected=" ".join(_WRITERS), got=path.suffix or "no suffix"
+        )
     application(offscreen=True)
     theme = LIGHT if theme.dark else theme
     zoom = font_pt / 72 * DPI / theme.small
@@ -44,7 +46,9 @@ def export(figure: Figure, path: Path, width_mm: float = 160.0, font_pt: float =
         path.write_bytes(data)
     except OSError as problem:
         raise BadMachine(
-            f"{path} cannot be written.", got=str(problem.strerror or problem), remedy="choose a folder that you may write to"
+            f"{path} cannot be written.",
+            got=str(problem.strerror or problem),
+            remedy="choose a folder that you may write to",
         ) from problem
 
 

@@ -81,7 +81,14 @@ class HeatmapMark(PlotMark):
         self.bar.setVisible(mark.colour_bar and mark.rgb is None)
         self.legend.show_entries([(text, hue_rgb(hue)) for text, hue in mark.legend], self.theme)
         parts = (shape, mark.square != old.square, mark.colour_bar != old.colour_bar, mark.legend != old.legend)
-        if first or any(parts) or mark.x is not old.x or mark.y is not old.y or mark.unit != old.unit or mark.levels != old.levels:
+        if (
+            first
+            or any(parts)
+            or mark.x is not old.x
+            or mark.y is not old.y
+            or mark.unit != old.unit
+            or mark.levels != old.levels
+        ):
             self.fit()
         if first or shape:
             self.reset_view()
@@ -89,7 +96,9 @@ class HeatmapMark(PlotMark):
         self._over.update()
 
     def _table(self) -> None:
-        self.image.setLookupTable(None if self.mark.rgb is not None else rgba_table(self.mark.map, self.theme), update=False)
+        self.image.setLookupTable(
+            None if self.mark.rgb is not None else rgba_table(self.mark.map, self.theme), update=False
+        )
         self._mip = -1
 
     def _describe(self) -> None:
@@ -205,7 +214,9 @@ class HeatmapMark(PlotMark):
         tiles = self.mark.tiles
         if tiles is None:
             return row, col
-        return min(row // (tiles.height + tiles.gap), tiles.rows - 1), min(col // (tiles.width + tiles.gap), tiles.cols - 1)
+        return min(row // (tiles.height + tiles.gap), tiles.rows - 1), min(
+            col // (tiles.width + tiles.gap), tiles.cols - 1
+        )
 
     def readout(self, item: Id) -> str:
         """Where it is on both axes, and the value."""
@@ -280,5 +291,3 @@ def _step(axis: Axis, i: int) -> str:
     if i < len(axis.ticks):
         return f"{axis.label} {axis.ticks[i]}".strip()
     return f"{axis.label} {i}".strip()
-
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt
@@ -48,7 +49,7 @@ class Legend(pg.GraphicsWidget):
     def height_for(self, width: float) -> float:
         """Sets and returns the height at this width."""
         height = self._flow(width)[1]
-        height += 4 if height else 0
+        height = float(ceil(height + 4)) if height else 0.0
         self.setFixedHeight(height)
         return height
 

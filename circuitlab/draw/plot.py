@@ -26,7 +26,8 @@ class PlotMark(Gestures, pg.PlotWidget):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         self.left_axis, self.bottom_axis = LabelAxis("left", theme), LabelAxis("bottom", theme)
-        pg.PlotWidget.__init__(self, parent, axisItems={"left": self.left_axis, "bottom": self.bottom_axis})
+        axes = {"left": self.left_axis, "bottom": self.bottom_axis}
+        pg.PlotWidget.__init__(self, parent, axisItems=axes, enableMenu=False)
         self.theme = theme
         self.mark: Any = None
         self.setMouseTracking(True)
@@ -34,9 +35,11 @@ class PlotMark(Gestures, pg.PlotWidget):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMinimumSize(80, 60)
         self.setBackground(theme.colour("background"))
+        self.setCacheMode(self.CacheModeFlag.CacheNone)  # a cached background would be a picture in every SVG
         plot = self.getPlotItem()
-        plot.setMenuEnabled(False)
         plot.hideButtons()
+        # pyqtgraph makes a menu all the same, a window of nobody's: it goes with this widget.
+        plot.ctrlMenu.setParent(self, plot.ctrlMenu.windowFlags())
         plot.layout.setContentsMargins(0, 0, 0, 0)
         plot.layout.removeItem(plot.getAxis("top"))  # a legend may stand there
         for axis in (self.left_axis, self.bottom_axis):

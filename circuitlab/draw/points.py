@@ -80,8 +80,10 @@ class PointsMark(XYPlot):
             self.noted.emit()
             return
         self.density.clear()
-        for_all = [self._brush(tuple(c)) for c in self._rgb().tolist()]
-        self.scatter.setData(x=self._x, y=self._y, brush=for_all, pen=None, size=self.mark.size)
+        # A point without a place would reach Qt as NaN, which kills the process.
+        known = np.isfinite(self._x) & np.isfinite(self._y)
+        brushes = [self._brush(tuple(c)) for c in self._rgb()[known].tolist()]
+        self.scatter.setData(x=self._x[known], y=self._y[known], brush=brushes, pen=None, size=self.mark.size)
 
     def _brush(self, rgb: tuple[int, ...]) -> object:
         key = (rgb[0], rgb[1], rgb[2])
@@ -95,7 +97,9 @@ class PointsMark(XYPlot):
         counts = np.histogram2d(self._y[known], self._x[known], bins=BINS, range=((y0, y1), (x0, x1)))[0]
         shown = np.where(counts == 0, np.nan, np.log1p(counts))
         self.density.setLookupTable(rgba_table("magnitude", self.theme), update=False)
-        self.density.setImage(steps(shown, (0.0, float(np.log1p(counts.max())) or 1.0)), autoLevels=False, levels=(0, 255))
+        self.density.setImage(
+            steps(shown, (0.0, float(np.log1p(counts.max())) or 1.0)), autoLevels=False, levels=(0, 255)
+        )
         self.density.setRect(QRectF(x0, y0, x1 - x0, y1 - y0))
 
     def full_range(self) -> Range:
@@ -176,7 +180,8 @@ class PointsMark(XYPlot):
         for items, name in ((chosen, "accent"), (hovered, "text")):
             painter.setPen(QPen(self.theme.colour(name), 2))
             for i in items:
-                painter.drawEllipse(QPointF(*at[i]), radius, radius)
+                if np.isfinite(at[i]).all():
+                    painter.drawEllipse(QPointF(*at[i]), radius, radius)
         self._draw_labels(painter, order, at, radius)
 
     def _draw_labels(self, painter: QPainter, order: list[int], at: dict[int, list[float]], radius: float) -> None:
@@ -188,7 +193,7 @@ class PointsMark(XYPlot):
         for i in order:
             x, y = at[i]
             if not frame.contains(QPointF(x, y)):
-                continue
+                continue  # out of sight, or without a place
             text = self.mark.labels[i]
             width = metrics.horizontalAdvance(text)
             left = x + radius + 2 if x + radius + 2 + width <= frame.right() else x - radius - 2 - width

@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, QPoint, QRectF, Qt, Signal, Slot
-from PySide6.QtGui import QColor, QContextMenuEvent, QFontMetricsF, QGuiApplication, QKeyEvent, QKeySequence, QMouseEvent, QPainter
+from PySide6.QtGui import (
+    QColor,
+    QContextMenuEvent,
+    QFontMetricsF,
+    QGuiApplication,
+    QKeyEvent,
+    QKeySequence,
+    QMouseEvent,
+    QPainter,
+)
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
@@ -49,13 +58,17 @@ class _Delegate(QStyledItemDelegate):
             if index.column() == 0:
                 painter.fillRect(rect.x(), rect.y(), 3, rect.height(), self.theme.colour("accent"))
         if column.map is not None and is_number(column):
-            tint = colours_of(np.asarray(column.values[row : row + 1], dtype=np.float32), column.levels, column.map, self.theme)
+            tint = colours_of(
+                np.asarray(column.values[row : row + 1], dtype=np.float32), column.levels, column.map, self.theme
+            )
             if not np.isnan(column.values[row]):
                 painter.fillRect(rect.adjusted(0, 0, -1, -1), _colour(tint[0]))
                 ink = _colour((16, 16, 20) if dark_text(tint)[0] else (255, 255, 255))
         elif column.bar and is_number(column):
             self._bar(painter, QRectF(rect), column, float(column.values[row]))
-        painter.setFont(self.theme.font(self.theme.normal if column.tokens else self.theme.normal - 1, mono=column.tokens))
+        painter.setFont(
+            self.theme.font(self.theme.normal if column.tokens else self.theme.normal - 1, mono=column.tokens)
+        )
         painter.setPen(ink)
         metrics = QFontMetricsF(painter.font())
         text = metrics.elidedText(cell_text(column, row), Qt.TextElideMode.ElideRight, rect.width() - 14)
@@ -209,7 +222,11 @@ class RowsMark(QWidget):
         """Read the arrays again only when they are others; the person's order, filter and place stay."""
         old, self.mark_name = self.model.mark, mark.name
         names = [c.name for c in mark.columns] == [c.name for c in old.columns]
-        same = names and mark.ids is old.ids and all(a.values is b.values for a, b in zip(mark.columns, old.columns, strict=True))
+        same = (
+            names
+            and mark.ids is old.ids
+            and all(a.values is b.values for a, b in zip(mark.columns, old.columns, strict=True))
+        )
         self.filter_box.setVisible(mark.searchable and not self._on_paper)
         if same:
             self.model.mark = mark
@@ -252,7 +269,9 @@ class RowsMark(QWidget):
         plain = QFontMetricsF(self.theme.font(self.theme.normal))
         mono = QFontMetricsF(self.theme.font(self.theme.normal, mono=True))
         columns = self.mark.columns
-        stretch = next((i for i, c in enumerate(columns) if c.bar), next((i for i, c in enumerate(columns) if c.tokens), -1))
+        stretch = next(
+            (i for i, c in enumerate(columns) if c.bar), next((i for i, c in enumerate(columns) if c.tokens), -1)
+        )
         for i, column in enumerate(columns):
             metrics = mono if column.tokens else plain
             texts = [cell_text(column, r) for r in range(min(200, len(column.values)))]

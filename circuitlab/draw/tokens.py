@@ -38,7 +38,10 @@ class TokensMark(PaintedMark):
             self._measure()
             self.forget_hover()
         keys = ("values", "rgb", "texts")
-        if any(getattr(mark, k) is not getattr(old, k) for k in keys) or (mark.levels, mark.map) != (old.levels, old.map):
+        if any(getattr(mark, k) is not getattr(old, k) for k in keys) or (mark.levels, mark.map) != (
+            old.levels,
+            old.map,
+        ):
             self._colours = None
         self.viewport().update()
 

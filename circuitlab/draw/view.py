@@ -100,7 +100,6 @@ class FigureView(QWidget):
         for key in [k for k in self._widgets if k not in wanted]:
             gone = self._widgets.pop(key)
             gone.hide()
-            gone.setParent(None)
             gone.deleteLater()
         for mark in figure.marks():
             if (type(mark), mark.name) not in self._widgets:
@@ -155,7 +154,12 @@ class FigureView(QWidget):
         notes = [w.note() for w in self._widgets.values() if w.note()] if self._rows else []
         caption = " · ".join(t for t in (figure.caption, *notes) if t)
         shown = f"showing {figure.shown[0]:,} of {figure.shown[1]:,}" if figure.shown else ""
-        for label, text in ((self._title, figure.title), (self._caption, caption), (self._shown, shown), (self._why, figure.why_empty)):
+        for label, text in (
+            (self._title, figure.title),
+            (self._caption, caption),
+            (self._shown, shown),
+            (self._why, figure.why_empty),
+        ):
             if label.text() != text:
                 label.setText(text)
             label.setVisible(bool(text))

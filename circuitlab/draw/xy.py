@@ -15,10 +15,10 @@ MARGIN = 0.04
 
 
 def logged(values: np.ndarray, axis: Axis) -> np.ndarray:
-    """As drawn: log10 on a logarithmic axis, NaN where there is none."""
+    """As drawn: log10 on a logarithmic axis, NaN where there is none. Qt must never be given infinity."""
     values = np.asarray(values, dtype=np.float64)
     if not axis.log:
-        return values
+        return np.where(np.isfinite(values), values, np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(values > 0, np.log10(values), np.nan)
 
@@ -79,6 +79,7 @@ class XYPlot(PlotMark):
         if self.left_axis.count:
             self.left_axis.fit(self.viewport().height() / ((y1 - y0) or 1.0))
         self.legend.height_for(max(self.viewport().width() - 80, 80))
+        self.getPlotItem().layout.activate()  # now, not an event later: nothing jumps
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Fit again."""

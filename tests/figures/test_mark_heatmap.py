@@ -75,10 +75,14 @@ def test_cells_have_whole_pixels(view):
 def test_hover_click_shift_and_double_click_give_the_cell(view, qtbot):
     widget = settled(view, heat())
     at = centre(widget, 4, 6)
-    with qtbot.waitSignal(view.hovered) as hovered:
-        qtbot.mouseMove(widget.viewport(), at)
-    assert (hovered.args[0].id, hovered.args[0].gesture) == ((4, 6), "hover")
-    for modifier, gesture in ((Qt.KeyboardModifier.NoModifier, "click"), (Qt.KeyboardModifier.ShiftModifier, "shift-click")):
+    hovered = []
+    view.hovered.connect(lambda hit, _: hovered.append((hit.id, hit.gesture)))
+    qtbot.mouseMove(widget.viewport(), at)
+    qtbot.waitUntil(lambda: hovered[-1:] == [((4, 6), "hover")])
+    for modifier, gesture in (
+        (Qt.KeyboardModifier.NoModifier, "click"),
+        (Qt.KeyboardModifier.ShiftModifier, "shift-click"),
+    ):
         with qtbot.waitSignal(view.picked) as picked:
             qtbot.mouseClick(widget.viewport(), Qt.MouseButton.LeftButton, modifier, at)
         assert (picked.args[0].mark, picked.args[0].id, picked.args[0].gesture) == ("map", (4, 6), gesture)
@@ -185,6 +189,8 @@ def test_a_diagonal_survives_a_small_panel(view):
 
 
 def test_one_token_and_high_resolution():
-    one = Heatmap("map", np.ones((1, 1), np.float32), (0, 1), x=Axis("source", ("a",), True), y=Axis("destination", ("a",), True))
+    one = Heatmap(
+        "map", np.ones((1, 1), np.float32), (0, 1), x=Axis("source", ("a",), True), y=Axis("destination", ("a",), True)
+    )
     image = render(figure(one), QSize(300, 200), DARK, 2.0)
     assert (image.width(), image.height()) == (600, 400)

@@ -40,7 +40,12 @@ def settled(view, mark):
 def many(n: int) -> Rows:
     rng = np.random.default_rng(0)
     words = np.array([f"w{i % 977}" for i in range(n)], dtype=object)
-    return Rows("table", (RowColumn("w", words, tokens=True), RowColumn("x", rng.normal(size=n))), ids(np.arange(n)), searchable=True)
+    return Rows(
+        "table",
+        (RowColumn("w", words, tokens=True), RowColumn("x", rng.normal(size=n))),
+        ids(np.arange(n)),
+        searchable=True,
+    )
 
 
 def test_the_model_keeps_the_contract(qtbot):

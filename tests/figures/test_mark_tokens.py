@@ -69,11 +69,14 @@ def test_a_newline_ends_the_line(view):
 
 def test_gestures(view, qtbot):
     widget = settled(view, tokens(unit="weight"))
-    with qtbot.waitSignal(view.hovered) as hovered:
-        qtbot.mouseMove(widget.viewport(), middle(widget, 5))
-    assert hovered.args[0].id == (5,)
-    assert hovered.args[1] == "5 ‘·Привет’ · 0.7500 weight"
-    for modifier, gesture in ((Qt.KeyboardModifier.NoModifier, "click"), (Qt.KeyboardModifier.ShiftModifier, "shift-click")):
+    said = []
+    view.hovered.connect(lambda hit, text: said.append((hit.id, text)))
+    qtbot.mouseMove(widget.viewport(), middle(widget, 5))
+    qtbot.waitUntil(lambda: said[-1:] == [((5,), "5 ‘·Привет’ · 0.7500 weight")])
+    for modifier, gesture in (
+        (Qt.KeyboardModifier.NoModifier, "click"),
+        (Qt.KeyboardModifier.ShiftModifier, "shift-click"),
+    ):
         with qtbot.waitSignal(view.picked) as picked:
             qtbot.mouseClick(widget.viewport(), Qt.MouseButton.LeftButton, modifier, middle(widget, 2))
         assert (picked.args[0].id, picked.args[0].gesture) == ((2,), gesture)

@@ -1,0 +1,142 @@
+"""Exports parse, have the asked size, say what the figure says, and are on white."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QSize
+from PySide6.QtGui import QImage
+from PySide6.QtSvg import QSvgRenderer
+
+from circuitlab.draw.export import export, render
+from circuitlab.draw.theme import DARK, LIGHT
+from circuitlab.errors import BadMachine, UsageError
+from circuitlab.figures.marks import (
+    Axis,
+    Bars,
+    Edges,
+    Figure,
+    Heatmap,
+    Lines,
+    Points,
+    RowColumn,
+    Rows,
+    Tokens,
+    empty,
+    ids,
+)
+
+RNG = np.random.default_rng(0)
+NAMES = tuple("abcdefgh")
+SVG = "{http://www.w3.org/2000/svg}"
+
+MARKS = {
+    "heatmap": Heatmap(
+        "m", RNG.random((8, 8)).astype(np.float32), (0, 1), x=Axis("source", NAMES, True), unit="weight"
+    ),
+    "points": Points(
+        "m", RNG.random(8), RNG.random(8), ids(np.arange(8)), NAMES, x_axis=Axis("real"), y_axis=Axis("imaginary")
+    ),
+    "lines": Lines("m", np.arange(8.0), RNG.random((2, 8)), ("one", "two"), x_axis=Axis("step"), y_axis=Axis("loss")),
+    "bars": Bars("m", RNG.normal(size=8), NAMES, unit="logits"),
+    "edges": Edges(
+        "m", RNG.random((8, 2)), NAMES, np.arange(8), RNG.integers(0, 8, (9, 2)), RNG.random(9), RNG.integers(0, 3, 9)
+    ),
+    "tokens": Tokens("m", NAMES, RNG.random(8)),
+    "rows": Rows(
+        "m",
+        (RowColumn("token", np.array(NAMES, dtype=object)), RowColumn("p", RNG.random(8), bar=True)),
+        ids(np.arange(8)),
+    ),
+}
+
+
+@pytest.fixture(params=MARKS)
+def figure(request, qapp) -> Figure:
+    return Figure(((MARKS[request.param],),), "L1H3 <s> & more", "norm folded · centred · float32", (8, 20))
+
+
+def test_svg(figure, tmp_path):
+    path = tmp_path / "figure.svg"
+    export(figure, path, width_mm=120)
+    root = ET.parse(path).getroot()
+    assert root.tag == f"{SVG}svg"
+    assert float(root.get("width").removesuffix("mm")) == pytest.approx(120, abs=0.5)
+    texts = " ".join("".join(t.itertext()) for t in root.iter(f"{SVG}text"))
+    assert "L1H3 <s> & more" in texts
+    assert "norm folded" in texts
+    assert "showing 8 of 20" in texts
+    # Only a heatmap (and its colour bar) is a picture.
+    pictures = len(list(root.iter(f"{SVG}image")))
+    assert pictures == (2 if isinstance(figure.grid[0][0], Heatmap) else 0)
+    assert QSvgRenderer(str(path)).isValid()
+
+
+def test_png(figure, tmp_path):
+    path = tmp_path / "figure.PNG"
+    export(figure, path, width_mm=100, theme=DARK)
+    image = QImage(str(path))
+    assert image.width() == pytest.approx(100 / 25.4 * 96 * 3, abs=3)
+    assert image.pixelColor(2, 2).name() == "#ffffff"
+    assert image.width() / image.dotsPerMeterX() * 1000 == pytest.approx(100, abs=0.5)
+    # The picture fills the page: something is drawn in the lower and the right part, not in one corner only.
+    pixels = np.frombuffer(image.convertToFormat(QImage.Format.Format_Grayscale8).constBits(), np.uint8)
+    dark = pixels.reshape(image.height(), -1)[:, : image.width()] < 200
+    assert dark[-image.height() // 8 :].any()
+    assert dark[:, -image.width() // 4 :].any()
+
+
+def test_pdf(figure, tmp_path):
+    path = tmp_path / "figure.pdf"
+    export(figure, path, width_mm=100)
+    data = path.read_bytes()
+    assert data.startswith(b"%PDF-")
+    assert data.rstrip().endswith(b"%%EOF")
+    box = re.search(rb"/MediaBox \[([^\]]*)\]", data)
+    assert box is not None
+    assert float(box[1].split()[2]) == pytest.approx(100 / 25.4 * 72, abs=1)
+
+
+def test_larger_type_means_less_on_the_same_page(qapp, tmp_path):
+    tall = []
+    for points in (6.0, 12.0):
+        export(
+            Figure(((Tokens("t", tuple("abcdefgh") * 60, np.zeros(480)),),), "t"), tmp_path / "t.png", font_pt=points
+        )
+        tall.append(QImage(str(tmp_path / "t.png")).height())
+    assert tall[1] > 2 * tall[0]
+
+
+def test_a_long_table_says_what_it_left_out(qapp, tmp_path):
+    rows = Rows("m", (RowColumn("x", np.arange(1000.0)),), ids(np.arange(1000)))
+    export(Figure(((rows,),), "t"), tmp_path / "t.svg")
+    assert "first 40 of 1,000 rows" in "".join(ET.parse(tmp_path / "t.svg").getroot().itertext())
+
+
+def test_reasons_are_exported_too(qapp, tmp_path):
+    export(empty("Type some text.", "Attention"), tmp_path / "t.svg")
+    assert "Type some text." in "".join(ET.parse(tmp_path / "t.svg").getroot().itertext())
+
+
+def test_unknown_format_and_unwritable_path(qapp, tmp_path):
+    figure = Figure(((MARKS["bars"],),), "t")
+    with pytest.raises(UsageError, match="format"):
+        export(figure, tmp_path / "t.docx")
+    with pytest.raises(BadMachine, match="cannot be written"):
+        export(figure, tmp_path / "missing" / "t.png")
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda t: t.name)
+def test_render_has_the_asked_size_and_background(figure, theme):
+    image = render(figure, QSize(500, 400), theme, 2.0)
+    assert (image.width(), image.height()) == (1000, 800)
+    assert image.pixelColor(1, 1).name() == theme.background
+
+
+def test_pictures_leave_no_window_behind(qapp):
+    before = len(qapp.topLevelWidgets())
+    render(Figure(((MARKS["heatmap"],),), "t"), QSize(300, 300))
+    assert len(qapp.topLevelWidgets()) == before

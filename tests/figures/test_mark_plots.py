@@ -1,0 +1,265 @@
+"""Points, curves, bars and graphs: what is drawn is where the data are, and a hit gives back the id."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtWidgets import QApplication
+
+from circuitlab.draw.edges import segment_distance
+from circuitlab.draw.theme import DARK, LIGHT
+from circuitlab.figures.hues import COMPOSITION_RGB, head_hue, hue_rgb
+from circuitlab.figures.marks import Axis, Bars, Edges, Figure, Lines, Points, ids
+from circuitlab.model.subject import Head
+
+RNG = np.random.default_rng(0)
+HUES = np.array([head_hue(Head(0, i)) for i in range(8)])
+THEMES = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda t: t.name)
+
+
+def settled(view, mark):
+    view.show_figure(Figure(((mark,),), "Plot"))
+    view.grab()
+    QApplication.processEvents()
+    return view.widget(mark.name)
+
+
+def near(image, at, colour, reach=1) -> bool:
+    """Whether a pixel within reach of `at` is close to `colour`."""
+    for dx in range(-reach, reach + 1):
+        for dy in range(-reach, reach + 1):
+            seen = image.pixelColor(round(at[0]) + dx, round(at[1]) + dy).getRgb()[:3]
+            if np.abs(np.array(seen) - np.array(colour)).max() <= 60:
+                return True
+    return False
+
+
+def click(qtbot, view, widget, at, modifier=Qt.KeyboardModifier.NoModifier):
+    with qtbot.waitSignal(view.picked) as picked:
+        qtbot.mouseClick(widget.viewport(), Qt.MouseButton.LeftButton, modifier, QPoint(round(at[0]), round(at[1])))
+    return picked.args[0]
+
+
+# -- points -----------------------------------------------------------------------------------------------------------
+
+
+def points(**more) -> Points:
+    fields = {
+        "x": np.arange(8.0),
+        "y": np.arange(8.0) ** 2,
+        "ids": ids(np.zeros(8), np.arange(8)),
+        "labels": tuple(f"L0H{i}" for i in range(8)),
+        "hues": HUES,
+        "x_axis": Axis("a"),
+        "y_axis": Axis("b"),
+    }
+    return Points("points", **(fields | more))
+
+
+@THEMES
+def test_points_are_drawn_in_their_hues(view, theme):
+    view.set_theme(theme)
+    widget = settled(view, points(labels=()))
+    image = widget.viewport().grab().toImage()
+    for i, at in enumerate(widget.to_pixels(widget.mark.x, widget.mark.y)):
+        assert near(image, at, hue_rgb(int(HUES[i]))), i
+
+
+def test_the_nearest_point_is_hit(view, qtbot):
+    widget = settled(view, points())
+    at = widget.to_pixels(widget.mark.x, widget.mark.y)[5]
+    hit = click(qtbot, view, widget, at + (3, -3))
+    assert (hit.mark, hit.id, hit.gesture) == ("points", (0, 5), "click")
+    assert widget.readout((0, 5)) == "L0H5 · a 5.0000 · b 25.0000"
+
+
+def test_points_walk_to_the_right(view):
+    widget = settled(view, points(chosen=(2,)))
+    assert widget.walk(None, 1, 0) == (0, 3)
+
+
+def test_rings_do_not_draw_the_points_again(view, monkeypatch):
+    mark = points()
+    widget = settled(view, mark)
+    monkeypatch.setattr(widget.scatter, "setData", lambda *a, **k: pytest.fail("drawn again"))
+    view.show_figure(Figure(((replace(mark, chosen=(1,)),),), "Plot"))
+
+
+def test_too_many_points_become_a_density_that_says_so(view):
+    n = 20_001
+    x = RNG.normal(size=n)
+    widget = settled(view, points(x=x, y=x, ids=ids(np.arange(n)), labels=(), hues=None))
+    assert "density of 20,001 points" in view.accessibleDescription()
+    assert len(widget.scatter.data) == 0
+    assert widget.id_at(QPointF(*widget.to_pixels(x[:1], x[:1])[0])) is not None
+
+
+def test_a_point_without_a_place_is_not_hit(view):
+    widget = settled(view, points(x=np.full(8, np.nan)))
+    assert widget.id_at(widget.frame().center()) is None
+
+
+# -- curves -----------------------------------------------------------------------------------------------------------
+
+
+def lines(**more) -> Lines:
+    x = np.arange(1.0, 21.0)
+    fields = {
+        "x": x,
+        "ys": np.stack([x, 30 - x, np.full(20, 25.0)]),
+        "names": ("<up>", "down", "flat"),
+        "hues": tuple(HUES[:3].tolist()),
+        "x_axis": Axis("step"),
+        "y_axis": Axis("loss"),
+    }
+    return Lines("lines", **(fields | more))
+
+
+@THEMES
+def test_curves_go_through_their_data(view, theme):
+    view.set_theme(theme)
+    widget = settled(view, lines())
+    image = widget.viewport().grab().toImage()
+    for i, y in enumerate(widget.mark.ys):
+        for at in widget.to_pixels(widget.mark.x, y)[[1, 8, 18]]:
+            assert near(image, at, hue_rgb(int(HUES[i]))), i
+
+
+def test_the_nearest_curve_is_hit_and_read_out(view, qtbot):
+    widget = settled(view, lines())
+    at = widget.to_pixels(widget.mark.x, widget.mark.ys[1])[2]
+    said = []
+    view.hovered.connect(lambda hit, text: said.append((hit.id, text)))
+    qtbot.mouseMove(widget.viewport(), QPoint(round(at[0]), round(at[1])))
+    # The window may first report where the pointer stood when it opened.
+    qtbot.waitUntil(lambda: said[-1:] == [((1,), "down · step 3 · loss 27.0000")])
+    assert click(qtbot, view, widget, at).id == (1,)
+
+
+def test_a_logarithmic_axis_and_a_gap(view):
+    ys = np.array([[1.0, 2.0, np.nan, 4.0]])
+    widget = settled(view, lines(x=np.array([1.0, 10, 100, 1000]), ys=ys, names=("a",), x_axis=Axis("step", log=True)))
+    (x0, x1), _ = widget.box.viewRange()
+    assert x0 < 0 < 3 < x1 < 3.5
+
+
+def test_more_curves_than_a_legend_holds_is_said(view):
+    settled(view, lines(ys=RNG.normal(size=(30, 20)), names=tuple(map(str, range(30))), hues=()))
+    assert "30 curves" in view.accessibleDescription()
+
+
+def test_curves_come_and_go(view):
+    for n in (3, 1, 5):
+        widget = settled(view, lines(ys=RNG.normal(size=(n, 20)), names=tuple(map(str, range(n))), hues=()))
+        assert len(widget._curves) == n
+
+
+# -- bars -------------------------------------------------------------------------------------------------------------
+
+
+def bars(**more) -> Bars:
+    fields = {
+        "values": np.array([4.0, 2.0, 1.0, np.nan]),
+        "labels": ("<s>", "·the", "·of", "·a"),
+        "tokens": True,
+        "unit": "nats",
+    }
+    return Bars("bars", **(fields | more))
+
+
+@THEMES
+def test_a_bar_is_as_long_as_its_value(view, theme):
+    view.set_theme(theme)
+    widget = settled(view, bars(hues=tuple(HUES[:4].tolist())))
+    image = widget.viewport().grab().toImage()
+    lengths = []
+    for i in range(3):
+        y = round(widget.item_rect((i,)).center().y())
+        row = [image.pixelColor(x, y).getRgb()[:3] == hue_rgb(int(HUES[i])) for x in range(image.width())]
+        lengths.append(sum(row))
+    assert lengths[0] == pytest.approx(2 * lengths[1], abs=2)
+    assert lengths[1] == pytest.approx(2 * lengths[2], abs=2)
+
+
+def test_bars_are_hit_and_walked(view, qtbot):
+    widget = settled(view, bars())
+    centre = widget.item_rect((2,)).center()
+    assert click(qtbot, view, widget, (centre.x(), centre.y()), Qt.KeyboardModifier.ShiftModifier).id == (2,)
+    assert widget.readout((0,)) == "‘<s>’ · 4.0000 nats"
+    assert widget.walk((2,), 0, 5) == (3,)
+
+
+def test_bars_below_zero_start_at_zero(view):
+    widget = settled(view, bars(values=np.array([1.0, -1.0, 0.5, 0.0])))
+    assert widget._span == (-1.0, 1.0)
+    assert widget.colour(0) != widget.colour(1)
+
+
+# -- graphs -----------------------------------------------------------------------------------------------------------
+
+
+def edges(**more) -> Edges:
+    xy = np.array([[0, 0], [1, 0], [0, 1], [1, 1]], dtype=float)
+    fields = {
+        "xy": xy,
+        "labels": ("L0H0", "L0H1", "L1H0", "L1H1"),
+        "hues": HUES[:4],
+        "ends": np.array([[0, 2], [1, 3], [0, 3]]),
+        "weights": np.array([1.0, 1.0, 1.0]),
+        "kinds": np.array([0, 0, 0]),
+    }
+    return Edges("graph", **(fields | more))
+
+
+@THEMES
+def test_edges_are_drawn_in_the_colour_of_their_kind(view, theme):
+    view.set_theme(theme)
+    widget = settled(view, edges())
+    image = widget.viewport().grab().toImage()
+    nodes = widget._nodes()
+    for a, b in widget.mark.ends:
+        assert near(image, (nodes[a] * 0.4 + nodes[b] * 0.6), COMPOSITION_RGB[0])
+
+
+def test_nodes_before_edges(view, qtbot):
+    widget = settled(view, edges())
+    nodes = widget._nodes()
+    assert click(qtbot, view, widget, nodes[3]).id == (0, 3)
+    assert click(qtbot, view, widget, nodes[0] * 0.6 + nodes[3] * 0.4).id == (1, 2)
+    assert widget.readout((1, 2)) == "L0H0 → L1H1 Q · 1.000"
+
+
+def test_graph_walks(view):
+    widget = settled(view, edges())
+    assert widget.walk((0, 0), 1, 0) == (0, 1)
+    assert widget.walk((0, 0), 0, -1) == (0, 2)
+
+
+def test_a_choice_does_not_draw_the_edges_again(view):
+    mark = edges()
+    widget = settled(view, mark)
+    before = list(widget._curves)
+    view.show_figure(Figure(((replace(mark, chosen_nodes=(1,), chosen_edges=(0,)),),), "Plot"))
+    assert widget._curves == before
+
+
+def test_thousands_of_edges_are_a_few_curves(view):
+    m = 5000
+    many = edges(
+        xy=RNG.normal(size=(100, 2)),
+        labels=tuple(f"L0H{i}" for i in range(100)),
+        hues=np.arange(100),
+        ends=RNG.integers(0, 100, (m, 2)),
+        weights=RNG.random(m),
+        kinds=RNG.integers(0, 3, m),
+    )
+    assert len(settled(view, many)._curves) <= 24
+
+
+def test_distance_from_a_segment():
+    start, end = np.array([[0.0, 0.0], [0.0, 0.0]]), np.array([[10.0, 0.0], [0.0, 0.0]])
+    assert segment_distance(np.array([5.0, 3.0]), start, end) == pytest.approx([3.0, np.hypot(5, 3)])
+    assert segment_distance(np.array([13.0, 4.0]), start, end)[0] == pytest.approx(5.0)
