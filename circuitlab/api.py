@@ -1,9 +1,9 @@
 """CircuitLab from Python: open a model, compute an analysis, draw a figure; the same engine as the window.
 
-    import circuitlab.api as lab
-    model = lab.open("attn-only-2l")
-    answer = model.compute("attention", text="one two one two", heads="L1H3")
-    answer.result.values                                     # [head, dest, src]
+import circuitlab.api as lab
+model = lab.open("attn-only-2l")
+answer = model.compute("attention", text="one two one two", heads="L1H3")
+answer.result.values                                     # [head, dest, src]
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def engine() -> Engine:
     return _ENGINE
 
 
-def open(model: str, use: Engine | None = None) -> Model:  # noqa: A001
+def open(model: str, use: Engine | None = None) -> Model:
     """Open a shipped model by name or a model directory by path. Raises `BadModel`."""
     ref = reference(model)
     chosen = use or engine()
@@ -74,7 +74,12 @@ class Model:
         return Subject(self.ref, ids, edits, conventions or Conventions())
 
     def compute(
-        self, analysis: str, text: str | None = None, tokens: tuple[int, ...] = (), bos: bool | None = None, **params: Any
+        self,
+        analysis: str,
+        text: str | None = None,
+        tokens: tuple[int, ...] = (),
+        bos: bool | None = None,
+        **params: Any,
     ) -> Answer:
         """An answer. Parameters as in `circuitlab compute --set`, as text or as values. Raises `CircuitLabError`s."""
         request = Request(analysis, _params(analysis, params), self.subject(text, tokens, bos))

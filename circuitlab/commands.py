@@ -145,7 +145,9 @@ def figure(args: argparse.Namespace) -> int:
         state = state.select(heads=heads)
     if args.destination is not None:
         if not 0 <= args.destination < len(subject.tokens):
-            raise BadInput("There is no such position.", expected=f"0..{len(subject.tokens) - 1}", got=str(args.destination))
+            raise BadInput(
+                "There is no such position.", expected=f"0..{len(subject.tokens) - 1}", got=str(args.destination)
+            )
         state = state.select(destination=args.destination, locked=True)
     write_figure(model.engine, panel, state, Path(args.out), args.width)
     return 0
@@ -183,4 +185,3 @@ RUN: dict[str, Callable[[argparse.Namespace], int]] = {
     "figure": figure,
     "info": info,
 }
-

@@ -66,7 +66,12 @@ def _child(code: str) -> tuple[bool, str]:
     """Run `code` in a process of its own: whether it came through, and its output or the last line of its trouble."""
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-c", code], capture_output=True, text=True, errors="replace", timeout=120, check=False
+            [sys.executable, "-P", "-c", code],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=120,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return False, str(error)

@@ -1,8 +1,8 @@
 """Scores of every head, on repeated random tokens or on the prompt itself. Definitions: `scores_of_patterns`.
 
 The random protocol (Olsson et al. 2022): BOS where the model has one, a block of random tokens, repeated; several samples by a
-stated seed; the control is the attention to the very same positions where the tokens are as many, drawn at random once. Which tokens are common is not known of an arbitrary model,
-so none but the special BOS is left out; the captions say so.
+stated seed; the control is the attention to the very same positions where the tokens are as many, drawn at
+random once. Which tokens are common is not known of an arbitrary model, so none but the special BOS is left out; the captions say so.
 """
 
 from __future__ import annotations
@@ -115,7 +115,13 @@ def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResu
         mean=found.mean(axis=1),
         spread=spread,
         control=control.mean(axis=1),
-        conventions=(*words, said, "uniform over the vocabulary but BOS", "control: the same positions, tokens drawn without a repeat", "no interventions"),
+        conventions=(
+            *words,
+            said,
+            "uniform over the vocabulary but BOS",
+            "control: the same positions, tokens drawn without a repeat",
+            "no interventions",
+        ),
     )
 
 

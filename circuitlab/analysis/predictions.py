@@ -1,6 +1,6 @@
 """What the model predicts after one position: top tokens, and where the token that really follows stands.
 
-    p = softmax(logits);   rank of a token = number of tokens with a larger logit + 1
+p = softmax(logits);   rank of a token = number of tokens with a larger logit + 1
 """
 
 from __future__ import annotations

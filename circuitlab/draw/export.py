@@ -1,3 +1,6 @@
+# pyright: reportOptionalMemberAccess=false, reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
+# pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false, reportRedeclaration=false
+# pyqtgraph and PySide6 describe themselves wrongly here: pyqtgraph forwards methods at run time and names layouts as methods.
 """A figure on paper: PNG at three times the size, SVG and PDF in vectors where the mark is one. Always on white.
 
 The figure is laid out in screen pixels by the same widgets as on the screen, then scaled so that its labels have the asked

@@ -1,3 +1,6 @@
+# pyright: reportOptionalMemberAccess=false, reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
+# pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false, reportRedeclaration=false
+# pyqtgraph and PySide6 describe themselves wrongly here: pyqtgraph forwards methods at run time and names layouts as methods.
 """A heatmap: one image with a 256-entry table, row 0 on top, token axes, crosshair, tiles, colour bar.
 
 Drawn unzoomed, a cell is a whole number of device pixels. Where a cell is smaller than a pixel the largest magnitude of each

@@ -83,7 +83,11 @@ def write_answer(answer: Answer, path: Path) -> None:
             path.write_text(json_text(answer), encoding="utf-8")
         elif suffix == ".npz":
             about = {**described(answer), "scalars": _plain(scalars(answer))}
-            np.savez_compressed(path, **answer.result.arrays(), about=np.array(json.dumps(about, ensure_ascii=False)))
+            arrays: dict[str, Any] = {
+                **answer.result.arrays(),
+                "about": np.array(json.dumps(about, ensure_ascii=False)),
+            }
+            np.savez_compressed(path, **arrays)
         else:
             raise UsageError("That is no data format.", expected=" ".join(SUFFIXES), got=path.suffix or "no suffix")
     except OSError as error:

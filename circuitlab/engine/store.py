@@ -18,6 +18,7 @@ from circuitlab.model.subject import Conventions, ModelRef
 from circuitlab.model.weights import Weights
 from circuitlab.paths import shipped_models
 
+
 def reference(text: str) -> ModelRef:
     """The reference a person means: `builtin:NAME`, `file:PATH`, a shipped model's name, or a path."""
     if text.startswith(("builtin:", "file:")):

@@ -9,7 +9,16 @@ import numpy as np
 
 from circuitlab.analysis.attention import AttentionParams, AttentionResult, Show
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import caption, comparing, destination, once, pick_position, quoted, token_axis, top_level
+from circuitlab.figures.common import (
+    caption,
+    comparing,
+    destination,
+    once,
+    pick_position,
+    quoted,
+    token_axis,
+    top_level,
+)
 from circuitlab.figures.hues import head_hue, hue_rgb
 from circuitlab.figures.marks import ColourMap, Figure, Heatmap, Hit, Tokens, empty
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -24,10 +33,22 @@ NAMES = {**UNITS, "pattern": "pattern", "scores": "scores"}
 class AttentionView:
     """The controls of the attention panel."""
 
-    show: Show = control("pattern", label="Show", tip="What a cell holds: the pattern, the scores before the softmax, or the pattern weighted by what is carried")
-    direction: Literal["dest → src", "src → dest"] = control("dest → src", label="Text", tip="Colour the text by what this token attends to, or by what attends to it")
-    several: Literal["leading", "average", "hue per head"] = control("leading", label="Several heads", tip="With several heads selected: show the leading one, their mean, or each in its own hue")
-    leave_out_bos: bool = control(False, label="BOS out of scale", tip="Leave the first position out of the colour scale; values stay")
+    show: Show = control(
+        "pattern",
+        label="Show",
+        tip="What a cell holds: the pattern, the scores before the softmax, or the pattern weighted by what is carried",
+    )
+    direction: Literal["dest → src", "src → dest"] = control(
+        "dest → src", label="Text", tip="Colour the text by what this token attends to, or by what attends to it"
+    )
+    several: Literal["leading", "average", "hue per head"] = control(
+        "leading",
+        label="Several heads",
+        tip="With several heads selected: show the leading one, their mean, or each in its own hue",
+    )
+    leave_out_bos: bool = control(
+        False, label="BOS out of scale", tip="Leave the first position out of the colour scale; values stay"
+    )
     lock_range: bool = control(False, label="Lock range", tip="Keep the colour range while heads and texts change")
     high: float = control(1.0, label="to", tip="Top of the locked range", low=0.0)
 
@@ -193,7 +214,7 @@ PANEL = register(
         view=AttentionView,
         equation="A = softmax(score_scale · (x W_Q)(x W_K)ᵀ), causal;  contribution A[d,s] · ‖v_s W_O‖",
         source="Elhage et al. 2021, A Mathematical Framework for Transformer Circuits; norms: Kobayashi et al. 2020",
-        help="Rows are destinations, columns sources. Hover a token to read its row, click to lock it, click again or Esc to release.",
+        help="Rows are destinations, columns sources. Hover a token to read its row; click locks it, click or Esc releases.",
         requests=requests,
         figure=figure,
         pick=pick,

@@ -81,7 +81,13 @@ class Panel:
 
 
 def control(
-    default: Any, *, label: str, tip: str = "", low: float | None = None, high: float | None = None, hidden: bool = False
+    default: Any,
+    *,
+    label: str,
+    tip: str = "",
+    low: float | None = None,
+    high: float | None = None,
+    hidden: bool = False,
 ) -> Any:
     """A field of a View with what its control needs."""
     return field(default=default, metadata={"label": label, "tip": tip, "low": low, "high": high, "hidden": hidden})

@@ -27,7 +27,11 @@ class TopBar(QToolBar):
         self.setObjectName("bar.subject")
         self.setMovable(False)
         self.bench = bench
-        self.model, self.conventions, self.pinned = _label(self, "title"), _label(self, "caption"), _label(self, "caption")
+        self.model, self.conventions, self.pinned = (
+            _label(self, "title"),
+            _label(self, "caption"),
+            _label(self, "caption"),
+        )
         self.compare = QComboBox(self)
         self.compare.addItems(["now", "reference", "difference"])
         self.compare.setToolTip("What the panels show beside the pin (Ctrl+D)")
@@ -71,14 +75,16 @@ class TopBar(QToolBar):
     @Slot()
     def _pin(self) -> None:
         window = self.window()
-        if hasattr(window, "pin"):
-            window.pin()
+        pin = getattr(window, "pin", None)
+        if pin is not None:
+            pin()
 
     @Slot()
     def _palette(self) -> None:
         window = self.window()
-        if hasattr(window, "show_palette"):
-            window.show_palette()
+        show = getattr(window, "show_palette", None)
+        if show is not None:
+            show()
 
 
 class Status(QStatusBar):

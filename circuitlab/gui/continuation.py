@@ -1,41 +1,15 @@
-"""Letting the model write on: one token after another on a worker, each a forward pass that reuses its prefix."""
+"""Letting the model write on, on a worker; what it wrote goes into the document."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import torch
 from PySide6.QtCore import QObject, Slot
 
-from circuitlab.analysis.base import Quiet
-from circuitlab.errors import BadInput, Cancelled
+from circuitlab.engine.continuation import written_on
+from circuitlab.errors import Cancelled
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.runner import Job
-from circuitlab.session.state import State
 
 SLOT = "continuation"
-
-
-def written_on(
-    state: State, bench: Bench, n: int, sampled: bool, seed: int, stop: Callable[[int], bool]
-) -> tuple[int, ...]:
-    """The prompt's tokens with up to `n` more, fewer where the context ends. Raises `BadInput` for an empty prompt."""
-    engine = bench.engine
-    model = engine.store.open(state.model)
-    generator = torch.Generator().manual_seed(seed)
-    tokens = state.tokens
-    if not tokens:
-        raise BadInput("The prompt is empty.", expected="at least one token", got="none", remedy="Type some text.")
-    from dataclasses import replace
-
-    for i in range(min(n, model.opened.weights.config.n_ctx - len(tokens))):
-        if stop(i):
-            break
-        run = engine.run_of(model, replace(state, tokens=tokens).subject, Quiet())
-        logits = run.logits(slice(len(tokens) - 1, None))[0].double()
-        chosen = torch.multinomial(logits.softmax(0), 1, generator=generator) if sampled else logits.argmax()
-        tokens = (*tokens, int(chosen))
-    return tokens
 
 
 class Continuation(QObject):
@@ -58,7 +32,7 @@ class Continuation(QObject):
                 job.done, job.total, job.text = i, n, "tokens"
                 return job.cancelled.is_set()
 
-            return written_on(state, bench, n, sampled, seed, stop)
+            return written_on(bench.engine, state.subject, n, sampled, seed, stop)
 
         self.bench.runner.do(SLOT, f"continue by {n} tokens", work, "slow")
 

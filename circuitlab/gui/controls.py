@@ -57,9 +57,14 @@ class Controls(QWidget):
             combo.currentIndexChanged.connect(self._moved)
             return combo
         if kind in (int, float):
-            spin: QSpinBox | QDoubleSpinBox = QSpinBox(self) if kind is int else QDoubleSpinBox(self)
             low, high = meta.get("low"), meta.get("high")
-            spin.setRange(kind(-1e6 if low is None else low), kind(1e6 if high is None else high))
+            least, most = (-1e6 if low is None else low), (1e6 if high is None else high)
+            if kind is int:
+                spin: QSpinBox | QDoubleSpinBox = QSpinBox(self)
+                spin.setRange(int(least), int(most))
+            else:
+                spin = QDoubleSpinBox(self)
+                spin.setRange(float(least), float(most))
             spin.setKeyboardTracking(False)
             spin.valueChanged.connect(self._moved)
             return spin

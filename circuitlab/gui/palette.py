@@ -6,7 +6,16 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QObject, Qt, Slot
 from PySide6.QtGui import QAction, QKeyEvent, QKeySequence
-from PySide6.QtWidgets import QDialog, QGridLayout, QLabel, QLineEdit, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QDialog,
+    QGridLayout,
+    QLabel,
+    QLineEdit,
+    QListWidget,
+    QListWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
 
 
 def fuzzy(needle: str, text: str) -> int:
@@ -94,7 +103,9 @@ class ShortcutSheet(QDialog):
         grid = QGridLayout(self)
         grid.setContentsMargins(24, 16, 24, 16)
         grid.setHorizontalSpacing(24)
-        rows = [(a.shortcut().toString(QKeySequence.SequenceFormat.NativeText), a.text().replace("&", "")) for a in actions]
+        rows = [
+            (a.shortcut().toString(QKeySequence.SequenceFormat.NativeText), a.text().replace("&", "")) for a in actions
+        ]
         rows = [*self.GRAMMAR, *(r for r in rows if r[0])]
         half = -(-len(rows) // 2)
         for i, (keys, text) in enumerate(rows):

@@ -49,8 +49,9 @@ class PanelActions(QMenu):
     def maximise(self) -> None:
         """Show this panel alone, or all again."""
         window = self.dock.window()
-        if hasattr(window, "toggle_maximised"):
-            window.toggle_maximised(self.dock)
+        toggle = getattr(window, "toggle_maximised", None)
+        if toggle is not None:
+            toggle(self.dock)
 
     @Slot()
     def reset_zoom(self) -> None:
@@ -125,5 +126,5 @@ class PanelActions(QMenu):
         """What Explain says."""
         panel, c = self.dock.panel, self.dock.bench.facts().config
         n = len(self.dock.bench.document.state.tokens)
-        shapes = f"Here: x [{n}, {c.d_model}], W_Q [{c.d_model}, {c.d_head}], A [{n}, {n}], {c.n_layers} layers × {c.n_heads} heads."
-        return f"{panel.help}\n\n{panel.equation}\n\n{shapes}\nScore scale {c.score_scale:.4g}.\n\nSource: {panel.source}"
+        shapes = f"Here: x [{n}, {c.d_model}], W_Q [{c.d_model}, {c.d_head}], A [{n}, {n}]"
+        return f"{panel.help}\n\n{panel.equation}\n\n{shapes}, {c.n_layers} layers × {c.n_heads} heads.\nScore scale {c.score_scale:.4g}.\n\nSource: {panel.source}"

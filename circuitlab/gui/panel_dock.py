@@ -1,4 +1,4 @@
-"""A dock for any registered panel: its controls, its figure, its requests; export, copy and Explain follow from the registration."""
+"""A dock for any registered panel: controls, figure, requests; export, copy and Explain follow from the registration."""
 
 from __future__ import annotations
 
@@ -178,13 +178,17 @@ class PanelDock(QDockWidget):
                 self.view.show_figure(self.figure())
             except Exception as error:  # a fault in one figure must not take the window down
                 log.exception("%s could not be drawn", self.panel.name)
-                self.view.show_figure(empty(f"This figure could not be drawn: {error}. The Log has the details.", self.panel.title))
+                self.view.show_figure(
+                    empty(f"This figure could not be drawn: {error}. The Log has the details.", self.panel.title)
+                )
         self.view.set_busy(awaited)
 
     @Slot(object)
     def _controlled(self, view: object) -> None:
         state = self.bench.document.recorded
-        self.bench.document.apply(state.with_view(self.panel.name, view), f"{self.panel.title}: controls", f"view.{self.panel.name}")
+        self.bench.document.apply(
+            state.with_view(self.panel.name, view), f"{self.panel.title}: controls", f"view.{self.panel.name}"
+        )
 
     @Slot(object)
     def _picked(self, hit: Hit) -> None:

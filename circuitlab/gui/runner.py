@@ -1,7 +1,7 @@
 """The worker threads: two lanes and one for files, results through queued signals.
 
 live  cheap work while typing and dragging: the newest request of a slot waits, the running one finishes (conflate)
-slow  work of seconds and minutes: a new request of the slot cancels the running one (restart); it pauses in `tick` while live works
+slow  work of seconds and minutes: a new request of the slot cancels the running one (restart); `tick` lets live go first
 io    opening, hashing, writing files
 
 A request holds everything it needs; workers never read the document. A result whose serial is not its slot's newest is dropped.
@@ -88,7 +88,9 @@ class Runner(QObject):
         super().__init__(parent)
         self.engine = engine
         self.live_busy = threading.Event()
-        self._pools = {lane: ThreadPoolExecutor(1, thread_name_prefix=f"circuitlab-{lane}") for lane in ("live", "slow", "io")}
+        self._pools = {
+            lane: ThreadPoolExecutor(1, thread_name_prefix=f"circuitlab-{lane}") for lane in ("live", "slow", "io")
+        }
         self._serials: dict[str, int] = {}
         self._waiting: dict[str, Job] = {}
         self._running: dict[str, Job] = {}

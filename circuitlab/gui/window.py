@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from PySide6.QtCore import QByteArray, QEvent, QSettings, Qt, Slot
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QGuiApplication, QShowEvent
@@ -52,7 +53,9 @@ class Window(QMainWindow):
         super().__init__()
         self.setObjectName("window")
         self.setAcceptDrops(True)
-        self.setDockOptions(self.DockOption.AllowTabbedDocks | self.DockOption.AllowNestedDocks | self.DockOption.AnimatedDocks)
+        self.setDockOptions(
+            self.DockOption.AllowTabbedDocks | self.DockOption.AllowNestedDocks | self.DockOption.AnimatedDocks
+        )
         self.remember = remember
         self.bench = Bench(engine, Document(state, self), self)
         self.docks: dict[str, QDockWidget] = {}
@@ -171,8 +174,9 @@ class Window(QMainWindow):
         self._remember_model(model.ref)
         log.info("opened %s: %s", model.path, "; ".join(model.opened.notes) or "nothing assumed")
         for dock in self.docks.values():
-            if hasattr(dock, "refresh") and dock.isVisible():
-                dock.refresh()
+            refresh = getattr(dock, "refresh", None)
+            if refresh is not None and dock.isVisible():
+                refresh()
         self._title()
 
     @Slot(str, object)
@@ -193,8 +197,8 @@ class Window(QMainWindow):
         self.bench.runner.do("open", f"reload {ref.name}", lambda job: self.bench.engine.store.reload(ref))
 
     def _recent(self) -> list[str]:
-        value = settings().value("recent", []) if self.remember else []
-        return [value] if isinstance(value, str) else list(value or [])
+        value: Any = settings().value("recent", []) if self.remember else []
+        return [value] if isinstance(value, str) else [str(v) for v in value or ()]
 
     def _remember_model(self, ref: ModelRef) -> None:
         if self.remember:

@@ -171,7 +171,11 @@ class ModelConfig:
     def n_parameters(self) -> int:
         """The number of parameters by these shapes, tied ones once."""
         attention = self.d_model * self.d_head * (2 * self.n_heads + 2 * self.n_kv_heads)
-        widths = {"q": self.n_heads * self.d_head, "o": self.d_model, "mlp": self.d_mlp * (1 + self.gated) + self.d_model}
+        widths = {
+            "q": self.n_heads * self.d_head,
+            "o": self.d_model,
+            "mlp": self.d_mlp * (1 + self.gated) + self.d_model,
+        }
         widths["k"] = widths["v"] = self.n_kv_heads * self.d_head
         attention += sum(widths[b] for b in self.biases if b in "qkvo")
         mlp = self.d_model * self.d_mlp * (2 + self.gated)
@@ -205,11 +209,13 @@ class ModelConfig:
         needed = [n for n, f in known.items() if f.default is dataclasses.MISSING]
         if missing := [n for n in needed if n not in data]:
             raise BadModel("config.json lacks fields.", expected=" ".join(needed), got="no " + " ".join(missing))
-        values = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
+        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
         try:
             if values.get("rotary") is not None:
-                rotary = dict(values["rotary"])
-                values["rotary"] = Rotary(**{k: tuple(v) if isinstance(v, list) else v for k, v in rotary.items()})
+                rotary: dict[str, Any] = {
+                    k: tuple(v) if isinstance(v, list) else v for k, v in dict(values["rotary"]).items()
+                }
+                values["rotary"] = Rotary(**rotary)
             return cls(**values)
         except (TypeError, ValueError, AttributeError) as error:
             raise BadModel("config.json cannot be read.", expected="sizes and options", got=str(error)) from error

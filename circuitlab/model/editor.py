@@ -44,7 +44,9 @@ def _check_site(config: ModelConfig, site: Site, n_tokens: int) -> None:
         ("position", site.positions, n_tokens),
     ):
         if bad := [v for v in values if not 0 <= v < limit]:
-            raise BadInput(f"An intervention names a {what} that is not there.", expected=f"0..{limit - 1}", got=str(bad))
+            raise BadInput(
+                f"An intervention names a {what} that is not there.", expected=f"0..{limit - 1}", got=str(bad)
+            )
     if site.name == "mlp_out" and config.attention_only:
         raise BadInput("This model has no MLP.", expected="an attention site", got="mlp_out")
 
@@ -90,7 +92,9 @@ class Editor:
             chosen = torch.isin(held, torch.tensor(site.heads))[:, None, None] & chosen
         return chosen
 
-    def _new_value(self, edit: Intervention, site: Site, x: Tensor, start: int, heads: tuple[int, ...] | None) -> Tensor:
+    def _new_value(
+        self, edit: Intervention, site: Site, x: Tensor, start: int, heads: tuple[int, ...] | None
+    ) -> Tensor:
         if edit.op == "zero":
             return torch.zeros_like(x)
         if edit.op == "scale":

@@ -12,6 +12,7 @@ then stand minus their vocabulary mean (soft-capped logits are left uncentred, w
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -130,7 +131,8 @@ class FoldedWeights:
                 changed[name] = self._cast_norm(value)
         mlp = layer.mlp
         if mlp is not None:
-            mlp = Mlp(**{n: None if v is None else self._cast(v) for n, v in vars(mlp).items()})
+            cast: dict[str, Any] = {n: None if v is None else self._cast(v) for n, v in vars(mlp).items()}
+            mlp = Mlp(**cast)
         return replace(layer, mlp=mlp, **changed)
 
 

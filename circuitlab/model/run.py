@@ -76,8 +76,8 @@ class Run:
     def get(self, name: str, layer: int, heads: tuple[int, ...] = (), dest: slice = slice(None)) -> Tensor:
         """A named value of one layer, interventions included. Do not write to it.
 
-        Shapes: resid_pre, resid_mid, resid_post, attn_out, mlp_out [dest, d_model]; q, z [head, dest, d_head]; k, v [kv_head, src,
-        d_head] (`heads` are key-value heads there); scores, pattern [head, dest, src] (scores unmasked); result [head, dest,
+        Shapes: resid_pre, resid_mid, resid_post, attn_out, mlp_out [dest, d_model]; q, z [head, dest, d_head]; k, v
+        [kv_head, src, d_head] (`heads` are key-value heads there); scores, pattern [head, dest, src] (scores unmasked); result [head, dest,
         d_model]; attn_norm_scale, mlp_norm_scale [dest, 1]. `heads` () means all. Raises `UsageError` for an unknown name.
         """
         if name not in NAMES:

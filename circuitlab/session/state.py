@@ -49,9 +49,7 @@ class Selection:
         """Without positions at or past `n_tokens`."""
         keep = lambda p: p if p is not None and p < n_tokens else None
         destination, source = keep(self.destination), keep(self.source)
-        return replace(
-            self, destination=destination, source=source, locked=self.locked and destination is not None
-        )
+        return replace(self, destination=destination, source=source, locked=self.locked and destination is not None)
 
 
 @dataclass(frozen=True)

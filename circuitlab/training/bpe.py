@@ -36,7 +36,9 @@ def train_tokenizer(sources: tuple[Source, ...], size: int, n_bytes: int) -> Tok
     inner.train_from_iterator(_sample(sources, n_bytes), trainer)
     if inner.get_vocab_size() < size:
         raise BadInput(
-            "The text does not support so large a vocabulary.", expected=f"{size} tokens", got=str(inner.get_vocab_size())
+            "The text does not support so large a vocabulary.",
+            expected=f"{size} tokens",
+            got=str(inner.get_vocab_size()),
         )
     return Tokenizer(inner)
 

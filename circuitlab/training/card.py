@@ -59,7 +59,7 @@ def _metrics(found: dict[str, Any]) -> str:
         "|---|---|",
         f"| loss on held-out text, {found['texts']} texts of {found['context']} tokens | {found['loss']:.3f} nats |",
         f"| in-context score (indices {indices['late']} minus {indices['early']}) | {found['in_context_score']:.3f} nats |",
-        f"| repeated random tokens ({repeated['samples']} × {repeated['block']} × 2): first repetition | {found['rep1']:.2f} nats |",
+        f"| {repeated['samples']} × {repeated['block']} random tokens × 2: first repetition | {found['rep1']:.2f} nats |",
         f"| second repetition, without its first token | {found['rep2']:.2f} nats |",
     ]
     for name in ("prefix_matching", "previous_token"):

@@ -15,12 +15,18 @@ from circuitlab.training.corpus import Source, Stream, find_sources, tokenised
 from circuitlab.training.recipe import Recipe, read_recipe
 
 
-def prepare(recipe: Recipe, sources: tuple[Source, ...], out: Path, tokenizer: Path | None) -> tuple[Tokenizer, tuple[Stream, ...]]:
+def prepare(
+    recipe: Recipe, sources: tuple[Source, ...], out: Path, tokenizer: Path | None
+) -> tuple[Tokenizer, tuple[Stream, ...]]:
     """Tokenizer and token streams, made once and kept in `out/state`."""
     (out / "state").mkdir(parents=True, exist_ok=True)
     kept = out / "state" / "tokenizer.json"
     if not kept.is_file():
-        made = Tokenizer.from_file(tokenizer) if tokenizer else train_tokenizer(sources, recipe.vocab, recipe.tokenizer_bytes)
+        made = (
+            Tokenizer.from_file(tokenizer)
+            if tokenizer
+            else train_tokenizer(sources, recipe.vocab, recipe.tokenizer_bytes)
+        )
         made.save(kept)
     words = Tokenizer.from_file(kept)
     streams = []

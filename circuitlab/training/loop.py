@@ -43,7 +43,7 @@ def initial_tensors(recipe: Recipe, config: ModelConfig) -> dict[str, Tensor]:
     for name, shape in expected_shapes(config).items():
         short = name.rpartition(".")[2]
         if short == "W_pos":
-            made[name] = recipe.positions_amplitude * sinusoid_table(*shape)
+            made[name] = recipe.positions_amplitude * sinusoid_table(shape[0], shape[1])
         elif short == "gain":
             made[name] = torch.ones(shape)
         elif short in ("bias", "smear") or short.startswith("b_"):
@@ -164,8 +164,12 @@ class Trainer:
 
 def summary(found: dict[str, Any]) -> str:
     """One line on a checkpoint's metrics."""
-    best = {n: max((v, i, h) for i, row in enumerate(found["heads"][n]) for h, v in enumerate(row)) for n in found["heads"]}
-    heads = "  ".join(f"{n} {v:.2f} (L{i}H{h})" for n, (v, i, h) in best.items() if n in ("prefix_matching", "previous_token"))
+    best = {
+        n: max((v, i, h) for i, row in enumerate(found["heads"][n]) for h, v in enumerate(row)) for n in found["heads"]
+    }
+    heads = "  ".join(
+        f"{n} {v:.2f} (L{i}H{h})" for n, (v, i, h) in best.items() if n in ("prefix_matching", "previous_token")
+    )
     return f"loss {found['loss']:.3f}  rep1 {found['rep1']:.2f}  rep2 {found['rep2']:.2f}  {heads}"
 
 
@@ -177,5 +181,8 @@ def _atomically(path: Path, write: Callable[[Path], Any]) -> None:
         os.replace(fresh, path)
     except (OSError, RuntimeError) as error:
         raise BadMachine(
-            f"{path.name} could not be written.", expected="a writable disk with room", got=str(error), remedy="Free space, then resume."
+            f"{path.name} could not be written.",
+            expected="a writable disk with room",
+            got=str(error),
+            remedy="Free space, then resume.",
         ) from error

@@ -89,7 +89,7 @@ class Recipe:
     def config(self) -> ModelConfig:
         """The model's configuration."""
         n_ctx = max(s.context for s in self.stages)
-        values = {k: tuple(v) if isinstance(v, list) else v for k, v in self.model.items()}
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in self.model.items()}
         return ModelConfig(d_vocab=self.vocab, n_ctx=n_ctx, prepend_bos=True, family="circuitlab", **values)
 
     def stage(self, step: int) -> Stage:
@@ -100,7 +100,9 @@ class Recipe:
 def _made(kind: type[Any], data: dict[str, Any], where: str) -> Any:
     known = {f.name for f in dataclasses.fields(kind)}
     if unknown := sorted(set(data) - known):
-        raise BadInput(f"{where} has fields that are not known.", expected=" ".join(sorted(known)), got=" ".join(unknown))
+        raise BadInput(
+            f"{where} has fields that are not known.", expected=" ".join(sorted(known)), got=" ".join(unknown)
+        )
     try:
         return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
     except TypeError as error:
@@ -123,7 +125,7 @@ def read_recipe(name_or_path: str) -> Recipe:
 
 
 def _recipe(data: dict[str, Any], path: Path) -> Recipe:
-    parts = dict(data)
+    parts: dict[str, Any] = dict(data)
     for name, kind in (("data", Data), ("optimiser", Optimiser), ("checkpoints", Checkpoints)):
         if name in parts:
             parts[name] = _made(kind, parts[name], f"{path.name}: [{name}]")

@@ -42,7 +42,10 @@ def window(qtbot: Any, tmp_path: Path) -> Iterator[Window]:
 
 def settle(qtbot: Any, window: Window) -> None:
     """Until every visible dock shows its answer."""
-    qtbot.waitUntil(lambda: not window.waiting and not window.bench.runner.busy and not window.prompt.timer.isActive(), timeout=20000)
+    qtbot.waitUntil(
+        lambda: not window.waiting and not window.bench.runner.busy and not window.prompt.timer.isActive(),
+        timeout=20000,
+    )
     QApplication.processEvents()
 
 
@@ -262,7 +265,10 @@ def test_another_model_takes_text_and_is_undone(qtbot: Any, window: Window, tmp_
 def test_pin_and_compare_show_reference_and_difference(qtbot: Any, window: Window) -> None:
     window.pin()
     window.bench.document.apply(
-        window.bench.document.recorded.with_text("one two one six one", window.prompt.tokens_of("one two one six one", True)), "x"
+        window.bench.document.recorded.with_text(
+            "one two one six one", window.prompt.tokens_of("one two one six one", True)
+        ),
+        "x",
     )
     settle(qtbot, window)
     now = heat(window).values
@@ -391,7 +397,9 @@ def test_no_shortcut_is_taken_twice(window: Window) -> None:
     assert len(keys) == len(set(keys))
 
 
-def test_cancelling_a_slow_answer_keeps_the_window_alive(qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancelling_a_slow_answer_keeps_the_window_alive(
+    qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import time
 
     started: list[float] = []

@@ -187,7 +187,13 @@ def test_head_scores_on_random_tokens_repeat_what_they_say(ask: Asker) -> None:
     allowed = np.array([t for t in range(260) if t != 0])
     prompts = [[0, *once.tolist() * 3] for once in rng.choice(allowed, size=(4, 5))]
     each = np.array(
-        [[[_slow_score("prefix_matching", _slow(ask, tuple(p))[2][layer][h], p) for h in range(4)] for layer in range(2)] for p in prompts]
+        [
+            [
+                [_slow_score("prefix_matching", _slow(ask, tuple(p))[2][layer][h], p) for h in range(4)]
+                for layer in range(2)
+            ]
+            for p in prompts
+        ]
     )
     np.testing.assert_allclose(found.of("prefix_matching"), each.mean(0), atol=1e-5)
     np.testing.assert_allclose(found.spread[0], each.std(0, ddof=1), atol=1e-5)
@@ -242,5 +248,7 @@ def test_the_same_request_computed_afresh_is_bit_equal(tmp_path: Path, name: str
     for _ in range(2):
         asker = Asker(path)
         asker("token_loss", TokenLossParams(), (4, 5, 6))
-        prints.add(asker.engine.answer(Request(name, params, Subject(asker.ref, TOKENS)), Quiet(), fresh=True).fingerprint)
+        prints.add(
+            asker.engine.answer(Request(name, params, Subject(asker.ref, TOKENS)), Quiet(), fresh=True).fingerprint
+        )
     assert len(prints) == 1

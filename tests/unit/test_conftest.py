@@ -11,7 +11,7 @@ pytest_plugins = ["pytester"]
 ROOT = Path(__file__).resolve().parent.parent.parent
 CONFTEST = ROOT / "tests" / "conftest.py"
 
-SAMPLES = '''
+SAMPLES = """
 import threading
 import pytest
 
@@ -72,7 +72,7 @@ def test_failed_and_left(qapp):
 def test_home(home):
     from circuitlab import paths
     assert paths.log_file().is_relative_to(home)
-'''
+"""
 
 
 def test_the_net(pytester: pytest.Pytester) -> None:

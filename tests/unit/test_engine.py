@@ -212,7 +212,17 @@ class Everything:
 
 
 def test_parameters_are_read_from_text() -> None:
-    words = {"a": "yes", "b": "-1", "c": "2", "d": "x=y", "e": "y", "f": "l2h3", "g": "L1H4,L0H2", "h": "none", "i": "1,2.5"}
+    words = {
+        "a": "yes",
+        "b": "-1",
+        "c": "2",
+        "d": "x=y",
+        "e": "y",
+        "f": "l2h3",
+        "g": "L1H4,L0H2",
+        "h": "none",
+        "i": "1,2.5",
+    }
     made = parse_params(Everything, words)
     assert made == Everything(True, -1, 2.0, "x=y", "y", Head(2, 3), (Head(1, 4), Head(0, 2)), None, (1.0, 2.5))
     assert parse_params(Everything, {"g": "all"}).g == ()

@@ -109,9 +109,7 @@ def test_a_mean_over_this_prompt_reuses_no_prefix() -> None:
     torch.testing.assert_close(again.logits(), forward(weights, (*TOKENS, 4), zero).logits(), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "site", [Site("z", 2), Site("z", 0, (4,)), Site("q", 0, (), (9,)), Site("mlp_out", 0)]
-)
+@pytest.mark.parametrize("site", [Site("z", 2), Site("z", 0, (4,)), Site("q", 0, (), (9,)), Site("mlp_out", 0)])
 def test_a_place_that_is_not_there_is_refused(site: Site) -> None:
     weights, _ = weights_of(TINY)
     with pytest.raises(BadInput):

@@ -236,5 +236,12 @@ def test_llm_viz_nano_sort_matches_its_stored_activations(shared_dir: Path) -> N
         for i in range(3):
             np.testing.assert_allclose(run.get("resid_post", i).numpy(), stored[f"block{i}"][row], atol=1e-5)
         np.testing.assert_allclose(run.log_probs().exp().numpy(), stored["probs"][row], atol=1e-5)
-        for ours, theirs in (("pattern", "attSm"), ("q", "q"), ("k", "k"), ("v", "v"), ("attn_out", "yProj"), ("mlp_out", "mlp")):
+        for ours, theirs in (
+            ("pattern", "attSm"),
+            ("q", "q"),
+            ("k", "k"),
+            ("v", "v"),
+            ("attn_out", "yProj"),
+            ("mlp_out", "mlp"),
+        ):
             np.testing.assert_allclose(run.get(ours, 0).numpy(), stored[theirs][row], atol=1e-5)

@@ -51,7 +51,9 @@ states = st.builds(
     conventions=conventions,
     selection=selections,
     views=st.lists(st.sampled_from(sorted(VIEWS)), unique=True).map(lambda names: {n: VIEWS[n]() for n in names}),
-    pins=st.lists(st.builds(Pin, st.text(max_size=5), st.builds(State, refs, tokens=ids).map(lambda s: s.subject)), max_size=2).map(tuple),
+    pins=st.lists(
+        st.builds(Pin, st.text(max_size=5), st.builds(State, refs, tokens=ids).map(lambda s: s.subject)), max_size=2
+    ).map(tuple),
     compare=st.sampled_from(["now", "reference", "difference"]),
     notes=st.lists(st.builds(Note, st.text(max_size=5)), max_size=2).map(tuple),
     bookmarks=st.lists(st.builds(Bookmark, st.text(max_size=5), st.text(max_size=5)), max_size=1).map(tuple),
@@ -73,7 +75,16 @@ def test_views_of_unknown_panels_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"circuitlab": 2, "state": {}}', '{"circuitlab": 1, "state": {}}', '{"circuitlab": 1}', "[" * 5000]
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"circuitlab": 2, "state": {}}',
+        '{"circuitlab": 1, "state": {}}',
+        '{"circuitlab": 1}',
+        "[" * 5000,
+    ],
 )
 def test_what_is_no_session_is_refused(text: str) -> None:
     with pytest.raises(BadInput):

@@ -87,5 +87,6 @@ class JobsDock(QDockWidget):
         cache = self.bench.engine.cache
         budget = self.bench.engine.memory
         self.memory.setText(
-            f"results and runs held: {cache.nbytes / 2**20:,.1f} of {cache.limit / 2**20:,.0f} MiB · budget {budget / 2**30:.1f} GiB"
+            f"results and runs held: {cache.nbytes / 2**20:,.1f} of {cache.limit / 2**20:,.0f} MiB"
+            f" · budget {budget / 2**30:.1f} GiB"
         )

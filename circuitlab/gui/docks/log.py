@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from contextlib import suppress
 from logging.handlers import RotatingFileHandler
 
 from PySide6.QtCore import QObject, Signal, Slot
@@ -28,10 +29,8 @@ class LogHandler(QObject, logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:  # type: ignore[override]
         """One record."""
-        try:
+        with suppress(RuntimeError):  # the window is gone; the file handler has the line
             self.written.emit(record.levelno, self.format(record))
-        except RuntimeError:
-            pass  # the window is gone; the file handler has the line
 
 
 def file_handler() -> logging.Handler | None:

@@ -231,8 +231,14 @@ class PromptDock(QDockWidget):
             self.editor.moveCursor(QTextCursor.MoveOperation.End)
         self.bos.setChecked(state.bos and facts.has_bos)
         self.bos.setEnabled(facts.has_bos)
-        self.bos.setToolTip("Begin the prompt with the beginning-of-sequence token" if facts.has_bos else "No BOS token in this model's tokenizer")
-        self.editor.setPlaceholderText("Type text here." if facts.has_tokenizer else "No tokenizer: type ids, such as 0 17 42")
+        self.bos.setToolTip(
+            "Begin the prompt with the beginning-of-sequence token"
+            if facts.has_bos
+            else "No BOS token in this model's tokenizer"
+        )
+        self.editor.setPlaceholderText(
+            "Type text here." if facts.has_tokenizer else "No tokenizer: type ids, such as 0 17 42"
+        )
         self._filling = False
         limit = facts.config.n_ctx
         self.count.setText(f"{len(state.tokens)} / {limit} tokens")
@@ -276,7 +282,15 @@ class PromptDock(QDockWidget):
         values = result.loss if isinstance(result, TokenLossResult) else np.full(len(texts), np.nan, np.float32)
         top = float(np.log(facts.config.d_vocab_out))
         mark = Tokens(
-            "prompt", texts, values, (0.0, top), "loss", "nats", tips, state.selection.destination, state.selection.locked
+            "prompt",
+            texts,
+            values,
+            (0.0, top),
+            "loss",
+            "nats",
+            tips,
+            state.selection.destination,
+            state.selection.locked,
         )
         self.strip.show_figure(Figure(((mark,),), "", self._caption(result, top)))
 
@@ -284,14 +298,17 @@ class PromptDock(QDockWidget):
         """Display texts and tooltips, the same objects while the tokens are the same."""
         if self._texts[0] != state.tokens:
             texts = self.bench.facts().tokens(state.tokens)
-            tips = tuple(f"position {i} · {t} · id {k}" for i, (t, k) in enumerate(zip(texts, state.tokens, strict=True)))
+            tips = tuple(
+                f"position {i} · {t} · id {k}" for i, (t, k) in enumerate(zip(texts, state.tokens, strict=True))
+            )
             self._texts = (state.tokens, texts, tips)
         return self._texts[1], self._texts[2]
 
     def _caption(self, result: object, top: float) -> str:
         if not isinstance(result, TokenLossResult) or len(result.loss) < 2:
             return "colour: loss of each token in nats"
-        return f"colour: loss of each token, 0 to {top:.1f} nats (uniform guess) · mean {result.mean:.3f} nats over {len(result.loss) - 1} tokens"
+        mean = f"mean {result.mean:.3f} nats over {len(result.loss) - 1} tokens"
+        return f"colour: loss of each token, 0 to {top:.1f} nats (uniform guess) · {mean}"
 
     @Slot(object)
     def _picked(self, hit: Hit) -> None:

@@ -1,7 +1,7 @@
 """Hugging Face GPT-2 directories (Radford et al. 2019): `config.json` with `"model_type": "gpt2"`, one safetensors file.
 
-GPT-2 stores `Conv1D` weights as [in, out], which is our row-vector form; queries, keys and values of all heads lie side by side in
-`c_attn` [d_model, 3 d_model]. The per-head tensors are views of it.
+GPT-2 stores `Conv1D` weights as [in, out], which is our row-vector form; queries, keys and values of all heads lie side by
+side in `c_attn` [d_model, 3 d_model]. The per-head tensors are views of it.
 """
 
 from __future__ import annotations
@@ -35,9 +35,17 @@ def read_config(config: dict[str, Any], tied: bool) -> tuple[ModelConfig, tuple[
     """Our configuration of a GPT-2 `config.json`, with what was assumed."""
     d_model, n_heads = _number(config, "n_embd"), _number(config, "n_head")
     if n_heads < 1 or d_model % n_heads:
-        raise BadModel("config.json: heads do not divide the width.", expected="n_embd a multiple of n_head", got=f"{d_model}, {n_heads}")
+        raise BadModel(
+            "config.json: heads do not divide the width.",
+            expected="n_embd a multiple of n_head",
+            got=f"{d_model}, {n_heads}",
+        )
     if config.get("scale_attn_by_inverse_layer_idx"):
-        raise BadModel("Scores scaled per layer are not supported.", expected="one score scale", got="scale_attn_by_inverse_layer_idx")
+        raise BadModel(
+            "Scores scaled per layer are not supported.",
+            expected="one score scale",
+            got="scale_attn_by_inverse_layer_idx",
+        )
     if config.get("add_cross_attention"):
         raise BadModel("Cross-attention is not supported.", expected="a decoder", got="add_cross_attention")
     name = config.get("activation_function", "gelu_new")
@@ -123,7 +131,9 @@ def _check(config: ModelConfig, source: TensorSource, prefix: str) -> tuple[str,
         raise BadModel("The weights lack tensors.", expected=", ".join(missing[:6]), got=f"{len(missing)} missing")
     for name, shape in wanted.items():
         if source.shape(name) != shape:
-            raise BadModel(f"{name} has the wrong shape.", expected=f"{shape} by config.json", got=str(source.shape(name)))
+            raise BadModel(
+                f"{name} has the wrong shape.", expected=f"{shape} by config.json", got=str(source.shape(name))
+            )
     unused = sorted(n for n in source.names() - set(wanted) if not n.endswith(_BUFFERS) and n != "lm_head.weight")
     return (f"unused tensors: {', '.join(unused)}",) if unused else ()
 

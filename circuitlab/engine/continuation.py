@@ -1,0 +1,32 @@
+"""Letting a model write on: one token after another, each a forward pass that reuses its prefix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from circuitlab.analysis.base import Quiet
+from circuitlab.engine.engine import Engine
+from circuitlab.errors import BadInput
+from circuitlab.model.subject import Subject
+
+
+def written_on(
+    engine: Engine, subject: Subject, n: int, sampled: bool, seed: int, stop: Callable[[int], bool]
+) -> tuple[int, ...]:
+    """The prompt's tokens with up to `n` more, fewer where the context ends. Raises `BadInput` for an empty prompt."""
+    model = engine.store.open(subject.model)
+    generator = torch.Generator().manual_seed(seed)
+    tokens = subject.tokens
+    if not tokens:
+        raise BadInput("The prompt is empty.", expected="at least one token", got="none", remedy="Type some text.")
+    for i in range(min(n, model.opened.weights.config.n_ctx - len(tokens))):
+        if stop(i):
+            break
+        run = engine.run_of(model, replace(subject, tokens=tokens), Quiet())
+        logits = run.logits(slice(len(tokens) - 1, None))[0].double()
+        chosen = torch.multinomial(logits.softmax(0), 1, generator=generator) if sampled else logits.argmax()
+        tokens = (*tokens, int(chosen))
+    return tokens
