@@ -7,15 +7,12 @@ pass, so that a changed end of the prompt costs only the change.
 
 from __future__ import annotations
 
-import hashlib
 import platform
-import threading
 import time
 from collections.abc import Hashable
 from dataclasses import replace
 from functools import lru_cache
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,9 +20,13 @@ import torch
 from circuitlab import __version__
 from circuitlab.analysis.base import Analysis, Ctx, Quiet, Result, TextRef, find_analysis
 from circuitlab.engine.cache import Cache
+from circuitlab.engine.flights import Flights
+from circuitlab.engine.listening import Listening
 from circuitlab.engine.request import Answer, Provenance, Request
 from circuitlab.engine.store import ModelStore, OpenModel
+from circuitlab.engine.texts import Texts, read_text
 from circuitlab.errors import BadInput, Cancelled, OverBudget, Refused
+from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.run import Run
@@ -33,6 +34,9 @@ from circuitlab.model.subject import Subject
 from circuitlab.model.weights import Weights
 
 GIB = 2**30
+# What an entry of the cache costs besides its arrays: objects, key, tokens. Without it answers of no arrays would be free.
+ENTRY = 2048
+PER_TOKEN = 40
 
 
 @lru_cache(maxsize=1)
@@ -42,41 +46,62 @@ def versions() -> tuple[tuple[str, str], ...]:
     return (("circuitlab", __version__), ("python", platform.python_version()), *libraries)
 
 
-def estimate_run(config: Any, n_tokens: int) -> int:
-    """Bytes of one run: streams, queries, keys and values of every layer, float32."""
-    per_position = config.d_model + (config.n_heads + 2 * config.n_kv_heads) * config.d_head
-    return 4 * n_tokens * per_position * config.n_layers
+def estimate_run(config: ModelConfig, n_tokens: int, dtype: str = "float32") -> int:
+    """Bytes of one run: streams, queries, keys and values of every layer, and the last stream."""
+    per_layer = config.d_model + (config.n_heads + 2 * config.n_kv_heads) * config.d_head
+    return (8 if dtype == "float64" else 4) * n_tokens * (per_layer * config.n_layers + config.d_model)
 
 
 class _Inputs:
-    """What one running analysis sees."""
+    """What one running analysis sees. `cache` is the engine's, or one of its own for an answer computed afresh."""
 
-    def __init__(self, engine: Engine, model: OpenModel, subject: Subject, ctx: Ctx, fresh: bool) -> None:
-        self._engine, self._model, self._ctx, self._fresh = engine, model, ctx, fresh
+    def __init__(self, engine: Engine, model: OpenModel, subject: Subject, ctx: Listening, cache: Cache) -> None:
+        self._engine, self._model, self._ctx, self._cache = engine, model, ctx, cache
+        self._last: tuple[Subject, Run] | None = None
         self.subject = subject
         self.weights: Weights = model.weights(subject.conventions)
         self.memory = engine.memory
         self.reused = 0
 
     def run(self, tokens: tuple[int, ...] | None = None, edits: tuple[Intervention, ...] | None = None) -> Run:
-        made = self._engine.run_of(
-            self._model,
-            replace(
-                self.subject,
-                tokens=self.subject.tokens if tokens is None else tokens,
-                edits=self.subject.edits if edits is None else edits,
-            ),
-            self._ctx,
-            self._fresh,
+        subject = replace(
+            self.subject,
+            tokens=self.subject.tokens if tokens is None else tokens,
+            edits=self.subject.edits if edits is None else edits,
         )
-        self.reused = max(self.reused, made.reused)
-        return made
+        # held here too: a run that is too large for the cache is not to be made again at every call
+        if self._last is None or self._last[0] != subject:
+            self._last = subject, self._engine.run_in(self._cache, self._model, subject, self._ctx)
+        run = self._last[1]
+        self.reused = max(self.reused, run.reused)
+        return run
 
     def answer(self, name: str, params: Any) -> Result:
-        return self._engine.answer(Request(name, params, self.subject), self._ctx, fresh=self._fresh).result
+        made = self._engine.answer_in(self._cache, Request(name, params, self.subject), self._ctx)
+        self.reused = max(self.reused, made.provenance.reused)
+        return made.result
 
     def text(self, ref: TextRef) -> tuple[int, ...]:
         return self._engine.read_text(self._model, ref)
+
+
+class _Clean:
+    """Runs without interventions, for freeze, patch and mean.
+
+    A run keeps this to compute things again later. It must not keep the listener of the request that happened to make it: that
+    one may have been cancelled since.
+    """
+
+    def __init__(self, engine: Engine, cache: Cache, model: OpenModel, subject: Subject, ctx: Ctx) -> None:
+        self._engine, self._cache, self._model = engine, cache, model
+        self._subject, self._ctx = replace(subject, edits=()), ctx
+
+    def __call__(self, tokens: tuple[int, ...]) -> Run:
+        return self._engine.run_in(self._cache, self._model, replace(self._subject, tokens=tokens), self._ctx)
+
+    def let_go(self) -> None:
+        """The forward pass is done: from now on nobody listens."""
+        self._ctx = Quiet()
 
 
 class Engine:
@@ -89,8 +114,8 @@ class Engine:
     def __init__(self, store: ModelStore, memory: int = 4 * GIB) -> None:
         self.store, self.memory = store, memory
         self.cache = Cache(memory // 4)
-        self._locks: dict[Hashable, threading.Lock] = {}
-        self._guard = threading.Lock()
+        self._flights = Flights()
+        self._texts = Texts()
 
     def key(self, request: Request, model: OpenModel) -> Hashable:
         """What an answer is kept under."""
@@ -101,10 +126,12 @@ class Engine:
     def cached(self, request: Request) -> Answer | None:
         """The complete answer if it is in the cache. Never blocks, never opens a model."""
         model = self.store.peek(request.subject.model)
-        if model is None:
+        params = self._texts.settled(request.params, read=False)
+        if model is None or params is None:
             return None
+        request = replace(request, params=params)
         found = self.cache.get(self.key(request, model))
-        return replace(found, request=request) if isinstance(found, Answer) and found.complete else None
+        return _for(found, request, model) if isinstance(found, Answer) and found.complete else None
 
     def answer(self, request: Request, ctx: Ctx | None = None, fresh: bool = False) -> Answer:
         """Compute, or take from the cache. `fresh` neither reads the cache nor reuses a prefix: for bit-equal results.
@@ -112,30 +139,40 @@ class Engine:
         Raises `Refused`, `OverBudget`, `BadInput`, `BadModel`, or `Cancelled`; a cancelled analysis' last partial result is kept
         and handed to the next attempt as `ctx.previous`.
         """
-        model = self.store.open(request.subject.model)
-        key = self.key(request, model)
-        with self._lock_of(key):
-            found = None if fresh else self.cache.get(key)
-            if isinstance(found, Answer) and found.complete:
-                return replace(found, request=request)
-            return self._compute(request, model, key, _Listening(ctx or Quiet(), found), fresh)
+        cache = Cache(self.memory) if fresh else self.cache
+        made = self.answer_in(cache, request, ctx or Quiet())
+        if fresh:
+            self._keep(self.key(made.request, self.store.open(made.request.subject.model)), made)
+        return made
 
-    def _lock_of(self, key: Hashable) -> threading.Lock:
-        """The same question asked twice at once is computed once."""
-        with self._guard:
-            if len(self._locks) > 4096:
-                self._locks = {k: lock for k, lock in self._locks.items() if lock.locked()}
-            return self._locks.setdefault(key, threading.Lock())
+    def answer_in(self, cache: Cache, request: Request, ctx: Ctx) -> Answer:
+        """`answer` with a given cache: what one analysis asks of another goes where its own answer goes."""
+        model = self.store.open(request.subject.model)
+        request = replace(request, params=self._texts.settled(request.params))
+        key = self.key(request, model)
+        with self._flights.alone((id(cache), key), lambda: ctx.tick(0, 1, "waiting for the same question")):
+            found = cache.get(key)
+            if isinstance(found, Answer) and found.complete:
+                return _for(found, request, model)
+            listening = Listening(ctx, self._flights, found.result if isinstance(found, Answer) else None)
+            return self._compute(cache, request, model, key, listening)
+
+    def identified(self, answer: Answer) -> Answer:
+        """The answer with the sha256 of its weights, for files. Reads the model's files where that has not been done."""
+        if answer.provenance.weights:
+            return answer
+        sha256 = self.store.sha256(answer.request.subject.model)
+        return replace(answer, provenance=replace(answer.provenance, weights=sha256))
 
     def check(self, request: Request) -> int:
         """The memory estimate in bytes. Raises `Refused` or `OverBudget`."""
-        found = find_analysis(request.analysis)
-        config = self.store.open(request.subject.model).opened.weights.config
+        found, subject = find_analysis(request.analysis), request.subject
+        config = self.store.open(subject.model).opened.weights.config
         if reason := found.refuse(config, request.params):
             raise Refused(f"{found.name}: {reason}")
-        n = len(request.subject.tokens)
+        n = len(subject.tokens)
         needed = found.memory(config, n, request.params)
-        needed += estimate_run(config, n) if found.needs == "tokens" else 0
+        needed += estimate_run(config, n, subject.conventions.dtype) if found.needs == "tokens" else 0
         if needed > self.memory:
             raise OverBudget(
                 f"{found.name} does not fit in the memory budget.",
@@ -145,42 +182,54 @@ class Engine:
             )
         return needed
 
-    def _compute(self, request: Request, model: OpenModel, key: Hashable, ctx: _Listening, fresh: bool) -> Answer:
+    def _compute(self, cache: Cache, request: Request, model: OpenModel, key: Hashable, ctx: Listening) -> Answer:
         found: Analysis[Any, Any] = find_analysis(request.analysis)
         self.check(request)
         if found.needs == "tokens" and not request.subject.tokens:
             raise BadInput("The prompt is empty.", expected="at least one token", got="none", remedy="Type some text.")
         began = time.perf_counter()
-        inputs = _Inputs(self, model, request.subject, ctx, fresh)
+        inputs = _Inputs(self, model, request.subject, ctx, cache)
         made = lambda result, complete: Answer(
-            request, result, complete, self._provenance(model, time.perf_counter() - began, inputs.reused)
+            request, result, complete, _provenance(model, time.perf_counter() - began, inputs.reused)
         )
         try:
             result = found.run(inputs, request.params, ctx)
         except Cancelled:
             if ctx.last is not None:
-                self.cache.put(key, made(ctx.last, False), ctx.last.nbytes)
+                self._keep(key, made(ctx.last, False))
+            raise
+        except (MemoryError, RuntimeError) as error:
+            if isinstance(error, MemoryError) or "allocate memory" in str(error):
+                raise _out_of_memory(found.name, error) from error
             raise
         answer = made(result, True)
-        self.cache.put(key, answer, result.nbytes)
+        self._keep(key, answer, cache)
         return answer
 
-    def _provenance(self, model: OpenModel, seconds: float, reused: int) -> Provenance:
-        return Provenance(model.sha256, versions(), torch.get_num_threads(), "cpu", seconds, reused)
+    def _keep(self, key: Hashable, answer: Answer, cache: Cache | None = None) -> None:
+        n = len(answer.request.subject.tokens)
+        (cache or self.cache).put(key, answer, answer.result.nbytes + ENTRY + PER_TOKEN * n)
 
     def run_of(self, model: OpenModel, subject: Subject, ctx: Ctx, fresh: bool = False) -> Run:
         """A forward pass, from the cache, from a cached prefix, or computed."""
+        return self.run_in(Cache(self.memory) if fresh else self.cache, model, subject, ctx)
+
+    def run_in(self, cache: Cache, model: OpenModel, subject: Subject, ctx: Ctx) -> Run:
+        """`run_of` with a given cache; only runs of the engine's own cache begin where another one left off."""
         about = ("run", model.identity, subject.conventions, subject.edits)
-        with self._lock_of((about, subject.tokens)):
-            found = None if fresh else self.cache.get((*about, subject.tokens))
+        key = (*about, subject.tokens)
+        ctx = ctx if isinstance(ctx, Listening) else Listening(ctx, self._flights)
+        with self._flights.alone((id(cache), key), lambda: ctx.tick(0, 1, "waiting for the same forward pass")):
+            found = cache.get(key)
             if isinstance(found, Run):
                 return found
-            weights = model.weights(subject.conventions)
-            prefix = None if fresh else self._longest_prefix(about, subject.tokens)
-            clean = lambda tokens: self.run_of(model, replace(subject, tokens=tokens, edits=()), ctx, fresh)
+            prefix = self._longest_prefix(about, subject.tokens) if cache is self.cache else None
+            clean = _Clean(self, cache, model, subject, ctx)
             tick = lambda i, n: ctx.tick(i, n, "forward pass")
+            weights = model.weights(subject.conventions)
             made = forward(weights, subject.tokens, subject.edits, prefix, clean, tick)
-            self.cache.put((*about, subject.tokens), made, made.nbytes)
+            clean.let_go()
+            cache.put(key, made, made.nbytes + ENTRY + PER_TOKEN * len(subject.tokens))
             return made
 
     def _longest_prefix(self, about: tuple[Any, ...], tokens: tuple[int, ...]) -> Run | None:
@@ -189,20 +238,27 @@ class Engine:
         return None if best is None or not _common(best[4], tokens) else self.cache.get(best)
 
     def read_text(self, model: OpenModel, ref: TextRef) -> tuple[int, ...]:
-        """Tokens of a text file. Raises `BadInput` where it is missing, no UTF-8, or not what its hash says."""
-        path = Path(ref.path)
-        if not path.is_file():
-            raise BadInput("A text file is not there.", expected="a UTF-8 text file", got=ref.path)
-        data = path.read_bytes()
-        if ref.sha256 and hashlib.sha256(data).hexdigest() != ref.sha256:
-            raise BadInput("A text file has changed.", expected=f"sha256 {ref.sha256[:12]}…", got=ref.path)
-        tokenizer = model.opened.weights.tokenizer
-        if tokenizer is None:
-            raise BadInput("The model has no tokenizer.", expected="token ids", got="text", remedy="Type ids instead.")
-        try:
-            return tokenizer.encode(data.decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise BadInput(f"{path.name} is not UTF-8.", expected="UTF-8", got=str(error)) from error
+        """Tokens of a text file. Raises `BadInput` where it is missing, not UTF-8, or not what its hash says."""
+        return read_text(ref, model.opened.weights.tokenizer)
+
+
+def _for(found: Answer, request: Request, model: OpenModel) -> Answer:
+    """A kept answer as the answer to an equal question, with the weights' hash if that is known by now."""
+    said = found.provenance
+    return replace(found, request=request, provenance=replace(said, weights=said.weights or model.sha256))
+
+
+def _provenance(model: OpenModel, seconds: float, reused: int) -> Provenance:
+    return Provenance(model.sha256, versions(), torch.get_num_threads(), "cpu", seconds, reused)
+
+
+def _out_of_memory(name: str, error: Exception) -> OverBudget:
+    return OverBudget(
+        f"{name} ran out of the machine's memory.",
+        expected="an allocation that succeeds",
+        got=str(error)[:200] or type(error).__name__,
+        remedy="Lower the memory budget so that this is refused at once, shorten the prompt, or close other programs.",
+    )
 
 
 def _common(a: tuple[int, ...], b: tuple[int, ...]) -> int:
@@ -212,21 +268,3 @@ def _common(a: tuple[int, ...], b: tuple[int, ...]) -> int:
             break
         n += 1
     return n
-
-
-class _Listening:
-    """A `Ctx` that remembers the last partial result and passes everything on."""
-
-    def __init__(self, inner: Ctx, found: Any) -> None:
-        self._inner = inner
-        self.last: Result | None = None
-        self.previous: Result | None = found.result if isinstance(found, Answer) else inner.previous
-
-    def tick(self, done: int, total: int, text: str = "") -> None:
-        """Passed on."""
-        self._inner.tick(done, total, text)
-
-    def partial(self, result: Result) -> None:
-        """Kept, and passed on."""
-        self.last = result
-        self._inner.partial(result)

@@ -12,11 +12,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from circuitlab.errors import BadModel
 from circuitlab.model.folding import under
 from circuitlab.model.loading import Opened, open_directory, resolve
 from circuitlab.model.subject import Conventions, ModelRef
 from circuitlab.model.weights import Weights
 from circuitlab.paths import shipped_models
+
+SMALL = 64 * 2**20  # bytes that are hashed at once when a model is opened: at most a tenth of a second
+
+Identity = tuple[tuple[str, int, int], ...]
+
+
+def file_identity(files: tuple[Path, ...]) -> Identity:
+    """(path, size, mtime in ns) of each file."""
+    stats = ((f, f.stat()) for f in files)
+    return tuple((str(f.resolve()), s.st_size, s.st_mtime_ns) for f, s in stats)
 
 
 def reference(text: str) -> ModelRef:
@@ -28,31 +39,24 @@ def reference(text: str) -> ModelRef:
     return ModelRef(f"file:{Path(text).expanduser().resolve()}")
 
 
-Identity = tuple[tuple[str, int, int], ...]
-
-
-def file_identity(files: tuple[Path, ...]) -> Identity:
-    """(path, size, mtime in ns) of each file."""
-    stats = ((f, f.stat()) for f in files)
-    return tuple((str(f.resolve()), s.st_size, s.st_mtime_ns) for f, s in stats)
-
-
 @dataclass(eq=False)
 class OpenModel:
-    """A model in the store. `identity` is what its answers are keyed by."""
+    """A model in the store. `identity` is what its answers are keyed by; `sha256` is "" until it has been read."""
 
     ref: ModelRef
     path: Path
     opened: Opened
     identity: Identity
-    presented: dict[Conventions, Weights] = field(default_factory=dict)
     sha256: str = ""
+    _presented: dict[Conventions, Weights] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def weights(self, conventions: Conventions) -> Weights:
-        """The weights under `conventions`, made once."""
-        if conventions not in self.presented:
-            self.presented[conventions] = under(self.opened.weights, conventions)
-        return self.presented[conventions]
+        """The weights under `conventions`, made once: a run's prefix is known by the identity of its weights."""
+        with self._lock:
+            if conventions not in self._presented:
+                self._presented[conventions] = under(self.opened.weights, conventions)
+            return self._presented[conventions]
 
     @property
     def changed_on_disk(self) -> bool:
@@ -64,50 +68,106 @@ class OpenModel:
 
 
 class ModelStore:
-    """Up to `most` models, the least recently used ones closed. Safe to use from several threads."""
+    """Up to `most` models, the least recently used ones closed. Safe to use from several threads.
+
+    While one model is being opened the open ones stay at hand: only who wants that same model waits.
+    """
 
     def __init__(self, most: int = 3, opener: Callable[[Path], Opened] = open_directory) -> None:
         self._most, self._opener = most, opener
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
+        self._doors: dict[ModelRef, threading.Lock] = {}
         self._models: OrderedDict[ModelRef, OpenModel] = OrderedDict()
 
     def open(self, ref: ModelRef) -> OpenModel:
         """The open model of a reference, opened now if it is not. Raises `BadModel`."""
-        with self._lock:
-            found = self._models.get(ref)
-            if found is None:
-                path = resolve(ref)
-                opened = self._opener(path)
-                found = OpenModel(ref, path, opened, file_identity(opened.files))
-                self._models[ref] = found
-                while len(self._models) > self._most:
-                    self._models.popitem(last=False)
-            self._models.move_to_end(ref)
+        found = self._use(ref)
+        if found is not None:
             return found
+        with self._door(ref):
+            return self._use(ref) or self._place(self._staged(ref))
 
     def peek(self, ref: ModelRef) -> OpenModel | None:
         """The open model, None if it is not open. Never reads a file."""
         return self._models.get(ref)
 
     def reload(self, ref: ModelRef) -> OpenModel:
-        """Open it again from disk; the old one stays if that fails."""
-        with self._lock:
-            old = self._models.pop(ref, None)
-            try:
-                return self.open(ref)
-            except BaseException:
-                if old is not None:
-                    self._models[ref] = old
-                raise
+        """Open it again from disk; the old one stays until that has succeeded."""
+        with self._door(ref):
+            return self._place(self._staged(ref))
 
     def sha256(self, ref: ModelRef) -> str:
-        """The hash of the weight files, read once. Slow for large files: call it off the GUI thread."""
+        """The hash of the model's files, read once. Slow for large files: call it off the GUI thread. Raises `BadModel`."""
         model = self.open(ref)
         if not model.sha256:
-            digest = hashlib.sha256()
-            for path in model.opened.files:
-                with path.open("rb") as file:
-                    while chunk := file.read(1 << 22):
-                        digest.update(chunk)
-            model.sha256 = digest.hexdigest()
+            model.sha256 = _hash(model)
         return model.sha256
+
+    def _use(self, ref: ModelRef) -> OpenModel | None:
+        with self._lock:
+            found = self._models.get(ref)
+            if found is not None:
+                self._models.move_to_end(ref)
+            return found
+
+    def _door(self, ref: ModelRef) -> threading.Lock:
+        with self._lock:
+            return self._doors.setdefault(ref, threading.Lock())
+
+    def _staged(self, ref: ModelRef) -> OpenModel:
+        """A model read and checked whole, not yet in the store."""
+        if ref.checkpoint is not None:
+            raise BadModel(
+                "This model has no checkpoint series.", expected="the final weights", got=f"checkpoint {ref.checkpoint}"
+            )
+        path = resolve(ref)
+        try:
+            before = _stats(path)
+            opened = self._opener(path)
+            identity = file_identity(opened.files)
+        except OSError as error:
+            raise BadModel("The model's files cannot be read.", expected="readable files", got=str(error)) from error
+        if any(before.get(name, (size, mtime)) != (size, mtime) for name, size, mtime in identity):
+            raise BadModel(
+                "The model's files changed while they were read.",
+                expected="files that nobody is writing to",
+                got=str(path),
+                remedy="Open it again when whoever writes them is done.",
+            )
+        model = OpenModel(ref, path, opened, identity)
+        if sum(size for _, size, _ in identity) <= SMALL:
+            model.sha256 = _hash(model)
+        return model
+
+    def _place(self, model: OpenModel) -> OpenModel:
+        with self._lock:
+            self._models[model.ref] = model
+            self._models.move_to_end(model.ref)
+            while len(self._models) > self._most:
+                self._models.popitem(last=False)
+        return model
+
+
+def _stats(folder: Path) -> dict[str, tuple[int, int]]:
+    files = [f for f in folder.iterdir() if f.is_file()] if folder.is_dir() else []
+    return {name: (size, mtime) for name, size, mtime in file_identity(tuple(files))}
+
+
+def _hash(model: OpenModel) -> str:
+    """sha256 over all files in their order. Raises `BadModel` where they are no longer those that were opened."""
+    digest = hashlib.sha256()
+    try:
+        for path in model.opened.files:
+            with path.open("rb") as file:
+                while chunk := file.read(1 << 22):
+                    digest.update(chunk)
+    except OSError as error:
+        raise BadModel("The model's files cannot be read.", expected="what was opened", got=str(error)) from error
+    if model.changed_on_disk:
+        raise BadModel(
+            "The model's files have changed since it was opened.",
+            expected="the files whose weights are in use",
+            got=str(model.path),
+            remedy="Reload the model.",
+        )
+    return digest.hexdigest()

@@ -1,0 +1,259 @@
+"""Two lanes in one engine: nobody waits for somebody who waits, nobody hears another's listener, equal questions cost once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from circuitlab.analysis.attention import AttentionParams
+from circuitlab.analysis.base import Quiet, Result
+from circuitlab.analysis.token_loss import TokenLossParams
+from circuitlab.engine import engine as engine_module
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.flights import Flights
+from circuitlab.engine.listening import Listening
+from circuitlab.engine.request import Request
+from circuitlab.engine.store import ModelStore, file_identity
+from circuitlab.errors import BadModel, Cancelled, OverBudget
+from circuitlab.model.intervention import Intervention, Site
+from circuitlab.model.loading import Opened, open_directory
+from circuitlab.model.subject import Conventions, ModelRef, Subject
+from tests.models import directory
+
+TOKENS = (0, 5, 9, 5, 7)
+
+
+@pytest.fixture
+def ref(tmp_path: Path) -> ModelRef:
+    return ModelRef(f"file:{directory(tmp_path / 'm')}")
+
+
+def _started(work: Callable[[], Any]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+class _Slow(Quiet):
+    """The slow lane: stands still in its first tick until the live lane is done."""
+
+    def __init__(self) -> None:
+        self.inside, self.go = threading.Event(), threading.Event()
+
+    def tick(self, done: int, total: int, text: str = "") -> None:
+        self.inside.set()
+        assert self.go.wait(20)
+
+
+def test_the_live_lane_passes_a_slow_one_that_makes_way_for_it(ref: ModelRef) -> None:
+    engine, slow = Engine(ModelStore()), _Slow()
+    subject = Subject(ref, TOKENS)
+    waiting = _started(lambda: engine.answer(Request("token_loss", TokenLossParams(), subject), slow))
+    assert slow.inside.wait(20)  # it holds the forward pass of these tokens now
+    live: list[Any] = []
+    passing = _started(lambda: live.append(engine.answer(Request("attention", AttentionParams(), subject))))
+    passing.join(20)
+    assert len(live) == 1, "the live lane waits for the slow one, which waits for the live one"
+    slow.go.set()
+    waiting.join(20)
+    assert not waiting.is_alive()
+
+
+def test_who_waits_for_another_can_be_cancelled(ref: ModelRef) -> None:
+    engine = Engine(ModelStore())
+    model, began, go = engine.store.open(ref), threading.Event(), threading.Event()
+    request = Request("token_loss", TokenLossParams(), Subject(ref, TOKENS))
+    key = (id(engine.cache), engine.key(request, model))
+
+    def hold() -> None:
+        with engine._flights.alone(key, lambda: None):
+            began.set()
+            assert go.wait(20)
+
+    class Cancelling(Quiet):
+        def tick(self, done: int, total: int, text: str = "") -> None:
+            raise Cancelled
+
+    holder = _started(hold)
+    assert began.wait(20)
+    start = time.monotonic()
+    with pytest.raises(Cancelled):
+        engine.answer(request, Cancelling())
+    assert time.monotonic() - start < 5
+    go.set()
+    holder.join(20)
+
+
+def test_many_threads_with_one_question_run_the_model_once(ref: ModelRef, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, calls, original = Engine(ModelStore()), [], engine_module.forward
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args[1])
+        time.sleep(0.2)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(engine_module, "forward", counted)
+    request = Request("token_loss", TokenLossParams(), Subject(ref, TOKENS))
+    threads = [_started(lambda: engine.answer(request)) for _ in range(6)]
+    for thread in threads:
+        thread.join(20)
+    assert calls == [TOKENS]
+
+
+def test_a_computation_that_asks_for_itself_is_a_fault_and_no_standstill() -> None:
+    flights = Flights()
+    with flights.alone("a", lambda: None), pytest.raises(RuntimeError, match="itself"), flights.alone("a", lambda: None):
+        pass
+    with flights.alone("a", lambda: None):
+        pass
+
+
+def test_a_kept_run_does_not_hear_the_request_that_made_it(ref: ModelRef) -> None:
+    class Once(Quiet):
+        dead = False
+
+        def tick(self, done: int, total: int, text: str = "") -> None:
+            if self.dead:
+                raise Cancelled
+
+    engine, ctx = Engine(ModelStore()), Once()
+    freeze = (Intervention("freeze", Site("pattern", 1)),)
+    run = engine.run_of(engine.store.open(ref), Subject(ref, TOKENS, freeze), ctx)
+    ctx.dead = True
+    engine.cache.clear()  # the clean run has to be made again
+    assert run.get("pattern", 1).shape[-1] == len(TOKENS)
+
+
+def test_partial_results_of_an_inner_analysis_are_not_shown_as_the_outer_ones() -> None:
+    class Hearing(Quiet):
+        def __init__(self) -> None:
+            self.heard: list[Result] = []
+            self.previous = Result(conventions=("what the outer one left",))
+
+        def partial(self, result: Result) -> None:
+            self.heard.append(result)
+
+    hearing = Hearing()
+    outer = Listening(hearing, Flights())
+    inner = Listening(outer, Flights())
+    assert outer.previous is hearing.previous
+    assert inner.previous is None
+    inner.partial(Result(done=0.5))
+    assert hearing.heard == []
+    assert inner.last is not None
+    outer.partial(Result(done=0.5))
+    assert len(hearing.heard) == 1
+
+
+def test_answers_without_arrays_count_against_the_bound_too(ref: ModelRef) -> None:
+    engine = Engine(ModelStore())
+    facts = Request("model_facts", engine_module.find_analysis("model_facts").params(), Subject(ref))
+    assert engine.answer(facts).result.nbytes == 0
+    assert engine.cache.nbytes > 0
+
+
+def test_the_cache_of_a_long_session_stays_within_a_quarter_of_the_budget(ref: ModelRef) -> None:
+    engine = Engine(ModelStore(), memory=1_000_000)
+    for i in range(60):
+        engine.answer(Request("token_loss", TokenLossParams(), Subject(ref, (*TOKENS, i))))
+        assert engine.cache.nbytes <= 250_000
+    assert engine.cached(Request("token_loss", TokenLossParams(), Subject(ref, (*TOKENS, 59)))) is not None
+    assert engine.cached(Request("token_loss", TokenLossParams(), Subject(ref, (*TOKENS, 0)))) is None
+
+
+def test_a_failed_allocation_is_said_as_one(ref: ModelRef, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried …")
+
+    monkeypatch.setattr(engine_module, "forward", full)
+    with pytest.raises(OverBudget, match="memory"):
+        Engine(ModelStore()).answer(Request("token_loss", TokenLossParams(), Subject(ref, TOKENS)))
+
+
+def test_fresh_answers_are_bit_equal_whatever_was_computed_before(ref: ModelRef) -> None:
+    used, request = Engine(ModelStore()), Request("attention", AttentionParams(), Subject(ref, (*TOKENS, 3, 4)))
+    used.answer(Request("attention", AttentionParams(), Subject(ref, TOKENS)))
+    used.answer(request)
+    first, second = used.answer(request, fresh=True), Engine(ModelStore()).answer(request, fresh=True)
+    assert first.fingerprint == second.fingerprint
+    assert first.provenance.reused == 0
+    kept = used.cached(request)
+    assert kept is not None
+    assert kept.fingerprint == first.fingerprint
+
+
+# -- the store -------------------------------------------------------------------------------------------------------------
+
+
+def test_open_models_stay_at_hand_while_another_is_being_opened(tmp_path: Path, ref: ModelRef) -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def opener(path: Path) -> Opened:
+        if path.name == "other":
+            inside.set()
+            assert go.wait(20)
+        return open_directory(path)
+
+    store, other = ModelStore(opener=opener), ModelRef(f"file:{directory(tmp_path / 'other')}")
+    store.open(ref)
+    opening = _started(lambda: store.open(other))
+    assert inside.wait(20)
+    got: list[Any] = []
+    _started(lambda: got.append(store.open(ref))).join(20)
+    assert got, "an open model waits for another one's files"
+    assert store.peek(other) is None
+    go.set()
+    opening.join(20)
+    assert store.peek(other) is not None
+
+
+def test_only_so_many_models_stay_open(tmp_path: Path) -> None:
+    refs = [ModelRef(f"file:{directory(tmp_path / name)}") for name in "abc"]
+    store = ModelStore(most=2)
+    store.open(refs[0])
+    store.open(refs[1])
+    store.open(refs[0])
+    store.open(refs[2])
+    assert [store.peek(r) is not None for r in refs] == [True, False, True]
+
+
+def test_files_that_change_while_they_are_read_are_refused(tmp_path: Path) -> None:
+    folder = directory(tmp_path / "m")
+
+    def opener(path: Path) -> Opened:
+        opened = open_directory(path)
+        directory(folder, n_ctx=40)
+        return opened
+
+    with pytest.raises(BadModel, match="changed while"):
+        ModelStore(opener=opener).open(ModelRef(f"file:{folder}"))
+
+
+def test_a_hash_is_never_that_of_other_files_than_those_in_use(ref: ModelRef) -> None:
+    store = ModelStore()
+    model = store.open(ref)
+    first = store.sha256(ref)
+    assert model.sha256 == first  # small files at once
+    model.sha256 = ""
+    directory(Path(ref.source[5:]), n_ctx=40)
+    with pytest.raises(BadModel, match="Reload"):
+        store.sha256(ref)
+    assert file_identity(model.opened.files) != model.identity
+
+
+def test_a_checkpoint_that_is_not_there_is_not_taken_for_the_final_weights(ref: ModelRef) -> None:
+    with pytest.raises(BadModel, match="checkpoint"):
+        ModelStore().open(ModelRef(ref.source, 3))
+
+
+def test_one_presentation_of_the_weights_whoever_asks(ref: ModelRef) -> None:
+    model, made = ModelStore().open(ref), []
+    threads = [_started(lambda: made.append(model.weights(Conventions(dtype="float64")))) for _ in range(8)]
+    for thread in threads:
+        thread.join(20)
+    assert len({id(w) for w in made}) == 1
