@@ -58,7 +58,7 @@ class LabelAxis(pg.AxisItem):
         if spec is self.spec and (count or len(spec.ticks), pitch, offset) == (self.count, self.pitch, self.offset):
             return
         self.spec, self.count, self.pitch, self.offset = spec, count or len(spec.ticks), pitch, offset
-        self.setLogMode(not self.vertical and spec.log, self.vertical and spec.log)
+        self.setLogMode(x=not self.vertical and spec.log, y=self.vertical and spec.log)
         self._plain_label()
         self.picture = None
         self.update()
@@ -73,7 +73,11 @@ class LabelAxis(pg.AxisItem):
         if self.count:
             self.showLabel(False)
             return
-        size = {"color": self.theme.muted, "font-size": f"{self.theme.small:.0f}px", "font-family": "Inter"}
+        size: dict[str, Any] = {
+            "color": self.theme.muted,
+            "font-size": f"{self.theme.small:.0f}px",
+            "font-family": "Inter",
+        }
         self.setLabel(text=escape(self.spec.label), **size)
         self.showLabel(bool(self.spec.label))
         title = 18 if self.spec.label else 0
@@ -84,7 +88,7 @@ class LabelAxis(pg.AxisItem):
 
     # cells -----------------------------------------------------------------------------------------------------------
 
-    def fit(self, cell: float) -> float:
+    def fit(self, cell: float) -> int:
         """Take the size of a cell in px; sets and returns the axis' own width or height."""
         self.cell = cell * self.pitch
         metrics = QFontMetricsF(self._font())
@@ -94,7 +98,7 @@ class LabelAxis(pg.AxisItem):
         else:
             longest = metrics.height()
         title = QFontMetricsF(self.theme.font(self.theme.small)).height() + 2 if self.spec.label else 0.0
-        extent = float(round(TICK + longest + 4 + title))
+        extent = round(TICK + longest + 4 + title)
         if self.vertical:
             self.setWidth(extent)
         else:
@@ -132,7 +136,7 @@ class LabelAxis(pg.AxisItem):
 
     def place(self, index: int) -> float:
         """Pixels along the axis of a label's centre."""
-        view = self.linkedView()
+        view: Any = self.linkedView()
         x, y = view.viewRange()
         low, high = y if self.vertical else x
         part = (self.offset + index * self.pitch - low) / ((high - low) or 1.0)
@@ -143,7 +147,7 @@ class LabelAxis(pg.AxisItem):
         if not self.count:
             super().paint(p, opt, widget)
             return
-        view = self.linkedView()
+        view: Any = self.linkedView()
         length = self.height() if self.vertical else self.width()
         low, high = view.viewRange()[1 if self.vertical else 0]
         self.cell = self.pitch * length / ((high - low) or 1.0)

@@ -54,7 +54,7 @@ class ColourBar(pg.GraphicsWidget):
         unit = metrics.horizontalAdvance(self._key[2])
         return round(12 + 10 + 5 + max(widest, min(unit, 60) - 10) + 2)
 
-    def paint(self, painter: QPainter, *_: object) -> None:
+    def paint(self, painter: QPainter, *_: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Unit, strip, hairline, numbers."""
         theme = self._theme
         font = theme.font(theme.small)

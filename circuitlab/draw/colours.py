@@ -118,7 +118,7 @@ def rgba_table(name: ColourMap, theme: Theme) -> np.ndarray:
 
 
 def inks(on_white: np.ndarray) -> np.ndarray:
-    """[..., 4] uint8: colours [..., 3] given on white as transparent ink. On white they look the same; white disappears on black."""
+    """[..., 4] uint8: colours [..., 3] given on white as transparent ink: on white they look the same, and white vanishes."""
     paper = on_white.min(axis=-1, keepdims=True).astype(np.float32)
     alpha = 255 - paper
     colour = (on_white - paper) * (255 / np.maximum(alpha, 1))

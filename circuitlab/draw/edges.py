@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt
@@ -39,9 +41,9 @@ class EdgesMark(XYPlot):
         self._curves: list[pg.PlotCurveItem] = []
         self._rgb = np.zeros((0, 3), dtype=np.uint8)
         self._boxed: list[QRectF] = []
-        self._boxed_for: object = None
+        self._boxed_for: Any = None
         self._over = Overlay(self, self._draw_over)
-        plot = self.getPlotItem()
+        plot = self.plot_item
         plot.hideAxis("left")
         plot.hideAxis("bottom")
 
@@ -70,7 +72,9 @@ class EdgesMark(XYPlot):
 
     def _pen(self, kind: int, strength: float) -> QPen:
         wide = len(self.mark.ends) <= WIDE_UP_TO
-        pen = pg.mkPen(*COMPOSITION_RGB[kind], round(40 + 215 * strength), width=1 + 2 * strength if wide else 1)
+        pen = pg.mkPen(
+            *COMPOSITION_RGB[kind], round(55 + 200 * strength), width=(1 + 2 * strength if wide else 1) * self.stroke
+        )
         if kind in DASHES and self._dashed():
             pen.setDashPattern(DASHES[kind])
         return pen
@@ -104,6 +108,7 @@ class EdgesMark(XYPlot):
     def restyle(self) -> None:
         """The legend's text."""
         if self._ready:
+            self._fill()
             self._name_kinds()
 
     def full_range(self) -> Range:

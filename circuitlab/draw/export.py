@@ -89,6 +89,7 @@ def _discard(view: FigureView) -> None:
 
 
 def _paint(view: FigureView, painter: QPainter, zoom: float) -> None:
+    view.set_stroke(zoom)
     painter.scale(zoom, zoom)
     view.render(painter, QPoint(0, 0), QRect(QPoint(0, 0), view.size()), _PARTS)
     painter.end()
@@ -115,7 +116,7 @@ def _png(view: FigureView, zoom: float, width_mm: float) -> bytes:
     image.setDotsPerMeterY(image.dotsPerMeterX())
     buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    image.save(buffer, "PNG")
+    image.save(buffer, "PNG")  # pyright: ignore[reportCallIssue, reportArgumentType]
     return _bytes(buffer)
 
 

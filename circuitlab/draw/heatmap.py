@@ -30,7 +30,10 @@ LARGEST_CELL = 56.0
 
 
 def pooled(values: np.ndarray) -> np.ndarray:
-    """[ceil(r/2), ceil(c/2)(, 3)]: of each 2 × 2 block the entry of the largest magnitude, NaN only where all are; of colours the darkest."""
+    """[ceil(r/2), ceil(c/2)]: of each 2 × 2 block the entry of the largest magnitude, NaN only where all are.
+
+    Of colours [r, c, 3] the darkest.
+    """
     rows, cols = values.shape[:2]
     pad = [(0, rows % 2), (0, cols % 2)] + [(0, 0)] * (values.ndim - 2)
     if values.ndim == 3:
@@ -51,7 +54,7 @@ class HeatmapMark(PlotMark):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, parent)
         self.mark: Heatmap = Heatmap("", np.zeros((1, 1), np.float32), (0.0, 1.0))
-        self._mips: list[np.ndarray] = []
+        self._mips = []
         self._mip = 0
         self._cursor: Id | None = None
         self.box.invertY(True)
@@ -60,7 +63,7 @@ class HeatmapMark(PlotMark):
         self._over = Overlay(self, self._draw_over)
         self.bar = ColourBar(theme)
         self.legend = Legend(theme)
-        plot = self.getPlotItem()
+        plot = self.plot_item
         plot.layout.addItem(self.bar, 2, 3)
         plot.layout.addItem(self.legend, 1, 1)
 
@@ -165,8 +168,10 @@ class HeatmapMark(PlotMark):
             if self.mark.square:
                 cell_x = cell_y = self._snapped(min(cell_x, cell_y, LARGEST_CELL))
         used_x, used_y = left + bar + cell_x * cols, bottom + top + cell_y * rows
-        layout = self.getPlotItem().layout
+        layout = self.plot_item.layout
         layout.setContentsMargins(0, 5, max(0.0, width - used_x), max(0.0, height - used_y - 5))
+        # The margins are part of the least size of the plot: until they are right its geometry may have been refused.
+        self.plot_item.setGeometry(self.range)
         layout.activate()
         self._over.update()
 
@@ -182,7 +187,7 @@ class HeatmapMark(PlotMark):
         cell = min(max(width - 150, 60) / cols, LARGEST_CELL)
         return round(min(cell * rows + 90, width * 1.1))
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
+    def resizeEvent(self, event: QResizeEvent) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Fit again; the zoom stays."""
         super().resizeEvent(event)
         if self._mips:

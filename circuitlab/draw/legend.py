@@ -56,7 +56,7 @@ class Legend(pg.GraphicsWidget):
         self.setFixedHeight(height)
         return height
 
-    def paint(self, painter: QPainter, *_: object) -> None:
+    def paint(self, painter: QPainter, *_: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Swatch and name, left to right."""
         font = self._theme.font(self._theme.small)
         metrics = QFontMetricsF(font)

@@ -75,7 +75,7 @@ class LinesMark(XYPlot):
         chosen = set(self.mark.chosen)
         for i, curve in enumerate(self._curves):
             strong = not chosen or i in chosen
-            pen = pg.mkPen(*self.colour(i), 255 if strong else 130, width=2.5 if i in chosen else 1.5)
+            pen = pg.mkPen(*self.colour(i), 255 if strong else 130, width=(2.5 if i in chosen else 1.5) * self.stroke)
             if self._dashed(i):
                 pen.setDashPattern(DASH)
             curve.setPen(pen)
@@ -157,10 +157,12 @@ class LinesMark(XYPlot):
             x = float(self.to_pixels(logged(np.array([at]), self.mark.x_axis), np.zeros(1))[0, 0])
             painter.setPen(QPen(self.theme.colour("faint"), 1, Qt.PenStyle.DashLine))
             painter.drawLine(QPointF(x, frame.top()), QPointF(x, frame.bottom()))
-            painter.setPen(self.theme.colour("muted"))
             width = metrics.horizontalAdvance(text)
             left = x + 4 if x + 4 + width <= frame.right() else x - 4 - width
-            painter.drawText(QRectF(left, frame.top() + 2, width + 2, metrics.height()), 0, text)
+            box = QRectF(left, frame.top() + 2, width + 2, metrics.height())
+            painter.fillRect(box, self.theme.colour("background", 0.75))
+            painter.setPen(self.theme.colour("muted"))
+            painter.drawText(box, 0, text)
         self._draw_dots(painter)
 
     def _draw_dots(self, painter: QPainter) -> None:

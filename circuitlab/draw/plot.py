@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, Signal
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPainter
 from PySide6.QtWidgets import QWidget
 
@@ -20,12 +20,13 @@ from circuitlab.draw.theme import Theme
 Range = tuple[tuple[float, float], tuple[float, float]]
 
 
-class PlotMark(Gestures, pg.PlotWidget):
+class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMethodOverride]
     """A plot. Subclasses make their items in `__init__` and fill them in `show_mark`."""
 
     gestured = Signal(object, str)
     context = Signal(object, QPoint)
     noted = Signal()
+    stroke = 1.0
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         self.left_axis, self.bottom_axis = LabelAxis("left", theme), LabelAxis("bottom", theme)
@@ -39,7 +40,7 @@ class PlotMark(Gestures, pg.PlotWidget):
         self.setMinimumSize(80, 60)
         self.setBackground(theme.colour("background"))
         self.setCacheMode(self.CacheModeFlag.CacheNone)  # a cached background would be a picture in every SVG
-        plot = self.getPlotItem()
+        plot = self.plot_item
         plot.hideButtons()
         # pyqtgraph makes a menu all the same, a window of nobody's: it goes with this widget.
         plot.ctrlMenu.setParent(self, plot.ctrlMenu.windowFlags())
@@ -51,6 +52,11 @@ class PlotMark(Gestures, pg.PlotWidget):
         self.box.setDefaultPadding(0.0)
         self.box.disableAutoRange()
         self.box.sigRangeChanged.connect(self._ranged)
+
+    @property
+    def plot_item(self) -> Any:
+        """pyqtgraph's own, whose stubs say that it may be None."""
+        return self.getPlotItem()
 
     # what a subclass says --------------------------------------------------------------------------------------------
 
@@ -78,6 +84,12 @@ class PlotMark(Gestures, pg.PlotWidget):
 
     def prepare_export(self) -> None:
         """Called once before the widget is painted on paper."""
+
+    def set_stroke(self, scale: float) -> None:
+        """How many device pixels a pixel of line width is: pyqtgraph's pens do not grow with the painter."""
+        if scale != self.stroke:
+            self.stroke = scale
+            self.restyle()
 
     # shared ----------------------------------------------------------------------------------------------------------
 
@@ -114,7 +126,13 @@ class PlotMark(Gestures, pg.PlotWidget):
         right = (np.asarray(x, dtype=float) - x0) / ((x1 - x0) or 1.0)
         return np.stack([frame.left() + right * frame.width(), frame.top() + down * frame.height()], axis=-1)
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
+    def event(self, event: QEvent) -> bool:
+        """Shown, or moved to a screen of another density: lines keep their width."""
+        if event.type() in (QEvent.Type.Show, QEvent.Type.DevicePixelRatioChange):
+            self.set_stroke(self.devicePixelRatioF())
+        return super().event(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The gestures' keys; pyqtgraph's own are not wanted."""
         Gestures.keyPressEvent(self, event)
 
@@ -137,7 +155,7 @@ class Overlay(pg.GraphicsObject):
         self.prepareGeometryChange()
         self.update()
 
-    def paint(self, painter: QPainter, *_: object) -> None:
+    def paint(self, painter: QPainter, *_: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """In viewport pixels."""
         painter.save()
         painter.setTransform(self.sceneTransform().inverted()[0], True)

@@ -239,6 +239,12 @@ class FigureView(QWidget):
         if not self._figure.weights:
             self._share_by_content()
 
+    def set_stroke(self, scale: float) -> None:
+        """Line widths for a painter that is scaled by `scale`."""
+        for widget in self._widgets.values():
+            if hasattr(widget, "set_stroke"):
+                widget.set_stroke(scale)
+
     def lay_out_for_paper(self, width: int) -> int:
         """Give every mark the height it asks for at this width; the height of the whole."""
         inner = width - 2 * GRID

@@ -46,7 +46,7 @@ class XYPlot(PlotMark):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, parent)
         self.legend = Legend(theme)
-        layout = self.getPlotItem().layout
+        layout = self.plot_item.layout
         layout.addItem(self.legend, 1, 1)
         # Room for half of a number at either end of the axis.
         layout.setContentsMargins(0, GRID, 2 * GRID, 0)
@@ -78,13 +78,14 @@ class XYPlot(PlotMark):
         """Axes with a label at each whole number need to know how far apart these are."""
         (x0, x1), (y0, y1) = self.box.viewRange()
         if self.bottom_axis.count:
-            self.bottom_axis.fit(self.viewport().width() / ((x1 - x0) or 1.0))
+            width = self.viewport().width() - self.left_axis.width() - 2 * GRID
+            self.bottom_axis.fit(width / ((x1 - x0) or 1.0))
         if self.left_axis.count:
             self.left_axis.fit(self.viewport().height() / ((y1 - y0) or 1.0))
         self.legend.height_for(max(self.viewport().width() - 80, 80))
-        self.getPlotItem().layout.activate()  # now, not an event later: nothing jumps
+        self.plot_item.layout.activate()  # now, not an event later: nothing jumps
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
+    def resizeEvent(self, event: QResizeEvent) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Fit again."""
         super().resizeEvent(event)
         if self._ready:

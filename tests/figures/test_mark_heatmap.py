@@ -72,6 +72,17 @@ def test_cells_have_whole_pixels(view):
     assert frame.width() / 9 == frame.height() / 7 == int(frame.width() / 9)
 
 
+def test_cells_stay_square_when_the_panel_shrinks(view):
+    widget = settled(view, heat())
+    for size in ((640, 300), (300, 560), (900, 400)):
+        view.resize(*size)
+        view.grab()
+        QApplication.processEvents()
+        frame = widget.frame()
+        assert frame.width() / 9 == pytest.approx(frame.height() / 7), size
+        assert widget.viewport().rect().contains(frame.toRect()), size
+
+
 def test_hover_click_shift_and_double_click_give_the_cell(view, qtbot):
     widget = settled(view, heat())
     at = centre(widget, 4, 6)

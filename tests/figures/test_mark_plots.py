@@ -71,7 +71,7 @@ def test_points_are_drawn_in_their_hues(view, theme):
 def test_the_nearest_point_is_hit(view, qtbot):
     widget = settled(view, points())
     at = widget.to_pixels(widget.mark.x, widget.mark.y)[5]
-    hit = click(qtbot, view, widget, at + (3, -3))
+    hit = click(qtbot, view, widget, at + np.array([3, -3]))
     assert (hit.mark, hit.id, hit.gesture) == ("points", (0, 5), "click")
     assert widget.readout((0, 5)) == "L0H5 · a 5.0000 · b 25.0000"
 
