@@ -10,6 +10,7 @@ import dataclasses
 import math
 import types
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from circuitlab.analysis.base import TextRef
@@ -25,7 +26,8 @@ def type_name(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return "|".join(map(str, get_args(kind)))
     if get_origin(kind) is tuple:
-        return f"{type_name(get_args(kind)[0])}[,…]"
+        parts = get_args(kind)
+        return f"{type_name(parts[0])}[,…]" if parts[-1] is Ellipsis else ",".join(map(type_name, parts))
     if get_origin(kind) in (Union, types.UnionType):
         return "|".join("none" if a is type(None) else type_name(a) for a in get_args(kind))
     return getattr(kind, "__name__", str(kind))
@@ -43,12 +45,78 @@ def fields(cls: type[Any]) -> dict[str, tuple[Any, Any]]:
     return found
 
 
+@dataclass(frozen=True)
+class FieldInfo:
+    """One parameter for help and controls: its type, that type's name, the default and the default as one would type it.
+
+    `choices` are those of a Literal; `label`, `tip`, `low`, `high` come from the field's metadata where it has any.
+    """
+
+    name: str
+    kind: Any
+    type_name: str
+    default: Any
+    default_text: str
+    choices: tuple[Any, ...] = ()
+    label: str = ""
+    tip: str = ""
+    low: float | None = None
+    high: float | None = None
+
+
+def describe(cls: type[Any]) -> tuple[FieldInfo, ...]:
+    """Every field of a parameter or view class, in its order."""
+    metadata = {f.name: f.metadata for f in dataclasses.fields(cls)}
+    found = []
+    for name, (kind, default) in fields(cls).items():
+        said = {k: metadata[name][k] for k in ("label", "tip", "low", "high") if k in metadata[name]}
+        choices = get_args(kind) if get_origin(kind) is Literal else ()
+        found.append(FieldInfo(name, kind, type_name(kind), default, as_text(default), choices, **said))
+    return tuple(found)
+
+
+def as_text(value: Any) -> str:
+    """What `parse` reads back as this value; "…" for a default that is not there."""
+    if value is dataclasses.MISSING:
+        return "…"
+    if isinstance(value, TextRef):
+        return value.path
+    if isinstance(value, Head):
+        return str(value)
+    if isinstance(value, tuple):
+        return ",".join(map(as_text, value)) or "all"
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def parse_params(cls: type[P], pairs: Mapping[str, str]) -> P:
     """A parameter object from `key=value` texts. Raises `UsageError` for an unknown key or a bad value."""
     known = fields(cls)
     if unknown := sorted(set(pairs) - set(known)):
         raise UsageError("There is no such parameter.", expected=" ".join(known) or "none", got=" ".join(unknown))
-    return cls(**{name: parse(known[name][0], text, name) for name, text in pairs.items()})
+    return _made(cls, {name: parse(known[name][0], text, name) for name, text in pairs.items()})
+
+
+def params_of(cls: type[P], given: Mapping[str, Any]) -> P:
+    """A parameter object from Python values, or from texts as on the command line. Raises `UsageError`."""
+    known = fields(cls)
+    texts = {k: v for k, v in given.items() if isinstance(v, str) or k not in known}
+    made = {k: from_json(known[k][0], _several(known[k][0], v), k) for k, v in given.items() if k not in texts}
+    if unknown := sorted(set(texts) - set(known)):
+        raise UsageError("There is no such parameter.", expected=" ".join(known) or "none", got=" ".join(unknown))
+    return _made(cls, {**made, **{k: parse(known[k][0], v, k) for k, v in texts.items()}})
+
+
+def _several(kind: Any, value: Any) -> Any:
+    """Values as JSON has them; one head or number where several may stand."""
+    one = get_origin(kind) is tuple and (isinstance(value, Head) or not isinstance(value, (tuple, list)))
+    return to_json([value] if one else value)
+
+
+def _made(cls: type[P], values: Mapping[str, Any]) -> P:
+    known = fields(cls)
+    if missing := [n for n, (_, default) in known.items() if default is dataclasses.MISSING and n not in values]:
+        raise UsageError("A parameter is missing.", expected=" ".join(missing), got=" ".join(values) or "none")
+    return cls(**values)
 
 
 def parse(kind: Any, text: str, name: str) -> Any:
@@ -58,10 +126,17 @@ def parse(kind: Any, text: str, name: str) -> Any:
         others = [a for a in get_args(kind) if a is not type(None)]
         return None if text.strip().lower() == "none" else parse(others[0], text, name)
     if origin is tuple:
-        if text.strip().lower() in ("", "all"):
-            return ()
-        return tuple(parse(get_args(kind)[0], part, name) for part in text.split(","))
+        return _parse_tuple(get_args(kind), text, name)
     return _parse_plain(kind, text, name)
+
+
+def _parse_tuple(kinds: tuple[Any, ...], text: str, name: str) -> tuple[Any, ...]:
+    parts = text.split(",")
+    if kinds[-1] is Ellipsis:
+        return () if text.strip().lower() in ("", "all") else tuple(parse(kinds[0], part, name) for part in parts)
+    if len(parts) != len(kinds):
+        raise UsageError(f"{name} cannot be read.", expected=f"{len(kinds)} values", got=repr(text))
+    return tuple(parse(kind, part, name) for kind, part in zip(kinds, parts, strict=True))
 
 
 def _parse_plain(kind: Any, text: str, name: str) -> Any:
@@ -130,8 +205,10 @@ def _plain_from(kind: Any, data: Any, bad: UsageError) -> Any:
         if not isinstance(data, str):
             raise bad
         return Head.parse(data)
-    if kind is float and isinstance(data, int) and not isinstance(data, bool):
+    if kind is float and isinstance(data, int) and not isinstance(data, bool) and abs(data) < 2**1000:
         return float(data)
+    if isinstance(data, float) and not math.isfinite(data):
+        raise bad
     if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
         raise bad
     return data

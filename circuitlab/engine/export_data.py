@@ -73,22 +73,31 @@ def csv_text(answer: Answer) -> str:
     return head + table_text(answer.result.table())
 
 
-def write_answer(answer: Answer, path: Path) -> None:
-    """Write by suffix. Raises `UsageError` for another one, `BadMachine` where it cannot be written."""
-    suffix = path.suffix.lower()
+def npz_bytes(answer: Answer) -> bytes:
+    """The arrays under their field names, and everything else as JSON text in `about`."""
+    about = {**described(answer), "scalars": _plain(scalars(answer))}
+    arrays: dict[str, Any] = {**answer.result.arrays(), "about": np.array(json.dumps(about, ensure_ascii=False))}
+    out = io.BytesIO()
+    np.savez_compressed(out, **arrays)
+    return out.getvalue()
+
+
+def data_bytes(answer: Answer, form: str) -> bytes:
+    """The answer as `form`: csv, npz or json. Raises `UsageError` for another."""
+    if form == "npz":
+        return npz_bytes(answer)
+    if form not in ("csv", "json"):
+        raise UsageError("That is no data format.", expected=" ".join(SUFFIXES), got=form or "no suffix")
+    return (csv_text(answer) if form == "csv" else json_text(answer) + "\n").encode("utf-8")
+
+
+def write_answer(answer: Answer, path: Path, form: str = "") -> None:
+    """Write as `form`, "" by suffix. Raises `UsageError` for an unknown one, `BadMachine` where it cannot be written.
+
+    The data is made before the file is touched, so that a failure leaves what was there.
+    """
+    data = data_bytes(answer, form or path.suffix.lower().removeprefix("."))
     try:
-        if suffix == ".csv":
-            path.write_text(csv_text(answer), encoding="utf-8")
-        elif suffix == ".json":
-            path.write_text(json_text(answer), encoding="utf-8")
-        elif suffix == ".npz":
-            about = {**described(answer), "scalars": _plain(scalars(answer))}
-            arrays: dict[str, Any] = {
-                **answer.result.arrays(),
-                "about": np.array(json.dumps(about, ensure_ascii=False)),
-            }
-            np.savez_compressed(path, **arrays)
-        else:
-            raise UsageError("That is no data format.", expected=" ".join(SUFFIXES), got=path.suffix or "no suffix")
+        path.write_bytes(data)
     except OSError as error:
         raise BadMachine("The data cannot be written.", expected="a writable place", got=str(error)) from error

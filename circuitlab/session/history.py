@@ -24,6 +24,7 @@ class History:
     def __init__(self, state: State) -> None:
         self._steps: list[Step] = [Step(state, "start")]
         self._at = 0
+        self._walked = False  # a step that was reached by undo or redo is not written over by the next of its burst
 
     @property
     def state(self) -> State:
@@ -45,7 +46,8 @@ class History:
         if state == self.state:
             return
         del self._steps[self._at + 1 :]
-        joins = merge and self._at > 0 and self._steps[self._at].merge == merge
+        joins = merge and self._at > 0 and not self._walked and self._steps[self._at].merge == merge
+        self._walked = False
         if joins:
             self._steps[self._at] = Step(state, label, merge)
         else:
@@ -57,12 +59,12 @@ class History:
         """Step back; None at the beginning."""
         if self._at == 0:
             return None
-        self._at -= 1
+        self._at, self._walked = self._at - 1, True
         return self.state
 
     def redo(self) -> State | None:
         """Step forward; None at the end."""
         if self._at + 1 >= len(self._steps):
             return None
-        self._at += 1
+        self._at, self._walked = self._at + 1, True
         return self.state

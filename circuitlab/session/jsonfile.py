@@ -8,7 +8,7 @@ from typing import Any
 
 from circuitlab.engine.codec import fields, from_json, to_json
 from circuitlab.errors import BadInput, UsageError
-from circuitlab.session.state import State
+from circuitlab.session.state import Selection, State
 
 VERSION = 1
 
@@ -44,4 +44,14 @@ def _state(data: Any, views: Mapping[str, type[Any]]) -> State:
     made = {n: from_json(views[n], v, f"views.{n}") if n in views else v for n, v in kept.items()}
     if "model" not in plain:
         raise UsageError("The state lacks its model.", expected="model", got="none")
-    return State(**plain, views=made)
+    state = State(**plain, views=made)
+    for selection in (state.selection, *(pin.selection for pin in state.pins)):
+        _check(selection)
+    return state
+
+
+def _check(selection: Selection) -> None:
+    """What the types cannot say: panels rely on a leading head and on positions from 0."""
+    places = [p for p in (selection.destination, selection.source, *(n for h in selection.heads for n in h)) if p is not None]
+    if not selection.heads or min(places) < 0:
+        raise UsageError("The selection cannot be read.", expected="at least one head, nothing below 0", got=str(selection)[:120])
