@@ -5,16 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, QPoint, QRectF, Qt, Signal, Slot
+from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, QPoint, Qt, Signal, Slot
 from PySide6.QtGui import (
-    QColor,
-    QContextMenuEvent,
     QFontMetricsF,
     QGuiApplication,
-    QKeyEvent,
-    QKeySequence,
-    QMouseEvent,
-    QPainter,
 )
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -22,120 +16,17 @@ from PySide6.QtWidgets import (
     QHeaderView,
     QLabel,
     QLineEdit,
-    QStyle,
-    QStyledItemDelegate,
-    QStyleOptionViewItem,
-    QTableView,
     QVBoxLayout,
     QWidget,
 )
 
-from circuitlab.draw.colours import NEUTRAL, dark_text
-from circuitlab.draw.colours import rgb as colours_of
-from circuitlab.draw.rows_model import RowsModel, cell_text, is_number
+from circuitlab.draw.rows_cells import RowsDelegate, RowsTable
+from circuitlab.draw.rows_model import RowsModel, cell_text
 from circuitlab.draw.theme import Theme
-from circuitlab.figures.marks import Hit, RowColumn, Rows
+from circuitlab.figures.marks import Hit, Rows
 
 ROW = 22
 ON_PAPER = 40  # rows that an export shows; all of them are in the CSV
-
-
-class _Delegate(QStyledItemDelegate):
-    """Paints a cell: tint or bar, the chosen row's band, the text."""
-
-    theme: Theme
-
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Any) -> None:
-        model: RowsModel = index.model()
-        row = int(model.order[index.row()])
-        column = model.mark.columns[index.column()]
-        rect: Any = option.rect
-        state: Any = option.state
-        ink = self.theme.colour("text")
-        painter.save()
-        if state & QStyle.StateFlag.State_Selected:
-            painter.fillRect(rect, self.theme.colour("accent", 0.14))
-            if index.column() == 0:
-                painter.fillRect(rect.x(), rect.y(), 3, rect.height(), self.theme.colour("accent"))
-        if column.map is not None and is_number(column):
-            tint = colours_of(
-                np.asarray(column.values[row : row + 1], dtype=np.float32), column.levels, column.map, self.theme
-            )
-            if not np.isnan(column.values[row]):
-                painter.fillRect(rect.adjusted(0, 0, -1, -1), _colour(tint[0]))
-                ink = _colour((16, 16, 20) if dark_text(tint)[0] else (255, 255, 255))
-        elif column.bar and is_number(column):
-            self._bar(painter, QRectF(rect), column, float(column.values[row]))
-        painter.setFont(
-            self.theme.font(self.theme.normal if column.tokens else self.theme.normal - 1, mono=column.tokens)
-        )
-        painter.setPen(ink)
-        metrics = QFontMetricsF(painter.font())
-        text = metrics.elidedText(cell_text(column, row), Qt.TextElideMode.ElideRight, rect.width() - 14)
-        side = Qt.AlignmentFlag.AlignRight if is_number(column) else Qt.AlignmentFlag.AlignLeft
-        painter.drawText(QRectF(rect).adjusted(8, 0, -8, 0), side | Qt.AlignmentFlag.AlignVCenter, text)
-        painter.restore()
-
-    def _bar(self, painter: QPainter, rect: QRectF, column: RowColumn, value: float) -> None:
-        """From zero to the value between the column's levels; signed columns start in the middle."""
-        low, high = column.levels
-        if value != value or high <= low:
-            return
-        room = rect.adjusted(4, 4, -4, -4)
-        zero = min(max(-low / (high - low), 0.0), 1.0)
-        end = min(max((value - low) / (high - low), 0.0), 1.0)
-        left, right = sorted((zero, end))
-        bar = QRectF(room.left() + left * room.width(), room.top(), (right - left) * room.width(), room.height())
-        colour = _colour(NEUTRAL if value >= 0 else (196, 98, 12))
-        colour.setAlphaF(0.32 if not self.theme.dark else 0.5)
-        painter.fillRect(bar, colour)
-
-
-def _colour(rgb: Any) -> QColor:
-    return QColor(*(int(c) for c in rgb))
-
-
-class _Table(QTableView):
-    """Keys that a table does not have by itself."""
-
-    left_by_escape = Signal()
-    entered_key = Signal()
-    copied = Signal()
-    walked = Signal()
-    asked_menu = Signal(QPoint, QPoint)
-    went = Signal()
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.matches(QKeySequence.StandardKey.Copy):
-            self.copied.emit()
-            return
-        if event.key() == Qt.Key.Key_Escape:
-            self.left_by_escape.emit()
-            event.ignore()
-            return
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self.entered_key.emit()
-            return
-        if event.key() == Qt.Key.Key_R and not event.modifiers():
-            event.ignore()
-            return
-        before = self.currentIndex().row()
-        super().keyPressEvent(event)
-        if self.currentIndex().row() != before:
-            self.walked.emit()
-
-    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        self.asked_menu.emit(event.pos(), event.globalPos())
-        event.accept()
-
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        # Dragging must not paint a selection that nobody asked for.
-        if not event.buttons():
-            super().mouseMoveEvent(event)
-
-    def leaveEvent(self, event: Any) -> None:
-        super().leaveEvent(event)
-        self.went.emit()
 
 
 class RowsMark(QWidget):
@@ -150,8 +41,8 @@ class RowsMark(QWidget):
         self.theme = theme
         self.mark_name = ""
         self.model = RowsModel(self)
-        self.table = _Table(self)
-        self._delegate = _Delegate(self.table)
+        self.table = RowsTable(self)
+        self._delegate = RowsDelegate(self.table)
         self._delegate.theme = theme
         self._hovered = -1
         self._on_paper = False
@@ -227,6 +118,7 @@ class RowsMark(QWidget):
             and mark.ids is old.ids
             and all(a.values is b.values for a, b in zip(mark.columns, old.columns, strict=True))
         )
+        self.table.setAccessibleName(mark.name)
         self.filter_box.setVisible(mark.searchable and not self._on_paper)
         if same:
             self.model.mark = mark

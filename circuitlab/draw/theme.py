@@ -109,8 +109,9 @@ QToolTip {{ color: {theme.text}; background: {theme.raised}; border: 1px solid {
 QHeaderView {{ background: {theme.background}; border: none; }}
 QHeaderView::section {{ color: {theme.muted}; background: {theme.background}; border: none;
   border-bottom: 1px solid {theme.line}; padding: 4px 8px; }}
-QTableView {{ background: {theme.background}; border: none; outline: none; selection-background-color: transparent; }}
-QTableView:focus {{ border: none; }}
+QTableView {{ background: {theme.background}; border: 1px solid {theme.background}; outline: none;
+  selection-background-color: transparent; }}
+QTableView:focus {{ border: 1px solid {theme.faint}; }}
 QLineEdit {{ background: {theme.background}; border: 1px solid {theme.line}; border-radius: 4px; padding: 3px 8px; }}
 QLineEdit:focus {{ border: 1px solid {theme.accent}; }}
 QScrollBar:vertical {{ background: transparent; width: 10px; margin: 0; }}

@@ -1,0 +1,114 @@
+"""The parts of a table's view: how a cell is painted, and the keys that a QTableView does not have by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from PySide6.QtCore import QPoint, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QContextMenuEvent, QFontMetricsF, QKeyEvent, QKeySequence, QMouseEvent, QPainter
+from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QTableView
+
+from circuitlab.draw.colours import NEUTRAL, dark_text, rgb, table
+from circuitlab.draw.rows_model import RowsModel, cell_text, is_number
+from circuitlab.draw.theme import Theme
+from circuitlab.figures.marks import RowColumn
+
+
+class RowsDelegate(QStyledItemDelegate):
+    """Paints a cell: tint or bar, the chosen row's band, the text."""
+
+    theme: Theme
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Any) -> None:
+        model: RowsModel = index.model()
+        row = int(model.order[index.row()])
+        column = model.mark.columns[index.column()]
+        rect: Any = option.rect
+        state: Any = option.state
+        ink = self.theme.colour("text")
+        painter.save()
+        if state & QStyle.StateFlag.State_Selected:
+            painter.fillRect(rect, self.theme.colour("accent", 0.14))
+            if index.column() == 0:
+                painter.fillRect(rect.x(), rect.y(), 3, rect.height(), self.theme.colour("accent"))
+        if column.map is not None and is_number(column):
+            tint = rgb(
+                np.asarray(column.values[row : row + 1], dtype=np.float32), column.levels, column.map, self.theme
+            )
+            if not np.isnan(column.values[row]):
+                painter.fillRect(rect.adjusted(0, 0, -1, -1), _colour(tint[0]))
+                ink = _colour((16, 16, 20) if dark_text(tint)[0] else (255, 255, 255))
+        elif column.bar and is_number(column):
+            self._bar(painter, QRectF(rect), column, float(column.values[row]))
+        painter.setFont(
+            self.theme.font(self.theme.normal if column.tokens else self.theme.normal - 1, mono=column.tokens)
+        )
+        painter.setPen(ink)
+        metrics = QFontMetricsF(painter.font())
+        text = metrics.elidedText(cell_text(column, row), Qt.TextElideMode.ElideRight, rect.width() - 14)
+        side = Qt.AlignmentFlag.AlignRight if is_number(column) else Qt.AlignmentFlag.AlignLeft
+        painter.drawText(QRectF(rect).adjusted(8, 0, -8, 0), side | Qt.AlignmentFlag.AlignVCenter, text)
+        painter.restore()
+
+    def _bar(self, painter: QPainter, rect: QRectF, column: RowColumn, value: float) -> None:
+        """From zero to the value between the column's levels; signed columns start in the middle."""
+        low, high = column.levels
+        if value != value or high <= low:
+            return
+        room = rect.adjusted(4, 4, -4, -4)
+        zero = min(max(-low / (high - low), 0.0), 1.0)
+        end = min(max((value - low) / (high - low), 0.0), 1.0)
+        left, right = sorted((zero, end))
+        bar = QRectF(room.left() + left * room.width(), room.top(), (right - left) * room.width(), room.height())
+        side = table("signed", self.theme)[196 if value >= 0 else 60]
+        colour = _colour(side if low < 0 else NEUTRAL)
+        colour.setAlphaF(0.32 if not self.theme.dark else 0.5)
+        painter.fillRect(bar, colour)
+
+
+def _colour(parts: Any) -> QColor:
+    return QColor(*(int(c) for c in parts))
+
+
+class RowsTable(QTableView):
+    """Keys that a table does not have by itself."""
+
+    left_by_escape = Signal()
+    entered_key = Signal()
+    copied = Signal()
+    walked = Signal()
+    asked_menu = Signal(QPoint, QPoint)
+    went = Signal()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.matches(QKeySequence.StandardKey.Copy):
+            self.copied.emit()
+            return
+        if event.key() == Qt.Key.Key_Escape:
+            self.left_by_escape.emit()
+            event.ignore()
+            return
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.entered_key.emit()
+            return
+        if event.key() == Qt.Key.Key_R and not event.modifiers():
+            event.ignore()
+            return
+        before = self.currentIndex().row()
+        super().keyPressEvent(event)
+        if self.currentIndex().row() != before:
+            self.walked.emit()
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        self.asked_menu.emit(event.pos(), event.globalPos())
+        event.accept()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        # Dragging must not paint a selection that nobody asked for.
+        if not event.buttons():
+            super().mouseMoveEvent(event)
+
+    def leaveEvent(self, event: Any) -> None:
+        super().leaveEvent(event)
+        self.went.emit()
