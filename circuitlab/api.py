@@ -1,26 +1,32 @@
 """CircuitLab from Python: open a model, compute an analysis, draw a figure; the same engine as the window.
 
-import circuitlab.api as lab
-model = lab.open("attn-only-2l")
-answer = model.compute("attention", text="one two one two", heads="L1H3")
-answer.result.values                                     # [head, dest, src]
+    import circuitlab.api as lab
+    model = lab.open("attn-only-2l")
+    answer = model.compute("attention", text="one two one two", heads="L1H3")
+    answer.result.values                                     # [head, dest, src]
+    model.figure("attention", text="one two one two", heads="L1H3", out="attention.svg")
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from circuitlab.analysis.base import analyses, find_analysis
-from circuitlab.engine.codec import parse_params, to_json
+from circuitlab.engine.codec import as_text, params_of, parse
 from circuitlab.engine.engine import GIB, Engine
+from circuitlab.engine.export_data import table_text, write_answer
 from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
+from circuitlab.session.state import State
+
+if TYPE_CHECKING:
+    from circuitlab.figures.marks import Figure
 
 _ENGINE: Engine | None = None
 
@@ -33,9 +39,9 @@ def engine() -> Engine:
     return _ENGINE
 
 
-def open(model: str, use: Engine | None = None) -> Model:
+def open(model: str, checkpoint: int | None = None, use: Engine | None = None) -> Model:
     """Open a shipped model by name or a model directory by path. Raises `BadModel`."""
-    ref = reference(model)
+    ref = dataclasses.replace(reference(model), checkpoint=checkpoint)
     chosen = use or engine()
     chosen.store.open(ref)
     return Model(ref, chosen)
@@ -53,12 +59,16 @@ class Model:
         return self.engine.store.open(self.ref).opened.weights.config
 
     def tokens(self, text: str, bos: bool | None = None) -> tuple[int, ...]:
-        """Ids of a text. Raises `BadInput` where the model has no tokenizer."""
+        """Ids of a text; `bos` None: as the model was trained. Raises `BadInput` without a tokenizer or for no Unicode text."""
         tokenizer = self.engine.store.open(self.ref).opened.weights.tokenizer
         if tokenizer is None:
             raise BadInput(
                 "The model has no tokenizer.", expected="token ids", got="text", remedy="Give tokens instead of text."
             )
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:  # bytes of a command line that are no UTF-8 arrive as lone surrogates
+            raise BadInput("The text is not Unicode.", expected="UTF-8", got=str(error)[:120]) from error
         return tokenizer.encode(text, self.config.prepend_bos if bos is None else bos)
 
     def subject(
@@ -71,7 +81,7 @@ class Model:
     ) -> Subject:
         """What is asked about."""
         ids = tuple(tokens) if text is None else self.tokens(text, bos)
-        return Subject(self.ref, ids, edits, conventions or Conventions())
+        return Subject(self.ref, ids, tuple(edits), conventions or Conventions())
 
     def compute(
         self,
@@ -79,59 +89,100 @@ class Model:
         text: str | None = None,
         tokens: tuple[int, ...] = (),
         bos: bool | None = None,
+        edits: tuple[Intervention, ...] = (),
+        conventions: Conventions | None = None,
+        fresh: bool = False,
         **params: Any,
     ) -> Answer:
-        """An answer. Parameters as in `circuitlab compute --set`, as text or as values. Raises `CircuitLabError`s."""
-        request = Request(analysis, _params(analysis, params), self.subject(text, tokens, bos))
-        return self.engine.answer(request)
+        """An answer. Parameters as in `circuitlab compute --set`, as text or as values. Raises `CircuitLabError`s.
+
+        `fresh` computes without anything kept from before: bit-equal at one thread.
+        """
+        request = Request(
+            analysis,
+            params_of(find_analysis(analysis).params, params),
+            self.subject(text, tokens, bos, edits, conventions),
+        )
+        return self.engine.answer(request, fresh=fresh)
+
+    def state(
+        self,
+        text: str | None = None,
+        tokens: tuple[int, ...] = (),
+        bos: bool | None = None,
+        heads: str | tuple[Head, ...] = (),
+        destination: int | None = None,
+    ) -> State:
+        """The bench as it stands with this prompt and this selection. Raises `BadInput` for a position that is not there."""
+        ids = self.subject(text, tokens, bos).tokens
+        made = State(self.ref, bos=self.config.prepend_bos if bos is None else bos).with_text(text or "", ids)
+        chosen = parse(tuple[Head, ...], heads, "heads") if isinstance(heads, str) else tuple(heads)
+        made = made.select(heads=chosen) if chosen else made
+        if destination is None:
+            return made
+        if not 0 <= destination < len(ids):
+            raise BadInput("There is no such position.", expected=f"0..{len(ids) - 1}", got=str(destination))
+        return made.select(destination=destination, locked=True)
+
+    def figure(
+        self,
+        panel: str,
+        text: str | None = None,
+        tokens: tuple[int, ...] = (),
+        bos: bool | None = None,
+        heads: str | tuple[Head, ...] = (),
+        destination: int | None = None,
+        out: str | Path | None = None,
+        width_mm: float = 160.0,
+        **view: Any,
+    ) -> Figure:
+        """What a panel of the window shows, `view` its controls; written to `out` (PNG, SVG, PDF) if that is given."""
+        from circuitlab.figures.panel import find_panel
+        from circuitlab.report.render import figure_of, write
+
+        found = find_panel(panel)
+        state = self.state(text, tokens, bos, heads, destination).with_view(panel, params_of(found.view, view))
+        made = figure_of(self.engine, found, state)
+        if out is not None:
+            write(made, Path(out), width_mm)
+        return made
 
 
-def _params(name: str, given: Mapping[str, Any]) -> Any:
-    found = find_analysis(name)
-    texts = {k: v for k, v in given.items() if isinstance(v, str)}
-    made = parse_params(found.params, {k: texts.get(k, "") for k in given if k in texts})
-    known = {f.name for f in dataclasses.fields(found.params)}
-    others = {k: v for k, v in given.items() if k not in texts}
-    if unknown := sorted(set(others) - known):
-        parse_params(found.params, dict.fromkeys(unknown, ""))
-    return dataclasses.replace(made, **others)
+def table(answer: Answer) -> str:
+    """The answer's table as text, tabs between the columns."""
+    return table_text(answer.result.table(), "\t")
 
 
-def _as_text(value: Any) -> str:
-    if isinstance(value, tuple):
-        return ",".join(map(str, value)) or "all"
-    return "none" if value is None else str(value)
+def save(answer: Answer, path: str | Path) -> None:
+    """Write CSV, NPZ or JSON by suffix, with the hash of the weights."""
+    write_answer(engine().identified(answer), Path(path))
 
 
 def snippet(request: Request) -> str:
     """Python that computes the same answer: what "Copy as Python" gives."""
-    defaults = find_analysis(request.analysis).params()
-    changed = {
-        f.name: getattr(request.params, f.name)
-        for f in dataclasses.fields(request.params)
-        if getattr(request.params, f.name) != getattr(defaults, f.name)
-    }
     subject = request.subject
-    lines = ["import circuitlab.api as lab"]
-    if subject.edits or subject.conventions != Conventions():
-        lines.append("from circuitlab.engine.codec import from_json")
-        lines.append("from circuitlab.engine.request import Request")
-        lines.append("from circuitlab.model.subject import Subject")
-    lines += ["", f"model = lab.open({subject.model.source!r})"]
-    values = "".join(f", {k}={_literal(v)}" for k, v in changed.items())
-    if subject.edits or subject.conventions != Conventions():
-        lines.append(f"subject = from_json(Subject, {to_json(subject)!r})")
-        lines.append(f"params = lab._params({request.analysis!r}, dict({values.removeprefix(', ')}))")
-        lines.append(f"answer = model.engine.answer(Request({request.analysis!r}, params, subject))")
-    else:
-        lines.append(f"answer = model.compute({request.analysis!r}, tokens={subject.tokens!r}{values})")
-    lines.append("print(answer.result.table())")
-    return "\n".join(lines)
+    imports = ["import circuitlab.api as lab"]
+    said = [repr(request.analysis), f"tokens={subject.tokens!r}"]
+    if subject.edits:
+        imports.append("from circuitlab.model.intervention import Intervention, Site")
+        said.append(f"edits={subject.edits!r}")
+    if subject.conventions != Conventions():
+        imports.append("from circuitlab.model.subject import Conventions")
+        said.append(f"conventions={subject.conventions!r}")
+    defaults = {f.name: f.default for f in dataclasses.fields(request.params)}
+    given = ((name, getattr(request.params, name)) for name in defaults)
+    said += [f"{name}={_literal(value)}" for name, value in given if value != defaults[name]]
+    model = subject.model
+    at = "" if model.checkpoint is None else f", checkpoint={model.checkpoint}"
+    opened = f"model = lab.open({model.source!r}{at})"
+    return "\n".join([*imports, "", opened, f"answer = model.compute({', '.join(said)})", "print(lab.table(answer))"])
 
 
 def _literal(value: Any) -> str:
-    heads = isinstance(value, Head) or (isinstance(value, tuple) and value and isinstance(value[0], Head))
-    return repr(_as_text(value)) if heads else repr(value)
+    """As it would be typed: heads as "L1H3,L0H2", plain values as they are."""
+    plain = isinstance(value, (bool, int, float, str)) or value is None
+    numbers = isinstance(value, tuple) and not isinstance(value, Head) and all(type(v) in (int, float) for v in value)
+    return repr(value) if plain or numbers else repr(as_text(value))
 
 
-__all__ = ["Model", "analyses", "engine", "open", "snippet"]
+__all__ = ["Model", "analyses", "engine", "open", "save", "snippet", "table"]

@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 import argparse
-import logging
+import difflib
+import io
+import math
+import os
 import sys
+import time
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
-from circuitlab import __version__
-from circuitlab.errors import CircuitLabError
+from circuitlab import __version__, paths
+from circuitlab.errors import CircuitLabError, UsageError
 
 COMMANDS = ("open", "compute", "analyses", "panels", "figure", "info", "train", "doctor")
 EXITS = (
     "exit status: 0 done, 1 our fault, 2 usage, 3 bad model, input or machine, 4 over the memory budget, 130 cancelled"
 )
+
+
+def _gib(text: str) -> float:
+    value = float(text)
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(text)
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError(text)
+    return value
+
+
+_gib.__name__, _count.__name__ = "memory in GiB", "number of threads"  # argparse says: invalid … value
 
 
 def _subject_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,8 +46,8 @@ def _subject_arguments(parser: argparse.ArgumentParser) -> None:
     text.add_argument("--text-file", metavar="FILE", help="the prompt, from a UTF-8 file")
     text.add_argument("--tokens", metavar="1,2,3", help="the prompt as token ids")
     parser.add_argument("--no-bos", action="store_true", help="without the beginning-of-sequence token")
-    parser.add_argument("--budget", type=float, default=4.0, metavar="GIB", help="memory budget (default 4)")
-    parser.add_argument("--threads", type=int, default=1, help="torch threads (default 1: bit-equal results)")
+    parser.add_argument("--budget", type=_gib, default=4.0, metavar="GIB", help="memory budget (default 4)")
+    parser.add_argument("--threads", type=_count, default=1, help="torch threads (default 1: bit-equal results)")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -90,27 +112,56 @@ def _run(args: argparse.Namespace) -> int:
     return commands.RUN[args.command](args)
 
 
+def _told_apart(words: list[str]) -> list[str]:
+    """A bare `circuitlab MODEL` is `open MODEL`. Raises `UsageError` for what looks like a mistyped command."""
+    if not words or words[0].startswith("-") or words[0] in COMMANDS:
+        return words
+    near = difflib.get_close_matches(words[0], COMMANDS, 1, 0.75)
+    if near and not Path(words[0]).exists() and words[0] not in paths.shipped_models():
+        raise UsageError("There is no such command or model.", expected=f"perhaps {near[0]}", got=words[0])
+    return ["open", *words]
+
+
+def _our_fault(error: Exception) -> int:
+    """One line on the screen, the traceback in the log."""
+    report = "".join(traceback.format_exception(error))
+    where = paths.log_file()
+    try:
+        where.parent.mkdir(parents=True, exist_ok=True)
+        with where.open("a", encoding="utf-8", errors="backslashreplace") as log:
+            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} ERROR circuitlab.cli {' '.join(sys.argv)}\n{report}")
+        said = f"The details are in {where}."
+    except OSError:
+        said = report
+    print(f"This is a fault in CircuitLab: {type(error).__name__}: {error}\n{said}", file=sys.stderr)
+    return 1
+
+
+def _printable() -> None:
+    """A console that cannot show a sign shows its number instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    if words and not words[0].startswith("-") and words[0] not in COMMANDS:
-        words.insert(0, "open")  # a bare `circuitlab MODEL`
+    _printable()
     try:
-        args = _parser().parse_args(words)
+        args = _parser().parse_args(_told_apart(list(sys.argv[1:] if argv is None else argv)))
+        status = _run(args)
+        sys.stdout.flush()
+        return status
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 2
-    try:
-        return _run(args)
     except CircuitLabError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("Cancelled.", file=sys.stderr)
         return 130
-    except BrokenPipeError:
+    except BrokenPipeError:  # `circuitlab … | head`: nobody reads on, which is no fault; nothing more may be written
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        logging.getLogger("circuitlab").debug("%s", traceback.format_exc())
-        traceback.print_exc()
-        print(f"This is a fault in CircuitLab: {type(error).__name__}: {error}", file=sys.stderr)
-        return 1
+        return _our_fault(error)

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
+import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from circuitlab import api
-from circuitlab.analysis.base import Table, analyses, find_analysis
-from circuitlab.engine.codec import fields, parse, parse_params, type_name
+from circuitlab.analysis.base import analyses, find_analysis
+from circuitlab.cli_output import print_answer, progress
+from circuitlab.engine.codec import describe, parse, parse_params
 from circuitlab.engine.engine import GIB, Engine
-from circuitlab.engine.export_data import csv_text, described, json_text, write_answer
-from circuitlab.engine.request import Answer, Request
+from circuitlab.engine.export_data import data_bytes, write_answer
+from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
-from circuitlab.errors import BadInput, UsageError
+from circuitlab.errors import BadInput, BadMachine, UsageError
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
 
-ROWS = 40
+FORMS = ("json", "csv", "npz")
 
 
 def _open(args: argparse.Namespace) -> api.Model:
-    torch.set_num_threads(max(1, args.threads))
-    return api.open(args.model, Engine(ModelStore(), int(args.budget * GIB)))
+    torch.set_num_threads(args.threads)
+    return api.open(args.model, use=Engine(ModelStore(), int(args.budget * GIB)))
 
 
 def _prompt(args: argparse.Namespace) -> tuple[str | None, tuple[int, ...]]:
@@ -57,64 +55,47 @@ def compute(args: argparse.Namespace) -> int:
     """`circuitlab compute`."""
     found = find_analysis(args.analysis)
     params = parse_params(found.params, _pairs(args.set))
+    targets = _targets(args)
     model = _open(args)
     text, tokens = _prompt(args)
     subject = model.subject(text, tokens, False if args.no_bos else None)
-    model.engine.store.sha256(model.ref)
-    answer = model.engine.answer(Request(args.analysis, params, subject), fresh=True)
-    written = False
-    for form, as_text in (("json", json_text), ("csv", csv_text), ("npz", None)):
-        target = getattr(args, form)
-        if target is None:
-            continue
-        written = True
-        if target == "-" and as_text is not None:
-            print(as_text(answer))
+    with progress(args.analysis) as ctx:
+        answer = model.engine.answer(Request(args.analysis, params, subject), ctx, fresh=True)
+    for form, target in targets.items():
+        if target == "-":
+            sys.stdout.flush()
+            sys.stdout.buffer.write(data_bytes(model.engine.identified(answer), form))
+            sys.stdout.flush()
         else:
-            write_answer(answer, Path(target).with_suffix(f".{form}") if not Path(target).suffix else Path(target))
-    if not written:
-        _print_answer(answer)
+            write_answer(model.engine.identified(answer), Path(target), form)
+    if not targets:
+        tokenizer = model.engine.store.open(model.ref).opened.weights.tokenizer
+        print_answer(answer, None if tokenizer is None else tokenizer.display)
     return 0
 
 
-def _print_answer(answer: Answer) -> None:
-    about = described(answer)
-    print(f"{about['analysis']} · {answer.request.subject.model.name} · {' · '.join(about['conventions'])}")
-    if about["remainder"]:
-        print(f"remainder {about['remainder']}")
-    _print_table(answer.result.table())
-
-
-def _print_table(table: Table) -> None:
-    heads = [f"{c.name} ({c.unit})" if c.unit else c.name for c in table.columns]
-    shown = min(table.n_rows, ROWS)
-    cells = [[_cell(c.values[i]) for c in table.columns] for i in range(shown)]
-    widths = [max(len(h), *(len(r[i]) for r in cells), 1) if cells else len(h) for i, h in enumerate(heads)]
-    for row in (heads, *cells):
-        print("  ".join(text.rjust(w) for text, w in zip(row, widths, strict=True)))
-    if table.n_rows > shown:
-        print(f"showing {shown} of {table.n_rows:,} rows; --csv FILE writes all")
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, (float, np.floating)):
-        return "not computed" if np.isnan(value) else f"{value:.5g}"
-    return str(value)
+def _targets(args: argparse.Namespace) -> dict[str, str]:
+    """Where each form goes: the option says the form, whatever the file is called. Folders are looked at before the work."""
+    targets = {form: t for form in FORMS if (t := getattr(args, form)) is not None}
+    if list(targets.values()).count("-") > 1:
+        raise UsageError("Only one form can be printed.", expected="one - among --json --csv --npz", got="several")
+    for target in targets.values():
+        if target != "-" and not Path(target).absolute().parent.is_dir():
+            raise BadMachine("The data cannot be written.", expected="a folder that is there", got=target)
+    return targets
 
 
 def list_analyses(args: argparse.Namespace) -> int:
     """`circuitlab analyses`."""
     for name, found in analyses().items():
         print(f"{name}  ({found.needs}, {found.lane}, version {found.version})\n    {found.summary}")
-        for field, (kind, default) in fields(found.params).items():
-            print(f"    --set {field}={_default(default)}  {type_name(kind)}")
+        _print_fields(found.params)
     return 0
 
 
-def _default(value: Any) -> str:
-    if value is dataclasses.MISSING:
-        return "…"
-    return ",".join(map(str, value)) or "all" if isinstance(value, tuple) else str(value)
+def _print_fields(cls: type[Any]) -> None:
+    for field in describe(cls):
+        print(f"    --set {field.name}={field.default_text}  {field.type_name}" + (f"  {field.tip}" if field.tip else ""))
 
 
 def list_panels(args: argparse.Namespace) -> int:
@@ -123,8 +104,7 @@ def list_panels(args: argparse.Namespace) -> int:
 
     for name, panel in panels().items():
         print(f"{name}  {panel.title}\n    {panel.help}")
-        for field, (kind, default) in fields(panel.view).items():
-            print(f"    --set {field}={_default(default)}  {type_name(kind)}")
+        _print_fields(panel.view)
     return 0
 
 
@@ -138,24 +118,14 @@ def figure(args: argparse.Namespace) -> int:
     heads = parse(tuple[Head, ...], args.heads, "--heads")
     model = _open(args)
     text, tokens = _prompt(args)
-    subject = model.subject(text, tokens, False if args.no_bos else None)
-    state = State(model.ref).with_text(text or "", subject.tokens).with_view(panel.name, view)
-    state = replace(state, bos=not args.no_bos and model.config.prepend_bos)
-    if heads:
-        state = state.select(heads=heads)
-    if args.destination is not None:
-        if not 0 <= args.destination < len(subject.tokens):
-            raise BadInput(
-                "There is no such position.", expected=f"0..{len(subject.tokens) - 1}", got=str(args.destination)
-            )
-        state = state.select(destination=args.destination, locked=True)
-    write_figure(model.engine, panel, state, Path(args.out), args.width)
+    state = model.state(text, tokens, False if args.no_bos else None, heads, args.destination)
+    write_figure(model.engine, panel, state.with_view(panel.name, view), Path(args.out), args.width)
     return 0
 
 
 def info(args: argparse.Namespace) -> int:
     """`circuitlab info`."""
-    model = api.open(args.model, Engine(ModelStore()))
+    model = api.open(args.model, use=Engine(ModelStore()))
     opened = model.engine.store.open(model.ref)
     answer = model.compute("model_facts")
     facts = answer.result.facts  # type: ignore[attr-defined]

@@ -47,7 +47,11 @@ def _answers(engine: Engine, panel: Panel, state: State, facts: Facts) -> dict[s
 
 def write_figure(engine: Engine, panel: Panel, state: State, path: Path, width_mm: float = 160.0) -> None:
     """Write PNG, SVG or PDF by suffix."""
-    figure = figure_of(engine, panel, state)
+    write(figure_of(engine, panel, state), path, width_mm)
+
+
+def write(figure: Figure, path: Path, width_mm: float = 160.0) -> None:
+    """A figure that is already there, written by suffix. Starts an offscreen Qt if there is none."""
     from circuitlab.draw.app import application
     from circuitlab.draw.export import export
 

@@ -1,0 +1,88 @@
+"""What the command line prints: tables with the tokens' text beside their numbers, and progress while somebody watches."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from circuitlab.analysis.base import Column, Quiet, Table
+from circuitlab.engine.request import Answer
+
+ROWS = 40
+PLACES = ("position", "destination", "source")
+
+
+def print_answer(answer: Answer, display: Callable[[int], str] | None) -> None:
+    """The answer's table under a line that says what it is; `display` gives the text of a token."""
+    request, result = answer.request, answer.result
+    print(" · ".join((request.analysis, request.subject.model.name, *result.conventions)))
+    if result.remainder is not None:
+        left = result.remainder
+        print(f"remainder {left.size:.3g} of {left.of:.3g} {left.unit}")
+    found = result.table()
+    print_table(found if display is None else with_tokens(found, request.subject.tokens, display))
+
+
+def with_tokens(table: Table, tokens: tuple[int, ...], display: Callable[[int], str]) -> Table:
+    """The table with a column of text after each column of token ids or of positions."""
+    columns: list[Column] = []
+    for column in table.columns:
+        columns.append(column)
+        if column.name == "id":
+            columns.append(Column("token", np.array([display(int(i)) for i in column.values], dtype=object)))
+        elif column.name in PLACES and "id" not in {c.name for c in table.columns}:
+            texts = [display(tokens[int(p)]) for p in column.values]
+            columns.append(Column(f"{column.name} token", np.array(texts, dtype=object)))
+    return Table(tuple(columns))
+
+
+def print_table(table: Table) -> None:
+    """Aligned columns, the first `ROWS` rows; what is left out is said."""
+    heads = [f"{c.name} ({c.unit})" if c.unit else c.name for c in table.columns]
+    shown = min(table.n_rows, ROWS)
+    cells = [[_cell(c.values[i]) for c in table.columns] for i in range(shown)]
+    widths = [max([len(h), *(len(row[i]) for row in cells)]) for i, h in enumerate(heads)]
+    for row in (heads, *cells):
+        print("  ".join(text.rjust(w) for text, w in zip(row, widths, strict=True)).rstrip())
+    if table.n_rows > shown:
+        print(f"showing {shown} of {table.n_rows:,} rows; --csv FILE writes all")
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, (float, np.floating)):
+        return "not computed" if np.isnan(value) else f"{value:.5g}"
+    return str(value)
+
+
+class _Telling(Quiet):
+    """Says how far the work is, on one line that is written over."""
+
+    def __init__(self, title: str) -> None:
+        self._title, self._next, self.told = title, time.monotonic() + 1.0, False
+
+    def tick(self, done: int, total: int, text: str = "") -> None:
+        """At most five times a second, and not at all for work of less than one."""
+        now = time.monotonic()
+        if now >= self._next:
+            self._next, self.told = now + 0.2, True
+            sys.stderr.write(f"\r\x1b[K{self._title}: {text} {done}/{total}")
+            sys.stderr.flush()
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Quiet]:
+    """A `Ctx` that shows progress on a terminal and says nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield Quiet()
+        return
+    telling = _Telling(title)
+    try:
+        yield telling
+    finally:
+        if telling.told:
+            sys.stderr.write("\r\x1b[K")
