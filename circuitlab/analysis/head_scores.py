@@ -1,8 +1,8 @@
 """Scores of every head, on repeated random tokens or on the prompt itself. Definitions: `scores_of_patterns`.
 
 The random protocol (Olsson et al. 2022): BOS where the model has one, a block of random tokens, repeated; several samples by a
-stated seed; the control is the attention to the very same positions where the tokens are as many, drawn at
-random once. Which tokens are common is not known of an arbitrary model, so none but the special BOS is left out; the captions say so.
+stated seed. The control is the attention to the very same positions where the tokens are as many, drawn at random once. Which
+tokens are common is not known of an arbitrary model, so none but the special BOS is left out; the captions say so.
 """
 
 from __future__ import annotations

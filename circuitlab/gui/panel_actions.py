@@ -127,4 +127,5 @@ class PanelActions(QMenu):
         panel, c = self.dock.panel, self.dock.bench.facts().config
         n = len(self.dock.bench.document.state.tokens)
         shapes = f"Here: x [{n}, {c.d_model}], W_Q [{c.d_model}, {c.d_head}], A [{n}, {n}]"
-        return f"{panel.help}\n\n{panel.equation}\n\n{shapes}, {c.n_layers} layers × {c.n_heads} heads.\nScore scale {c.score_scale:.4g}.\n\nSource: {panel.source}"
+        scale = f"{c.n_layers} layers × {c.n_heads} heads.\nScore scale {c.score_scale:.4g}."
+        return f"{panel.help}\n\n{panel.equation}\n\n{shapes}, {scale}\n\nSource: {panel.source}"

@@ -75,10 +75,11 @@ class Window(QMainWindow):
         self._title()
 
     def _make_docks(self) -> None:
-        self.prompt = PromptDock(self.bench, self)
-        self.docks["prompt"] = self.prompt
+        # In this order they ask when the state changes: attention is on the screen before every loss has been unembedded.
         for name, panel in panels().items():
             self.docks[name] = PanelDock(panel, self.bench, self)
+        self.prompt = PromptDock(self.bench, self)
+        self.docks["prompt"] = self.prompt
         self.jobs, self.log_dock = JobsDock(self.bench, self), LogDock(self)
         self.docks |= {"jobs": self.jobs, "log": self.log_dock}
 

@@ -77,7 +77,8 @@ class Run:
         """A named value of one layer, interventions included. Do not write to it.
 
         Shapes: resid_pre, resid_mid, resid_post, attn_out, mlp_out [dest, d_model]; q, z [head, dest, d_head]; k, v
-        [kv_head, src, d_head] (`heads` are key-value heads there); scores, pattern [head, dest, src] (scores unmasked); result [head, dest,
+        [kv_head, src, d_head] (`heads` are key-value heads there);
+        scores, pattern [head, dest, src] (scores unmasked); result [head, dest,
         d_model]; attn_norm_scale, mlp_norm_scale [dest, 1]. `heads` () means all. Raises `UsageError` for an unknown name.
         """
         if name not in NAMES:
