@@ -26,7 +26,7 @@ def main() -> int:
         print(f"running {name} …", file=sys.stderr)
         found += BENCHMARKS[name](args.quick)
     print(
-        f"\n{platform.machine()}, {THREADS} thread(s), Python {platform.python_version()}; medians, peers in turn in the same run\n"
+        f"\n{platform.machine()}, {THREADS} thread(s), Python {platform.python_version()}; medians of the same run\n"
     )
     print("| measured | against | result | target | met |\n|---|---|---|---|---|")
     for row in found:

@@ -92,7 +92,8 @@ times = []
 for _ in range(int(sys.argv[4])):
     a = time.perf_counter(); run(); times.append(time.perf_counter() - a)
 peak_reset(); base = rss(); made = run(); extra = peak() - base
-print(json.dumps(dict(seconds=statistics.median(times), extra=extra, version=version, difference=difference, pattern=pattern_difference)))
+print(json.dumps(dict(seconds=statistics.median(times), extra=extra, version=version, difference=difference,
+    pattern=pattern_difference)))
 """
 )
 

@@ -52,7 +52,8 @@ def ours(head):
     window.bench.document.apply(state.select(heads=(head,)), 'h')
     assert not dock.waiting
     dock.view.repaint(); app.processEvents()
-plot = pg.PlotWidget(); item = pg.ImageItem(); plot.addItem(item); plot.resize(dock.view.size()); plot.show(); app.processEvents()
+plot = pg.PlotWidget(); item = pg.ImageItem(); plot.addItem(item)
+plot.resize(dock.view.size()); plot.show(); app.processEvents()
 for head in heads:
     ours(head); arrays.append(np.ascontiguousarray(dock.view.figure.marks()[0].values))
 lut = np.random.default_rng(0).integers(0, 255, (256, 3)).astype(np.uint8)
@@ -60,7 +61,8 @@ def bare(i):
     item.setImage(arrays[i], autoLevels=False, levels=(0, 1), lut=lut); plot.repaint(); app.processEvents()
 times = []
 for k in range(40):
-    a = time.perf_counter(); ours(heads[k % 3]); b = time.perf_counter(); bare(k % 3); times.append((b - a, time.perf_counter() - b))
+    a = time.perf_counter(); ours(heads[k % 3]); b = time.perf_counter(); bare(k % 3)
+    times.append((b - a, time.perf_counter() - b))
 print(json.dumps(dict(ours=statistics.median(t[0] for t in times), bare=statistics.median(t[1] for t in times))))
 window.close()
 """
