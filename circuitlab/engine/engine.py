@@ -46,6 +46,11 @@ def versions() -> tuple[tuple[str, str], ...]:
     return (("circuitlab", __version__), ("python", platform.python_version()), *libraries)
 
 
+def needs(found: Analysis[Any, Any], params: Any) -> str:
+    """"tokens" or "weights": the analysis' own, unless its parameters say (`needs`) that under them the prompt does not count."""
+    return getattr(params, "needs", found.needs)
+
+
 def estimate_run(config: ModelConfig, n_tokens: int, dtype: str = "float32") -> int:
     """Bytes of one run: streams, queries, keys and values of every layer, and the last stream."""
     per_layer = config.d_model + (config.n_heads + 2 * config.n_kv_heads) * config.d_head
@@ -120,7 +125,7 @@ class Engine:
     def key(self, request: Request, model: OpenModel) -> Hashable:
         """What an answer is kept under."""
         found, subject = find_analysis(request.analysis), request.subject
-        about = (subject.tokens, subject.edits) if found.needs == "tokens" else ()
+        about = (subject.tokens, subject.edits) if needs(found, request.params) == "tokens" else ()
         return ("answer", found.name, found.version, request.params, subject.conventions, model.identity, about)
 
     def cached(self, request: Request) -> Answer | None:
@@ -172,7 +177,7 @@ class Engine:
             raise Refused(f"{found.name}: {reason}")
         n = len(subject.tokens)
         needed = found.memory(config, n, request.params)
-        needed += estimate_run(config, n, subject.conventions.dtype) if found.needs == "tokens" else 0
+        needed += estimate_run(config, n, subject.conventions.dtype) if needs(found, request.params) == "tokens" else 0
         if needed > self.memory:
             raise OverBudget(
                 f"{found.name} does not fit in the memory budget.",
@@ -185,7 +190,7 @@ class Engine:
     def _compute(self, cache: Cache, request: Request, model: OpenModel, key: Hashable, ctx: Listening) -> Answer:
         found: Analysis[Any, Any] = find_analysis(request.analysis)
         self.check(request)
-        if found.needs == "tokens" and not request.subject.tokens:
+        if needs(found, request.params) == "tokens" and not request.subject.tokens:
             raise BadInput("The prompt is empty.", expected="at least one token", got="none", remedy="Type some text.")
         began = time.perf_counter()
         inputs = _Inputs(self, model, request.subject, ctx, cache)

@@ -1,0 +1,161 @@
+"""What leaves the command line: forms, streams, tokens' text, faults in the log; and the same from Python."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from circuitlab import api, commands
+from circuitlab.analysis.attention import AttentionParams
+from circuitlab.analysis.base import analyses
+from circuitlab.analysis.predictions import PredictionsParams
+from circuitlab.cli import main
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Request
+from circuitlab.engine.store import ModelStore
+from circuitlab.errors import BadInput, UsageError
+from circuitlab.model.intervention import Intervention, Site
+from circuitlab.model.subject import Conventions, Head, Subject
+from circuitlab.paths import log_file
+from tests.models import directory
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    return str(directory(tmp_path / "m"))
+
+
+def test_the_option_says_the_form_whatever_the_file_is_called(model: str, tmp_path: Path) -> None:
+    words = ["compute", "token_loss", model, "--tokens", "1,2,3"]
+    assert main([*words, "--csv", str(tmp_path / "a.json"), "--json", str(tmp_path / "b"), "--npz", str(tmp_path / "c.csv")]) == 0
+    assert (tmp_path / "a.json").read_text().startswith("# analysis")
+    assert json.loads((tmp_path / "b").read_text())["analysis"] == "token_loss"
+    assert "loss" in np.load(io.BytesIO((tmp_path / "c.csv").read_bytes())).files
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "npz"])
+def test_every_form_can_be_printed(model: str, form: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["compute", "token_loss", model, "--tokens", "1,2,3", f"--{form}", "-"]) == 0
+    data = capfdbinary.readouterr().out
+    assert data.startswith({"json": b"{", "csv": b"# analysis", "npz": b"PK"}[form])
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["--json", "-", "--csv", "-"], 2, "one"),
+        (["--json", "no/such/folder/a"], 3, "folder"),
+        (["--budget", "nan"], 2, "memory in GiB"),
+        (["--budget", "-1"], 2, "memory in GiB"),
+        (["--threads", "0"], 2, "threads"),
+        (["--text", "a", "--tokens", "1"], 2, "not allowed"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_any_work(
+    model: str, words: list[str], status: int, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Engine, "answer", lambda *a, **k: pytest.fail("computed"))
+    assert main(["compute", "token_loss", model, *words]) == status
+    assert said in capsys.readouterr().err
+
+
+def test_bytes_that_are_no_text_are_an_input_error(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compute", "token_loss", model, "--text", "a\udcff"]) == 3
+    assert "Unicode" in capsys.readouterr().err
+
+
+def test_a_mistyped_command_is_not_taken_for_a_model(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["comput", "attention", "x"]) == 2
+    assert "compute" in capsys.readouterr().err
+
+
+def test_tokens_stand_beside_their_ids(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compute", "token_loss", model, "--text", "a b"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[1][:3] == ["position", "id", "token"]
+    assert [line[2] for line in lines[2:6]] == ["<|bos|>", "a", "·", "b"]
+    assert main(["compute", "attention", model, "--text", "a b", "--set", "heads=L0H0"]) == 0
+    assert "destination token" in capsys.readouterr().out
+
+
+def test_a_fault_of_ours_is_one_line_and_a_traceback_in_the_log(
+    model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(args: object) -> int:
+        raise RuntimeError("the reason")
+
+    monkeypatch.setitem(commands.RUN, "info", fail)
+    assert main(["info", model]) == 1
+    said = capsys.readouterr().err
+    assert "the reason" in said
+    assert "Traceback" not in said
+    assert str(log_file()) in said
+    assert "Traceback" in log_file().read_text(encoding="utf-8")
+
+
+def test_a_reader_that_goes_away_is_no_fault(model: str) -> None:
+    words = [sys.executable, "-m", "circuitlab", "compute", "attention", model, "--text", "ab" * 20, "--csv", "-"]
+    started = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": "."})
+    assert started.stdout is not None
+    started.stdout.close()
+    assert started.stderr is not None
+    said = started.stderr.read().decode()
+    assert (started.wait(120), said) == (0, "")
+    started.stderr.close()
+
+
+# -- from Python -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(analyses()))
+def test_every_analysis_runs_from_the_command_line_and_its_snippet_agrees(name: str, tmp_path: Path) -> None:
+    model, out = str(directory(tmp_path / "m", n_ctx=128)), tmp_path / "a.npz"
+    assert main(["compute", name, model, "--text", "abcabc", "--npz", str(out)]) == 0
+    found = np.load(out)
+    request = Request(name, analyses()[name].params(), api.open(model).subject("abcabc"))
+    space: dict[str, object] = {}
+    exec(api.snippet(request).replace("print(", "str("), space)
+    arrays = space["answer"].result.arrays()  # type: ignore[attr-defined]
+    assert sorted([*arrays, "about"]) == sorted(found.files)
+    for field, array in arrays.items():
+        np.testing.assert_allclose(array, found[field], rtol=1e-5, atol=1e-6)
+
+
+def test_a_snippet_says_all_that_differs_and_nothing_private(model: str) -> None:
+    edits = (Intervention("patch", Site("q", 1, (0,), (2,)), source=(4, 5, 6)), Intervention("scale", Site("z", 0), (0.5,)))
+    subject = Subject(api.open(model).ref, (0, 4, 5), edits, Conventions(centre=False, dtype="float64"))
+    for params in (AttentionParams((Head(1, 2), Head(0, 3)), "scores"), AttentionParams((Head(0, 1),))):
+        request = Request("attention", params, subject)
+        text = api.snippet(request)
+        assert "._" not in text
+        space: dict[str, object] = {}
+        exec(text.replace("print(", "str("), space)
+        assert space["answer"].request == request  # type: ignore[attr-defined]
+    assert "k=3" in api.snippet(Request("predictions", PredictionsParams(k=3), subject))
+
+
+def test_a_figure_from_python_is_the_one_of_the_command_line(model: str, tmp_path: Path) -> None:
+    made = api.open(model).figure("attention", text="abab", heads="L1H2", destination=2, show="scores", out=tmp_path / "a.svg")
+    assert made.marks()
+    words = ["figure", "attention", model, "--text", "abab", "--heads", "L1H2", "--destination", "2", "--set", "show=scores"]
+    assert main([*words, "-o", str(tmp_path / "b.svg")]) == 0
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    with pytest.raises(UsageError):
+        api.open(model).figure("attention", text="a", colour="red")
+    with pytest.raises(BadInput):
+        api.open(model).figure("attention", text="a", destination=9)
+
+
+def test_saved_answers_carry_the_hash_of_the_weights(model: str, tmp_path: Path) -> None:
+    opened = api.open(model, use=Engine(ModelStore()))
+    answer = opened.compute("predictions", text="ab", k=2)
+    api.save(answer, tmp_path / "a.json")
+    assert len(json.loads((tmp_path / "a.json").read_text())["provenance"]["weights"]) == 64
+    assert api.table(answer).splitlines()[0].startswith("rank\tid\tprobability")

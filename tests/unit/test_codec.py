@@ -1,0 +1,153 @@
+"""The codec: help, command line, JSON and Python values all read and write the same parameters."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from circuitlab.analysis.base import TextRef, analyses
+from circuitlab.engine.codec import as_text, describe, fields, from_json, params_of, parse, parse_params, to_json
+from circuitlab.engine.texts import Texts
+from circuitlab.errors import BadInput, UsageError
+from circuitlab.figures.panel import panels
+from circuitlab.model.subject import Head
+
+heads = st.builds(Head, st.integers(0, 99), st.integers(0, 99))
+words = st.text(st.characters(codec="utf-8"), max_size=9)
+
+
+@dataclass(frozen=True)
+class Everything:
+    a: bool = False
+    b: int = 1
+    c: float = 0.5
+    d: str = ""
+    e: Literal["x", "y"] = "x"
+    f: Head = Head(0, 0)
+    g: tuple[Head, ...] = ()
+    h: int | None = None
+    i: tuple[float, ...] = ()
+    j: TextRef = TextRef("")
+    k: tuple[Head, Head] = (Head(0, 0), Head(1, 1))
+    m: Literal[1, 2] = 1
+
+
+everything = st.builds(
+    Everything,
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    words,
+    st.sampled_from(["x", "y"]),
+    heads,
+    st.lists(heads, max_size=3).map(tuple),
+    st.none() | st.integers(),
+    st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=3).map(tuple),
+    words.map(TextRef),
+    st.tuples(heads, heads),
+    st.sampled_from([1, 2]),
+)
+
+
+@given(everything)
+def test_what_help_would_say_is_read_back(value: Everything) -> None:
+    assert parse_params(Everything, {name: as_text(getattr(value, name)) for name in fields(Everything)}) == value
+
+
+@given(everything)
+def test_json_is_strict_and_read_back(value: Everything) -> None:
+    text = json.dumps(to_json(value), allow_nan=False)
+    assert from_json(Everything, json.loads(text)) == value
+
+
+@given(everything)
+def test_python_values_are_taken_as_they_are(value: Everything) -> None:
+    assert params_of(Everything, {n: getattr(value, n) for n in fields(Everything)}) == value
+
+
+def test_python_values_may_be_texts_lists_or_one_of_several() -> None:
+    assert params_of(Everything, {"g": "L1H2,L0H0"}).g == (Head(1, 2), Head(0, 0))
+    assert params_of(Everything, {"g": ["L1H2"]}).g == (Head(1, 2),)
+    assert params_of(Everything, {"g": Head(1, 2), "i": 3}) == Everything(g=(Head(1, 2),), i=(3.0,))
+
+
+@pytest.mark.parametrize("given", [{"a": 1}, {"b": 1.5}, {"b": True}, {"e": "z"}, {"g": [3]}, {"zz": 1}, {"c": float("nan")}])
+def test_python_values_of_the_wrong_kind_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        params_of(Everything, given)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("a", "maybe"), ("b", "1.5"), ("c", "inf"), ("e", "z"), ("f", "H1"), ("g", "L0H0,,"), ("k", "L0H0"), ("h", "?")],
+)
+def test_a_bad_value_is_refused_with_what_was_expected(name: str, text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(fields(Everything)[name][0], text, name)
+    assert caught.value.expected
+    assert caught.value.got
+
+
+def test_a_missing_parameter_is_named() -> None:
+    @dataclass(frozen=True)
+    class Needs:
+        path: str
+
+    with pytest.raises(UsageError, match="missing") as caught:
+        parse_params(Needs, {})
+    assert caught.value.expected == "path"
+
+
+def test_every_default_of_every_analysis_and_panel_is_read_back() -> None:
+    for kind in (*(a.params for a in analyses().values()), *(p.view for p in panels().values())):
+        for field in describe(kind):
+            assert parse(field.kind, field.default_text, field.name) == field.default, (kind, field)
+
+
+def test_describe_says_what_a_control_needs() -> None:
+    found = {f.name: f for f in describe(Everything)}
+    assert found["e"].choices == ("x", "y")
+    assert found["g"].type_name == "Head[,…]"
+    assert found["k"].type_name == "Head,Head"
+    assert found["h"].type_name == "int|none"
+    assert found["a"].default_text == "false"
+
+
+# -- texts -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Reads:
+    one: TextRef
+    many: tuple[TextRef, ...] = ()
+
+
+def test_a_text_is_known_by_its_hash(tmp_path: Path) -> None:
+    a, texts = tmp_path / "a.txt", Texts()
+    a.write_text("abc")
+    params = Reads(TextRef(str(a)), (TextRef(str(a)), TextRef("elsewhere", "f" * 64)))
+    assert texts.settled(params, read=False) is None  # whoever must not block gets no answer, and no file is read
+    made = texts.settled(params)
+    assert made is not None
+    assert made.one.sha256 == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2, "abc"
+    assert made.many == (made.one, TextRef("elsewhere", "f" * 64))
+    assert texts.settled(params, read=False) == made
+    a.write_text("abcd")
+    again = texts.settled(params)
+    assert again is not None
+    assert again.one.sha256 != made.one.sha256
+    with pytest.raises(BadInput):
+        texts.settled(Reads(TextRef(str(tmp_path / "b.txt"))))
+    with pytest.raises(BadInput):
+        texts.settled(Reads(TextRef(str(tmp_path))))
+
+
+def test_parameters_without_texts_are_the_same_object() -> None:
+    value = Everything(j=TextRef("x", "y"))
+    assert Texts().settled(value, read=False) is value

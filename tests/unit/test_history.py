@@ -1,0 +1,66 @@
+"""Undo and redo where bursts of typing meet steps back; session files that panels could not stand on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from circuitlab.errors import BadInput
+from circuitlab.model.subject import ModelRef
+from circuitlab.session.history import History
+from circuitlab.session.jsonfile import state_from_text, state_to_text
+from circuitlab.session.state import Pin, State
+
+REF = ModelRef("file:m")
+
+
+def _at(i: int) -> State:
+    return State(REF, tokens=(i,))
+
+
+def test_typing_on_after_undo_does_not_write_over_the_step_that_was_reached() -> None:
+    history = History(_at(0))
+    history.push(_at(1), "typing", "typing")
+    history.push(_at(2), "select")
+    history.undo()
+    history.push(_at(3), "typing", "typing")
+    history.push(_at(4), "typing", "typing")
+    assert history.undo() == _at(1)
+    assert history.undo() == _at(0)
+
+
+def test_another_step_ends_a_burst() -> None:
+    history = History(_at(0))
+    for i, merge in ((1, "typing"), (2, "drag"), (3, "drag"), (4, "typing")):
+        history.push(_at(i), merge, merge)
+    assert [history.undo() for _ in range(4)] == [_at(3), _at(1), _at(0), None]
+    assert [history.redo() for _ in range(4)] == [_at(1), _at(3), _at(4), None]
+
+
+def test_what_changes_nothing_is_no_step_and_keeps_what_was_undone() -> None:
+    history = History(_at(0))
+    history.push(_at(1), "x")
+    history.undo()
+    history.push(_at(0), "x")
+    assert history.redo() == _at(1)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("heads", []), ("heads", ["L-1H0"]), ("heads", [[0, 0]]), ("destination", -1), ("source", "x"), ("edge", ["L0H0"])],
+)
+def test_a_selection_that_cannot_stand_is_refused(key: str, value: object) -> None:
+    for state in (_at(0), State(REF, pins=(Pin("p", _at(1).subject),))):
+        data = json.loads(state_to_text(state))
+        target = data["state"]["pins"][0] if state.pins else data["state"]
+        target["selection"][key] = value
+        with pytest.raises(BadInput):
+            state_from_text(json.dumps(data), {})
+
+
+def test_numbers_that_are_no_numbers_are_refused() -> None:
+    data = json.loads(state_to_text(_at(0)))
+    data["state"]["selection"]["target"]["direction"] = [float("nan")]
+    with pytest.raises(BadInput):
+        state_from_text(json.dumps(data), {})
