@@ -153,13 +153,11 @@ class HeatmapMark(PlotMark):
         rows, cols = self.mark.values.shape
         return (0.0, float(cols)), (0.0, float(rows))
 
-    def fit(self) -> None:
-        """Give the plot a whole number of device pixels a cell, and let the axes say as much as then fits."""
+    def _measure(self, width: float, height: float) -> tuple[float, float]:
+        """What a picture in this room takes of it; the axes say as much as fits beside cells of that size."""
         rows, cols = self.mark.values.shape
-        width, height = self.viewport().width(), self.viewport().height()
-        left, bottom, cell_x, cell_y = 0.0, 0.0, 64.0, 64.0
+        left, bottom, top, cell_x, cell_y = 0.0, 0.0, 0.0, 64.0, 64.0
         bar = self.bar.extent() if self.bar.isVisible() else 0.0
-        top = 0.0
         for _ in range(3):
             left, bottom = self.left_axis.fit(cell_y), self.bottom_axis.fit(cell_x)
             top = self.legend.height_for(min(cell_x * cols, width - left - bar))
@@ -167,7 +165,12 @@ class HeatmapMark(PlotMark):
             cell_y = max((height - bottom - top - 10) / rows, 1e-3)
             if self.mark.square:
                 cell_x = cell_y = self._snapped(min(cell_x, cell_y, LARGEST_CELL))
-        used_x, used_y = left + bar + cell_x * cols, bottom + top + cell_y * rows
+        return left + bar + cell_x * cols, bottom + top + cell_y * rows
+
+    def fit(self) -> None:
+        """Give the plot a whole number of device pixels a cell, at the top left of the room there is."""
+        width, height = self.viewport().width(), self.viewport().height()
+        used_x, used_y = self._measure(width, height)
         layout = self.plot_item.layout
         layout.setContentsMargins(0, 5, max(0.0, width - used_x), max(0.0, height - used_y - 5))
         # The margins are part of the least size of the plot: until they are right its geometry may have been refused.
@@ -181,11 +184,9 @@ class HeatmapMark(PlotMark):
 
     def natural_height(self, width: int) -> int:
         """Square cells of this width and their labels."""
-        rows, cols = self.mark.values.shape
         if not self.mark.square:
-            return round(min(width * 0.6, rows * 18 + 120))
-        cell = min(max(width - 150, 60) / cols, LARGEST_CELL)
-        return round(min(cell * rows + 90, width * 1.1))
+            return round(min(width * 0.6, self.mark.values.shape[0] * 18 + 120))
+        return ceil(self._measure(width, 1e4)[1] + 12)
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Fit again; the zoom stays."""

@@ -56,7 +56,11 @@ class RowsDelegate(QStyledItemDelegate):
         low, high = column.levels
         if value != value or high <= low:
             return
-        room = rect.adjusted(4, 4, -4, -4)
+        ends = [f"{end:,.{column.digits}f}" for end in column.levels]
+        metrics = QFontMetricsF(self.theme.font(self.theme.normal - 1))
+        room = rect.adjusted(4, 4, -18 - max(metrics.horizontalAdvance(t) for t in ends), -4)  # the number stands clear
+        if room.width() < 16:
+            room = rect.adjusted(4, 4, -4, -4)
         zero = min(max(-low / (high - low), 0.0), 1.0)
         end = min(max((value - low) / (high - low), 0.0), 1.0)
         left, right = sorted((zero, end))
