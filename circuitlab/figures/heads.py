@@ -44,7 +44,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
-    """The map above the ranking."""
+    """The map beside the ranking."""
     asked = requests(state, facts)
     if isinstance(asked, Why):
         return empty(asked.text, "Heads")
@@ -64,10 +64,9 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         head = state.selection.head
         title += f" {result.of(view.score)[head]:.2f}, rank {rank[head]} of {rank.size}"
     return Figure(
-        ((_map(answer, result, view, state, facts),), (_ranking(answer, result, view, chosen),)),
+        ((_map(answer, result, view, state, facts), _ranking(answer, result, view, chosen)),),
         title,
         caption(answer, "a score is a hint, not a mechanism"),
-        weights=(1.0, 1.4),
     )
 
 

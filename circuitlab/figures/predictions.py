@@ -37,7 +37,7 @@ def _rows(answer: Answer, facts: Facts) -> tuple[RowColumn, ...]:
     return (
         RowColumn("#", np.arange(1, len(result.ids) + 1), digits=0),
         RowColumn("token", names, tokens=True),
-        RowColumn("probability", np.exp(result.log_probs), digits=4, bar=True, levels=(0.0, 1.0)),
+        RowColumn("p", np.exp(result.log_probs), digits=4, bar=True, levels=(0.0, 1.0), tip="probability"),
         RowColumn("logit", result.logits, digits=2),
         RowColumn("id", result.ids, digits=0),
     )

@@ -47,7 +47,9 @@ class TopBar(QToolBar):
         space = QWidget(self)
         space.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         for widget in (self.model, self.conventions, space, self.pinned, self.pin, self.compare, self.palette_button):
-            self.addWidget(widget)
+            action = self.addWidget(widget)
+            if widget is self.compare:
+                self.compare_action = action
         bench.document.changed.connect(self._changed)
         self.refresh()
 
@@ -63,8 +65,7 @@ class TopBar(QToolBar):
         self.conventions.setText(" · ".join((heads, *state.conventions.words(), "BOS" if state.bos else "no BOS")))
         self.pinned.setText(f"reference: {state.pins[0].label}" if state.pins else "")
         self.compare.setCurrentText(state.compare)
-        self.compare.setVisible(bool(state.pins))
-        self.compare.setEnabled(bool(state.pins))
+        self.compare_action.setVisible(bool(state.pins))
 
     @Slot(int)
     def _compare(self, index: int) -> None:

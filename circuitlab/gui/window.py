@@ -105,7 +105,7 @@ class Window(QMainWindow):
             dock.setFloating(False)
             dock.show()
         d["heads"].raise_()
-        self.resizeDocks([d["overview"], d["attention"], d["predictions"]], [380, 560, 320], Qt.Orientation.Horizontal)
+        self.resizeDocks([d["overview"], d["attention"], d["predictions"]], [400, 520, 360], Qt.Orientation.Horizontal)
         self.resizeDocks([d["overview"], d["heads"]], [300, 330], Qt.Orientation.Vertical)
         self.resizeDocks([d["prompt"], d["attention"]], [150, 560], Qt.Orientation.Vertical)
         self._default = self.saveState(LAYOUT_VERSION)
