@@ -46,6 +46,8 @@ class Texts:
             stat = path.stat()
             known = (str(path.resolve()), stat.st_size, stat.st_mtime_ns)
         except OSError as error:
+            if not read:
+                return None  # said by whoever computes, on a worker
             raise BadInput("A text file is not there.", expected="a UTF-8 text file", got=str(path)) from error
         if known not in self._hashes and read:
             self._hashes[known] = hashlib.sha256(_bytes(path)).hexdigest()

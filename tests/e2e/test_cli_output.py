@@ -159,3 +159,35 @@ def test_saved_answers_carry_the_hash_of_the_weights(model: str, tmp_path: Path)
     api.save(answer, tmp_path / "a.json")
     assert len(json.loads((tmp_path / "a.json").read_text())["provenance"]["weights"]) == 64
     assert api.table(answer).splitlines()[0].startswith("rank\tid\tprobability")
+
+
+# -- the way to the other rooms --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ([], ("builtin:attn-only-2l", None)),
+        (["open"], ("builtin:attn-only-2l", None)),
+        (["some/model"], ("some/model", None)),
+        (["attn-only-2l", "--text", "a b"], ("attn-only-2l", "a b")),
+        (["open", "some/model", "--text", ""], ("some/model", "")),
+    ],
+)
+def test_without_a_command_the_window_opens(
+    words: list[str], wanted: tuple[str, str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str | None]] = []
+
+    def opened(source: str, text: str | None) -> int:
+        asked.append((source, text))
+        return 0
+
+    monkeypatch.setattr("circuitlab.launch.open_or_render", opened)
+    assert main(words) == 0
+    assert asked == [wanted]
+
+
+def test_weights_alone_need_no_prompt(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compute", "model_facts", model]) == 0
+    assert "d_model" in capsys.readouterr().out

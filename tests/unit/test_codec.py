@@ -142,8 +142,10 @@ def test_a_text_is_known_by_its_hash(tmp_path: Path) -> None:
     again = texts.settled(params)
     assert again is not None
     assert again.one.sha256 != made.one.sha256
+    gone = Reads(TextRef(str(tmp_path / "b.txt")))
+    assert texts.settled(gone, read=False) is None
     with pytest.raises(BadInput):
-        texts.settled(Reads(TextRef(str(tmp_path / "b.txt"))))
+        texts.settled(gone)
     with pytest.raises(BadInput):
         texts.settled(Reads(TextRef(str(tmp_path))))
 
