@@ -32,6 +32,11 @@ class HeadScoresParams:
     samples: int = 10
     seed: int = 0
 
+    @property
+    def needs(self) -> Literal["weights", "tokens"]:
+        """Random tokens need no prompt: their scores are kept while the text changes."""
+        return "weights" if self.on == "random" else "tokens"
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HeadScoresResult(Result):

@@ -38,8 +38,9 @@ def _params(state: State, facts: Facts) -> HeadScoresParams:
 
 def requests(state: State, facts: Facts) -> Requests | Why:
     """All scores of all heads at once: changing the score costs nothing."""
-    if not state.tokens:
-        return Why("Type some text in the Prompt to rank the heads.")
+    view: HeadsView = state.view("heads", HeadsView)
+    if not state.tokens and view.on == "text":
+        return Why("Type some text in the Prompt to rank the heads on it.")
     return {"scores": Request("head_scores", _params(state, facts), state.subject)}
 
 

@@ -111,7 +111,7 @@ class PanelActions(QMenu):
 
         try:
             for answer in self.dock.answers["now"].values():
-                write_answer(answer, path)
+                write_answer(self.dock.bench.engine.identified(answer), path)
                 break
             self.dock.bench.readout.emit(f"Written: {path}")
         except CircuitLabError as error:

@@ -173,6 +173,7 @@ class Window(QMainWindow):
         made = replace(state, model=model.ref, bos=bos, selection=Selection(heads=heads or (Head(0, 0),)))
         self.bench.document.apply(made.with_text(words, tokens), f"open {model.ref.name}")
         self._remember_model(model.ref)
+        self.bench.runner.do("sha256", f"hash {model.ref.name}", lambda job: self.bench.engine.store.sha256(model.ref))
         log.info("opened %s: %s", model.path, "; ".join(model.opened.notes) or "nothing assumed")
         for dock in self.docks.values():
             refresh = getattr(dock, "refresh", None)

@@ -211,7 +211,7 @@ def test_an_empty_prompt_says_what_to_do(qtbot: Any, window: Window) -> None:
     window.prompt.editor.setPlainText("")
     qtbot.waitUntil(lambda: window.bench.document.state.tokens == ())
     settle(qtbot, window)
-    for name in ("attention", "overview", "predictions", "heads"):
+    for name in ("attention", "overview", "predictions"):
         assert "Type some text" in dock(window, name).view.figure.why_empty, name
 
 

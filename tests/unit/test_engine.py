@@ -265,3 +265,12 @@ def test_json_gives_back_what_went_in(value: Everything) -> None:
 def test_json_that_does_not_fit_is_refused(data: Any) -> None:
     with pytest.raises(UsageError):
         from_json(Everything, data)
+
+
+def test_scores_on_random_tokens_outlive_the_prompt(ref: ModelRef) -> None:
+    engine, params = Engine(ModelStore()), HeadScoresParams(block=4)
+    engine.answer(Request("head_scores", params, Subject(ref)))
+    assert engine.cached(Request("head_scores", params, Subject(ref, TOKENS))) is not None
+    text = HeadScoresParams(on="text")
+    engine.answer(Request("head_scores", text, Subject(ref, TOKENS)))
+    assert engine.cached(Request("head_scores", text, Subject(ref, (1, 2)))) is None
