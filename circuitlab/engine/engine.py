@@ -183,7 +183,7 @@ class Engine:
                 f"{found.name} does not fit in the memory budget.",
                 expected=f"at most {self.memory / GIB:.2f} GiB",
                 got=f"{needed / GIB:.2f} GiB for {n} tokens",
-                remedy="Raise the budget in Settings (--budget on the command line), or shorten the prompt.",
+                remedy="Give a larger --budget, or shorten the prompt.",
             )
         return needed
 

@@ -30,6 +30,7 @@ class PanelActions(QMenu):
         for title, handler in (
             ("Maximise or restore", self.maximise),
             ("Reset zoom", self.reset_zoom),
+            ("Pin as the reference", self.pin),
             (None, None),
             ("Copy image", self.copy_image),
             ("Copy table", self.copy_table),
@@ -52,6 +53,13 @@ class PanelActions(QMenu):
         toggle = getattr(window, "toggle_maximised", None)
         if toggle is not None:
             toggle(self.dock)
+
+    @Slot()
+    def pin(self) -> None:
+        """This subject becomes the reference of differences."""
+        pin = getattr(self.dock.window(), "pin", None)
+        if pin is not None:
+            pin()
 
     @Slot()
     def reset_zoom(self) -> None:
