@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from html import escape
 from typing import Any, Literal
 
@@ -28,6 +29,12 @@ def nice_step(least: float) -> int:
             if one * power >= least:
                 return one * power
         power *= 10
+
+
+@lru_cache(maxsize=16384)
+def advance(theme: Theme, size: float, mono: bool, text: str) -> float:
+    """Width of a text in px: measured once, asked for every label at every fit."""
+    return QFontMetricsF(theme.font(size, mono=mono)).horizontalAdvance(text)
 
 
 class LabelAxis(pg.AxisItem):
@@ -94,7 +101,7 @@ class LabelAxis(pg.AxisItem):
         metrics = QFontMetricsF(self._font())
         labels = self._labels()
         if self.vertical or self._upright(metrics):
-            longest = min(max((metrics.horizontalAdvance(t) for t in labels), default=0.0), LONGEST)
+            longest = min(max((self._advance(t) for t in labels), default=0.0), LONGEST)
         else:
             longest = metrics.height()
         title = QFontMetricsF(self.theme.font(self.theme.small)).height() + 2 if self.spec.label else 0.0
@@ -106,6 +113,10 @@ class LabelAxis(pg.AxisItem):
         self.update()
         return extent
 
+    def _advance(self, text: str) -> float:
+        size, mono = self._face()
+        return advance(self.theme, size, mono, text)
+
     def _numbers(self) -> bool:
         return not self.spec.ticks or (self.spec.tokens and self.cell < LEAST_CELL)
 
@@ -113,17 +124,22 @@ class LabelAxis(pg.AxisItem):
         """The labels that set the extent."""
         return (str(max(self.count - 1, 0)),) if self._numbers() else self.spec.ticks
 
-    def _font(self) -> Any:
+    def _face(self) -> tuple[float, bool]:
+        """Size in px, and whether the mono face."""
         mono = self.spec.tokens and not self._numbers()
         # Small cells are labelled in type that still fits them.
         size = min(self.theme.small, max(self.theme.small * 0.78, self.cell - 1)) if mono else self.theme.small
+        return round(size), mono
+
+    def _font(self) -> Any:
+        size, mono = self._face()
         return self.theme.font(size, mono=mono)
 
     def _upright(self, metrics: QFontMetricsF) -> bool:
         """Whether bottom labels are turned: tokens always alike, others when they do not fit side by side."""
         if self._numbers():
             return False
-        widest = max((metrics.horizontalAdvance(t) for t in self.spec.ticks), default=0.0)
+        widest = max((self._advance(t) for t in self.spec.ticks), default=0.0)
         return widest + 6 > self.cell
 
     def _every(self, metrics: QFontMetricsF, upright: bool) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from PySide6.QtCore import QPoint, QRect, Qt, Signal, Slot
-from PySide6.QtGui import QGuiApplication, QKeyEvent, QPixmap, QResizeEvent
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QPainter, QPaintEvent, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from circuitlab.draw.busy import Busy
@@ -59,7 +59,6 @@ class FigureView(QWidget):
         layout.addWidget(self._why, 1)
         layout.addWidget(self._caption)
         self._busy = Busy(self, theme)
-        self.setAutoFillBackground(True)
         self._label()
         self.set_theme(theme)
 
@@ -231,6 +230,12 @@ class FigureView(QWidget):
         self._busy.hide()
         picture: QPixmap = self.grab(QRect(QPoint(0, 0), self.size()))
         QGuiApplication.clipboard().setPixmap(picture)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """The theme's background. Not by the palette: a style sheet's first polish puts back the one it knew before."""
+        painter = QPainter(self)
+        painter.fillRect(event.rect(), self._theme.colour("background"))
+        painter.end()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """The veil covers everything."""

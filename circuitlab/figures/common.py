@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,8 +34,13 @@ def destination(state: State) -> int:
 
 
 def token_axis(label: str, state: State, facts: Facts) -> Axis:
-    """An axis with a token at each step."""
-    return Axis(label, facts.tokens(state.tokens), tokens=True)
+    """An axis with a token at each step; the same object for the same texts, so that another head lays nothing out again."""
+    return _token_axis(label, facts.tokens(state.tokens))
+
+
+@lru_cache(maxsize=16)
+def _token_axis(label: str, texts: tuple[str, ...]) -> Axis:
+    return Axis(label, texts, tokens=True)
 
 
 def caption(answer: Answer, *more: str) -> str:
