@@ -1,0 +1,186 @@
+"""The window: selecting a head, typing, the event loop under load, and the way from the command to the first picture."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+
+from tests.benchmarks.common import ROOT, THREADS, Row, child, environment, gpt2_small, ratio
+
+SETUP = """
+import json, sys, time, statistics
+import torch
+torch.set_num_threads(int(sys.argv[2]))
+from PySide6.QtCore import QEventLoop, QTimer, QElapsedTimer
+from PySide6.QtWidgets import QApplication
+from circuitlab.gui import main as gui
+from circuitlab.draw.app import application
+from circuitlab.model.subject import Head
+app = application(offscreen=True)
+def settle(window):
+    while window.waiting or window.bench.runner.busy or window.prompt.timer.isActive():
+        app.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 5)
+def opened(text_tokens):
+    window = gui.make_window(sys.argv[1], None, remember=False)
+    window.resize(1280, 800)
+    window.show()
+    window.bench.document.apply(window.bench.document.recorded.with_tokens(tuple(text_tokens)), 'x')
+    settle(window)
+    return window
+torch.manual_seed(1)
+"""
+
+SELECT = (
+    SETUP
+    + """
+import numpy as np, pyqtgraph as pg
+n = int(sys.argv[3])
+window = opened(torch.randint(0, 50257, (n,)).tolist())
+for name, dock in window.docks.items():
+    if name not in ('attention',):
+        dock.hide()
+settle(window)
+dock = window.docks['attention']
+heads = [Head(3, 1), Head(3, 2), Head(4, 5)]
+state = window.bench.document.recorded
+for head in heads:
+    window.bench.document.apply(state.select(heads=(head,)), 'h'); settle(window)
+arrays = []
+def ours(head):
+    window.bench.document.apply(state.select(heads=(head,)), 'h')
+    assert not dock.waiting
+    app.processEvents()
+plot = pg.PlotWidget(); item = pg.ImageItem(); plot.addItem(item)
+plot.resize(dock.view.size()); plot.show(); app.processEvents()
+for head in heads:
+    ours(head); arrays.append(np.ascontiguousarray(dock.view.figure.marks()[0].values))
+lut = np.random.default_rng(0).integers(0, 255, (256, 3)).astype(np.uint8)
+def bare(i):
+    item.setImage(arrays[i], autoLevels=False, levels=(0, 1), lut=lut); app.processEvents()
+times = []
+for k in range(40):
+    a = time.perf_counter(); ours(heads[k % 3]); b = time.perf_counter(); bare(k % 3)
+    times.append((b - a, time.perf_counter() - b))
+print(json.dumps(dict(ours=statistics.median(t[0] for t in times), bare=statistics.median(t[1] for t in times))))
+window.close()
+"""
+)
+
+TYPING = (
+    SETUP
+    + """
+from circuitlab.model import forward as f
+tokens = torch.randint(0, 50257, (64,)).tolist()
+window = opened(tokens)
+weights = window.bench.engine.store.open(window.bench.document.state.model).weights(window.bench.document.state.conventions)
+dock = window.docks['attention']
+times = []
+for k in range(int(sys.argv[3])):
+    longer = tuple(tokens) + (100 + k,)
+    state = window.bench.document.recorded
+    a = time.perf_counter()
+    window.bench.document.apply(state.with_tokens(longer), 'typing')
+    while dock.waiting:
+        app.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 2)
+    dock.view.repaint()
+    b = time.perf_counter()
+    settle(window)
+    c = time.perf_counter()
+    run = f.forward(weights, longer); run.logits()
+    times.append((b - a, time.perf_counter() - c))
+print(json.dumps(dict(ours=statistics.median(t[0] for t in times), bare=statistics.median(t[1] for t in times))))
+window.close()
+"""
+)
+
+GAP = (
+    SETUP
+    + """
+window = opened([1, 2, 3])
+gaps, last = [], [time.perf_counter()]
+def tick():
+    now = time.perf_counter(); gaps.append(now - last[0]); last[0] = now
+timer = QTimer(); timer.setInterval(5); timer.timeout.connect(tick); timer.start()
+state = window.bench.document.recorded
+end = time.perf_counter() + float(sys.argv[3]); k = 0
+while time.perf_counter() < end:
+    k += 1
+    window.bench.document.apply(state.with_tokens(tuple(torch.randint(0, 50257, (1024,)).tolist())), 'x')
+    while window.waiting or window.bench.runner.busy:
+        app.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 5)
+gaps.sort()
+q = lambda p: gaps[min(len(gaps) - 1, int(p * len(gaps)))]
+print(json.dumps(dict(p50=q(.5), p99=q(.99), p999=q(.999), most=gaps[-1], n=len(gaps), runs=k)))
+window.close()
+"""
+)
+
+EMPTY = """
+import torch
+from PySide6.QtWidgets import QApplication, QMainWindow
+app = QApplication([])
+window = QMainWindow()
+window.show()
+app.processEvents()
+"""
+FIRST = """
+import sys
+from circuitlab import launch
+launch.settle_environment(); launch.import_torch()
+from circuitlab.gui import main as gui
+from circuitlab.draw.app import application
+app = application(offscreen=True)
+window = gui.make_window(None, None, remember=False)
+window.resize(1280, 800); window.show()
+while window.docks['attention'].waiting:
+    app.processEvents()
+window.docks['attention'].view.repaint()
+import os; os._exit(0)
+"""
+
+
+def rows(quick: bool) -> list[Row]:
+    """All four."""
+    path, threads, out = str(gpt2_small()), str(THREADS), []
+    for n in (128,) if quick else (128, 1024):
+        found = child(SELECT, path, threads, str(n))
+        note = f" ({found['ours'] * 1e3:.1f} against {found['bare'] * 1e3:.1f} ms)"
+        out.append(
+            ratio(
+                f"another head to pixels, {n} tokens",
+                "ImageItem.setImage + paint",
+                found["ours"] / found["bare"],
+                2,
+                note,
+            )
+        )
+    found = child(TYPING, path, threads, "5" if quick else "15")
+    note = f" ({found['ours'] * 1e3:.0f} against {found['bare'] * 1e3:.0f} ms)"
+    out.append(
+        ratio(
+            "typing at the end of 64 tokens, to painted attention",
+            "one whole forward",
+            found["ours"] / found["bare"],
+            1.2,
+            note,
+        )
+    )
+    found = child(GAP, path, threads, "6" if quick else "25")
+    said = f"p50 {found['p50'] * 1e3:.1f}, p99 {found['p99'] * 1e3:.1f}, longest {found['most'] * 1e3:.0f} ms of {found['n']}"
+    out.append(Row("gap of the event loop, 1 024-token runs", "", said, "p99 ≤ 50 ms", found["p99"] <= 0.05))
+    return [*out, startup(3 if quick else 7)]
+
+
+def startup(rounds: int) -> Row:
+    """Whole processes, in turn."""
+    times: dict[str, list[float]] = {FIRST: [], EMPTY: []}
+    for _ in range(rounds + 1):
+        for code, kept in times.items():
+            began = time.perf_counter()
+            subprocess.run([sys.executable, "-c", code], env=environment(), cwd=ROOT, check=True, capture_output=True)
+            kept.append(time.perf_counter() - began)
+    first, empty = (statistics.median(t[1:]) for t in times.values())
+    note = f" ({first:.2f} against {empty:.2f} s)"
+    return ratio("command to first painted attention", "import torch + an empty Qt window", first / empty, 1.5, note)
