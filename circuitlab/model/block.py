@@ -144,10 +144,13 @@ def attend(config: ModelConfig, index: int, qkv: QKV, start: int) -> Tensor:
     """z [..., head, dest, d_head] without keeping a pattern (the fused kernel). Not for soft-capped scores."""
     k, v = per_query_head(config, qkv.k), per_query_head(config, qkv.v)
     n_dest, n_src, window = qkv.q.shape[-2], k.shape[-2], config.window(index)
-    if start == 0 and not window:
-        return F.scaled_dot_product_attention(qkv.q, k, v, is_causal=True, scale=config.score_scale)
-    mask = None if n_dest == 1 and not window else allowed(n_dest, n_src, start, window)
-    return F.scaled_dot_product_attention(qkv.q, k, v, attn_mask=mask, scale=config.score_scale)
+    plain = start == 0 and not window
+    mask = None if plain or (n_dest == 1 and not window) else allowed(n_dest, n_src, start, window)
+    # the fused kernel wants a batch axis: without one the whole [head, dest, src] pattern is built (1.6 times as slow at 1 024)
+    single = qkv.q.dim() == 3
+    q, k, v = (x[None] if single else x for x in (qkv.q, k, v))
+    z = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=plain, scale=config.score_scale)
+    return z[0] if single else z
 
 
 def head_results(layer: Layer, z: Tensor) -> Tensor:

@@ -76,6 +76,9 @@ def child(code: str, *words: str, python: str = sys.executable) -> dict[str, Any
 
 PEAK = """
 def peak_reset():
+    import ctypes, gc
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what the warm-up freed goes back, so that it does not hide what comes next
     open('/proc/self/clear_refs', 'w').write('5')
 def peak():
     line = next(l for l in open('/proc/self/status') if l.startswith('VmHWM'))

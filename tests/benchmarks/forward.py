@@ -79,7 +79,7 @@ if version.startswith('3'):
     model.load_state_dict(convert_gpt2_weights(hf, cfg), strict=False)
 else:
     from transformer_lens.model_bridge import TransformerBridge
-    model = TransformerBridge.boot_transformers('gpt2', hf_model=hf, tokenizer=None, device='cpu')
+    model = TransformerBridge.boot_transformers(sys.argv[1], hf_model=hf, tokenizer=None, device='cpu')
 model.eval()
 run = lambda: model.run_with_cache(ids)
 logits, cache = run()
