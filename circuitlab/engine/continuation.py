@@ -14,9 +14,20 @@ from circuitlab.model.subject import Subject
 
 
 def written_on(
-    engine: Engine, subject: Subject, n: int, sampled: bool, seed: int, stop: Callable[[int], bool]
+    engine: Engine,
+    subject: Subject,
+    n: int,
+    sampled: bool,
+    seed: int,
+    stop: Callable[[int], bool],
+    temperature: float = 1.0,
 ) -> tuple[int, ...]:
-    """The prompt's tokens with up to `n` more, fewer where the context ends. Raises `BadInput` for an empty prompt."""
+    """The prompt's tokens with up to `n` more, fewer where the context ends; drawn from softmax(logits / temperature) or greedy.
+
+    Raises `BadInput` for an empty prompt or a temperature that is not positive.
+    """
+    if not temperature > 0:
+        raise BadInput("The temperature must be positive.", expected="more than 0", got=str(temperature))
     model = engine.store.open(subject.model)
     generator = torch.Generator().manual_seed(seed)
     tokens = subject.tokens
@@ -27,6 +38,6 @@ def written_on(
             break
         run = engine.run_of(model, replace(subject, tokens=tokens), Quiet())
         logits = run.logits(slice(len(tokens) - 1, None))[0].double()
-        chosen = torch.multinomial(logits.softmax(0), 1, generator=generator) if sampled else logits.argmax()
+        chosen = torch.multinomial((logits / temperature).softmax(0), 1, generator=generator) if sampled else logits.argmax()
         tokens = (*tokens, int(chosen))
     return tokens

@@ -46,6 +46,11 @@ def versions() -> tuple[tuple[str, str], ...]:
     return (("circuitlab", __version__), ("python", platform.python_version()), *libraries)
 
 
+def use_threads(n: int) -> None:
+    """How many threads the numerical work of this process may use."""
+    torch.set_num_threads(n)
+
+
 def needs(found: Analysis[Any, Any], params: Any) -> str:
     """"tokens" or "weights": the analysis' own, unless its parameters say (`needs`) that under them the prompt does not count."""
     return getattr(params, "needs", found.needs)

@@ -43,14 +43,14 @@ class AttentionView:
     )
     several: Literal["leading", "average", "hue per head"] = control(
         "leading",
-        label="Several heads",
+        label="Heads",
         tip="With several heads selected: show the leading one, their mean, or each in its own hue",
     )
     leave_out_bos: bool = control(
         False, label="BOS out of scale", tip="Leave the first position out of the colour scale; values stay"
     )
     lock_range: bool = control(False, label="Lock range", tip="Keep the colour range while heads and texts change")
-    high: float = control(1.0, label="to", tip="Top of the locked range", low=0.0)
+    high: float = control(1.0, label="to", tip="Top of the locked range", low=0.0, when="lock_range")
 
 
 def _view(state: State) -> AttentionView:

@@ -88,9 +88,11 @@ def control(
     low: float | None = None,
     high: float | None = None,
     hidden: bool = False,
+    when: str = "",
 ) -> Any:
-    """A field of a View with what its control needs."""
-    return field(default=default, metadata={"label": label, "tip": tip, "low": low, "high": high, "hidden": hidden})
+    """A field of a View with what its control needs. `when`: the bool field without which it has nothing to say."""
+    said = {"label": label, "tip": tip, "low": low, "high": high, "hidden": hidden, "when": when}
+    return field(default=default, metadata=said)
 
 
 _REGISTRY: dict[str, Panel] = {}

@@ -2,88 +2,161 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from PySide6.QtCore import Qt, QTimer, Slot
-from PySide6.QtWidgets import QComboBox, QLabel, QProgressBar, QSizePolicy, QStatusBar, QToolBar, QToolButton, QWidget
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import (
+    QButtonGroup,
+    QMenu,
+    QProgressBar,
+    QSizePolicy,
+    QStatusBar,
+    QToolBar,
+    QToolButton,
+    QWidget,
+)
 
+from circuitlab.draw.theme import Theme
 from circuitlab.gui.bench import Bench
+from circuitlab.gui.icons import icon
+from circuitlab.gui.labels import ShortLabel, label
+from circuitlab.gui.moves import COMPARE, Moves
+from circuitlab.gui.opening import Opening
 from circuitlab.session.state import State
 
+CONVENTIONS = (
+    ("fold_norm", "Fold norms into the weights", True, False, "Gains and biases of norms go into the weights after them"),
+    ("centre", "Centre what writes to the stream", True, False, "Means that a LayerNorm or the softmax removes are taken out"),
+    ("dtype", "Compute in float64", "float64", "float32", "Slower, for checking small numbers"),
+)  # fmt: skip
 
-def _label(parent: QWidget, role: str = "") -> QLabel:
-    made = QLabel(parent)
-    made.setTextFormat(Qt.TextFormat.PlainText)
-    made.setProperty("role", role)
-    made.setContentsMargins(8, 0, 8, 0)
+
+def button(parent: QWidget, name: str, text: str, tip: str) -> QToolButton:
+    """A flat button with a name for tests and screen readers."""
+    made = QToolButton(parent)
+    made.setObjectName(name)
+    made.setText(text)
+    made.setToolTip(tip)
+    made.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
     return made
 
 
 class TopBar(QToolBar):
-    """What is looked at: model, head, conventions; pins and what is compared."""
+    """What is looked at: model, heads, conventions, interventions; pins and what is compared."""
 
-    def __init__(self, bench: Bench, parent: QWidget) -> None:
+    def __init__(self, bench: Bench, opening: Opening, moves: Moves, parent: QWidget) -> None:
         super().__init__("Subject", parent)
         self.setObjectName("bar.subject")
         self.setMovable(False)
-        self.bench = bench
-        self.model, self.conventions, self.pinned = (
-            _label(self, "title"),
-            _label(self, "caption"),
-            _label(self, "caption"),
-        )
-        self.compare = QComboBox(self)
-        self.compare.addItems(["now", "reference", "difference"])
-        self.compare.setToolTip("What the panels show beside the pin (Ctrl+D)")
-        self.compare.activated.connect(self._compare)
-        self.pin = QToolButton(self)
-        self.pin.setText("Pin")
-        self.pin.setToolTip("Keep this subject as the reference of differences (Ctrl+P)")
-        self.pin.clicked.connect(self._pin)
-        self.palette_button = QToolButton(self)
-        self.palette_button.setText("Commands")
-        self.palette_button.setToolTip("Command palette (Ctrl+Shift+P)")
-        self.palette_button.clicked.connect(self._palette)
+        self.bench, self.opening, self.moves = bench, opening, moves
+        self._make_subject()
+        self._make_comparison()
         space = QWidget(self)
         space.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
-        for widget in (self.model, self.conventions, space, self.pinned, self.pin, self.compare, self.palette_button):
-            action = self.addWidget(widget)
-            if widget is self.compare:
-                self.compare_action = action
+        self._optional = {}
+        for widget in (
+            self.model, self.heads, self.conventions, self.edits, space, self.pinned, self.pin, *self.compare, self.palette_button
+        ):  # fmt: skip
+            self._optional[widget] = self.addWidget(widget)
         bench.document.changed.connect(self._changed)
+        bench.theme_changed.connect(self.set_theme)
+        self.set_theme(bench.theme)
         self.refresh()
+
+    def _make_subject(self) -> None:
+        self.model = button(self, "subject.model", "", "The open model: open another, recent and shipped ones")
+        self.model.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.model.setProperty("role", "model")
+        menu = QMenu(self.model)
+        menu.aboutToShow.connect(self._fill_models)
+        self.model.setMenu(menu)
+        self.heads = label(self, "title")
+        self.conventions = button(self, "subject.conventions", "", "Conventions: how weights are presented")
+        self.conventions.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        menu = QMenu(self.conventions)
+        menu.setToolTipsVisible(True)
+        self._choices: dict[str, QAction] = {}
+        for name, text, _, _, tip in CONVENTIONS:
+            action = menu.addAction(text)
+            action.setCheckable(True)
+            action.setToolTip(tip)
+            action.setData(name)
+            action.triggered.connect(self._convention)
+            self._choices[name] = action
+        self.conventions.setMenu(menu)
+        self.edits = button(self, "subject.edits", "", "Interventions in force; click to remove them all")
+        self.edits.clicked.connect(self.moves.clear_edits)
+
+    def _make_comparison(self) -> None:
+        self.pinned = ShortLabel(self, "caption", 360)
+        self.pin = button(self, "subject.pin", "Pin", "Keep this subject as the reference of differences (Ctrl+P)")
+        self.pin.clicked.connect(self.moves.pin)
+        self._group = QButtonGroup(self)
+        self.compare = tuple(button(self, f"compare.{c}", c, "What the panels show (Ctrl+D)") for c in COMPARE)
+        for i, one in enumerate(self.compare):
+            one.setCheckable(True)
+            self._group.addButton(one, i)
+        self._group.idClicked.connect(self._compare)
+        self.palette_button = button(self, "subject.palette", "Commands", "Command palette (Ctrl+Shift+P)")
+        self.palette_button.clicked.connect(self._palette)
 
     @Slot(object, object)
     def _changed(self, old: State, new: State) -> None:
         self.refresh()
 
+    @Slot(object)
+    def set_theme(self, theme: Theme) -> None:
+        """Icons in the theme's grey."""
+        self.pin.setIcon(icon("pin", theme))
+        self.palette_button.setIcon(icon("search", theme))
+
     def refresh(self) -> None:
         """Show the state."""
         state = self.bench.document.state
-        self.model.setText(state.model.name)
+        self.model.setText(f"{state.model.name} ▾".replace("&", "&&"))
         heads = " ".join(map(str, state.selection.heads[:6])) + (" …" if len(state.selection.heads) > 6 else "")
-        self.conventions.setText(" · ".join((heads, *state.conventions.words(), "BOS" if state.bos else "no BOS")))
+        self.heads.setText(heads)
+        words = (*state.conventions.words(), "BOS" if state.bos else "no BOS")
+        self.conventions.setText(f"{' · '.join(words)} ▾")
+        for name, _, on, _, _ in CONVENTIONS:
+            self._choices[name].setChecked(getattr(state.conventions, name) == on)
+        edits = state.subject.edits
+        what = ", ".join(
+            " ".join(f"L{e.site.layer}H{h}" for h in e.site.heads) + f" {e.op} {e.site.name}" for e in edits[:3]
+        )
+        self.edits.setText(f"{what}{' …' if len(edits) > 3 else ''} ✕" if edits else "")
         self.pinned.setText(f"reference: {state.pins[0].label}" if state.pins else "")
-        self.compare.setCurrentText(state.compare)
-        self.compare_action.setVisible(bool(state.pins))
+        self.compare[COMPARE.index(state.compare)].setChecked(True)
+        self._optional[self.edits].setVisible(bool(edits))
+        for widget in (self.pinned, *self.compare):
+            self._optional[widget].setVisible(bool(state.pins))
+
+    @Slot()
+    def _fill_models(self) -> None:
+        menu = self.model.menu()
+        self.opening.fill(menu)
+        menu.addSeparator()
+        menu.addAction("Open a folder…").triggered.connect(self._ask_open)
+
+    @Slot()
+    def _ask_open(self) -> None:
+        ask = getattr(self.window(), "ask_open", None)
+        if ask is not None:
+            ask()
+
+    @Slot()
+    def _convention(self) -> None:
+        action = self.sender()
+        if isinstance(action, QAction):
+            on, off = next((on, off) for name, _, on, off, _ in CONVENTIONS if name == action.data())
+            self.moves.convention(action.data(), on if action.isChecked() else off)
 
     @Slot(int)
     def _compare(self, index: int) -> None:
-        state = self.bench.document.recorded
-        chosen = ("now", "reference", "difference")[index]
-        self.bench.document.apply(replace(state, compare=chosen), f"compare: {chosen}")
-
-    @Slot()
-    def _pin(self) -> None:
-        window = self.window()
-        pin = getattr(window, "pin", None)
-        if pin is not None:
-            pin()
+        self.moves.compare(COMPARE[index])
 
     @Slot()
     def _palette(self) -> None:
-        window = self.window()
-        show = getattr(window, "show_palette", None)
+        show = getattr(self.window(), "show_palette", None)
         if show is not None:
             show()
 
@@ -94,15 +167,16 @@ class Status(QStatusBar):
     def __init__(self, bench: Bench, parent: QWidget) -> None:
         super().__init__(parent)
         self.bench = bench
-        self.readout = _label(self)
-        self.running = _label(self, "caption")
+        self.readout = ShortLabel(self)
+        self.readout.setContentsMargins(8, 0, 8, 0)
+        self.running = ShortLabel(self, "caption", 320)
         self.progress = QProgressBar(self)
         self.progress.setFixedWidth(120)
         self.progress.setTextVisible(False)
-        self.cancel = QToolButton(self)
-        self.cancel.setText("Cancel")
+        self.cancel = button(self, "status.cancel", "Cancel", "Cancel everything that runs (Ctrl+.)")
+        self.cancel.setProperty("role", "primary")
         self.cancel.clicked.connect(bench.runner.cancel_all)
-        self.memory = _label(self, "caption")
+        self.memory = label(self, "caption")
         self.addWidget(self.readout, 1)
         for widget in (self.running, self.progress, self.cancel, self.memory):
             self.addPermanentWidget(widget)
@@ -126,8 +200,9 @@ class Status(QStatusBar):
         for widget in (self.running, self.progress, self.cancel):
             widget.setVisible(bool(jobs))
         if jobs:
-            job = jobs[0]
-            self.running.setText(f"{job.title} {job.done}/{job.total}" if job.total else job.title)
+            job = max(jobs, key=lambda j: (bool(j.began), j.total > 0))
+            more = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
+            self.running.setText(f"{job.title} {job.done}/{job.total}{more}" if job.total else f"{job.title}{more}")
             self.progress.setRange(0, job.total)
             self.progress.setValue(job.done)
-        self.memory.setText(f"CPU · {self.bench.engine.cache.nbytes / 2**20:,.0f} MiB held")
+        self.memory.setText(f"CPU · {self.bench.engine.cache.nbytes / 2**20:,.1f} MiB held")

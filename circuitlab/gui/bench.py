@@ -9,6 +9,7 @@ from circuitlab.engine.engine import Engine
 from circuitlab.figures.panel import Facts
 from circuitlab.gui.document import Document
 from circuitlab.gui.runner import Runner
+from circuitlab.gui.settings import Settings
 from circuitlab.model.subject import ModelRef
 from circuitlab.model.tokenizer import Tokenizer
 
@@ -20,8 +21,11 @@ class Bench(QObject):
     theme_changed = Signal(object)
     failed = Signal(object)
 
-    def __init__(self, engine: Engine, document: Document, parent: QObject | None = None) -> None:
+    def __init__(
+        self, engine: Engine, document: Document, settings: Settings | None = None, parent: QObject | None = None
+    ) -> None:
         super().__init__(parent)
+        self.settings = settings or Settings(remember=False, parent=self)
         self.engine, self.document = engine, document
         self.runner = Runner(engine, self)
         self.theme: Theme = LIGHT
@@ -38,6 +42,10 @@ class Bench(QObject):
         if ref not in self._facts:
             self._facts[ref] = facts_of(self.engine, ref)
         return self._facts[ref]
+
+    def forget(self, ref: ModelRef) -> None:
+        """It has been read again: its facts may be others."""
+        self._facts.pop(ref, None)
 
     def set_theme(self, theme: Theme) -> None:
         """Tell every view."""

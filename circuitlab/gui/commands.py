@@ -14,52 +14,96 @@ if TYPE_CHECKING:
 MENUS = ("File", "Edit", "Go", "View", "Help")
 
 
+def _always(window: Window) -> bool:
+    return True
+
+
+def _has_pin(window: Window) -> bool:
+    return bool(window.bench.document.state.pins)
+
+
+def _has_edits(window: Window) -> bool:
+    return bool(window.bench.document.state.edits)
+
+
+def _busy(window: Window) -> bool:
+    return window.bench.runner.busy
+
+
 @dataclass(frozen=True)
 class Command:
-    """`run(window)`; `menu` is one of `MENUS`; `shortcut` in Qt's portable text, several separated by ", "."""
+    """`run(window)`; `menu` is one of `MENUS`; `shortcut` in Qt's portable text, several separated by ", ".
+
+    `enabled(window)` is asked when a menu or the palette opens. `checked(window)` makes it one of a group of choices.
+    """
 
     name: str
     title: str
     menu: str
-    run: Callable[[Window], None]
+    run: Callable[[Window], object]
     shortcut: str = ""
     separator: bool = False
+    enabled: Callable[[Window], bool] = _always
+    checked: Callable[[Window], bool] | None = None
+    submenu: str = ""
 
 
-def _walk(layer: int, head: int) -> Callable[[Window], None]:
-    return lambda window: window.walk_heads(layer, head)
+def _walk(layer: int, head: int) -> Callable[[Window], object]:
+    return lambda w: w.moves.walk_heads(layer, head)
+
+
+def _theme(name: str) -> Command:
+    return Command(
+        f"theme-{name}",
+        f"Theme: {name}",
+        "View",
+        lambda w: w.settings.set("theme", name),
+        checked=lambda w: w.settings["theme"] == name,
+        submenu="Theme",
+    )
 
 
 COMMANDS: tuple[Command, ...] = (
     Command("open", "Open model…", "File", lambda w: w.ask_open(), "Ctrl+O"),
-    Command("reload", "Reload model from disk", "File", lambda w: w.reload_model()),
-    Command("save-session", "Copy session as JSON", "File", lambda w: w.copy_session(), separator=True),
-    Command("quit", "Quit", "File", lambda w: w.close_window(), "Ctrl+Q", separator=True),
-    Command("undo", "Undo", "Edit", lambda w: w.bench.document.undo(), "Ctrl+Z"),
-    Command("redo", "Redo", "Edit", lambda w: w.bench.document.redo(), "Ctrl+Shift+Z, Ctrl+Y"),
+    Command("reload", "Reload model from disk", "File", lambda w: w.opening.reload()),
+    Command("copy-session", "Copy session as JSON", "File", lambda w: w.copy_session(), separator=True),
+    Command("export-picture", "Export the panel's picture…", "File", lambda w: w.panel_action("export_picture"), "Ctrl+E"),
+    Command("export-data", "Export the panel's data…", "File", lambda w: w.panel_action("export_data"), "Ctrl+Shift+E"),
+    Command("settings", "Settings…", "File", lambda w: w.show_settings(), "Ctrl+,", separator=True),
+    Command("quit", "Quit", "File", lambda w: w.close(), "Ctrl+Q", separator=True),
+    Command("undo", "Undo", "Edit", lambda w: w.undo(), "Ctrl+Z", enabled=lambda w: w.can_undo),
+    Command("redo", "Redo", "Edit", lambda w: w.redo(), "Ctrl+Shift+Z, Ctrl+Y", enabled=lambda w: w.can_redo),
     Command("release", "Release the selection", "Edit", lambda w: w.release(), "Esc", separator=True),
+    Command("ablate", "Ablate the chosen heads, or put them back", "Edit", lambda w: w.moves.ablate(), "Ctrl+B"),
+    Command("clear-edits", "Remove all interventions", "Edit", lambda w: w.moves.clear_edits(), enabled=_has_edits),
+    Command("prompt", "Edit the prompt", "Edit", lambda w: w.edit_prompt(), "Ctrl+L", separator=True),
     Command("continue", "Continue the text", "Edit", lambda w: w.prompt.continue_text(), "Ctrl+Return"),
-    Command("prompt", "Edit the prompt", "Edit", lambda w: w.prompt.editor.setFocus(), "Ctrl+L"),
-    Command("cancel", "Cancel everything that runs", "Edit", lambda w: w.bench.runner.cancel_all(), "Ctrl+."),
+    Command("continue-one", "Continue by one token", "Edit", lambda w: w.prompt.continue_text(1), "Ctrl+Shift+Return"),
+    Command("cancel", "Cancel everything that runs", "Edit", lambda w: w.bench.runner.cancel_all(), "Ctrl+.", enabled=_busy),
     Command("head-left", "Previous head", "Go", _walk(0, -1), "Alt+Left"),
     Command("head-right", "Next head", "Go", _walk(0, 1), "Alt+Right"),
     Command("head-up", "Same head, layer before", "Go", _walk(-1, 0), "Alt+Up"),
     Command("head-down", "Same head, layer after", "Go", _walk(1, 0), "Alt+Down"),
-    Command("all-heads", "Select all heads of this layer", "Go", lambda w: w.select_layer(), "Alt+A"),
-    Command("token-left", "Previous token", "Go", lambda w: w.walk_tokens(-1), "Ctrl+Left", separator=True),
-    Command("token-right", "Next token", "Go", lambda w: w.walk_tokens(1), "Ctrl+Right"),
-    Command("pin", "Pin this as the reference", "View", lambda w: w.pin(), "Ctrl+P"),
-    Command("unpin", "Unpin", "View", lambda w: w.unpin()),
-    Command("compare", "Compare: now, reference, difference", "View", lambda w: w.next_compare(), "Ctrl+D"),
-    Command("theme", "Light, dark or system", "View", lambda w: w.next_theme(), separator=True),
-    Command("maximise", "Maximise or restore the panel", "View", lambda w: w.toggle_maximised(), "F11"),
+    Command("all-heads", "Select all heads of this layer", "Go", lambda w: w.moves.select_layer(), "Alt+A"),
+    Command("token-left", "Previous token", "Go", lambda w: w.moves.walk_tokens(-1), "Alt+Shift+Left", separator=True),
+    Command("token-right", "Next token", "Go", lambda w: w.moves.walk_tokens(1), "Alt+Shift+Right"),
+    Command("pin", "Pin this as the reference", "View", lambda w: w.moves.pin(), "Ctrl+P"),
+    Command("unpin", "Unpin", "View", lambda w: w.moves.unpin(), enabled=_has_pin),
+    Command("compare", "Compare: now, reference, difference", "View", lambda w: w.moves.next_compare(), "Ctrl+D"),
+    _theme("system"),
+    _theme("light"),
+    _theme("dark"),
+    Command("larger", "Larger text", "View", lambda w: w.scale_text(0.1), "Ctrl++, Ctrl+=", separator=True),
+    Command("smaller", "Smaller text", "View", lambda w: w.scale_text(-0.1), "Ctrl+-"),
+    Command("maximise", "Maximise or restore the panel", "View", lambda w: w.toggle_maximised(), "F11", separator=True),
+    Command("explain", "Explain the panel", "View", lambda w: w.panel_action("explain"), "Shift+F1"),
     Command("reset-zoom", "Reset zoom", "View", lambda w: w.reset_zoom(), "Ctrl+0"),
-    Command("redock", "Re-dock all panels", "View", lambda w: w.redock()),
-    Command("reset-layout", "Reset layout", "View", lambda w: w.reset_layout()),
+    Command("redock", "Re-dock all panels", "View", lambda w: w.layout_of_docks.redock()),
+    Command("reset-layout", "Reset layout", "View", lambda w: w.layout_of_docks.reset()),
     Command("palette", "Command palette…", "Help", lambda w: w.show_palette(), "Ctrl+Shift+P"),
-    Command("shortcuts", "Shortcuts", "Help", lambda w: w.show_shortcuts(), "F1"),
-    Command("about", "About CircuitLab", "Help", lambda w: w.show_about()),
-)
+    Command("shortcuts", "Commands and shortcuts", "Help", lambda w: w.show_shortcuts(), "F1"),
+    Command("about", "About CircuitLab", "Help", lambda w: w.show_about(), separator=True),
+)  # fmt: skip
 
 
 class CommandAction(QAction):
@@ -69,10 +113,19 @@ class CommandAction(QAction):
         super().__init__(command.title, window)
         self.command, self._window = command, window
         self.setObjectName(f"command.{command.name}")
+        self.setCheckable(command.checked is not None)
         if command.shortcut:
             self.setShortcuts([QKeySequence(s.strip()) for s in command.shortcut.split(", ")])
         self.triggered.connect(self.go)
 
+    def refresh(self) -> None:
+        """Before it is shown: whether it can be run now, whether it is the one that holds."""
+        self.setEnabled(self.command.enabled(self._window))
+        if self.command.checked is not None:
+            self.setChecked(self.command.checked(self._window))
+
     def go(self) -> None:
-        """Run it."""
-        self.command.run(self._window)
+        """Run it; a shortcut may come where a menu would have said no."""
+        if self.command.enabled(self._window):
+            self.command.run(self._window)
+        self.setEnabled(True)

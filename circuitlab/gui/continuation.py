@@ -17,22 +17,21 @@ class Continuation(QObject):
 
     def __init__(self, bench: Bench, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.bench, self._state, self._seed = bench, bench.document.state, 0
+        self.bench, self._state = bench, bench.document.state
         bench.runner.finished.connect(self._finished)
         bench.runner.failed.connect(self._failed)
 
-    def start(self, n: int, sampled: bool) -> None:
-        """Write `n` tokens; each sampled run has the next seed, so that a second one differs."""
+    def start(self, n: int, sampled: bool, temperature: float = 1.0, seed: int = 0) -> None:
+        """Write `n` tokens."""
         state, bench = self.bench.document.recorded, self.bench
-        self._state, self._seed = state, self._seed + sampled
-        seed = self._seed
+        self._state = state
 
         def work(job: Job) -> tuple[int, ...]:
             def stop(i: int) -> bool:
                 job.done, job.total, job.text = i, n, "tokens"
                 return job.cancelled.is_set()
 
-            return written_on(bench.engine, state.subject, n, sampled, seed, stop)
+            return written_on(bench.engine, state.subject, n, sampled, seed, stop, temperature)
 
         self.bench.runner.do(SLOT, f"continue by {n} tokens", work, "slow")
 

@@ -20,6 +20,7 @@ class Controls(QWidget):
         super().__init__(parent)
         self._type, self._view = view_type, view_type()
         self._widgets: dict[str, QWidget] = {}
+        self._only_when: list[tuple[QWidget, str]] = []
         self._filling = False
         box = FlowLayout(self)
         hints = get_type_hints(view_type)
@@ -31,8 +32,10 @@ class Controls(QWidget):
             widget.setObjectName(field.name)
             widget.setAccessibleName(field.metadata.get("label", field.name))
             self._widgets[field.name] = widget
-            box.addWidget(widget if isinstance(widget, QCheckBox) else self._labelled(field, widget))
-        self.setVisible(bool(self._widgets))
+            shown = widget if isinstance(widget, QCheckBox) else self._labelled(field, widget)
+            box.addWidget(shown)
+            if field.metadata.get("when"):
+                self._only_when.append((shown, field.metadata["when"]))
 
     def _labelled(self, field: Any, widget: QWidget) -> QWidget:
         """Label and widget that stay together when the row wraps."""
@@ -85,6 +88,8 @@ class Controls(QWidget):
                 widget.setValue(value)
             elif isinstance(widget, QLineEdit):
                 widget.setText(value)
+        for shown, when in self._only_when:
+            shown.setVisible(bool(getattr(view, when)))
         self._filling = False
 
     @Slot()

@@ -42,6 +42,7 @@ class ErrorDialog(QMessageBox):
             self.setText("This is a fault in CircuitLab. Your work is as it was; the window goes on.")
             self.setInformativeText(f"{type(error).__name__}: {error}")
         self.report = report(error)
+        self.setDetailedText(self.report)
         self.copy = self.addButton("Copy report", QMessageBox.ButtonRole.ActionRole)
         self.addButton(QMessageBox.StandardButton.Close)
         self.buttonClicked.connect(self._clicked)

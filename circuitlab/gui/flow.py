@@ -13,11 +13,16 @@ class FlowLayout(QLayout):
         super().__init__(parent)
         self._items: list[QLayoutItem] = []
         self.setSpacing(spacing)
-        self.setContentsMargins(8, 2, 8, 2)
+        self.setContentsMargins(0, 0, 0, 0)
 
     def addItem(self, item: QLayoutItem) -> None:
         """Called by addWidget."""
         self._items.append(item)
+
+    def put_first(self, widget: QWidget) -> None:
+        """Add a widget in front of all others."""
+        self.addWidget(widget)
+        self._items.insert(0, self._items.pop())
 
     def count(self) -> int:
         """Number of items."""
@@ -64,15 +69,28 @@ class FlowLayout(QLayout):
     def _place(self, rect: QRect, really: bool) -> int:
         m = self.contentsMargins()
         area = rect.adjusted(m.left(), m.top(), -m.right(), -m.bottom())
-        x, y, line = area.x(), area.y(), 0
+        y = area.y()
+        for n, line in enumerate(self._lines(area.width())):
+            height = max(size.height() for _, size in line)
+            y += 4 if n else 0
+            x = area.x()
+            for item, size in line if really else ():
+                item.setGeometry(QRect(QPoint(x, y + (height - size.height()) // 2), size))
+                x += size.width() + self.spacing()
+            y += height
+        return y - rect.y() + m.bottom()
+
+    def _lines(self, width: int) -> list[list[tuple[QLayoutItem, QSize]]]:
+        """Items with their sizes, broken into lines of at most `width`."""
+        lines: list[list[tuple[QLayoutItem, QSize]]] = []
+        left = 0
         for item in self._items:
             if item.isEmpty():
                 continue
             size = item.sizeHint()
-            if x > area.x() and x + size.width() > area.right() + 1:
-                x, y, line = area.x(), y + line + 4, 0
-            if really:
-                item.setGeometry(QRect(QPoint(x, y), size))
-            x += size.width() + self.spacing()
-            line = max(line, size.height())
-        return y + line - rect.y() + m.bottom()
+            if not lines or size.width() > left:
+                lines.append([])
+                left = width
+            lines[-1].append((item, size))
+            left -= size.width() + self.spacing()
+        return lines

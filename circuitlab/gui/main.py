@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 
@@ -10,11 +11,13 @@ from PySide6.QtGui import QImage, QPainter
 from PySide6.QtWidgets import QApplication
 
 from circuitlab.draw.app import application
-from circuitlab.engine.engine import GIB, Engine
-from circuitlab.engine.store import ModelStore, reference
+from circuitlab.engine.engine import GIB, Engine, use_threads
+from circuitlab.engine.store import ModelStore, OpenModel, reference
 from circuitlab.errors import BadMachine, CircuitLabError
 from circuitlab.gui.docks.prompt import samples
 from circuitlab.gui.errors import ErrorHook
+from circuitlab.gui.opening import state_on
+from circuitlab.gui.settings import Settings
 from circuitlab.gui.window import Window
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.session.state import State
@@ -28,36 +31,34 @@ def first_state(ref: ModelRef, text: str | None) -> State:
     return State(ref, text=samples()[0][1] if text is None else text)
 
 
-def make_window(source: str | None, text: str | None, remember: bool = True, memory: int = 4 * GIB) -> Window:
-    """A window on a model, opened before it is shown. Raises `BadModel` and its kin."""
-    engine = Engine(ModelStore(), memory)
+def make_window(source: str | None, text: str | None, remember: bool = True, memory: int | None = None) -> Window:
+    """A window on a model, opened before it is shown; `memory` in bytes, None: the setting. Raises `BadModel` and its kin."""
+    settings = Settings(remember)
+    if settings["threads"]:
+        use_threads(settings["threads"])
+    engine = Engine(ModelStore(), memory or round(settings["memory"] * GIB))
     ref = reference(source or DEFAULT)
     model = engine.store.open(ref)
-    window = Window(engine, first_state(ref, text), remember)
-    window.adopt(model, None)
-    point_at_induction(window)
+    state = looking_at_induction(model, state_on(model, first_state(ref, text), None))
+    window = Window(engine, state, remember, settings)
+    settings.setParent(window)
+    window.opening.announce(model)
     return window
 
 
-def point_at_induction(window: Window) -> None:
+def looking_at_induction(model: OpenModel, state: State) -> State:
     """At the first start look at a head worth looking at: the one whose stored metrics say prefix matching, at a repeat."""
-    import json
-
-    model = window.bench.engine.store.peek(window.bench.document.state.model)
-    file = None if model is None else model.path / "metrics.json"
-    if file is None or not file.is_file():
-        return
+    file = model.path / "metrics.json"
+    if not file.is_file():
+        return state
     try:
         scores = json.loads(file.read_text(encoding="utf-8"))["heads"]["prefix_matching"]
-        best = max((v, i, h) for i, row in enumerate(scores) for h, v in enumerate(row))
+        _, layer, head = max((v, i, h) for i, row in enumerate(scores) for h, v in enumerate(row))
     except (ValueError, KeyError, TypeError):
         log.warning("%s cannot be read", file)
-        return
-    state = window.bench.document.recorded
+        return state
     last = len(state.tokens) - 1
-    window.bench.document.apply(
-        state.select(heads=(Head(best[1], best[2]),), destination=last if last > 0 else None, locked=last > 0), "start"
-    )
+    return state.select(heads=(Head(layer, head),), destination=last if last > 0 else None, locked=last > 0)
 
 
 def open_window(source: str | None = None, text: str | None = None) -> int:
@@ -87,6 +88,8 @@ def settle(window: Window, seconds: float = 60.0) -> bool:
     while not deadline.hasExpired():
         QApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 20)
         if not window.waiting and not window.bench.runner.busy:
+            window.status.refresh()
+            window.jobs.refresh()
             QApplication.processEvents()
             return True
     return False

@@ -17,6 +17,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from circuitlab.gui.commands import CommandAction
+
 
 def fuzzy(needle: str, text: str) -> int:
     """How well the letters of `needle` are found in order in `text`: 0 not at all, more for runs and word starts."""
@@ -87,8 +89,9 @@ class Palette(QDialog):
 
 
 class ShortcutSheet(QDialog):
-    """Every action with its keys, and the grammar of the hand."""
+    """Every command with its keys, by menu, and the grammar of the hand."""
 
+    COLUMNS = 3
     GRAMMAR = (
         ("Hover", "preview"),
         ("Click", "select and lock; again to release"),
@@ -99,18 +102,34 @@ class ShortcutSheet(QDialog):
 
     def __init__(self, actions: Sequence[QAction], parent: QWidget) -> None:
         super().__init__(parent)
-        self.setWindowTitle("Shortcuts")
+        self.setWindowTitle("Commands and shortcuts")
+        native = QKeySequence.SequenceFormat.NativeText
+        groups: dict[str, list[tuple[str, str]]] = {"The hand": list(self.GRAMMAR)}
+        for action in actions:
+            keys = " or ".join(k.toString(native) for k in action.shortcuts())
+            group = action.command.menu if isinstance(action, CommandAction) else "Panels"
+            title = action.command.title if isinstance(action, CommandAction) else action.text()
+            groups.setdefault(group, []).append((keys, title))
         grid = QGridLayout(self)
         grid.setContentsMargins(24, 16, 24, 16)
-        grid.setHorizontalSpacing(24)
-        rows = [
-            (a.shortcut().toString(QKeySequence.SequenceFormat.NativeText), a.text().replace("&", "")) for a in actions
-        ]
-        rows = [*self.GRAMMAR, *(r for r in rows if r[0])]
-        half = -(-len(rows) // 2)
-        for i, (keys, text) in enumerate(rows):
-            column = 2 * (i // half)
-            for offset, words in enumerate((keys, text)):
-                label = QLabel(words, self)
-                label.setTextFormat(Qt.TextFormat.PlainText)
-                grid.addWidget(label, i % half, column + offset)
+        grid.setHorizontalSpacing(16)
+        grid.setVerticalSpacing(4)
+        lines = sum(len(g) + 1 for g in groups.values())
+        row, column, longest = 0, 0, -(-lines // self.COLUMNS)
+        for group, rows in groups.items():
+            if row and row + len(rows) > longest + 2:
+                row, column = 0, column + 3
+                grid.setColumnMinimumWidth(column - 1, 24)
+            self._put(grid, row, column, group, "title", 2)
+            row += 1
+            for keys, text in rows:
+                self._put(grid, row, column, keys, "caption")
+                self._put(grid, row, column + 1, text)
+                row += 1
+        grid.setRowStretch(grid.rowCount(), 1)
+
+    def _put(self, grid: QGridLayout, row: int, column: int, words: str, role: str = "", span: int = 1) -> None:
+        label = QLabel(words, self)
+        label.setTextFormat(Qt.TextFormat.PlainText)
+        label.setProperty("role", role)
+        grid.addWidget(label, row, column, 1, span)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Slot
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QFileDialog, QMenu, QMessageBox
+from PySide6.QtWidgets import QFileDialog, QMenu
 
 from circuitlab.draw.export import export
 from circuitlab.errors import CircuitLabError
+from circuitlab.gui.explain import ExplainDialog
 
 if TYPE_CHECKING:
     from circuitlab.gui.panel_dock import PanelDock
@@ -30,7 +31,10 @@ class PanelActions(QMenu):
         for title, handler in (
             ("Maximise or restore", self.maximise),
             ("Reset zoom", self.reset_zoom),
+            ("Compute again", self.again),
+            (None, None),
             ("Pin as the reference", self.pin),
+            ("Ablate the chosen heads, or put them back", self.ablate),
             (None, None),
             ("Copy image", self.copy_image),
             ("Copy table", self.copy_table),
@@ -49,17 +53,26 @@ class PanelActions(QMenu):
     @Slot()
     def maximise(self) -> None:
         """Show this panel alone, or all again."""
-        window = self.dock.window()
-        toggle = getattr(window, "toggle_maximised", None)
-        if toggle is not None:
-            toggle(self.dock)
+        self.dock.bar.maximise()
 
     @Slot()
     def pin(self) -> None:
         """This subject becomes the reference of differences."""
-        pin = getattr(self.dock.window(), "pin", None)
-        if pin is not None:
-            pin()
+        moves = getattr(self.dock.parentWidget(), "moves", None)
+        if moves is not None:
+            moves.pin()
+
+    @Slot()
+    def ablate(self) -> None:
+        """The chosen heads to zero, or back."""
+        moves = getattr(self.dock.parentWidget(), "moves", None)
+        if moves is not None:
+            moves.ablate()
+
+    @Slot()
+    def again(self) -> None:
+        """Ask once more for what failed or was cancelled."""
+        self.dock.ask_again()
 
     @Slot()
     def reset_zoom(self) -> None:
@@ -128,12 +141,11 @@ class PanelActions(QMenu):
     @Slot()
     def explain(self) -> None:
         """The formula, with this model's shapes, and its source."""
-        QMessageBox.information(self.dock, f"Explain: {self.dock.panel.title}", self.explanation())
+        self.explainer().exec()
 
-    def explanation(self) -> str:
-        """What Explain says."""
-        panel, c = self.dock.panel, self.dock.bench.facts().config
-        n = len(self.dock.bench.document.state.tokens)
-        shapes = f"Here: x [{n}, {c.d_model}], W_Q [{c.d_model}, {c.d_head}], A [{n}, {n}]"
-        scale = f"{c.n_layers} layers × {c.n_heads} heads.\nScore scale {c.score_scale:.4g}."
-        return f"{panel.help}\n\n{panel.equation}\n\n{shapes}, {scale}\n\nSource: {panel.source}"
+    def explainer(self) -> ExplainDialog:
+        """The dialog that Explain shows."""
+        bench = self.dock.bench
+        n = len(bench.document.state.tokens)
+        caption = self.dock.view.figure.caption
+        return ExplainDialog(self.dock.panel, bench.facts(), n, caption, bench.theme, self.dock)

@@ -6,7 +6,7 @@ import logging
 
 from PySide6.QtCore import QPoint, Qt, Slot
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QDockWidget, QMenu, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDockWidget, QMenu, QVBoxLayout, QWidget
 
 from circuitlab.draw.view import FigureView
 from circuitlab.engine.request import Answer, Request
@@ -16,9 +16,15 @@ from circuitlab.figures.panel import Panel, Why
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.controls import Controls
 from circuitlab.gui.panel_actions import PanelActions
+from circuitlab.gui.title_bar import TitleBar
 from circuitlab.session.state import State
 
 log = logging.getLogger("circuitlab.panel")
+
+
+def on_screen(dock: QDockWidget) -> bool:
+    """Whether a dock can be seen. One behind a tab counts as visible for Qt, but lies outside its window."""
+    return dock.isVisible() and not dock.visibleRegion().isEmpty()
 
 
 class PanelDock(QDockWidget):
@@ -44,19 +50,9 @@ class PanelDock(QDockWidget):
         box = QVBoxLayout(body)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
-        self.more = QToolButton(self.controls)
-        self.more.setText("⋯")
-        self.more.setToolTip(f"{self.panel.title}: maximise, copy, export, explain")
-        self.more.setAccessibleName("Panel menu")
-        self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self.more.setMenu(self.actions_menu)
-        layout = self.controls.layout()
-        assert layout is not None
-        layout.addWidget(self.more)
-        self.controls.setVisible(True)
-        box.addWidget(self.controls)
         box.addWidget(self.view, 1)
         self.setWidget(body)
+        self.bar = TitleBar(self, self.bench, self.controls, self.actions_menu)
 
     def _connect(self) -> None:
         bench = self.bench
@@ -74,12 +70,12 @@ class PanelDock(QDockWidget):
     @property
     def shown(self) -> bool:
         """Whether it is on the screen, not behind a tab."""
-        return self.isVisible() and not self.visibleRegion().isEmpty()
+        return on_screen(self)
 
     @Slot(object, object)
     def _changed(self, old: State, new: State) -> None:
         self._stale = True
-        if self.isVisible():
+        if self.shown:
             self.refresh()
 
     @Slot(bool)
@@ -90,7 +86,7 @@ class PanelDock(QDockWidget):
     def showEvent(self, event: QShowEvent) -> None:
         """First look."""
         super().showEvent(event)
-        if self._stale:
+        if self._stale and self.shown:
             self.refresh()
 
     def refresh(self) -> None:
@@ -125,6 +121,12 @@ class PanelDock(QDockWidget):
                 self.answers[side][role] = found
         return bool(new)
 
+    def ask_again(self) -> None:
+        """Once more, from the beginning: what failed or was cancelled may succeed now."""
+        self.asked = {"now": {}, "ref": {}}
+        self._failure = None
+        self.refresh()
+
     @property
     def waiting(self) -> bool:
         """Whether an answer to what is asked now is still to come."""
@@ -140,17 +142,21 @@ class PanelDock(QDockWidget):
         if name != self.panel.name:
             return
         role, _, side = rest.partition("/")
-        if self.asked.get(side, {}).get(role) == answer.request:
-            self.answers[side][role] = answer
+        asked = self.asked.get(side, {}).get(role)
+        held = self.answers[side].get(role) if asked is not None else None
+        if asked is None or (asked != answer.request and held is not None and held.request == asked):
+            return
+        self.answers[side][role] = answer
+        if asked == answer.request:
             self._failure = None
-            self.draw()
+        self.draw()
 
     @Slot(str, object)
     def _failed(self, slot: str, error: BaseException) -> None:
         if slot.partition("/")[0] != self.panel.name:
             return
         if isinstance(error, Cancelled):
-            error = CircuitLabError("Cancelled.", remedy="Change the selection or the text to compute it again.")
+            error = CircuitLabError("Cancelled.", remedy="Compute again stands in this panel’s menu (⋯).")
         known = isinstance(error, CircuitLabError)
         self._failure = error if known else CircuitLabError(f"{type(error).__name__}: {error}")  # type: ignore[assignment]
         if not known:

@@ -1,10 +1,11 @@
 """The worker threads: two lanes and one for files, results through queued signals.
 
-live  cheap work while typing and dragging: the newest request of a slot waits, the running one finishes (conflate)
+live  cheap work while typing and dragging: the newest request of a slot waits, the running one finishes and is shown
+      (conflate); what somebody may want next is computed when nothing else is (prefetch) and stopped when something is
 slow  work of seconds and minutes: a new request of the slot cancels the running one (restart); `tick` lets live go first
 io    opening, hashing, writing files
 
-A request holds everything it needs; workers never read the document. A result whose serial is not its slot's newest is dropped.
+A request holds everything it needs; workers never read the document. A result that comes after a newer one is dropped.
 """
 
 from __future__ import annotations
@@ -12,20 +13,22 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from circuitlab.analysis.base import Result, find_analysis
+from circuitlab.analysis.base import Quiet, Result, find_analysis
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Answer, Provenance, Request
 from circuitlab.errors import Cancelled
 
 log = logging.getLogger("circuitlab.runner")
 PARTIAL_EVERY = 0.1  # s
+PREFETCH_AT_MOST = 64 * 2**20  # bytes: what somebody may want must not push out what somebody looks at
 
 
 @dataclass(eq=False)
@@ -38,6 +41,7 @@ class Job:
     lane: str
     work: Callable[[Job], Any]
     began: float = 0.0
+    memory: int = 0
     done: int = 0
     total: int = 0
     text: str = ""
@@ -51,7 +55,7 @@ class _Ctx:
 
     def __init__(self, runner: Runner, job: Job, request: Request) -> None:
         self._runner, self._job, self._request = runner, job, request
-        self._last = 0.0
+        self._last = self._shown = 0.0
 
     def tick(self, done: int, total: int, text: str = "") -> None:
         """Say how far; stop if cancelled; the slow lane lets the live lane go first."""
@@ -67,9 +71,25 @@ class _Ctx:
             self._runner.told.emit("progress", self._job, None)
 
     def partial(self, result: Result) -> None:
-        """Show a snapshot."""
+        """Show a snapshot, at most ten a second."""
+        now = time.monotonic()
+        if now - self._shown < PARTIAL_EVERY:
+            return
+        self._shown = now
         answer = Answer(self._request, result, False, Provenance())
         self._runner.told.emit("partial", self._job, answer)
+
+
+class _Idle(Quiet):
+    """The `Ctx` of a prefetch: stopped as soon as anything else is wanted."""
+
+    def __init__(self, stopped: threading.Event) -> None:
+        self._stopped = stopped
+
+    def tick(self, done: int, total: int, text: str = "") -> None:
+        """Stop if somebody wants the lane."""
+        if self._stopped.is_set():
+            raise Cancelled
 
 
 class Runner(QObject):
@@ -92,6 +112,9 @@ class Runner(QObject):
             lane: ThreadPoolExecutor(1, thread_name_prefix=f"circuitlab-{lane}") for lane in ("live", "slow", "io")
         }
         self._serials: dict[str, int] = {}
+        self._floor: dict[str, int] = {}  # results with a serial up to this are no longer shown
+        self._later: deque[Request] = deque()
+        self._fetching: threading.Event | None = None  # set: the prefetch under way is to stop
         self._waiting: dict[str, Job] = {}
         self._running: dict[str, Job] = {}
         self._closed = False
@@ -112,11 +135,38 @@ class Runner(QObject):
         found = self.engine.cached(request)
         if found is not None:
             self._forget(slot)
+            self._floor[slot] = self._serials[slot]
             return found
         lane = find_analysis(request.analysis).lane
-        title = f"{request.analysis} · {request.subject.model.name}"
-        self._submit(slot, title, lane, lambda job: self.engine.answer(request, _Ctx(self, job, request)))
+
+        def work(job: Job) -> Answer:
+            job.memory = self.engine.check(request)
+            return self.engine.answer(request, _Ctx(self, job, request))
+
+        self._submit(slot, f"{request.analysis.replace('_', ' ')} · {request.subject.model.name}", lane, work)
         return None
+
+    def prefetch(self, requests: Iterable[Request]) -> None:
+        """Compute these when the live lane has nothing to do; the answers only go into the cache. Earlier wishes are dropped."""
+        wanted = (r for r in requests if self.engine.cached(r) is None and find_analysis(r.analysis).lane == "live")
+        self._later = deque(wanted)
+        self._fetch()
+
+    def _fetch(self) -> None:
+        if self._closed or self._fetching is not None or not self._later or self.live_busy.is_set():
+            return
+        request, stopped = self._later.popleft(), threading.Event()
+        self._fetching = stopped
+
+        def work() -> None:
+            try:
+                if not stopped.is_set() and self.engine.check(request) <= PREFETCH_AT_MOST:
+                    self.engine.answer(request, _Idle(stopped))
+            except Exception as error:  # nobody has asked yet: whoever does will be told
+                log.debug("prefetch of %s: %s", request.analysis, error)
+            self.told.emit("fetched", None, None)
+
+        self._pools["live"].submit(work)
 
     def do(self, slot: str, title: str, work: Callable[[Job], Any], lane: str = "io") -> None:
         """Other work on a lane: opening, exporting, continuing a text. `work` gets its job, whose `cancelled` it may look at."""
@@ -147,11 +197,14 @@ class Runner(QObject):
         if job is None:
             if lane == "live":
                 self.live_busy.clear()
+                self._fetch()
             return
         del self._waiting[job.slot]
         self._running[job.slot] = job
         if lane == "live":
             self.live_busy.set()
+            if self._fetching is not None:
+                self._fetching.set()
         job.began = time.monotonic()
         self._pools[lane].submit(self._run, job)
 
@@ -167,7 +220,14 @@ class Runner(QObject):
     @Slot(str, object, object)
     def _hear(self, kind: str, job: Job, value: Any) -> None:
         """On the GUI thread: pass on what is still wanted."""
+        if kind == "fetched":
+            self._fetching = None
+            self._fetch()
+            return
         current = self._serials.get(job.slot) == job.serial
+        if job.lane == "live" and kind == "done" and job.serial > self._floor.get(job.slot, 0):
+            current = True  # under a drag every answer has a newer question behind it; it is shown all the same
+            self._floor[job.slot] = job.serial
         if kind == "progress":
             self.jobs_changed.emit()
             return
@@ -197,6 +257,9 @@ class Runner(QObject):
     @Slot()
     def cancel_all(self) -> None:
         """Stop what can be stopped."""
+        self._later.clear()
+        if self._fetching is not None:
+            self._fetching.set()
         for job in self.jobs:
             self.cancel(job)
 
@@ -205,11 +268,23 @@ class Runner(QObject):
         job.cancelled.set()
         if self._waiting.get(job.slot) is job:
             del self._waiting[job.slot]
+            self.failed.emit(job.slot, Cancelled())
         self.jobs_changed.emit()
+
+    def cancel_slot(self, slot: str) -> None:
+        """Stop what runs or waits for a slot."""
+        for job in self.jobs:
+            if job.slot == slot:
+                self.cancel(job)
+
+    def is_busy(self, slot: str) -> bool:
+        """Whether anything runs or waits for a slot."""
+        return slot in self._running or slot in self._waiting
 
     def close(self) -> None:
         """Cancel everything and wait for the threads."""
         self._closed = True
+        self.blockSignals(True)  # nobody is left to be told
         self._waiting.clear()
         self.cancel_all()
         for pool in self._pools.values():

@@ -1,77 +1,67 @@
-"""The main window: docks, menus from the commands, opening models, layout and theme that are remembered."""
+"""The main window: docks, menus from the commands, theme, dialogs. Opening, layout and moves have files of their own."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
+import time
 
-from PySide6.QtCore import QByteArray, QEvent, QSettings, Qt, Slot
+from PySide6.QtCore import QEvent, Qt, Slot
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QGuiApplication, QShowEvent
 from PySide6.QtWidgets import QApplication, QDockWidget, QFileDialog, QMainWindow, QMenu, QMessageBox, QWidget
 
 from circuitlab import __version__
 from circuitlab.draw.theme import DARK, LIGHT, Theme, apply_theme
-from circuitlab.engine.engine import Engine
-from circuitlab.engine.store import OpenModel, reference
-from circuitlab.errors import Cancelled
+from circuitlab.engine.engine import GIB, Engine
 from circuitlab.figures.panel import panels
 from circuitlab.gui.bars import Status, TopBar
 from circuitlab.gui.bench import Bench
+from circuitlab.gui.chrome import scaled, sheet
 from circuitlab.gui.commands import COMMANDS, MENUS, CommandAction
 from circuitlab.gui.docks.jobs import JobsDock
 from circuitlab.gui.docks.log import LogDock
 from circuitlab.gui.docks.prompt import PromptDock
 from circuitlab.gui.document import Document
 from circuitlab.gui.errors import ErrorDialog
+from circuitlab.gui.layout import Layout
+from circuitlab.gui.looking_ahead import LookingAhead
+from circuitlab.gui.moves import Moves
+from circuitlab.gui.opening import Opening
 from circuitlab.gui.palette import Palette, ShortcutSheet
-from circuitlab.gui.panel_dock import PanelDock
-from circuitlab.model.subject import Head, ModelRef
-from circuitlab.paths import config_home, shipped_models
-from circuitlab.session.state import Pin, Selection, State
+from circuitlab.gui.panel_dock import PanelDock, on_screen
+from circuitlab.gui.settings import Settings, SettingsDialog
+from circuitlab.session.state import State
 
 log = logging.getLogger("circuitlab.window")
-LAYOUT_VERSION = 1
-RECENT = 8
-AREAS = {
-    "left": Qt.DockWidgetArea.LeftDockWidgetArea,
-    "right": Qt.DockWidgetArea.RightDockWidgetArea,
-    "bottom": Qt.DockWidgetArea.BottomDockWidgetArea,
-}
-
-
-def settings() -> QSettings:
-    """The person's settings, one file."""
-    return QSettings(str(config_home() / "circuitlab.ini"), QSettings.Format.IniFormat)
+LONG = 3.0  # s: work that has run for longer is not thrown away unasked
 
 
 class Window(QMainWindow):
     """See the module. `remember` False leaves the person's layout and settings alone (pictures, tests)."""
 
-    def __init__(self, engine: Engine, state: State, remember: bool = True) -> None:
+    def __init__(self, engine: Engine, state: State, remember: bool = True, settings: Settings | None = None) -> None:
         super().__init__()
         self.setObjectName("window")
         self.setAcceptDrops(True)
-        self.setDockOptions(
-            self.DockOption.AllowTabbedDocks | self.DockOption.AllowNestedDocks | self.DockOption.AnimatedDocks
-        )
+        self.setDockOptions(self.DockOption.AllowTabbedDocks | self.DockOption.AllowNestedDocks)
         self.remember = remember
-        self.bench = Bench(engine, Document(state, self), self)
+        self.settings = settings or Settings(remember, self)
+        self.bench = Bench(engine, Document(state, self), self.settings, self)
+        self.moves = Moves(self.bench, self)
+        self.opening = Opening(self.bench, remember, self)
         self.docks: dict[str, QDockWidget] = {}
-        self._restored, self._maximised, self._default = False, "", QByteArray()
-        self._before = QByteArray()
+        self._restored, self._saying = False, False
         self._actions: list[QAction] = []
+        self._apply_theme()
         self._make_docks()
+        self.layout_of_docks = Layout(self, self.docks)
         self._make_menus()
         self.status = Status(self.bench, self)
         self.setStatusBar(self.status)
-        self.top = TopBar(self.bench, self)
+        self.top = TopBar(self.bench, self.opening, self.moves, self)
         self.addToolBar(self.top)
-        self._arrange()
+        self.layout_of_docks.arrange()
+        self.ahead = LookingAhead(self.bench, self.docks, self)
         self._connect()
-        self._theme_name = str(settings().value("theme", "system")) if remember else "light"
-        self._apply_theme()
         self._title()
 
     def _make_docks(self) -> None:
@@ -80,41 +70,21 @@ class Window(QMainWindow):
             self.docks[name] = PanelDock(panel, self.bench, self)
         self.prompt = PromptDock(self.bench, self)
         self.docks["prompt"] = self.prompt
-        self.jobs, self.log_dock = JobsDock(self.bench, self), LogDock(self)
+        self.jobs, self.log_dock = JobsDock(self.bench, self), LogDock(self.bench, self)
         self.docks |= {"jobs": self.jobs, "log": self.log_dock}
-
-    def _arrange(self) -> None:
-        """The layout "Explore": prompt on top, heads left, attention in the middle, predictions right."""
-        self.setTabPosition(Qt.DockWidgetArea.AllDockWidgetAreas, self.tabPosition(AREAS["left"]).North)
-        self.setCentralWidget(None)  # type: ignore[arg-type]
-        top, left = Qt.DockWidgetArea.TopDockWidgetArea, AREAS["left"]
-        self.setCorner(Qt.Corner.TopLeftCorner, top)
-        self.setCorner(Qt.Corner.TopRightCorner, top)
-        d = self.docks
-        self.addDockWidget(top, d["prompt"])
-        self.addDockWidget(left, d["overview"])
-        self.splitDockWidget(d["overview"], d["attention"], Qt.Orientation.Horizontal)
-        self.splitDockWidget(d["attention"], d["predictions"], Qt.Orientation.Horizontal)
-        self.splitDockWidget(d["overview"], d["heads"], Qt.Orientation.Vertical)
-        for name in ("model", "jobs", "log"):
-            self.tabifyDockWidget(d["heads"], d[name])
-        for name, panel in panels().items():
-            if name not in ("overview", "attention", "predictions", "heads", "model"):
-                self.tabifyDockWidget(d["predictions" if panel.area != "left" else "heads"], d[name])
-        for dock in d.values():
-            dock.setFloating(False)
-            dock.show()
-        d["heads"].raise_()
-        self.resizeDocks([d["overview"], d["attention"], d["predictions"]], [400, 520, 360], Qt.Orientation.Horizontal)
-        self.resizeDocks([d["overview"], d["heads"]], [300, 330], Qt.Orientation.Vertical)
-        self.resizeDocks([d["prompt"], d["attention"]], [150, 560], Qt.Orientation.Vertical)
-        self._default = self.saveState(LAYOUT_VERSION)
 
     def _make_menus(self) -> None:
         menus: dict[str, QMenu] = {name: self.menuBar().addMenu(f"&{name}") for name in MENUS}
+        for menu in list(menus.values()):
+            menu.aboutToShow.connect(self.refresh_actions)
+            menu.aboutToHide.connect(self.enable_actions)
         for command in COMMANDS:
             action = CommandAction(command, self)
             menu = menus[command.menu]
+            if command.submenu:
+                if command.submenu not in menus:
+                    menus[command.submenu] = menu.addMenu(command.submenu)
+                menu = menus[command.submenu]
             if command.separator:
                 menu.addSeparator()
             menu.addAction(action)
@@ -125,66 +95,71 @@ class Window(QMainWindow):
                 self._recent_menu.aboutToShow.connect(self._fill_recent)
         panel_menu = menus["View"].addMenu("Panels")
         for name, dock in self.docks.items():
-            toggle = dock.toggleViewAction()
-            panel_menu.addAction(toggle)
-            raise_ = QAction(f"Go to {dock.windowTitle()}", self)
-            raise_.setObjectName(f"goto.{name}")
+            panel_menu.addAction(dock.toggleViewAction())
+            go = QAction(f"Go to {dock.windowTitle()}", self)
+            go.setObjectName(f"goto.{name}")
             known = panels().get(name)
             if known is not None and known.shortcut:
-                raise_.setShortcut(known.shortcut)
-            raise_.setData(name)
-            raise_.triggered.connect(self._go_to)
-            self.addAction(raise_)
-            self._actions.append(raise_)
+                go.setShortcut(known.shortcut)
+            go.setData(name)
+            go.triggered.connect(self._go_to)
+            self.addAction(go)
+            menus["Go"].addAction(go)
+            self._actions.append(go)
 
     def _connect(self) -> None:
         bench = self.bench
         bench.document.changed.connect(self._changed)
-        bench.runner.finished.connect(self._finished)
-        bench.runner.failed.connect(self._failed)
         bench.failed.connect(self.show_error)
+        self.opening.opened.connect(self.refresh)
+        self.settings.changed.connect(self._setting)
 
-    # -- opening ------------------------------------------------------------------------------------------------------
+    # -- what is shown ------------------------------------------------------------------------------------------------
+
+    @Slot()
+    def refresh(self) -> None:
+        """Ask again for what every visible dock shows."""
+        for dock in self.docks.values():
+            again = getattr(dock, "refresh", None)
+            if again is not None and on_screen(dock):
+                again()
+        self.top.refresh()
+        self._title()
+
+    @Slot()
+    def refresh_actions(self) -> None:
+        """Before menu or palette: what can be run, and what undo would take back."""
+        document = self.bench.document
+        for action in self._actions:
+            if isinstance(action, CommandAction):
+                action.refresh()
+                label = {"undo": document.undo_label, "redo": document.redo_label}.get(action.command.name, "")
+                action.setText(f"{action.command.title} {label}".strip())
+
+    @Slot()
+    def enable_actions(self) -> None:
+        """A disabled action would swallow its shortcut: whether it can be run is asked when it is."""
+        for action in self._actions:
+            action.setEnabled(True)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether any visible dock awaits an answer."""
+        return any(getattr(d, "waiting", False) for d in self.docks.values() if on_screen(d))
+
+    @Slot(object, object)
+    def _changed(self, old: State, new: State) -> None:
+        if old.model != new.model:
+            self._title()
+
+    def _title(self) -> None:
+        self.setWindowTitle(f"{self.bench.document.state.model.name} · CircuitLab")
+
+    # -- commands -----------------------------------------------------------------------------------------------------
 
     def open_model(self, source: str, text: str | None = None) -> None:
         """Open a model on the file thread; on success it takes the place of the present one."""
-        ref = reference(source)
-        self._opening = (ref, text)
-        self.bench.runner.do("open", f"open {ref.name}", lambda job: self.bench.engine.store.open(ref))
-
-    @Slot(str, object)
-    def _finished(self, slot: str, value: object) -> None:
-        if slot == "open" and isinstance(value, OpenModel):
-            self.adopt(value, self._opening[1])
-
-    def adopt(self, model: OpenModel, text: str | None) -> None:
-        """Make an open model the subject: text is kept, its tokens are this model's."""
-        state, weights = self.bench.document.recorded, model.opened.weights
-        tokenizer, config = weights.tokenizer, weights.config
-        bos = config.prepend_bos and tokenizer is not None and tokenizer.bos is not None
-        words = state.text if text is None else text
-        if tokenizer is not None:
-            tokens = tokenizer.encode(words, bos)[: config.n_ctx]
-            if len(tokenizer.encode(words, bos)) > config.n_ctx:
-                words = tokenizer.decode(tokens)
-        else:
-            words, tokens = "", tuple(t for t in state.tokens if t < config.d_vocab)[: config.n_ctx] or (0,)
-        heads = tuple(h for h in state.selection.heads if h.layer < config.n_layers and h.head < config.n_heads)
-        made = replace(state, model=model.ref, bos=bos, selection=Selection(heads=heads or (Head(0, 0),)))
-        self.bench.document.apply(made.with_text(words, tokens), f"open {model.ref.name}")
-        self._remember_model(model.ref)
-        self.bench.runner.do("sha256", f"hash {model.ref.name}", lambda job: self.bench.engine.store.sha256(model.ref))
-        log.info("opened %s: %s", model.path, "; ".join(model.opened.notes) or "nothing assumed")
-        for dock in self.docks.values():
-            refresh = getattr(dock, "refresh", None)
-            if refresh is not None and dock.isVisible():
-                refresh()
-        self._title()
-
-    @Slot(str, object)
-    def _failed(self, slot: str, error: BaseException) -> None:
-        if slot == "open" and not isinstance(error, Cancelled):
-            self.show_error(error)
+        self.opening.open(source, text)
 
     def ask_open(self) -> None:
         """A folder dialog."""
@@ -192,100 +167,36 @@ class Window(QMainWindow):
         if path:
             self.open_model(path)
 
-    def reload_model(self) -> None:
-        """Read the model's files again."""
-        ref = self.bench.document.state.model
-        self._opening = (ref, None)
-        self.bench.runner.do("open", f"reload {ref.name}", lambda job: self.bench.engine.store.reload(ref))
+    @property
+    def can_undo(self) -> bool:
+        """Whether there is a step back, or typing that has not been taken in yet."""
+        return bool(self.bench.document.undo_label) or self.prompt.timer.isActive()
 
-    def _recent(self) -> list[str]:
-        value: Any = settings().value("recent", []) if self.remember else []
-        return [value] if isinstance(value, str) else [str(v) for v in value or ()]
+    @property
+    def can_redo(self) -> bool:
+        """Whether there is a step forward."""
+        return bool(self.bench.document.redo_label)
 
-    def _remember_model(self, ref: ModelRef) -> None:
-        if self.remember:
-            rest = [s for s in self._recent() if s != ref.source]
-            settings().setValue("recent", [ref.source, *rest][:RECENT])
+    def undo(self) -> None:
+        """Step back; what is being typed is a step of its own."""
+        self.prompt.commit()
+        self.bench.document.undo()
 
-    @Slot()
-    def _fill_recent(self) -> None:
-        self._recent_menu.clear()
-        shipped = [f"builtin:{name}" for name in shipped_models()]
-        for source in dict.fromkeys([*self._recent(), *shipped]):
-            action = self._recent_menu.addAction(source.partition(":")[2])
-            action.setData(source)
-            action.triggered.connect(self._open_recent)
-
-    @Slot()
-    def _open_recent(self) -> None:
-        action = self.sender()
-        if isinstance(action, QAction):
-            self.open_model(str(action.data()))
-
-    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        """A folder, or a file of one."""
-        if event.mimeData().hasUrls() and event.mimeData().urls()[0].isLocalFile():
-            event.acceptProposedAction()
-
-    def dropEvent(self, event: QDropEvent) -> None:
-        """Open it."""
-        path = Path(event.mimeData().urls()[0].toLocalFile())
-        self.open_model(str(path if path.is_dir() else path.parent))
-
-    # -- selection ----------------------------------------------------------------------------------------------------
-
-    def walk_heads(self, layers: int, heads: int) -> None:
-        """The neighbouring head becomes the chosen one."""
-        state, c = self.bench.document.recorded, self.bench.facts().config
-        now = state.selection.head
-        head = Head((now.layer + layers) % c.n_layers, (now.head + heads) % c.n_heads)
-        self.bench.document.apply(state.select(heads=(head,)), "walk heads", "walk heads")
-
-    def select_layer(self) -> None:
-        """All heads of the leading head's layer."""
-        state, c = self.bench.document.recorded, self.bench.facts().config
-        lead = state.selection.head
-        rest = tuple(Head(lead.layer, h) for h in range(c.n_heads) if h != lead.head)
-        self.bench.document.apply(state.select(heads=(lead, *rest)), "select layer")
-
-    def walk_tokens(self, step: int) -> None:
-        """The neighbouring token becomes the destination."""
-        state = self.bench.document.recorded
-        if not state.tokens:
-            return
-        at = state.selection.destination
-        at = len(state.tokens) - 1 if at is None else at
-        to = min(max(at + step, 0), len(state.tokens) - 1)
-        self.bench.document.apply(state.select(destination=to, locked=True), "walk tokens", "walk tokens")
+    def redo(self) -> None:
+        """Step forward."""
+        self.bench.document.redo()
 
     def release(self) -> None:
         """Nothing is locked any more; a maximised panel comes back."""
-        if self._maximised:
+        if self.layout_of_docks.maximised:
             self.toggle_maximised()
-            return
-        state = self.bench.document.recorded
-        self.bench.document.end_preview()
-        self.bench.document.apply(state.select(destination=None, source=None, locked=False), "release")
+        else:
+            self.moves.release()
 
-    def pin(self) -> None:
-        """The present subject becomes the reference."""
-        state = self.bench.document.recorded
-        pin = Pin(f"pin {state.model.name}, {len(state.tokens)} tokens", state.subject, state.selection, state.text)
-        self.bench.document.apply(replace(state, pins=(pin, *state.pins[:7])), "pin")
-
-    def unpin(self) -> None:
-        """No reference any more."""
-        state = self.bench.document.recorded
-        self.bench.document.apply(replace(state, pins=(), compare="now"), "unpin")
-
-    def next_compare(self) -> None:
-        """Now, the reference, the difference, in turn."""
-        state = self.bench.document.recorded
-        if not state.pins:
-            self.bench.readout.emit("Pin a reference first (Ctrl+P).")
-            return
-        order = ("now", "reference", "difference")
-        self.bench.document.apply(replace(state, compare=order[(order.index(state.compare) + 1) % 3]), "compare")
+    def edit_prompt(self) -> None:
+        """The keyboard to the editor."""
+        self.layout_of_docks.go_to("prompt")
+        self.prompt.editor.setFocus()
 
     def copy_session(self) -> None:
         """The whole State as JSON, on the clipboard."""
@@ -294,47 +205,18 @@ class Window(QMainWindow):
         QGuiApplication.clipboard().setText(state_to_text(self.bench.document.recorded))
         self.bench.readout.emit("Session copied as JSON.")
 
-    # -- looks --------------------------------------------------------------------------------------------------------
-
-    def next_theme(self) -> None:
-        """Light, dark, system, in turn."""
-        order = ["light", "dark", "system"]
-        self.set_theme(order[(order.index(self._theme_name) + 1) % 3] if self._theme_name in order else "light")
-
-    def set_theme(self, name: str) -> None:
-        """By name; "system" follows the desktop."""
-        self._theme_name = name
-        if self.remember:
-            settings().setValue("theme", name)
-        self._apply_theme()
-        self.bench.readout.emit(f"Theme: {name}")
-
-    def _theme(self) -> Theme:
-        if self._theme_name == "system":
-            dark = QGuiApplication.styleHints().colorScheme() == Qt.ColorScheme.Dark
-            return DARK if dark else LIGHT
-        return DARK if self._theme_name == "dark" else LIGHT
-
-    def _apply_theme(self) -> None:
-        app = QApplication.instance()
-        assert isinstance(app, QApplication)
-        apply_theme(app, self._theme())
-        self.bench.set_theme(self._theme())
+    def panel_action(self, name: str) -> None:
+        """Run an action of the panel that has the keyboard, else of the attention."""
+        widget = self.focusWidget()
+        while widget is not None and not isinstance(widget, PanelDock):
+            widget = widget.parentWidget()
+        dock = widget if isinstance(widget, PanelDock) else self.docks["attention"]
+        assert isinstance(dock, PanelDock)
+        getattr(dock.actions_menu, name)()
 
     def toggle_maximised(self, dock: QWidget | None = None) -> None:
         """One panel alone, or all again."""
-        if self._maximised:
-            self._maximised = ""
-            self.restoreState(self._before, LAYOUT_VERSION)
-            return
-        focus = dock or self.focusWidget() or self.docks["attention"]
-        while focus is not None and not isinstance(focus, QDockWidget):
-            focus = focus.parentWidget()
-        chosen = focus if isinstance(focus, QDockWidget) else self.docks["attention"]
-        self._before = self.saveState(LAYOUT_VERSION)
-        self._maximised = chosen.objectName()
-        for other in self.docks.values():
-            other.setVisible(other is chosen)
+        self.layout_of_docks.toggle_maximised(dock)
 
     def reset_zoom(self) -> None:
         """In every panel."""
@@ -342,56 +224,95 @@ class Window(QMainWindow):
             if isinstance(dock, PanelDock):
                 dock.view.reset_view()
 
-    def redock(self) -> None:
-        """Floating panels come back."""
-        for dock in self.docks.values():
-            dock.setFloating(False)
-
-    def reset_layout(self) -> None:
-        """As at the first start."""
-        self._maximised = ""
-        self.restoreState(self._default, LAYOUT_VERSION)
-        self.redock()
+    @Slot()
+    def _fill_recent(self) -> None:
+        self.opening.fill(self._recent_menu)
 
     @Slot()
     def _go_to(self) -> None:
         action = self.sender()
         if isinstance(action, QAction):
-            dock = self.docks[str(action.data())]
-            dock.show()
-            dock.raise_()
-            dock.setFocus()
+            self.layout_of_docks.go_to(str(action.data()))
 
-    @Slot(object, object)
-    def _changed(self, old: State, new: State) -> None:
-        if old.model != new.model and self.bench.engine.store.peek(new.model) is None:
-            # undo across an open: the model may have been closed since
-            ref = new.model
-            self._opening = (ref, new.text)
-            self.bench.runner.do("open", f"open {ref.name}", lambda job: self.bench.engine.store.open(ref))
-        self._title()
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        """A folder, or a file of one."""
+        if event.mimeData().hasUrls() and event.mimeData().urls()[0].isLocalFile():
+            event.acceptProposedAction()
 
-    def _title(self) -> None:
-        self.setWindowTitle(f"{self.bench.document.state.model.name} · CircuitLab")
+    def dropEvent(self, event: QDropEvent) -> None:
+        """Open it."""
+        self.opening.drop(event.mimeData())
+
+    # -- looks --------------------------------------------------------------------------------------------------------
+
+    def set_theme(self, name: str) -> None:
+        """By name; "system" follows the desktop."""
+        self.settings.set("theme", name)
+
+    def scale_text(self, by: float) -> None:
+        """Larger or smaller text everywhere."""
+        self.settings.set("text_scale", min(max(round(self.settings["text_scale"] + by, 2), 0.8), 1.6))
+
+    @Slot(str)
+    def _setting(self, name: str) -> None:
+        if name in ("theme", "text_scale"):
+            self._apply_theme()
+        elif name == "memory":
+            engine = self.bench.engine
+            engine.memory = round(self.settings["memory"] * GIB)
+            engine.cache.limit = engine.memory // 4
+            self.jobs.refresh()
+
+    def _theme(self) -> Theme:
+        name = self.settings["theme"]
+        if name == "system":
+            name = "dark" if QGuiApplication.styleHints().colorScheme() == Qt.ColorScheme.Dark else "light"
+        return scaled(DARK if name == "dark" else LIGHT, self.settings["text_scale"])
+
+    def _apply_theme(self) -> None:
+        app, theme = QApplication.instance(), self._theme()
+        assert isinstance(app, QApplication)
+        apply_theme(app, theme)
+        self.setStyleSheet(sheet(theme))
+        self.bench.set_theme(theme)
 
     # -- dialogs ------------------------------------------------------------------------------------------------------
 
     @Slot(object)
     def show_error(self, error: BaseException) -> None:
-        """Plain words and a report; the window goes on."""
-        ErrorDialog(error, self).exec()
+        """Plain words and a report; the window goes on. One at a time: the others are in the log."""
+        if self._saying:
+            log.error("meanwhile: %s", error)
+            return
+        self._saying = True
+        try:
+            ErrorDialog(error, self).exec()
+        finally:
+            self._saying = False
 
     def show_palette(self) -> None:
         """All commands."""
-        Palette(self._actions, self).exec()
+        self.refresh_actions()
+        palette = Palette(self._actions, self)
+        self.enable_actions()
+        palette.exec()
 
     def show_shortcuts(self) -> None:
-        """All keys."""
+        """All commands with their keys."""
         ShortcutSheet(self._actions, self).exec()
+
+    def show_settings(self) -> None:
+        """What is remembered from one start to the next."""
+        SettingsDialog(self.settings, self).exec()
 
     def show_about(self) -> None:
         """Version and purpose."""
-        QMessageBox.about(self, "CircuitLab", f"CircuitLab {__version__}\nA laboratory for transformer circuits.")
+        words = (
+            f"CircuitLab {__version__}\nA laboratory for transformer circuits.\n\n"
+            "Elhage et al. 2021, A Mathematical Framework for Transformer Circuits\n"
+            "Olsson et al. 2022, In-context Learning and Induction Heads"
+        )
+        QMessageBox.about(self, "About CircuitLab", words)
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -400,40 +321,37 @@ class Window(QMainWindow):
         super().showEvent(event)
         if not self._restored:
             self._restored = True
+            self.layout_of_docks.proportions()
             if self.remember:
-                stored = settings()
-                geometry, state = stored.value("geometry"), stored.value("layout")
-                if isinstance(geometry, QByteArray):
-                    self.restoreGeometry(geometry)
-                if isinstance(state, QByteArray):
-                    self.restoreState(state, LAYOUT_VERSION)
+                self.layout_of_docks.restore()
 
     def changeEvent(self, event: QEvent) -> None:
         """The desktop's scheme may have changed."""
         super().changeEvent(event)
-        if event.type() == QEvent.Type.ThemeChange and self._theme_name == "system":
+        if event.type() == QEvent.Type.ThemeChange and self.settings["theme"] == "system":
             self._apply_theme()
 
-    def close_window(self) -> None:
-        """Quit."""
-        self.close()
+    def _may_close(self) -> bool:
+        """Work that has run for long is not thrown away unasked."""
+        long = [j for j in self.bench.runner.jobs if j.began and time.monotonic() - j.began > LONG]
+        if not long:
+            return True
+        text = f"{long[0].title} is still running. Cancel it and close?"
+        return QMessageBox.question(self, "Close CircuitLab", text) == QMessageBox.StandardButton.Yes
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Keep the layout, stop the workers."""
-        if self._maximised:
+        if not self._may_close():
+            event.ignore()
+            return
+        if self.layout_of_docks.maximised:
             self.toggle_maximised()
         if self.remember:
-            stored = settings()
-            stored.setValue("geometry", self.saveGeometry())
-            stored.setValue("layout", self.saveState(LAYOUT_VERSION))
+            self.layout_of_docks.keep()
         if self.bench.runner.busy:
             self.statusBar().showMessage("Waiting for running work to stop…")
             self.statusBar().repaint()
+        self.ahead.stop()
         self.bench.runner.close()
         self.log_dock.close_log()
         super().closeEvent(event)
-
-    @property
-    def waiting(self) -> bool:
-        """Whether any visible dock awaits an answer."""
-        return any(getattr(d, "waiting", False) for d in self.docks.values() if d.isVisible())

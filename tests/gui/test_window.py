@@ -113,7 +113,7 @@ def test_choosing_a_head_changes_the_large_picture(qtbot: Any, window: Window) -
     settle(qtbot, window)
     assert window.bench.document.state.selection.heads == (Head(1, 3), Head(0, 2))
     np.testing.assert_array_equal(heat(window).values, shown)
-    window.walk_heads(-1, 1)
+    window.moves.walk_heads(-1, 1)
     assert window.bench.document.state.selection.heads == (Head(0, 0),)
     settle(qtbot, window)
     assert "L0H0" in dock(window, "attention").view.figure.title
@@ -178,7 +178,7 @@ def test_controls_change_what_is_shown_and_are_undone(qtbot: Any, window: Window
 
 def test_several_heads_are_averaged_or_told_apart_by_hue(qtbot: Any, window: Window) -> None:
     attention = dock(window, "attention")
-    window.select_layer()
+    window.moves.select_layer()
     for several in ("average", "hue per head"):
         box = attention.controls.findChild(object, "several")
         box.setCurrentIndex(box.findData(several))
@@ -263,7 +263,7 @@ def test_another_model_takes_text_and_is_undone(qtbot: Any, window: Window, tmp_
 
 
 def test_pin_and_compare_show_reference_and_difference(qtbot: Any, window: Window) -> None:
-    window.pin()
+    window.moves.pin()
     window.bench.document.apply(
         window.bench.document.recorded.with_text(
             "one two one six one", window.prompt.tokens_of("one two one six one", True)
@@ -272,16 +272,16 @@ def test_pin_and_compare_show_reference_and_difference(qtbot: Any, window: Windo
     )
     settle(qtbot, window)
     now = heat(window).values
-    window.next_compare()
+    window.moves.next_compare()
     settle(qtbot, window)
     reference = heat(window).values
-    window.next_compare()
+    window.moves.next_compare()
     settle(qtbot, window)
     np.testing.assert_allclose(heat(window).values, now - reference)
     assert heat(window).map == "signed"
     assert heat(window).levels[0] == -heat(window).levels[1]
     assert "tokens differ" in dock(window, "attention").view.figure.caption
-    window.unpin()
+    window.moves.unpin()
     settle(qtbot, window)
     assert window.bench.document.state.compare == "now"
 
@@ -321,7 +321,7 @@ def test_maximise_and_back(qtbot: Any, window: Window) -> None:
     assert not window.docks["predictions"].isVisible()
     window.release()
     assert window.docks["predictions"].isVisible()
-    window.reset_layout()
+    window.layout_of_docks.reset()
     settle(qtbot, window)
 
 
@@ -359,8 +359,8 @@ def test_copying_and_explaining(qtbot: Any, window: Window) -> None:
     assert "lab.open(" in clipboard.text()
     actions.copy_image()
     assert not clipboard.image().isNull()
-    assert "softmax" in actions.explanation()
-    assert "[20, 20]" in actions.explanation()
+    assert "softmax" in actions.explainer().text
+    assert "n × n = 20 × 20" in actions.explainer().text
     window.copy_session()
     assert '"circuitlab": 1' in clipboard.text()
 
@@ -435,11 +435,11 @@ def test_a_fault_on_a_worker_is_shown_and_the_window_goes_on(
     monkeypatch.setattr(Engine, "cached", lambda *a: None)
     with monkeypatch.context() as broken:
         broken.setattr(Engine, "answer", lambda *a, **k: 1 / 0)
-        window.walk_heads(0, 1)
+        window.moves.walk_heads(0, 1)
         qtbot.waitUntil(lambda: bool(shown))
         qtbot.waitUntil(lambda: not window.bench.runner.busy)
     assert "ZeroDivisionError" in shown[0].report
-    window.walk_heads(0, 1)
+    window.moves.walk_heads(0, 1)
     settle(qtbot, window)
     assert dock(window, "attention").view.figure.grid
 

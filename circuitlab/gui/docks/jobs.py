@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 
-from PySide6.QtCore import Qt, QTimer, Slot
+from PySide6.QtCore import QTimer, Slot
 from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
 
 from circuitlab.gui.bench import Bench
+from circuitlab.gui.labels import ShortLabel
 from circuitlab.gui.runner import Job
+from circuitlab.gui.title_bar import TitleBar
 
 
 class JobRow(QWidget):
@@ -17,10 +19,10 @@ class JobRow(QWidget):
     def __init__(self, bench: Bench, parent: QWidget) -> None:
         super().__init__(parent)
         self.bench, self.job = bench, None  # type: ignore[var-annotated]
-        self.label = QLabel(self)
-        self.label.setTextFormat(Qt.TextFormat.PlainText)
+        self.label = ShortLabel(self)
         self.stop = QToolButton(self)
         self.stop.setText("Cancel")
+        self.stop.setProperty("role", "primary")
         self.stop.clicked.connect(self._cancel)
         box = QHBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
@@ -32,7 +34,8 @@ class JobRow(QWidget):
         self.job = job
         far = f" {job.done}/{job.total}" if job.total else ""
         age = f" · {time.monotonic() - job.began:.1f} s" if job.began else " · waiting"
-        self.label.setText(f"{job.title}{far} {job.text}{age}")
+        needs = f" · needs {job.memory / 2**20:,.0f} MiB" if job.memory else ""
+        self.label.setText(f"{job.title}{far} {job.text}{age}{needs}")
 
     @Slot()
     def _cancel(self) -> None:
@@ -52,12 +55,14 @@ class JobsDock(QDockWidget):
         self.box.setContentsMargins(8, 8, 8, 8)
         self.memory = QLabel(body)
         self.memory.setProperty("role", "caption")
+        self.memory.setWordWrap(True)
         self.idle = QLabel("Nothing is running.", body)
         self.rows: list[JobRow] = []
         self.box.addWidget(self.idle)
         self.box.addStretch(1)
         self.box.addWidget(self.memory)
         self.setWidget(body)
+        self.bar = TitleBar(self, bench)
         self.pace = QTimer(self)
         self.pace.setSingleShot(True)
         self.pace.setInterval(100)

@@ -8,8 +8,11 @@ from contextlib import suppress
 from logging.handlers import RotatingFileHandler
 
 from PySide6.QtCore import QObject, Signal, Slot
-from PySide6.QtWidgets import QComboBox, QDockWidget, QHBoxLayout, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QDockWidget, QHBoxLayout, QLineEdit, QPlainTextEdit, QWidget
 
+from circuitlab.draw.theme import Theme
+from circuitlab.gui.bench import Bench
+from circuitlab.gui.title_bar import TitleBar
 from circuitlab.paths import log_file
 
 LONGEST = 5000
@@ -33,7 +36,7 @@ class LogHandler(QObject, logging.Handler):
             self.written.emit(record.levelno, self.format(record))
 
 
-def file_handler() -> logging.Handler | None:
+def file_handler(level: str = "INFO") -> logging.Handler | None:
     """The log file, None where it cannot be written."""
     try:
         log_file().parent.mkdir(parents=True, exist_ok=True)
@@ -41,15 +44,16 @@ def file_handler() -> logging.Handler | None:
     except OSError:
         return None
     made.setFormatter(logging.Formatter(FORMAT))
-    made.setLevel(logging.INFO)
+    made.setLevel(level)
     return made
 
 
 class LogDock(QDockWidget):
     """See the module."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, bench: Bench, parent: QWidget | None = None) -> None:
         super().__init__("Log", parent)
+        self.bench = bench
         self.setObjectName("dock.log")
         self.lines: deque[tuple[int, str]] = deque(maxlen=LONGEST)
         self.level = QComboBox(self)
@@ -63,28 +67,38 @@ class LogDock(QDockWidget):
         self.text.setReadOnly(True)
         self.text.setMaximumBlockCount(LONGEST)
         self.text.setPlaceholderText("Nothing at this level yet.")
-        body = QWidget(self)
-        box = QVBoxLayout(body)
-        box.setContentsMargins(8, 4, 8, 4)
-        row = QHBoxLayout()
+        self.text.setFont(bench.theme.font(bench.theme.small, mono=True))
+        self.setWidget(self.text)
+        head = QWidget(self)
+        row = QHBoxLayout(head)
+        row.setContentsMargins(0, 0, 8, 0)
         row.addWidget(self.level)
         row.addWidget(self.search, 1)
-        box.addLayout(row)
-        box.addWidget(self.text)
-        self.setWidget(body)
+        self.bar = TitleBar(self, bench, head)
+        bench.theme_changed.connect(self._themed)
         self.handler = LogHandler(self)
         self.handler.written.connect(self._written)
         self.level.currentTextChanged.connect(self.fill)
         self.search.textChanged.connect(self.fill)
-        self._file = file_handler()
+        self._file = file_handler(bench.settings["log_level"])
+        bench.settings.changed.connect(self._setting)
         root = logging.getLogger("circuitlab")
         root.setLevel(logging.DEBUG)
         for handler in (self.handler, self._file):
             if handler is not None:
                 root.addHandler(handler)
 
+    @Slot(object)
+    def _themed(self, theme: Theme) -> None:
+        self.text.setFont(theme.font(theme.small, mono=True))
+
     def _passes(self, level: int, line: str) -> bool:
         return level >= getattr(logging, self.level.currentText()) and self.search.text().lower() in line.lower()
+
+    @Slot(str)
+    def _setting(self, name: str) -> None:
+        if name == "log_level" and self._file is not None:
+            self._file.setLevel(self.bench.settings[name])
 
     @Slot(int, str)
     def _written(self, level: int, line: str) -> None:

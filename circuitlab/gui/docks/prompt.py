@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+import time
 import tomllib
 from functools import lru_cache
 
 import numpy as np
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Slot
-from PySide6.QtGui import QKeyEvent, QKeySequence, QTextCursor
+from PySide6.QtGui import QKeyEvent, QKeySequence, QShowEvent, QTextCursor
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
     QDockWidget,
-    QHBoxLayout,
+    QDoubleSpinBox,
     QLabel,
     QPlainTextEdit,
     QSpinBox,
@@ -30,11 +31,15 @@ from circuitlab.errors import BadInput, Cancelled, CircuitLabError
 from circuitlab.figures.common import pick_position
 from circuitlab.figures.marks import Figure, Hit, Tokens, empty
 from circuitlab.gui.bench import Bench
+from circuitlab.gui.continuation import SLOT as WRITING
 from circuitlab.gui.continuation import Continuation
+from circuitlab.gui.flow import FlowLayout
+from circuitlab.gui.icons import icon
+from circuitlab.gui.title_bar import TitleBar
 from circuitlab.paths import resource
 from circuitlab.session.state import State
 
-DEBOUNCE = 60  # ms after the last keystroke
+BURST = 1.5  # s: typing after a longer pause is another step of undo
 SLOT = "prompt/loss/now"
 _IDS = re.compile(r"[,\s]+")
 
@@ -65,11 +70,13 @@ class PromptDock(QDockWidget):
         self._asked: Request | None = None
         self._texts: tuple[tuple[int, ...], tuple[str, ...], tuple[str, ...]] = ((), (), ())
         self._filling = False
+        self._burst, self._typed_at = 0, 0.0
         self._make_widgets()
         self._lay_out()
         self.timer = QTimer(self)
         self.timer.setSingleShot(True)
-        self.timer.setInterval(DEBOUNCE)
+        self.timer.setInterval(bench.settings["debounce"])
+        bench.settings.changed.connect(self._setting)
         self._connect()
 
     def _make_widgets(self) -> None:
@@ -85,22 +92,40 @@ class PromptDock(QDockWidget):
         self.bos = QCheckBox("BOS", self)
         self.bos.setToolTip("Begin the prompt with the beginning-of-sequence token")
         self.sample = QComboBox(self)
+        self.sample.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        self.sample.setMinimumContentsLength(10)
+        self.sample.setAccessibleName("Sample texts")
+        self.sample.view().setMinimumWidth(300)
         self.sample.addItem("Samples…")
         for title, _ in samples():
             self.sample.addItem(title)
         self.how = QComboBox(self)
         self.how.addItems(["greedy", "sampled"])
-        self.how.setToolTip("Greedy takes the most probable token; sampled draws one at temperature 1")
+        self.how.setToolTip("Greedy takes the most probable token; sampled draws one")
+        self.how.setAccessibleName("How the text is continued")
+        self.temperature = QDoubleSpinBox(self)
+        self.temperature.setRange(0.05, 5.0)
+        self.temperature.setSingleStep(0.1)
+        self.temperature.setValue(1.0)
+        self.temperature.setPrefix("T ")
+        self.temperature.setToolTip("Temperature: logits are divided by it before the softmax")
+        self.seed = QSpinBox(self)
+        self.seed.setRange(0, 999_999)
+        self.seed.setPrefix("seed ")
+        self.seed.setToolTip("The same seed draws the same tokens; it moves on by one after each run")
         self.number = QSpinBox(self)
         self.number.setRange(1, 256)
         self.number.setValue(8)
         self.number.setToolTip("How many tokens are written")
+        self.number.setAccessibleName("How many tokens are written")
         self.go = QToolButton(self)
-        self.go.setText("Continue ▸")
-        self.go.setToolTip("Let the model write on (Ctrl+Return)")
+        self.go.setProperty("role", "primary")
+        self.go.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         self.warning = QLabel(self)
         self.warning.setTextFormat(Qt.TextFormat.PlainText)
-        self.warning.setProperty("role", "caption")
+        self.warning.setProperty("role", "warning")
+        self.warning.setWordWrap(True)
+        self.warning.hide()
         self.continuation = Continuation(self.bench, self)
 
     def _lay_out(self) -> None:
@@ -114,15 +139,15 @@ class PromptDock(QDockWidget):
         split.setSizes([420, 860])
         split.setChildrenCollapsible(False)
         outer.addWidget(split, 1)
-        row = QHBoxLayout()
-        row.setSpacing(8)
-        for widget in (self.sample, self.bos, self.count):
-            row.addWidget(widget)
-        row.addWidget(self.warning, 1)
-        for widget in (self.how, self.number, self.go):
-            row.addWidget(widget)
-        outer.addLayout(row)
+        outer.addWidget(self.warning)
         self.setWidget(body)
+        head = QWidget(self)
+        row = FlowLayout(head)
+        for widget in (self.sample, self.bos, self.count, self.how, self.temperature, self.seed, self.number, self.go):
+            row.addWidget(widget)
+        self.bar = TitleBar(self, self.bench, head)
+        self._how()
+        self._writing()
 
     def _connect(self) -> None:
         bench = self.bench
@@ -130,13 +155,22 @@ class PromptDock(QDockWidget):
         self.editor.textChanged.connect(self._typed)
         self.bos.toggled.connect(self._bos)
         self.sample.activated.connect(self._sample)
-        self.go.clicked.connect(self.continue_text)
+        self.go.clicked.connect(self.continue_or_stop)
+        self.how.currentIndexChanged.connect(self._how)
+        bench.runner.jobs_changed.connect(self._writing)
+        bench.theme_changed.connect(self._writing)
         bench.document.changed.connect(self._changed)
         bench.runner.answered.connect(self._answered)
         bench.runner.failed.connect(self._failed)
         bench.theme_changed.connect(self.strip.set_theme)
+        self.strip.set_theme(bench.theme)
         self.strip.picked.connect(self._picked)
         self.strip.hovered.connect(self._hovered)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """First look."""
+        super().showEvent(event)
+        self.refresh()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Undo and redo belong to the document; Esc releases; Ctrl+Return continues."""
@@ -160,6 +194,11 @@ class PromptDock(QDockWidget):
         if not self._filling:
             self.timer.start()
 
+    @Slot(str)
+    def _setting(self, name: str) -> None:
+        if name == "debounce":
+            self.timer.setInterval(self.bench.settings[name])
+
     @Slot()
     def commit(self) -> None:
         """Take the editor's text into the document: typing is one step of undo per burst."""
@@ -175,7 +214,10 @@ class PromptDock(QDockWidget):
             return
         self._warn("")
         kept = text if self.bench.tokenizer() is not None else ""
-        self.bench.document.apply(state.with_text(kept, tokens), "typing", "typing")
+        now = time.monotonic()
+        self._burst += now - self._typed_at > BURST
+        self._typed_at = now
+        self.bench.document.apply(state.with_text(kept, tokens), "typing", f"typing {self._burst}")
 
     def _check(self, tokens: tuple[int, ...]) -> None:
         """Raise `BadInput` for what the model cannot take; an empty prompt is allowed and says so in the panels."""
@@ -186,7 +228,7 @@ class PromptDock(QDockWidget):
 
     def _warn(self, text: str) -> None:
         self.warning.setText(text)
-        self.warning.setToolTip("")
+        self.warning.setVisible(bool(text))
 
     @Slot(bool)
     def _bos(self, on: bool) -> None:
@@ -206,10 +248,34 @@ class PromptDock(QDockWidget):
         self.sample.setCurrentIndex(0)
 
     @Slot()
-    def continue_text(self) -> None:
-        """Let the model write on; a second click stops it."""
+    def _how(self, *_: object) -> None:
+        """Temperature and seed only where something is drawn."""
+        sampled = self.how.currentText() == "sampled"
+        self.temperature.setVisible(sampled)
+        self.seed.setVisible(sampled)
+
+    @Slot()
+    def _writing(self, *_: object) -> None:
+        """The button continues, or stops what is being written."""
+        running = self.bench.runner.is_busy(WRITING)
+        self.go.setText("Stop" if running else "Continue")
+        self.go.setIcon(icon("stop" if running else "play", self.bench.theme, "text"))
+        self.go.setToolTip("Stop writing; what is written stays" if running else "Let the model write on (Ctrl+Return)")
+
+    @Slot()
+    def continue_or_stop(self) -> None:
+        """The button: start, or stop what is being written."""
+        if self.bench.runner.is_busy(WRITING):
+            self.bench.runner.cancel_slot(WRITING)
+        else:
+            self.continue_text()
+
+    def continue_text(self, n: int | None = None) -> None:
+        """Let the model write on by `n` tokens, None: as many as the field says."""
         self.commit()
-        self.continuation.start(self.number.value(), self.how.currentText() == "sampled")
+        sampled = self.how.currentText() == "sampled"
+        self.continuation.start(n or self.number.value(), sampled, self.temperature.value(), self.seed.value())
+        self.seed.setValue(self.seed.value() + sampled)
 
     def _text_of(self, state: State) -> str:
         return state.text if state.text or not state.tokens else " ".join(map(str, state.tokens))

@@ -1,0 +1,55 @@
+"""The window's own style sheet: what palette and figures do not say. Quiet: no borders where space will do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from circuitlab.draw.theme import Theme
+from circuitlab.paths import resource
+
+
+def scaled(theme: Theme, scale: float) -> Theme:
+    """The theme with all three text sizes multiplied."""
+    return replace(theme, small=theme.small * scale, normal=theme.normal * scale, large=theme.large * scale)
+
+
+def sheet(theme: Theme) -> str:
+    """Bars, tabs, buttons, check boxes, fields."""
+    check = resource("icons", f"check-{theme.name}.svg").as_posix()
+    hover = theme.line
+    return f"""
+QMainWindow::separator {{ background: {theme.window}; width: 6px; height: 6px; }}
+QMainWindow::separator:hover {{ background: {theme.line}; }}
+QMenuBar {{ background: {theme.window}; padding: 0 4px; }}
+QToolBar {{ background: {theme.window}; border: none; padding: 0 4px 2px 4px; spacing: 4px; }}
+QStatusBar {{ background: {theme.window}; }}
+QStatusBar::item {{ border: none; }}
+QLabel[role="caption"] {{ color: {theme.muted}; font-size: {theme.small:.0f}px; }}
+QLabel[role="warning"] {{ color: {theme.accent}; font-size: {theme.small:.0f}px; }}
+QLabel[role="title"] {{ font-weight: 600; }}
+QLabel[role="equation"] {{ background: {theme.background}; padding: 8px; border-radius: 4px; }}
+QToolButton {{ border: 1px solid transparent; border-radius: 4px; padding: 2px 6px; background: transparent; }}
+QToolButton[role="model"] {{ font-weight: 600; }}
+QToolButton:hover, QToolButton:open {{ background: {hover}; }}
+QToolButton:pressed, QToolButton:checked {{ background: {hover}; border-color: {theme.faint}; }}
+QToolButton:focus {{ border-color: {theme.accent}; }}
+QToolButton:disabled {{ color: {theme.faint}; }}
+QToolButton::menu-indicator {{ image: none; }}
+QToolButton[role="small"] {{ padding: 1px; }}
+QToolButton[role="primary"] {{ border: 1px solid {theme.faint}; background: {theme.raised}; padding: 2px 8px; }}
+QToolButton[role="primary"]:hover {{ border-color: {theme.accent}; }}
+QCheckBox {{ spacing: 6px; }}
+QCheckBox::indicator {{ width: 12px; height: 12px; border: 1px solid {theme.faint}; border-radius: 3px;
+  background: {theme.background}; }}
+QCheckBox::indicator:checked {{ background: {theme.muted}; border-color: {theme.muted}; image: url("{check}"); }}
+QCheckBox::indicator:disabled {{ border-color: {theme.line}; background: {theme.window}; }}
+QCheckBox::indicator:focus, QCheckBox::indicator:hover {{ border-color: {theme.accent}; }}
+QPlainTextEdit {{ background: {theme.background}; border: 1px solid {theme.background}; border-radius: 4px; }}
+QPlainTextEdit:focus {{ border-color: {theme.faint}; }}
+QTabBar::tab {{ background: transparent; color: {theme.muted}; border: none; border-bottom: 2px solid transparent;
+  padding: 4px 10px; }}
+QTabBar::tab:selected {{ color: {theme.text}; border-bottom-color: {theme.accent}; }}
+QTabBar::tab:hover {{ color: {theme.text}; }}
+QProgressBar {{ background: {theme.line}; border: none; border-radius: 2px; max-height: 4px; }}
+QProgressBar::chunk {{ background: {theme.muted}; border-radius: 2px; }}
+"""

@@ -1,0 +1,29 @@
+"""Icons: small SVG files in `currentColor`, painted in the colour of the theme."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QByteArray, QRectF, Qt
+from PySide6.QtGui import QIcon, QPainter, QPixmap
+from PySide6.QtSvg import QSvgRenderer
+
+from circuitlab.draw.theme import Theme
+from circuitlab.paths import resource
+
+SIZE = 16  # px
+
+
+def icon(name: str, theme: Theme, colour: str = "muted") -> QIcon:
+    """The icon `name` in one of the theme's colours, sharp at one, two and three pixels a point; paler when disabled."""
+    drawing = resource("icons", f"{name}.svg").read_text(encoding="utf-8")
+    made = QIcon()
+    for mode, ink in ((QIcon.Mode.Normal, colour), (QIcon.Mode.Disabled, "faint")):
+        renderer = QSvgRenderer(QByteArray(drawing.replace("currentColor", getattr(theme, ink)).encode()))
+        for ratio in (1, 2, 3):
+            pixels = QPixmap(SIZE * ratio, SIZE * ratio)
+            pixels.fill(Qt.GlobalColor.transparent)
+            painter = QPainter(pixels)
+            renderer.render(painter, QRectF(0, 0, SIZE * ratio, SIZE * ratio))
+            painter.end()
+            pixels.setDevicePixelRatio(ratio)
+            made.addPixmap(pixels, mode)
+    return made

@@ -1,0 +1,110 @@
+"""What commands do to the document: walk heads and tokens, release, pin, compare, conventions, ablate. State in, State out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from PySide6.QtCore import QObject, Slot
+
+from circuitlab.gui.bench import Bench
+from circuitlab.model.intervention import Intervention, Site
+from circuitlab.model.subject import Head
+from circuitlab.session.state import Compare, Pin
+
+COMPARE: tuple[Compare, ...] = ("now", "reference", "difference")
+MOST_PINS = 8
+
+
+def ablation(head: Head) -> Intervention:
+    """What ablating a head means here: its z, and with it what it adds to the stream, is zero."""
+    return Intervention("zero", Site("z", head.layer, (head.head,)))
+
+
+class Moves(QObject):
+    """Each method is one recorded step (or one burst of steps) of the document."""
+
+    def __init__(self, bench: Bench, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.bench = bench
+
+    def walk_heads(self, layers: int, heads: int) -> None:
+        """The neighbouring head becomes the chosen one."""
+        state, c = self.bench.document.recorded, self.bench.facts().config
+        now = state.selection.head
+        head = Head((now.layer + layers) % c.n_layers, (now.head + heads) % c.n_heads)
+        self.bench.document.apply(state.select(heads=(head,)), f"head {head}", "walk heads")
+
+    def select_layer(self) -> None:
+        """All heads of the leading head's layer."""
+        state, c = self.bench.document.recorded, self.bench.facts().config
+        lead = state.selection.head
+        rest = tuple(Head(lead.layer, h) for h in range(c.n_heads) if h != lead.head)
+        self.bench.document.apply(state.select(heads=(lead, *rest)), "select layer")
+
+    def walk_tokens(self, step: int) -> None:
+        """The neighbouring token becomes the destination."""
+        state = self.bench.document.recorded
+        if not state.tokens:
+            return
+        at = state.selection.destination
+        at = len(state.tokens) - 1 if at is None else at
+        to = min(max(at + step, 0), len(state.tokens) - 1)
+        self.bench.document.apply(state.select(destination=to, locked=True), "walk tokens", "walk tokens")
+
+    def release(self) -> None:
+        """No token is locked any more."""
+        state = self.bench.document.recorded
+        self.bench.document.end_preview()
+        self.bench.document.apply(state.select(destination=None, source=None, locked=False), "release")
+
+    @Slot()
+    def pin(self) -> None:
+        """The present subject becomes the reference."""
+        state = self.bench.document.recorded
+        text = state.text if len(state.text) <= 24 else f"…{state.text[-23:]}"
+        label = f"“{text}”" if text else f"{len(state.tokens)} tokens"
+        edited = f", {len(state.subject.edits)} ablated" if state.subject.edits else ""
+        pin = Pin(f"{state.model.name} {label}{edited}", state.subject, state.selection, state.text)
+        self.bench.document.apply(replace(state, pins=(pin, *state.pins[: MOST_PINS - 1])), "pin")
+        self.bench.readout.emit("Pinned. Change anything, then compare (Ctrl+D).")
+
+    def unpin(self) -> None:
+        """No reference any more."""
+        state = self.bench.document.recorded
+        self.bench.document.apply(replace(state, pins=(), compare="now"), "unpin")
+
+    def compare(self, chosen: Compare) -> None:
+        """What panels show beside a pin."""
+        state = self.bench.document.recorded
+        self.bench.document.apply(replace(state, compare=chosen), f"compare: {chosen}", "compare")
+
+    def next_compare(self) -> None:
+        """Now, the reference, the difference, in turn."""
+        state = self.bench.document.recorded
+        if state.pins:
+            self.compare(COMPARE[(COMPARE.index(state.compare) + 1) % 3])
+        else:
+            self.bench.readout.emit("Pin a reference first (Ctrl+P).")
+
+    def convention(self, name: str, value: object) -> None:
+        """Change one field of the conventions."""
+        state = self.bench.document.recorded
+        changed = replace(state.conventions, **{name: value})  # type: ignore[arg-type]
+        self.bench.document.apply(replace(state, conventions=changed), f"conventions: {name.replace('_', ' ')}")
+
+    def ablate(self) -> None:
+        """Zero the chosen heads, or put them back where they all are zeroed."""
+        state = self.bench.document.recorded
+        wanted = [ablation(h) for h in state.selection.heads]
+        active = {e for e, on in state.edits if on}
+        rest = tuple((e, on) for e, on in state.edits if e not in wanted)
+        names = " ".join(map(str, state.selection.heads))
+        if all(w in active for w in wanted):
+            self.bench.document.apply(replace(state, edits=rest), f"put back {names}")
+        else:
+            self.bench.document.apply(replace(state, edits=(*rest, *((w, True) for w in wanted))), f"ablate {names}")
+
+    def clear_edits(self) -> None:
+        """No interventions."""
+        state = self.bench.document.recorded
+        self.bench.document.apply(replace(state, edits=()), "remove interventions")

@@ -1,0 +1,138 @@
+"""Opening a model: read and checked on the file thread; only then does it take the place of the present one."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QMimeData, QObject, Signal, Slot
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QMenu
+
+from circuitlab.engine.store import OpenModel, reference
+from circuitlab.errors import Cancelled, CircuitLabError
+from circuitlab.gui.bench import Bench
+from circuitlab.gui.settings import stored
+from circuitlab.model.subject import Head, ModelRef
+from circuitlab.paths import shipped_models
+from circuitlab.session.state import Selection, State
+
+log = logging.getLogger("circuitlab.opening")
+RECENT = 8
+
+
+def state_on(model: OpenModel, state: State, text: str | None) -> State:
+    """`state` on another model: the text is kept (cut where the context ends), its tokens are the new model's."""
+    weights = model.opened.weights
+    tokenizer, config = weights.tokenizer, weights.config
+    bos = config.prepend_bos and tokenizer is not None and tokenizer.bos is not None
+    words = state.text if text is None else text
+    if tokenizer is not None:
+        whole = tokenizer.encode(words, bos)
+        tokens = whole[: config.n_ctx]
+        words = words if len(whole) <= config.n_ctx else tokenizer.decode(tokens)
+    else:
+        words, tokens = "", tuple(t for t in state.tokens if t < config.d_vocab)[: config.n_ctx] or (0,)
+    heads = tuple(h for h in state.selection.heads if h.layer < config.n_layers and h.head < config.n_heads)
+    # interventions name heads of the model they were made for
+    edits = state.edits if state.model == model.ref else ()
+    made = replace(state, model=model.ref, bos=bos, edits=edits, selection=Selection(heads=heads or (Head(0, 0),)))
+    return made.with_text(words, tokens)
+
+
+class Opening(QObject):
+    """`opened()` after another model has become the subject, or has come back from disk."""
+
+    opened = Signal()
+
+    def __init__(self, bench: Bench, remember: bool, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.bench, self.remember = bench, remember
+        self._text: str | None = None
+        bench.runner.finished.connect(self._finished)
+        bench.runner.failed.connect(self._failed)
+        bench.document.changed.connect(self._changed)
+
+    def open(self, source: str, text: str | None = None) -> None:
+        """Open by path, `builtin:NAME` or `file:PATH`."""
+        try:
+            ref = reference(source)
+        except (CircuitLabError, OSError, RuntimeError) as error:  # a name that is no path, no home folder
+            self.bench.failed.emit(error)
+            return
+        self._text = text
+        self.bench.runner.do("open", f"open {ref.name}", lambda job: self.bench.engine.store.open(ref))
+
+    def reload(self) -> None:
+        """Read the model's files again."""
+        ref = self.bench.document.state.model
+        self._text = None
+        self.bench.runner.do("open", f"reload {ref.name}", lambda job: self.bench.engine.store.reload(ref))
+
+    def drop(self, data: QMimeData) -> None:
+        """A folder, or a file of one."""
+        path = Path(data.urls()[0].toLocalFile())
+        self.open(str(path if path.is_dir() else path.parent))
+
+    @Slot(str, object)
+    def _finished(self, slot: str, value: object) -> None:
+        if slot == "open" and isinstance(value, OpenModel):
+            self.adopt(value, self._text)
+        elif slot == "reopen":
+            self.opened.emit()
+
+    @Slot(str, object)
+    def _failed(self, slot: str, error: BaseException) -> None:
+        if slot in ("open", "reopen") and not isinstance(error, Cancelled):
+            self.bench.failed.emit(error)
+
+    def adopt(self, model: OpenModel, text: str | None) -> None:
+        """Make an open model the subject."""
+        self.bench.forget(model.ref)
+        state = state_on(model, self.bench.document.recorded, text)
+        self.bench.document.apply(state, f"open {model.ref.name}")
+        self.announce(model)
+        self.opened.emit()
+
+    def announce(self, model: OpenModel) -> None:
+        """Into the log and the recent list; its hash is read meanwhile."""
+        self.remember_model(model.ref)
+        self.bench.runner.do("sha256", f"hash {model.ref.name}", lambda job: self.bench.engine.store.sha256(model.ref))
+        log.info("opened %s: %s", model.path, "; ".join(model.opened.notes) or "nothing assumed")
+
+    @Slot(object, object)
+    def _changed(self, old: State, new: State) -> None:
+        """Undo across an open: the model may have been closed since."""
+        if old.model != new.model and self.bench.engine.store.peek(new.model) is None:
+            ref = new.model
+            self.bench.runner.do("reopen", f"open {ref.name}", lambda job: self.bench.engine.store.open(ref))
+
+    # -- the recent list ----------------------------------------------------------------------------------------------
+
+    def recent(self) -> list[str]:
+        """Sources, the newest first."""
+        value: Any = stored().value("recent", []) if self.remember else []
+        return [value] if isinstance(value, str) else [str(v) for v in value or ()]
+
+    def remember_model(self, ref: ModelRef) -> None:
+        """Put it on top of the list."""
+        if self.remember:
+            rest = [s for s in self.recent() if s != ref.source]
+            stored().setValue("recent", [ref.source, *rest][:RECENT])
+
+    def fill(self, menu: QMenu) -> None:
+        """The recent and the shipped models, each once."""
+        menu.clear()
+        for source in dict.fromkeys([*self.recent(), *(f"builtin:{name}" for name in shipped_models())]):
+            kind, _, where = source.partition(":")
+            action = menu.addAction(f"{where} (shipped)" if kind == "builtin" else where.replace("&", "&&"))
+            action.setData(source)
+            action.triggered.connect(self._chosen)
+
+    @Slot()
+    def _chosen(self) -> None:
+        action = self.sender()
+        if isinstance(action, QAction):
+            self.open(str(action.data()))
