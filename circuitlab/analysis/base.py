@@ -28,7 +28,7 @@ from circuitlab.errors import UsageError
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.run import Run
-from circuitlab.model.subject import Subject
+from circuitlab.model.subject import Conventions, Subject
 from circuitlab.model.weights import Weights
 
 P = TypeVar("P")
@@ -117,6 +117,10 @@ class Inputs(Protocol):
     def weights(self) -> Weights: ...
     @property
     def memory(self) -> int: ...
+    def presented(self, conventions: Conventions) -> Weights:
+        """The same weights under other conventions, to stand beside."""
+        ...
+
     def run(self, tokens: tuple[int, ...] | None = None, edits: tuple[Intervention, ...] | None = None) -> Run:
         """A forward pass, from the cache if it is there; None means the subject's own tokens or interventions."""
         ...

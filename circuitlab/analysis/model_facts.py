@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.weight_view import exactness
 from circuitlab.model.config import ModelConfig
 
 
@@ -29,17 +30,6 @@ class ModelFactsResult(Result):
         return Table(
             (Column("group", np.array(groups)), Column("name", np.array(names)), Column("value", np.array(values)))
         )
-
-
-def exactness_class(c: ModelConfig) -> str:
-    """How exact weight analyses of this model are (they read W_QK and W_OV without a text)."""
-    if c.norm != "none" and c.norm_placement == "post_residual":
-        return "none: the norm stands on the stream itself"
-    if c.qk_norm != "none" or (c.norm != "none" and c.norm_placement in ("post_sublayer", "both")):
-        return "exact up to a positive scale per position"
-    if c.positions == "rotary":
-        return "offset-dependent (rotary)"
-    return "exact"
 
 
 def _shape_facts(c: ModelConfig) -> list[tuple[str, str, str]]:
@@ -80,11 +70,11 @@ def model_facts(inputs: Inputs, p: ModelFactsParams, ctx: Ctx) -> ModelFactsResu
     """Sizes, options and parameter counts of the model, and how exact its weight analyses are."""
     c = inputs.weights.config
     facts = [*_shape_facts(c), *_option_facts(c), *_counts(c)]
-    facts.append(("reading", "weights", exactness_class(c)))
+    facts.append(("reading", "weights", exactness(c)))
     facts.append(("reading", "conventions", " · ".join(inputs.subject.conventions.words())))
     return ModelFactsResult(
         facts=tuple(facts),
         n_parameters=c.n_parameters(),
-        exactness=exactness_class(c),
+        exactness=exactness(c),
         conventions=inputs.subject.conventions.words(),
     )

@@ -30,7 +30,7 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.run import Run
-from circuitlab.model.subject import Subject
+from circuitlab.model.subject import Conventions, Subject
 from circuitlab.model.weights import Weights
 
 GIB = 2**30
@@ -72,6 +72,9 @@ class _Inputs:
         self.weights: Weights = model.weights(subject.conventions)
         self.memory = engine.memory
         self.reused = 0
+
+    def presented(self, conventions: Conventions) -> Weights:
+        return self._model.weights(conventions)
 
     def run(self, tokens: tuple[int, ...] | None = None, edits: tuple[Intervention, ...] | None = None) -> Run:
         subject = replace(
@@ -122,10 +125,16 @@ class Engine:
     """
 
     def __init__(self, store: ModelStore, memory: int = 4 * GIB) -> None:
-        self.store, self.memory = store, memory
-        self.cache = Cache(memory // 4)
+        self.store, self.cache = store, Cache(0)
+        self.budget(memory)
         self._flights = Flights()
         self._texts = Texts()
+
+    def budget(self, memory: int) -> None:
+        """Another memory budget, in bytes. Models that are open stay as they are."""
+        self.memory = memory
+        self.cache.limit = memory // 4
+        self.store.largest_copy = memory
 
     def key(self, request: Request, model: OpenModel) -> Hashable:
         """What an answer is kept under."""

@@ -9,18 +9,22 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from circuitlab.errors import BadModel
 from circuitlab.model.folding import under
-from circuitlab.model.loading import Opened, open_directory, resolve
+from circuitlab.model.loading import Keep, Opened, open_directory, resolve
 from circuitlab.model.subject import Conventions, ModelRef
 from circuitlab.model.weights import Weights
 from circuitlab.paths import shipped_models
 
 SMALL = 64 * 2**20  # bytes that are hashed at once when a model is opened: at most a tenth of a second
 
+GIB = 2**30
+LARGEST_COPY = 4 * GIB  # bytes of weights that are copied into memory; the engine puts its budget in its place
+
+Opener = Callable[[Path, Keep], Opened]
 Identity = tuple[tuple[str, int, int], ...]
 
 
@@ -70,11 +74,12 @@ class OpenModel:
 class ModelStore:
     """Up to `most` models, the least recently used ones closed. Safe to use from several threads.
 
-    While one model is being opened the open ones stay at hand: only who wants that same model waits.
+    While one model is being opened the open ones stay at hand: only who wants that same model waits. Weight files of more than
+    `largest_copy` bytes are read where they lie, as a shared read-only map, and nothing that is derived from them is kept.
     """
 
-    def __init__(self, most: int = 3, opener: Callable[[Path], Opened] = open_directory) -> None:
-        self._most, self._opener = most, opener
+    def __init__(self, most: int = 3, opener: Opener = open_directory, largest_copy: int = LARGEST_COPY) -> None:
+        self._most, self._opener, self.largest_copy = most, opener, largest_copy
         self._lock = threading.Lock()
         self._doors: dict[ModelRef, threading.Lock] = {}
         self._models: OrderedDict[ModelRef, OpenModel] = OrderedDict()
@@ -123,7 +128,12 @@ class ModelStore:
         path = resolve(ref)
         try:
             before = _stats(path)
-            opened = self._opener(path)
+            size = sum(size for name, (size, _) in before.items() if name.endswith(".safetensors"))
+            opened = self._opener(path, "mapped" if size > self.largest_copy else "resident")
+            if not opened.weights.resident:
+                budget = f"{size / GIB:.2f} GiB are over the budget of {self.largest_copy / GIB:.2f}"
+                note = f"weights are read from the file as they are needed: {budget}; damage in them is found when it is read"
+                opened = replace(opened, notes=(*opened.notes, note))
             identity = file_identity(opened.files)
         except OSError as error:
             raise BadModel("The model's files cannot be read.", expected="readable files", got=str(error)) from error

@@ -258,9 +258,7 @@ class Window(QMainWindow):
         if name in ("theme", "text_scale"):
             self._apply_theme()
         elif name == "memory":
-            engine = self.bench.engine
-            engine.memory = round(self.settings["memory"] * GIB)
-            engine.cache.limit = engine.memory // 4
+            self.bench.engine.budget(round(self.settings["memory"] * GIB))
             self.jobs.refresh()
 
     def _theme(self) -> Theme:

@@ -32,8 +32,14 @@ def under(weights: Weights, conventions: Conventions) -> Weights:
     return weights if same else FoldedWeights(weights, conventions)
 
 
+def centres_writes(config: ModelConfig, conventions: Conventions) -> bool:
+    """Whether everything that writes to the stream loses its mean over d_model: exact where every reader is a LayerNorm."""
+    reads_centred = config.norm == "layer" and config.norm_placement == "pre" and config.final_norm
+    return conventions.centre and reads_centred
+
+
 class FoldedWeights:
-    """See the module. Keeps what it has folded: for models that are resident."""
+    """See the module. Keeps what it has folded where the model is resident; folds anew at each call where it is mapped."""
 
     def __init__(self, raw: Weights, conventions: Conventions) -> None:
         self.raw, self.conventions = raw, conventions
@@ -43,8 +49,7 @@ class FoldedWeights:
         c = raw.config
         self._fold = conventions.fold_norm and c.norm != "none" and c.norm_placement in ("pre", "both")
         self._fold_final = conventions.fold_norm and c.norm != "none" and c.final_norm
-        writes_plainly = c.norm_placement == "pre" and c.final_norm
-        self._centre_writes = conventions.centre and c.norm == "layer" and writes_plainly
+        self._centre_writes = centres_writes(c, conventions)
         self._centre_logits = conventions.centre and c.logit_soft_cap == 0
 
     @property
@@ -57,37 +62,56 @@ class FoldedWeights:
         """The raw model's."""
         return self.raw.tokenizer
 
+    @property
+    def resident(self) -> bool:
+        """The raw model's."""
+        return self.raw.resident
+
     def embed(self) -> Embed:
         """Embeddings, centred over d_model where that is exact."""
-        if self._embed is None:
-            raw = self.raw.embed()
-            # shortformer positions are added to what queries and keys read, behind the norm: their mean counts
-            move_pos = self.config.positions != "shortformer"
-            pos = raw.W_pos if raw.W_pos is None or not move_pos else self._written(raw.W_pos)
-            self._embed = Embed(self._written(raw.W_E), None if pos is None else self._cast(pos))
-        return self._embed
+        made = self._embed or self._folded_embed()
+        if self.resident:
+            self._embed = made
+        return made
 
-    def layer(self, i: int) -> Layer:
+    def layer(self, i: int, mlp: bool = True) -> Layer:
         """Block i, folded."""
-        if i not in self._layers:
-            self._layers[i] = self._folded_layer(self.raw.layer(i))
-        return self._layers[i]
+        if i in self._layers:
+            return self._layers[i]
+        whole = mlp or self.resident
+        made = self._folded_layer(self.raw.layer(i, whole))
+        if self.resident:
+            self._layers[i] = made
+        return made
 
     def unembed(self) -> Unembed:
         """The unembedding, its norm folded in and centred over the vocabulary."""
-        if self._unembed is None:
-            raw = self.raw.unembed()
-            W, b, norm = raw.W_U, raw.b_U, raw.norm
-            if self._fold_final:
-                b = _moved(b, norm.bias, W)
-                W, norm = (W if norm.gain is None else norm.gain[:, None] * W), Norm()
-            if self._centre_logits:
-                W = W - W.mean(dim=1, keepdim=True)
-                b = None if b is None else b - b.mean()
-            self._unembed = Unembed(self._cast(W), None if b is None else self._cast(b), self._cast_norm(norm))
-        return self._unembed
+        made = self._unembed or self._folded_unembed()
+        if self.resident:
+            self._unembed = made
+        return made
+
+    def _folded_embed(self) -> Embed:
+        raw = self.raw.embed()
+        # shortformer positions are added to what queries and keys read, behind the norm: their mean counts
+        move_pos = self.config.positions != "shortformer"
+        pos = None if raw.W_pos is None else self._cast(raw.W_pos)
+        return Embed(self._written(self._cast(raw.W_E)), self._written(pos) if move_pos and pos is not None else pos)
+
+    def _folded_unembed(self) -> Unembed:
+        raw = self.raw.unembed()
+        W, norm = self._cast(raw.W_U), self._cast_norm(raw.norm)
+        b = None if raw.b_U is None else self._cast(raw.b_U)
+        if self._fold_final:
+            b = _moved(b, norm.bias, W)
+            W, norm = (W if norm.gain is None else norm.gain[:, None] * W), Norm()
+        if self._centre_logits:
+            W = W - W.mean(dim=1, keepdim=True)
+            b = None if b is None else b - b.mean()
+        return Unembed(W, b, norm)
 
     def _cast(self, x: Tensor) -> Tensor:
+        """Before anything is folded: in float64 the products of folding count too."""
         return x.to(_TORCH[self.conventions.dtype])
 
     def _cast_norm(self, norm: Norm) -> Norm:
@@ -95,9 +119,10 @@ class FoldedWeights:
         return Norm(gain, None if norm.bias is None else self._cast(norm.bias))
 
     def _written(self, x: Tensor) -> Tensor:
-        return self._cast(x - x.mean(dim=-1, keepdim=True) if self._centre_writes else x)
+        return x - x.mean(dim=-1, keepdim=True) if self._centre_writes else x
 
     def _folded_layer(self, raw: Layer) -> Layer:
+        raw = self._cast_layer(raw)
         # shortformer adds positions behind the norm, where a folded gain would reach them too
         reads = self._fold and self.config.positions != "shortformer"
         attention = self._folded_attention(raw) if reads else raw
@@ -109,7 +134,7 @@ class FoldedWeights:
             out = None if mlp.b_out is None else self._written(mlp.b_out)
             mlp = replace(mlp, W_out=self._written(mlp.W_out), b_out=out)
         b_O = None if attention.b_O is None else self._written(attention.b_O)
-        return self._cast_layer(replace(attention, mlp=mlp, W_O=self._written(attention.W_O), b_O=b_O))
+        return replace(attention, mlp=mlp, W_O=self._written(attention.W_O), b_O=b_O)
 
     def _folded_attention(self, raw: Layer) -> Layer:
         gain, bias = raw.attn_norm.gain, raw.attn_norm.bias

@@ -26,6 +26,8 @@ _MLP = ("W_in", "W_out", "W_gate", "b_in", "b_gate", "b_out")
 class Parts(Protocol):
     """Canonical tensors of the ends and of each layer: names as in `expected_shapes`."""
 
+    @property
+    def resident(self) -> bool: ...
     def ends(self) -> Mapping[str, Tensor]: ...
     def layer(self, i: int) -> Mapping[str, Tensor]: ...
 
@@ -43,12 +45,18 @@ class SourcedWeights:
         ends = self.parts.ends()
         return Embed(self._to(ends["embed.W_E"]), self._maybe(ends.get("embed.W_pos")))
 
-    def layer(self, i: int) -> Layer:
-        """Block i."""
-        got = {name: self._to(value) for name, value in self.parts.layer(i).items()}
-        mlp = Mlp(**{n: got.get(f"mlp.{n}") for n in _MLP}) if "mlp.W_in" in got else None  # type: ignore[arg-type]
+    @property
+    def resident(self) -> bool:
+        """Whether the parts lie in memory."""
+        return self.parts.resident
+
+    def layer(self, i: int, mlp: bool = True) -> Layer:
+        """Block i; without its MLP where that is not wanted."""
+        found = self.parts.layer(i).items()
+        got = {name: self._to(value) for name, value in found if mlp or not name.startswith("mlp.")}
+        block = Mlp(**{n: got.get(f"mlp.{n}") for n in _MLP}) if "mlp.W_in" in got else None  # type: ignore[arg-type]
         norms = {n: Norm(got.get(f"{n}.gain"), got.get(f"{n}.bias")) for n in _NORMS}
-        return Layer(**{n: got.get(n) for n in _ATTENTION}, mlp=mlp, **norms)  # type: ignore[arg-type]
+        return Layer(**{n: got.get(n) for n in _ATTENTION}, mlp=block, **norms)  # type: ignore[arg-type]
 
     def unembed(self) -> Unembed:
         """The final norm and the unembedding; of tied models the transposed embedding."""
@@ -70,6 +78,7 @@ class CanonicalParts:
     def __init__(self, config: ModelConfig, source: TensorSource) -> None:
         check_shapes(config, source)
         self._source = source
+        self.resident = source.resident
         self._ends = [n for n in source.names() if not n.startswith("layers.")]
 
     def ends(self) -> Mapping[str, Tensor]:

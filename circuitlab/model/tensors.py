@@ -21,8 +21,10 @@ _DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF
 
 
 class TensorSource(Protocol):
-    """Named tensors of a checkpoint."""
+    """Named tensors of a checkpoint. `resident`: whether they lie in memory rather than in a mapped file."""
 
+    @property
+    def resident(self) -> bool: ...
     def names(self) -> frozenset[str]: ...
     def shape(self, name: str) -> tuple[int, ...]: ...
     def tensor(self, name: str) -> Tensor: ...
@@ -30,6 +32,8 @@ class TensorSource(Protocol):
 
 class ResidentTensors:
     """Tensors already in memory."""
+
+    resident = True
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         self._tensors = dict(tensors)
@@ -52,6 +56,8 @@ class MappedTensors:
 
     The library checks the header first (lengths, offsets, overlaps). Raises `BadModel` for anything else than a whole file.
     """
+
+    resident = False
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -94,6 +94,7 @@ class Gpt2Parts:
 
     def __init__(self, config: ModelConfig, source: TensorSource, prefix: str) -> None:
         self._config, self._source, self._prefix = config, source, prefix
+        self.resident = source.resident
 
     def _get(self, name: str) -> Tensor:
         return self._source.tensor(name if name == "lm_head.weight" else self._prefix + name)
