@@ -1,0 +1,294 @@
+"""Virtual weights: what any writer of the residual stream says to any reader, directly or across the layers between.
+
+    direct   A · B            A one of W_E, W_pos, W_OV^{h}, W_out;   B one of W_QK^{h}, W_QK^{h}ᵀ, W_OV^{h}, W_in, W_U
+    across   A · (I + M_l) Π_{k=l+1}^{m−1} (I + Σ_h W_OV^{k,h}) (I + M_k) · B
+
+(Elhage et al. 2021, "Virtual weights and the residual stream as a communication channel"), every attention pattern set to the
+identity: a head then moves what stands at a position to that position. l is the writer's layer, m the reader's; a reader that is
+layer m's MLP adds (I + Σ_h W_OV^{m,h}); parallel blocks are I + Σ_h W_OV^{k,h} + M_k, without (I + M_l). M is 0 or `W_in W_out`.
+
+The product of a head is the gauge-free one: W_OV, W_QK, never W_O or W_Q alone. With F the shorter side's factor
+(FᵀF = AᵀA, see `virtual_parts`), the squared singular values of A P B are the eigenvalues of `F P (B Bᵀ) Pᵀ Fᵀ`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.virtual_parts import (
+    Place,
+    Side,
+    between,
+    carried,
+    eigh,
+    mlp_of,
+    of_embedding,
+    of_head,
+    of_positions,
+    of_rows,
+    of_unembedding,
+    order,
+    short_factor,
+)
+from circuitlab.analysis.weight_view import refuse_inexact, words
+from circuitlab.errors import BadInput
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.subject import Head
+
+DIRECTIONS = 4
+
+
+@dataclass(frozen=True)
+class VirtualWeightParams:
+    """Which writer and reader; `writer_head`, `writer_layer`, `reader_head`, `reader_layer` count where one is a head or an MLP.
+
+    `across`: through the layers between; `mlp`: what stands for their MLPs. `k` tokens per direction.
+    """
+
+    writer: Literal["embedding", "position", "head", "mlp"] = "embedding"
+    writer_head: Head = Head(0, 0)
+    writer_layer: int = 0
+    reader: Literal["QK query", "QK key", "OV", "mlp", "unembedding"] = "unembedding"
+    reader_head: Head = Head(1, 0)
+    reader_layer: int = 1
+    across: bool = False
+    mlp: Literal["none", "linear"] = "none"
+    k: int = 10
+
+    @property
+    def written_at(self) -> Place | None:
+        """The writer's place in the model, None for embeddings."""
+        if self.writer == "head":
+            return Place("heads", self.writer_head.layer)
+        return Place("mlp", self.writer_layer) if self.writer == "mlp" else None
+
+    @property
+    def read_at(self) -> Place | None:
+        """The reader's place in the model, None for the unembedding."""
+        if self.reader == "unembedding":
+            return None
+        return Place("mlp", self.reader_layer) if self.reader == "mlp" else Place("heads", self.reader_head.layer)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class VirtualWeightResult(Result):
+    """`norm` is the Frobenius norm of the product asked for; `relative` is it over `writer_norm · reader_norm`, 0 if one is 0.
+
+    `baseline` 1/√d_model: the rms of `relative` of a direct product whose sides are turned at random against each other.
+    `direct_norm`, `across_norm`: NaN where not computed. `singular_values` [r], largest first. `left_ids`, `left` [direction, k]:
+    the largest entries, by size, of the left singular vectors (the writer's tokens), `right_ids`, `right` of the right ones (the
+    reader's tokens); [direction, 0] where a side is not tokens. The sign that a pair of vectors shares means nothing.
+    """
+
+    norm: float
+    relative: float
+    baseline: float
+    direct_norm: float
+    across_norm: float
+    writer_norm: float
+    reader_norm: float
+    product: str
+    singular_values: np.ndarray
+    left_ids: np.ndarray
+    left: np.ndarray
+    right_ids: np.ndarray
+    right: np.ndarray
+
+    def table(self) -> Table:
+        """One row a singular value, with its share of the squared norm."""
+        squares = self.singular_values.astype(np.float64) ** 2
+        share = squares / squares.sum() if squares.sum() > 0 else np.zeros_like(squares)
+        index = np.arange(len(squares))
+        return Table((Column("index", index), Column("singular_value", self.singular_values), Column("share", share)))
+
+
+def _refuse(config: ModelConfig, p: VirtualWeightParams) -> str | None:
+    return (
+        refuse_inexact(config) or _missing(config, p) or order(config, p.written_at, p.read_at) or _unlinear(config, p)
+    )
+
+
+def _missing(c: ModelConfig, p: VirtualWeightParams) -> str | None:
+    """Why a part that was asked for is not in the model."""
+    heads = [p.writer_head] if p.writer == "head" else []
+    heads += [p.reader_head] if p.reader in ("QK query", "QK key", "OV") else []
+    for head in heads:
+        if not (0 <= head.layer < c.n_layers and 0 <= head.head < c.n_heads):
+            return f"the model has no {head}; it has {c.n_layers} layers of {c.n_heads} heads."
+    for which, layer in ((p.writer, p.writer_layer), (p.reader, p.reader_layer)):
+        if which == "mlp" and c.attention_only:
+            return "the model has no MLP."
+        if which == "mlp" and not 0 <= layer < c.n_layers:
+            return f"the model has no layer {layer}; it has {c.n_layers}."
+    if p.writer != "position":
+        return None
+    if c.positions in ("none", "rotary"):
+        return f"no position is written to the stream (positions: {c.positions})."
+    if c.positions == "shortformer" and (p.reader not in ("QK query", "QK key") or p.across):
+        return (
+            "positions are added to what queries and keys read, never to the stream: only QK reads them, and directly."
+        )
+    if c.positions == "shortformer" and not c.positional(p.reader_head.layer):
+        return f"layer {p.reader_head.layer} reads no positions."
+    return None
+
+
+def _unlinear(c: ModelConfig, p: VirtualWeightParams) -> str | None:
+    return "W_in W_out says nothing of a gated MLP; leave MLPs out." if p.mlp == "linear" and c.gated else None
+
+
+def _memory(c: ModelConfig, n: int, p: VirtualWeightParams) -> int:
+    heads = 3 * 4 * c.n_heads * c.d_head * c.d_model
+    mlp = 3 * 2 * c.d_model * c.d_mlp if "mlp" in (p.writer, p.reader) or p.mlp == "linear" else 0
+    ends = c.d_vocab * (p.writer == "embedding") + c.d_vocab_out * (p.reader == "unembedding")
+    tiles = 4 * max(2**28 // c.d_model, 64 * c.d_model)
+    return 8 * (heads + mlp + ends * (c.d_model + 2 * DIRECTIONS) + 8 * c.d_model**2) + tiles
+
+
+def _sides(inputs: Inputs, p: VirtualWeightParams) -> tuple[Side, Side]:
+    """A and Bᵀ."""
+    if p.writer == "head":
+        left = of_head(inputs, p.writer_head, "writes")
+    elif p.writer == "mlp":
+        left = of_rows(mlp_of(inputs, p.writer_layer)[1], f"W_out of layer {p.writer_layer}")
+    else:
+        left = of_embedding(inputs) if p.writer == "embedding" else of_positions(inputs)
+    if p.reader == "unembedding":
+        return left, of_unembedding(inputs)
+    if p.reader == "mlp":
+        return left, of_rows(mlp_of(inputs, p.reader_layer)[0].T, f"W_in of layer {p.reader_layer}")
+    return left, of_head(inputs, p.reader_head, p.reader)
+
+
+@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
+def virtual_weight(inputs: Inputs, p: VirtualWeightParams, ctx: Ctx) -> VirtualWeightResult:
+    """What a writer says to a reader: norm, singular values and top tokens of writer · (layers between) · reader."""
+    if p.k < 1:
+        raise BadInput("No token was asked for.", expected="k ≥ 1", got=str(p.k))
+    with torch.inference_mode():
+        return _computed(inputs, p, ctx)
+
+
+def _computed(inputs: Inputs, p: VirtualWeightParams, ctx: Ctx) -> VirtualWeightResult:
+    c = inputs.weights.config
+    left, right = _sides(inputs, p)
+    norms = left.norm(ctx), right.norm(ctx)
+    path = between(c, p.written_at, p.read_at, p.mlp == "linear")
+    forwards = _height(left, c.d_model) <= _height(right, c.d_model)
+    short, tall = (left, right) if forwards else (right, left)
+    factor = short_factor(short, c.d_model, ctx, inputs.weights.embed().W_E.dtype)
+    thin = inputs.weights.resident and len(factor) <= c.d_head
+    moved = carried(factor, inputs, path, not forwards, ctx) if p.across or thin else None
+    direct = tall.through(factor, ctx)
+    across = tall.through(moved, ctx) if moved is not None and path else direct if not path else None
+    chosen, F = (across, moved) if p.across else (direct, factor)
+    assert chosen is not None and F is not None
+    squares, U = eigh(chosen, ctx)
+    r = min(left.rows, right.rows, len(F))
+    sigma = squares.clamp(min=0).sqrt()[:r]
+    used = path if p.across else []
+    ends = _directions(inputs, (short, tall), F, U[:, : min(DIRECTIONS, r)], sigma, used, forwards, ctx)
+    vectors = ends if forwards else (ends[1], ends[0])
+    (left_ids, left_values), (right_ids, right_values) = _top(vectors, min(DIRECTIONS, r), p.k)
+    norm = _root(chosen)
+    return VirtualWeightResult(
+        norm=norm,
+        relative=norm / (norms[0] * norms[1]) if norms[0] * norms[1] > 0 else 0.0,
+        baseline=1 / math.sqrt(c.d_model),
+        direct_norm=_root(direct),
+        across_norm=math.nan if across is None else _root(across),
+        writer_norm=norms[0],
+        reader_norm=norms[1],
+        product=_product(p, used, c),
+        singular_values=sigma.numpy(),
+        left_ids=left_ids,
+        left=left_values,
+        right_ids=right_ids,
+        right=right_values,
+        conventions=words(inputs, *_said(inputs, p, sigma)),
+    )
+
+
+def _height(side: Side, d_model: int) -> int:
+    return d_model + 1 if side.factor is None else len(side.factor)
+
+
+def _root(gram: Tensor) -> float:
+    return math.sqrt(max(float(gram.trace()), 0.0))
+
+
+def _directions(
+    inputs: Inputs,
+    sides: tuple[Side, Side],
+    F: Tensor,
+    U: Tensor,
+    sigma: Tensor,
+    path: list[Place],
+    forwards: bool,
+    ctx: Ctx,
+) -> tuple[Tensor | None, Tensor | None]:
+    """Singular vectors [direction, rows] on the short and on the tall side, None where its rows are not tokens.
+
+    With `v = B uᵀF P / σ` on the tall side, that of the short one is `A P Bᵀv / σ`. 0 where σ is 0.
+    """
+    short, tall = sides
+    n = U.shape[1]
+    inverse = torch.where(sigma[:n] > sigma[:1] * 1e-7, 1 / sigma[:n], torch.zeros(n, dtype=sigma.dtype))[:, None]
+    reading = (inverse * (U.T @ F.double())).to(F.dtype)
+    on_tall = tall.on_rows(reading, ctx) if tall.tokens else None
+    if not short.tokens:
+        return None, on_tall
+    writing = carried(tall.back(reading, ctx), inputs, path, forwards, ctx)
+    return short.on_rows((inverse * writing.double()).to(F.dtype), ctx), on_tall
+
+
+def _top(vectors: tuple[Tensor | None, Tensor | None], n: int, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(ids, values) of the k largest entries by size of each side, the sign such that the first of the last side is positive."""
+    judge = vectors[1] if vectors[1] is not None else vectors[0]
+    nothing = (np.zeros((n, 0), dtype=np.int64), np.zeros((n, 0), dtype=np.float32))
+    if judge is None:
+        return [nothing, nothing]
+    sign = torch.where(judge.gather(1, judge.abs().argmax(1, keepdim=True)) < 0, -1.0, 1.0)
+    found = []
+    for side in vectors:
+        if side is None:
+            found.append(nothing)
+            continue
+        ids = side.abs().topk(min(k, side.shape[1]), dim=1).indices
+        found.append((ids.numpy(), (side * sign).gather(1, ids).float().numpy()))
+    return found
+
+
+def _product(p: VirtualWeightParams, path: list[Place], c: ModelConfig) -> str:
+    """The product in symbols."""
+    writer = {"embedding": "W_E", "position": "W_pos", "head": f"W_OV^{p.writer_head}"}
+    reader = {"QK query": f"W_QK^{p.reader_head}", "QK key": f"(W_QK^{p.reader_head})ᵀ", "OV": f"W_OV^{p.reader_head}"}
+    reader |= {"mlp": f"W_in^{p.reader_layer}", "unembedding": "W_U"}
+    step = {"heads": "(I + Σ_h W_OV^{{{0},h}})", "mlp": "(I + M_{0})", "block": "(I + Σ_h W_OV^{{{0},h}} + M_{0})"}
+    parts = [step[place.kind].format(place.layer) for place in path]
+    if len(parts) > 4:
+        parts = [*parts[:2], "…", *parts[-2:]]
+    return " · ".join([writer.get(p.writer, f"W_out^{p.writer_layer}"), *parts, reader[p.reader]])
+
+
+def _said(inputs: Inputs, p: VirtualWeightParams, sigma: Tensor) -> list[str]:
+    c = inputs.weights.config
+    said = ["biases left out", "no score scale" if p.reader.startswith("QK") else ""]
+    if p.across:
+        said += ["every pattern set to the identity", "" if c.norm == "none" else "norms between at scale 1"]
+        said += [] if c.attention_only else ["MLPs left out" if p.mlp == "none" else "MLPs as W_in W_out"]
+    if p.reader.startswith("QK"):
+        rotates = c.positions == "rotary" and c.positional(p.reader_head.layer)
+        said += ["offset 0" if rotates else "", "keys before smearing" if c.smeared_keys else ""]
+    if p.reader == "mlp" and c.gated:
+        said += ["W_in of the gated MLP, not its gate"]
+    top = sigma[: DIRECTIONS + 1]
+    tied = bool(((top[:-1] - top[1:]) <= 1e-5 * top[:1]).any())
+    return [*said, "singular values tie: their vectors span a subspace" if tied else ""]
