@@ -71,6 +71,7 @@ run: $(READY)
 
 test: $(TESTED)
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/lint-imports
 	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
 
@@ -80,6 +81,7 @@ test-slow: $(TESTED)
 
 lint: $(TESTED)
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/lint-imports
 	$(BIN)/basedpyright
 

@@ -1,5 +1,7 @@
 """CircuitLab from Python: open a model, compute an analysis, draw a figure; the same engine as the window.
 
+For one:
+
     import circuitlab.api as lab
     model = lab.open("attn-only-2l")
     answer = model.compute("attention", text="one two one two", heads="L1H3")
@@ -62,9 +64,7 @@ class Model:
         """Ids of a text; `bos` None: as the model was trained. Raises `BadInput` without a tokenizer or for no Unicode text."""
         tokenizer = self.engine.store.open(self.ref).opened.weights.tokenizer
         if tokenizer is None:
-            raise BadInput(
-                "The model has no tokenizer.", expected="token ids", got="text", remedy="Give tokens instead of text."
-            )
+            raise BadInput("The model has no tokenizer.", expected="token ids", got="text", remedy="Give tokens instead of text.")
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:  # bytes of a command line that are no UTF-8 arrive as lone surrogates

@@ -17,9 +17,7 @@ from circuitlab import __version__, paths
 from circuitlab.errors import CircuitLabError, UsageError
 
 COMMANDS = ("open", "compute", "analyses", "panels", "figure", "info", "train", "doctor")
-EXITS = (
-    "exit status: 0 done, 1 our fault, 2 usage, 3 bad model, input or machine, 4 over the memory budget, 130 cancelled"
-)
+EXITS = "exit status: 0 done, 1 our fault, 2 usage, 3 bad model, input or machine, 4 over the memory budget, 130 cancelled"
 
 
 def _gib(text: str) -> float:
@@ -66,18 +64,14 @@ def _parser() -> argparse.ArgumentParser:
     _subject_arguments(compute)
     compute.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="parameters")
     for form in ("json", "csv", "npz"):
-        compute.add_argument(
-            f"--{form}", metavar="FILE", help=f"write {form.upper()}" + ("" if form == "npz" else ", - prints")
-        )
+        compute.add_argument(f"--{form}", metavar="FILE", help=f"write {form.upper()}" + ("" if form == "npz" else ", - prints"))
     figure = commands.add_parser("figure", help="a panel as PNG, SVG or PDF, without a window", epilog=EXITS)
     figure.add_argument("panel", help="see `circuitlab panels`")
     _subject_arguments(figure)
     figure.add_argument("-o", "--out", required=True, metavar="FILE", help="PNG, SVG or PDF by its suffix")
     figure.add_argument("--heads", default="", help="L1H3,L0H2")
     figure.add_argument("--destination", type=int, help="the position that is read")
-    figure.add_argument(
-        "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="the panel's controls"
-    )
+    figure.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="the panel's controls")
     figure.add_argument("--width", type=float, default=160.0, metavar="MM", help="width on paper (default 160)")
     for name, text in (("analyses", "what can be computed"), ("panels", "what can be drawn")):
         commands.add_parser(name, help=text)

@@ -248,9 +248,7 @@ def explain(stderr: str, unmet: tuple[str, ...]) -> Probe:
     """A failed attempt from what it printed and from the libraries that are not there."""
     libraries = tuple(dict.fromkeys((*unmet, *missing_libraries(stderr))))
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    telling = [
-        line for line in lines if re.match(r"qt\.qpa\.xcb:|This application failed|\w*(Error|Exception)\b", line)
-    ]
+    telling = [line for line in lines if re.match(r"qt\.qpa\.xcb:|This application failed|\w*(Error|Exception)\b", line)]
     # Qt adds its advice on libxcb-cursor0 to every failure of the plugin; only the loader knows which library it was.
     problem = telling[-1] if telling else (lines[-1] if lines else "The attempt ended without a word.")
     return Probe(False, problem=problem, libraries=libraries, packages=packages_for(libraries))

@@ -17,12 +17,8 @@ from circuitlab.model.sourced import CanonicalParts, SourcedWeights
 from circuitlab.model.tensors import ResidentTensors
 from circuitlab.model.tokenizer import Tokenizer
 
-TINY = ModelConfig(
-    n_layers=2, n_heads=4, d_model=24, d_head=6, d_vocab=260, n_ctx=48, positions="shortformer", prepend_bos=True
-)
-FULL = replace(
-    TINY, positions="learned", norm="layer", d_mlp=40, activation="gelu_new", biases=("q", "k", "v", "o", "mlp")
-)
+TINY = ModelConfig(n_layers=2, n_heads=4, d_model=24, d_head=6, d_vocab=260, n_ctx=48, positions="shortformer", prepend_bos=True)
+FULL = replace(TINY, positions="learned", norm="layer", d_mlp=40, activation="gelu_new", biases=("q", "k", "v", "o", "mlp"))
 
 CONFIGS: dict[str, ModelConfig] = {
     "attention-only": TINY,
@@ -43,16 +39,12 @@ CONFIGS: dict[str, ModelConfig] = {
         FULL, norm="rms", norm_placement="both", score_soft_cap=5.0, logit_soft_cap=9.0, windows=(3, 0), biases=()
     ),
     "parallel": replace(FULL, parallel=True, activation="relu"),
-    "odd": replace(
-        TINY, d_head=5, n_heads=3, n_kv_heads=1, d_vocab=7, d_vocab_out=11, score_scale=1.0, biases=("unembed",)
-    ),
+    "odd": replace(TINY, d_head=5, n_heads=3, n_kv_heads=1, d_vocab=7, d_vocab_out=11, score_scale=1.0, biases=("unembed",)),
     "tied-scaled": replace(FULL, tied=True, embed_scale=3.0, activation="gelu"),
 }
 
 
-def weights_of(
-    config: ModelConfig, seed: int = 0, scale: float = 0.35
-) -> tuple[SourcedWeights, dict[str, torch.Tensor]]:
+def weights_of(config: ModelConfig, seed: int = 0, scale: float = 0.35) -> tuple[SourcedWeights, dict[str, torch.Tensor]]:
     """Random weights of a configuration, and the tensors that they are made of."""
     tensors = random_tensors(config, seed, scale)
     return SourcedWeights(config, None, CanonicalParts(config, ResidentTensors(tensors))), tensors

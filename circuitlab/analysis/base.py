@@ -236,6 +236,8 @@ def analyses() -> dict[str, Analysis[Any, Any]]:
 
 def find_analysis(name: str) -> Analysis[Any, Any]:
     """One analysis by name. Raises `UsageError` with the names there are."""
+    if name in _REGISTRY:
+        return _REGISTRY[name]
     known = analyses()
     if name not in known:
         raise UsageError("There is no such analysis.", expected=" ".join(known), got=repr(name))

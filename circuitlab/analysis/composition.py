@@ -195,9 +195,7 @@ def composition(inputs: Inputs, p: CompositionParams, ctx: Ctx) -> CompositionRe
         heads = factors_of(inputs, layer)
         grams = _grams(heads, kinds)
         if layer:
-            scores[:, layer, :, :layer], z[:, layer, :, :layer] = _into(
-                heads, grams, kinds, sources, d, ctx, (at, total)
-            )
+            scores[:, layer, :, :layer], z[:, layer, :, :layer] = _into(heads, grams, kinds, sources, d, ctx, (at, total))
             if time.monotonic() - shown > 0.5 and layer < c.n_layers - 1:
                 ctx.partial(made((at + layer) / total))
                 shown = time.monotonic()
@@ -228,11 +226,7 @@ def _into(
     spread = _outer([s.spread for s in sides], [s.spread for s in sources.sides])
     score2 = squares / torch.where(norms > 0, norms, torch.nan)
     variance = 2 * spread / ((d - 1) * (d + 2)) if d > 1 else torch.zeros_like(spread)
-    z = (
-        (score2 - 1 / d) / torch.where(variance > 0, variance, torch.nan).sqrt()
-        if d
-        else torch.full_like(score2, torch.nan)
-    )
+    z = (score2 - 1 / d) / torch.where(variance > 0, variance, torch.nan).sqrt() if d else torch.full_like(score2, torch.nan)
     return score2.sqrt().float().numpy(), z.float().numpy()
 
 

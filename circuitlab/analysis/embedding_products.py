@@ -86,9 +86,7 @@ def embedding_products(inputs: Inputs, p: EmbeddingProductsParams, ctx: Ctx) -> 
         ctx.tick(c.d_vocab, c.d_vocab, "W_U")
         unembed_sum += W_U[:, start : start + TILE].sum(1, dtype=torch.float64)
     if not bool(torch.isfinite(M).all() & torch.isfinite(G).all() & torch.isfinite(unembed_sum).all()):
-        raise BadModel(
-            "An embedding is not finite.", expected="finite W_E and W_U", got="NaN or infinity in one of them"
-        )
+        raise BadModel("An embedding is not finite.", expected="finite W_E and W_U", got="NaN or infinity in one of them")
     if centres_writes(c, inputs.subject.conventions):  # W_E loses its mean over d_model, at both of its places
         M = M - M.mean(1, keepdim=True)
         G = G - G.mean(1, keepdim=True)

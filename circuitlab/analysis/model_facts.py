@@ -27,9 +27,7 @@ class ModelFactsResult(Result):
     def table(self) -> Table:
         """One row a fact."""
         groups, names, values = zip(*self.facts, strict=True)
-        return Table(
-            (Column("group", np.array(groups)), Column("name", np.array(names)), Column("value", np.array(values)))
-        )
+        return Table((Column("group", np.array(groups)), Column("name", np.array(names)), Column("value", np.array(values))))
 
 
 def _shape_facts(c: ModelConfig) -> list[tuple[str, str, str]]:

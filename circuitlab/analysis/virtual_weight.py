@@ -110,9 +110,7 @@ class VirtualWeightResult(Result):
 
 
 def _refuse(config: ModelConfig, p: VirtualWeightParams) -> str | None:
-    return (
-        refuse_inexact(config) or _missing(config, p) or order(config, p.written_at, p.read_at) or _unlinear(config, p)
-    )
+    return refuse_inexact(config) or _missing(config, p) or order(config, p.written_at, p.read_at) or _unlinear(config, p)
 
 
 def _missing(c: ModelConfig, p: VirtualWeightParams) -> str | None:
@@ -132,9 +130,7 @@ def _missing(c: ModelConfig, p: VirtualWeightParams) -> str | None:
     if c.positions in ("none", "rotary"):
         return f"no position is written to the stream (positions: {c.positions})."
     if c.positions == "shortformer" and (p.reader not in ("QK query", "QK key") or p.across):
-        return (
-            "positions are added to what queries and keys read, never to the stream: only QK reads them, and directly."
-        )
+        return "positions are added to what queries and keys read, never to the stream: only QK reads them, and directly."
     if c.positions == "shortformer" and not c.positional(p.reader_head.layer):
         return f"layer {p.reader_head.layer} reads no positions."
     return None

@@ -143,12 +143,17 @@ class LabelAxis(pg.AxisItem):
         return widest + 6 > self.cell
 
     def _every(self, metrics: QFontMetricsF, upright: bool) -> int:
-        least = (
-            metrics.height() * 0.9 if self.vertical or upright else metrics.horizontalAdvance(self._labels()[-1]) + 10
-        )
+        least = metrics.height() * 0.9 if self.vertical or upright else metrics.horizontalAdvance(self._labels()[-1]) + 10
         if self._numbers():
             return nice_step(max(least, 18.0) / max(self.cell, 1e-9))
         return max(1, -int(-least // max(self.cell, 1e-9))) if self.cell < least * 0.86 else 1
+
+    def boundingRect(self) -> QRectF:
+        """Where it paints. Labels begin `TICK` px off the picture: a new picture alone must not have them written again."""
+        if not self.count:
+            return super().boundingRect()
+        rect = self.mapRectFromParent(self.geometry())
+        return rect.adjusted(0, -15, -TICK, 15) if self.vertical else rect.adjusted(-15, TICK, 15, 0)
 
     def place(self, index: int) -> float:
         """Pixels along the axis of a label's centre."""

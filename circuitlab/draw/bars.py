@@ -129,9 +129,7 @@ class BarsMark(PaintedMark):
     def readout(self, item: Id) -> str:
         """Name and value."""
         name = self.mark.labels[item[0]]
-        return (
-            f"{f'‘{name}’' if self.mark.tokens else name} · {number(float(self.mark.values[item[0]]), self.mark.unit)}"
-        )
+        return f"{f'‘{name}’' if self.mark.tokens else name} · {number(float(self.mark.values[item[0]]), self.mark.unit)}"
 
     def walk(self, item: Id | None, dx: int, dy: int) -> Id | None:
         """Up and down."""

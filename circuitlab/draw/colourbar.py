@@ -40,6 +40,10 @@ class ColourBar(pg.GraphicsWidget):
         self.setFixedWidth(self.extent())
         self.update()
 
+    def boundingRect(self) -> QRectF:
+        """Where it paints: not up to the picture, whose repainting is no reason to paint this."""
+        return self.rect().adjusted(8, 0, 0, 0)
+
     def ticks(self) -> list[float]:
         """Low, middle, high; the middle only where there is room."""
         low, high = self._key[1]

@@ -72,9 +72,7 @@ class EdgesMark(XYPlot):
 
     def _pen(self, kind: int, strength: float) -> QPen:
         wide = len(self.mark.ends) <= WIDE_UP_TO
-        pen = pg.mkPen(
-            *COMPOSITION_RGB[kind], round(55 + 200 * strength), width=(1 + 2 * strength if wide else 1) * self.stroke
-        )
+        pen = pg.mkPen(*COMPOSITION_RGB[kind], round(55 + 200 * strength), width=(1 + 2 * strength if wide else 1) * self.stroke)
         if kind in DASHES and self._dashed():
             pen.setDashPattern(DASHES[kind])
         return pen
@@ -198,11 +196,7 @@ class EdgesMark(XYPlot):
     def _draw_over(self, painter: QPainter) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         nodes = self._nodes()
-        hovered = (
-            [self._hovered[1]]
-            if self._hovered and self._hovered[0] == 1 and self._hovered[1] < len(self.mark.ends)
-            else []
-        )
+        hovered = [self._hovered[1]] if self._hovered and self._hovered[0] == 1 and self._hovered[1] < len(self.mark.ends) else []
         for edges, name in ((self.mark.chosen_edges, "accent"), (hovered, "text")):
             painter.setPen(QPen(self.theme.colour(name), 2.5 if name == "accent" else 2))
             for e in edges:

@@ -102,9 +102,7 @@ class HeatmapMark(PlotMark):
         self._over.update()
 
     def _table(self) -> None:
-        self.image.setLookupTable(
-            None if self.mark.rgb is not None else rgba_table(self.mark.map, self.theme), update=False
-        )
+        self.image.setLookupTable(None if self.mark.rgb is not None else rgba_table(self.mark.map, self.theme), update=False)
         self._mip = -1
 
     def _describe(self) -> None:
@@ -223,9 +221,7 @@ class HeatmapMark(PlotMark):
         tiles = self.mark.tiles
         if tiles is None:
             return row, col
-        return min(row // (tiles.height + tiles.gap), tiles.rows - 1), min(
-            col // (tiles.width + tiles.gap), tiles.cols - 1
-        )
+        return min(row // (tiles.height + tiles.gap), tiles.rows - 1), min(col // (tiles.width + tiles.gap), tiles.cols - 1)
 
     def readout(self, item: Id) -> str:
         """Where it is on both axes, and the value."""

@@ -63,9 +63,7 @@ class LinesMark(XYPlot):
 
     def colour(self, i: int) -> tuple[int, int, int]:
         """Of a curve."""
-        return (
-            hue_rgb(self.mark.hues[i]) if i < len(self.mark.hues) and self.mark.hues[i] >= 0 else PLAIN[i % len(PLAIN)]
-        )
+        return hue_rgb(self.mark.hues[i]) if i < len(self.mark.hues) and self.mark.hues[i] >= 0 else PLAIN[i % len(PLAIN)]
 
     def _dashed(self, i: int) -> bool:
         return i < len(self.mark.dashed) and self.mark.dashed[i]
@@ -173,9 +171,7 @@ class LinesMark(XYPlot):
                 painter.setBrush(QColor(*self.colour(i)))
                 painter.drawEllipse(QPointF(*at), 3, 3)
         if self._hovered is not None and self._hovered[0] < len(self._ys) and self._step < len(self._x):
-            at = self.to_pixels(
-                self._x[self._step : self._step + 1], self._ys[self._hovered[0], self._step : self._step + 1]
-            )[0]
+            at = self.to_pixels(self._x[self._step : self._step + 1], self._ys[self._hovered[0], self._step : self._step + 1])[0]
             if np.isfinite(at).all():
                 painter.setPen(QPen(self.theme.colour("background"), 1.5))
                 painter.setBrush(QColor(*self.colour(self._hovered[0])))

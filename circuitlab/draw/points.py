@@ -97,9 +97,7 @@ class PointsMark(XYPlot):
         counts = np.histogram2d(self._y[known], self._x[known], bins=BINS, range=((y0, y1), (x0, x1)))[0]
         shown = np.where(counts == 0, np.nan, np.log1p(counts))
         self.density.setLookupTable(rgba_table("magnitude", self.theme), update=False)
-        self.density.setImage(
-            steps(shown, (0.0, float(np.log1p(counts.max())) or 1.0)), autoLevels=False, levels=(0, 255)
-        )
+        self.density.setImage(steps(shown, (0.0, float(np.log1p(counts.max())) or 1.0)), autoLevels=False, levels=(0, 255))
         self.density.setRect(QRectF(x0, y0, x1 - x0, y1 - y0))
 
     def full_range(self) -> Range:

@@ -113,11 +113,7 @@ class RowsMark(QWidget):
         """Read the arrays again only when they are others; the person's order, filter and place stay."""
         old, self.mark_name = self.model.mark, mark.name
         names = [c.name for c in mark.columns] == [c.name for c in old.columns]
-        same = (
-            names
-            and mark.ids is old.ids
-            and all(a.values is b.values for a, b in zip(mark.columns, old.columns, strict=True))
-        )
+        same = names and mark.ids is old.ids and all(a.values is b.values for a, b in zip(mark.columns, old.columns, strict=True))
         self.table.setAccessibleName(mark.name)
         self.filter_box.setVisible(mark.searchable and not self._on_paper)
         if same:
@@ -161,9 +157,7 @@ class RowsMark(QWidget):
         plain = QFontMetricsF(self.theme.font(self.theme.normal))
         mono = QFontMetricsF(self.theme.font(self.theme.normal, mono=True))
         columns = self.mark.columns
-        stretch = next(
-            (i for i, c in enumerate(columns) if c.bar), next((i for i, c in enumerate(columns) if c.tokens), -1)
-        )
+        stretch = next((i for i, c in enumerate(columns) if c.bar), next((i for i, c in enumerate(columns) if c.tokens), -1))
         for i, column in enumerate(columns):
             metrics = mono if column.tokens else plain
             texts = [cell_text(column, r) for r in range(min(200, len(column.values)))]

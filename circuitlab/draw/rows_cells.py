@@ -33,17 +33,13 @@ class RowsDelegate(QStyledItemDelegate):
             if index.column() == 0:
                 painter.fillRect(rect.x(), rect.y(), 3, rect.height(), self.theme.colour("accent"))
         if column.map is not None and is_number(column):
-            tint = rgb(
-                np.asarray(column.values[row : row + 1], dtype=np.float32), column.levels, column.map, self.theme
-            )
+            tint = rgb(np.asarray(column.values[row : row + 1], dtype=np.float32), column.levels, column.map, self.theme)
             if not np.isnan(column.values[row]):
                 painter.fillRect(rect.adjusted(0, 0, -1, -1), _colour(tint[0]))
                 ink = _colour((16, 16, 20) if dark_text(tint)[0] else (255, 255, 255))
         elif column.bar and is_number(column):
             self._bar(painter, QRectF(rect), column, float(column.values[row]))
-        painter.setFont(
-            self.theme.font(self.theme.normal if column.tokens else self.theme.normal - 1, mono=column.tokens)
-        )
+        painter.setFont(self.theme.font(self.theme.normal if column.tokens else self.theme.normal - 1, mono=column.tokens))
         painter.setPen(ink)
         metrics = QFontMetricsF(painter.font())
         text = metrics.elidedText(cell_text(column, row), Qt.TextElideMode.ElideRight, rect.width() - 14)

@@ -48,9 +48,7 @@ class RowsModel(QAbstractTableModel):
         same = [c.name for c in mark.columns] == [c.name for c in self.mark.columns]
         if not same or mark.sort != self.mark.sort:
             up = Qt.SortOrder.AscendingOrder
-            self.sorted_by = (
-                (mark.sort[0], up if mark.sort[1] == "up" else Qt.SortOrder.DescendingOrder) if mark.sort else None
-            )
+            self.sorted_by = (mark.sort[0], up if mark.sort[1] == "up" else Qt.SortOrder.DescendingOrder) if mark.sort else None
         self.mark = mark
         self._texts.clear()
         self._arrange()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from math import ceil, floor
+
 import numpy as np
-from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPen
+from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPen, QPixmap
 from PySide6.QtWidgets import QWidget
 
 from circuitlab.draw.colours import dark_text, inked, rgb
@@ -15,6 +18,7 @@ from circuitlab.figures.marks import Tokens
 
 PAD = 2.0
 LINE_GAP = 3.0
+TALLEST = 4096.0  # px: a longer text is written token by token
 
 
 class TokensMark(PaintedMark):
@@ -28,6 +32,8 @@ class TokensMark(PaintedMark):
         self._flowed_at = -1
         self._colours: np.ndarray | None = None
         self._inks: np.ndarray = np.zeros(0, dtype=bool)
+        self._layers: dict[tuple[str, float], QPixmap] = {}
+        self._on_paper = False
 
     # the mark --------------------------------------------------------------------------------------------------------
 
@@ -60,6 +66,11 @@ class TokensMark(PaintedMark):
         self._flowed_at = -1
         self.relayout()
 
+    def prepare_export(self) -> None:
+        """On paper text is text."""
+        super().prepare_export()
+        self._on_paper = True
+
     def _font(self) -> QFont:
         return self.theme.font(self.theme.normal, mono=True)
 
@@ -71,6 +82,7 @@ class TokensMark(PaintedMark):
         if width == self._flowed_at:
             return
         self._flowed_at = width
+        self._layers = {}
         x, line = 0.0, 0
         boxes = np.zeros((len(self.mark.texts), 3))
         for i, (text, need) in enumerate(zip(self.mark.texts, self._widths.tolist(), strict=True)):
@@ -118,22 +130,60 @@ class TokensMark(PaintedMark):
         fill, height = self._fill(), self._line()
         first = int(np.searchsorted(self._boxes[:, 1], visible.top() // height))
         last = int(np.searchsorted(self._boxes[:, 1], visible.bottom() // height, side="right"))
-        painter.setFont(self._font())
-        metrics = QFontMetricsF(self._font())
-        base, space = metrics.ascent() + LINE_GAP / 2, metrics.horizontalAdvance("·")
         coloured = ~np.isnan(self.mark.values) if self.mark.rgb is None else np.ones(len(fill), dtype=bool)
-        for i in range(first, last):
+        inks = np.where(coloured, np.where(self._inks, "#101014", "#ffffff"), self.theme.text).tolist()
+        for i in np.flatnonzero(coloured[first:last]) + first:
             x, line, width = self._boxes[i].tolist()
-            ink = QColor("#101014" if self._inks[i] else "#ffffff")
-            if coloured[i]:
-                painter.fillRect(QRectF(x, line * height + 1, width - 1, height - 2), QColor(*fill[i].tolist()))
-            else:
-                ink = self.theme.colour("text")
+            painter.fillRect(QRectF(x, line * height + 1, width - 1, height - 2), QColor(*fill[i].tolist()))
+        ratio = painter.deviceTransform().m11()
+        if self._on_paper or self._boxes[-1, 1] * height * ratio > TALLEST:
+            self._write(painter, range(first, last), inks)
+        else:
+            self._stamp(painter, range(first, last), inks, ratio)
+        self._outlines(painter)
+
+    def _stamp(self, painter: QPainter, shown: range, inks: list[str], ratio: float) -> None:
+        """Texts from the layers, neighbours in one ink together; laying a hundred texts out costs more than all else."""
+        height = self._line()
+        runs = groupby(shown, lambda i: (inks[i], self._boxes[i, 1]))
+        for (ink, line), members in runs:
+            run = list(members)
+            x, (last, _, width) = self._boxes[run[0], 0], self._boxes[run[-1]].tolist()
+            # whole pixels: a layer that is moved by part of one would blur
+            left, right = floor(x * ratio), floor((last + width) * ratio)
+            top, bottom = floor(line * height * ratio), floor((line + 1) * height * ratio)
+            source = QRectF(left, top, right - left, bottom - top)
+            target = QRectF(left / ratio, top / ratio, (right - left) / ratio, (bottom - top) / ratio)
+            painter.drawPixmap(target, self._layer(ink, ratio), source)
+
+    def _layer(self, ink: str, ratio: float) -> QPixmap:
+        """All texts in one ink on nothing, made once for a flow and kept until texts, width or theme are others."""
+        known = self._layers.get((ink, ratio))
+        if known is not None:
+            return known
+        n = len(self.mark.texts)
+        size = QSizeF(self._flowed_at, (self._boxes[-1, 1] + 1) * self._line()) * ratio
+        made = QPixmap(ceil(size.width()), ceil(size.height()))
+        made.fill(Qt.GlobalColor.transparent)
+        painter = QPainter(made)
+        painter.setRenderHint(QPainter.RenderHint.TextAntialiasing)
+        painter.scale(ratio, ratio)
+        self._write(painter, range(n), [ink] * n)
+        painter.end()
+        self._layers[ink, ratio] = made
+        return made
+
+    def _write(self, painter: QPainter, shown: range, inks: list[str]) -> None:
+        """Texts as text."""
+        painter.setFont(self._font())
+        metrics, height = QFontMetricsF(self._font()), self._line()
+        base, space = metrics.ascent() + LINE_GAP / 2, metrics.horizontalAdvance("·")
+        for i in shown:
+            x, line, width = self._boxes[i].tolist()
             text = self.mark.texts[i]
             if self._widths[i] > width:
                 text = metrics.elidedText(text, Qt.TextElideMode.ElideRight, width - 2 * PAD)
-            self._text(painter, text, QPointF(x + PAD, line * height + base), space, ink)
-        self._outlines(painter)
+            self._text(painter, text, QPointF(x + PAD, line * height + base), space, QColor(inks[i]))
 
     def _text(self, painter: QPainter, text: str, at: QPointF, space: float, ink: QColor) -> None:
         """A token's text, its leading visible spaces (each `space` wide) lighter than the rest."""

@@ -52,7 +52,7 @@ def use_threads(n: int) -> None:
 
 
 def needs(found: Analysis[Any, Any], params: Any) -> str:
-    """"tokens" or "weights": the analysis' own, unless its parameters say (`needs`) that under them the prompt does not count."""
+    """What is needed, "tokens" or "weights": the analysis' own word, unless under its parameters (`needs`) no prompt counts."""
     return getattr(params, "needs", found.needs)
 
 

@@ -108,9 +108,7 @@ def _ranking(answer: Answer, result: HeadScoresResult, view: HeadsView, chosen: 
             RowColumn("head", names),
             RowColumn("mean", values.ravel()[order], digits=3, bar=True, levels=(0.0, top)),
             RowColumn("sd", result.spread[i].ravel()[order], digits=3, tip="standard deviation over samples"),
-            RowColumn(
-                "control", result.control[i].ravel()[order], digits=3, tip="the same on unrepeated random tokens"
-            ),
+            RowColumn("control", result.control[i].ravel()[order], digits=3, tip="the same on unrepeated random tokens"),
         )
         return columns, ids(layer, head)
 

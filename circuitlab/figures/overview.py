@@ -29,9 +29,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         return Why("Type some text in the Prompt to see all heads.")
     view: OverviewView = state.view("overview", OverviewView)
     size = 64 if facts.config.n_layers * facts.config.n_heads <= 64 else 40
-    return {
-        "overview": Request("attention_overview", OverviewParams(view.show, size, view.leave_out_bos), state.subject)
-    }
+    return {"overview": Request("attention_overview", OverviewParams(view.show, size, view.leave_out_bos), state.subject)}
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:

@@ -117,6 +117,8 @@ def panels() -> dict[str, Panel]:
 
 def find_panel(name: str) -> Panel:
     """One panel by name. Raises `UsageError` with the names there are."""
+    if name in _REGISTRY:
+        return _REGISTRY[name]
     known = panels()
     if name not in known:
         raise UsageError("There is no such panel.", expected=" ".join(known), got=repr(name))

@@ -69,7 +69,8 @@ class TopBar(QToolBar):
         menu = QMenu(self.model)
         menu.aboutToShow.connect(self._fill_models)
         self.model.setMenu(menu)
-        self.heads = label(self, "title")
+        self.heads = ShortLabel(self, "title")
+        self.heads.setContentsMargins(8, 0, 8, 0)
         self.conventions = button(self, "subject.conventions", "", "Conventions: how weights are presented")
         self.conventions.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         menu = QMenu(self.conventions)
@@ -120,9 +121,7 @@ class TopBar(QToolBar):
         for name, _, on, _, _ in CONVENTIONS:
             self._choices[name].setChecked(getattr(state.conventions, name) == on)
         edits = state.subject.edits
-        what = ", ".join(
-            " ".join(f"L{e.site.layer}H{h}" for h in e.site.heads) + f" {e.op} {e.site.name}" for e in edits[:3]
-        )
+        what = ", ".join(" ".join(f"L{e.site.layer}H{h}" for h in e.site.heads) + f" {e.op} {e.site.name}" for e in edits[:3])
         self.edits.setText(f"{what}{' …' if len(edits) > 3 else ''} ✕" if edits else "")
         self.pinned.setText(f"reference: {state.pins[0].label}" if state.pins else "")
         self.compare[COMPARE.index(state.compare)].setChecked(True)

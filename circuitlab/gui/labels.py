@@ -6,6 +6,8 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
+STEP = 24  # px
+
 
 def label(parent: QWidget, role: str = "") -> QLabel:
     """Plain text with room at its sides."""
@@ -17,34 +19,52 @@ def label(parent: QWidget, role: str = "") -> QLabel:
 
 
 class ShortLabel(QLabel):
-    """One line, as wide as its text up to `most` pixels where there is room; the tool tip has all of it."""
+    """One line, as wide as its text up to `most` pixels where there is room; the tool tip has all of it.
+
+    It keeps its text itself: QLabel's own would have the whole window laid out again at each change. Only a width that is another
+    multiple of `STEP` is asked for.
+    """
 
     def __init__(self, parent: QWidget, role: str = "", most: int = 100_000) -> None:
         super().__init__(parent)
-        self._most = most
-        self.setTextFormat(Qt.TextFormat.PlainText)
+        self._most, self._line, self._width = most, "", 0
         self.setProperty("role", role)
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Preferred)
 
+    def text(self) -> str:
+        """The whole line."""
+        return self._line
+
     def setText(self, text: str) -> None:
         """Also into the tool tip."""
-        if text != self.text():
-            super().setText(text)
-            self.setToolTip(text)
+        if text == self._line:
+            return
+        self._line = text
+        self.setToolTip(text)
+        self.setAccessibleName(text)
+        if self._wanted() != self._width:
+            self._width = self._wanted()
+            self.updateGeometry()
+        self.update()
+
+    def _wanted(self) -> int:
+        margins = self.contentsMargins()
+        need = self.fontMetrics().horizontalAdvance(self._line) + margins.left() + margins.right()
+        return min(-(-need // STEP) * STEP, self._most)
 
     def sizeHint(self) -> QSize:
         """The whole line, up to the limit."""
-        size = super().sizeHint()
-        return QSize(min(size.width(), self._most), size.height())
+        return QSize(self._wanted(), self.fontMetrics().height() + 4)
 
     def minimumSizeHint(self) -> QSize:
         """Nothing wide."""
-        return QSize(16, super().minimumSizeHint().height())
+        return QSize(16, self.sizeHint().height())
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """The text, or as much of it as fits."""
         painter = QPainter(self)
         painter.setPen(self.palette().color(self.foregroundRole()))
-        short = self.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideRight, self.width())
-        painter.drawText(self.rect(), int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft), short)
+        room = self.contentsRect()
+        short = self.fontMetrics().elidedText(self._line, Qt.TextElideMode.ElideRight, room.width())
+        painter.drawText(room, int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft), short)
         painter.end()

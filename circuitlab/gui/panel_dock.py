@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from PySide6.QtCore import QPoint, Qt, Slot
-from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QDockWidget, QMenu, QVBoxLayout, QWidget
+from PySide6.QtCore import QPoint, QSize, Qt, Slot
+from PySide6.QtGui import QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QDockWidget, QMenu, QWidget
 
 from circuitlab.draw.view import FigureView
 from circuitlab.engine.request import Answer, Request
@@ -25,6 +25,23 @@ log = logging.getLogger("circuitlab.panel")
 def on_screen(dock: QDockWidget) -> bool:
     """Whether a dock can be seen. One behind a tab counts as visible for Qt, but lies outside its window."""
     return dock.isVisible() and not dock.visibleRegion().isEmpty()
+
+
+class Room(QWidget):
+    """Gives a view all its room and asks for none: another title in a figure must not lay the whole window out again."""
+
+    def __init__(self, view: QWidget, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.view = view
+        view.setParent(self)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """The view is as large as the room."""
+        self.view.setGeometry(self.rect())
+
+    def minimumSizeHint(self) -> QSize:
+        """What a figure needs to be read at all."""
+        return QSize(160, 96)
 
 
 class PanelDock(QDockWidget):
@@ -46,12 +63,7 @@ class PanelDock(QDockWidget):
         self._connect()
 
     def _lay_out(self) -> None:
-        body = QWidget(self)
-        box = QVBoxLayout(body)
-        box.setContentsMargins(0, 0, 0, 0)
-        box.setSpacing(0)
-        box.addWidget(self.view, 1)
-        self.setWidget(body)
+        self.setWidget(Room(self.view, self))
         self.bar = TitleBar(self, self.bench, self.controls, self.actions_menu)
 
     def _connect(self) -> None:

@@ -108,9 +108,7 @@ class Runner(QObject):
         super().__init__(parent)
         self.engine = engine
         self.live_busy = threading.Event()
-        self._pools = {
-            lane: ThreadPoolExecutor(1, thread_name_prefix=f"circuitlab-{lane}") for lane in ("live", "slow", "io")
-        }
+        self._pools = {lane: ThreadPoolExecutor(1, thread_name_prefix=f"circuitlab-{lane}") for lane in ("live", "slow", "io")}
         self._serials: dict[str, int] = {}
         self._floor: dict[str, int] = {}  # results with a serial up to this are no longer shown
         self._later: deque[Request] = deque()

@@ -20,9 +20,7 @@ class TitleBar(QWidget):
     The title is left out while a tab says the same. `middle` is any widget, also one whose height depends on its width.
     """
 
-    def __init__(
-        self, dock: QDockWidget, bench: Bench, middle: QWidget | None = None, menu: QMenu | None = None
-    ) -> None:
+    def __init__(self, dock: QDockWidget, bench: Bench, middle: QWidget | None = None, menu: QMenu | None = None) -> None:
         super().__init__(dock)
         self.dock = dock
         self._height = 0

@@ -118,9 +118,7 @@ class ModelConfig:
     def _check_choices(self) -> None:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
-                raise BadModel(
-                    f"{name} is not one that is known.", expected=" ".join(choices), got=repr(getattr(self, name))
-                )
+                raise BadModel(f"{name} is not one that is known.", expected=" ".join(choices), got=repr(getattr(self, name)))
         if self.windows and len(self.windows) != self.n_layers:
             raise BadModel("windows has the wrong length.", expected=str(self.n_layers), got=str(len(self.windows)))
         if unknown := set(self.biases) - set(get_args(BiasName)):
@@ -212,9 +210,7 @@ class ModelConfig:
         values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
         try:
             if values.get("rotary") is not None:
-                rotary: dict[str, Any] = {
-                    k: tuple(v) if isinstance(v, list) else v for k, v in dict(values["rotary"]).items()
-                }
+                rotary: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in dict(values["rotary"]).items()}
                 values["rotary"] = Rotary(**rotary)
             return cls(**values)
         except (TypeError, ValueError, AttributeError) as error:

@@ -29,9 +29,7 @@ def check_edits(config: ModelConfig, edits: tuple[Intervention, ...], n_tokens: 
             if site is not None:
                 _check_site(config, site, n_tokens)
         if edit.path_from is not None and config.norm_placement not in ("pre",):
-            raise BadInput(
-                "A path intervention needs norms before the sublayers.", expected="pre", got=config.norm_placement
-            )
+            raise BadInput("A path intervention needs norms before the sublayers.", expected="pre", got=config.norm_placement)
         if edit.align and len(edit.align) != n_tokens:
             raise BadInput("align does not fit the prompt.", expected=f"{n_tokens} positions", got=str(len(edit.align)))
 
@@ -44,9 +42,7 @@ def _check_site(config: ModelConfig, site: Site, n_tokens: int) -> None:
         ("position", site.positions, n_tokens),
     ):
         if bad := [v for v in values if not 0 <= v < limit]:
-            raise BadInput(
-                f"An intervention names a {what} that is not there.", expected=f"0..{limit - 1}", got=str(bad)
-            )
+            raise BadInput(f"An intervention names a {what} that is not there.", expected=f"0..{limit - 1}", got=str(bad))
     if site.name == "mlp_out" and config.attention_only:
         raise BadInput("This model has no MLP.", expected="an attention site", got="mlp_out")
 
@@ -92,9 +88,7 @@ class Editor:
             chosen = torch.isin(held, torch.tensor(site.heads))[:, None, None] & chosen
         return chosen
 
-    def _new_value(
-        self, edit: Intervention, site: Site, x: Tensor, start: int, heads: tuple[int, ...] | None
-    ) -> Tensor:
+    def _new_value(self, edit: Intervention, site: Site, x: Tensor, start: int, heads: tuple[int, ...] | None) -> Tensor:
         if edit.op == "zero":
             return torch.zeros_like(x)
         if edit.op == "scale":

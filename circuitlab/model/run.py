@@ -22,9 +22,7 @@ from circuitlab.model.weights import Layer, Unembed, Weights
 
 ROWS = 128  # rows unembedded at a time: at d_vocab 50 257 one tile is 26 MB
 
-NAMES = (
-    "resid_pre resid_mid resid_post q k v scores pattern z result attn_out mlp_out attn_norm_scale mlp_norm_scale"
-).split()
+NAMES = ("resid_pre resid_mid resid_post q k v scores pattern z result attn_out mlp_out attn_norm_scale mlp_norm_scale").split()
 
 
 @dataclass(frozen=True, eq=False)

@@ -71,9 +71,7 @@ class MappedTensors:
         for name, entry in self._entries.items():
             if entry["dtype"] not in _DTYPES:
                 kinds = " ".join(_DTYPES)
-                raise BadModel(
-                    f"{path.name}: {name} has a dtype that is no weight.", expected=kinds, got=entry["dtype"]
-                )
+                raise BadModel(f"{path.name}: {name} has a dtype that is no weight.", expected=kinds, got=entry["dtype"])
 
     def names(self) -> frozenset[str]:
         """All names."""

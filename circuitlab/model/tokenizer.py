@@ -54,9 +54,7 @@ class Tokenizer:
         except FileNotFoundError as error:
             raise BadModel(f"{path.name} is not there.", expected="a tokenizer.json", got=str(path)) from error
         except Exception as error:  # the library raises bare Exception on any malformed file
-            raise BadModel(
-                f"{path.name} cannot be read.", expected="a tokenizers file", got=str(error)[:200]
-            ) from error
+            raise BadModel(f"{path.name} cannot be read.", expected="a tokenizers file", got=str(error)[:200]) from error
 
     def save(self, path: Path) -> None:
         """Write `tokenizer.json`."""

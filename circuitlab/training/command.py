@@ -22,11 +22,7 @@ def prepare(
     (out / "state").mkdir(parents=True, exist_ok=True)
     kept = out / "state" / "tokenizer.json"
     if not kept.is_file():
-        made = (
-            Tokenizer.from_file(tokenizer)
-            if tokenizer
-            else train_tokenizer(sources, recipe.vocab, recipe.tokenizer_bytes)
-        )
+        made = Tokenizer.from_file(tokenizer) if tokenizer else train_tokenizer(sources, recipe.vocab, recipe.tokenizer_bytes)
         made.save(kept)
     words = Tokenizer.from_file(kept)
     streams = []

@@ -103,7 +103,5 @@ def tokenised(source: Source, tokenizer: Tokenizer, n_ctx: int) -> Stream:
     tokens = np.concatenate(parts) if parts else np.zeros(0, kind)
     cut = len(tokens) - max(int(len(tokens) * HELD_OUT), 2 * n_ctx)
     if cut <= n_ctx:
-        raise BadInput(
-            f"{source.label} has too little text.", expected=f"more than {3 * n_ctx} tokens", got=str(len(tokens))
-        )
+        raise BadInput(f"{source.label} has too little text.", expected=f"more than {3 * n_ctx} tokens", got=str(len(tokens)))
     return Stream(source.label, source.share, tokens[:cut], tokens[cut:])

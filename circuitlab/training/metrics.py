@@ -29,9 +29,7 @@ def losses(w: Weights, tokens: Tensor, rows: int = 8) -> Tensor:
         parts = []
         for some in tokens.split(rows):
             out = logits(w, some)[:, :-1]
-            parts.append(
-                F.cross_entropy(out.flatten(0, 1), some[:, 1:].flatten(), reduction="none").view(len(some), -1)
-            )
+            parts.append(F.cross_entropy(out.flatten(0, 1), some[:, 1:].flatten(), reduction="none").view(len(some), -1))
         return torch.cat(parts)
 
 

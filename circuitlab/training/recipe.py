@@ -100,9 +100,7 @@ class Recipe:
 def _made(kind: type[Any], data: dict[str, Any], where: str) -> Any:
     known = {f.name for f in dataclasses.fields(kind)}
     if unknown := sorted(set(data) - known):
-        raise BadInput(
-            f"{where} has fields that are not known.", expected=" ".join(sorted(known)), got=" ".join(unknown)
-        )
+        raise BadInput(f"{where} has fields that are not known.", expected=" ".join(sorted(known)), got=" ".join(unknown))
     try:
         return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
     except TypeError as error:

@@ -25,9 +25,7 @@ def main() -> int:
     for name in args.names or BENCHMARKS:
         print(f"running {name} …", file=sys.stderr)
         found += BENCHMARKS[name](args.quick)
-    print(
-        f"\n{platform.machine()}, {THREADS} thread(s), Python {platform.python_version()}; medians of the same run\n"
-    )
+    print(f"\n{platform.machine()}, {THREADS} thread(s), Python {platform.python_version()}; medians of the same run\n")
     print("| measured | against | result | target | met |\n|---|---|---|---|---|")
     for row in found:
         met = "" if row.met is None else "yes" if row.met else "no"

@@ -66,9 +66,7 @@ def environment() -> dict[str, str]:
 
 def child(code: str, *words: str, python: str = sys.executable) -> dict[str, Any]:
     """Run Python code in a fresh process; its last line of output is JSON."""
-    done = subprocess.run(
-        [python, "-c", code, *words], capture_output=True, text=True, env=environment(), cwd=ROOT, check=False
-    )
+    done = subprocess.run([python, "-c", code, *words], capture_output=True, text=True, env=environment(), cwd=ROOT, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit {done.returncode}")
     return json.loads(done.stdout.strip().splitlines()[-1])

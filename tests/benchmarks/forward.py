@@ -135,25 +135,15 @@ def peers(path: Path, n: int, rounds: int, kept: str, ours: dict) -> list[Row]:
         try:
             peer = child(PEER, str(path), str(n), str(THREADS), str(rounds), kept, python=peer_python(major))
         except (RuntimeError, subprocess.CalledProcessError, OSError) as error:
-            out.append(
-                Row(f"run_with_cache, {n} tokens", f"TransformerLens {major}", f"peer not available: {error}", "", None)
-            )
+            out.append(Row(f"run_with_cache, {n} tokens", f"TransformerLens {major}", f"peer not available: {error}", "", None))
             continue
         if peer["difference"] > 1e-3 or peer["pattern"] > 1e-4:
-            out.append(
-                Row(
-                    f"run_with_cache, {n} tokens", peer["version"], f"other numbers: {peer['difference']:.1e}", "", None
-                )
-            )
+            out.append(Row(f"run_with_cache, {n} tokens", peer["version"], f"other numbers: {peer['difference']:.1e}", "", None))
             continue
         found.append(peer)
         name = f"TransformerLens {peer['version']}"
         out.append(ratio(f"forward + cache, {n} tokens", name, ours["captured"] / peer["seconds"], 1.0))
     if found:
         least = min(p["extra"] for p in found)
-        out.append(
-            ratio(
-                f"peak extra memory, {n} tokens", "the smaller peer", ours["whole"] / least, 0.25 if n == 1024 else 1.0
-            )
-        )
+        out.append(ratio(f"peak extra memory, {n} tokens", "the smaller peer", ours["whole"] / least, 0.25 if n == 1024 else 1.0))
     return out

@@ -34,12 +34,8 @@ NAMES = tuple("abcdefgh")
 SVG = "{http://www.w3.org/2000/svg}"
 
 MARKS = {
-    "heatmap": Heatmap(
-        "m", RNG.random((8, 8)).astype(np.float32), (0, 1), x=Axis("source", NAMES, True), unit="weight"
-    ),
-    "points": Points(
-        "m", RNG.random(8), RNG.random(8), ids(np.arange(8)), NAMES, x_axis=Axis("real"), y_axis=Axis("imaginary")
-    ),
+    "heatmap": Heatmap("m", RNG.random((8, 8)).astype(np.float32), (0, 1), x=Axis("source", NAMES, True), unit="weight"),
+    "points": Points("m", RNG.random(8), RNG.random(8), ids(np.arange(8)), NAMES, x_axis=Axis("real"), y_axis=Axis("imaginary")),
     "lines": Lines("m", np.arange(8.0), RNG.random((2, 8)), ("one", "two"), x_axis=Axis("step"), y_axis=Axis("loss")),
     "bars": Bars("m", RNG.normal(size=8), NAMES, unit="logits"),
     "edges": Edges(
@@ -103,9 +99,7 @@ def test_pdf(figure, tmp_path):
 def test_larger_type_means_less_on_the_same_page(qapp, tmp_path):
     tall = []
     for points in (6.0, 12.0):
-        export(
-            Figure(((Tokens("t", tuple("abcdefgh") * 60, np.zeros(480)),),), "t"), tmp_path / "t.png", font_pt=points
-        )
+        export(Figure(((Tokens("t", tuple("abcdefgh") * 60, np.zeros(480)),),), "t"), tmp_path / "t.png", font_pt=points)
         tall.append(QImage(str(tmp_path / "t.png")).height())
     assert tall[1] > 2 * tall[0]
 

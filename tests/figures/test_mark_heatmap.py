@@ -200,8 +200,6 @@ def test_a_diagonal_survives_a_small_panel(view):
 
 
 def test_one_token_and_high_resolution():
-    one = Heatmap(
-        "map", np.ones((1, 1), np.float32), (0, 1), x=Axis("source", ("a",), True), y=Axis("destination", ("a",), True)
-    )
+    one = Heatmap("map", np.ones((1, 1), np.float32), (0, 1), x=Axis("source", ("a",), True), y=Axis("destination", ("a",), True))
     image = render(figure(one), QSize(300, 200), DARK, 2.0)
     assert (image.width(), image.height()) == (600, 400)

@@ -247,9 +247,7 @@ def test_another_model_takes_text_and_is_undone(qtbot: Any, window: Window, tmp_
     path = directory(tmp_path / "wide", n_layers=3, n_heads=2, n_kv_heads=2, d_head=12)
     event = QMimeData()
     event.setUrls([QUrl.fromLocalFile(str(path / "config.json"))])
-    drop = QDropEvent(
-        QPointF(5, 5), Qt.DropAction.CopyAction, event, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
-    )
+    drop = QDropEvent(QPointF(5, 5), Qt.DropAction.CopyAction, event, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
     window.dropEvent(drop)
     qtbot.waitUntil(lambda: window.bench.document.state.model.name == "wide")
     settle(qtbot, window)
@@ -265,9 +263,7 @@ def test_another_model_takes_text_and_is_undone(qtbot: Any, window: Window, tmp_
 def test_pin_and_compare_show_reference_and_difference(qtbot: Any, window: Window) -> None:
     window.moves.pin()
     window.bench.document.apply(
-        window.bench.document.recorded.with_text(
-            "one two one six one", window.prompt.tokens_of("one two one six one", True)
-        ),
+        window.bench.document.recorded.with_text("one two one six one", window.prompt.tokens_of("one two one six one", True)),
         "x",
     )
     settle(qtbot, window)
@@ -397,9 +393,7 @@ def test_no_shortcut_is_taken_twice(window: Window) -> None:
     assert len(keys) == len(set(keys))
 
 
-def test_cancelling_a_slow_answer_keeps_the_window_alive(
-    qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cancelling_a_slow_answer_keeps_the_window_alive(qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
     import time
 
     started: list[float] = []
@@ -427,9 +421,7 @@ def test_cancelling_a_slow_answer_keeps_the_window_alive(
     assert "Cancelled" in dock(window, "heads").view.figure.why_empty
 
 
-def test_a_fault_on_a_worker_is_shown_and_the_window_goes_on(
-    qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_on_a_worker_is_shown_and_the_window_goes_on(qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[ErrorDialog] = []
     monkeypatch.setattr(ErrorDialog, "exec", lambda dialog: shown.append(dialog))
     monkeypatch.setattr(Engine, "cached", lambda *a: None)

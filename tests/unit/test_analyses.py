@@ -188,10 +188,7 @@ def test_head_scores_on_random_tokens_repeat_what_they_say(ask: Asker) -> None:
     prompts = [[0, *once.tolist() * 3] for once in rng.choice(allowed, size=(4, 5))]
     each = np.array(
         [
-            [
-                [_slow_score("prefix_matching", _slow(ask, tuple(p))[2][layer][h], p) for h in range(4)]
-                for layer in range(2)
-            ]
+            [[_slow_score("prefix_matching", _slow(ask, tuple(p))[2][layer][h], p) for h in range(4)] for layer in range(2)]
             for p in prompts
         ]
     )
@@ -248,7 +245,5 @@ def test_the_same_request_computed_afresh_is_bit_equal(tmp_path: Path, name: str
     for _ in range(2):
         asker = Asker(path)
         asker("token_loss", TokenLossParams(), (4, 5, 6))
-        prints.add(
-            asker.engine.answer(Request(name, params, Subject(asker.ref, TOKENS)), Quiet(), fresh=True).fingerprint
-        )
+        prints.add(asker.engine.answer(Request(name, params, Subject(asker.ref, TOKENS)), Quiet(), fresh=True).fingerprint)
     assert len(prints) == 1

@@ -45,9 +45,7 @@ def doubles(path: Path) -> dict[str, np.ndarray]:
     return {name: value.double().numpy() for name, value in load_file(path / "model.safetensors").items()}
 
 
-def head_matrices(
-    config: ModelConfig, w: dict[str, np.ndarray], layer: int, head: int
-) -> tuple[np.ndarray, np.ndarray]:
+def head_matrices(config: ModelConfig, w: dict[str, np.ndarray], layer: int, head: int) -> tuple[np.ndarray, np.ndarray]:
     """W_QK, W_OV [d_model, d_model], gains folded, both sides centred over d_model where the model has LayerNorms."""
     kv, at = head // (config.n_heads // config.n_kv_heads), f"layers.{layer}."
     Q, K, V, out = (w[f"{at}W_{n}"][h] for n, h in zip("QKVO", (head, kv, kv, head), strict=True))

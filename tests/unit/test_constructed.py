@@ -72,9 +72,7 @@ def test_the_literal_reading_of_the_shift_looks_forward_and_fails() -> None:
 
     assert config.rotary is not None
     tensors["layers.0.W_Q"][0, -1] = 12.8 * rotate(tensors["layers.0.W_K"][0, -1:], config.rotary, 1)[0]
-    run = forward(
-        SourcedWeights(config, None, CanonicalParts(config, ResidentTensors(tensors)), torch.float64), (0, 1, 2, 3, 4)
-    )
+    run = forward(SourcedWeights(config, None, CanonicalParts(config, ResidentTensors(tensors)), torch.float64), (0, 1, 2, 3, 4))
     pattern = run.get("pattern", 0)[0]
     assert bool((pattern.diagonal()[1:] > 0.9).all())
 

@@ -228,9 +228,7 @@ def test_the_doctor_reports_this_machine(capsys: pytest.CaptureFixture[str], hom
     assert told["devices"][0].startswith("cpu: ")
 
 
-def test_the_doctor_works_where_nothing_else_does(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_doctor_works_where_nothing_else_does(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def broken(code: str) -> tuple[bool, str]:
         return False, "ImportError: libtorch_cpu.so: cannot open shared object file"
 

@@ -43,9 +43,7 @@ def test_a_batch_gives_what_single_prompts_give(name: str) -> None:
     with torch.inference_mode():
         torch.testing.assert_close(logits(weights, prompts), singles, atol=1e-4, rtol=1e-4)
     for layer, pattern in patterns(weights, prompts):
-        torch.testing.assert_close(
-            pattern[1], forward(weights, TOKENS[::-1]).get("pattern", layer), atol=1e-5, rtol=1e-5
-        )
+        torch.testing.assert_close(pattern[1], forward(weights, TOKENS[::-1]).get("pattern", layer), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -76,9 +74,7 @@ def test_what_is_recomputed_adds_up_to_the_stream(name: str) -> None:
             torch.testing.assert_close(total, following, atol=1e-4, rtol=1e-4)
             heads = run.get("result", layer).sum(0)
             bias = weights.layer(layer).b_O
-            torch.testing.assert_close(
-                run.get("attn_out", layer), heads if bias is None else heads + bias, atol=1e-4, rtol=1e-4
-            )
+            torch.testing.assert_close(run.get("attn_out", layer), heads if bias is None else heads + bias, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", CONFIGS)

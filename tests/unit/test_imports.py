@@ -25,9 +25,7 @@ for room in {rooms!r}:
 
 def _loaded(code: str) -> set[str]:
     """The top-level modules in a fresh process after `code`."""
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}\n{_LOADED}"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", f"{code}\n{_LOADED}"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return set(json.loads(done.stdout.splitlines()[-1]))
 

@@ -108,9 +108,7 @@ def test_a_damaged_directory_is_refused_in_words(tmp_path: Path, what: str) -> N
 
 def _gpt2(path: Path) -> Path:
     transformers = pytest.importorskip("transformers")
-    config = transformers.GPT2Config(
-        n_layer=2, n_head=2, n_embd=8, vocab_size=11, n_positions=16, bos_token_id=0, eos_token_id=0
-    )
+    config = transformers.GPT2Config(n_layer=2, n_head=2, n_embd=8, vocab_size=11, n_positions=16, bos_token_id=0, eos_token_id=0)
     transformers.GPT2LMHeadModel(config).save_pretrained(path)
     return path
 

@@ -49,9 +49,7 @@ def test_own_folders_follow_the_environment_and_are_not_made(folder, home: Path)
         ("win32", "AppData/Local/circuitlab", "AppData/Local/Cache/circuitlab"),
     ],
 )
-def test_own_folders_by_platform(
-    platform: str, config: str, cache: str, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_own_folders_by_platform(platform: str, config: str, cache: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("sys.platform", platform)

@@ -155,9 +155,7 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
     weights = TrainableWeights(CONFIGS[name], {k: v.double() for k, v in tensors.items()})
     weights.dtype = torch.float64
     tokens = torch.tensor([[0, 3, 5, 1], [0, 2, 5, 3]])
-    loss = lambda: torch.nn.functional.cross_entropy(
-        logits(weights, tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()
-    )
+    loss = lambda: torch.nn.functional.cross_entropy(logits(weights, tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
     loss().backward()
     for key, value in weights.tensors.items():
         if value.grad is None:
@@ -202,9 +200,7 @@ def test_metrics_are_plain_means(streams: Any) -> None:
         ([], "no text"),
     ],
 )
-def test_text_that_is_missing_or_contradicts_itself_is_refused(
-    tmp_path: Path, text: Path, words: list[str], said: str
-) -> None:
+def test_text_that_is_missing_or_contradicts_itself_is_refused(tmp_path: Path, text: Path, words: list[str], said: str) -> None:
     (tmp_path / "empty").mkdir()
     names = [w.replace("TEXT", str(text)).replace("EMPTY", str(tmp_path / "empty")) for w in words]
     with pytest.raises(BadInput, match=said):

@@ -138,9 +138,7 @@ def test_products_are_those_of_the_whole_matrices(tmp_path: Path, name: str, acr
     path = directory(tmp_path / "m", config, tokenizer=False)
     engine, slow = Engine(ModelStore()), Slow(path, config)
     for p in _cases(config):
-        p = replace(
-            p, across=across and p.writer != "position", mlp="linear" if config.d_mlp and not config.gated else "none"
-        )
+        p = replace(p, across=across and p.writer != "position", mlp="linear" if config.d_mlp and not config.gated else "none")
         P = slow.path(p)
         found = _ask(path, p, engine=engine)
         _compare(found, slow.writer(p), P if p.across else np.eye(config.d_model), slow.reader(p))

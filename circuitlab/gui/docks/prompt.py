@@ -282,7 +282,8 @@ class PromptDock(QDockWidget):
 
     @Slot(object, object)
     def _changed(self, old: State, new: State) -> None:
-        self.refresh()
+        if _seen_here(old) != _seen_here(new):
+            self.refresh()
 
     def refresh(self) -> None:
         """Show the document's text and tokens; ask for their losses."""
@@ -298,13 +299,9 @@ class PromptDock(QDockWidget):
         self.bos.setChecked(state.bos and facts.has_bos)
         self.bos.setEnabled(facts.has_bos)
         self.bos.setToolTip(
-            "Begin the prompt with the beginning-of-sequence token"
-            if facts.has_bos
-            else "No BOS token in this model's tokenizer"
+            "Begin the prompt with the beginning-of-sequence token" if facts.has_bos else "No BOS token in this model's tokenizer"
         )
-        self.editor.setPlaceholderText(
-            "Type text here." if facts.has_tokenizer else "No tokenizer: type ids, such as 0 17 42"
-        )
+        self.editor.setPlaceholderText("Type text here." if facts.has_tokenizer else "No tokenizer: type ids, such as 0 17 42")
         self._filling = False
         limit = facts.config.n_ctx
         self.count.setText(f"{len(state.tokens)} / {limit} tokens")
@@ -364,9 +361,7 @@ class PromptDock(QDockWidget):
         """Display texts and tooltips, the same objects while the tokens are the same."""
         if self._texts[0] != state.tokens:
             texts = self.bench.facts().tokens(state.tokens)
-            tips = tuple(
-                f"position {i} · {t} · id {k}" for i, (t, k) in enumerate(zip(texts, state.tokens, strict=True))
-            )
+            tips = tuple(f"position {i} · {t} · id {k}" for i, (t, k) in enumerate(zip(texts, state.tokens, strict=True)))
             self._texts = (state.tokens, texts, tips)
         return self._texts[1], self._texts[2]
 
@@ -389,3 +384,8 @@ class PromptDock(QDockWidget):
             document.end_preview()
         else:
             document.apply(pick_position(document.recorded, hit), "")
+
+
+def _seen_here(state: State) -> tuple[object, ...]:
+    """What of a state this dock shows: another head or another panel's control is not part of it."""
+    return state.subject, state.text, state.bos, state.selection.destination, state.selection.locked

@@ -132,9 +132,7 @@ def _check(config: ModelConfig, source: TensorSource, prefix: str) -> tuple[str,
         raise BadModel("The weights lack tensors.", expected=", ".join(missing[:6]), got=f"{len(missing)} missing")
     for name, shape in wanted.items():
         if source.shape(name) != shape:
-            raise BadModel(
-                f"{name} has the wrong shape.", expected=f"{shape} by config.json", got=str(source.shape(name))
-            )
+            raise BadModel(f"{name} has the wrong shape.", expected=f"{shape} by config.json", got=str(source.shape(name)))
     unused = sorted(n for n in source.names() - set(wanted) if not n.endswith(_BUFFERS) and n != "lm_head.weight")
     return (f"unused tensors: {', '.join(unused)}",) if unused else ()
 
