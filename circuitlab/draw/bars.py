@@ -75,7 +75,7 @@ class BarsMark(PaintedMark):
         """A head's hue, else the neutral colour, or the two sides of the signed map."""
         mark = self.mark
         if mark.hues is not None and mark.hues[i] >= 0:
-            return QColor(*hue_rgb(mark.hues[i]))
+            return QColor(*hue_rgb(mark.hues[i], self.theme.dark))
         if self._span[0] < 0:
             return QColor(*table("signed", self.theme)[196 if mark.values[i] >= 0 else 60].tolist())
         return QColor(*NEUTRAL)

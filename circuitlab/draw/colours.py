@@ -132,9 +132,9 @@ def inked(on_white: np.ndarray, theme: Theme) -> np.ndarray:
     return np.round(rgba[..., :3] * part + _hex(theme.background)[0] * 255 * (1 - part)).astype(np.uint8)
 
 
-def hues_rgb(hues: np.ndarray | tuple[int, ...]) -> np.ndarray:
+def hues_rgb(hues: np.ndarray | tuple[int, ...], theme: Theme) -> np.ndarray:
     """[n, 3] uint8 of head hues; a negative hue is the neutral data colour."""
-    made = [NEUTRAL if h < 0 else hue_rgb(int(h)) for h in hues]
+    made = [NEUTRAL if h < 0 else hue_rgb(int(h), theme.dark) for h in hues]
     return np.array(made, dtype=np.uint8).reshape(-1, 3)
 
 

@@ -14,13 +14,13 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
 from PySide6.QtWidgets import QWidget
 
 from circuitlab.draw.colours import hues_rgb
-from circuitlab.draw.gestures import Id
+from circuitlab.draw.gestures import Id, number
 from circuitlab.draw.plot import Overlay, Range
 from circuitlab.draw.points import nearest_towards
 from circuitlab.draw.theme import Theme
 from circuitlab.draw.xy import XYPlot, span
-from circuitlab.figures.hues import COMPOSITION_RGB
-from circuitlab.figures.marks import Edges
+from circuitlab.figures.hues import composition_rgb
+from circuitlab.figures.marks import Edges, Gesture, Hit
 
 STRENGTHS = 8
 REACH = 6.0
@@ -56,13 +56,13 @@ class EdgesMark(XYPlot):
             self.settle(mark.xy.shape == old.xy.shape)
             self.forget_hover()
         if mark.hues is not old.hues:
-            self._rgb = hues_rgb(np.asarray(mark.hues))
+            self._rgb = hues_rgb(np.asarray(mark.hues), self.theme)
         self._name_kinds()
         self._over.update()
 
     def _name_kinds(self) -> None:
         kinds = np.unique(self.mark.kinds).tolist()
-        entries = [(KINDS[k], COMPOSITION_RGB[k]) for k in kinds]
+        entries = [(KINDS[k], composition_rgb(k, self.theme.dark)) for k in kinds]
         dashes = {i: DASHES[k] for i, k in enumerate(kinds) if k in DASHES and self._dashed()}
         self.legend.show_entries(entries, self.theme, lines=True, dashes=dashes)
         self._fit_axes()
@@ -72,7 +72,8 @@ class EdgesMark(XYPlot):
 
     def _pen(self, kind: int, strength: float) -> QPen:
         wide = len(self.mark.ends) <= WIDE_UP_TO
-        pen = pg.mkPen(*COMPOSITION_RGB[kind], round(55 + 200 * strength), width=(1 + 2 * strength if wide else 1) * self.stroke)
+        width = (1 + 2 * strength if wide else 1) * self.stroke
+        pen = pg.mkPen(*composition_rgb(kind, self.theme.dark), round(55 + 200 * strength), width=width)
         if kind in DASHES and self._dashed():
             pen.setDashPattern(DASHES[kind])
         return pen
@@ -104,8 +105,9 @@ class EdgesMark(XYPlot):
                 self._curves.append(curve)
 
     def restyle(self) -> None:
-        """The legend's text."""
+        """Nodes and edges in the theme's colours, the legend's text."""
         if self._ready:
+            self._rgb = hues_rgb(np.asarray(self.mark.hues), self.theme)
             self._fill()
             self._name_kinds()
 
@@ -175,9 +177,17 @@ class EdgesMark(XYPlot):
         """A node's label, or the ends, kind and weight of an edge."""
         kind, i = item
         if kind == 0:
-            return self.mark.labels[i]
+            return self.mark.tips[i] if self.mark.tips else self.mark.labels[i]
         start, end = (self.mark.labels[int(n)] for n in self.mark.ends[i])
-        return f"{start} → {end} {KINDS[int(self.mark.kinds[i])]} · {float(self.mark.weights[i]):.3f}"
+        values = self.mark.weights if self.mark.values is None else self.mark.values
+        return f"{start} → {end} {KINDS[int(self.mark.kinds[i])]} · {number(float(values[i]), self.mark.unit)}"
+
+    def emit_hit(self, item: Id, gesture: Gesture) -> None:
+        """Tell the view, in the ids of the mark where it has them."""
+        said = self.readout(item) if item else ""
+        known = (self.mark.node_ids, self.mark.edge_ids)[item[0]] if item else None
+        given = item if known is None else (item[0], *(int(v) for v in known[item[1]]))
+        self.gestured.emit(Hit(self.mark_name, given, gesture), said)
 
     def walk(self, item: Id | None, dx: int, dy: int) -> Id | None:
         """To the nearest node in a direction."""

@@ -85,7 +85,7 @@ class HeatmapMark(PlotMark):
         self._describe()
         self.bar.show_levels(mark.map, mark.levels, mark.unit, self.theme)
         self.bar.setVisible(mark.colour_bar and mark.rgb is None)
-        self.legend.show_entries([(text, hue_rgb(hue)) for text, hue in mark.legend], self.theme)
+        self.legend.show_entries([(text, hue_rgb(hue, self.theme.dark)) for text, hue in mark.legend], self.theme)
         parts = (shape, mark.square != old.square, mark.colour_bar != old.colour_bar, mark.legend != old.legend)
         if (
             first
@@ -203,7 +203,7 @@ class HeatmapMark(PlotMark):
         if self._mips:
             self._table()
             self.bar.show_levels(self.mark.map, self.mark.levels, self.mark.unit, self.theme)
-            self.legend.show_entries([(text, hue_rgb(hue)) for text, hue in self.mark.legend], self.theme)
+            self.legend.show_entries([(text, hue_rgb(hue, self.theme.dark)) for text, hue in self.mark.legend], self.theme)
             self.fit()
             self._upload()
 

@@ -63,7 +63,11 @@ class LinesMark(XYPlot):
 
     def colour(self, i: int) -> tuple[int, int, int]:
         """Of a curve."""
-        return hue_rgb(self.mark.hues[i]) if i < len(self.mark.hues) and self.mark.hues[i] >= 0 else PLAIN[i % len(PLAIN)]
+        return (
+            hue_rgb(self.mark.hues[i], self.theme.dark)
+            if i < len(self.mark.hues) and self.mark.hues[i] >= 0
+            else PLAIN[i % len(PLAIN)]
+        )
 
     def _dashed(self, i: int) -> bool:
         return i < len(self.mark.dashed) and self.mark.dashed[i]

@@ -67,7 +67,7 @@ class PointsMark(XYPlot):
         mark = self.mark
         if mark.hues is not None:
             hues, back = np.unique(np.asarray(mark.hues), return_inverse=True)
-            return hues_rgb(hues)[back]
+            return hues_rgb(hues, self.theme)[back]
         if mark.values is not None:
             shades = steps(mark.values, mark.levels) // (256 // BUCKETS) * (256 // BUCKETS)
             return table(mark.map, self.theme)[np.maximum(shades, 1)]

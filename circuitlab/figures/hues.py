@@ -1,19 +1,23 @@
 """One hue per head, the same in every panel; and the three fixed colours of Q, K and V.
 
-A hue index is made from layer and head; `head_rgb` turns it into a colour of even lightness in which neighbours stay apart.
+A hue index is made from layer and head; `hue_rgb` turns it into a colour. All have the same perceived lightness (OKLab, Ottosson
+2020), darker on light paper than on dark, and neighbours stay apart.
 """
 
 from __future__ import annotations
 
-import colorsys
+import math
+from functools import lru_cache
 
 from circuitlab.model.subject import Head
 
 _STEP = 0.61803398875  # golden ratio: successive hues are as far apart as they can be
 _PER_LAYER = 4096
+_CHROMA = 0.14
 
 # Okabe and Ito (2008): distinguishable with every common colour vision deficiency.
 COMPOSITION_RGB: tuple[tuple[int, int, int], ...] = ((0, 114, 178), (213, 94, 0), (0, 158, 115))
+_COMPOSITION_ON_DARK: tuple[tuple[int, int, int], ...] = ((86, 180, 233), (230, 159, 0), (60, 200, 150))
 
 
 def head_hue(head: Head) -> int:
@@ -26,9 +30,31 @@ def hue_head(hue: int) -> Head:
     return Head(*divmod(hue, _PER_LAYER))
 
 
-def hue_rgb(hue: int) -> tuple[int, int, int]:
-    """The colour of a hue index, 0..255."""
+def composition_rgb(kind: int, dark: bool = False) -> tuple[int, int, int]:
+    """The colour of 0 Q, 1 K, 2 V."""
+    return (_COMPOSITION_ON_DARK if dark else COMPOSITION_RGB)[kind]
+
+
+@lru_cache(maxsize=8192)
+def hue_rgb(hue: int, dark: bool = False) -> tuple[int, int, int]:
+    """The colour of a hue index, 0..255, for light paper or a dark ground."""
     layer, head = divmod(hue, _PER_LAYER)
-    turn = (0.58 + head * _STEP + layer * 0.137) % 1.0
-    red, green, blue = colorsys.hls_to_rgb(turn, 0.46, 0.68)
-    return round(red * 255), round(green * 255), round(blue * 255)
+    turn = 2 * math.pi * ((0.70 + head * _STEP + layer * 0.137) % 1.0)
+    return _from_oklab(0.76 if dark else 0.60, _CHROMA * math.cos(turn), _CHROMA * math.sin(turn))
+
+
+def _from_oklab(lightness: float, a: float, b: float) -> tuple[int, int, int]:
+    """sRGB 0..255 of an OKLab colour, clipped to what a screen can show."""
+    long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
+    medium = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
+    short = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
+    red = 4.0767416621 * long - 3.3077115913 * medium + 0.2309699292 * short
+    green = -1.2684380046 * long + 2.6097574011 * medium - 0.3413193965 * short
+    blue = -0.0041960863 * long - 0.7034186147 * medium + 1.7076147010 * short
+    return _byte(red), _byte(green), _byte(blue)
+
+
+def _byte(linear: float) -> int:
+    linear = min(max(linear, 0.0), 1.0)
+    coded = 12.92 * linear if linear <= 0.0031308 else 1.055 * linear ** (1 / 2.4) - 0.055
+    return round(coded * 255)

@@ -139,7 +139,9 @@ class Bars(_Frozen):
 class Edges(_Frozen):
     """A graph. Nodes: `xy` [n, 2], `labels`, `hues` [n]; edges: `ends` [m, 2] int, `weights` [m] in 0..1 (width, opacity).
 
-    `kinds` [m] int: 0 Q, 1 K, 2 V (colour and dash). Hits are (0, node) or (1, edge).
+    `kinds` [m] int: 0 Q, 1 K, 2 V (colour and dash); `values` [m] in `unit`: what the readout says in place of the weight.
+    Hits are (0, node) or (1, edge), or (0, *node_ids[node]) and (1, *edge_ids[edge]) where these [·, k] int are given.
+    `tips` [n]: what the readout says of a node in place of its label.
     """
 
     name: str
@@ -151,6 +153,11 @@ class Edges(_Frozen):
     kinds: np.ndarray
     chosen_nodes: tuple[int, ...] = ()
     chosen_edges: tuple[int, ...] = ()
+    values: np.ndarray | None = None
+    unit: str = ""
+    node_ids: np.ndarray | None = None
+    edge_ids: np.ndarray | None = None
+    tips: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

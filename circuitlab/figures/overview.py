@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from circuitlab.analysis.attention import Show
 from circuitlab.analysis.attention_overview import GAP, OverviewParams, OverviewResult
-from circuitlab.engine.request import Request
+from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.attention import NAMES, UNITS
-from circuitlab.figures.common import caption, once, top_level
+from circuitlab.figures.common import caption, comparing, once, top_level
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, Tiles, empty
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.model.subject import Head
@@ -44,7 +46,8 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     assert isinstance(result, OverviewResult)
     view: OverviewView = state.view("overview", OverviewView)
     config = facts.config
-    top = once(answer, "top", lambda: top_level(result.sheet))
+    sheet, signed, title, note = _shown(state, answer, ref, view)
+    top = once(answer, ("top", id(sheet)), lambda: top_level(sheet))
     tiles = Tiles(
         rows=config.n_layers,
         cols=config.n_heads,
@@ -53,10 +56,9 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         gap=GAP,
         chosen=tuple((h.layer, h.head) for h in state.selection.heads),
     )
-    signed = view.show == "scores"
     heat = Heatmap(
         name="heads",
-        values=result.sheet,
+        values=sheet,
         levels=(-top, top) if signed else (0.0, top),
         map="signed" if signed else "magnitude",
         unit=UNITS[view.show],
@@ -65,8 +67,26 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         tiles=tiles,
         colour_bar=False,
     )
-    heads = config.n_layers * config.n_heads
-    return Figure(((heat,),), f"All {heads} heads · {NAMES[view.show]}", caption(answer, "one scale for all heads"))
+    title = f"All {config.n_layers * config.n_heads} heads · {title}"
+    return Figure(((heat,),), title, caption(answer, note, "one scale for all heads"))
+
+
+def _shown(state: State, answer: Answer, ref: Answers, view: OverviewView) -> tuple[np.ndarray, bool, str, str]:
+    """What is drawn now, on the reference, or their difference: (sheet, whether it is signed, title, note)."""
+    here, there, name = answer.result, ref.get("overview"), NAMES[view.show]
+    assert isinstance(here, OverviewResult)
+    signed, pin = view.show == "scores", state.reference
+    if not comparing(state, ref) or there is None or pin is None:
+        return here.sheet, signed, name, ""
+    pinned = there.result
+    assert isinstance(pinned, OverviewResult)
+    if pinned.sheet.shape != here.sheet.shape or pinned.step != here.step:
+        return here.sheet, signed, name, f"not compared: the prompt or the model of {pin.label} has another size"
+    if state.compare == "reference":
+        return pinned.sheet, signed, f"{name} on {pin.label}", "reference"
+    change = once(answer, ("change", id(pinned)), lambda: here.sheet - pinned.sheet)
+    pooled = f", of the largest of {here.step} × {here.step} positions" if here.step > 1 else ""
+    return change, True, f"{name} − {pin.label}", f"now minus {pin.label}{pooled}"
 
 
 def pick_head(state: State, head: Head, gesture: str) -> State:
@@ -99,5 +119,6 @@ PANEL = register(
         area="left",
         shortcut="Ctrl+2",
         order=20,
+        opens="attention",
     )
 )

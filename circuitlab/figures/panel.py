@@ -19,9 +19,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import UsageError
 from circuitlab.figures.marks import Figure, Hit
+from circuitlab.model.subject import ModelRef
 from circuitlab.session.state import State
 
 Area = Literal["left", "centre", "right", "bottom"]
@@ -53,6 +55,20 @@ class Facts:
         return tuple(map(self.token_text, ids))
 
 
+def facts_of(engine: Engine, ref: ModelRef) -> Facts:
+    """The facts of a model, which is opened if it is not. Raises what opening it raises."""
+    opened = engine.store.open(ref).opened
+    tokenizer = opened.weights.tokenizer
+    return Facts(
+        name=ref.name,
+        config=opened.weights.config,
+        token_text=tokenizer.display if tokenizer is not None else str,
+        has_tokenizer=tokenizer is not None,
+        has_bos=tokenizer is not None and tokenizer.bos is not None,
+        notes=opened.notes,
+    )
+
+
 Requests = Mapping[str, Request]
 Answers = Mapping[str, Answer]
 
@@ -64,6 +80,7 @@ class Panel:
     `requests(state, facts)` gives requests by role, or Why. `figure(state, facts, now, ref)` draws what has been answered so
     far (roles may be missing, results may be partial); `ref` holds the answers on the reference pin, {} without one.
     `pick(state, hit)` is the State after a gesture; it returns the same object where the gesture means nothing.
+    `opens` names the panel that a double-click on an item brings to the front: where that item is read closely.
     """
 
     name: str
@@ -78,6 +95,7 @@ class Panel:
     area: Area = "centre"
     shortcut: str = ""
     order: int = 100
+    opens: str = ""
 
 
 def control(

@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject, Signal
 
 from circuitlab.draw.theme import LIGHT, Theme
 from circuitlab.engine.engine import Engine
-from circuitlab.figures.panel import Facts
+from circuitlab.figures.panel import Facts, facts_of
 from circuitlab.gui.document import Document
 from circuitlab.gui.runner import Runner
 from circuitlab.gui.settings import Settings
@@ -51,17 +51,3 @@ class Bench(QObject):
         """Tell every view."""
         self.theme = theme
         self.theme_changed.emit(theme)
-
-
-def facts_of(engine: Engine, ref: ModelRef) -> Facts:
-    """The facts of an open model."""
-    opened = engine.store.open(ref).opened
-    tokenizer = opened.weights.tokenizer
-    return Facts(
-        name=ref.name,
-        config=opened.weights.config,
-        token_text=tokenizer.display if tokenizer is not None else str,
-        has_tokenizer=tokenizer is not None,
-        has_bos=tokenizer is not None and tokenizer.bos is not None,
-        notes=opened.notes,
-    )

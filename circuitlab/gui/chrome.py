@@ -50,6 +50,8 @@ QTabBar::tab {{ background: transparent; color: {theme.muted}; border: none; bor
   padding: 4px 10px; }}
 QTabBar::tab:selected {{ color: {theme.text}; border-bottom-color: {theme.accent}; }}
 QTabBar::tab:hover {{ color: {theme.text}; }}
+QTabBar {{ qproperty-drawBase: 0; }}
+QAbstractScrollArea::corner, QTableCornerButton::section {{ background: {theme.background}; border: none; }}
 QProgressBar {{ background: {theme.line}; border: none; border-radius: 2px; max-height: 4px; }}
 QProgressBar::chunk {{ background: {theme.muted}; border-radius: 2px; }}
 """

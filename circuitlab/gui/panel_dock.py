@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from PySide6.QtCore import QPoint, QSize, Qt, Slot
+from PySide6.QtCore import QPoint, QSize, Qt, Signal, Slot
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QDockWidget, QMenu, QWidget
 
@@ -45,7 +45,9 @@ class Room(QWidget):
 
 
 class PanelDock(QDockWidget):
-    """See the module. A dock that is not visible asks for nothing."""
+    """See the module. A dock that is not visible asks for nothing. `opens(name)`: bring that panel to the front."""
+
+    opens = Signal(str)
 
     def __init__(self, panel: Panel, bench: Bench, parent: QWidget | None = None) -> None:
         super().__init__(panel.title, parent)
@@ -214,6 +216,8 @@ class PanelDock(QDockWidget):
         state = self.panel.pick(document.recorded, hit)
         if state is not document.recorded:
             document.apply(state, f"select in {self.panel.title}")
+        if hit.gesture == "double-click" and self.panel.opens:
+            self.opens.emit(self.panel.opens)
 
     @Slot(object, str)
     def _hovered(self, hit: Hit, readout: str) -> None:

@@ -113,6 +113,9 @@ class Window(QMainWindow):
         bench.failed.connect(self.show_error)
         self.opening.opened.connect(self.refresh)
         self.settings.changed.connect(self._setting)
+        for dock in self.docks.values():
+            if isinstance(dock, PanelDock):
+                dock.opens.connect(self.layout_of_docks.go_to)
 
     # -- what is shown ------------------------------------------------------------------------------------------------
 

@@ -8,33 +8,19 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Answer
 from circuitlab.errors import BadInput
 from circuitlab.figures.marks import Figure
-from circuitlab.figures.panel import Facts, Panel, Why
+from circuitlab.figures.panel import Facts, Panel, Why, facts_of
 from circuitlab.session.state import State
-
-
-def facts_of(engine: Engine, state: State) -> Facts:
-    """What panels may know of the state's model."""
-    opened = engine.store.open(state.model).opened
-    tokenizer = opened.weights.tokenizer
-    return Facts(
-        name=state.model.name,
-        config=opened.weights.config,
-        token_text=tokenizer.display if tokenizer is not None else str,
-        has_tokenizer=tokenizer is not None,
-        has_bos=tokenizer is not None and tokenizer.bos is not None,
-        notes=opened.notes,
-    )
 
 
 def figure_of(engine: Engine, panel: Panel, state: State) -> Figure:
     """The figure that the window would show. Raises `BadInput` with the panel's own reason where there is none."""
-    facts = facts_of(engine, state)
+    facts = facts_of(engine, state.model)
     now = _answers(engine, panel, state, facts)
     pin = state.reference
     ref = {}
     if pin is not None and state.compare != "now":
         there = state.at(pin)
-        ref = _answers(engine, panel, there, facts_of(engine, there))
+        ref = _answers(engine, panel, there, facts_of(engine, there.model))
     return panel.figure(state, facts, now, ref)
 
 

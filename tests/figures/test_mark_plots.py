@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication
 
 from circuitlab.draw.edges import segment_distance
 from circuitlab.draw.theme import DARK, LIGHT
-from circuitlab.figures.hues import COMPOSITION_RGB, head_hue, hue_rgb
+from circuitlab.figures.hues import composition_rgb, head_hue, hue_rgb
 from circuitlab.figures.marks import Axis, Bars, Edges, Figure, Lines, Points, ids
 from circuitlab.model.subject import Head
 
@@ -65,7 +65,7 @@ def test_points_are_drawn_in_their_hues(view, theme):
     widget = settled(view, points(labels=()))
     image = widget.viewport().grab().toImage()
     for i, at in enumerate(widget.to_pixels(widget.mark.x, widget.mark.y)):
-        assert near(image, at, hue_rgb(int(HUES[i]))), i
+        assert near(image, at, hue_rgb(int(HUES[i]), theme.dark)), i
 
 
 def test_the_nearest_point_is_hit(view, qtbot):
@@ -125,7 +125,7 @@ def test_curves_go_through_their_data(view, theme):
     image = widget.viewport().grab().toImage()
     for i, y in enumerate(widget.mark.ys):
         for at in widget.to_pixels(widget.mark.x, y)[[1, 8, 18]]:
-            assert near(image, at, hue_rgb(int(HUES[i]))), i
+            assert near(image, at, hue_rgb(int(HUES[i]), theme.dark)), i
 
 
 def test_the_nearest_curve_is_hit_and_read_out(view, qtbot):
@@ -221,7 +221,7 @@ def test_edges_are_drawn_in_the_colour_of_their_kind(view, theme):
     image = widget.viewport().grab().toImage()
     nodes = widget._nodes()
     for a, b in widget.mark.ends:
-        assert near(image, (nodes[a] * 0.4 + nodes[b] * 0.6), COMPOSITION_RGB[0])
+        assert near(image, (nodes[a] * 0.4 + nodes[b] * 0.6), composition_rgb(0, theme.dark))
 
 
 def test_nodes_before_edges(view, qtbot):
@@ -229,7 +229,21 @@ def test_nodes_before_edges(view, qtbot):
     nodes = widget._nodes()
     assert click(qtbot, view, widget, nodes[3]).id == (0, 3)
     assert click(qtbot, view, widget, nodes[0] * 0.6 + nodes[3] * 0.4).id == (1, 2)
-    assert widget.readout((1, 2)) == "L0H0 → L1H1 Q · 1.000"
+    assert widget.readout((1, 2)) == "L0H0 → L1H1 Q · 1.0000"
+
+
+def test_a_graph_speaks_in_the_ids_and_values_it_was_given(view, qtbot):
+    given = edges(
+        node_ids=np.array([[0, 0], [0, 1], [1, 0], [1, 1]]),
+        edge_ids=np.arange(15).reshape(3, 5),
+        values=np.array([0.1, 0.2, 0.3]),
+        unit="score",
+    )
+    widget = settled(view, given)
+    nodes = widget._nodes()
+    assert click(qtbot, view, widget, nodes[3]).id == (0, 1, 1)
+    assert click(qtbot, view, widget, nodes[0] * 0.6 + nodes[3] * 0.4).id == (1, 10, 11, 12, 13, 14)
+    assert widget.readout((1, 2)) == "L0H0 → L1H1 Q · 0.3000 score"
 
 
 def test_graph_walks(view):

@@ -16,9 +16,9 @@ from circuitlab.engine.store import ModelStore
 from circuitlab.figures.common import pick_position
 from circuitlab.figures.heads import ranks
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Rows
-from circuitlab.figures.panel import Panel, Why, panels
+from circuitlab.figures.panel import Panel, Why, facts_of, panels
 from circuitlab.model.subject import Head, ModelRef
-from circuitlab.report.render import facts_of, figure_of
+from circuitlab.report.render import figure_of
 from circuitlab.session.state import Compare, Pin, State
 from tests.models import directory
 
@@ -67,7 +67,7 @@ def test_a_panel_draws_with_a_pin(bench: tuple[Engine, State], name: str, compar
 @pytest.mark.parametrize("name", NAMES)
 def test_a_panel_without_answers_or_without_text_says_so(bench: tuple[Engine, State], name: str) -> None:
     engine, state = bench
-    panel, facts = panels()[name], facts_of(engine, state)
+    panel, facts = panels()[name], facts_of(engine, state.model)
     assert panel.figure(state, facts, {}, {}).title
     asked = panel.requests(state.with_tokens(()), facts)
     if isinstance(asked, Why):
@@ -142,7 +142,7 @@ def test_ranks_count_from_one_and_put_what_is_not_computed_last() -> None:
 
 def test_panels_read_no_files(bench: tuple[Engine, State], monkeypatch: pytest.MonkeyPatch) -> None:
     engine, state = bench
-    facts = facts_of(engine, state)
+    facts = facts_of(engine, state.model)
     monkeypatch.setattr(Path, "read_text", lambda *a, **k: pytest.fail("a panel read a file"))
     for panel in panels().values():
         panel.requests(state, facts)

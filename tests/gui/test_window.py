@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,54 +16,15 @@ from circuitlab.analysis.base import Quiet
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.errors import BadModel, Cancelled
-from circuitlab.figures.marks import Heatmap, Hit, Rows, Tokens
+from circuitlab.figures.marks import Hit, Rows, Tokens
 from circuitlab.gui import main as gui
 from circuitlab.gui.commands import COMMANDS
 from circuitlab.gui.errors import ErrorDialog
 from circuitlab.gui.palette import Palette, ShortcutSheet, fuzzy
-from circuitlab.gui.panel_dock import PanelDock
 from circuitlab.gui.window import Window
 from circuitlab.model.subject import Head
+from tests.gui.driving import TEXT, dock, heat, pixels, settle
 from tests.models import directory
-
-TEXT = "one two one two one"
-
-
-@pytest.fixture
-def window(qtbot: Any, tmp_path: Path) -> Iterator[Window]:
-    made = gui.make_window(str(directory(tmp_path / "model")), TEXT, remember=False)
-    made.resize(1280, 800)
-    made.show()
-    settle(qtbot, made)
-    yield made
-    made.close()
-    made.deleteLater()
-
-
-def settle(qtbot: Any, window: Window) -> None:
-    """Until every visible dock shows its answer."""
-    qtbot.waitUntil(
-        lambda: not window.waiting and not window.bench.runner.busy and not window.prompt.timer.isActive(),
-        timeout=20000,
-    )
-    QApplication.processEvents()
-
-
-def dock(window: Window, name: str) -> PanelDock:
-    found = window.docks[name]
-    assert isinstance(found, PanelDock)
-    return found
-
-
-def heat(window: Window, name: str = "attention") -> Heatmap:
-    mark = dock(window, name).view.figure.marks()[0]
-    assert isinstance(mark, Heatmap)
-    return mark
-
-
-def pixels(widget: Any) -> np.ndarray:
-    image = widget.grab().toImage().convertToFormat(QImage.Format.Format_RGB32)
-    return np.frombuffer(image.constBits(), np.uint8).reshape(image.height(), image.width(), 4).copy()
 
 
 def test_the_first_picture_is_whole(window: Window) -> None:

@@ -1,0 +1,41 @@
+"""How tests wait for the window and find what is in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from PySide6.QtGui import QImage
+from PySide6.QtWidgets import QApplication
+
+from circuitlab.figures.marks import Heatmap
+from circuitlab.gui.panel_dock import PanelDock
+from circuitlab.gui.window import Window
+
+TEXT = "one two one two one"
+
+
+def settle(qtbot: Any, window: Window) -> None:
+    """Until every visible dock shows its answer."""
+    qtbot.waitUntil(
+        lambda: not window.waiting and not window.bench.runner.busy and not window.prompt.timer.isActive(),
+        timeout=20000,
+    )
+    QApplication.processEvents()
+
+
+def dock(window: Window, name: str) -> PanelDock:
+    found = window.docks[name]
+    assert isinstance(found, PanelDock)
+    return found
+
+
+def heat(window: Window, name: str = "attention") -> Heatmap:
+    mark = dock(window, name).view.figure.marks()[0]
+    assert isinstance(mark, Heatmap)
+    return mark
+
+
+def pixels(widget: Any) -> np.ndarray:
+    image = widget.grab().toImage().convertToFormat(QImage.Format.Format_RGB32)
+    return np.frombuffer(image.constBits(), np.uint8).reshape(image.height(), image.width(), 4).copy()

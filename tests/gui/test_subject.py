@@ -1,0 +1,147 @@
+"""What is looked at and how: settings, conventions, interventions, comparison, and where a double-click leads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QDialogButtonBox, QDoubleSpinBox, QPushButton
+
+from circuitlab.figures.hues import composition_rgb, hue_rgb
+from circuitlab.figures.marks import Heatmap, Hit, Rows
+from circuitlab.gui.settings import SETTINGS, SettingsDialog
+from circuitlab.gui.window import Window
+from circuitlab.model.intervention import Site
+from circuitlab.model.subject import Head
+from tests.gui.driving import dock, heat, settle
+
+
+def test_the_settings_dialog_holds_every_setting_and_acts_at_once(qtbot: Any, window: Window) -> None:
+    dialog = SettingsDialog(window.settings, window)
+    qtbot.addWidget(dialog)
+    assert set(dialog.fields) == {s.name for s in SETTINGS}
+    memory = dialog.fields["memory"]
+    assert isinstance(memory, QDoubleSpinBox)
+    memory.setValue(1.5)
+    assert window.settings["memory"] == 1.5
+    assert window.bench.engine.memory == round(1.5 * 2**30)
+    before = dock(window, "attention").font().pixelSize()
+    dialog.fields["text_scale"].setValue(1.4)  # type: ignore[attr-defined]
+    assert QApplication.font().pixelSize() > before
+    reset = next(b for b in dialog.findChildren(QPushButton) if b.text() == "Defaults")
+    qtbot.mouseClick(reset, Qt.MouseButton.LeftButton)
+    assert all(window.settings[s.name] == s.default for s in SETTINGS)
+    assert QApplication.font().pixelSize() == before
+    close = dialog.findChild(QDialogButtonBox).button(QDialogButtonBox.StandardButton.Close)
+    dialog.show()
+    qtbot.mouseClick(close, Qt.MouseButton.LeftButton)
+    assert not dialog.isVisible()
+
+
+def test_conventions_are_chosen_in_the_bar_and_said_in_every_caption(qtbot: Any, window: Window) -> None:
+    logits = dock(window, "predictions").view.figure.find("tokens")
+    assert isinstance(logits, Rows)
+    assert "centred" in dock(window, "predictions").view.figure.caption
+    centred = next(a for a in window.top.conventions.menu().actions() if a.data() == "centre")
+    centred.trigger()
+    settle(qtbot, window)
+    assert not window.bench.document.state.conventions.centre
+    raw = dock(window, "predictions").view.figure.find("tokens")
+    assert isinstance(raw, Rows)
+    assert not np.allclose(raw.columns[3].values, logits.columns[3].values)  # logits move
+    np.testing.assert_allclose(raw.columns[2].values, logits.columns[2].values, atol=1e-6)  # probabilities do not
+    assert "not centred" in dock(window, "predictions").view.figure.caption
+    window.bench.document.undo()
+    assert window.bench.document.state.conventions.centre
+
+
+def test_an_ablated_head_is_named_and_moves_what_comes_after(qtbot: Any, window: Window) -> None:
+    window.bench.document.apply(window.bench.document.recorded.select(heads=(Head(0, 1),)), "x")
+    settle(qtbot, window)
+    before = dock(window, "overview").view.figure.find("heads")
+    assert isinstance(before, Heatmap)
+    window.moves.ablate()
+    settle(qtbot, window)
+    (edit,) = window.bench.document.state.subject.edits
+    assert (edit.site.layer, edit.site.heads) == (0, (1,)), Site
+    assert "L0H1" in window.top.edits.text()
+    assert window.top.edits.isVisible()
+    after = dock(window, "overview").view.figure.find("heads")
+    assert isinstance(after, Heatmap)
+    tile, cols = before.tiles, before.values.shape[0] // 2
+    assert tile is not None
+    np.testing.assert_array_equal(after.values[: cols - 2], before.values[: cols - 2])  # layer 0 attends as before
+    assert not np.array_equal(after.values[cols + 2 :], before.values[cols + 2 :], equal_nan=True)
+    window.moves.ablate()
+    settle(qtbot, window)
+    assert not window.bench.document.state.subject.edits
+    assert not window.top.edits.isVisible()
+
+
+@pytest.mark.parametrize(("name", "mark"), [("overview", "heads"), ("heads", "map")])
+def test_maps_of_all_heads_show_the_difference_to_the_pin(qtbot: Any, window: Window, name: str, mark: str) -> None:
+    panel = dock(window, name)
+    window.bench.document.apply(window.bench.document.recorded.with_view("heads", panel_view(window, on="text")), "x")
+    window.moves.pin()
+    window.bench.document.apply(window.bench.document.recorded.select(heads=(Head(0, 0),)), "x")
+    window.moves.ablate()
+    settle(qtbot, window)
+    now = panel.view.figure.find(mark)
+    window.moves.compare("reference")
+    settle(qtbot, window)
+    there = panel.view.figure.find(mark)
+    window.moves.compare("difference")
+    settle(qtbot, window)
+    change = panel.view.figure.find(mark)
+    assert isinstance(now, Heatmap) and isinstance(there, Heatmap) and isinstance(change, Heatmap)
+    assert not np.array_equal(now.values, there.values, equal_nan=True)
+    np.testing.assert_allclose(change.values, now.values - there.values, atol=1e-6)
+    assert change.map == "signed"
+    assert change.levels[0] == -change.levels[1]
+    assert "minus" in panel.view.figure.caption
+    if name == "heads":
+        rows = panel.view.figure.find("ranking")
+        assert isinstance(rows, Rows)
+        delta, mean, pinned = rows.columns[-1], rows.columns[2], rows.columns[-2]
+        assert delta.name == "Δ"
+        np.testing.assert_allclose(delta.values, mean.values - pinned.values)
+
+
+def panel_view(window: Window, **changes: Any) -> Any:
+    from dataclasses import replace
+
+    panel = dock(window, "heads").panel
+    return replace(window.bench.document.state.view("heads", panel.view), **changes)
+
+
+def test_a_double_click_brings_the_panel_forward_that_reads_closely(qtbot: Any, window: Window) -> None:
+    dock(window, "attention").hide()
+    dock(window, "overview").view.picked.emit(Hit("heads", (1, 2), "double-click"))
+    assert dock(window, "attention").isVisible()
+    settle(qtbot, window)
+    assert window.bench.document.state.selection.head == Head(1, 2)
+    assert heat(window).values.shape[0] == len(window.bench.document.state.tokens)
+
+
+def contrast(a: tuple[int, ...], b: tuple[int, ...]) -> float:
+    """WCAG 2 contrast ratio."""
+
+    def light(rgb: tuple[int, ...]) -> float:
+        c = np.array(rgb) / 255
+        return float(np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) @ (0.2126, 0.7152, 0.0722))
+
+    high, low = sorted((light(a), light(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_hues_stand_out_on_either_ground() -> None:
+    for layer in range(12):
+        for head in range(16):
+            hue = layer * 4096 + head
+            assert contrast(hue_rgb(hue), (255, 255, 255)) >= 3
+            assert contrast(hue_rgb(hue, dark=True), (27, 27, 30)) >= 4.5
+    for kind in range(3):
+        assert contrast(composition_rgb(kind), (255, 255, 255)) >= 3
+        assert contrast(composition_rgb(kind, dark=True), (27, 27, 30)) >= 4.5
