@@ -1,0 +1,185 @@
+"""Rows, columns, top tokens and largest entries of circuits against the materialised `d_vocab × d_vocab` matrices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from circuitlab.analysis.effective_embedding import EffectiveEmbeddingParams
+from circuitlab.analysis.ov_table import OvTableParams
+from circuitlab.analysis.qk_table import QkTableParams
+from circuitlab.analysis.token_rows import BLOCK, padded, top_of_rows
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Request
+from circuitlab.engine.store import ModelStore
+from circuitlab.errors import BadInput, Refused, UsageError
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
+from tests.models import CONFIGS, directory
+from tests.reference.whole_circuits import Whole, as_double, centred, gauged
+
+DOUBLE = Conventions(dtype="float64")
+NAMES = ("attention-only", "gpt2", "llama", "odd", "smeared-rotary", "tied-scaled")
+
+
+def ask(path: Path, name: str, p: Any, conventions: Conventions = DOUBLE, engine: Engine | None = None) -> Any:
+    engine = engine or Engine(ModelStore())
+    return engine.answer(Request(name, p, Subject(ModelRef(f"file:{path}"), (), (), conventions))).result
+
+
+def made(tmp_path: Path, name: str, **changes: Any) -> tuple[Path, ModelConfig]:
+    config = replace(CONFIGS[name], **changes)
+    return directory(tmp_path / name, config, tokenizer=False), config
+
+
+def _ends(found: Any, row: np.ndarray, k: int) -> None:
+    order = np.argsort(-row, kind="stable")
+    k = min(k, len(row))
+    np.testing.assert_array_equal(found.top_ids, order[:k])
+    np.testing.assert_array_equal(found.bottom_ids, order[::-1][:k])
+    np.testing.assert_allclose(found.top, row[order[:k]], atol=1e-5)
+    np.testing.assert_allclose(found.bottom, row[order[::-1][:k]], atol=1e-5)
+    assert found.sd == pytest.approx(row.std(), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("through", [None, Head(0, 1)])
+def test_ov_rows_and_columns_are_those_of_the_whole_circuit(tmp_path: Path, name: str, through: Head | None) -> None:
+    path, c = made(tmp_path, name)
+    head, engine = Head(1, 2), Engine(ModelStore())
+    whole = Whole(path, c).ov(head, through)
+    for token in (0, 5):
+        found = ask(path, "ov_table", OvTableParams(head, token, through=through), engine=engine)
+        _ends(found, whole[token], 12)
+        if c.d_vocab == c.d_vocab_out:
+            assert found.own == pytest.approx(whole[token, token], abs=1e-9)
+            assert found.own_rank == 1 + (whole[token] > whole[token, token] + 1e-12).sum()
+        else:
+            assert np.isnan(found.own)
+            assert found.own_rank == 0
+        _ends(ask(path, "ov_table", OvTableParams(head, token, "out", through=through), engine=engine), whole[:, token], 12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("side", ["key", "query"])
+@pytest.mark.parametrize("behind", [None, Head(0, 1)])
+def test_qk_rows_and_columns_are_those_of_the_whole_circuit(tmp_path: Path, name: str, side: str, behind: Head | None) -> None:
+    path, c = made(tmp_path, name)
+    head, engine, slow = Head(1, 2), Engine(ModelStore()), Whole(path, c)
+    for distance in (0, 3):
+        whole = slow.qk(head, distance, behind, side)
+        base = QkTableParams(head, 5, "destination", 12, distance, behind, side)  # type: ignore[arg-type]
+        found = ask(path, "qk_table", base, engine=engine)
+        _ends(found, centred(whole)[5], 12)
+        assert found.mean == pytest.approx(whole[5].mean(), abs=1e-9)
+        _ends(ask(path, "qk_table", replace(base, given="source"), engine=engine), whole[:, 5], 12)
+        bias = centred(slow.qk(head, distance, behind, side, bias=True))
+        if "q" in c.biases:
+            np.testing.assert_array_equal(found.bias_top_ids, np.argsort(-bias)[:12])
+            np.testing.assert_allclose(found.bias_top, np.sort(bias)[::-1][:12], atol=1e-5)
+        else:
+            assert found.bias_top.size == found.bias_top_ids.size == 0
+        assert np.isnan(found.sigma) == (not c.smeared_keys)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_the_effective_embedding_is_the_token_through_the_first_mlp(tmp_path: Path, name: str) -> None:
+    path, c = made(tmp_path, name)
+    slow, engine = Whole(path, c), Engine(ModelStore())
+    x = slow.effective()
+    found = ask(path, "effective_embedding", EffectiveEmbeddingParams(), engine=engine)
+    np.testing.assert_allclose(found.values, x, atol=1e-9)
+    cosine = (x * slow.W_E).sum(1) / np.linalg.norm(x, axis=1) / np.linalg.norm(slow.W_E, axis=1)
+    np.testing.assert_allclose(found.cosine, cosine, atol=1e-9)
+    head, embed = Head(1, 3), "after the first MLP"
+    row = ask(path, "ov_table", OvTableParams(head, 7, embed=embed), engine=engine)
+    _ends(row, slow.ov(head, x=x)[7], 12)
+    _ends(ask(path, "ov_table", OvTableParams(head, 7, "out", embed=embed), engine=engine), slow.ov(head, x=x)[:, 7], 12)
+    scores = slow.qk(head, 2, x=x)
+    for given, wanted in (("destination", centred(scores)[7]), ("source", scores[:, 7])):
+        p = QkTableParams(head, 7, given, distance=2, embed=embed)  # type: ignore[arg-type]
+        _ends(ask(path, "qk_table", p, engine=engine), wanted, 12)
+    with pytest.raises(Refused, match="before the first MLP"):
+        ask(path, "ov_table", OvTableParams(head, 7, through=Head(0, 0), embed=embed), engine=engine)
+    f, keys = slow.factors(head), slow.moved(slow.W_E, Head(0, 0))  # keys from a head that reads before the first MLP
+    mixed = (x[7] @ f["Q"]) @ (keys @ f["K"]).T * c.score_scale
+    _ends(ask(path, "qk_table", QkTableParams(head, 7, behind=Head(0, 0), embed=embed), engine=engine), centred(mixed), 12)
+
+
+def test_uncentred_conventions_give_the_same_columns(tmp_path: Path) -> None:
+    path, c = made(tmp_path, "attention-only")
+    found = ask(path, "ov_table", OvTableParams(Head(0, 1), 9, "out"), Conventions(centre=False, dtype="float64"))
+    _ends(found, Whole(path, c).ov(Head(0, 1))[:, 9], 12)
+
+
+@pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama", "odd"])
+def test_no_row_depends_on_the_gauge(tmp_path: Path, name: str) -> None:
+    config = CONFIGS[name]
+    plain, other = (directory(tmp_path / n, config, tokenizer=False) for n in "ab")
+    as_double(plain)
+    gauged(other, config)
+    for p in (
+        OvTableParams(Head(1, 2), 3, through=Head(0, 1)),
+        OvTableParams(Head(1, 2), 3, "out"),
+        QkTableParams(Head(1, 2), 3, distance=2, behind=Head(0, 0)),
+        QkTableParams(Head(1, 2), 3, "source"),
+    ):
+        kind = "ov_table" if isinstance(p, OvTableParams) else "qk_table"
+        a, b = ask(plain, kind, p), ask(other, kind, p)
+        np.testing.assert_array_equal(a.top_ids, b.top_ids)
+        np.testing.assert_allclose(a.top, b.top, atol=1e-5)
+        np.testing.assert_allclose(a.bottom, b.bottom, atol=1e-5)
+
+
+@pytest.mark.parametrize("k", [1, 3, 10])
+@pytest.mark.parametrize("n", [3, 127, 128, 1000, 5000])
+def test_the_top_of_rows_is_exact(k: int, n: int) -> None:
+    k = min(k, n)
+    values = torch.randint(0, 50, (7, n), generator=torch.Generator().manual_seed(n)).double()  # many ties
+    values[3] = -values[3]
+    rows = torch.nn.functional.pad(values, (0, -n % BLOCK), value=99.0)
+    assert padded(values).shape == rows.shape
+    found, ids = top_of_rows(rows.clone(), n, k)
+    np.testing.assert_array_equal(found, torch.topk(values, k, dim=1).values)
+    np.testing.assert_array_equal(torch.gather(values, 1, ids), found)
+    assert all(len(set(row)) == k for row in ids.tolist())
+
+
+def test_degenerate_models_have_tables(tmp_path: Path) -> None:
+    path, c = made(tmp_path, "attention-only", d_vocab=3, d_vocab_out=3, n_layers=1)
+    tensors = {n: v.half() for n, v in load_file(path / "model.safetensors").items()}
+    tensors["layers.0.W_O"][0] = 0
+    tensors["layers.0.W_K"][0] = 0
+    save_file(tensors, path / "model.safetensors")
+    for head in (Head(0, 0), Head(0, 1)):
+        ov, qk = ask(path, "ov_table", OvTableParams(head, 1)), ask(path, "qk_table", QkTableParams(head, 1))
+        _ends(ov, Whole(path, c).ov(head)[1], 3) if head.head else None
+        assert ov.top.shape == qk.top.shape == (3,)
+        assert np.isfinite(ov.top).all()
+        assert head.head or not ov.top.any()
+        assert ov.table().n_rows == qk.table().n_rows == 6
+
+
+def test_what_cannot_be_is_refused_with_the_reason(tmp_path: Path) -> None:
+    gpt2, plain = made(tmp_path, "gpt2")[0], made(tmp_path, "attention-only")[0]
+    effective = "after the first MLP"
+    with pytest.raises(Refused, match="no MLP"):
+        ask(plain, "ov_table", OvTableParams(Head(1, 0), embed=effective))
+    with pytest.raises(Refused, match="before the first MLP"):
+        ask(gpt2, "qk_table", QkTableParams(Head(0, 0), embed=effective))
+    with pytest.raises(Refused, match="does not come before"):
+        ask(gpt2, "ov_table", OvTableParams(Head(1, 0), through=Head(1, 1)))
+    with pytest.raises(Refused, match="stream"):
+        ask(made(tmp_path, "post-residual")[0], "qk_table", QkTableParams())
+    with pytest.raises(BadInput, match="token"):
+        ask(plain, "ov_table", OvTableParams(token=260))
+    with pytest.raises(BadInput, match="distance"):
+        ask(plain, "qk_table", QkTableParams(distance=48))
+    with pytest.raises(UsageError, match="head"):
+        ask(plain, "ov_table", OvTableParams(Head(0, 9)))
