@@ -1,0 +1,195 @@
+"""The residual stream seen from the weights: subspaces, privileged bases, rotations, against the slow way in double precision."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.subspace_overlap import WEIGHTED, SubspaceOverlapParams, SubspaceOverlapResult
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Request
+from circuitlab.engine.store import ModelStore
+from circuitlab.errors import Cancelled, Refused, UsageError
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.positions import sinusoid_table
+from circuitlab.model.saving import random_tensors
+from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
+from tests.models import CONFIGS, TINY, directory
+from tests.unit.test_composition import doubles, gauged, head_matrices, saved
+
+TOKENS = (0, 5, 9, 5, 7, 5, 9, 200, 5)
+
+
+def ask(path: Path, name: str, params: Any, ctx: Any = None, tokens: tuple[int, ...] = (), **conventions: Any) -> Any:
+    subject = Subject(ModelRef(f"file:{path}"), tokens, (), Conventions(**{"dtype": "float64", **conventions}))
+    return Engine(ModelStore()).answer(Request(name, params, subject), ctx).result
+
+
+def overlap(path: Path, left: Any = "writes", right: Any = "reads_q", ctx: Any = None, **more: Any) -> SubspaceOverlapResult:
+    pair = {name: more.pop(name) for name in ("first", "second") if name in more}
+    return ask(path, "subspace_overlap", SubspaceOverlapParams(left, right, **pair), ctx, **more)
+
+
+def product(config: ModelConfig, w: dict[str, np.ndarray], layer: int, head: int, which: str) -> np.ndarray:
+    """[d_model, d_model] whose rows span what the head writes or reads."""
+    QK, OV = head_matrices(config, w, layer, head)
+    return {"writes": OV, "reads_q": QK.T, "reads_k": QK, "reads_v": OV.T}[which]
+
+
+def projector(A: np.ndarray) -> np.ndarray:
+    return np.linalg.pinv(A, rcond=1e-9) @ A
+
+
+SIDES = [("writes", "reads_q"), ("reads_k", "reads_v"), ("writes", "writes")]
+
+
+@pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama", "odd", "parallel"])
+@pytest.mark.parametrize(("left", "right"), SIDES)
+def test_overlaps_are_those_of_the_projectors(tmp_path: Path, name: str, left: str, right: str) -> None:
+    config = CONFIGS[name]
+    path = directory(tmp_path / "m", config)
+    first, second = Head(0, 1), Head(1, 2)
+    found, w = overlap(path, left, right, first=first, second=second), doubles(path)
+    heads = list(np.ndindex(config.n_layers, config.n_heads))
+    one = [projector(product(config, w, *at, left)) for at in heads]
+    other = [projector(product(config, w, *at, right)) for at in heads]
+    n = len(heads)
+    mean = np.array([[np.trace(P @ R) for R in other] for P in one]) / config.d_head
+    most = np.array([[np.linalg.norm(P @ R, 2) for R in other] for P in one])
+    np.testing.assert_allclose(found.mean_cos2.reshape(n, n), mean, atol=1e-9)
+    np.testing.assert_allclose(found.max_cos.reshape(n, n), most, atol=1e-9)
+    d = config.d_model - (config.norm == "layer")
+    assert found.baseline == pytest.approx(config.d_head / d)
+    pair = one[heads.index(first)] @ other[heads.index(second)]
+    np.testing.assert_allclose(found.cosines, np.linalg.svd(pair)[1][: config.d_head], atol=1e-7)
+    assert (found.left_rank == config.d_head).all() and (found.right_rank == config.d_head).all()
+
+
+def stream_parts(config: ModelConfig, w: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Rows in the stream of what spans everything, gains folded, centred over d_model where the norms are LayerNorms."""
+    W_U = w["unembed.W_U"]
+    W_U = W_U * w["unembed.norm.gain"][:, None] if config.norm != "none" else W_U
+    parts = {"W_E": w["embed.W_E"], "W_U": (W_U - W_U.mean(1, keepdims=True)).T}
+    if "embed.W_pos" in w:
+        parts["W_pos"] = w["embed.W_pos"]
+    if config.positions == "sinusoidal":
+        parts["W_pos"] = sinusoid_table(config.n_ctx, config.d_model, torch.float64).numpy()
+    if config.d_mlp:
+        last = f"layers.{config.n_layers - 1}.mlp.W_out"
+        parts["W_in of the first MLP"] = (w["layers.0.mlp_norm.gain"][:, None] * w["layers.0.mlp.W_in"]).T
+        parts["W_out of the last MLP"] = w[last]
+    centred = config.norm == "layer"
+    return {n: X - X.mean(1, keepdims=True) if centred else X for n, X in parts.items()}
+
+
+@pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama", "odd", "sinusoidal", "no-positions"])
+@pytest.mark.parametrize("left", ["writes", "reads_q", "reads_k", "reads_v"])
+def test_weighted_overlap_is_the_relative_norm_of_the_product(tmp_path: Path, name: str, left: str) -> None:
+    config = CONFIGS[name]
+    path = directory(tmp_path / "m", config)
+    found, w = overlap(path, left), doubles(path)
+    expected = np.full(found.weighted.shape, np.nan)
+    for part, X in stream_parts(config, w).items():
+        if part == "W_pos" and config.positions == "shortformer" and left in ("writes", "reads_v"):
+            continue
+        for layer, head in np.ndindex(config.n_layers, config.n_heads):
+            A = product(config, w, layer, head, left)
+            norms = np.linalg.norm(A) * np.linalg.norm(X)
+            expected[WEIGHTED.index(part), layer, head] = np.linalg.norm(A @ X.T) / norms
+    np.testing.assert_allclose(found.weighted, expected, rtol=1e-8)
+    assert found.weighted_baseline == pytest.approx(1 / math.sqrt(config.d_model - (config.norm == "layer")))
+
+
+def test_the_baseline_is_what_chance_gives(tmp_path: Path) -> None:
+    config = replace(TINY, n_layers=3, n_heads=12)
+    found = overlap(directory(tmp_path / "m", config))
+    cos2 = found.mean_cos2.reshape(36, 36)
+    assert cos2.mean() == pytest.approx(found.baseline, rel=0.02)
+    assert np.square(found.weighted[0]).mean() == pytest.approx(found.weighted_baseline**2, rel=0.05)
+
+
+def test_a_head_with_itself_and_one_that_reads_what_another_writes(tmp_path: Path) -> None:
+    tensors = random_tensors(TINY, 0, 0.35)
+    tensors["layers.1.W_V"][2] = tensors["layers.0.W_O"][1].T @ torch.randn(6, 6, generator=torch.Generator().manual_seed(1))
+    path = saved(tmp_path / "m", TINY, tensors)
+    same = overlap(path, "writes", "writes")
+    np.testing.assert_allclose(np.diagonal(same.mean_cos2.reshape(8, 8)), 1, atol=1e-12)
+    np.testing.assert_allclose(same.mean_cos2, same.mean_cos2.transpose(2, 3, 0, 1), rtol=1e-12)
+    found = overlap(path, "writes", "reads_v", first=Head(0, 1), second=Head(1, 2), dtype="float32")
+    np.testing.assert_allclose(found.cosines, 1, atol=1e-5)
+    assert found.mean_cos2[0, 1, 1, 2] == pytest.approx(1, abs=1e-5)
+    assert found.max_cos.max() <= 1 and found.mean_cos2.dtype == found.max_cos.dtype == np.float64
+
+
+def degenerate(path: Path) -> Path:
+    tensors = random_tensors(TINY, 0, 0.35)
+    tensors["layers.0.W_O"][1] = 0  # writes nothing
+    tensors["layers.1.W_V"][2, :, 1:] = 0  # rank 1
+    tensors["layers.1.W_K"][0, :, 4:] = 0  # rank 4
+    return saved(path, TINY, tensors)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_subspace_has_the_rank_of_the_product_and_no_angle_without_one(tmp_path: Path, dtype: str) -> None:
+    path = degenerate(tmp_path / "m")
+    found, w = overlap(path, first=Head(1, 2), second=Head(1, 0), dtype=dtype), doubles(path)
+    assert found.left_rank[0, 1] == 0 and found.left_rank[1, 2] == 1 and found.right_rank[1, 0] == 4
+    assert np.isnan(found.mean_cos2[0, 1]).all() and np.isnan(found.max_cos[0, 1]).all()
+    assert np.isnan(found.weighted[:, 0, 1]).all() and np.isfinite(found.mean_cos2[0, 0]).all()
+    P, R = (projector(product(TINY, w, 1, *at)) for at in ((2, "writes"), (0, "reads_q")))
+    assert found.mean_cos2[1, 2, 1, 0] == pytest.approx(np.trace(P @ R), rel=1e-5)  # over min(1, 4) angles
+    assert found.cosines[0] == pytest.approx(math.sqrt(np.trace(P @ R)), rel=1e-5) and np.isnan(found.cosines[1:]).all()
+
+
+@pytest.mark.parametrize("name", ["attention-only", "gpt2", "odd"])
+@pytest.mark.parametrize(("left", "right"), SIDES)
+def test_overlaps_do_not_depend_on_the_gauge(tmp_path: Path, name: str, left: str, right: str) -> None:
+    config = replace(CONFIGS[name], biases=())
+    tensors = {k: v.double() for k, v in random_tensors(config, 0, 0.35).items()}
+    a = overlap(saved(tmp_path / "a", config, tensors), left, right, second=Head(1, 0))
+    b = overlap(saved(tmp_path / "b", config, gauged(config, tensors)), left, right, second=Head(1, 0))
+    for array, value in a.arrays().items():
+        np.testing.assert_allclose(value, b.arrays()[array], rtol=1e-5, atol=1e-6, err_msg=array)
+
+
+def test_subspaces_that_are_not_kept_small_steps_and_cancelling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = directory(tmp_path / "m", replace(CONFIGS["llama"], n_layers=3))
+    whole = overlap(path)
+    monkeypatch.setattr("circuitlab.analysis.subspace_overlap.KEPT_SHARE", 10**12)
+    monkeypatch.setattr("circuitlab.analysis.subspace_overlap.FLOPS", 1.0)
+    again = overlap(path)
+    for array, value in whole.arrays().items():
+        np.testing.assert_allclose(value, again.arrays()[array], rtol=1e-10, atol=1e-12)
+
+    class Stop(Quiet):
+        def tick(self, done: int, total: int, text: str = "") -> None:
+            assert 0 <= done <= total
+            if text == "angles":
+                raise Cancelled
+
+    with pytest.raises(Cancelled):
+        overlap(path, ctx=Stop())
+
+
+def test_a_row_of_the_table_is_its_pair_and_small_models_have_answers(tmp_path: Path) -> None:
+    found = overlap(directory(tmp_path / "m", TINY))
+    left, right, mean, above, most = (c.values for c in found.table().columns)
+    at = list(zip(left, right, strict=True)).index(("L0H3", "L1H2"))
+    assert mean[at] == found.mean_cos2[0, 3, 1, 2] and most[at] == found.max_cos[0, 3, 1, 2]
+    assert above[at] == pytest.approx(mean[at] - found.baseline)
+    one = overlap(directory(tmp_path / "one", TINY, n_layers=1, n_heads=1, n_kv_heads=1, d_vocab=3, d_vocab_out=3))
+    assert np.isfinite(one.mean_cos2).all()
+    wide = overlap(directory(tmp_path / "wide", TINY, d_model=4))  # a head wider than the stream spans it
+    np.testing.assert_allclose(wide.mean_cos2, 1, atol=1e-9)
+    assert wide.baseline == 1 and np.isnan(wide.cosines[4:]).all()
+    with pytest.raises(Refused, match="stream"):
+        overlap(directory(tmp_path / "r", CONFIGS["post-residual"]))
+    with pytest.raises(UsageError):
+        overlap(tmp_path / "m", first=Head(2, 0))
