@@ -10,15 +10,19 @@ d_model products in the middle come from `embedding_products`. Centring is a cor
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Inputs
+from circuitlab.analysis.embedding_products import EmbeddingProductsResult
 from circuitlab.analysis.weight_view import Heads, heads_of
 from circuitlab.model.folding import centres_writes
+
+PART_FLOPS = 4e9  # of the heads that are computed together
 
 
 def reads_centred(inputs: Inputs) -> bool:
@@ -101,3 +105,89 @@ def effective_rank(singular: np.ndarray) -> np.ndarray:
     share = np.divide(energy, total, out=np.full_like(energy, np.nan), where=total > 0)
     logs = np.log(share, out=np.zeros_like(share), where=share > 0)
     return np.exp(-(share * logs).sum(-1))
+
+
+@dataclass(frozen=True)
+class Middle:
+    """A d_model × d_model product of embeddings between two factors, centred over the vocabulary; raw: plus `left` ⊗ `right`.
+
+    `left`, `right` [d_model] float64, None where nothing is taken off.
+    """
+
+    product: Tensor
+    left: Tensor | None = None
+    right: Tensor | None = None
+
+    @classmethod
+    def unembed_embed(cls, products: EmbeddingProductsResult, dtype: torch.dtype) -> Middle:
+        """W_U W_E, W_U centred: what stands between W_O and W_V."""
+        total = products.n_vocab * products.embed_mean
+        return cls(_tensor(products.unembed_embed(True)).to(dtype), _tensor(products.unembed_mean), _tensor(total))
+
+    @classmethod
+    def gram(cls, products: EmbeddingProductsResult, dtype: torch.dtype) -> Middle:
+        """W_Eᵀ W_E, one W_E (or both: the same) centred: what stands between W_Kᵀ and W_Q."""
+        total = products.n_vocab * products.embed_mean
+        return cls(_tensor(products.gram(True)).to(dtype), _tensor(products.embed_mean), _tensor(total))
+
+    def between(self, L: Tensor, R: Tensor) -> tuple[Tensor, Tensor]:
+        """(centred, raw) [head, n, m] float64 of L [head, n, d_model] and R [head, d_model, m].
+
+        The raw one is a sum: taking a large mean off in float32 would leave rounding. The same tensor where nothing is taken off.
+        """
+        centred = (L @ (self.product @ R)).double()
+        if self.left is None or self.right is None:
+            return centred, centred
+        column, row = (L @ self.left.to(L.dtype)).double(), (self.right.to(R.dtype) @ R).double()
+        return centred, centred + column[..., :, None] * row[..., None, :]
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.array(array))
+
+
+@dataclass(frozen=True)
+class Values:
+    """Eigenvalues [head, n] complex128 and Σλ/Σ|λ| [head] of a stack of matrices, centred and raw."""
+
+    centred: np.ndarray
+    raw: np.ndarray
+    score: np.ndarray
+    score_raw: np.ndarray
+
+    @classmethod
+    def of(cls, small: Tensor, raw: Tensor, dtype: torch.dtype) -> Values:
+        """From the d_head × d_head matrices. Eigenvalues that are rounding (of `dtype`) beside the matrices have no score."""
+        values = eigenvalues(small)
+        values_raw = values if raw is small else eigenvalues(raw)
+        size = np.maximum(*(matrix.square().sum((-2, -1)).sqrt().numpy() for matrix in (small, raw)))
+        floor = 16 * torch.finfo(dtype).eps * size
+        scores = [
+            np.where(np.abs(found).sum(-1) > floor, positivity(matrix, found), np.nan)
+            for matrix, found in ((small, values), (raw, values_raw))
+        ]
+        return cls(values, values_raw, *scores)
+
+
+def parts(heads: Heads, chosen: list[int]) -> Iterator[tuple[Heads, slice]]:
+    """The `chosen` heads of a layer, as many at a time as cancelling can wait for, and their places in `chosen`."""
+    _, d_model, d_head = heads.W_Q.shape
+    step = max(1, int(PART_FLOPS / (2 * d_model**2 * d_head + 100 * d_head**3)))
+    for start in range(0, len(chosen), step):
+        index = chosen[start : start + step]
+        some = lambda W, index=index: W if index == list(range(len(W))) else W[index]
+        W_Q, W_K, W_V, W_O = map(some, (heads.W_Q, heads.W_K, heads.W_V, heads.W_O))
+        yield Heads(heads.layer, W_Q, W_K, W_V, W_O), slice(start, start + len(index))
+
+
+class Collected:
+    """Spectra of n heads of d_head, filled part by part."""
+
+    def __init__(self, n: int, d_head: int) -> None:
+        self.eigenvalues, self.eigenvalues_raw = np.zeros((n, d_head), complex), np.zeros((n, d_head), complex)
+        self.singular_values, self.score, self.score_raw = np.zeros((n, d_head)), np.zeros(n), np.zeros(n)
+
+    def put(self, at: list[int], values: Values, singular: np.ndarray) -> None:
+        """Those of the heads that stand at `at`."""
+        self.eigenvalues[at], self.eigenvalues_raw[at] = values.centred, values.raw
+        self.score[at], self.score_raw[at], self.singular_values[at] = values.score, values.score_raw, singular

@@ -1,0 +1,175 @@
+"""What a head's OV circuit does to mixtures of tokens: eigenvalues and singular values of W_E W_OV W_U, or of W_OV alone.
+
+    full   the non-zero eigenvalues of W_E W_OV W_U [d_vocab, d_vocab] are those of W_O (W_U W_E) W_V [d_head, d_head]
+    bare   the non-zero eigenvalues of W_V W_O [d_model, d_model] are those of W_O W_V
+
+    copying = Σλ / Σ|λ| ∈ [−1, 1]        (Elhage et al. 2021, "Summarizing OV/QK matrices": positive eigenvalues copy)
+
+The sum is the trace, real and exact. A positive eigenvalue raises its own mixture of tokens, not necessarily any one token.
+Softmax does not see a vector that is added to every column of W_U, and the raw score does: W_U is centred over the vocabulary,
+the raw value stands beside. These matrices are not normal: eigenvalues do not say how much is written, singular values do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.embedding_products import EmbeddingProductsParams, EmbeddingProductsResult
+from circuitlab.analysis.spectra import (
+    Collected,
+    Middle,
+    Values,
+    effective_rank,
+    factors_of,
+    gram,
+    parts,
+    reading_words,
+    singular_values,
+)
+from circuitlab.analysis.unembedding_gram import UnembeddingGramParams, UnembeddingGramResult
+from circuitlab.analysis.weight_view import Heads, by_layer, chosen_heads, is_token_map, refuse_inexact, words
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.subject import Head
+
+NOT_A_MAP = "the vocabulary going out is not the one going in, so W_E W_OV W_U has no eigenvalues; ask for the bare W_OV."
+
+NO_BIAS = "value bias left out"
+ZEROS = "a matrix of zeros has no eigenvalue: NaN"
+
+
+@dataclass(frozen=True)
+class OvSpectrumParams:
+    """`heads`: `()` is all of them. `matrix`: the full circuit from tokens to tokens, or W_OV on its own."""
+
+    heads: tuple[Head, ...] = (Head(0, 0),)
+    matrix: Literal["full", "bare"] = "full"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OvSpectrumResult(Result):
+    """`heads` int32 [n, 2]; `eigenvalues`, `eigenvalues_raw` complex128 [n, d_head], largest modulus first.
+
+    The rest of the spectrum is 0. `singular_values` [n, d_head], largest first, and `effective_rank` [n] are those of the centred
+    matrix; `copying`, `copying_raw` [n]. NaN: a matrix of zeros has no eigenvalue and no rank. Of the bare matrix raw and centred
+    are the same.
+    """
+
+    heads: np.ndarray
+    eigenvalues: np.ndarray
+    eigenvalues_raw: np.ndarray
+    singular_values: np.ndarray
+    effective_rank: np.ndarray
+    copying: np.ndarray
+    copying_raw: np.ndarray
+
+    def table(self) -> Table:
+        """One row an eigenvalue, head by head."""
+        return spectrum_table(self.heads, self.eigenvalues, self.eigenvalues_raw, self.singular_values)
+
+
+def spectrum_table(heads: np.ndarray, values: np.ndarray, raw: np.ndarray, singular: np.ndarray) -> Table:
+    """One row an eigenvalue: head, index, real and imaginary parts, centred and raw, and the singular value of that index."""
+    n, d = values.shape
+    names = np.array([str(Head(int(a), int(b))) for a, b in heads] or [""])
+    return Table(
+        (
+            Column("head", names[np.repeat(np.arange(n), d)]),
+            Column("index", np.tile(np.arange(d), n)),
+            Column("real", np.real(values).ravel()),
+            Column("imaginary", np.imag(values).ravel()),
+            Column("modulus", np.abs(values).ravel()),
+            Column("real_raw", np.real(raw).ravel()),
+            Column("imaginary_raw", np.imag(raw).ravel()),
+            Column("singular_value", singular.ravel()),
+        )
+    )
+
+
+def _refuse(c: ModelConfig, p: OvSpectrumParams) -> str | None:
+    return refuse_inexact(c) or (NOT_A_MAP if p.matrix == "full" and not is_token_map(c) else None)
+
+
+def spectrum_memory(c: ModelConfig, n_heads: int) -> int:
+    """Bytes: a layer's factors and centred copies, its small matrices, a few d_model × d_model products, and the result."""
+    n_heads = n_heads or c.n_layers * c.n_heads
+    layer = 16 * c.n_heads * c.d_head * (c.d_model + c.d_head)
+    return 8 * (layer + 16 * c.d_model**2 + 8 * n_heads * c.d_head)
+
+
+def _memory(c: ModelConfig, n: int, p: OvSpectrumParams) -> int:
+    return spectrum_memory(c, len(p.heads))
+
+
+@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
+def ov_spectrum(inputs: Inputs, p: OvSpectrumParams, ctx: Ctx) -> OvSpectrumResult:
+    """Eigenvalues, singular values and copying score of the OV circuit of some heads."""
+    c = inputs.weights.config
+    chosen = chosen_heads(c, p.heads)
+    sides = _full(inputs) if p.matrix == "full" and chosen else _Sides()
+    found = Collected(len(chosen), c.d_head)
+    with torch.inference_mode():
+        for layer, index, places in by_layer(chosen):
+            heads = factors_of(inputs, layer)
+            for part, where in parts(heads, index):
+                ctx.tick(places[0], len(chosen), f"OV spectrum of layer {layer}")
+                values = Values.of(*sides.small(part), part.W_O.dtype)
+                found.put(places[where], values, singular_values(*sides.grams(part)))
+    return OvSpectrumResult(
+        heads=np.array(chosen, dtype=np.int32).reshape(-1, 2),
+        eigenvalues=found.eigenvalues,
+        eigenvalues_raw=found.eigenvalues_raw,
+        singular_values=found.singular_values,
+        effective_rank=effective_rank(found.singular_values),
+        copying=found.score,
+        copying_raw=found.score_raw,
+        conventions=words(inputs, *_said(inputs, p)),
+    )
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """What stands around W_V and W_O: nothing (the bare matrix), or the products of the embeddings."""
+
+    middle: Middle | None = None
+    embed: Tensor | None = None
+    unembed: Tensor | None = None
+
+    def small(self, heads: Heads) -> tuple[Tensor, Tensor]:
+        """[head, d_head, d_head] with the non-zero eigenvalues, centred and raw."""
+        if self.middle is None:
+            bare = heads.W_O.double() @ heads.W_V.double()
+            return bare, bare
+        return self.middle.between(heads.W_O, heads.W_V)
+
+    def grams(self, heads: Heads) -> tuple[Tensor, Tensor]:
+        """LᵀL and R Rᵀ [head, d_head, d_head] of the (centred) matrix L R."""
+        if self.embed is None or self.unembed is None:
+            return gram(heads.W_V.mT), gram(heads.W_O)
+        return heads.W_V.mT @ (self.embed @ heads.W_V), heads.W_O @ (self.unembed @ heads.W_O.mT)
+
+
+def _full(inputs: Inputs) -> _Sides:
+    products = inputs.answer("embedding_products", EmbeddingProductsParams())
+    unembedding = inputs.answer("unembedding_gram", UnembeddingGramParams())
+    assert isinstance(products, EmbeddingProductsResult)
+    assert isinstance(unembedding, UnembeddingGramResult)
+    dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
+    cast = lambda array: torch.from_numpy(np.array(array)).to(dtype)
+    return _Sides(Middle.unembed_embed(products, dtype), cast(products.gram(False)), cast(unembedding.gram(True)))
+
+
+def _said(inputs: Inputs, p: OvSpectrumParams) -> list[str]:
+    if p.matrix == "bare":
+        return ["W_OV on its own: no vocabulary to centre over, raw is the same", reading_words(inputs), NO_BIAS, ZEROS]
+    return [
+        "W_U centred over the vocabulary, raw beside",
+        "singular values of the centred matrix",
+        NO_BIAS,
+        ZEROS,
+    ]

@@ -1,0 +1,149 @@
+"""What a head's QK circuit matches: eigenvalues and singular values of W_E W_QK W_Eᵀ, or of W_QK alone.
+
+    full   the non-zero eigenvalues of W_E W_QK W_Eᵀ [d_vocab, d_vocab] are those of W_Kᵀ (W_EᵀW_E) W_Q [d_head, d_head]
+    bare   the non-zero eigenvalues of W_Q W_Kᵀ [d_model, d_model] are those of W_Kᵀ W_Q
+
+    positivity = Σλ / Σ|λ| ∈ [−1, 1]        (Elhage et al. 2021: positive eigenvalues attend to tokens like the destination's)
+
+Rows are destinations. Softmax does not see what is added to all sources of a row alike, so the source's W_E is centred over the
+vocabulary (for eigenvalues the same as centring both); the raw value, W_E as it is, stands beside. Rotary models at a distance d
+behind the source: W_Q R(−d) stands for W_Q.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circuitlab.analysis.base import Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.embedding_products import EmbeddingProductsParams, EmbeddingProductsResult
+from circuitlab.analysis.ov_spectrum import ZEROS, spectrum_memory, spectrum_table
+from circuitlab.analysis.spectra import (
+    Collected,
+    Middle,
+    Values,
+    effective_rank,
+    factors_of,
+    gram,
+    parts,
+    reading_words,
+    singular_values,
+)
+from circuitlab.analysis.weight_view import by_layer, chosen_heads, refuse_inexact, turned, words
+from circuitlab.errors import BadInput
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.subject import Head
+
+
+@dataclass(frozen=True)
+class QkSpectrumParams:
+    """`heads`: `()` is all of them. `matrix`: the full circuit between tokens, or W_QK on its own.
+
+    `distance`: how far the destination stands behind the source (rotary models only); 0 is position-free.
+    """
+
+    heads: tuple[Head, ...] = (Head(0, 0),)
+    matrix: Literal["full", "bare"] = "full"
+    distance: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QkSpectrumResult(Result):
+    """`heads` int32 [n, 2]; `eigenvalues`, `eigenvalues_raw` complex128 [n, d_head], largest modulus first.
+
+    The rest of the spectrum is 0. `singular_values` [n, d_head], largest first, and `effective_rank` [n] are those of the matrix
+    whose sources are centred (destinations are not); `positivity`, `positivity_raw` [n]. NaN: a matrix of zeros has no eigenvalue
+    and no rank. Of the bare matrix raw and centred are the same.
+    """
+
+    heads: np.ndarray
+    eigenvalues: np.ndarray
+    eigenvalues_raw: np.ndarray
+    singular_values: np.ndarray
+    effective_rank: np.ndarray
+    positivity: np.ndarray
+    positivity_raw: np.ndarray
+
+    def table(self) -> Table:
+        """One row an eigenvalue, head by head."""
+        return spectrum_table(self.heads, self.eigenvalues, self.eigenvalues_raw, self.singular_values)
+
+
+def _memory(c: ModelConfig, n: int, p: QkSpectrumParams) -> int:
+    return spectrum_memory(c, len(p.heads))
+
+
+@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=refuse_inexact)
+def qk_spectrum(inputs: Inputs, p: QkSpectrumParams, ctx: Ctx) -> QkSpectrumResult:
+    """Eigenvalues, singular values and positivity of the QK circuit of some heads."""
+    if p.distance < 0:
+        raise BadInput("A destination does not stand before its source.", expected="distance ≥ 0", got=str(p.distance))
+    c = inputs.weights.config
+    chosen = chosen_heads(c, p.heads)
+    sides = _full(inputs) if p.matrix == "full" and chosen else _Sides()
+    found = Collected(len(chosen), c.d_head)
+    with torch.inference_mode():
+        for layer, index, places in by_layer(chosen):
+            heads = factors_of(inputs, layer)
+            for part, where in parts(heads, index):
+                ctx.tick(places[0], len(chosen), f"QK spectrum of layer {layer}")
+                W_Q = turned(part.W_Q, c, layer, p.distance)
+                values = Values.of(*sides.small(W_Q, part.W_K), W_Q.dtype)
+                found.put(places[where], values, singular_values(*sides.grams(W_Q, part.W_K)))
+    return QkSpectrumResult(
+        heads=np.array(chosen, dtype=np.int32).reshape(-1, 2),
+        eigenvalues=found.eigenvalues,
+        eigenvalues_raw=found.eigenvalues_raw,
+        singular_values=found.singular_values,
+        effective_rank=effective_rank(found.singular_values),
+        positivity=found.score,
+        positivity_raw=found.score_raw,
+        conventions=words(inputs, *_said(inputs, p)),
+    )
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """What stands around W_Q and W_K: nothing (the bare matrix), or the products of the embeddings."""
+
+    middle: Middle | None = None
+    raw_gram: Tensor | None = None
+
+    def small(self, W_Q: Tensor, W_K: Tensor) -> tuple[Tensor, Tensor]:
+        """[head, d_head, d_head] with the non-zero eigenvalues, centred and raw."""
+        if self.middle is None:
+            bare = W_K.mT.double() @ W_Q.double()
+            return bare, bare
+        return self.middle.between(W_K.mT, W_Q)
+
+    def grams(self, W_Q: Tensor, W_K: Tensor) -> tuple[Tensor, Tensor]:
+        """LᵀL and R Rᵀ [head, d_head, d_head] of the matrix L R, its sources centred."""
+        if self.middle is None or self.raw_gram is None:
+            return gram(W_Q.mT), gram(W_K.mT)
+        return W_Q.mT @ (self.raw_gram @ W_Q), W_K.mT @ (self.middle.product @ W_K)
+
+
+def _full(inputs: Inputs) -> _Sides:
+    products = inputs.answer("embedding_products", EmbeddingProductsParams())
+    assert isinstance(products, EmbeddingProductsResult)
+    dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
+    return _Sides(Middle.gram(products, dtype), torch.from_numpy(np.array(products.gram(False))).to(dtype))
+
+
+def _said(inputs: Inputs, p: QkSpectrumParams) -> list[str]:
+    c = inputs.weights.config
+    said = ["no score scale", "query and key biases left out" if {"q", "k"} & set(c.biases) or c.norm == "layer" else ""]
+    said += ["keys before smearing"] if c.smeared_keys else []
+    said += [f"rotary: at distance {p.distance}"] if c.positions == "rotary" else []
+    if p.matrix == "bare":
+        return ["W_QK on its own: no vocabulary to centre over, raw is the same", reading_words(inputs), *said, ZEROS]
+    return [
+        "source W_E centred over the vocabulary, raw beside",
+        "singular values of the matrix with centred sources",
+        *said,
+        ZEROS,
+    ]

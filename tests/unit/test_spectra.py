@@ -1,0 +1,317 @@
+"""Spectra against materialised d_vocab × d_vocab matrices in double precision, closed forms, gauge, and degenerate models."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.ov_spectrum import OvSpectrumParams
+from circuitlab.analysis.qk_spectrum import QkSpectrumParams
+from circuitlab.analysis.spectra import effective_rank
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Request
+from circuitlab.engine.store import ModelStore
+from circuitlab.errors import BadInput, Cancelled, Refused, UsageError
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.saving import random_tensors, save_directory
+from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
+from tests.constructed import directory_of
+from tests.models import CONFIGS, TINY, directory
+
+NAMES = ["attention-only", "gpt2", "llama", "odd", "tied-scaled", "post-sublayer"]
+
+
+def small(name: str) -> ModelConfig:
+    """One of the test models, with a vocabulary whose square is quickly diagonalised."""
+    config = CONFIGS[name]
+    return replace(config, d_vocab_out=7) if name == "odd" else replace(config, d_vocab=40, d_vocab_out=40)
+
+
+def ask(path: Path, name: str, p: Any, ctx: Any = None, engine: Engine | None = None, **conventions: Any) -> Any:
+    subject = Subject(ModelRef(f"file:{path}"), (), (), Conventions(**{"dtype": "float64", **conventions}))
+    return (engine or Engine(ModelStore())).answer(Request(name, p, subject), ctx).result
+
+
+def saved(path: Path, config: ModelConfig, tensors: dict[str, torch.Tensor]) -> Path:
+    save_directory(path, config, tensors)
+    return path
+
+
+class Slow:
+    """Whole matrices in numpy, read and folded here."""
+
+    def __init__(self, path: Path, config: ModelConfig) -> None:
+        self.c = config
+        self.t = {n: v.double().numpy() for n, v in load_file(path / "model.safetensors").items()}
+        self.layer_norm = config.norm == "layer"
+        gain = self.t.get("unembed.norm.gain", np.ones(config.d_model))
+        self.E = self.without_mean(self.t["embed.W_E"] * config.embed_scale)
+        self.U = gain[:, None] * self.t.get("unembed.W_U", self.t["embed.W_E"].T)
+        self.U_centred = self.U - self.U.mean(1, keepdims=True)
+        self.E_centred = self.E - self.E.mean(0)
+
+    def without_mean(self, x: np.ndarray, axis: int = -1) -> np.ndarray:
+        return x - x.mean(axis, keepdims=True) if self.layer_norm else x
+
+    def factors(self, head: Head) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """W_Q, W_K, W_V, W_O of one head."""
+        at, kv = f"layers.{head.layer}.", head.head // self.c.group
+        one = np.ones(self.c.d_model)
+        after = self.c.norm_placement == "post_sublayer"
+        gain = one if after else self.t.get(f"{at}attn_norm.gain", one)
+        Q, K, V = (gain[:, None] * self.t[f"{at}W_{n}"][head.head if n == "Q" else kv] for n in "QKV")
+        Q, K = Q * self.t.get(f"{at}q_norm.gain", 1.0), K * self.t.get(f"{at}k_norm.gain", 1.0)
+        out = self.t[f"{at}W_O"][head.head] * (self.t[f"{at}attn_post_norm.gain"] if after else one)
+        Q, K, V = (self.without_mean(W, 0) for W in (Q, K, V))
+        return Q, K, V, self.without_mean(out)
+
+    def turn(self, distance: int) -> np.ndarray:
+        """R with q R k = the score at that distance, halves turning (i, i + d/2), from complex numbers."""
+        n = self.c.d_head // 2
+        theta = 10000.0 ** (-np.arange(n) / n) * distance
+        R = np.zeros((2 * n, 2 * n))
+        i = np.arange(n)
+        R[i, i] = R[i + n, i + n] = np.cos(theta)
+        R[i, i + n], R[i + n, i] = np.sin(theta), -np.sin(theta)
+        return R
+
+    def ov(self, head: Head) -> tuple[np.ndarray, np.ndarray]:
+        _, _, V, out = self.factors(head)
+        return self.E @ V @ out @ self.U_centred, self.E @ V @ out @ self.U
+
+    def qk(self, head: Head, distance: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        Q, K, _, _ = self.factors(head)
+        Q = Q @ self.turn(distance) if distance else Q
+        return self.E @ Q @ K.T @ self.E_centred.T, self.E @ Q @ K.T @ self.E.T
+
+
+def score(matrix: np.ndarray) -> float:
+    """Σλ/Σ|λ| of a whole matrix."""
+    values = np.linalg.eigvals(matrix)
+    return float((values.sum() / np.abs(values).sum()).real)
+
+
+def same_spectrum(found: np.ndarray, matrix: np.ndarray) -> None:
+    """Each found eigenvalue has one of the matrix's for itself, and what is left over of these is 0."""
+    left = list(np.linalg.eigvals(matrix))
+    scale = max(np.abs(left).max(), 1e-300)
+    for value in found:
+        if left:
+            nearest = int(np.argmin(np.abs(np.array(left) - value)))
+            assert abs(left.pop(nearest) - value) < 1e-7 * scale
+        else:
+            assert abs(value) < 1e-7 * scale
+    assert all(abs(value) < 1e-7 * scale for value in left)
+
+
+def same_singular(found: np.ndarray, matrix: np.ndarray) -> None:
+    wanted = np.zeros(len(found))
+    s = np.linalg.svd(matrix, compute_uv=False)[: len(found)]
+    wanted[: len(s)] = s
+    np.testing.assert_allclose(found, wanted, atol=3e-7 * s[0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ov_spectrum_is_that_of_the_whole_matrices(tmp_path: Path, name: str) -> None:
+    config = small(name)
+    path = directory(tmp_path / "m", config)
+    slow, heads = Slow(path, config), (Head(1, config.n_heads - 1), Head(0, 0), Head(1, 0))
+    full, bare = (ask(path, "ov_spectrum", OvSpectrumParams(heads, matrix)) for matrix in ("full", "bare"))
+    np.testing.assert_array_equal(full.heads, heads)
+    for i, head in enumerate(heads):
+        centred, raw = slow.ov(head)
+        same_spectrum(full.eigenvalues[i], centred)
+        same_spectrum(full.eigenvalues_raw[i], raw)
+        assert full.copying[i] == pytest.approx(score(centred), abs=1e-6)
+        assert full.copying_raw[i] == pytest.approx(score(raw), abs=1e-6)
+        same_singular(full.singular_values[i], centred)
+        _, _, V, out = slow.factors(head)
+        same_spectrum(bare.eigenvalues[i], V @ out)
+        assert bare.copying[i] == bare.copying_raw[i] == pytest.approx(score(V @ out), abs=1e-6)
+        same_singular(bare.singular_values[i], V @ out)
+    assert (np.diff(np.abs(full.eigenvalues)) <= 1e-9).all() and (np.diff(full.singular_values) <= 0).all()
+    assert any("raw is the same" in w for w in bare.conventions)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_qk_spectrum_is_that_of_the_whole_matrices(tmp_path: Path, name: str) -> None:
+    config = small(name)
+    path = directory(tmp_path / "m", config)
+    slow, heads = Slow(path, config), (Head(1, config.n_heads - 1), Head(0, 0))
+    full, bare = (ask(path, "qk_spectrum", QkSpectrumParams(heads, matrix)) for matrix in ("full", "bare"))
+    for i, head in enumerate(heads):
+        centred, raw = slow.qk(head)
+        same_spectrum(full.eigenvalues[i], centred)
+        same_spectrum(full.eigenvalues_raw[i], raw)
+        assert full.positivity[i] == pytest.approx(score(centred), abs=1e-6)
+        assert full.positivity_raw[i] == pytest.approx(score(raw), abs=1e-6)
+        same_singular(full.singular_values[i], centred)
+        Q, K, _, _ = slow.factors(head)
+        same_spectrum(bare.eigenvalues[i], Q @ K.T)
+        assert bare.positivity[i] == bare.positivity_raw[i] == pytest.approx(score(Q @ K.T), abs=1e-6)
+        same_singular(bare.singular_values[i], Q @ K.T)
+
+
+@pytest.mark.parametrize("distance", [1, 5])
+def test_a_rotary_distance_turns_the_queries(tmp_path: Path, distance: int) -> None:
+    config = small("llama")
+    path = directory(tmp_path / "m", config)
+    slow = Slow(path, config)
+    found = ask(path, "qk_spectrum", QkSpectrumParams((Head(1, 2),), "full", distance))
+    same_spectrum(found.eigenvalues[0], slow.qk(Head(1, 2), distance)[0])
+    assert f"rotary: at distance {distance}" in found.conventions
+    with pytest.raises(AssertionError):
+        same_spectrum(found.eigenvalues[0], slow.qk(Head(1, 2))[0])
+
+
+def test_all_heads_single_precision_and_the_table(tmp_path: Path) -> None:
+    config = small("gpt2")
+    path = directory(tmp_path / "m", config)
+    for name, params in (("ov_spectrum", OvSpectrumParams(())), ("qk_spectrum", QkSpectrumParams(()))):
+        double, single = (ask(path, name, params, dtype=dtype) for dtype in ("float64", "float32"))
+        assert double.eigenvalues.shape == (8, 6) and double.heads.dtype == np.int32
+        largest = np.abs(double.eigenvalues).max(1, keepdims=True)
+        np.testing.assert_allclose(np.abs(single.eigenvalues) / largest, np.abs(double.eigenvalues) / largest, atol=1e-5)
+        rows = double.table()
+        assert rows.n_rows == 48 and rows.columns[0].values[7] == "L0H1"
+        assert rows.columns[2].values[7] == double.eigenvalues[1, 1].real
+
+
+def test_effective_rank_counts_equal_directions() -> None:
+    np.testing.assert_allclose(effective_rank(np.array([[2.0, 2, 2, 0], [5, 0, 0, 0]])), [3, 1])
+    assert np.isnan(effective_rank(np.zeros((1, 3)))).all()
+
+
+def gauged(config: ModelConfig, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """W_Q S, W_K S⁻ᵀ, W_V S, S⁻¹ W_O of every key-value group; S of queries and keys turns pairs alike where the model does.
+
+    S is no rotation, but not far from one: models are kept in float32, and S must not make that rounding larger.
+    """
+    generator, out, n = torch.Generator().manual_seed(5), dict(tensors), config.d_head // 2
+    random = lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
+    for layer in range(config.n_layers):
+        at, shape = f"layers.{layer}.", (2, config.n_kv_heads, config.d_head, config.d_head)
+        S = torch.linalg.qr(random(*shape))[0] * (0.5 * random(*shape[:2], 1, config.d_head)).exp()
+        if config.positions == "rotary":  # commutes with the rotations: a turn and a scale of every pair
+            a, b = (1 + random(2, config.n_kv_heads, n).abs()).diag_embed().unbind()
+            S[0] = torch.cat([torch.cat([a, b], -1), torch.cat([-b, a], -1)], -2)
+        spread = S.repeat_interleave(config.group, 1)
+        out[f"{at}W_Q"] = out[f"{at}W_Q"] @ spread[0]
+        out[f"{at}W_K"] = out[f"{at}W_K"] @ torch.linalg.inv(S[0]).mT
+        out[f"{at}W_V"] = out[f"{at}W_V"] @ S[1]
+        out[f"{at}W_O"] = torch.linalg.inv(spread[1]) @ out[f"{at}W_O"]
+    return out
+
+
+REQUESTS: list[tuple[str, Any]] = [
+    ("ov_spectrum", OvSpectrumParams(())),
+    ("ov_spectrum", OvSpectrumParams((), "bare")),
+    ("qk_spectrum", QkSpectrumParams((), "full", 3)),
+    ("qk_spectrum", QkSpectrumParams((), "bare")),
+]
+
+
+@pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama"])
+def test_no_number_depends_on_the_gauge(tmp_path: Path, name: str) -> None:
+    config = replace(small(name), biases=())
+    tensors = {k: v.double() for k, v in random_tensors(config, 0, 0.35).items()}
+    a, b = saved(tmp_path / "a", config, tensors), saved(tmp_path / "b", config, gauged(config, tensors))
+    engine = Engine(ModelStore())
+    for analysis, p in REQUESTS:
+        first, second = ask(a, analysis, p, engine=engine).arrays(), ask(b, analysis, p, engine=engine).arrays()
+        for field, value in first.items():
+            scale = np.nanmax(np.abs(value)) if value.size else 1.0
+            np.testing.assert_allclose(second[field], value, atol=5e-6 * scale, err_msg=f"{analysis} {field}")
+
+
+def test_heads_of_norm_zero_have_no_eigenvalue_and_say_so(tmp_path: Path) -> None:
+    config, tensors = TINY, random_tensors(TINY, 0, 0.35)
+    tensors["layers.0.W_O"][1], tensors["layers.1.W_Q"][2] = 0, 0
+    path = saved(tmp_path / "m", config, tensors)
+    for matrix in ("full", "bare"):
+        ov = ask(path, "ov_spectrum", OvSpectrumParams((), matrix))
+        qk = ask(path, "qk_spectrum", QkSpectrumParams((), matrix))
+        for found, score, zero in ((ov, ov.copying, 1), (qk, qk.positivity, 6)):
+            assert np.flatnonzero(np.isnan(score)).tolist() == np.flatnonzero(np.isnan(found.effective_rank)).tolist() == [zero]
+            assert not found.eigenvalues[zero].any() and not found.singular_values[zero].any()
+            assert np.isfinite(found.singular_values).all()
+        assert any("NaN" in w for w in (*ov.conventions, *qk.conventions))
+
+
+def test_what_softmax_does_not_see_has_no_score(tmp_path: Path) -> None:
+    """Columns of W_U that are all alike: the centred circuit is 0, of the raw one an eigenvalue is left."""
+    tensors = random_tensors(TINY, 0, 0.35)
+    tensors["unembed.W_U"][:] = tensors["unembed.W_U"][:, :1].clone()
+    path = saved(tmp_path / "m", TINY, tensors)
+    for dtype in ("float32", "float64"):
+        found = ask(path, "ov_spectrum", OvSpectrumParams(()), dtype=dtype)
+        assert np.isnan(found.copying).all() and np.isfinite(found.copying_raw).all()
+
+
+def test_tiny_vocabularies_half_floats_and_refusals(tmp_path: Path) -> None:
+    config = replace(TINY, d_vocab=3, d_vocab_out=3, n_layers=1)
+    path = saved(tmp_path / "m", config, {k: v.half() for k, v in random_tensors(config, 0, 0.35).items()})
+    found, slow = ask(path, "ov_spectrum", OvSpectrumParams()), Slow(path, config)
+    same_spectrum(found.eigenvalues[0], slow.ov(Head(0, 0))[0])
+    assert (np.abs(found.eigenvalues[0, 2:]) < 1e-9).all()
+    odd = directory(tmp_path / "odd", CONFIGS["odd"])
+    with pytest.raises(Refused, match="bare"):
+        ask(odd, "ov_spectrum", OvSpectrumParams())
+    assert np.isfinite(ask(odd, "ov_spectrum", OvSpectrumParams((), "bare")).copying).all()
+    assert np.isfinite(ask(odd, "qk_spectrum", QkSpectrumParams(())).positivity).all()
+    with pytest.raises(Refused, match="stream"):
+        ask(directory(tmp_path / "r", CONFIGS["post-residual"]), "qk_spectrum", QkSpectrumParams())
+    with pytest.raises(UsageError):
+        ask(odd, "qk_spectrum", QkSpectrumParams((Head(7, 0),)))
+    with pytest.raises(BadInput):
+        ask(odd, "qk_spectrum", QkSpectrumParams(distance=-1))
+
+
+def test_rope_induction_has_its_closed_forms(tmp_path: Path) -> None:
+    """The second head copies letters: of the centred circuit one direction of 26 is lost to the mean. Its W_OV squares to 0."""
+    path = directory_of(tmp_path / "m")
+    found = ask(path, "ov_spectrum", OvSpectrumParams(()))
+    assert np.isnan(found.copying[0]) and found.copying[1] == pytest.approx(1)
+    assert found.copying_raw[1] == pytest.approx(1)
+    np.testing.assert_allclose(found.eigenvalues_raw[1, :26], 20, atol=1e-9)
+    np.testing.assert_allclose(found.eigenvalues_raw[1, 26:], 0, atol=1e-9)
+    assert np.isnan(ask(path, "ov_spectrum", OvSpectrumParams((), "bare")).copying).all()
+
+
+class Stop(Quiet):
+    """Cancels at the second tick of a layer's work."""
+
+    def __init__(self, word: str) -> None:
+        self.word, self.seen = word, 0
+
+    def tick(self, done: int, total: int, text: str = "") -> None:
+        assert done <= total
+        self.seen += self.word in text
+        if self.seen > 1:
+            raise Cancelled
+
+
+@pytest.mark.parametrize("word", ["W_U W_E", "W_U W_Uᵀ", "OV spectrum"])
+def test_cancelling_is_answered_between_parts(tmp_path: Path, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("circuitlab.analysis.spectra.PART_FLOPS", 1.0)
+    monkeypatch.setattr("circuitlab.analysis.embedding_products.TILE", 16)
+    monkeypatch.setattr("circuitlab.analysis.unembedding_gram.TILE", 16)
+    path = directory(tmp_path / "m", TINY)
+    with pytest.raises(Cancelled):
+        ask(path, "ov_spectrum", OvSpectrumParams(()), Stop(word))
+
+
+def test_parts_of_a_layer_give_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = directory(tmp_path / "m", small("llama"))
+    whole = [ask(path, name, p) for name, p in REQUESTS]
+    monkeypatch.setattr("circuitlab.analysis.spectra.PART_FLOPS", 1.0)
+    for (name, p), before in zip(REQUESTS, whole, strict=True):
+        for field, value in ask(path, name, p).arrays().items():
+            np.testing.assert_allclose(value, before.arrays()[field], rtol=1e-9, atol=1e-9, err_msg=field)
