@@ -31,6 +31,7 @@ from circuitlab.model.weights import Norm, Weights
 Embedding = Literal["tokens", "after the first MLP"]
 BLOCK = 128  # columns of which the maximum is kept
 FLOPS = 4e9  # of one step between two ticks
+TILE = 13 * 2**20  # bytes of one tile of rows: near a cache, and a small part of what an analysis may take
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,12 @@ def check_token(token: int, n: int) -> None:
     """Raise `BadInput` for a token that is not in a vocabulary of n."""
     if not 0 <= token < n:
         raise BadInput("There is no such token.", expected=f"0..{n - 1}", got=str(token))
+
+
+def check_count(k: int) -> None:
+    """Raise `BadInput` where nothing was asked for."""
+    if k < 1:
+        raise BadInput("No entry was asked for.", expected="k ≥ 1", got=str(k))
 
 
 def refuse_pair(head: Head, earlier: Head | None) -> str | None:
@@ -166,6 +173,23 @@ def unembed_mean(inputs: Inputs) -> Tensor | None:
     if inputs.subject.conventions.centre and inputs.weights.config.logit_soft_cap == 0:
         return None
     return inputs.weights.unembed().W_U.mean(1)
+
+
+def tile_rows(n: int, size: int) -> int:
+    """How many rows of n numbers of `size` bytes make a tile."""
+    return max(1, min(1024, TILE // (size * n)))
+
+
+def out_factor(inputs: Inputs, W_O: Tensor, ctx: Ctx) -> tuple[Tensor, int]:
+    """(W_O W_U [d_head, whole blocks], how many columns count), minus its mean over those columns; 0 behind them."""
+    W_U = inputs.weights.unembed().W_U
+    n, step = W_U.shape[1], max(BLOCK, int(FLOPS / (2 * W_O.numel())))
+    out = torch.zeros(len(W_O), n + -n % BLOCK, dtype=W_O.dtype)
+    for start in range(0, n, step):
+        ctx.tick(start, n, "out tokens")
+        out[:, start : min(start + step, n)] = W_O @ W_U[:, start : start + step]
+    out[:, :n] -= out[:, :n].mean(1, keepdim=True)
+    return out, n
 
 
 class Ends(NamedTuple):

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from circuitlab.analysis.effective_embedding import EffectiveEmbeddingParams
 from circuitlab.analysis.ov_table import OvTableParams
+from circuitlab.analysis.ov_top_tokens import OvTopTokensParams
 from circuitlab.analysis.qk_table import QkTableParams
 from circuitlab.analysis.token_rows import BLOCK, padded, top_of_rows
 from circuitlab.engine.engine import Engine
@@ -149,6 +150,24 @@ def test_the_top_of_rows_is_exact(k: int, n: int) -> None:
     np.testing.assert_array_equal(found, torch.topk(values, k, dim=1).values)
     np.testing.assert_array_equal(torch.gather(values, 1, ids), found)
     assert all(len(set(row)) == k for row in ids.tolist())
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("through", [None, Head(0, 1)])
+@pytest.mark.parametrize("centre", [True, False])
+def test_top_tokens_of_every_source_are_those_of_the_whole_circuit(
+    tmp_path: Path, name: str, through: Head | None, centre: bool
+) -> None:
+    # uncentred, W_U keeps its mean in the file's conventions; norms that centre what is written still do so for all readers
+    path, c = made(tmp_path, name, norm="rms" if name == "gpt2" and not centre else CONFIGS[name].norm)
+    conventions = Conventions(centre=centre or c.norm == "layer", dtype="float64")
+    found = ask(path, "ov_top_tokens", OvTopTokensParams(Head(1, 2), 4, through), conventions)
+    whole = centred(Whole(path, c).ov(Head(1, 2), through))
+    order = np.argsort(-whole, axis=1)[:, :4]
+    np.testing.assert_array_equal(found.ids, order)
+    np.testing.assert_allclose(found.values, np.take_along_axis(whole, order, 1), atol=1e-5)
+    assert found.ids.dtype == np.int32
+    assert found.table().n_rows == c.d_vocab
 
 
 def test_degenerate_models_have_tables(tmp_path: Path) -> None:

@@ -1,0 +1,91 @@
+"""What a head writes most for every token it could attend to: the k largest of each row of the full OV circuit.
+
+    row of source s:   x_s W_V W_O W_U,   minus its mean over the out vocabulary
+
+(Elhage et al. 2021, "OV circuit"), as (X W_V) (W_O W_U) with d_head in the middle, a tile of rows at a time. `W_O W_U` minus the
+mean of its columns gives rows that are minus their own means. Exact: the k largest of a row lie in the k blocks of columns with
+the largest maxima, so only those blocks are sorted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.ov_table import ov_bias_words
+from circuitlab.analysis.token_rows import (
+    BLOCK,
+    Embedding,
+    check_count,
+    one_head,
+    out_factor,
+    refuse_pair,
+    refuse_table,
+    side_of,
+    tile_rows,
+    top_of_rows,
+)
+from circuitlab.analysis.weight_view import words
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.subject import Head
+
+
+@dataclass(frozen=True)
+class OvTopTokensParams:
+    """`k` out tokens of every source token. `through`: an earlier head, the virtual head of both is read."""
+
+    head: Head = Head(0, 0)
+    k: int = 10
+    through: Head | None = None
+    embed: Embedding = "tokens"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OvTopTokensResult(Result):
+    """`ids` int32, `values` float32 [d_vocab, k] of every source token, the largest first; k is at most d_vocab_out."""
+
+    ids: np.ndarray
+    values: np.ndarray
+
+    def table(self) -> Table:
+        """One row a source token."""
+        columns = [Column("source", np.arange(len(self.ids)))]
+        for i in range(self.ids.shape[1]):
+            columns += [Column(f"out_{i + 1}", self.ids[:, i]), Column(f"value_{i + 1}", self.values[:, i], "logit")]
+        return Table(tuple(columns))
+
+
+def _refuse(c: ModelConfig, p: OvTopTokensParams) -> str | None:
+    return refuse_table(c, p.embed, (p.through or p.head,)) or refuse_pair(p.head, p.through)
+
+
+def _memory(c: ModelConfig, n: int, p: OvTopTokensParams) -> int:
+    whole = c.d_vocab * c.d_model if p.embed != "tokens" else 0
+    factors = 2 * c.d_head * (c.d_vocab + c.d_vocab_out + BLOCK) + 8 * c.d_model * c.d_head
+    tile = 2 * tile_rows(c.d_vocab_out, 8) * (c.d_vocab_out + BLOCK)
+    return 8 * (whole + factors + tile + 3 * c.d_model) + 8 * c.d_vocab * max(p.k, 1)
+
+
+@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
+def ov_top_tokens(inputs: Inputs, p: OvTopTokensParams, ctx: Ctx) -> OvTopTokensResult:
+    """The out tokens that a head writes most for every source token."""
+    check_count(p.k)
+    with torch.inference_mode():
+        head = one_head(inputs, p.head)
+        side = side_of(inputs, p.head, p.embed, p.through)
+        sources = side.times(head.W_V, ctx, "sources")
+        outs, n = out_factor(inputs, head.W_O, ctx)
+        k, rows = min(p.k, n), tile_rows(n, outs.element_size())
+        ids, values = np.empty((len(sources), k), np.int32), np.empty((len(sources), k), np.float32)
+        tile = torch.empty(rows, outs.shape[1], dtype=outs.dtype)
+        for start in range(0, len(sources), rows):
+            ctx.tick(start, len(sources), "out tokens of every source")
+            part = sources[start : start + rows]
+            made = torch.mm(part, outs, out=tile[: len(part)])
+            top, at = top_of_rows(made, n, k)
+            ids[start : start + rows], values[start : start + rows] = at.numpy(), top.numpy()
+    said = (side.said, "rows minus their means over the out vocabulary", ov_bias_words(head))
+    return OvTopTokensResult(ids=ids, values=values, conventions=words(inputs, *said))
