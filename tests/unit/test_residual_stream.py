@@ -12,6 +12,8 @@ import pytest
 import torch
 
 from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.privileged_basis import PrivilegedBasisParams, PrivilegedBasisResult, kurtosis
+from circuitlab.analysis.rotation_check import RotationCheckParams, RotationCheckResult, Turned, random_orthogonal
 from circuitlab.analysis.subspace_overlap import WEIGHTED, SubspaceOverlapParams, SubspaceOverlapResult
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
@@ -58,8 +60,8 @@ def test_overlaps_are_those_of_the_projectors(tmp_path: Path, name: str, left: s
     first, second = Head(0, 1), Head(1, 2)
     found, w = overlap(path, left, right, first=first, second=second), doubles(path)
     heads = list(np.ndindex(config.n_layers, config.n_heads))
-    one = [projector(product(config, w, *at, left)) for at in heads]
-    other = [projector(product(config, w, *at, right)) for at in heads]
+    one = [projector(product(config, w, at[0], at[1], left)) for at in heads]
+    other = [projector(product(config, w, at[0], at[1], right)) for at in heads]
     n = len(heads)
     mean = np.array([[np.trace(P @ R) for R in other] for P in one]) / config.d_head
     most = np.array([[np.linalg.norm(P @ R, 2) for R in other] for P in one])
@@ -193,3 +195,191 @@ def test_a_row_of_the_table_is_its_pair_and_small_models_have_answers(tmp_path: 
         overlap(directory(tmp_path / "r", CONFIGS["post-residual"]))
     with pytest.raises(UsageError):
         overlap(tmp_path / "m", first=Head(2, 0))
+
+
+def rotation(path: Path, tokens: tuple[int, ...] = TOKENS, ctx: Any = None, **conventions: Any) -> RotationCheckResult:
+    return ask(path, "rotation_check", RotationCheckParams(), ctx, tokens, **conventions)
+
+
+def test_the_rotation_is_orthogonal_uniform_and_its_seeds() -> None:
+    step = lambda: None
+    Q = random_orthogonal(150, 3, step)  # more than two blocks
+    torch.testing.assert_close(Q.T @ Q, torch.eye(150, dtype=torch.float64), atol=1e-13, rtol=0)
+    torch.testing.assert_close(Q, random_orthogonal(150, 3, step))
+    many = torch.stack([random_orthogonal(4, seed, step) for seed in range(4000)])
+    # uniform: every entry has mean 0, mean square 1/d and mean fourth power 3/(d(d+2))
+    assert float(many.mean(0).abs().max()) < 0.04
+    torch.testing.assert_close(many.square().mean(0), torch.full((4, 4), 0.25, dtype=torch.float64), atol=0.02, rtol=0)
+    torch.testing.assert_close(many.pow(4).mean(0), torch.full((4, 4), 0.125, dtype=torch.float64), atol=0.02, rtol=0)
+
+
+STILL = ["attention-only", "smeared", "no-positions", "sinusoidal", "rotary-half", "rotary-partial", "odd"]
+
+
+@pytest.mark.parametrize("name", STILL)
+def test_without_norms_no_logit_moves(tmp_path: Path, name: str) -> None:
+    config = CONFIGS[name]
+    found = rotation(directory(tmp_path / "m", config), tuple(t % config.d_vocab for t in TOKENS))
+    assert found.difference.max() < 1e-11 * found.logit_range and found.reasons == ("", "")
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "parallel", "tied-scaled"])
+def test_norms_see_the_basis_until_they_are_folded_and_centred(tmp_path: Path, name: str) -> None:
+    config = CONFIGS[name]
+    found = rotation(directory(tmp_path / "m", config))
+    assert found.difference[0] > 1e-2 * found.logit_range and found.difference[1] < 1e-11 * found.logit_range
+    assert ("mean" in found.reasons[0]) == (config.norm == "layer") and "gains" in found.reasons[0]
+    assert found.reasons[1] == ""
+
+
+@pytest.mark.parametrize("name", ["post-residual", "post-sublayer", "both-norms-capped"])
+def test_what_cannot_be_folded_is_named(tmp_path: Path, name: str) -> None:
+    found = rotation(directory(tmp_path / "m", CONFIGS[name]))
+    assert found.difference.min() > 1e-3 and "gains" in found.reasons[1]
+
+
+def test_shortformer_positions_behind_a_norm_keep_its_gain(tmp_path: Path) -> None:
+    found = rotation(directory(tmp_path / "m", CONFIGS["attention-only"], norm="layer"))
+    assert found.difference[1] > 1e-6 and "gains or biases of 2 norms" in found.reasons[1]
+    assert "mean" not in found.reasons[1]
+
+
+def test_a_layernorm_alone_moves_logits_unless_the_rotation_keeps_the_ones(tmp_path: Path) -> None:
+    config = replace(CONFIGS["gpt2"], biases=())
+    tensors = random_tensors(config, 0, 0.35)
+    for name in tensors:
+        tensors[name] = (
+            torch.ones(24) if name.endswith("gain") else torch.zeros(24) if name.endswith("norm.bias") else tensors[name]
+        )
+    path = saved(tmp_path / "m", config, tensors)
+    found = rotation(path)
+    assert found.difference[0] > 1e-3 and found.reasons == ("LayerNorm subtracts the mean over d_model", "")
+    from circuitlab.model.folding import under
+    from circuitlab.model.forward import forward
+
+    plain = Conventions(fold_norm=False, centre=False, dtype="float64")
+    weights = under(ModelStore().open(ModelRef(f"file:{path}")).opened.weights, plain)
+    ones = torch.linalg.qr(torch.cat([torch.ones(24, 1), torch.randn(24, 23)], 1).double()).Q  # first column along the ones
+    inner = torch.block_diag(torch.ones(1, 1, dtype=torch.float64), random_orthogonal(23, 0, lambda: None))
+    turned = Turned(weights, ones @ inner @ ones.T, torch.arange(260), False, lambda: None)
+    difference = forward(turned, TOKENS).logits() - forward(weights, TOKENS).logits()
+    assert float(difference.abs().max()) < 1e-10
+
+
+def test_rotation_in_float32_in_parts_and_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = directory(tmp_path / "m", CONFIGS["gpt2"])
+    whole = rotation(path)
+    single = rotation(path, dtype="float32")
+    assert single.difference[0] == pytest.approx(whole.difference[0], rel=1e-3)
+    assert single.difference[1] < 1e-4 * single.logit_range
+    monkeypatch.setattr("circuitlab.analysis.rotation_check.FLOPS", 1.0)
+    monkeypatch.setattr("circuitlab.analysis.rotation_check.BLOCK", 7)
+    parts = rotation(path)
+    np.testing.assert_allclose(parts.difference, whole.difference, rtol=1e-8, atol=1e-11)
+    names, difference, share, reason = (c.values for c in parts.table().columns)
+    assert names[0] == "as it is" and share[0] == difference[0] / parts.logit_range and "mean" in reason[0]
+
+    class Stop(Quiet):
+        def tick(self, done: int, total: int, text: str = "") -> None:
+            if text == "turning the model":
+                raise Cancelled
+
+    with pytest.raises(Cancelled):
+        rotation(path, ctx=Stop())
+
+
+def basis(path: Path, tokens: tuple[int, ...] = TOKENS, **conventions: Any) -> PrivilegedBasisResult:
+    return ask(path, "privileged_basis", PrivilegedBasisParams(), None, tokens, **conventions)
+
+
+def slow_kurtosis(v: np.ndarray) -> float:
+    centred = v - v.mean()
+    return float((centred**4).mean() / (centred**2).mean() ** 2)
+
+
+def written(config: ModelConfig, w: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """Each matrix that writes to the stream, [rows, d_model], centred over d_model where the norms are LayerNorms."""
+    out = [w["embed.W_E"] * config.embed_scale]
+    out += [w["embed.W_pos"]] if config.positions == "learned" else []
+    for layer in range(config.n_layers):
+        at, group = f"layers.{layer}.", config.n_heads // config.n_kv_heads
+        gain = w[f"{at}attn_norm.gain"][:, None] if config.norm != "none" else 1.0
+        out += [gain * w[f"{at}W_V"][h // group] @ w[f"{at}W_O"][h] for h in range(config.n_heads)]
+        out += [w[f"{at}mlp.W_out"]] if config.d_mlp else []
+    return [X - X.mean(1, keepdims=True) for X in out] if config.norm == "layer" else out
+
+
+@pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama", "odd", "tied-scaled"])
+def test_kurtosis_is_that_of_the_streams_and_of_the_weights(tmp_path: Path, name: str) -> None:
+    config = CONFIGS[name]
+    path, tokens = directory(tmp_path / "m", config), tuple(t % config.d_vocab for t in TOKENS)
+    found, w = basis(path, tokens), doubles(path)
+    from circuitlab.model.forward import forward
+
+    run = forward(ModelStore().open(ModelRef(f"file:{path}")).weights(Conventions(dtype="float64")), tokens)
+    assert run.final is not None
+    streams = [run.get("resid_pre", i) for i in range(config.n_layers)] + [run.final]
+    Q = random_orthogonal(config.d_model, 0, lambda: None).numpy()
+    for i, stream in enumerate(streams):
+        x = stream[1:].double().numpy()  # BOS left out
+        for values, over, tokenwise in (
+            (x, found.kurtosis[i], found.token_kurtosis[i]),
+            (x @ Q, found.control[i], found.token_control[i]),
+        ):
+            np.testing.assert_allclose(over, [slow_kurtosis(v) for v in values.T], rtol=1e-8)
+            assert tokenwise == pytest.approx(np.mean([slow_kurtosis(v) for v in values]))
+    matrices = written(config, w)
+    mean = lambda turn: np.mean([[slow_kurtosis(v) for v in (X @ turn).T] for X in matrices], axis=0)
+    np.testing.assert_allclose(found.weights, mean(np.eye(config.d_model)), rtol=1e-8)
+    np.testing.assert_allclose(found.weights_control, mean(Q), rtol=1e-8)
+    assert found.n_positions == len(tokens) - 1 and any("BOS left out" in word for word in found.conventions)
+
+
+def test_a_basis_that_means_something_is_told_from_one_that_does_not(tmp_path: Path) -> None:
+    config = replace(TINY, d_model=64, d_head=6)
+    tensors, generator = random_tensors(config, 0, 0.05), torch.Generator().manual_seed(0)
+    tensors["embed.W_E"] = torch.where(torch.rand(260, 64, generator=generator) < 0.05, 5.0, 0.0)  # few large entries
+    tokens = tuple(range(1, 48))
+    sparse = basis(saved(tmp_path / "a", config, tensors), tokens)
+    assert np.nanmedian(sparse.kurtosis[0]) > 3 * np.nanmedian(sparse.control[0])
+    assert sparse.token_kurtosis[0] > 3 * sparse.token_control[0]
+    assert np.nanmean(sparse.weights) > np.nanmean(sparse.weights_control) + 1
+    Q = random_orthogonal(64, 9, lambda: None).float()
+    for name in ("embed.W_E", "layers.0.W_O", "layers.1.W_O"):
+        tensors[name] = tensors[name] @ Q
+    smooth = basis(saved(tmp_path / "b", config, tensors), tokens)
+    assert smooth.token_kurtosis[0] == pytest.approx(smooth.token_control[0], rel=0.2)
+    assert np.nanmean(smooth.weights) == pytest.approx(np.nanmean(smooth.weights_control), rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["attention-only", "gpt2", "odd"])
+def test_weights_kurtosis_does_not_depend_on_the_gauge(tmp_path: Path, name: str) -> None:
+    config = replace(CONFIGS[name], biases=())
+    tensors = {k: v.double() for k, v in random_tensors(config, 0, 0.35).items()}
+    tokens = tuple(t % config.d_vocab for t in TOKENS)
+    a = basis(saved(tmp_path / "a", config, tensors), tokens)
+    b = basis(saved(tmp_path / "b", config, gauged(config, tensors)), tokens)
+    for array in ("weights", "weights_control", "kurtosis", "control", "token_kurtosis", "token_control"):
+        np.testing.assert_allclose(getattr(a, array), getattr(b, array), rtol=2e-3, err_msg=array)
+
+
+def test_what_does_not_vary_has_no_kurtosis(tmp_path: Path) -> None:
+    tensors = random_tensors(TINY, 0, 0.35)
+    tensors["layers.0.W_O"][1] = 0  # a head that writes nothing
+    for name in ("embed.W_E", "layers.0.W_O", "layers.1.W_O"):
+        tensors[name][..., 3] = 0  # a dimension that nothing writes
+    path = saved(tmp_path / "m", TINY, tensors)
+    found = basis(path, TOKENS)
+    assert np.isnan(found.weights[3]) and np.isfinite(np.delete(found.weights, 3)).all()
+    assert np.isnan(found.kurtosis[:, 3]).all() and np.isfinite(np.delete(found.kurtosis, 3, axis=1)).all()
+    assert np.isfinite(found.weights_control).all()
+    one = basis(path, (5,))
+    assert np.isnan(one.kurtosis).all() and np.isfinite(one.token_kurtosis).all() and one.n_positions == 1
+    assert bool(torch.isnan(kurtosis(torch.full((5, 2), 0.1), 0)).all())
+    assert found.table().n_rows == TINY.d_model and "BOS" not in " ".join(found.conventions)
+
+
+@pytest.mark.parametrize("name", ["post-residual", "both-norms-capped", "smeared-rotary"])
+def test_any_model_has_a_basis(tmp_path: Path, name: str) -> None:
+    found = basis(directory(tmp_path / "m", CONFIGS[name]), dtype="float32")
+    assert all(np.isfinite(array).all() for array in found.arrays().values())

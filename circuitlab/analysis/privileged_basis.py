@@ -1,0 +1,207 @@
+"""Whether single dimensions of the residual stream mean something: kurtosis against that in a randomly turned basis.
+
+    kurtosis(v) = mean((v − mean v)⁴) / mean((v − mean v)²)²        3 for a normal distribution, more for few large entries
+
+- per dimension: v = x_l[:, j] over the positions of the prompt, streams l = 0 … n_layers;
+- per stream: over the dimensions j of one position's vector, then the mean over positions (Elhage et al. 2023, "Privileged
+  Bases in the Transformer Residual Stream");
+- of the weights that write dimension j: v = column j of W_E, of W_pos, of each head's W_OV, of each W_out, each matrix alone,
+  then the mean over matrices. W_OV and not W_O, whose rows are a choice of gauge.
+
+The control is the same number of x Q, W Q with Q a random orthogonal matrix: it has the same norms and angles, so what exceeds it
+is due to the basis. Nothing that treats all directions alike (attention, a linear map) makes a difference between the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.rotation_check import FLOPS, random_orthogonal, turned_rows
+from circuitlab.analysis.virtual_parts import mlp_of
+from circuitlab.analysis.weight_view import embedding, heads_of
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.positions import sinusoid_table
+
+Part = Callable[[int, int], Tensor]
+
+
+@dataclass(frozen=True)
+class PrivilegedBasisParams:
+    """`seed` of the random basis."""
+
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PrivilegedBasisResult(Result):
+    """`kurtosis`, `control` [n_layers + 1, d_model] of each dimension, over positions.
+
+    `token_kurtosis`, `token_control` [n_layers + 1]: over dimensions, mean over positions. `weights`, `weights_control` [d_model]:
+    of the weights that write each dimension. NaN where nothing varies (one position, a dimension that nothing writes).
+    `n_positions` that were counted, BOS left out.
+    """
+
+    kurtosis: np.ndarray
+    control: np.ndarray
+    weights: np.ndarray
+    weights_control: np.ndarray
+    token_kurtosis: np.ndarray
+    token_control: np.ndarray
+    n_positions: int
+
+    def table(self) -> Table:
+        """One row a dimension: the last stream, and the weights."""
+        return Table(
+            (
+                Column("dimension", np.arange(len(self.weights))),
+                Column("kurtosis", self.kurtosis[-1]),
+                Column("control", self.control[-1]),
+                Column("weights", self.weights),
+                Column("weights_control", self.weights_control),
+            )
+        )
+
+
+class _Moments:
+    """Sums of the first four powers over the rows of something, column by column, and so its columns' kurtosis.
+
+    Powers of what stands `shift` [n] away, near the mean, so that nothing cancels.
+    """
+
+    def __init__(self, shift: Tensor) -> None:
+        self._shift, self._rows = shift, 0
+        self._sums = torch.zeros(4, len(shift), dtype=torch.float64)
+
+    def add(self, rows: Tensor) -> None:
+        """More rows [row, n]."""
+        v = rows.double() - self._shift
+        square = v * v
+        for i, power in enumerate((v, square, square * v, square * square)):
+            self._sums[i] += power.sum(0)
+        self._rows += len(rows)
+
+    def kurtosis(self) -> Tensor:
+        """[n] float64, NaN where a column does not vary."""
+        m1, m2, m3, m4 = self._sums / max(self._rows, 1)
+        variance = m2 - m1**2
+        fourth = m4 - 4 * m1 * m3 + 6 * m1**2 * m2 - 3 * m1**4
+        varies = variance > 1e-12 * (m2 + self._shift**2)  # less is rounding
+        return torch.where(varies, fourth / torch.where(varies, variance, 1.0) ** 2, torch.nan)
+
+
+def kurtosis(x: Tensor, dim: int) -> Tensor:
+    """float64, over one axis; NaN where nothing varies."""
+    x = x.double()
+    squares = (x - x.mean(dim, keepdim=True)).square()
+    variance = squares.mean(dim)
+    varies = variance > 1e-12 * x.square().mean(dim)
+    return torch.where(varies, squares.square().mean(dim) / torch.where(varies, variance, 1.0) ** 2, torch.nan)
+
+
+def _memory(c: ModelConfig, n: int, p: PrivilegedBasisParams) -> int:
+    factors = 4 * c.n_heads * c.d_head * c.d_model + 3 * c.d_mlp * c.d_model
+    return 8 * (3 * factors + 6 * c.d_model**2 + 8 * (n + _tile(c.d_model)) * c.d_model + 2 * (c.n_layers + 1) * c.d_model)
+
+
+def _tile(d: int) -> int:
+    """Rows that are turned at a time."""
+    return max(16, int(FLOPS / (4 * d * d)))
+
+
+@analysis(version=1, needs="tokens", lane="slow", memory=_memory)
+def privileged_basis(inputs: Inputs, p: PrivilegedBasisParams, ctx: Ctx) -> PrivilegedBasisResult:
+    """Kurtosis of each residual dimension over the prompt and of the weights that write it, against a random basis."""
+    c = inputs.weights.config
+    with torch.inference_mode():
+        Q = random_orthogonal(c.d_model, p.seed, lambda: ctx.tick(0, 1, "a random rotation"))
+        first = _without_bos(inputs)
+        over_positions, over_dimensions = _of_stream(inputs, Q, first, ctx)
+        weights, control = _of_weights(inputs, Q, ctx)
+    n = len(inputs.subject.tokens) - first
+    return PrivilegedBasisResult(
+        kurtosis=over_positions[0],
+        control=over_positions[1],
+        token_kurtosis=over_dimensions[0],
+        token_control=over_dimensions[1],
+        weights=weights,
+        weights_control=control,
+        n_positions=n,
+        conventions=(
+            *inputs.subject.conventions.words(),
+            f"{n} positions" + (", BOS left out: it alone would be most of every kurtosis" if first else ""),
+            f"at most {n - 2 + 1 / (n - 1):.3g} over {n} positions" if n > 1 else "one position varies over nothing",
+            f"control: a random basis, seed {p.seed}",
+            "weights: mean over W_E, W_pos, every W_OV, every W_out, each alone",
+        ),
+    )
+
+
+def _without_bos(inputs: Inputs) -> int:
+    """The first position that counts: 1 behind a BOS, unless it is all there is."""
+    tokenizer, tokens = inputs.weights.tokenizer, inputs.subject.tokens
+    return int(tokenizer is not None and len(tokens) > 1 and tokens[0] == tokenizer.bos)
+
+
+def _of_stream(inputs: Inputs, Q: Tensor, first: int, ctx: Ctx) -> tuple[np.ndarray, np.ndarray]:
+    """Of the stream before each block and after the last, as it is and in the basis Q: [2, stream, d_model], [2, stream]."""
+    c, run = inputs.weights.config, inputs.run()
+    over_positions = np.full((2, c.n_layers + 1, c.d_model), np.nan)
+    over_dimensions = np.full((2, c.n_layers + 1), np.nan)
+    for layer in range(c.n_layers + 1):
+        x = run.get("resid_pre", layer) if layer < c.n_layers else run.final
+        assert x is not None
+        tick = lambda at=layer: ctx.tick(at, c.n_layers + 1, f"stream {at}")
+        x = x[first:].double()
+        for i, values in enumerate((x, turned_rows(x, Q, tick))):
+            tick()
+            over_positions[i, layer] = kurtosis(values, 0).numpy()
+            over_dimensions[i, layer] = float(kurtosis(values, 1).nanmean())
+    return over_positions, over_dimensions
+
+
+def _of_weights(inputs: Inputs, Q: Tensor, ctx: Ctx) -> tuple[np.ndarray, np.ndarray]:
+    """[d_model] mean kurtosis of what writes each dimension, and the same in the basis Q."""
+    d = inputs.weights.config.d_model
+    sums, counts = torch.zeros(2, d, dtype=torch.float64), torch.zeros(2, d, dtype=torch.float64)
+    for name, n, part in _writers(inputs):
+        mean = torch.zeros(d, dtype=torch.float64)
+        tiles = [(start, min(start + _tile(d), n)) for start in range(0, n, _tile(d))]
+        for start, stop in tiles[:1]:
+            mean = part(start, stop).double().mean(0)
+        moments = _Moments(mean), _Moments(mean @ Q)
+        for start, stop in tiles:
+            ctx.tick(start, n, name)
+            rows = part(start, stop)
+            moments[0].add(rows)
+            moments[1].add(rows @ Q.to(rows.dtype))
+        found = torch.stack([m.kurtosis() for m in moments])
+        there = ~found.isnan()
+        sums += torch.where(there, found, 0.0)
+        counts += there
+    weights, control = torch.where(counts > 0, sums / counts.clamp(min=1), torch.nan).numpy()
+    return weights, control
+
+
+def _writers(inputs: Inputs) -> Iterator[tuple[str, int, Part]]:
+    """(name, rows, rows from start to stop) of each matrix that writes to the stream, layer by layer."""
+    c, weights = inputs.weights.config, inputs.weights
+    W_E, W_pos = embedding(weights), weights.embed().W_pos
+    yield "W_E", c.d_vocab, lambda start, stop: W_E[start:stop]
+    if c.positions == "sinusoidal":
+        W_pos = sinusoid_table(c.n_ctx, c.d_model, W_E.dtype)
+    if W_pos is not None and c.positions in ("learned", "sinusoidal"):
+        table = W_pos
+        yield "W_pos", c.n_ctx, lambda start, stop: table[start:stop]
+    for layer in range(c.n_layers):
+        heads = heads_of(inputs, layer)
+        for W_V, W_O in zip(heads.W_V, heads.W_O, strict=True):
+            yield f"heads of layer {layer}", c.d_model, lambda start, stop, V=W_V, out=W_O: V[start:stop] @ out
+        if not c.attention_only:
+            W_out = mlp_of(inputs, layer)[1]
+            yield f"W_out of layer {layer}", c.d_mlp, lambda start, stop, W=W_out: W[start:stop]
