@@ -42,9 +42,9 @@ class PrivilegedBasisParams:
 class PrivilegedBasisResult(Result):
     """`kurtosis`, `control` [n_layers + 1, d_model] of each dimension, over positions.
 
-    `token_kurtosis`, `token_control` [n_layers + 1]: over dimensions, mean over positions. `weights`, `weights_control` [d_model]:
-    of the weights that write each dimension. NaN where nothing varies (one position, a dimension that nothing writes).
-    `n_positions` that were counted, BOS left out.
+    `token_kurtosis`, `token_control` [n_layers + 1]: over dimensions, mean over positions. `weights`, `weights_control`
+    [d_model]: of the weights that write each dimension. NaN where nothing varies (one position, a dimension that nothing
+    writes). `n_positions` that were counted, BOS left out.
     """
 
     kurtosis: np.ndarray
