@@ -1,0 +1,106 @@
+"""How often one token follows another in the text a model was trained on: `bigrams.safetensors` beside the model's weights.
+
+    log P(j | i) = log (c_ij + β_i u_j) / (Σ_j c_ij + β_i),     β_i = distinct successors of i + what of its total is not kept
+
+(Witten and Bell 1991, interpolated with the frequencies u of single tokens, one added to each; tokens without successors have
+u). Counts are weighted by the shares in which the texts were trained on, and kept as steps of their logarithm, which is
+right to a few hundredths of a nat. `training/bigrams.py` writes the file:
+
+    offsets [d_vocab + 1], successors [pair] (ascending in each row), steps [pair] uint8; count = exp(scale[0] + scale[1] · step)
+    unigrams [d_vocab] sums to 1; totals [d_vocab]: weighted successors of each token, kept or not
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from circuitlab.analysis.base import Inputs
+from circuitlab.errors import BadModel
+from circuitlab.model.loading import resolve
+
+FILE = "bigrams.safetensors"
+FORMAT = "circuitlab-bigrams-1"
+_NAMES = ("offsets", "scale", "steps", "successors", "totals", "unigrams")
+
+
+@dataclass(frozen=True, eq=False)
+class CorpusBigrams:
+    """Bigrams of a corpus. `complete`: every pair that the text holds is kept; `text` names it."""
+
+    offsets: np.ndarray
+    successors: np.ndarray
+    steps: np.ndarray
+    scale: np.ndarray
+    unigrams: np.ndarray
+    totals: np.ndarray
+    complete: bool
+    text: str
+
+    @property
+    def n_vocab(self) -> int:
+        """The number of tokens."""
+        return len(self.unigrams)
+
+    def row(self, token: int) -> tuple[np.ndarray, np.ndarray]:
+        """(ids [n] ascending, counts [n] float64) of what follows a token."""
+        at = slice(int(self.offsets[token]), int(self.offsets[token + 1]))
+        return self.successors[at].astype(np.int64), np.exp(self.scale[0] + self.scale[1] * self.steps[at])
+
+    def log_probs(self, token: int) -> np.ndarray:
+        """[d_vocab] float64 log P(· | token), smoothed as above."""
+        ids, counts = self.row(token)
+        kept = float(counts.sum())
+        backed = len(ids) + max(float(self.totals[token]) - kept, 0.0)
+        P = backed * self.unigrams.astype(np.float64)
+        P[ids] += counts
+        return np.log(P / (kept + backed) if kept + backed > 0 else self.unigrams.astype(np.float64))
+
+    def seen(self, token: int, after: np.ndarray) -> np.ndarray:
+        """[n] bool: whether each token of `after` [n] follows `token` anywhere in the text (in what is kept of it)."""
+        return np.isin(after, self.row(token)[0])
+
+    def words(self) -> str:
+        """For the caption."""
+        return f"corpus: {self.text}; Witten-Bell smoothing with single tokens"
+
+
+def corpus_of(inputs: Inputs) -> CorpusBigrams | None:
+    """The bigrams stored beside the subject's model, None without. Raises `BadModel` for a file that is not this model's."""
+    path = resolve(inputs.subject.model) / FILE
+    if not path.is_file():
+        return None
+    stat = path.stat()
+    found = _read(path, stat.st_size, stat.st_mtime_ns)
+    c = inputs.weights.config
+    if not found.n_vocab == c.d_vocab == c.d_vocab_out:
+        raise BadModel(f"{FILE} is of another vocabulary.", expected=f"{c.d_vocab} tokens", got=str(found.n_vocab), remedy=_AGAIN)
+    return found
+
+
+_AGAIN = "Remove the file, or count the text again with the model's own tokenizer."
+
+
+@lru_cache(maxsize=2)
+def _read(path: Path, size: int, mtime: int) -> CorpusBigrams:
+    """One version of the file."""
+    try:
+        with safe_open(str(path), framework="np") as file:
+            said = file.metadata() or {}
+            if said.get("format") != FORMAT or set(file.keys()) != set(_NAMES):
+                raise BadModel(f"{FILE} is of another format.", expected=FORMAT, got=json.dumps(said)[:200], remedy=_AGAIN)
+            arrays = {name: file.get_tensor(name) for name in _NAMES}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise BadModel(f"{FILE} is damaged.", expected="a whole safetensors file", got=str(error)[:200], remedy=_AGAIN) from error
+    n, pairs = len(arrays["unigrams"]), len(arrays["successors"])
+    offsets = arrays["offsets"]
+    sound = len(offsets) == n + 1 and offsets[0] == 0 and offsets[-1] == pairs == len(arrays["steps"])
+    sound = sound and bool((np.diff(offsets.astype(np.int64)) >= 0).all()) and len(arrays["totals"]) == n
+    if not sound or (pairs and int(arrays["successors"].max()) >= n):
+        raise BadModel(f"{FILE} contradicts itself.", expected=FORMAT, got=f"{pairs} pairs of {n} tokens", remedy=_AGAIN)
+    return CorpusBigrams(**arrays, complete=said.get("complete") == "true", text=said.get("text", "a text that is not named"))

@@ -1,0 +1,100 @@
+"""Counts of which token follows which in a training text, kept beside a model for `analysis/corpus_bigrams.py`.
+
+    python -m circuitlab.training.bigrams models/NAME --text corpus/en_novels:0.27 … stdlib:0.45
+
+with the `--text` of the model's card. Pairs are counted within each text's training part and weighted by share / tokens, as
+training draws them; what is held out is not counted. Where not all pairs fit in `limit` bytes the most frequent are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from circuitlab.analysis.corpus_bigrams import FILE, FORMAT
+from circuitlab.errors import BadModel
+from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.training.corpus import Stream, find_sources, tokenised
+
+LIMIT = 2_950_000  # bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Weighted counts: `pairs` [n] ascending codes `token · d_vocab + successor`, `counts` [n], `unigrams` [d_vocab]."""
+
+    n_vocab: int
+    pairs: np.ndarray
+    counts: np.ndarray
+    unigrams: np.ndarray
+    n_tokens: int
+
+
+def counted(streams: Iterable[Stream], n_vocab: int) -> Counts:
+    """Bigrams and single tokens of the training parts, by share; the counts of all texts sum to about their tokens."""
+    codes, weights, single, n_tokens, shares = [], [], np.zeros(n_vocab), 0, 0.0
+    for stream in streams:
+        tokens = stream.train.astype(np.int64)
+        found, count = np.unique(tokens[:-1] * n_vocab + tokens[1:], return_counts=True)
+        codes.append(found)
+        weights.append(count * (stream.share / len(tokens)))
+        single += np.bincount(tokens, minlength=n_vocab) * (stream.share / len(tokens))
+        n_tokens, shares = n_tokens + len(tokens), shares + stream.share
+    pairs, place = np.unique(np.concatenate(codes), return_inverse=True)
+    counts = np.bincount(place, np.concatenate(weights), len(pairs)) * (n_tokens / shares)
+    single = single * (n_tokens / shares) + 1  # one more of each, so that no token is impossible
+    return Counts(n_vocab, pairs, counts, single / single.sum(), n_tokens)
+
+
+def write(path: Path, found: Counts, text: str, limit: int = LIMIT) -> bool:
+    """Write the file; whether all pairs are in it."""
+    n = found.n_vocab
+    wide = np.uint16 if n <= 65536 else np.uint32
+    room = (limit - 16 * (n + 1) - 2048) // (np.dtype(wide).itemsize + 1)
+    kept = np.sort(np.argsort(-found.counts, kind="stable")[: max(room, 0)])
+    pairs, logs = found.pairs[kept], np.log(found.counts[kept])
+    low, high = (float(logs.min()), float(logs.max())) if len(logs) else (0.0, 0.0)
+    scale = np.array([low, (high - low) / 255 or 1.0])
+    tensors = {
+        "offsets": np.searchsorted(pairs, np.arange(n + 1) * n).astype(np.uint32),
+        "successors": (pairs % n).astype(wide),
+        "steps": np.rint((logs - scale[0]) / scale[1]).astype(np.uint8),
+        "scale": scale,
+        "unigrams": found.unigrams.astype(np.float32),
+        "totals": np.bincount(found.pairs // n, found.counts, n).astype(np.float32),
+    }
+    complete = len(kept) == len(found.pairs)
+    said = {"format": FORMAT, "complete": str(complete).lower(), "text": f"{text}, {found.n_tokens:,} tokens"}
+    save_file(tensors, str(path) + ".new", metadata=said)
+    os.replace(str(path) + ".new", path)
+    return complete
+
+
+def write_bigrams(model: Path, text: list[str], limit: int = LIMIT) -> Path:
+    """Count the texts (as `circuitlab train --text` takes them) with a model's tokenizer and write its `bigrams.safetensors`."""
+    tokenizer = Tokenizer.from_file(model / "tokenizer.json")
+    if not (model / "config.json").is_file():
+        raise BadModel("That is no model.", expected="a directory with config.json and tokenizer.json", got=str(model))
+    from circuitlab.model.loading.family import read_json
+
+    config = read_json(model / "config.json")
+    streams = [tokenised(source, tokenizer, int(config.get("n_ctx", 256))) for source in find_sources(text)]
+    labels = ", ".join(f"{s.label} {s.share:g}" for s in streams)
+    write(model / FILE, counted(streams, int(config.get("d_vocab", tokenizer.n_tokens))), labels, limit)
+    return model / FILE
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m circuitlab.training.bigrams")
+    parser.add_argument("model", type=Path, help="a model directory with a tokenizer.json")
+    parser.add_argument("--text", nargs="+", required=True, metavar="FILE", help="files, folders or stdlib; NAME:SHARE")
+    given = parser.parse_args()
+    made = write_bigrams(given.model, given.text)
+    sys.stdout.write(f"{made}: {made.stat().st_size:,} bytes\n")

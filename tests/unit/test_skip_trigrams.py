@@ -1,0 +1,175 @@
+"""Bigrams of direct path and corpus, and skip-trigrams, against counts by hand and materialised circuits."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save_file
+from tokenizers import pre_tokenizers
+
+from circuitlab.analysis.bigram import BigramParams
+from circuitlab.analysis.corpus_bigrams import FILE, _read
+from circuitlab.analysis.direct_path import DirectPathParams
+from circuitlab.errors import BadInput, BadModel
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.subject import Conventions
+from circuitlab.training.bigrams import counted, write, write_bigrams
+from circuitlab.training.corpus import Stream
+from tests.models import directory
+from tests.reference.whole_circuits import Whole
+from tests.unit.test_tables import DOUBLE, ask, made
+
+RAW = Conventions(centre=False, dtype="float64")
+
+
+def _streams(n: int) -> tuple[Stream, Stream]:
+    """Two texts of unequal share over the first half of the vocabulary."""
+    rng, none = np.random.default_rng(0), np.zeros(0, np.uint16)
+    draw = lambda size: (rng.integers(0, max(n // 2, 1), size) * rng.random(size)).astype(np.uint16)
+    return Stream("a", 0.75, draw(300), none), Stream("b", 0.25, draw(500), none)
+
+
+class ByHand:
+    """The published formulas over plain dictionaries."""
+
+    def __init__(self, streams: tuple[Stream, ...], n: int) -> None:
+        self.n, self.pairs, self.single = n, Counter[tuple[int, int]](), Counter[int]()
+        total = sum(len(s.train) for s in streams)
+        for s in streams:
+            weight, tokens = s.share * total / len(s.train), s.train.tolist()
+            for pair in pairwise(tokens):
+                self.pairs[pair] += weight  # type: ignore[assignment]
+            for token in tokens:
+                self.single[token] += weight  # type: ignore[assignment]
+        self.total = total
+
+    def log_prob(self, i: int, j: int) -> float:
+        u = (self.single[j] + 1) / (self.total + self.n)
+        row = {b: c for (a, b), c in self.pairs.items() if a == i}
+        return math.log((row.get(j, 0) + len(row) * u) / (sum(row.values()) + len(row))) if row else math.log(u)
+
+
+def with_corpus(path: Path, n: int, limit: int = 10**6) -> ByHand:
+    write(path / FILE, counted(_streams(n), n), "two texts", limit)
+    return ByHand(_streams(n), n)
+
+
+def _corpus(path: Path) -> Any:
+    stat = (path / FILE).stat()
+    return _read(path / FILE, stat.st_size, stat.st_mtime_ns)
+
+
+def test_corpus_bigrams_are_the_counts_by_hand(tmp_path: Path) -> None:
+    hand = with_corpus(tmp_path, 40)
+    found = _corpus(tmp_path)
+    assert found.complete
+    for i in range(40):
+        ids, counts = found.row(i)
+        wanted = sorted((b, c) for (a, b), c in hand.pairs.items() if a == i)
+        assert ids.tolist() == [b for b, _ in wanted]
+        np.testing.assert_allclose(counts, [c for _, c in wanted], rtol=0.02)
+        assert found.seen(i, np.arange(40)).tolist() == [(i, j) in hand.pairs for j in range(40)]
+        np.testing.assert_allclose(found.log_probs(i), [hand.log_prob(i, j) for j in range(40)], atol=0.02)
+        assert np.exp(found.log_probs(i)).sum() == pytest.approx(1, abs=1e-6)
+
+
+def test_what_does_not_fit_is_left_out_the_rarest_first(tmp_path: Path) -> None:
+    hand = with_corpus(tmp_path, 40, limit=16 * 41 + 2048 + 3 * 50)
+    found = _corpus(tmp_path)
+    assert not found.complete
+    assert len(found.steps) == 50
+    kept = [c for i in range(40) for c in found.row(i)[1]]
+    assert min(kept) >= sorted(hand.pairs.values())[-50] * 0.98
+    assert all(np.exp(found.log_probs(i)).sum() == pytest.approx(1, abs=1e-6) for i in range(40))
+
+
+def test_texts_are_counted_with_the_models_tokenizer(tmp_path: Path) -> None:
+    path = directory(tmp_path / "m")
+    (tmp_path / "text.txt").write_text("abab" * 200)
+    assert write_bigrams(path, [str(tmp_path / "text.txt")]) == path / FILE
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    a, b = (1 + alphabet.index(c) for c in "ab")
+    found = _corpus(path)
+    assert found.row(a)[0].tolist() == [b]
+    assert found.row(b)[0].tolist() == [a]
+    assert found.text == "text.txt 1, 705 tokens"  # all but two contexts that are held out
+    assert ask(path, "bigram", BigramParams(a)).corpus_log_probs.shape == (20,)
+
+
+def _direct(path: Path, c: ModelConfig) -> np.ndarray:
+    """[token, out] logits of the model without its layers."""
+    slow = Whole(path, c)
+    x = slow.norm(slow.W_E) if c.final_norm else slow.W_E
+    b = slow.t.get("unembed.b_U", np.zeros(c.d_vocab_out)) + slow.shift("unembed.norm") @ slow.t.get(
+        "unembed.W_U", slow.t["embed.W_E"].T
+    )
+    return x @ slow.W_U + b - b.mean()
+
+
+@pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama", "odd", "tied-scaled"])
+@pytest.mark.parametrize("conventions", [DOUBLE, RAW])
+def test_the_direct_path_is_the_model_without_layers(tmp_path: Path, name: str, conventions: Conventions) -> None:
+    path, c = made(tmp_path, name)
+    logits = _direct(path, c)
+    P = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    hand = with_corpus(path, c.d_vocab) if c.d_vocab == c.d_vocab_out else None
+    for token in (0, 5):
+        found = ask(path, "bigram", BigramParams(token, 9), conventions)
+        order = np.argsort(-logits[token])[:9]
+        np.testing.assert_array_equal(found.ids, order)
+        np.testing.assert_allclose(found.logits, (logits - logits.mean(1, keepdims=True))[token][order], atol=1e-5)
+        np.testing.assert_allclose(found.probabilities, P[token][order], rtol=1e-6)
+        assert found.table().n_rows == 9
+        if hand is None:
+            assert np.isnan(found.corpus_log_probs).all()
+            assert np.isnan([found.correlation, found.correlation_all, found.symmetry]).all()
+            continue
+        likely = np.array([hand.log_prob(token, j) for j in range(c.d_vocab)])
+        np.testing.assert_allclose(found.corpus_log_probs, likely[order], atol=0.02)
+        assert found.correlation == pytest.approx(np.corrcoef(logits[token], likely)[0, 1], abs=0.01)
+
+
+@pytest.mark.parametrize("name", ["attention-only", "gpt2", "tied-scaled"])
+def test_symmetry_and_correlation_of_the_whole_path(tmp_path: Path, name: str) -> None:
+    path, c = made(tmp_path, name)
+    hand, slow = with_corpus(path, c.d_vocab), Whole(path, c)
+    found = ask(path, "direct_path", DirectPathParams())
+    P = (slow.W_E - slow.W_E.mean(0)) @ slow.W_U
+    assert found.symmetry == pytest.approx((P * P.T).sum() / (P**2).sum(), abs=1e-9)
+    logits = _direct(path, c)
+    likely = np.array([[hand.log_prob(i, j) for j in range(c.d_vocab)] for i in range(0, c.d_vocab, 20)])
+    rows = [np.corrcoef(a, b)[0, 1] for a, b in zip(logits[::20], likely, strict=True)]
+    np.testing.assert_allclose(found.rows[::20], rows, atol=0.01)
+    exact = np.array([_corpus(path).log_probs(i) for i in range(c.d_vocab)])
+    a, b = logits - logits.mean(1, keepdims=True), exact - exact.mean(1, keepdims=True)
+    assert found.correlation == pytest.approx((a * b).sum() / np.sqrt((a**2).sum() * (b**2).sum()), abs=1e-9)
+
+
+def test_a_tied_path_is_a_similarity(tmp_path: Path) -> None:
+    path, _ = made(tmp_path, "attention-only", tied=True)
+    for conventions in (DOUBLE, RAW):
+        assert ask(path, "direct_path", DirectPathParams(), conventions).symmetry == pytest.approx(1, abs=1e-9)
+
+
+def test_a_path_of_zeros_and_a_file_that_is_not_the_models(tmp_path: Path) -> None:
+    path, c = made(tmp_path, "attention-only")
+    tensors = load_file(path / "model.safetensors")
+    tensors["unembed.W_U"] *= 0
+    save_file(tensors, path / "model.safetensors")
+    with_corpus(path, c.d_vocab)
+    found = ask(path, "bigram", BigramParams(3))
+    assert np.isnan([found.symmetry, found.correlation, found.correlation_all]).all()
+    with_corpus(path, 99)
+    with pytest.raises(BadModel, match="another vocabulary"):
+        ask(path, "bigram", BigramParams(3))
+    (path / FILE).write_bytes(b"nothing")
+    with pytest.raises(BadModel, match="damaged"):
+        ask(path, "bigram", BigramParams(3))
+    with pytest.raises(BadInput, match="token"):
+        ask(path, "bigram", BigramParams(260))
