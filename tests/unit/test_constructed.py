@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from circuitlab.analysis.composition import CompositionParams
+from circuitlab.analysis.copying_scores import CopyingScoresParams
+from circuitlab.analysis.ov_spectrum import OvSpectrumParams
+from circuitlab.analysis.rotation_check import RotationCheckParams
+from circuitlab.analysis.subspace_overlap import SubspaceOverlapParams
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Request
+from circuitlab.engine.store import ModelStore
 from circuitlab.model.forward import forward
 from circuitlab.model.sourced import CanonicalParts, SourcedWeights
+from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from circuitlab.model.tensors import ResidentTensors
-from tests.constructed import directory_of, gap, letter_tokenizer, rope_induction
+from tests.constructed import SIGMA, directory_of, gap, letter_tokenizer, rope_induction
 
 EPSILON = 0.01
 
@@ -84,11 +94,62 @@ def test_a_weak_alpha_spreads_as_the_construction_says() -> None:
 
 
 def test_the_directory_opens_and_reads_letters(tmp_path: Path) -> None:
-    from circuitlab.engine.store import ModelStore
-    from circuitlab.model.subject import ModelRef
-
     opened = ModelStore().open(ModelRef(f"file:{directory_of(tmp_path / 'm')}")).opened
     config, tensors = rope_induction()
     assert opened.weights.config == config
     torch.testing.assert_close(opened.weights.embed().W_E.double(), tensors["embed.W_E"])
     assert letter_tokenizer().encode("AZ")[-2:] == (1, 26)
+
+
+def _ask(path: Path, name: str, params: Any, tokens: tuple[int, ...] = ()) -> Any:
+    subject = Subject(ModelRef(f"file:{path}"), tokens, (), Conventions(dtype="float64"))
+    return Engine(ModelStore()).answer(Request(name, params, subject)).result
+
+
+@pytest.mark.parametrize(("letters", "d_head"), [(26, 32), (4, 16), (2, 4)])
+def test_the_heads_compose_through_keys_alone(tmp_path: Path, letters: int, d_head: int) -> None:
+    """Layer 1 reads 26 of the 27 dimensions that layer 0 writes, at weight 1, and `tok_0` at weight σ, through its key."""
+    V = letters + 1
+    found = _ask(directory_of(tmp_path / "m", letters, d_head), "composition", CompositionParams())
+    Q, K, value = found.scores[:, 1, 0, 0, 0]
+    assert Q == 0 and value == 0
+    assert pytest.approx(math.sqrt((V - 1) / (V * (V - 1 + SIGMA**2))), rel=1e-6) == K
+    assert found.baseline == pytest.approx(1 / math.sqrt(3 * V + 1))
+    if letters == 26:
+        assert pytest.approx(0.1915, abs=5e-5) == K and found.baseline == pytest.approx(0.1104, abs=5e-5)
+    z_q, z_k, _ = found.z[:, 1, 0, 0, 0]
+    assert z_k > 0 > z_q
+
+
+@pytest.mark.parametrize(("letters", "d_head"), [(26, 32), (2, 4)])
+def test_layer_1_copies_every_letter_and_layer_0_none(tmp_path: Path, letters: int, d_head: int) -> None:
+    """W_E W_OV W_U of layer 1 is γ on the diagonal of letters, 0 at BOS; of layer 0 it is 0."""
+    path, V = directory_of(tmp_path / "m", letters, d_head), letters + 1
+    found = _ask(path, "ov_spectrum", OvSpectrumParams((Head(0, 0), Head(1, 0))))
+    assert found.copying[1] == pytest.approx(1) and found.copying_raw[1] == pytest.approx(1)
+    np.testing.assert_allclose(found.eigenvalues_raw[1][:letters], 20, rtol=1e-10)
+    np.testing.assert_allclose(found.eigenvalues_raw[1][letters:], 0, atol=1e-10)
+    assert np.isnan(found.copying[0]) and np.abs(np.nan_to_num(found.eigenvalues_raw[0])).max() == 0
+    scores = _ask(path, "copying_scores", CopyingScoresParams("all"))
+    assert scores.copying[1, 0] == pytest.approx(1) and scores.diagonal_share[1, 0] == pytest.approx(letters / V)
+    assert scores.diagonal_mean[1, 0] == pytest.approx(20 * letters / V * (1 - 1 / V))
+    assert np.isnan(scores.copying[0, 0]) and scores.diagonal_share[0, 0] == scores.diagonal_mean[0, 0] == 0
+
+
+def test_what_the_heads_write_and_read_are_the_coordinates_they_were_given(tmp_path: Path) -> None:
+    path = directory_of(tmp_path / "m")
+    ask = lambda left, right: _ask(path, "subspace_overlap", SubspaceOverlapParams(left, right, Head(0, 0), Head(1, 0)))
+    keys = ask("writes", "reads_k")  # prev_0 … prev_26 against prev_1 … prev_26 and tok_0
+    assert keys.mean_cos2[0, 0, 1, 0] == pytest.approx(26 / 27) and keys.max_cos[0, 0, 1, 0] == pytest.approx(1)
+    np.testing.assert_allclose(keys.cosines, [1.0] * 26 + [0.0] + [math.nan] * 5, atol=1e-9)
+    assert keys.left_rank.tolist() == [[27], [26]] and keys.right_rank.tolist() == [[1], [27]]  # layer 0 reads `one` alone
+    for right in ("reads_q", "reads_v"):
+        assert ask("writes", right).max_cos[0, 0, 1, 0] == pytest.approx(0, abs=1e-9)
+    writes = ask("writes", "writes").weighted[:, :, 0]
+    assert writes[0, 0] == writes[0, 1] == writes[2, 0] == 0  # nothing of `prev`, `out` in W_E; `prev` is not read by W_U
+    assert writes[2, 1] == pytest.approx(math.sqrt(1 / 27))
+
+
+def test_the_construction_does_not_need_its_basis(tmp_path: Path) -> None:
+    found = _ask(directory_of(tmp_path / "m"), "rotation_check", RotationCheckParams(), (0, *range(1, 27), 5))
+    assert found.difference.max() < 1e-10 and found.logit_range == pytest.approx(20, rel=0.01)
