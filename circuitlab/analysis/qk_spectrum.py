@@ -134,16 +134,16 @@ def _full(inputs: Inputs) -> _Sides:
     return _Sides(Middle.gram(products, dtype), torch.from_numpy(np.array(products.gram(False))).to(dtype))
 
 
-def _said(inputs: Inputs, p: QkSpectrumParams) -> list[str]:
-    c = inputs.weights.config
-    said = ["no score scale", "query and key biases left out" if {"q", "k"} & set(c.biases) or c.norm == "layer" else ""]
+def qk_words(c: ModelConfig, distance: int) -> list[str]:
+    """What is said wherever W_QK is read on its own."""
+    biased = {"q", "k"} & set(c.biases) or c.norm == "layer"
+    said = ["no score scale", "query and key biases left out" if biased else ""]
     said += ["keys before smearing"] if c.smeared_keys else []
-    said += [f"rotary: at distance {p.distance}"] if c.positions == "rotary" else []
+    return said + ([f"rotary: at distance {distance}"] if c.positions == "rotary" else [])
+
+
+def _said(inputs: Inputs, p: QkSpectrumParams) -> list[str]:
+    said = [*qk_words(inputs.weights.config, p.distance), ZEROS]
     if p.matrix == "bare":
-        return ["W_QK on its own: no vocabulary to centre over, raw is the same", reading_words(inputs), *said, ZEROS]
-    return [
-        "source W_E centred over the vocabulary, raw beside",
-        "singular values of the matrix with centred sources",
-        *said,
-        ZEROS,
-    ]
+        return ["W_QK on its own: no vocabulary to centre over, raw is the same", reading_words(inputs), *said]
+    return ["source W_E centred over the vocabulary, raw beside", "singular values of the matrix with centred sources", *said]

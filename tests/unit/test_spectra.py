@@ -12,7 +12,11 @@ import torch
 from safetensors.torch import load_file
 
 from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.copying_scores import CopyingScoresParams
+from circuitlab.analysis.head_scores import HeadScoresParams
 from circuitlab.analysis.ov_spectrum import OvSpectrumParams
+from circuitlab.analysis.pair_positivity import PairPositivityParams
+from circuitlab.analysis.previous_head_spectrum import PreviousHeadSpectrumParams
 from circuitlab.analysis.qk_spectrum import QkSpectrumParams
 from circuitlab.analysis.spectra import effective_rank
 from circuitlab.engine.engine import Engine
@@ -25,6 +29,7 @@ from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from tests.constructed import directory_of
 from tests.models import CONFIGS, TINY, directory
 
+PLANE = PreviousHeadSpectrumParams()
 NAMES = ["attention-only", "gpt2", "llama", "odd", "tied-scaled", "post-sublayer"]
 
 
@@ -159,6 +164,127 @@ def test_qk_spectrum_is_that_of_the_whole_matrices(tmp_path: Path, name: str) ->
         same_singular(bare.singular_values[i], Q @ K.T)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_copying_scores_are_those_of_the_whole_matrices(tmp_path: Path, name: str) -> None:
+    config = small(name)
+    path = directory(tmp_path / "m", config)
+    slow, found = Slow(path, config), ask(path, "copying_scores", CopyingScoresParams())
+    for at in np.ndindex(found.copying.shape):
+        centred, raw = slow.ov(Head(*at))
+        assert found.copying[at] == pytest.approx(score(centred), abs=1e-6)
+        assert found.copying_raw[at] == pytest.approx(score(raw), abs=1e-6)
+        diagonal, rms = centred.diagonal(), np.sqrt(np.mean(centred**2))
+        assert found.diagonal_share[at] == np.mean(diagonal > 0)
+        assert found.diagonal_mean[at] == pytest.approx(diagonal.mean(), abs=1e-8)
+        wanted = np.histogram(np.clip(diagonal / rms, -10.25, 10.25), found.bins)[0]
+        np.testing.assert_array_equal(found.diagonal_histogram[at], wanted)
+        _, _, V, out = slow.factors(Head(*at))
+        likeness = np.trace(V @ out) / (np.sqrt(config.d_head) * np.linalg.norm(V @ out))
+        assert found.identity_likeness[at] == pytest.approx(likeness, abs=1e-8)
+        centred, raw = slow.qk(Head(*at))
+        assert found.qk_positivity[at] == pytest.approx(score(centred), abs=1e-6)
+        assert found.qk_positivity_raw[at] == pytest.approx(score(raw), abs=1e-6)
+    assert found.n_tokens == config.d_vocab and found.diagonal_histogram.sum() == 2 * config.n_heads * config.d_vocab
+    assert found.bins.shape == (42,) and found.diagonal_histogram.shape[2] == 41
+
+
+def test_a_sample_of_the_diagonal_is_that_of_its_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = directory(tmp_path / "m", CONFIGS["gpt2"])
+    monkeypatch.setattr("circuitlab.analysis.copying_scores.WHOLE", 64)
+    monkeypatch.setattr("circuitlab.analysis.copying_scores.SAMPLE", 64)
+    slow, ids = Slow(path, CONFIGS["gpt2"]), np.arange(64) * 260 // 64
+    sample, whole, none = (ask(path, "copying_scores", CopyingScoresParams(d)) for d in ("sample", "all", "none"))
+    assert (sample.n_tokens, whole.n_tokens, none.n_tokens) == (64, 260, 0)
+    for at in np.ndindex(sample.copying.shape):
+        matrix = slow.ov(Head(*at))[0]
+        assert sample.diagonal_share[at] == np.mean(matrix.diagonal()[ids] > 0)
+        rms = np.sqrt(np.mean(matrix[np.ix_(ids, ids)] ** 2))
+        wanted = np.histogram(np.clip(matrix.diagonal()[ids] / rms, -10.25, 10.25), sample.bins)[0]
+        np.testing.assert_array_equal(sample.diagonal_histogram[at], wanted)
+        assert whole.diagonal_share[at] == np.mean(matrix.diagonal() > 0)
+    np.testing.assert_array_equal(sample.diagonal_mean, whole.diagonal_mean)
+    assert np.isnan(none.diagonal_share).all() and not none.diagonal_histogram.any()
+    assert any("64 of 260" in w and "6.2 %" in w for w in sample.conventions)
+    without = ask(path, "copying_scores", CopyingScoresParams("none", qk=False))
+    assert np.isnan(without.qk_positivity).all() and (without.copying == none.copying).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pairs_and_the_plane_are_those_of_the_whole_matrices(tmp_path: Path, name: str) -> None:
+    config = replace(small(name), n_layers=3)
+    path, engine = directory(tmp_path / "m", config), Engine(ModelStore())
+    slow = Slow(path, config)
+    found, one = (ask(path, "previous_head_spectrum", p, engine=engine) for p in (PLANE, replace(PLANE, p="one")))
+    previous = ask(path, "head_scores", HeadScoresParams(block=11), engine=engine).of("previous_token")
+    np.testing.assert_array_equal(found.p, previous)
+    assert (one.p == 1).all() and (found.weighted[1:] != one.weighted[1:]).any()
+    copying = ask(path, "copying_scores", CopyingScoresParams(), engine=engine).copying
+    np.testing.assert_array_equal(found.copying, copying)
+    OV = {at: np.matmul(*slow.factors(Head(*at))[2:]) for at in np.ndindex(3, config.n_heads)}
+
+    def behind(later: Head, earlier: np.ndarray) -> tuple[float, float]:
+        Q, K, _, _ = slow.factors(later)
+        keys = lambda E: E @ earlier @ K
+        return score(slow.E @ Q @ keys(slow.E_centred).T), score(slow.E @ Q @ keys(slow.E).T)
+
+    for l2, h2 in np.ndindex(3, config.n_heads):
+        for at, matrix in OV.items():
+            values = found.pairs[l2, h2, *at], found.pairs_raw[l2, h2, *at]
+            wanted = behind(Head(l2, h2), matrix) if at[0] < l2 else (np.nan, np.nan)
+            assert values == pytest.approx(wanted, abs=1e-6, nan_ok=True)
+        for result in (found, one) if l2 else ():
+            total = sum((result.p[at] * matrix for at, matrix in OV.items() if at[0] < l2), np.zeros((24, 24)))
+            values = result.weighted[l2, h2], result.weighted_raw[l2, h2]
+            assert values == pytest.approx(behind(Head(l2, h2), total), abs=1e-6)
+    assert np.isnan(found.weighted[0]).all() and np.isnan(found.weighted_raw[0]).all()
+    assert found.table().n_rows == 3 * config.n_heads**2
+
+
+def test_the_plane_comes_first_and_pairs_are_kept(tmp_path: Path) -> None:
+    path, engine, shown = directory(tmp_path / "m", replace(TINY, n_layers=3)), Engine(ModelStore()), []
+
+    class Watch(Quiet):
+        def partial(self, result: Any) -> None:
+            shown.append(result)
+
+    whole = ask(path, "previous_head_spectrum", PLANE, Watch(), engine)
+    assert len(shown) == 1 and shown[0].done < 1 and np.isnan(shown[0].pairs).all()
+    np.testing.assert_array_equal(shown[0].weighted, whole.weighted)
+    pairs = ask(path, "pair_positivity", PairPositivityParams(), engine=engine)
+    np.testing.assert_array_equal(pairs.pairs, whole.pairs)
+    rows = pairs.table()
+    assert rows.columns[2].values[0] == np.nanmax(pairs.pairs)
+    alone = ask(path, "previous_head_spectrum", replace(PLANE, pairs=False), engine=engine)
+    np.testing.assert_array_equal(alone.weighted, whole.weighted)
+    assert np.isnan(alone.pairs).all()
+
+
+def test_pairs_that_were_cancelled_go_on_where_they_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, engine = directory(tmp_path / "m", replace(TINY, n_layers=4)), Engine(ModelStore())
+    whole = ask(path, "pair_positivity", PairPositivityParams())
+    monkeypatch.setattr("circuitlab.analysis.pair_positivity.SHOWN_EVERY", 0.0)
+    with pytest.raises(Cancelled):
+        ask(path, "pair_positivity", PairPositivityParams(), Stop("layer 2"), engine)
+    seen: list[str] = []
+
+    class Words(Quiet):
+        def tick(self, done: int, total: int, text: str = "") -> None:
+            seen.append(text)
+
+    again = ask(path, "pair_positivity", PairPositivityParams(), Words(), engine)
+    assert not any("layer 1" in text for text in seen) and any("layer 2" in text for text in seen)
+    np.testing.assert_array_equal(again.pairs, whole.pairs)
+
+
+@pytest.mark.parametrize("n_layers", [0, 1])
+def test_one_layer_has_no_pairs_and_says_so(tmp_path: Path, n_layers: int) -> None:
+    path = directory(tmp_path / "m", replace(TINY, n_layers=n_layers))
+    found = ask(path, "previous_head_spectrum", replace(PLANE, p="one"))
+    assert found.copying.shape == (n_layers, 4) and found.table().n_rows == 0
+    assert np.isnan(found.weighted).all() and any("no pairs" in w for w in found.conventions)
+    assert ask(path, "copying_scores", CopyingScoresParams()).table().n_rows == 4 * n_layers
+
+
 @pytest.mark.parametrize("distance", [1, 5])
 def test_a_rotary_distance_turns_the_queries(tmp_path: Path, distance: int) -> None:
     config = small("llama")
@@ -215,6 +341,10 @@ REQUESTS: list[tuple[str, Any]] = [
     ("ov_spectrum", OvSpectrumParams((), "bare")),
     ("qk_spectrum", QkSpectrumParams((), "full", 3)),
     ("qk_spectrum", QkSpectrumParams((), "bare")),
+    ("copying_scores", CopyingScoresParams()),
+    ("pair_positivity", PairPositivityParams()),
+    ("previous_head_spectrum", PreviousHeadSpectrumParams()),
+    ("previous_head_spectrum", PreviousHeadSpectrumParams("one")),
 ]
 
 
@@ -245,6 +375,30 @@ def test_heads_of_norm_zero_have_no_eigenvalue_and_say_so(tmp_path: Path) -> Non
         assert any("NaN" in w for w in (*ov.conventions, *qk.conventions))
 
 
+def test_scores_of_heads_of_norm_zero(tmp_path: Path) -> None:
+    tensors = random_tensors(TINY, 0, 0.35)
+    tensors["layers.0.W_O"][1], tensors["layers.1.W_Q"][2] = 0, 0
+    path = saved(tmp_path / "m", TINY, tensors)
+    found, plane = ask(path, "copying_scores", CopyingScoresParams()), ask(path, "previous_head_spectrum", PLANE)
+    for values in (found.copying, found.copying_raw, found.identity_likeness):
+        assert np.flatnonzero(np.isnan(values)).tolist() == [1]
+    assert np.flatnonzero(np.isnan(found.qk_positivity)).tolist() == [6]
+    assert found.diagonal_share[0, 1] == found.diagonal_mean[0, 1] == 0 and found.diagonal_histogram[0, 1, 20] == 260
+    absent = np.isnan(plane.pairs[1, :, 0])
+    assert absent[:, 1].all() and absent[2].all() and absent.sum() == 7
+    assert np.isnan(plane.weighted[1]).tolist() == [False, False, True, False]
+
+
+def test_identity_likeness_of_a_projector_is_1(tmp_path: Path) -> None:
+    tensors = random_tensors(TINY, 0, 0.35)
+    basis = torch.linalg.qr(tensors["layers.0.W_V"][0])[0]
+    tensors["layers.0.W_V"][0], tensors["layers.0.W_O"][0] = 3 * basis, basis.T
+    tensors["layers.0.W_V"][1], tensors["layers.0.W_O"][1] = basis, -basis.T
+    found = ask(saved(tmp_path / "m", TINY, tensors), "copying_scores", CopyingScoresParams()).identity_likeness[0]
+    assert found[:2] == pytest.approx([1, -1], abs=1e-6)
+    assert np.abs(found[2:]).max() < 0.9
+
+
 def test_what_softmax_does_not_see_has_no_score(tmp_path: Path) -> None:
     """Columns of W_U that are all alike: the centred circuit is 0, of the raw one an eigenvalue is left."""
     tensors = random_tensors(TINY, 0, 0.35)
@@ -266,6 +420,10 @@ def test_tiny_vocabularies_half_floats_and_refusals(tmp_path: Path) -> None:
         ask(odd, "ov_spectrum", OvSpectrumParams())
     assert np.isfinite(ask(odd, "ov_spectrum", OvSpectrumParams((), "bare")).copying).all()
     assert np.isfinite(ask(odd, "qk_spectrum", QkSpectrumParams(())).positivity).all()
+    scores = ask(odd, "copying_scores", CopyingScoresParams())
+    assert np.isnan(scores.copying).all() and np.isnan(scores.diagonal_share).all() and np.isfinite(scores.qk_positivity).all()
+    assert any("another vocabulary" in w for w in scores.conventions)
+    assert np.isfinite(ask(odd, "previous_head_spectrum", PLANE).weighted[1]).all()
     with pytest.raises(Refused, match="stream"):
         ask(directory(tmp_path / "r", CONFIGS["post-residual"]), "qk_spectrum", QkSpectrumParams())
     with pytest.raises(UsageError):
@@ -283,6 +441,9 @@ def test_rope_induction_has_its_closed_forms(tmp_path: Path) -> None:
     np.testing.assert_allclose(found.eigenvalues_raw[1, :26], 20, atol=1e-9)
     np.testing.assert_allclose(found.eigenvalues_raw[1, 26:], 0, atol=1e-9)
     assert np.isnan(ask(path, "ov_spectrum", OvSpectrumParams((), "bare")).copying).all()
+    plane = ask(path, "previous_head_spectrum", PLANE)
+    assert plane.p[0, 0] > 0.99
+    assert plane.pairs[1, 0, 0, 0] == plane.weighted[1, 0] == pytest.approx(1)
 
 
 class Stop(Quiet):
