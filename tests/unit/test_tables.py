@@ -11,7 +11,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+import circuitlab.analysis.largest_entries as largest
+from circuitlab.analysis.base import Quiet
 from circuitlab.analysis.effective_embedding import EffectiveEmbeddingParams
+from circuitlab.analysis.largest_entries import LargestEntriesParams, lengths
 from circuitlab.analysis.ov_table import OvTableParams
 from circuitlab.analysis.ov_top_tokens import OvTopTokensParams
 from circuitlab.analysis.qk_table import QkTableParams
@@ -138,6 +141,23 @@ def test_no_row_depends_on_the_gauge(tmp_path: Path, name: str) -> None:
         np.testing.assert_allclose(a.bottom, b.bottom, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama", "odd"])
+def test_no_top_token_and_no_entry_depends_on_the_gauge(tmp_path: Path, name: str) -> None:
+    plain, other = (directory(tmp_path / n, CONFIGS[name], tokenizer=False) for n in "ab")
+    as_double(plain)
+    gauged(other, CONFIGS[name])
+    a, b = (ask(path, "ov_top_tokens", OvTopTokensParams(Head(1, 2), 3)) for path in (plain, other))
+    np.testing.assert_array_equal(a.ids, b.ids)
+    np.testing.assert_allclose(a.values, b.values, atol=1e-5)
+    for circuit in ("OV", "QK"):
+        p = LargestEntriesParams(Head(1, 1), circuit, 20, 2, Head(0, 0))  # type: ignore[arg-type]
+        a, b = (ask(path, "largest_entries", p) for path in (plain, other))
+        np.testing.assert_array_equal(a.rows_ids, b.rows_ids)
+        np.testing.assert_array_equal(a.cols_ids, b.cols_ids)
+        np.testing.assert_allclose(a.values, b.values, atol=1e-5)
+        assert a.skipped == pytest.approx(b.skipped, abs=1e-3)
+
+
 @pytest.mark.parametrize("k", [1, 3, 10])
 @pytest.mark.parametrize("n", [3, 127, 128, 1000, 5000])
 def test_the_top_of_rows_is_exact(k: int, n: int) -> None:
@@ -170,6 +190,63 @@ def test_top_tokens_of_every_source_are_those_of_the_whole_circuit(
     assert found.table().n_rows == c.d_vocab
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("circuit", ["OV", "QK"])
+def test_the_largest_entries_are_those_of_the_whole_circuit(tmp_path: Path, name: str, circuit: str) -> None:
+    path, c = made(tmp_path, name)
+    slow, head, engine = Whole(path, c), Head(1, 2), Engine(ModelStore())
+    for through, distance in ((None, 0), (None, 3), (Head(0, 1), 2)):
+        whole = centred(slow.ov(head, through) if circuit == "OV" else slow.qk(head, distance, through))
+        k = min(50, whole.size)
+        p = LargestEntriesParams(head, circuit, k, distance, through)  # type: ignore[arg-type]
+        found = ask(path, "largest_entries", p, engine=engine)
+        order = np.argsort(-whole, axis=None)[:k]
+        assert found.n_vocab == whole.shape
+        assert found.rows_ids.dtype == found.cols_ids.dtype == np.int64
+        np.testing.assert_array_equal(found.rows_ids * whole.shape[1] + found.cols_ids, order)
+        np.testing.assert_allclose(found.values, whole.ravel()[order], atol=1e-5)
+        assert 0 <= found.skipped < 1
+        assert found.table().n_rows == k
+
+
+def test_lengths_bound_every_entry_and_do_not_depend_on_the_split() -> None:
+    generator = torch.Generator().manual_seed(3)
+    A, B = (torch.randn(n, 8, generator=generator).double() for n in (50, 70))
+    A[:, 3] = A[:, 4]  # rank 7
+    B[5] = 0
+    S = torch.randn(8, 8, generator=generator).double()
+    a, b, slack = lengths(A, B)
+    assert bool((torch.outer(a, b) * (1 + 1e-9) + slack >= A @ B.T).all())
+    for x, y in zip(lengths(A @ S, B @ torch.linalg.inv(S).T), (a, b), strict=False):
+        torch.testing.assert_close(x, y, atol=1e-6, rtol=1e-6)
+    assert float((a**2).sum()) == pytest.approx(float((b**2).sum()))  # both are the sum of singular values
+    assert float((a**2).sum()) == pytest.approx(float(torch.linalg.svdvals(A @ B.T).sum()))
+
+
+def test_bounds_skip_what_they_can_and_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(largest, "SHOWN", 1)
+    path, c = made(tmp_path, "attention-only", d_vocab=6000, d_vocab_out=6000)
+    tensors = load_file(path / "model.safetensors")
+    size = torch.exp(torch.randn(6000, generator=torch.Generator().manual_seed(1)))
+    tensors["embed.W_E"] *= size[:, None]
+    tensors["unembed.W_U"] *= size.flip(0)
+    save_file(tensors, path / "model.safetensors")
+    partial: list[Any] = []
+
+    class Watching(Quiet):
+        def partial(self, result: Any) -> None:
+            partial.append(result)
+
+    request = Request("largest_entries", LargestEntriesParams(Head(0, 1)), Subject(ModelRef(f"file:{path}")))
+    found: Any = Engine(ModelStore()).answer(request, Watching()).result
+    whole = centred(Whole(path, c).ov(Head(0, 1)))
+    order = np.argpartition(-whole, 100, axis=None)[:100]
+    assert {*(found.rows_ids * 6000 + found.cols_ids).tolist()} == {*order.tolist()}
+    assert found.skipped > 0.9
+    assert partial
+    assert all(0 < p.done < 1 and len(p.values) == 100 and p.values[-1] <= found.values[-1] for p in partial)
+
+
 def test_degenerate_models_have_tables(tmp_path: Path) -> None:
     path, c = made(tmp_path, "attention-only", d_vocab=3, d_vocab_out=3, n_layers=1)
     tensors = {n: v.half() for n, v in load_file(path / "model.safetensors").items()}
@@ -183,6 +260,12 @@ def test_degenerate_models_have_tables(tmp_path: Path) -> None:
         assert np.isfinite(ov.top).all()
         assert head.head or not ov.top.any()
         assert ov.table().n_rows == qk.table().n_rows == 6
+        assert ask(path, "ov_top_tokens", OvTopTokensParams(head)).ids.shape == (3, 3)
+        for circuit in ("OV", "QK"):
+            most = ask(path, "largest_entries", LargestEntriesParams(head, circuit))  # type: ignore[arg-type]
+            assert len({*zip(most.rows_ids.tolist(), most.cols_ids.tolist(), strict=True)}) == 9
+            assert np.isfinite(most.values).all()
+            assert head.head or not most.values.any()
 
 
 def test_what_cannot_be_is_refused_with_the_reason(tmp_path: Path) -> None:
@@ -200,5 +283,7 @@ def test_what_cannot_be_is_refused_with_the_reason(tmp_path: Path) -> None:
         ask(plain, "ov_table", OvTableParams(token=260))
     with pytest.raises(BadInput, match="distance"):
         ask(plain, "qk_table", QkTableParams(distance=48))
+    with pytest.raises(BadInput, match="entry"):
+        ask(plain, "largest_entries", LargestEntriesParams(k=0))
     with pytest.raises(UsageError, match="head"):
         ask(plain, "ov_table", OvTableParams(Head(0, 9)))
