@@ -108,6 +108,16 @@ class Side:
         x = torch.as_tensor(self.W[list(tokens)]) * self.scale
         return x if self.earlier is None else (x @ self.earlier.W_V) @ self.earlier.W_O
 
+    def mean(self, ctx: Ctx) -> Tensor:
+        """[d_model] mean of all rows."""
+        n, step = len(self.W), max(128, int(FLOPS / (32 * self.W.shape[1])))
+        total = torch.zeros(self.W.shape[1], dtype=torch.float64)
+        for start in range(0, n, step):
+            ctx.tick(start, n)
+            total += self._tile(start, start + step).sum(0).double()
+        x = (total / n * self.scale).to(self._tile(0, 1).dtype)
+        return x if self.earlier is None else (x @ self.earlier.W_V) @ self.earlier.W_O
+
     def times(self, M: Tensor, ctx: Ctx, text: str = "") -> Tensor:
         """[d_vocab, n]: every token's row times M [d_model, n], a tile of tokens at a time."""
         M = M * self.scale

@@ -16,13 +16,14 @@ from tokenizers import pre_tokenizers
 from circuitlab.analysis.bigram import BigramParams
 from circuitlab.analysis.corpus_bigrams import FILE, _read
 from circuitlab.analysis.direct_path import DirectPathParams
-from circuitlab.errors import BadInput, BadModel
+from circuitlab.analysis.skip_trigrams import WIDTH, SkipTrigramsParams
+from circuitlab.errors import BadInput, BadModel, Refused
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.subject import Conventions
+from circuitlab.model.subject import Conventions, Head
 from circuitlab.training.bigrams import counted, write, write_bigrams
 from circuitlab.training.corpus import Stream
-from tests.models import directory
-from tests.reference.whole_circuits import Whole
+from tests.models import CONFIGS, directory
+from tests.reference.whole_circuits import Whole, as_double, centred, gauged
 from tests.unit.test_tables import DOUBLE, ask, made
 
 RAW = Conventions(centre=False, dtype="float64")
@@ -173,3 +174,103 @@ def test_a_path_of_zeros_and_a_file_that_is_not_the_models(tmp_path: Path) -> No
         ask(path, "bigram", BigramParams(3))
     with pytest.raises(BadInput, match="token"):
         ask(path, "bigram", BigramParams(260))
+
+
+HEAD = Head(1, 2)
+
+
+def _triples(path: Path, c: ModelConfig, distance: int, sources: list[int]) -> dict[tuple[int, int, int], float]:
+    """Every triple of some sources with its score."""
+    slow, found = Whole(path, c), {}
+    qk, ov = centred(slow.qk(HEAD, distance)), centred(slow.ov(HEAD))
+    for s in sources:
+        for d in np.flatnonzero(qk[:, s] > 0):
+            for o in np.flatnonzero(ov[s] > 0):
+                found[s, int(d), int(o)] = float(qk[d, s] * ov[s, o])
+    return found
+
+
+def _check(found: Any, wanted: dict[tuple[int, int, int], float], k: int) -> None:
+    best = sorted(wanted, key=lambda t: -wanted[t])[:k]
+    assert [*zip(found.source.tolist(), found.destination.tolist(), found.out.tolist(), strict=True)] == best
+    np.testing.assert_allclose(found.score, [wanted[t] for t in best], rtol=1e-5)
+    np.testing.assert_allclose(found.qk * found.ov, found.score, rtol=1e-5)
+    assert found.table().n_rows == len(best)
+
+
+@pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama", "odd", "smeared-rotary", "tied-scaled"])
+def test_skip_trigrams_are_the_largest_products(tmp_path: Path, name: str) -> None:
+    path, c = made(tmp_path, name)
+    for distance in (0, 3):
+        one = ask(path, "skip_trigrams", SkipTrigramsParams(HEAD, 30, source=4, distance=distance))
+        _check(one, _triples(path, c, distance, [4]), 30)
+        slow = Whole(path, c)
+        qk, ov = centred(slow.qk(HEAD, distance)), centred(slow.ov(HEAD))
+        strong = np.argsort(-np.linalg.norm(qk, axis=0) * np.linalg.norm(ov, axis=1))[:3].tolist()
+        some = ask(path, "skip_trigrams", SkipTrigramsParams(HEAD, 30, 3, distance=distance))
+        _check(some, _triples(path, c, distance, strong), 30)
+    assert one.formula.startswith("score(s, d, o) = QK[d, s] · OV[s, o]")
+    assert (one.known_out == -1).all()
+
+
+@pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama"])
+def test_bugs_are_crossed_triples_that_the_text_never_holds(tmp_path: Path, name: str) -> None:
+    path, c = made(tmp_path, name, d_vocab=40, d_vocab_out=40)
+    hand = with_corpus(path, 40)
+    seen = lambda d, o: (d, o) in hand.pairs
+    strong = lambda row: [int(i) for i in np.argsort(-row)[:WIDTH] if row[i] > 0]
+    slow = Whole(path, c)
+    qk, ov, wanted = centred(slow.qk(HEAD)), centred(slow.ov(HEAD)), {}
+    for s in (4, 9):
+        ds, os = strong(qk[:, s]), strong(ov[s])
+        for d in ds:
+            for o in os:
+                if not seen(d, o) and any(seen(d, x) for x in os) and any(seen(x, o) for x in ds):
+                    wanted[s, d, o] = float(qk[d, s] * ov[s, o])
+        found = ask(path, "skip_trigrams", SkipTrigramsParams(HEAD, 500, source=s, bugs=True))
+        _check(found, {t: v for t, v in wanted.items() if t[0] == s}, 500)
+        for d, o, known_out, known_destination in zip(
+            found.destination, found.out, found.known_out, found.known_destination, strict=True
+        ):
+            assert known_out == next(x for x in os if seen(int(d), x))
+            assert known_destination == next(x for x in ds if seen(x, int(o)))
+    assert wanted
+
+
+def test_bugs_need_a_text(tmp_path: Path) -> None:
+    path, c = made(tmp_path, "attention-only")
+    p = SkipTrigramsParams(bugs=True)
+    with pytest.raises(Refused, match="no bigrams"):
+        ask(path, "skip_trigrams", p)
+    with_corpus(path, c.d_vocab, limit=16 * 261 + 2048 + 30)
+    with pytest.raises(Refused, match="not kept"):
+        ask(path, "skip_trigrams", p)
+    with pytest.raises(Refused, match="another vocabulary"):
+        ask(made(tmp_path, "odd")[0], "skip_trigrams", p)
+
+
+@pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama", "odd"])
+def test_no_triple_depends_on_the_gauge(tmp_path: Path, name: str) -> None:
+    plain, other = (directory(tmp_path / n, CONFIGS[name], tokenizer=False) for n in "ab")
+    as_double(plain)
+    gauged(other, CONFIGS[name])
+    for p in (SkipTrigramsParams(HEAD, 20, 5, distance=2), SkipTrigramsParams(HEAD, 20, source=3)):
+        a, b = (ask(path, "skip_trigrams", p) for path in (plain, other))
+        for field in ("source", "destination", "out"):
+            np.testing.assert_array_equal(getattr(a, field), getattr(b, field))
+        np.testing.assert_allclose(a.score, b.score, rtol=1e-4)
+
+
+def test_a_head_of_norm_0_and_a_vocabulary_of_three_have_triples_or_none(tmp_path: Path) -> None:
+    path, c = made(tmp_path, "attention-only", d_vocab=3, d_vocab_out=3, n_layers=1)
+    tensors = {n: v.half() for n, v in load_file(path / "model.safetensors").items()}
+    tensors["layers.0.W_O"][0] = 0
+    save_file(tensors, path / "model.safetensors")
+    with_corpus(path, c.d_vocab)
+    for source in (-1, 1):
+        assert ask(path, "skip_trigrams", SkipTrigramsParams(Head(0, 0), source=source)).score.shape == (0,)
+        assert 0 < len(ask(path, "skip_trigrams", SkipTrigramsParams(Head(0, 1), source=source)).score) <= 40
+        assert ask(path, "skip_trigrams", SkipTrigramsParams(Head(0, 0), source=source, bugs=True)).table().n_rows == 0
+    assert ask(path, "bigram", BigramParams(2)).ids.shape == (3,)
+    with pytest.raises(BadInput, match="token"):
+        ask(path, "skip_trigrams", SkipTrigramsParams(source=3))
