@@ -24,7 +24,7 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysi
 from circuitlab.analysis.embedding_products import EmbeddingProductsParams, EmbeddingProductsResult
 from circuitlab.analysis.ov_spectrum import NO_BIAS, ZEROS
 from circuitlab.analysis.qk_spectrum import qk_words
-from circuitlab.analysis.spectra import PART_FLOPS, Middle, Values, factors_of, gram, parts, reading_words
+from circuitlab.analysis.spectra import PART_FLOPS, Middle, Values, factors_of, parts, reading_words
 from circuitlab.analysis.weight_view import Heads, embedding, is_token_map, refuse_inexact, words
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
@@ -142,7 +142,8 @@ def _trace(matrices: Tensor) -> np.ndarray:
 def identity_likeness(heads: Heads) -> np.ndarray:
     """[head] tr W_OV / (√d_head ‖W_OV‖); NaN where W_OV is 0."""
     trace = (heads.W_V.mT * heads.W_O).sum((-2, -1), dtype=torch.float64).numpy()
-    norm = np.sqrt(np.maximum(_trace(gram(heads.W_V.mT) @ gram(heads.W_O)), 0))
+    reads, writes = heads.W_V.mT @ heads.W_V, heads.W_O @ heads.W_O.mT
+    norm = np.sqrt(np.maximum(_trace(reads.double() @ writes.double()), 0))
     scale = np.sqrt(heads.W_V.shape[-1]) * norm
     return np.divide(trace, scale, out=np.full_like(trace, np.nan), where=scale > 0)
 
