@@ -1,0 +1,121 @@
+"""Composition scores and eigenvalues of TransformerLens 3.9 (`HookedTransformer`) on small random models: `transformer_lens.npz`.
+
+    python tests/reference/make_transformer_lens.py          in an environment with transformer_lens 3.9
+
+Weights come from a seed, by numpy, under CircuitLab's names; the test makes the same ones and does not need the library. "plain":
+as they are; "processed": norms folded, writing weights and unembedding centred, as the library does when it loads a model.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FILE = Path(__file__).with_name("transformer_lens.npz")
+SHAPE = {"n_heads": 4, "d_model": 32, "d_head": 8, "d_vocab": 60, "n_ctx": 16}
+MODELS: dict[str, dict[str, Any]] = {
+    "attention-only": {**SHAPE, "n_layers": 2, "positions": "none"},
+    "gpt2": {**SHAPE, "n_layers": 3, "d_mlp": 48, "norm": "layer", "biases": ("q", "k", "v", "o", "mlp")},
+    "grouped-query": {**SHAPE, "n_layers": 2, "n_kv_heads": 2, "norm": "rms", "positions": "rotary"},
+}
+STATES = ("plain", "processed")
+
+
+def shapes(c: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Every tensor of a model, by CircuitLab's names."""
+    d, n, h, kv, norm = c["d_model"], c["d_head"], c["n_heads"], c.get("n_kv_heads", c["n_heads"]), c.get("norm")
+    found: dict[str, tuple[int, ...]] = {"embed.W_E": (c["d_vocab"], d), "unembed.W_U": (d, c["d_vocab"])}
+    if "positions" not in c:
+        found["embed.W_pos"] = (c["n_ctx"], d)
+    parts = {"layer": ("gain", "bias"), "rms": ("gain",), None: ()}[norm]
+    for i in range(c["n_layers"]):
+        at = f"layers.{i}."
+        found |= {f"{at}W_Q": (h, d, n), f"{at}W_K": (kv, d, n), f"{at}W_V": (kv, d, n), f"{at}W_O": (h, n, d)}
+        found |= {f"{at}attn_norm.{part}": (d,) for part in parts}
+        if "biases" in c:
+            found |= {f"{at}b_Q": (h, n), f"{at}b_K": (kv, n), f"{at}b_V": (kv, n), f"{at}b_O": (d,)}
+        if "d_mlp" in c:
+            found |= {f"{at}mlp.W_in": (d, c["d_mlp"]), f"{at}mlp.W_out": (c["d_mlp"], d)}
+            found |= {f"{at}mlp.b_in": (c["d_mlp"],), f"{at}mlp.b_out": (d,)}
+            found |= {f"{at}mlp_norm.{part}": (d,) for part in parts}
+    return found | {f"unembed.norm.{part}": (d,) for part in parts}
+
+
+def weights(name: str) -> dict[str, np.ndarray]:
+    """Random float32 tensors of a model; nothing has mean 0, so that centring counts."""
+    rng = np.random.default_rng(sorted(MODELS).index(name))
+    return {
+        n: (rng.standard_normal(s) * 0.3 + (n.endswith("gain") or 0.1)).astype(np.float32)
+        for n, s in shapes(MODELS[name]).items()
+    }
+
+
+RENAMED = {"embed.W_E": "embed.W_E", "embed.W_pos": "pos_embed.W_pos", "unembed.W_U": "unembed.W_U"}
+RENAMED |= {"unembed.norm.gain": "ln_final.w", "unembed.norm.bias": "ln_final.b"}
+IN_LAYER = {"attn_norm.gain": "ln1.w", "attn_norm.bias": "ln1.b", "mlp_norm.gain": "ln2.w", "mlp_norm.bias": "ln2.b"}
+
+
+def renamed(name: str, grouped: bool) -> str:
+    """CircuitLab's name of a tensor as the library's."""
+    if not name.startswith("layers."):
+        return RENAMED[name]
+    _, layer, rest = name.split(".", 2)
+    if rest in IN_LAYER or rest.startswith("mlp."):
+        return f"blocks.{layer}.{IN_LAYER.get(rest, rest)}"
+    return f"blocks.{layer}.attn.{'_' if grouped and rest[-1] in 'KV' else ''}{rest}"
+
+
+def library_model(name: str, processed: bool) -> Any:
+    """A float64 `HookedTransformer` with these weights."""
+    import torch
+    from transformer_lens import HookedTransformer, HookedTransformerConfig  # pyright: ignore[reportMissingImports]
+
+    c = MODELS[name]
+    grouped, norm = "n_kv_heads" in c, {"layer": "LN", "rms": "RMS", None: None}[c.get("norm")]
+    config = HookedTransformerConfig(
+        **SHAPE,
+        n_layers=c["n_layers"],
+        d_mlp=c.get("d_mlp"),
+        attn_only="d_mlp" not in c,
+        act_fn="gelu_new",
+        normalization_type=norm,
+        n_key_value_heads=c.get("n_kv_heads"),
+        positional_embedding_type="rotary" if grouped else "standard",
+        rotary_dim=c["d_head"] if grouped else None,
+        dtype=torch.float64,
+        device="cpu",
+    )
+    model = HookedTransformer(config)
+    state = dict(model.state_dict())
+    given = {renamed(n, grouped): torch.from_numpy(v.astype(np.float64)) for n, v in weights(name).items()}
+    assert set(given) <= set(state), sorted(set(given) - set(state))
+    model.load_and_process_state_dict(
+        state | given,
+        fold_ln=processed and norm is not None,
+        center_writing_weights=processed and norm == "LN",
+        center_unembed=processed,
+        fold_value_biases=False,
+    )
+    return model
+
+
+def main() -> None:
+    """Write the file."""
+    found = {}
+    for name in MODELS:
+        for state in STATES:
+            model = library_model(name, state == "processed")
+            for kind in "QKV":
+                found[f"{name} {state} {kind}"] = model.all_composition_scores(kind).detach().numpy()
+            full_ov = model.W_E @ model.OV @ model.W_U
+            full_qk = model.W_E @ model.QK @ model.W_E.T
+            for matrix, value in (("OV", full_ov), ("QK", full_qk), ("bare OV", model.OV), ("bare QK", model.QK)):
+                found[f"{name} {state} {matrix}"] = value.eigenvalues.detach().numpy()
+    np.savez_compressed(FILE, **found)
+    print(f"{FILE.name}: {len(found)} arrays, {FILE.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main()
