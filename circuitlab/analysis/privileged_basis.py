@@ -106,7 +106,7 @@ def kurtosis(x: Tensor, dim: int) -> Tensor:
 
 def _memory(c: ModelConfig, n: int, p: PrivilegedBasisParams) -> int:
     factors = 4 * c.n_heads * c.d_head * c.d_model + 3 * c.d_mlp * c.d_model
-    return 8 * (3 * factors + 6 * c.d_model**2 + 8 * (n + _tile(c.d_model)) * c.d_model + 2 * (c.n_layers + 1) * c.d_model)
+    return 8 * (3 * factors + 6 * c.d_model**2 + 12 * (n + _tile(c.d_model)) * c.d_model + 2 * (c.n_layers + 1) * c.d_model)
 
 
 def _tile(d: int) -> int:

@@ -241,6 +241,7 @@ def _weighted(inputs: Inputs, left: _Stock, ctx: Ctx) -> tuple[np.ndarray, np.nd
         gram = _gram(side, inputs, ctx)
         whole = float(gram.trace())
         for layer in layers if whole > 0 else ():
+            ctx.tick(0, 1, side.name)
             one = left.of(layer, ctx, (0, 1))
             factor = (one.U.double() * one.values[:, None, :]).mT
             seen = ((factor @ gram) * factor).sum((-2, -1)).clamp(min=0)
