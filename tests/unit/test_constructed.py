@@ -13,6 +13,7 @@ import torch
 from circuitlab.analysis.composition import CompositionParams
 from circuitlab.analysis.copying_scores import CopyingScoresParams
 from circuitlab.analysis.ov_spectrum import OvSpectrumParams
+from circuitlab.analysis.previous_head_spectrum import PreviousHeadSpectrumParams
 from circuitlab.analysis.rotation_check import RotationCheckParams
 from circuitlab.analysis.subspace_overlap import SubspaceOverlapParams
 from circuitlab.engine.engine import Engine
@@ -134,6 +135,16 @@ def test_layer_1_copies_every_letter_and_layer_0_none(tmp_path: Path, letters: i
     assert scores.copying[1, 0] == pytest.approx(1) and scores.diagonal_share[1, 0] == pytest.approx(letters / V)
     assert scores.diagonal_mean[1, 0] == pytest.approx(20 * letters / V * (1 - 1 / V))
     assert np.isnan(scores.copying[0, 0]) and scores.diagonal_share[0, 0] == scores.diagonal_mean[0, 0] == 0
+
+
+@pytest.mark.parametrize("p", ["previous-token scores", "one"])
+def test_layer_1_looks_for_what_layer_0_moved_in_the_corner_of_the_positivity_plane(tmp_path: Path, p: Any) -> None:
+    """W_E W_QK^{L1H0} (W_OV^{L0H0})ᵀ W_Eᵀ is β on the diagonal of letters: positivity 1, copying 1, centred or raw."""
+    found = _ask(directory_of(tmp_path / "m"), "previous_head_spectrum", PreviousHeadSpectrumParams(p))
+    assert found.copying[1, 0] == pytest.approx(1)
+    assert found.weighted[1, 0] == pytest.approx(1) and found.weighted_raw[1, 0] == pytest.approx(1)
+    assert found.pairs[1, 0, 0, 0] == pytest.approx(1) and found.pairs_raw[1, 0, 0, 0] == pytest.approx(1)
+    assert found.p[0, 0] == pytest.approx(1, abs=EPSILON)
 
 
 def test_what_the_heads_write_and_read_are_the_coordinates_they_were_given(tmp_path: Path) -> None:
