@@ -68,7 +68,7 @@ def correlation(a: np.ndarray, b: np.ndarray) -> float:
 
 def _memory(c: ModelConfig, n: int, p: DirectPathParams) -> int:
     rows = tile_rows(c.d_vocab_out, 8)
-    return 8 * (4 * c.d_model**2 + 5 * rows * c.d_vocab_out + c.d_model * (_step(c) + 4) + 16 * c.d_vocab_out + c.d_vocab)
+    return 8 * (8 * c.d_model**2 + 5 * rows * c.d_vocab_out + c.d_model * (_step(c) + 4) + 16 * c.d_vocab_out + c.d_vocab)
 
 
 def _step(c: ModelConfig) -> int:

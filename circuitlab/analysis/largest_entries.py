@@ -37,8 +37,9 @@ from circuitlab.analysis.weight_view import turned, words
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 
-ROWS, COLUMNS = 256, 4096  # of one tile
-SHOWN = 64  # tiles of rows between two partial results
+ROWS, COLUMNS = 128, 2048  # of one tile: what cannot be skipped within it
+STEP = 8192  # rows between two ticks where lengths are made
+SHOWN = 128  # tiles of rows between two partial results
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,9 @@ def _refuse(c: ModelConfig, p: LargestEntriesParams) -> str | None:
 def _memory(c: ModelConfig, n: int, p: LargestEntriesParams) -> int:
     whole = c.d_vocab * c.d_model if p.embed != "tokens" else 0
     ends = c.d_vocab + max(c.d_vocab, c.d_vocab_out) + BLOCK
-    numbers = whole + (5 * c.d_head + 6) * ends + 8 * c.d_model * c.d_head + 3 * ROWS * COLUMNS + 12 * c.d_head**2
+    numbers = (
+        whole + (4 * c.d_head + 8) * ends + 3 * STEP * c.d_head + 8 * c.d_model * c.d_head + 3 * ROWS * COLUMNS + 12 * c.d_head**2
+    )
     return 8 * (numbers + 8 * max(p.k, 1))
 
 
@@ -90,7 +93,7 @@ def largest_entries(inputs: Inputs, p: LargestEntriesParams, ctx: Ctx) -> Larges
     check_distance(inputs.weights.config, p.distance)
     with torch.inference_mode():
         A, B, said = (_ov if p.circuit == "OV" else _qk)(inputs, p, ctx)
-        search = _Search(A, B, p.k)
+        search = _Search(A, B, p.k, ctx)
         for done in search.tiles(ctx):
             if done < 1 and p.k <= len(search.values):
                 ctx.partial(search.result(words(inputs, *said), done))
@@ -118,28 +121,47 @@ def _qk(inputs: Inputs, p: LargestEntriesParams, ctx: Ctx) -> _Factors:
     return A, B - B.mean(0), (*said, *score_words(c, head, p.distance))
 
 
-def lengths(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor, float]:
+def lengths(A: Tensor, B: Tensor, ctx: Ctx) -> tuple[Tensor, Tensor, float]:
     """(|a_i| [row], |b_j| [column], slack) of A Bᵀ split evenly: an entry is at most |a_i| |b_j| + slack.
 
     With RᵀR = AᵀA, SᵀS = BᵀB and R Sᵀ = X Σ Yᵀ: A Sᵀ Y Σ^−½ and B Rᵀ X Σ^−½. The slack is what singular values of nearly 0,
     left out, can add.
     """
-    R, S = (root(W.double().T @ W.double()).T for W in (A, B))
+    R, S = (root(_gram(W, ctx)).T for W in (A, B))
     X, sigma, Yt = torch.linalg.svd(R @ S.T)
     largest = float(sigma[0])
     kept = sigma > 1e-6 * largest
     half = torch.where(kept, sigma.clamp(min=1e-300).rsqrt(), torch.zeros_like(sigma))
-    a, b = A.double() @ (S.T @ Yt.T * half), B.double() @ (R.T @ X * half)
-    return a.norm(dim=1), b.norm(dim=1), 2e-6 * largest
+    return _norms(A, S.T @ Yt.T * half, ctx), _norms(B, R.T @ X * half, ctx), 2e-6 * largest
+
+
+def _gram(W: Tensor, ctx: Ctx) -> Tensor:
+    """[d_head, d_head] float64 WᵀW."""
+    gram = torch.zeros(W.shape[1], W.shape[1], dtype=torch.float64)
+    for part in W.split(STEP):
+        ctx.tick(0, 1, "lengths")
+        gram += part.double().T @ part.double()
+    return gram
+
+
+def _norms(W: Tensor, M: Tensor, ctx: Ctx) -> Tensor:
+    """[row] float64 lengths of the rows of W M."""
+    out = torch.empty(len(W), dtype=torch.float64)
+    for start in range(0, len(W), STEP):
+        ctx.tick(0, 1, "lengths")
+        out[start : start + STEP] = (W[start : start + STEP].double() @ M).norm(dim=1)
+    return out
 
 
 class _Search:
     """The k largest so far of A Bᵀ, rows and columns in the order of their lengths."""
 
-    def __init__(self, A: Tensor, B: Tensor, k: int) -> None:
-        a, b, self.slack = lengths(A, B)
-        self.a, self.row_order = a.sort(descending=True)
-        self.b, self.col_order = b.sort(descending=True)
+    def __init__(self, A: Tensor, B: Tensor, k: int, ctx: Ctx) -> None:
+        a, b, self.slack = lengths(A, B, ctx)
+        a, self.row_order = a.sort(descending=True)
+        b, self.col_order = b.sort(descending=True)
+        self.a, self.minus_b = a.tolist(), (-b).numpy()
+        ctx.tick(0, 1, "in the order of their lengths")
         self.A, self.B = A[self.row_order], B[self.col_order]
         self.k = min(k, len(A) * len(B))
         self.rows, self.cols = torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64)
@@ -152,8 +174,10 @@ class _Search:
 
     def reach(self, row: int) -> int:
         """How many columns may hold a larger entry in this row or a later one."""
-        bounds = float(self.a[row]) * self.b * (1 + 1e-5) + self.slack
-        return int((bounds > self.least).sum())
+        most, needed = self.a[row] * (1 + 1e-5), self.least - self.slack
+        if most == 0 or needed < 0:  # needed < 0: any length will do
+            return len(self.B) if needed < 0 else 0
+        return int(np.searchsorted(self.minus_b, -needed / most))  # lengths that are more than what is needed
 
     def tiles(self, ctx: Ctx) -> Iterator[float]:
         """Goes through the tiles; now and then the share of rows that are done."""

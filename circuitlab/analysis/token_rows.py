@@ -31,7 +31,7 @@ from circuitlab.model.weights import Norm, Weights
 Embedding = Literal["tokens", "after the first MLP"]
 BLOCK = 128  # columns of which the maximum is kept
 FLOPS = 4e9  # of one step between two ticks
-TILE = 13 * 2**20  # bytes of one tile of rows: near a cache, and a small part of what an analysis may take
+TILE = 10 * 2**20  # bytes of one tile of rows: near a cache, and a small part of what an analysis may take
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Side:
         tile = max(128, int(FLOPS / (2 * M.shape[0] * max(16, M.shape[1]))))
         for start in range(0, n, tile):
             ctx.tick(start, n, text)
-            out[start : start + tile] = self._tile(start, start + tile) @ M
+            torch.mm(self._tile(start, start + tile), M, out=out[start : start + tile])
         return out
 
     def _tile(self, start: int, stop: int) -> Tensor:
@@ -193,7 +193,7 @@ def tile_rows(n: int, size: int) -> int:
 def out_factor(inputs: Inputs, W_O: Tensor, ctx: Ctx) -> tuple[Tensor, int]:
     """(W_O W_U [d_head, whole blocks], how many columns count), minus its mean over those columns; 0 behind them."""
     W_U = inputs.weights.unembed().W_U
-    n, step = W_U.shape[1], max(BLOCK, int(FLOPS / (2 * W_O.numel())))
+    n, step = W_U.shape[1], max(BLOCK, min(8192, int(FLOPS / (2 * W_O.numel()))))
     out = torch.zeros(len(W_O), n + -n % BLOCK, dtype=W_O.dtype)
     for start in range(0, n, step):
         ctx.tick(start, n, "out tokens")

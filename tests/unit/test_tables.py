@@ -215,9 +215,9 @@ def test_lengths_bound_every_entry_and_do_not_depend_on_the_split() -> None:
     A[:, 3] = A[:, 4]  # rank 7
     B[5] = 0
     S = torch.randn(8, 8, generator=generator).double()
-    a, b, slack = lengths(A, B)
+    a, b, slack = lengths(A, B, Quiet())
     assert bool((torch.outer(a, b) * (1 + 1e-9) + slack >= A @ B.T).all())
-    for x, y in zip(lengths(A @ S, B @ torch.linalg.inv(S).T), (a, b), strict=False):
+    for x, y in zip(lengths(A @ S, B @ torch.linalg.inv(S).T, Quiet()), (a, b), strict=False):
         torch.testing.assert_close(x, y, atol=1e-6, rtol=1e-6)
     assert float((a**2).sum()) == pytest.approx(float((b**2).sum()))  # both are the sum of singular values
     assert float((a**2).sum()) == pytest.approx(float(torch.linalg.svdvals(A @ B.T).sum()))
