@@ -476,3 +476,28 @@ def test_parts_of_a_layer_give_the_same_numbers(tmp_path: Path, monkeypatch: pyt
     for (name, p), before in zip(REQUESTS, whole, strict=True):
         for field, value in ask(path, name, p).arrays().items():
             np.testing.assert_allclose(value, before.arrays()[field], rtol=1e-9, atol=1e-9, err_msg=field)
+
+
+EXTREMES = {
+    "all zero": TINY,
+    "a vocabulary of one": replace(TINY, d_vocab=1, d_vocab_out=1),
+    "heads wider than the stream": replace(TINY, d_head=30),
+    "a stream of one, centred away": replace(CONFIGS["gpt2"], d_model=1, d_head=1),
+}
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_extremes_give_scores_in_range_or_none_and_no_warning(tmp_path: Path, name: str) -> None:
+    config = EXTREMES[name]
+    tensors = {k: v * (name != "all zero") for k, v in random_tensors(config, 0, 0.35).items()}
+    path, empty = saved(tmp_path / "m", config, tensors), name in ("all zero", "a stream of one, centred away")
+    for analysis, p in REQUESTS:
+        if p == PLANE and config.d_vocab == 1:
+            with pytest.raises(Refused, match="no random text"):
+                ask(path, analysis, p)
+            continue
+        found = ask(path, analysis, p, dtype="float32").arrays()
+        for field in {"copying", "copying_raw", "positivity", "qk_positivity", "identity_likeness", "pairs"} & set(found):
+            assert not (np.abs(found[field]) > 1 + 1e-6).any()
+            assert not empty or np.isnan(found[field]).all()
+        assert all(np.isfinite(found[field]).all() for field in ("eigenvalues", "singular_values") if field in found)
