@@ -68,7 +68,7 @@ class PrivilegedBasisResult(Result):
         )
 
 
-class _Moments:
+class Moments:
     """Sums of the first four powers over the rows of something, column by column, and so its columns' kurtosis.
 
     Powers of what stands `shift` [n] away, near the mean, so that nothing cancels.
@@ -174,7 +174,7 @@ def _of_weights(inputs: Inputs, Q: Tensor, ctx: Ctx) -> tuple[np.ndarray, np.nda
         tiles = [(start, min(start + _tile(d), n)) for start in range(0, n, _tile(d))]
         for start, stop in tiles[:1]:
             mean = part(start, stop).double().mean(0)
-        moments = _Moments(mean), _Moments(mean @ Q)
+        moments = Moments(mean), Moments(mean @ Q)
         for start, stop in tiles:
             ctx.tick(start, n, name)
             rows = part(start, stop)

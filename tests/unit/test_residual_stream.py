@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from circuitlab.analysis.base import Quiet
-from circuitlab.analysis.privileged_basis import PrivilegedBasisParams, PrivilegedBasisResult, kurtosis
+from circuitlab.analysis.privileged_basis import Moments, PrivilegedBasisParams, PrivilegedBasisResult, kurtosis
 from circuitlab.analysis.rotation_check import RotationCheckParams, RotationCheckResult, Turned, random_orthogonal
 from circuitlab.analysis.subspace_overlap import WEIGHTED, SubspaceOverlapParams, SubspaceOverlapResult
 from circuitlab.engine.engine import Engine
@@ -333,6 +333,21 @@ def test_kurtosis_is_that_of_the_streams_and_of_the_weights(tmp_path: Path, name
     np.testing.assert_allclose(found.weights, mean(np.eye(config.d_model)), rtol=1e-8)
     np.testing.assert_allclose(found.weights_control, mean(Q), rtol=1e-8)
     assert found.n_positions == len(tokens) - 1 and any("BOS left out" in word for word in found.conventions)
+
+
+def test_kurtosis_in_tiles_is_the_same_and_a_constant_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = directory(tmp_path / "m", CONFIGS["gpt2"])
+    whole = basis(path)
+    monkeypatch.setattr("circuitlab.analysis.privileged_basis.FLOPS", 1.0)
+    tiled = basis(path)
+    for array, value in whole.arrays().items():
+        np.testing.assert_allclose(value, tiled.arrays()[array], rtol=1e-9, err_msg=array)
+    moments = Moments(torch.tensor([0.0, 100.0]))
+    v = torch.linspace(-1, 3, 50, dtype=torch.float64) ** 3
+    for part in torch.stack([torch.full_like(v, 0.1), 100 + v], 1).split(7):
+        moments.add(part)
+    constant, cubes = moments.kurtosis()
+    assert bool(constant.isnan()) and float(cubes) == pytest.approx(slow_kurtosis(v.numpy()))
 
 
 def test_a_basis_that_means_something_is_told_from_one_that_does_not(tmp_path: Path) -> None:
