@@ -14,8 +14,9 @@ is due to the basis. Nothing that treats all directions alike (attention, a line
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -25,10 +26,10 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysi
 from circuitlab.analysis.rotation_check import FLOPS, random_orthogonal, turned_rows
 from circuitlab.analysis.virtual_parts import mlp_of
 from circuitlab.analysis.weight_view import embedding, heads_of
+from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.positions import sinusoid_table
-
-Part = Callable[[int, int], Tensor]
+from circuitlab.model.subject import Head
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,11 @@ class Moments:
         for i, power in enumerate((v, square, square * v, square * square)):
             self._sums[i] += power.sum(0)
         self._rows += len(rows)
+
+    @property
+    def finite(self) -> bool:
+        """Whether everything that was added is."""
+        return bool(torch.isfinite(self._sums).all())
 
     def kurtosis(self) -> Tensor:
         """[n] float64, NaN where a column does not vary."""
@@ -169,18 +175,8 @@ def _of_weights(inputs: Inputs, Q: Tensor, ctx: Ctx) -> tuple[np.ndarray, np.nda
     """[d_model] mean kurtosis of what writes each dimension, and the same in the basis Q."""
     d = inputs.weights.config.d_model
     sums, counts = torch.zeros(2, d, dtype=torch.float64), torch.zeros(2, d, dtype=torch.float64)
-    for name, n, part in _writers(inputs):
-        mean = torch.zeros(d, dtype=torch.float64)
-        tiles = [(start, min(start + _tile(d), n)) for start in range(0, n, _tile(d))]
-        for start, stop in tiles[:1]:
-            mean = part(start, stop).double().mean(0)
-        moments = Moments(mean), Moments(mean @ Q)
-        for start, stop in tiles:
-            ctx.tick(start, n, name)
-            rows = part(start, stop)
-            moments[0].add(rows)
-            moments[1].add(rows @ Q.to(rows.dtype))
-        found = torch.stack([m.kurtosis() for m in moments])
+    for writer in _writers(inputs):
+        found = torch.stack([m.kurtosis() for m in _moments(writer, Q, ctx)])
         there = ~found.isnan()
         sums += torch.where(there, found, 0.0)
         counts += there
@@ -188,20 +184,47 @@ def _of_weights(inputs: Inputs, Q: Tensor, ctx: Ctx) -> tuple[np.ndarray, np.nda
     return weights, control
 
 
-def _writers(inputs: Inputs) -> Iterator[tuple[str, int, Part]]:
-    """(name, rows, rows from start to stop) of each matrix that writes to the stream, layer by layer."""
+class _Writer(NamedTuple):
+    """A matrix that writes to the stream, [rows, d_model]: `outer`, or `inner` times it."""
+
+    name: str
+    outer: Tensor
+    inner: Tensor | None = None
+
+    def rows(self, start: int, stop: int) -> Tensor:
+        return self.outer[start:stop] if self.inner is None else self.inner[start:stop] @ self.outer
+
+
+def _moments(writer: _Writer, Q: Tensor, ctx: Ctx) -> tuple[Moments, Moments]:
+    """Of the columns of W and of W Q. Raises `BadModel` where a weight is not finite."""
+    tick = lambda: ctx.tick(0, 1, writer.name)
+    Q, n, d = Q.to(writer.outer.dtype), len(writer.outer if writer.inner is None else writer.inner), len(Q)
+    # of a product the factor is turned: d_head rows in place of d_model
+    turned = writer if writer.inner is None else writer._replace(outer=turned_rows(writer.outer, Q, tick))
+    mean = writer.rows(0, _tile(d)).double().mean(0)
+    plain, other = Moments(mean), Moments(mean @ Q.double())
+    for start in range(0, n, _tile(d)):
+        tick()
+        rows = writer.rows(start, start + _tile(d))
+        plain.add(rows)
+        other.add(rows @ Q if turned is writer else turned.rows(start, start + _tile(d)))
+    if not plain.finite:
+        raise BadModel(f"{writer.name} is not finite.", expected="finite weights", got="NaN or infinity")
+    return plain, other
+
+
+def _writers(inputs: Inputs) -> Iterator[_Writer]:
+    """Each matrix that writes to the stream, layer by layer."""
     c, weights = inputs.weights.config, inputs.weights
     W_E, W_pos = embedding(weights), weights.embed().W_pos
-    yield "W_E", c.d_vocab, lambda start, stop: W_E[start:stop]
+    yield _Writer("W_E", W_E)
     if c.positions == "sinusoidal":
         W_pos = sinusoid_table(c.n_ctx, c.d_model, W_E.dtype)
     if W_pos is not None and c.positions in ("learned", "sinusoidal"):
-        table = W_pos
-        yield "W_pos", c.n_ctx, lambda start, stop: table[start:stop]
+        yield _Writer("W_pos", W_pos)
     for layer in range(c.n_layers):
         heads = heads_of(inputs, layer)
-        for W_V, W_O in zip(heads.W_V, heads.W_O, strict=True):
-            yield f"heads of layer {layer}", c.d_model, lambda start, stop, V=W_V, out=W_O: V[start:stop] @ out
+        for h in range(c.n_heads):
+            yield _Writer(f"W_OV of {Head(layer, h)}", heads.W_O[h], heads.W_V[h])
         if not c.attention_only:
-            W_out = mlp_of(inputs, layer)[1]
-            yield f"W_out of layer {layer}", c.d_mlp, lambda start, stop, W=W_out: W[start:stop]
+            yield _Writer(f"W_out of layer {layer}", mlp_of(inputs, layer)[1])

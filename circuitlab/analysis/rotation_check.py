@@ -12,6 +12,7 @@ RMS. Turned after that, no logit moves. Two answers stand beside each other: the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -21,6 +22,8 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, read_only
+from circuitlab.analysis.weight_view import check_finite
+from circuitlab.errors import BadModel
 from circuitlab.model.block import normalise, soft_cap
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.folding import centres_writes
@@ -132,6 +135,7 @@ class Turned:
     def layer(self, i: int, mlp: bool = True) -> Layer:
         """Block i."""
         raw = self._raw.layer(i, mlp)
+        check_finite(raw, i)
         self._gained |= {f"{name} {i}" for name in _STREAM_NORMS if _differs(getattr(raw, name))}
         reads = {name: self._reads(getattr(raw, name)) for name in ("W_Q", "W_K", "W_V")}
         within = raw.mlp
@@ -231,5 +235,7 @@ def _moved(weights: Weights, tokens: tuple[int, ...], Q: Tensor, rms: bool, ctx:
         a = soft_cap(one @ W_U + bias, c.logit_soft_cap)
         b = soft_cap(two @ (Q.T @ W_U) + bias, c.logit_soft_cap)
         difference = max(difference, float((a - b).abs().max()))
+        if not math.isfinite(float((a - b).sum())):
+            raise BadModel("The logits are not finite.", expected="finite weights", got="NaN or infinity in a logit")
         low, high = min(low, float(a.min())), max(high, float(a.max()))
     return _Moved(difference, high - low, other.reason())

@@ -18,7 +18,7 @@ from circuitlab.analysis.subspace_overlap import WEIGHTED, SubspaceOverlapParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
-from circuitlab.errors import Cancelled, Refused, UsageError
+from circuitlab.errors import BadModel, Cancelled, Refused, UsageError
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.positions import sinusoid_table
 from circuitlab.model.saving import random_tensors
@@ -398,3 +398,34 @@ def test_what_does_not_vary_has_no_kurtosis(tmp_path: Path) -> None:
 def test_any_model_has_a_basis(tmp_path: Path, name: str) -> None:
     found = basis(directory(tmp_path / "m", CONFIGS[name]), dtype="float32")
     assert all(np.isfinite(array).all() for array in found.arrays().values())
+
+
+ALL: list[tuple[str, Any]] = [
+    ("subspace_overlap", SubspaceOverlapParams()),
+    ("privileged_basis", PrivilegedBasisParams()),
+    ("rotation_check", RotationCheckParams()),
+]
+
+
+@pytest.mark.parametrize(("name", "params"), ALL)
+def test_a_mapped_half_float_model_gives_the_same_numbers(tmp_path: Path, name: str, params: Any) -> None:
+    config = CONFIGS["gpt2"]
+    tensors = {k: v.half() for k, v in random_tensors(config, 0, 0.35).items()}
+    request = Request(name, params, Subject(ModelRef(f"file:{saved(tmp_path / 'm', config, tensors)}"), TOKENS))
+    resident, mapped = Engine(ModelStore()), Engine(ModelStore())
+    mapped.store.largest_copy = 1000
+    a, b = resident.answer(request), mapped.answer(request)
+    assert not mapped.store.open(request.subject.model).opened.weights.resident
+    assert a.fingerprint == b.fingerprint
+
+
+@pytest.mark.parametrize(("name", "params"), ALL)
+@pytest.mark.parametrize("bad", ["embed.W_E", "layers.1.W_V", "layers.0.mlp.W_out"])
+def test_weights_that_are_not_finite_are_named(tmp_path: Path, name: str, params: Any, bad: str) -> None:
+    tensors = random_tensors(CONFIGS["gpt2"], 0, 0.35)
+    tensors[bad].view(-1)[5 * 24] = float("nan")
+    engine = Engine(ModelStore())
+    engine.store.largest_copy = 1000
+    request = Request(name, params, Subject(ModelRef(f"file:{saved(tmp_path / 'm', CONFIGS['gpt2'], tensors)}"), TOKENS))
+    with pytest.raises(BadModel, match="finite"):
+        engine.answer(request)
