@@ -16,10 +16,16 @@ from tokenizers import pre_tokenizers
 from circuitlab.analysis.bigram import BigramParams
 from circuitlab.analysis.corpus_bigrams import FILE, _read
 from circuitlab.analysis.direct_path import DirectPathParams
+from circuitlab.analysis.largest_entries import LargestEntriesParams
+from circuitlab.analysis.ov_table import OvTableParams
+from circuitlab.analysis.ov_top_tokens import OvTopTokensParams
+from circuitlab.analysis.qk_table import QkTableParams
 from circuitlab.analysis.skip_trigrams import WIDTH, SkipTrigramsParams
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, BadModel, Refused
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.subject import Conventions, Head
+from circuitlab.model.subject import Conventions, Head, ModelRef
 from circuitlab.training.bigrams import counted, write, write_bigrams
 from circuitlab.training.corpus import Stream
 from tests.models import CONFIGS, directory
@@ -88,6 +94,13 @@ def test_what_does_not_fit_is_left_out_the_rarest_first(tmp_path: Path) -> None:
     kept = [c for i in range(40) for c in found.row(i)[1]]
     assert min(kept) >= sorted(hand.pairs.values())[-50] * 0.98
     assert all(np.exp(found.log_probs(i)).sum() == pytest.approx(1, abs=1e-6) for i in range(40))
+    total = {i: sum(c for (a, _), c in hand.pairs.items() if a == i) for i in range(40)}
+    token = max(total, key=lambda i: total[i])
+    ids, counts = found.row(token)
+    backed = len(ids) + total[token] - counts.sum()  # what is not kept goes to the single tokens
+    assert 0 < len(ids) < sum(a == token for a, _ in hand.pairs)
+    wanted = np.log(backed * found.unigrams[39] / (backed + counts.sum()))
+    assert found.log_probs(token)[39] == pytest.approx(wanted, abs=1e-5)
 
 
 def test_texts_are_counted_with_the_models_tokenizer(tmp_path: Path) -> None:
@@ -274,3 +287,22 @@ def test_a_head_of_norm_0_and_a_vocabulary_of_three_have_triples_or_none(tmp_pat
     assert ask(path, "bigram", BigramParams(2)).ids.shape == (3,)
     with pytest.raises(BadInput, match="token"):
         ask(path, "skip_trigrams", SkipTrigramsParams(source=3))
+
+
+def test_a_mapped_model_gives_the_same_numbers(tmp_path: Path) -> None:
+    path, c = made(tmp_path, "gpt2")
+    store = ModelStore()
+    mapped = Engine(store)
+    store.largest_copy = 1000
+    with_corpus(path, c.d_vocab)
+    for name, p in (
+        ("ov_table", OvTableParams(Head(1, 2), 3, embed="after the first MLP")),
+        ("qk_table", QkTableParams(Head(1, 2), 3)),
+        ("ov_top_tokens", OvTopTokensParams(Head(1, 2))),
+        ("largest_entries", LargestEntriesParams(Head(1, 2), "QK")),
+        ("bigram", BigramParams(3)),
+        ("skip_trigrams", SkipTrigramsParams(Head(1, 2), bugs=True)),
+    ):
+        a, b = ask(path, name, p, Conventions(), mapped).arrays(), ask(path, name, p, Conventions()).arrays()
+        assert all(np.array_equal(a[field], b[field], equal_nan=True) for field in a), name
+    assert not mapped.store.open(ModelRef(f"file:{path}")).opened.weights.resident

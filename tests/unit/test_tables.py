@@ -213,6 +213,7 @@ def test_lengths_bound_every_entry_and_do_not_depend_on_the_split() -> None:
     generator = torch.Generator().manual_seed(3)
     A, B = (torch.randn(n, 8, generator=generator).double() for n in (50, 70))
     A[:, 3] = A[:, 4]  # rank 7
+    A[:, 7] *= 0.01
     B[5] = 0
     S = torch.randn(8, 8, generator=generator).double()
     a, b, slack = lengths(A, B, Quiet())
@@ -245,6 +246,19 @@ def test_bounds_skip_what_they_can_and_lose_nothing(tmp_path: Path, monkeypatch:
     assert found.skipped > 0.9
     assert partial
     assert all(0 < p.done < 1 and len(p.values) == 100 and p.values[-1] <= found.values[-1] for p in partial)
+
+
+def test_nothing_is_lost_where_the_bound_is_the_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(largest, "ROWS", 4)
+    monkeypatch.setattr(largest, "COLUMNS", 8)
+    generator = torch.Generator().manual_seed(5)
+    direction = torch.tensor([[3.0, 4.0]]).double()  # rank 1: an entry is the product of the lengths, or minus it
+    A, B = (torch.randn(n, 1, generator=generator).double() * direction for n in (200, 300))
+    search = largest._Search(A, B, 150, Quiet())
+    assert all(done < 1 for done in search.tiles(Quiet()))
+    found, whole = search.result((), 1.0), A @ B.T
+    assert {*(found.rows_ids * 300 + found.cols_ids).tolist()} == {*torch.topk(whole.flatten(), 150).indices.tolist()}
+    assert found.skipped > 0.5
 
 
 def test_degenerate_models_have_tables(tmp_path: Path) -> None:
