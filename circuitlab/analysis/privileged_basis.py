@@ -112,7 +112,7 @@ def kurtosis(x: Tensor, dim: int) -> Tensor:
 
 def _memory(c: ModelConfig, n: int, p: PrivilegedBasisParams) -> int:
     factors = 4 * c.n_heads * c.d_head * c.d_model + 3 * c.d_mlp * c.d_model
-    return 8 * (3 * factors + 6 * c.d_model**2 + 12 * (n + _tile(c.d_model)) * c.d_model + 2 * (c.n_layers + 1) * c.d_model)
+    return 8 * (3 * factors + 6 * c.d_model**2 + 20 * (n + _tile(c.d_model)) * c.d_model + 2 * (c.n_layers + 1) * c.d_model)
 
 
 def _tile(d: int) -> int:
@@ -143,7 +143,7 @@ def privileged_basis(inputs: Inputs, p: PrivilegedBasisParams, ctx: Ctx) -> Priv
             f"{n} positions" + (", BOS left out: it alone would be most of every kurtosis" if first else ""),
             f"at most {n - 2 + 1 / (n - 1):.3g} over {n} positions" if n > 1 else "one position varies over nothing",
             f"control: a random basis, seed {p.seed}",
-            "weights: mean over W_E, W_pos, every W_OV, every W_out, each alone",
+            "weights: mean over all matrices that write to the stream, each alone",
         ),
     )
 

@@ -199,7 +199,7 @@ def rotation_check(inputs: Inputs, p: RotationCheckParams, ctx: Ctx) -> Rotation
         conventions=(
             conventions.dtype,
             f"random orthogonal matrix, seed {p.seed}",
-            "an RMS in place of each LayerNorm once nothing writes a mean" if rms else "",
+            *(["an RMS in place of each LayerNorm once nothing writes a mean"] if rms else []),
             "no interventions",
             *(f"{name}: {reason or 'nothing sees the basis'}" for name, reason in zip(NAMES, reasons, strict=True)),
         ),

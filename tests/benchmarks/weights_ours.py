@@ -197,6 +197,14 @@ def one_row(path: str, rounds: str) -> dict[str, Any]:
     return {"ours": timed(rows, 4 * int(rounds)), "bare": timed(bare, 4 * int(rounds))}
 
 
+def largest(path: str, trained: str) -> dict[str, Any]:
+    """Shares of the product that the 100 largest entries of a circuit did not need: random weights, heads of a trained model."""
+    share = lambda ask, head: [float(ask("largest_entries", head=head, circuit=c).skipped) for c in ("OV", "QK")]
+    ask = Asker(trained)
+    heads = [Head(i, h) for i in range(ask.config.n_layers) for h in range(ask.config.n_heads)]
+    return {"random": share(Asker(path), Head(1, 1)), "trained": [share(ask, head) for head in heads]}
+
+
 def mapped(path: str, budget: str) -> dict[str, Any]:
     """Composition of a model read from disk: its peak memory, without the file's own pages."""
     ask = Asker(path, int(budget))
@@ -211,7 +219,9 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "embedding_products": {},
     "copying_scores": {},
     "ov_spectrum": {"heads": ()},
+    "previous_head_spectrum": {"p": "one"},
     "ov_top_tokens": {"head": Head(1, 1)},
+    "largest_entries": {"head": Head(1, 1)},
     "subspace_overlap": {},
     "privileged_basis": {},
     "rotation_check": {},
