@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from html import escape
+from math import ceil, floor, log10
 from typing import Any, Literal
 
 import pyqtgraph as pg
@@ -147,6 +148,20 @@ class LabelAxis(pg.AxisItem):
         if self._numbers():
             return nice_step(max(least, 18.0) / max(self.cell, 1e-9))
         return max(1, -int(-least // max(self.cell, 1e-9))) if self.cell < least * 0.86 else 1
+
+    def logTickValues(self, minVal: float, maxVal: float, size: float, stdTicks: Any) -> list[tuple[Any, list[float]]]:
+        """On a logarithmic axis: decades, and 2 and 5 between them where there are few decades."""
+        decades = range(floor(minVal), ceil(maxVal) + 1)
+        every = max(1, round(len(decades) * 26 / max(size, 1.0)))
+        found = [(1.0, [float(d) for d in decades if d % every == 0 and minVal <= d <= maxVal])]
+        if maxVal - minVal < 3:
+            between = [d + log10(m) for d in decades for m in (2, 5)]
+            found.append((None, [v for v in between if minVal <= v <= maxVal]))
+        return found  # type: ignore[return-value]
+
+    def logTickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
+        """Plain numbers where they are short, powers of ten otherwise."""
+        return [f"{10**v:g}" if -4 < v < 5 else f"{10**v:.0e}".replace("e+0", "e").replace("e-0", "e−") for v in values]
 
     def boundingRect(self) -> QRectF:
         """Where it paints. Labels begin `TICK` px off the picture: a new picture alone must not have them written again."""

@@ -91,7 +91,7 @@ class EdgesMark(XYPlot):
                 chosen = np.flatnonzero((bucket == b) & (mark.kinds == kind) & placed)
                 if not chosen.size:
                     continue
-                places = mark.xy[mark.ends[chosen]].reshape(-1, 2)  # [edge · 2, (x, y)]
+                places = self._places(mark.ends[chosen], mark.kinds[chosen]).reshape(-1, 2)  # [edge · 2, (x, y)]
                 curve = pg.PlotCurveItem(antialias=len(mark.ends) <= DASHED_UP_TO)
                 curve.setData(
                     np.ascontiguousarray(places[:, 0], dtype=np.float64),
@@ -111,9 +111,18 @@ class EdgesMark(XYPlot):
             self._fill()
             self._name_kinds()
 
+    def _places(self, ends: np.ndarray, kinds: np.ndarray) -> np.ndarray:
+        """[edge, 2, (x, y)]: kinds run beside each other, so that three edges of one pair are three lines."""
+        x = self.mark.xy[:, 0]
+        apart = 0.007 * float(np.ptp(x[np.isfinite(x)])) if np.isfinite(x).any() else 0.0
+        places = self.mark.xy[ends].astype(float)
+        places[:, :, 0] += (np.asarray(kinds)[:, None] - 1) * apart
+        return places
+
     def full_range(self) -> Range:
-        """All nodes and room for their labels."""
-        return span(self.mark.xy[:, 0], 0.08), span(self.mark.xy[:, 1], 0.10)
+        """All nodes, room for their labels, and at the left for the names of rows."""
+        (left, right), down = span(self.mark.xy[:, 0], 0.08), span(self.mark.xy[:, 1], 0.10)
+        return (left - (0.04 * (right - left) if self.mark.rows else 0.0), right), down
 
     def natural_height(self, width: int) -> int:
         """Tall enough that layers keep apart."""
@@ -161,11 +170,8 @@ class EdgesMark(XYPlot):
                 return 0, i
         if not len(self.mark.ends):
             return None
-        nodes = self._nodes()
-        away = np.nan_to_num(
-            segment_distance(np.array([at.x(), at.y()]), nodes[self.mark.ends[:, 0]], nodes[self.mark.ends[:, 1]]),
-            nan=np.inf,
-        )
+        lines = self._lines()
+        away = np.nan_to_num(segment_distance(np.array([at.x(), at.y()]), lines[:, 0], lines[:, 1]), nan=np.inf)
         nearest = int(away.argmin())
         if away[nearest] > REACH:
             return None
@@ -173,11 +179,17 @@ class EdgesMark(XYPlot):
         close = np.flatnonzero(away <= away[nearest] + 1.0)
         return 1, int(close[np.asarray(self.mark.weights)[close].argmax()])
 
+    def _lines(self, edges: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """[edge, 2, (x, y)] pixels of some edges."""
+        places = self._places(self.mark.ends[edges], self.mark.kinds[edges])
+        return self.to_pixels(places[..., 0].ravel(), places[..., 1].ravel()).reshape(-1, 2, 2)
+
     def readout(self, item: Id) -> str:
         """A node's label, or the ends, kind and weight of an edge."""
         kind, i = item
         if kind == 0:
-            return self.mark.tips[i] if self.mark.tips else self.mark.labels[i]
+            badge = self.mark.badges[i] if self.mark.badges else ""
+            return f"{self.mark.labels[i]} · {badge}" if badge else self.mark.labels[i]
         start, end = (self.mark.labels[int(n)] for n in self.mark.ends[i])
         values = self.mark.weights if self.mark.values is None else self.mark.values
         return f"{start} → {end} {KINDS[int(self.mark.kinds[i])]} · {number(float(values[i]), self.mark.unit)}"
@@ -205,17 +217,16 @@ class EdgesMark(XYPlot):
 
     def _draw_over(self, painter: QPainter) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        nodes = self._nodes()
         hovered = [self._hovered[1]] if self._hovered and self._hovered[0] == 1 and self._hovered[1] < len(self.mark.ends) else []
         for edges, name in ((self.mark.chosen_edges, "accent"), (hovered, "text")):
             painter.setPen(QPen(self.theme.colour(name), 2.5 if name == "accent" else 2))
-            for e in edges:
-                a, b = nodes[self.mark.ends[e]].tolist()
+            for a, b in self._lines(np.array(edges, dtype=int)).tolist() if edges else ():
                 painter.drawLine(QPointF(*a), QPointF(*b))
         self._draw_nodes(painter)
 
     def _draw_nodes(self, painter: QPainter) -> None:
         boxes = self._boxes()
+        self._draw_rows(painter)
         labelled = bool(boxes) and boxes[0].width() > 2 * DOT + 0.1
         painter.setFont(self.theme.font(self.theme.small))
         chosen = set(self.mark.chosen_nodes)
@@ -237,9 +248,28 @@ class EdgesMark(XYPlot):
             if labelled:
                 painter.setPen(self.theme.colour("text"))
                 painter.drawText(box, Qt.AlignmentFlag.AlignCenter, self.mark.labels[i])
-            elif i in chosen or i == hovered:
+            if self.mark.badges and self.mark.badges[i]:
+                self._draw_badge(painter, box, self.mark.badges[i])
+            if not labelled and (i in chosen or i == hovered):
                 painter.setPen(self.theme.colour("accent" if i in chosen else "text"))
                 painter.drawText(QPointF(box.right() + 4, box.bottom()), self.mark.labels[i])
+
+    def _draw_rows(self, painter: QPainter) -> None:
+        """Names of rows at the left edge."""
+        painter.setFont(self.theme.font(self.theme.small))
+        painter.setPen(self.theme.colour("muted"))
+        left = self.frame().left()
+        heights = np.array([y for y, _ in self.mark.rows])
+        places = self.to_pixels(np.zeros(len(heights)), heights)[:, 1].tolist() if len(heights) else []
+        for (_, text), y in zip(self.mark.rows, places, strict=True):
+            painter.drawText(QRectF(left, y - 10, 60, 20), Qt.AlignmentFlag.AlignVCenter, text)
+
+    def _draw_badge(self, painter: QPainter, box: QRectF, text: str) -> None:
+        width = QFontMetricsF(painter.font()).horizontalAdvance(text) + 6
+        place = QRectF(box.center().x() - width / 2, box.top() - 16, width, 14)
+        painter.fillRect(place, self.theme.colour("background", 0.85))
+        painter.setPen(self.theme.colour("muted"))
+        painter.drawText(place, Qt.AlignmentFlag.AlignCenter, text)
 
 
 def segment_distance(point: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:

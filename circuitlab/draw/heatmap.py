@@ -24,7 +24,7 @@ from circuitlab.draw.legend import Legend
 from circuitlab.draw.plot import Overlay, PlotMark, Range
 from circuitlab.draw.theme import Theme
 from circuitlab.figures.hues import hue_rgb
-from circuitlab.figures.marks import Axis, Heatmap
+from circuitlab.figures.marks import Axis, Gesture, Heatmap, Hit
 
 LARGEST_CELL = 56.0
 
@@ -230,6 +230,13 @@ class HeatmapMark(PlotMark):
         heads = self.mark.y.label == "layer" and self.mark.x.label == "head"
         where = "".join(a.ticks[i] for a, i in ((self.mark.y, row), (self.mark.x, col))) if heads else " · ".join(names)
         return where if self.mark.tiles else f"{where} · {number(float(self.mark.values[row, col]), self.mark.unit)}"
+
+    def emit_hit(self, item: Id, gesture: Gesture) -> None:
+        """Tell the view, in the ids of the mark where it has them."""
+        said, mark = (self.readout(item) if item else ""), self.mark
+        if item and mark.row_ids is not None and mark.col_ids is not None:
+            item = tuple(int(v) for v in (*mark.row_ids[item[0]], *mark.col_ids[item[1]]))
+        self.gestured.emit(Hit(self.mark_name, item, gesture), said)
 
     def walk(self, item: Id | None, dx: int, dy: int) -> Id | None:
         """The next cell or tile; from the crosshair when nothing is hovered."""

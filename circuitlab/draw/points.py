@@ -138,6 +138,8 @@ class PointsMark(XYPlot):
     def readout(self, item: Id) -> str:
         """Label, coordinates, value."""
         i, mark = self._place(item), self.mark
+        if mark.tips:
+            return mark.tips[i]
         said = [mark.labels[i]] if i < len(mark.labels) else []
         for axis, values in ((mark.x_axis, mark.x), (mark.y_axis, mark.y)):
             said.append(f"{axis.label} {number(float(values[i]))}".strip())

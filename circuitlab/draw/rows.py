@@ -51,13 +51,17 @@ class RowsMark(QWidget):
         self.filter_box.setClearButtonEnabled(True)
         self.filter_box.setAccessibleName("Filter rows")
         self.count = QLabel(self)
-        self.count.setTextFormat(Qt.TextFormat.PlainText)
+        self.heading = QLabel(self)
+        for label in (self.count, self.heading):
+            label.setTextFormat(Qt.TextFormat.PlainText)
+        self.heading.setMinimumWidth(1)
         top = QHBoxLayout()
         top.addWidget(self.filter_box, 1)
         top.addWidget(self.count)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(4)
+        layout.addWidget(self.heading)
         layout.addLayout(top)
         layout.addWidget(self.table, 1)
         self._set_up_table()
@@ -115,6 +119,8 @@ class RowsMark(QWidget):
         names = [c.name for c in mark.columns] == [c.name for c in old.columns]
         same = names and mark.ids is old.ids and all(a.values is b.values for a, b in zip(mark.columns, old.columns, strict=True))
         self.table.setAccessibleName(mark.name)
+        self.heading.setText(mark.heading)
+        self.heading.setVisible(bool(mark.heading))
         self.filter_box.setVisible(mark.searchable and not self._on_paper)
         if same:
             self.model.mark = mark
@@ -152,19 +158,20 @@ class RowsMark(QWidget):
             self.table.scrollTo(self.model.index(rows[0], 0))
 
     def _fit_columns(self) -> None:
-        """As wide as the first rows and the header; a bar takes what is left."""
+        """As wide as the first rows and the header; a bar takes what is left, or the tokens share it."""
         header = self.table.horizontalHeader()
         plain = QFontMetricsF(self.theme.font(self.theme.normal))
         mono = QFontMetricsF(self.theme.font(self.theme.normal, mono=True))
         columns = self.mark.columns
-        stretch = next((i for i, c in enumerate(columns) if c.bar), next((i for i, c in enumerate(columns) if c.tokens), -1))
+        bars = [i for i, c in enumerate(columns) if c.bar]
+        stretch = set(bars[:1] or [i for i, c in enumerate(columns) if c.tokens])
         for i, column in enumerate(columns):
             metrics = mono if column.tokens else plain
             texts = [cell_text(column, r) for r in range(min(200, len(column.values)))]
             title = self.model.headerData(i, Qt.Orientation.Horizontal) or ""
             widest = max([metrics.horizontalAdvance(t) for t in texts], default=0.0)
             width = max(min(widest, 220) + 18, plain.horizontalAdvance(title) + 34)
-            mode = QHeaderView.ResizeMode.Stretch if i == stretch else QHeaderView.ResizeMode.Interactive
+            mode = QHeaderView.ResizeMode.Stretch if i in stretch else QHeaderView.ResizeMode.Interactive
             header.setSectionResizeMode(i, mode)
             header.resizeSection(i, round(width))
 
@@ -172,6 +179,7 @@ class RowsMark(QWidget):
         """Chrome in another theme; data keep their colours."""
         self.theme = self._delegate.theme = theme
         self.count.setFont(theme.font(theme.small))
+        self.heading.setFont(theme.font(theme.small, bold=True))
         ink = self.count.palette()
         ink.setColor(self.count.foregroundRole(), theme.colour("muted"))
         self.count.setPalette(ink)
@@ -182,7 +190,7 @@ class RowsMark(QWidget):
     def natural_height(self, width: int) -> int:
         """The rows that are shown, and the header."""
         rows = min(self.model.rowCount(), ON_PAPER)
-        return rows * ROW + 32 + (0 if self._on_paper or not self.mark.searchable else 32)
+        return rows * ROW + 32 + (22 if self.mark.heading else 0) + (0 if self._on_paper or not self.mark.searchable else 32)
 
     def note(self) -> str:
         """On paper only the first rows are shown, and it says so."""

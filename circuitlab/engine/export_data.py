@@ -54,7 +54,7 @@ def table_text(table: Table, separator: str = ",") -> str:
 
 
 def json_text(answer: Answer) -> str:
-    """Description, scalars and arrays as JSON; NaN is null."""
+    """Description, scalars and arrays as JSON; NaN is null, a complex number [real, imaginary]."""
     arrays = {name: _plain(a.tolist()) for name, a in answer.result.arrays().items()}
     return json.dumps({**described(answer), "result": {**_plain(scalars(answer)), **arrays}}, ensure_ascii=False)
 
@@ -64,6 +64,8 @@ def _plain(value: Any) -> Any:
         return {k: _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
+    if isinstance(value, complex):
+        return [_plain(value.real), _plain(value.imag)]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

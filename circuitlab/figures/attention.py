@@ -204,7 +204,7 @@ def pick(state: State, hit: Hit) -> State:
     selection = state.selection
     if selection.locked and (selection.destination, selection.source) == (dest, src):
         return state.select(destination=None, source=None, locked=False)
-    return state.select(destination=dest, source=src, locked=True)
+    return state.select(destination=dest, source=src, locked=True, token=None)
 
 
 PANEL = register(

@@ -56,11 +56,34 @@ def caption(answer: Answer, *more: str) -> str:
     return " · ".join(words)
 
 
+def captions(answers: tuple[Answer, ...], *more: str) -> str:
+    """One caption for several answers: what they share is said once."""
+    said: dict[str, None] = {}
+    for answer in answers:
+        said |= dict.fromkeys(word for word in caption(answer).split(" · ") if word.strip())
+    return " · ".join((*said, *(m for m in more if m)))
+
+
 def top_level(values: np.ndarray, fallback: float = 1.0) -> float:
     """The largest finite magnitude, `fallback` where there is none."""
     finite = values[np.isfinite(values)]
     top = float(np.abs(finite).max()) if finite.size else 0.0
     return top or fallback
+
+
+def texts(found: np.ndarray, facts: Facts) -> np.ndarray:
+    """[n] display forms of token ids [n]."""
+    return np.array([facts.token_text(int(i)) for i in found], dtype=object)
+
+
+def rotates(facts: Facts) -> bool:
+    """Whether a distance between positions means something to this model's weights."""
+    return facts.config.positions == "rotary"
+
+
+def has_mlps(facts: Facts) -> bool:
+    """Whether tokens pass an MLP."""
+    return not facts.config.attention_only
 
 
 def quoted(text: str) -> str:
@@ -78,7 +101,7 @@ def pick_position(state: State, hit: Hit) -> State:
         return state if selection.locked else state.select(destination=position)
     if selection.locked and selection.destination == position:
         return state.select(locked=False, destination=None, source=None)
-    return state.select(destination=position, locked=True)
+    return state.select(destination=position, locked=True, token=None)
 
 
 def comparing(state: State, ref: Any) -> bool:

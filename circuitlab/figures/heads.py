@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -30,10 +30,15 @@ class HeadsView:
     on: Literal["random", "text"] = control("random", label="On", tip="Repeated random tokens, or the prompt itself")
 
 
+def random_scores(facts: Facts) -> HeadScoresParams | None:
+    """Scores on repeated random tokens, the same wherever they are asked for; None where the model has room for none."""
+    block = min(25, (facts.config.n_ctx - 1) // 4)
+    return HeadScoresParams(block=block) if block > 0 and facts.config.d_vocab > 1 else None
+
+
 def _params(state: State, facts: Facts) -> HeadScoresParams:
     view: HeadsView = state.view("heads", HeadsView)
-    block = min(25, max(1, (facts.config.n_ctx - 1) // 4))
-    return HeadScoresParams(on=view.on, block=block)
+    return replace(random_scores(facts) or HeadScoresParams(block=1), on=view.on)
 
 
 def requests(state: State, facts: Facts) -> Requests | Why:

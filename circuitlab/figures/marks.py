@@ -58,7 +58,8 @@ class Heatmap(_Frozen):
 
     `levels` (low, high) of the colour map; "signed" maps are symmetric about 0. `rgb` [row, col, 3] uint8 in place of the
     colour map (several heads, a hue each; `values` then hold what the readout says; `legend` names the hues: (text, hue)).
-    `ids` are (row, col). `row`, `col`: a crosshair on a selected cell, row or column. Hits are (row, col), or a tile.
+    `row`, `col`: a crosshair on a selected cell, row or column. Hits are (row, col), a tile, or (*row_ids[row], *col_ids[col])
+    where these [·, k] int are given.
     """
 
     name: str
@@ -75,13 +76,16 @@ class Heatmap(_Frozen):
     tiles: Tiles | None = None
     colour_bar: bool = True
     square: bool = True
+    row_ids: np.ndarray | None = None
+    col_ids: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Points(_Frozen):
     """A scatter. `x`, `y` [n]; `hues` [n] int (see `circuitlab.figures.hues`), or `values` [n] on a colour map; `ids` [n, k] int.
 
-    `labels` [n] str for hover and, where few, beside the points; `chosen` indices are ringed; `size` in px.
+    `labels` [n] str for hover and, where few, beside the points; `tips` [n]: what the readout says in place of label and
+    coordinates; `chosen` indices are ringed; `size` in px.
     """
 
     name: str
@@ -89,6 +93,7 @@ class Points(_Frozen):
     y: np.ndarray
     ids: np.ndarray
     labels: tuple[str, ...] = ()
+    tips: tuple[str, ...] = ()
     hues: np.ndarray | None = None
     values: np.ndarray | None = None
     levels: tuple[float, float] = (0.0, 1.0)
@@ -141,7 +146,7 @@ class Edges(_Frozen):
 
     `kinds` [m] int: 0 Q, 1 K, 2 V (colour and dash); `values` [m] in `unit`: what the readout says in place of the weight.
     Hits are (0, node) or (1, edge), or (0, *node_ids[node]) and (1, *edge_ids[edge]) where these [·, k] int are given.
-    `tips` [n]: what the readout says of a node in place of its label.
+    `badges` [n]: a few words above a node, "" for none. `rows`: (y, text) names a row of nodes at the left edge.
     """
 
     name: str
@@ -157,7 +162,8 @@ class Edges(_Frozen):
     unit: str = ""
     node_ids: np.ndarray | None = None
     edge_ids: np.ndarray | None = None
-    tips: tuple[str, ...] = ()
+    badges: tuple[str, ...] = ()
+    rows: tuple[tuple[float, str], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +206,10 @@ class RowColumn(_Frozen):
 
 @dataclass(frozen=True, eq=False)
 class Rows(_Frozen):
-    """A table that sorts, filters and copies. `ids` [n, k] int; hits are a row's id. `chosen` are row indices."""
+    """A table that sorts, filters and copies. `ids` [n, k] int; hits are a row's id. `chosen` are row indices.
+
+    `heading`: a line above.
+    """
 
     name: str
     columns: tuple[RowColumn, ...]
@@ -208,6 +217,7 @@ class Rows(_Frozen):
     chosen: tuple[int, ...] = ()
     sort: tuple[int, Literal["up", "down"]] | None = None
     searchable: bool = False
+    heading: str = ""
 
 
 Mark = Heatmap | Points | Lines | Bars | Edges | Tokens | Rows

@@ -90,14 +90,14 @@ def _shown(state: State, answer: Answer, ref: Answers, view: OverviewView) -> tu
 
 
 def pick_head(state: State, head: Head, gesture: str) -> State:
-    """Click: this head alone. Shift-click: with the others, or away from them."""
+    """Click: this head alone. Shift-click: with the others, or away from them. A chosen pair is let go of."""
     if gesture not in ("click", "shift-click", "double-click"):
         return state
     heads = state.selection.heads
     if gesture == "shift-click":
         rest = tuple(h for h in heads if h != head)
-        return state.select(heads=(rest or heads) if head in heads else (*heads, head))
-    return state if heads == (head,) else state.select(heads=(head,))
+        return state.select(heads=(rest or heads) if head in heads else (*heads, head), edge=None)
+    return state if heads == (head,) else state.select(heads=(head,), edge=None)
 
 
 def pick(state: State, hit: Hit) -> State:

@@ -4,7 +4,7 @@ A panel is one file in this package that ends in `PANEL = register(Panel(...))`.
 persistence, export, the command line, Explain and the tests follow from that one registration.
 
 Controls come from the fields of the panel's `view` dataclass: `bool` is a check box, `Literal` and `Choice` a drop-down,
-`int` and `float` a number field (a slider where `low` and `high` are given), `str` a text field. Use `control(...)`:
+`int` and `float` a number field, `str` a text field. Use `control(...)`:
 
     @dataclass(frozen=True)
     class AttentionView:
@@ -40,12 +40,14 @@ class Why:
 class Facts:
     """What a panel may know of the open model without asking: handed to `requests` and `figure` by whoever runs them.
 
-    `token_text(id)` is the display form of a token (visible spaces and newlines), `config` the model's, `name` its title.
+    `token_text(id)` is the display form of a token (visible spaces and newlines), `find_tokens(text, most)` the ids that a text
+    may mean, `config` the model's, `name` its title.
     """
 
     name: str
     config: Any
     token_text: Callable[[int], str]
+    find_tokens: Callable[[str, int], tuple[int, ...]] = lambda text, most: ()
     has_tokenizer: bool = True
     has_bos: bool = False
     notes: tuple[str, ...] = ()
@@ -53,6 +55,10 @@ class Facts:
     def tokens(self, ids: tuple[int, ...]) -> tuple[str, ...]:
         """Display texts of a prompt."""
         return tuple(map(self.token_text, ids))
+
+
+def _by_id(n: int) -> Callable[[str, int], tuple[int, ...]]:
+    return lambda text, most: (int(text),) if text.isdecimal() and int(text) < n else ()
 
 
 def facts_of(engine: Engine, ref: ModelRef) -> Facts:
@@ -63,6 +69,7 @@ def facts_of(engine: Engine, ref: ModelRef) -> Facts:
         name=ref.name,
         config=opened.weights.config,
         token_text=tokenizer.display if tokenizer is not None else str,
+        find_tokens=_by_id(opened.weights.config.d_vocab) if tokenizer is None else tokenizer.search,
         has_tokenizer=tokenizer is not None,
         has_bos=tokenizer is not None and tokenizer.bos is not None,
         notes=opened.notes,
@@ -80,6 +87,7 @@ class Panel:
     `requests(state, facts)` gives requests by role, or Why. `figure(state, facts, now, ref)` draws what has been answered so
     far (roles may be missing, results may be partial); `ref` holds the answers on the reference pin, {} without one.
     `pick(state, hit)` is the State after a gesture; it returns the same object where the gesture means nothing.
+    `searches_tokens`: a search line finds a token, and picks it as `Hit("search", (id,))`.
     `opens` names the panel that a double-click on an item brings to the front: where that item is read closely.
     """
 
@@ -96,6 +104,7 @@ class Panel:
     shortcut: str = ""
     order: int = 100
     opens: str = ""
+    searches_tokens: bool = False
 
 
 def control(
@@ -107,9 +116,17 @@ def control(
     high: float | None = None,
     hidden: bool = False,
     when: str = "",
+    values: tuple[Any, ...] = (),
+    kind: Literal["", "slider", "tabs"] = "",
+    only: Callable[[Facts], bool] | None = None,
 ) -> Any:
-    """A field of a View with what its control needs. `when`: the bool field without which it has nothing to say."""
-    said = {"label": label, "tip": tip, "low": low, "high": high, "hidden": hidden, "when": when}
+    """A field of a View with what its control needs.
+
+    `when` names the field without which it has nothing to say: it must be true, or one of `values`. `kind`: a number with a
+    slider, choices as a row of buttons. `only`: for which models there is anything to choose.
+    """
+    said = {"label": label, "tip": tip, "low": low, "high": high, "hidden": hidden, "when": when, "values": values, "kind": kind}
+    said["only"] = only
     return field(default=default, metadata=said)
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtGui import QAction, QKeySequence
 
+from circuitlab.gui.arrangements import ARRANGEMENTS
+
 if TYPE_CHECKING:
     from circuitlab.gui.window import Window
 
@@ -63,6 +65,18 @@ def _theme(name: str) -> Command:
     )
 
 
+def _arrange(name: str, shortcut: str) -> Command:
+    return Command(
+        f"arrange-{name.lower()}",
+        f"Arrange: {name}",
+        "View",
+        lambda w: w.layout_of_docks.arrange(name),
+        shortcut,
+        checked=lambda w: w.layout_of_docks.name == name,
+        submenu="Arrange",
+    )
+
+
 COMMANDS: tuple[Command, ...] = (
     Command("open", "Open model…", "File", lambda w: w.ask_open(), "Ctrl+O"),
     Command("reload", "Reload model from disk", "File", lambda w: w.opening.reload()),
@@ -93,6 +107,7 @@ COMMANDS: tuple[Command, ...] = (
     _theme("system"),
     _theme("light"),
     _theme("dark"),
+    *(_arrange(name, f"Ctrl+Alt+{i}") for i, name in enumerate(ARRANGEMENTS, 1)),
     Command("larger", "Larger text", "View", lambda w: w.scale_text(0.1), "Ctrl++, Ctrl+=", separator=True),
     Command("smaller", "Smaller text", "View", lambda w: w.scale_text(-0.1), "Ctrl+-"),
     Command("maximise", "Maximise or restore the panel", "View", lambda w: w.toggle_maximised(), "F11", separator=True),

@@ -8,7 +8,17 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QCheckBox, QComboBox, QDoubleSpinBox, QHBoxLayout, QLabel, QLineEdit, QSpinBox, QWidget
 
+from circuitlab.figures.panel import Facts
 from circuitlab.gui.flow import FlowLayout
+from circuitlab.gui.number_slider import Choices, NumberSlider
+
+
+def _applies(meta: Any, view: Any, facts: Facts | None) -> bool:
+    """Whether a control has something to say on this view of this model."""
+    if facts is not None and meta.get("only") and not meta["only"](facts):
+        return False
+    when, values = meta.get("when"), meta.get("values", ())
+    return not when or (getattr(view, when) in values if values else bool(getattr(view, when)))
 
 
 class Controls(QWidget):
@@ -20,7 +30,7 @@ class Controls(QWidget):
         super().__init__(parent)
         self._type, self._view = view_type, view_type()
         self._widgets: dict[str, QWidget] = {}
-        self._only_when: list[tuple[QWidget, str]] = []
+        self._sometimes: list[tuple[QWidget, Any]] = []
         self._filling = False
         box = FlowLayout(self)
         hints = get_type_hints(view_type)
@@ -32,10 +42,10 @@ class Controls(QWidget):
             widget.setObjectName(field.name)
             widget.setAccessibleName(field.metadata.get("label", field.name))
             self._widgets[field.name] = widget
-            shown = widget if isinstance(widget, QCheckBox) else self._labelled(field, widget)
+            shown = widget if isinstance(widget, (QCheckBox, Choices)) else self._labelled(field, widget)
             box.addWidget(shown)
-            if field.metadata.get("when"):
-                self._only_when.append((shown, field.metadata["when"]))
+            if field.metadata.get("when") or field.metadata.get("only"):
+                self._sometimes.append((shown, field.metadata))
 
     def _labelled(self, field: Any, widget: QWidget) -> QWidget:
         """Label and widget that stay together when the row wraps."""
@@ -43,7 +53,8 @@ class Controls(QWidget):
         row = QHBoxLayout(holder)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(6)
-        row.addWidget(QLabel(field.metadata.get("label", field.name), holder))
+        if label := field.metadata.get("label", field.name):
+            row.addWidget(QLabel(label, holder))
         row.addWidget(widget)
         return holder
 
@@ -53,6 +64,10 @@ class Controls(QWidget):
             box = QCheckBox(meta.get("label", field.name), self)
             box.toggled.connect(self._moved)
             return box
+        if get_origin(kind) is Literal and meta.get("kind") == "tabs":
+            pages = Choices(get_args(kind), self)
+            pages.changed.connect(self._moved)
+            return pages
         if get_origin(kind) is Literal:
             combo = QComboBox(self)
             for choice in get_args(kind):
@@ -61,6 +76,10 @@ class Controls(QWidget):
             return combo
         if kind in (int, float):
             low, high = meta.get("low"), meta.get("high")
+            if meta.get("kind") == "slider" and low is not None and high is not None:
+                slider = NumberSlider(low, high, kind is int, self)
+                slider.changed.connect(self._moved)
+                return slider
             least, most = (-1e6 if low is None else low), (1e6 if high is None else high)
             if kind is int:
                 spin: QSpinBox | QDoubleSpinBox = QSpinBox(self)
@@ -75,8 +94,8 @@ class Controls(QWidget):
         line.editingFinished.connect(self._moved)
         return line
 
-    def show_view(self, view: Any) -> None:
-        """Take the values of a view, without telling anybody."""
+    def show_view(self, view: Any, facts: Facts | None = None) -> None:
+        """Take the values of a view, without telling anybody; `facts` of the model say which controls have a meaning."""
         self._filling, self._view = True, view
         for name, widget in self._widgets.items():
             value = getattr(view, name)
@@ -88,8 +107,10 @@ class Controls(QWidget):
                 widget.setValue(value)
             elif isinstance(widget, QLineEdit):
                 widget.setText(value)
-        for shown, when in self._only_when:
-            shown.setVisible(bool(getattr(view, when)))
+            elif isinstance(widget, (NumberSlider, Choices)):
+                widget.set_value(value)
+        for shown, meta in self._sometimes:
+            shown.setVisible(_applies(meta, view, facts))
         self._filling = False
 
     @Slot()
@@ -106,5 +127,7 @@ class Controls(QWidget):
                 values[name] = widget.value()
             elif isinstance(widget, QLineEdit):
                 values[name] = widget.text()
+            elif isinstance(widget, (NumberSlider, Choices)):
+                values[name] = widget.value()
         self._view = dataclasses.replace(self._view, **values)
         self.changed.emit(self._view)

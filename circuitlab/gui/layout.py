@@ -1,23 +1,21 @@
-"""Where the docks are: the arrangement "Explore", one panel alone, what is remembered, and the way back."""
+"""Where the docks are: in an arrangement, one panel alone, as remembered, and the way back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
-from PySide6.QtCore import QByteArray, QObject, Qt
+from PySide6.QtCore import QByteArray, QObject, Qt, QTimer, Slot
 from PySide6.QtWidgets import QDockWidget, QMainWindow, QTabWidget, QWidget
 
 from circuitlab.figures.panel import panels
+from circuitlab.gui.arrangements import ARRANGEMENTS, Arrangement
 from circuitlab.gui.settings import stored
+from circuitlab.gui.title_bar import TitleBar
 
-VERSION = 2  # of what saveState holds: a layout of another version is not restored
-LEFT, RIGHT, TOP = (
-    Qt.DockWidgetArea.LeftDockWidgetArea,
-    Qt.DockWidgetArea.RightDockWidgetArea,
-    Qt.DockWidgetArea.TopDockWidgetArea,
-)
-HOME = {"left": "heads", "centre": "predictions", "right": "predictions", "bottom": "heads"}
-PLACED = ("overview", "attention", "predictions", "heads", "model")
+VERSION = 3  # of what saveState holds: a layout of another version is not restored
+LEFT, TOP = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.TopDockWidgetArea
+ACROSS, DOWN = Qt.Orientation.Horizontal, Qt.Orientation.Vertical
 
 
 class Layout(QObject):
@@ -27,41 +25,70 @@ class Layout(QObject):
         super().__init__(window)
         self.window, self.docks = window, docks
         self.maximised = ""
-        self._before, self._default = QByteArray(), QByteArray()
+        self._before = QByteArray()
+        self.name = "Explore"
 
-    def arrange(self) -> None:
-        """Explore: prompt on top, heads left, attention in the middle, predictions right."""
+    def arrange(self, name: str = "Explore") -> None:
+        """Put every dock where an arrangement has it, the prompt on top, and show all of them."""
         window, d = self.window, self.docks
+        self.name, self.maximised = name, ""
         window.setTabPosition(Qt.DockWidgetArea.AllDockWidgetAreas, QTabWidget.TabPosition.North)
         window.setDocumentMode(True)
         window.setCentralWidget(None)  # type: ignore[arg-type]
         window.setCorner(Qt.Corner.TopLeftCorner, TOP)
         window.setCorner(Qt.Corner.TopRightCorner, TOP)
-        window.addDockWidget(TOP, d["prompt"])
-        window.addDockWidget(LEFT, d["overview"])
-        window.splitDockWidget(d["overview"], d["attention"], Qt.Orientation.Horizontal)
-        window.splitDockWidget(d["attention"], d["predictions"], Qt.Orientation.Horizontal)
-        window.splitDockWidget(d["overview"], d["heads"], Qt.Orientation.Vertical)
-        for name in ("model", "jobs", "log"):
-            window.tabifyDockWidget(d["heads"], d[name])
-        for name, panel in panels().items():
-            if name not in PLACED:
-                window.tabifyDockWidget(d[HOME[panel.area]], d[name])
         for dock in d.values():
             dock.setFloating(False)
+            window.removeDockWidget(dock)
+        arrangement = self._arrangement()
+        window.addDockWidget(TOP, d["prompt"])
+        before: QDockWidget | None = None
+        for _, stacks in arrangement.columns:
+            first = d[stacks[0].tabs[0]]
+            if before is None:
+                window.addDockWidget(LEFT, first)
+            else:
+                window.splitDockWidget(before, first, ACROSS)
+            before = first
+        for _, stacks in arrangement.columns:
+            for above, below in pairwise(stacks):
+                window.splitDockWidget(d[above.tabs[0]], d[below.tabs[0]], DOWN)
+        for stack in arrangement.stacks():
+            for one in stack.tabs[1:]:
+                window.tabifyDockWidget(d[stack.tabs[0]], d[one])
+        for dock in d.values():
             dock.show()
-        d["heads"].raise_()
-        d["predictions"].raise_()
+        for stack in arrangement.stacks():
+            d[stack.tabs[0]].raise_()
         self.proportions()
-        self._default = window.saveState(VERSION)
+        QTimer.singleShot(0, self._settle)
+
+    @Slot()
+    def _settle(self) -> None:
+        """Once Qt has laid the docks out: shares of the heights there are, and titles only where no tab says the same."""
+        self._share_heights()
+        for dock in self.docks.values():
+            bar = dock.titleBarWidget()
+            if isinstance(bar, TitleBar):
+                bar.refresh()
+
+    def _arrangement(self) -> Arrangement:
+        return ARRANGEMENTS[self.name].placed({name: panel.area for name, panel in panels().items()})
 
     def proportions(self) -> None:
-        """Sizes for 1280 × 800; a larger window shares out the rest."""
+        """Widths for 1280 px, of which a larger window shares out the rest, and a prompt of some lines."""
         window, d = self.window, self.docks
-        across, down = Qt.Orientation.Horizontal, Qt.Orientation.Vertical
-        window.resizeDocks([d["overview"], d["attention"], d["predictions"]], [416, 524, 330], across)
-        window.resizeDocks([d["overview"], d["heads"]], [300, 270], down)
-        window.resizeDocks([d["prompt"], d["attention"]], [140, 570], down)
+        columns = self._arrangement().columns
+        front = [d[stacks[0].tabs[0]] for _, stacks in columns]
+        window.resizeDocks(front, [width for width, _ in columns], ACROSS)
+        window.resizeDocks([d["prompt"], front[1]], [140, 570], DOWN)
+
+    def _share_heights(self) -> None:
+        for _, stacks in self._arrangement().columns:
+            docks = [self.docks[stack.tabs[0]] for stack in stacks]
+            room, whole = sum(dock.height() for dock in docks), sum(stack.share for stack in stacks)
+            if len(docks) > 1:
+                self.window.resizeDocks(docks, [room * stack.share // whole for stack in stacks], DOWN)
 
     def toggle_maximised(self, dock: QWidget | None = None) -> None:
         """One panel alone, or all again. Without one: the panel that has the keyboard, else the attention."""
@@ -85,11 +112,8 @@ class Layout(QObject):
             dock.setFloating(False)
 
     def reset(self) -> None:
-        """As at the first start."""
-        self.maximised = ""
-        self.redock()
-        self.window.restoreState(self._default, VERSION)
-        self.proportions()
+        """As the arrangement has it."""
+        self.arrange(self.name)
 
     def go_to(self, name: str) -> None:
         """Show a dock, in front of its tabs, with the keyboard."""

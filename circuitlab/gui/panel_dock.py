@@ -17,6 +17,7 @@ from circuitlab.gui.bench import Bench
 from circuitlab.gui.controls import Controls
 from circuitlab.gui.panel_actions import PanelActions
 from circuitlab.gui.title_bar import TitleBar
+from circuitlab.gui.token_search import TokenSearch
 from circuitlab.session.state import State
 
 log = logging.getLogger("circuitlab.panel")
@@ -66,6 +67,10 @@ class PanelDock(QDockWidget):
 
     def _lay_out(self) -> None:
         self.setWidget(Room(self.view, self))
+        if self.panel.searches_tokens:
+            self.search = TokenSearch(self.bench, self.controls)
+            self.search.chosen.connect(self._found)
+            self.controls.layout().addWidget(self.search)  # type: ignore[union-attr]
         self.bar = TitleBar(self, self.bench, self.controls, self.actions_menu)
 
     def _connect(self) -> None:
@@ -110,7 +115,7 @@ class PanelDock(QDockWidget):
         if self.bench.engine.store.peek(state.model) is None:
             self.view.show_figure(empty("Open a model: File → Open model…", self.panel.title))
             return
-        self.controls.show_view(state.view(self.panel.name, self.panel.view))
+        self.controls.show_view(state.view(self.panel.name, self.panel.view), self.bench.facts())
         changed = self._ask("now", state)
         pin = state.reference
         if pin is not None and state.compare != "now":
@@ -218,6 +223,10 @@ class PanelDock(QDockWidget):
             document.apply(state, f"select in {self.panel.title}")
         if hit.gesture == "double-click" and self.panel.opens:
             self.opens.emit(self.panel.opens)
+
+    @Slot(int)
+    def _found(self, token: int) -> None:
+        self._picked(Hit("search", (token,)))
 
     @Slot(object, str)
     def _hovered(self, hit: Hit, readout: str) -> None:

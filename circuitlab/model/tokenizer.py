@@ -7,7 +7,7 @@ front by whoever builds the prompt, and is on the screen when it is there.
 from __future__ import annotations
 
 import json
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from tokenizers import Tokenizer as _Tokenizer
@@ -98,6 +98,29 @@ class Tokenizer:
         """The id of exactly this text as one token (visible spaces accepted), or None."""
         ids = self.encode(text.replace("·", " ").replace("↵", "\n"))
         return ids[0] if len(ids) == 1 else None
+
+    def search(self, text: str, most: int) -> tuple[int, ...]:
+        """Ids of tokens a person may mean: the id itself, the exact token, tokens that begin so, tokens that contain it.
+
+        Case and a leading space do not count, but tokens that agree in them come first.
+        """
+        wanted = visible(text)
+        if not wanted:
+            return ()
+        low = wanted.lower().lstrip("·") or wanted
+        names = self._folded
+        found = [int(text)] if text.isdecimal() and int(text) < len(names) else []
+        found += [] if (exact := self.find(text)) is None else [exact]
+        begins = [i for i, name in enumerate(names) if name.startswith(low)]
+        found += sorted(begins, key=lambda i: (len(names[i]), not self.display(i).startswith(wanted), i))
+        if len(found) < most:
+            found += [i for i, name in enumerate(names) if low in name]
+        return tuple(dict.fromkeys(found))[:most]
+
+    @cached_property
+    def _folded(self) -> list[str]:
+        """Display forms in lower case without their leading spaces."""
+        return [self.display(i).lower().lstrip("·") for i in range(self.n_tokens)]
 
 
 def _partly(data: bytes) -> str:

@@ -28,8 +28,8 @@ class Selection:
     """What is pointed at, the same in every panel.
 
     `heads`: first one leads. `destination`, `source`: positions, None where nothing is selected (panels then use the last
-    position). `token`: a vocabulary id. `edge`: two heads of a composition. `locked`: chosen by a click, so hovering
-    does not move it.
+    position). `token`: a vocabulary id that was asked for; None: the token of the prompt that is read. `edge`: (source,
+    destination) heads of a composition through `edge_kind`. `locked`: chosen by a click, so hovering does not move it.
     """
 
     heads: tuple[Head, ...] = (Head(0, 0),)
@@ -38,6 +38,7 @@ class Selection:
     locked: bool = False
     token: int | None = None
     edge: tuple[Head, Head] | None = None
+    edge_kind: Literal["Q", "K", "V"] = "K"
     target: Target = Target()
 
     @property

@@ -219,9 +219,8 @@ def test_edges_are_drawn_in_the_colour_of_their_kind(view, theme):
     view.set_theme(theme)
     widget = settled(view, edges())
     image = widget.viewport().grab().toImage()
-    nodes = widget._nodes()
-    for a, b in widget.mark.ends:
-        assert near(image, (nodes[a] * 0.4 + nodes[b] * 0.6), composition_rgb(0, theme.dark))
+    for a, b in widget._lines():
+        assert near(image, a * 0.4 + b * 0.6, composition_rgb(0, theme.dark))
 
 
 def test_nodes_before_edges(view, qtbot):

@@ -365,14 +365,12 @@ def test_cancelling_a_slow_answer_keeps_the_window_alive(qtbot: Any, window: Win
             time.sleep(0.005)
             ctx.tick(0, 1)
 
-    window.docks["heads"].raise_()
+    for name, other in window.docks.items():
+        other.setVisible(name == "heads")
     settle(qtbot, window)
     monkeypatch.setattr(Engine, "answer", slow)
     monkeypatch.setattr(Engine, "cached", lambda *a: None)
     box = dock(window, "heads").controls.findChild(object, "on")
-    window.docks["overview"].hide()
-    for name in ("attention", "predictions", "overview", "prompt"):
-        window.docks[name].hide()
     box.setCurrentIndex(1)
     qtbot.waitUntil(lambda: bool(started))
     began = time.monotonic()

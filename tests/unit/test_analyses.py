@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,10 @@ def test_model_facts_count_what_is_there(ask: Asker) -> None:
 def test_every_analysis_stands_short_and_long_prompts(tmp_path: Path, config: str, tokens: Any, name: str) -> None:
     asker = Asker(directory(tmp_path / "m", CONFIGS[config], tokenizer=False))
     params = HeadScoresParams(block=4) if name == "head_scores" else analyses()[name].params()
+    if reason := analyses()[name].refuse(CONFIGS[config], params):
+        with pytest.raises(Refused, match=re.escape(reason)):
+            asker(name, params, tokens)
+        return
     found = asker(name, params, tokens)
     assert found.table().n_rows > 0
     assert found.conventions

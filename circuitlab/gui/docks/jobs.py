@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from PySide6.QtCore import QTimer, Slot
-from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDockWidget, QFrame, QHBoxLayout, QLabel, QScrollArea, QToolButton, QVBoxLayout, QWidget
 
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.labels import ShortLabel
@@ -61,7 +61,12 @@ class JobsDock(QDockWidget):
         self.box.addWidget(self.idle)
         self.box.addStretch(1)
         self.box.addWidget(self.memory)
-        self.setWidget(body)
+        scroll = QScrollArea(self)  # many jobs must not push the other docks about
+        scroll.setFrameShape(QFrame.Shape.NoFrame)
+        scroll.setWidgetResizable(True)
+        scroll.setMinimumHeight(60)
+        scroll.setWidget(body)
+        self.setWidget(scroll)
         self.bar = TitleBar(self, bench)
         self.pace = QTimer(self)
         self.pace.setSingleShot(True)

@@ -1,0 +1,221 @@
+"""Circuit tables: what a head, or a pair of heads, does with a token, read from the weights alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from circuitlab.analysis.largest_entries import LargestEntriesParams, LargestEntriesResult
+from circuitlab.analysis.ov_table import OvTableParams, OvTableResult
+from circuitlab.analysis.qk_table import QkTableParams, QkTableResult
+from circuitlab.analysis.skip_trigrams import SkipTrigramsParams, SkipTrigramsResult
+from circuitlab.engine.request import Answer, Request
+from circuitlab.figures.common import captions, has_mlps, once, quoted, rotates, texts, top_level
+from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
+from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.pivot import leading, of_weights, pair, pick_token, pivot, refused
+from circuitlab.model.subject import Head
+from circuitlab.session.state import State
+
+Page = Literal["tables", "triples", "bugs", "largest"]
+
+
+@dataclass(frozen=True)
+class CircuitsView:
+    """The controls of the circuit tables."""
+
+    page: Page = control("tables", label="Page", kind="tabs")
+    k: int = control(12, label="Top", tip="How many tokens from either end", low=1, high=200)
+    distance: int = control(
+        0, label="Distance", tip="How far behind the source stands; 0 reads no positions", low=0, high=1_000_000, only=rotates
+    )
+    after_mlp: bool = control(
+        False, label="After first MLP", tip="Read every token through the first MLP, attention left out", only=has_mlps
+    )
+
+
+def _view(state: State) -> CircuitsView:
+    return state.view("circuits", CircuitsView)
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """One row of each circuit, or the strongest of all."""
+    if (why := refused(facts)) is not None:
+        return why
+    head = leading(state, facts)
+    if isinstance(head, Why):
+        return head
+    view, edge = _view(state), pair(state, facts)
+    distance = min(view.distance, facts.config.n_ctx - 1) if facts.config.positions == "rotary" else 0
+    if view.page == "tables":
+        token = pivot(state, facts)
+        if token is None:
+            return Why("Type a text or find a token above to read its row.")
+        return _rows_of(state, facts, head, edge, token, distance)
+    subject = of_weights(state)
+    if view.page == "largest":
+        through = None if edge is None else edge[0]
+        of = LargestEntriesParams(head, "OV", k=100, through=through)
+        return {
+            "OV": Request("largest_entries", of, subject),
+            "QK": Request("largest_entries", LargestEntriesParams(head, "QK", k=100, distance=distance), subject),
+        }
+    source = -1 if state.selection.token is None else state.selection.token
+    wanted = SkipTrigramsParams(head, source=source, bugs=view.page == "bugs")
+    return {"skip": Request("skip_trigrams", wanted, subject)}
+
+
+def _rows_of(
+    state: State, facts: Facts, head: Head, edge: tuple[Head, Head] | None, token: int, distance: int
+) -> dict[str, Request]:
+    view, subject = _view(state), of_weights(state)
+    behind = None if edge is None else edge[0]
+    side = "query" if state.selection.edge_kind == "Q" else "key"
+    reads_mlp = view.after_mlp and not facts.config.attention_only and (behind or head).layer > 0
+    embed = "after the first MLP" if reads_mlp else "tokens"
+    ov = lambda given: OvTableParams(head, token, given, view.k, behind, embed)
+    qk = lambda given: QkTableParams(head, token, given, view.k, distance, behind, side, embed)
+    return {
+        "raises": Request("ov_table", ov("source"), subject),
+        "attends": Request("qk_table", qk("destination"), subject),
+        "raised": Request("ov_table", ov("out"), subject),
+        "attended": Request("qk_table", qk("source"), subject),
+    }
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """The page that is open."""
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, "Circuits")
+    if not now:
+        return Figure(title="Circuits")
+    view, edge = _view(state), pair(state, facts)
+    name = str(state.selection.head) if edge is None else f"{edge[1]} behind {edge[0]} ({state.selection.edge_kind})"
+    if view.page == "tables":
+        return _tables(state, facts, now, name)
+    if view.page == "largest":
+        return _largest(facts, now, name)
+    return _skips(state, facts, now["skip"]) if "skip" in now else Figure(title="Circuits")
+
+
+def _tables(state: State, facts: Facts, now: Answers, name: str) -> Figure:
+    token = pivot(state, facts)
+    assert token is not None
+    text = quoted(facts.token_text(token))
+    headings = {
+        "raises": f"OV: attended to, {text} raises",
+        "attends": f"QK: {text} attends to",
+        "raised": f"OV: {text} is raised by",
+        "attended": f"QK: {text} is attended to by",
+    }
+    found = {role: _ends(now[role], facts, heading, role, token) for role, heading in headings.items() if role in now}
+    grid = (
+        tuple(found[r] for r in ("raises", "attends") if r in found),
+        tuple(found[r] for r in ("raised", "attended") if r in found),
+    )
+    return Figure(tuple(row for row in grid if row), f"{name} · {text} (id {token})", captions(tuple(now.values())))
+
+
+def _ends(answer: Answer, facts: Facts, heading: str, role: str, token: int) -> Rows:
+    """The largest of a row or column, then the smallest, the smallest last."""
+    result = answer.result
+    assert isinstance(result, (OvTableResult, QkTableResult))
+
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        found = np.concatenate([result.top_ids, result.bottom_ids[::-1]])
+        values = np.concatenate([result.top, result.bottom[::-1]])
+        top = top_level(values)
+        unit = "logit" if isinstance(result, OvTableResult) else "score"
+        tip = f"mean {result.mean:.3g}, sd {result.sd:.3g} over the vocabulary"
+        columns = (
+            RowColumn("token", texts(found, facts), tokens=True),
+            RowColumn(unit, values, digits=2, map="signed", levels=(-top, top), tip=tip),
+        )
+        return columns, ids(found)
+
+    columns, keys = once(answer, "rows", make)
+    chosen = tuple(np.flatnonzero(keys[:, 0] == token).tolist()[:1])
+    return Rows(role, columns, keys, chosen=chosen, heading=heading)
+
+
+def _largest(facts: Facts, now: Answers, name: str) -> Figure:
+    rows = tuple(_entries(now[role], facts, role) for role in ("OV", "QK") if role in now)
+    skipped = [f"{role}: {_as_largest(now[role]).skipped:.0%} of the product skipped by bounds" for role in now]
+    return Figure((rows,), f"{name} · largest entries", captions(tuple(now.values()), *skipped))
+
+
+def _as_largest(answer: Answer) -> LargestEntriesResult:
+    result = answer.result
+    assert isinstance(result, LargestEntriesResult)
+    return result
+
+
+def _entries(answer: Answer, facts: Facts, role: str) -> Rows:
+    result = _as_largest(answer)
+
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        top = top_level(result.values)
+        first, second = ("source", "raises") if role == "OV" else ("destination", "attends to")
+        columns = (
+            RowColumn(first, texts(result.rows_ids, facts), tokens=True),
+            RowColumn(second, texts(result.cols_ids, facts), tokens=True),
+            RowColumn("logit" if role == "OV" else "score", result.values, digits=2, map="signed", levels=(-top, top)),
+        )
+        return columns, ids(result.rows_ids, result.cols_ids)
+
+    columns, keys = once(answer, "rows", make)
+    return Rows(role, columns, keys, searchable=True, heading=role)
+
+
+def _skips(state: State, facts: Facts, answer: Answer) -> Figure:
+    result = answer.result
+    assert isinstance(result, SkipTrigramsResult)
+
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        top = top_level(result.score)
+        columns = (
+            RowColumn("source", texts(result.source, facts), tokens=True),
+            RowColumn("… destination", texts(result.destination, facts), tokens=True),
+            RowColumn("→ out", texts(result.out, facts), tokens=True),
+            RowColumn("score", result.score, digits=2, map="signed", levels=(-top, top), tip=result.formula),
+            RowColumn("QK", result.qk, digits=2),
+            RowColumn("OV", result.ov, digits=2),
+        )
+        return columns, ids(result.source, result.destination, result.out)
+
+    columns, keys = once(answer, "rows", make)
+    bugs = _view(state).page == "bugs"
+    if not len(keys):
+        return empty("No such triple: choose another head or another token.", "Circuits")
+    what = "skip-trigram bugs" if bugs else "skip-trigrams"
+    token = state.selection.token
+    of = "" if token is None else f" from {quoted(facts.token_text(token))}"
+    rows = Rows("triples", columns, keys, searchable=True)
+    return Figure(((rows,),), f"{state.selection.head} · {what}{of}", captions((answer,), result.formula))
+
+
+def pick(state: State, hit: Hit) -> State:
+    """A token clicked in any table, or found, is read next."""
+    return pick_token(state, hit, "raises", "attends", "raised", "attended", "OV", "QK", "triples")
+
+
+PANEL = register(
+    Panel(
+        name="circuits",
+        title="Circuits",
+        view=CircuitsView,
+        equation="OV: W_E W_V W_O W_U, a row per source;  QK: W_E W_Q W_Kᵀ W_Eᵀ · scale, a row per destination",
+        source="Elhage et al. 2021, A Mathematical Framework for Transformer Circuits, “OV and QK circuits”, “Skip-trigram bugs”",
+        help="Click a token in any table or in the prompt to read its row. With an edge of Composition chosen, the pair is read.",
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        area="right",
+        shortcut="Ctrl+7",
+        order=70,
+        searches_tokens=True,
+    )
+)

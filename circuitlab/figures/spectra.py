@@ -1,0 +1,316 @@
+"""Spectra: eigenvalues and singular values of a head's circuits, copying scores of all heads, the positivity plane."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from circuitlab.analysis.copying_scores import CopyingScoresParams, CopyingScoresResult
+from circuitlab.analysis.ov_spectrum import OvSpectrumParams, OvSpectrumResult
+from circuitlab.analysis.previous_head_spectrum import PreviousHeadSpectrumParams, PreviousHeadSpectrumResult
+from circuitlab.analysis.qk_spectrum import QkSpectrumParams, QkSpectrumResult
+from circuitlab.engine.request import Answer, Request
+from circuitlab.figures.common import captions, once, rotates
+from circuitlab.figures.hues import head_hue
+from circuitlab.figures.marks import Axis, Figure, Hit, Lines, Points, RowColumn, Rows, empty, ids
+from circuitlab.figures.overview import pick_head
+from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.pivot import chosen, leading, of_weights, refused
+from circuitlab.model.subject import Head
+from circuitlab.session.state import State
+
+DECADES = 4  # of the logarithmic radius; smaller eigenvalues stand at the centre
+BINS = np.linspace(-1, 1, 21)
+COPYING = Axis("OV copying, Σλ / Σ|λ|")
+
+Page = Literal["eigenvalues", "copying", "plane", "singular values"]
+
+
+@dataclass(frozen=True)
+class SpectraView:
+    """The controls of the spectra."""
+
+    page: Page = control("eigenvalues", label="Page", kind="tabs")
+    matrix: Literal["full", "bare"] = control(
+        "full",
+        label="Of",
+        tip="The circuit between tokens, or W_OV and W_QK alone",
+        when="page",
+        values=("eigenvalues", "singular values"),
+    )
+    radius: Literal["linear", "log"] = control(
+        "linear", label="Radius", tip="log keeps the angle", when="page", values=("eigenvalues",)
+    )
+    raw: bool = control(
+        False, label="Raw", tip="Not centred over the vocabulary", when="page", values=("eigenvalues", "copying", "plane")
+    )
+    weighted_by: Literal["previous-token scores", "one"] = control(
+        "previous-token scores",
+        label="Earlier heads by",
+        tip="How the earlier heads are summed",
+        when="page",
+        values=("plane",),
+    )
+    distance: int = control(
+        0,
+        label="Distance",
+        tip="How far behind the source stands (rotary models)",
+        low=0,
+        high=1_000_000,
+        only=rotates,
+        when="page",
+        values=("eigenvalues", "singular values"),
+    )
+
+
+def _view(state: State) -> SpectraView:
+    return state.view("spectra", SpectraView)
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """What the open page shows."""
+    if (why := refused(facts)) is not None:
+        return why
+    head = leading(state, facts)
+    if isinstance(head, Why):
+        return head
+    view, subject = _view(state), of_weights(state)
+    if view.page == "copying":
+        return {"copying": Request("copying_scores", CopyingScoresParams(), subject)}
+    if view.page == "plane":
+        if facts.config.n_layers < 2:
+            return Why("This model has one layer: no head has an earlier one to look behind.")
+        return {"plane": Request("previous_head_spectrum", PreviousHeadSpectrumParams(p=view.weighted_by), subject)}
+    heads = chosen(state, facts)[:16]
+    distance = min(view.distance, facts.config.n_ctx - 1) if facts.config.positions == "rotary" else 0
+    return {
+        "OV": Request("ov_spectrum", OvSpectrumParams(heads, view.matrix), subject),
+        "QK": Request("qk_spectrum", QkSpectrumParams(heads, view.matrix, distance), subject),
+    }
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """The page that is open."""
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, "Spectra")
+    view = _view(state)
+    if not now:
+        return Figure(title="Spectra")
+    if view.page == "copying":
+        return _copying(state, view, now["copying"])
+    if view.page == "plane":
+        return _plane(state, view, now["plane"])
+    make = _eigenvalues if view.page == "eigenvalues" else _singular
+    marks = tuple(make(role, now[role], view, state) for role in ("OV", "QK") if role in now)
+    rank = _ranks(now) if view.page == "singular values" else ""
+    return Figure((marks,), _scores(state, now, view), captions(tuple(now.values()), _radius(view), rank))
+
+
+def _radius(view: SpectraView) -> str:
+    if view.page != "eigenvalues" or view.radius == "linear":
+        return ""
+    return f"radius: log₁₀(|λ| / largest) + {DECADES}, smaller ones at the centre; angles kept"
+
+
+def _of(result: Any, raw: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues [n, d_head] and the score [n] of an OV or a QK spectrum."""
+    values = result.eigenvalues_raw if raw else result.eigenvalues
+    if isinstance(result, OvSpectrumResult):
+        return values, result.copying_raw if raw else result.copying
+    assert isinstance(result, QkSpectrumResult)
+    return values, result.positivity_raw if raw else result.positivity
+
+
+def _scores(state: State, now: Answers, view: SpectraView) -> str:
+    head = state.selection.head
+    said = [str(head)]
+    for role, name in (("OV", "copying"), ("QK", "positivity")):
+        if role not in now:
+            continue
+        result: Any = now[role].result
+        place = np.flatnonzero((result.heads == np.array(head)).all(axis=1))
+        if place.size:
+            said.append(f"{role} {name} {_of(result, view.raw)[1][place[0]]:.3f}")
+    return " · ".join(said)
+
+
+def _ranks(now: Answers) -> str:
+    said = [f"effective rank {role} {now[role].result.effective_rank[0]:.1f}" for role in now]  # type: ignore[attr-defined]
+    return ", ".join(said)
+
+
+def _eigenvalues(role: str, answer: Answer, view: SpectraView, state: State) -> Points:
+    result: Any = answer.result
+
+    def make() -> dict[str, Any]:
+        values, _ = _of(result, view.raw)
+        shown = values if view.radius == "linear" else on_log_radius(values)
+        heads = [Head(int(a), int(b)) for a, b in result.heads]
+        n, d = values.shape
+        layer, head = np.repeat(result.heads, d, axis=0).T
+        return {
+            "x": np.real(shown).ravel(),
+            "y": np.imag(shown).ravel(),
+            "ids": ids(layer, head, np.tile(np.arange(d), n)),
+            "hues": np.repeat([head_hue(h) for h in heads], d),
+            "tips": tuple(
+                f"{h} {role} λ = {_complex(v)} · |λ| {abs(v):.4g}" for h, row in zip(heads, values, strict=True) for v in row
+            ),
+        }
+
+    parts = "" if view.radius == "linear" else ", log radius"
+    axes = once(answer, ("axes", view.radius), lambda: (Axis(f"{role}: Re λ{parts}"), Axis(f"Im λ{parts}")))
+    columns = once(answer, ("points", view.raw, view.radius), make)
+    return Points(name=role, **columns, x_axis=axes[0], y_axis=axes[1], equal=True, size=6.0)
+
+
+def _complex(value: complex) -> str:
+    sign = "+" if value.imag >= 0 else "−"
+    return f"{value.real:.4g} {sign} {abs(value.imag):.4g}i".replace("-", "−")
+
+
+def on_log_radius(values: np.ndarray) -> np.ndarray:
+    """Eigenvalues with the angle kept and the radius log₁₀(|λ| / largest) + DECADES, 0 for those smaller still."""
+    size = np.abs(values)
+    top = np.nanmax(size) if np.isfinite(size).any() else 0.0
+    if not top > 0:
+        return np.zeros_like(values)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        radius = np.clip(np.log10(size / top) + DECADES, 0, None)
+        return np.where(size > 0, values / np.where(size > 0, size, 1) * radius, values * 0)
+
+
+def _singular(role: str, answer: Answer, view: SpectraView, state: State) -> Lines:
+    result: Any = answer.result
+
+    def make() -> dict[str, Any]:
+        heads = [Head(int(a), int(b)) for a, b in result.heads]
+        values = result.singular_values
+        return {
+            "x": np.arange(1, values.shape[1] + 1, dtype=float),
+            "ys": np.where(values > 0, values, np.nan),
+            "names": tuple(map(str, heads)),
+            "hues": tuple(head_hue(h) for h in heads),
+        }
+
+    axes = once(answer, "axes", lambda: (Axis("index"), Axis(f"{role}: singular value", log=True)))
+    return Lines(name=f"{role} values", **once(answer, "curves", make), x_axis=axes[0], y_axis=axes[1])
+
+
+def _picked(state: State, keys: np.ndarray) -> tuple[int, ...]:
+    heads = {(h.layer, h.head) for h in state.selection.heads}
+    return tuple(i for i, key in enumerate(keys.tolist()) if tuple(key) in heads)
+
+
+def _strip(answer: Answer, x: np.ndarray, y: np.ndarray, key: object) -> dict[str, Any]:
+    """All heads as points: places [layer, head], ids, names, hues."""
+
+    def make() -> dict[str, Any]:
+        layer, head = np.indices(x.shape).reshape(2, -1)
+        heads = [Head(int(a), int(b)) for a, b in zip(layer, head, strict=True)]
+        return {
+            "x": x.ravel().astype(float),
+            "y": y.ravel().astype(float),
+            "ids": ids(layer, head),
+            "labels": tuple(map(str, heads)),
+            "hues": np.array([head_hue(h) for h in heads]),
+        }
+
+    return once(answer, key, make)  # type: ignore[arg-type]
+
+
+def _copying(state: State, view: SpectraView, answer: Answer) -> Figure:
+    result = answer.result
+    assert isinstance(result, CopyingScoresResult)
+    ov, qk = (result.copying_raw, result.qk_positivity_raw) if view.raw else (result.copying, result.qk_positivity)
+
+    def histogram() -> dict[str, Any]:
+        counts = [np.histogram(values[np.isfinite(values)], BINS)[0] for values in (ov, qk)]
+        steps = np.repeat(BINS, 2)[1:-1]  # both ends of every bin
+        return {"x": steps, "ys": np.repeat(np.array(counts, dtype=float), 2, axis=1)}
+
+    layer = np.broadcast_to(np.arange(ov.shape[0])[:, None], ov.shape)
+    columns = _strip(answer, ov, layer, ("strip", view.raw))
+    layers = tuple(f"L{i}" for i in range(ov.shape[0]))
+    axes = once(answer, "axes", lambda: (Axis("score, Σλ / Σ|λ|"), Axis("heads"), COPYING, Axis("layer", layers)))
+    curves = Lines(
+        name="histogram",
+        **once(answer, ("histogram", view.raw), histogram),
+        names=("OV copying", "QK positivity"),
+        dashed=(False, True),
+        x_axis=axes[0],
+        y_axis=axes[1],
+    )
+    strip = Points(name="copying", **columns, chosen=_picked(state, columns["ids"]), x_axis=axes[2], y_axis=axes[3])
+    head = state.selection.head
+    said = f"{head} copying {ov[head]:.3f}, QK positivity {qk[head]:.3f}"
+    copies = int((ov > 0.5).sum())
+    return Figure(((curves,), (strip,)), said, captions((answer,), f"{copies} of {ov.size} heads above 0.5"), weights=(1.0, 1.6))
+
+
+def _plane(state: State, view: SpectraView, answer: Answer) -> Figure:
+    result = answer.result
+    assert isinstance(result, PreviousHeadSpectrumResult)
+    weighted = result.weighted_raw if view.raw else result.weighted
+    columns = _strip(answer, result.copying, weighted, ("plane", view.raw))
+    axes = once(answer, "axes", lambda: (COPYING, Axis("QK positivity behind earlier heads")))
+    plane = Points(name="plane", **columns, chosen=_picked(state, columns["ids"]), x_axis=axes[0], y_axis=axes[1])
+    head = state.selection.head
+    earlier = _earlier(answer, result, view, head, state)
+    value = weighted[head]
+    said = f"{head} copying {result.copying[head]:.3f}, behind earlier heads " + ("none" if np.isnan(value) else f"{value:.3f}")
+    grid = ((plane,),) if earlier is None else ((plane,), (earlier,))
+    words = "upper right: looks for what an earlier head moved there, and copies"
+    return Figure(grid, said, captions((answer,), words), weights=(2.6, 1.0) if earlier is not None else ())
+
+
+def _earlier(answer: Answer, result: PreviousHeadSpectrumResult, view: SpectraView, head: Head, state: State) -> Rows | None:
+    if head.layer == 0:
+        return None
+
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        pairs = (result.pairs_raw if view.raw else result.pairs)[head][: head.layer]
+        order = np.argsort(-np.nan_to_num(pairs, nan=-9), axis=None, kind="stable")
+        layer, source = np.unravel_index(order, pairs.shape)
+        names = np.array([f"L{a}H{b}" for a, b in zip(layer, source, strict=True)], dtype=object)
+        values = pairs.ravel()[order]
+        return (RowColumn("behind", names), RowColumn("positivity", values, digits=3, bar=True, levels=(-1.0, 1.0))), ids(
+            layer, source
+        )
+
+    columns, keys = once(answer, ("earlier", view.raw, head), make)
+    return Rows("earlier", columns, keys, heading=f"{head} looks for what each of these moved")
+
+
+def pick(state: State, hit: Hit) -> State:
+    """A point chooses its head; an earlier head in the plane's list makes a pair with the leading one."""
+    if not hit.id:
+        return state
+    if hit.mark == "earlier" and hit.gesture in ("click", "double-click"):
+        head = state.selection.head
+        return state.select(edge=(Head(*hit.id), head), edge_kind="K")
+    if hit.mark in ("OV", "QK", "copying", "plane"):
+        return pick_head(state, Head(*hit.id[:2]), hit.gesture)
+    return state
+
+
+PANEL = register(
+    Panel(
+        name="spectra",
+        title="Spectra",
+        view=SpectraView,
+        equation="λ of W_O W_U W_E W_V (OV) and W_Kᵀ W_EᵀW_E W_Q (QK);  copying, positivity = Σλ / Σ|λ|",
+        source="Elhage et al. 2021, “Summarizing OV/QK matrices”, “Mechanistic view of induction heads”",
+        help="Positive eigenvalues copy (OV) or match (QK). Click a point to choose its head; Shift-click adds one.",
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        area="centre",
+        shortcut="Ctrl+8",
+        order=80,
+        opens="attention",
+    )
+)

@@ -1,0 +1,114 @@
+"""Controls that Qt has no single widget for: a number with a slider, and a row of buttons of which one is down."""
+
+from __future__ import annotations
+
+import math
+
+from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
+from PySide6.QtWidgets import QButtonGroup, QDoubleSpinBox, QHBoxLayout, QSlider, QSpinBox, QToolButton, QWidget
+
+STEPS = 1000
+
+
+class NumberSlider(QWidget):
+    """A slider and its number; over a range of more than 1 to 50 the slider is logarithmic."""
+
+    changed = Signal()
+
+    def __init__(self, low: float, high: float, whole: bool, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._low, self._high, self._log = low, high, low > 0 and high / low > 50
+        self.slider = QSlider(Qt.Orientation.Horizontal, self)
+        self.slider.setRange(0, STEPS)
+        self.slider.setFixedWidth(64)
+        self.number: QSpinBox | QDoubleSpinBox
+        if whole:
+            self.number = QSpinBox(self)
+            self.number.setRange(int(low), int(high))
+        else:
+            self.number = QDoubleSpinBox(self)
+            self.number.setRange(low, high)
+            self.number.setSingleStep((high - low) / 100)
+        self.number.setKeyboardTracking(False)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(6)
+        row.addWidget(self.slider)
+        row.addWidget(self.number)
+        self.slider.valueChanged.connect(self._slid)
+        self.number.valueChanged.connect(self._typed)
+
+    def value(self) -> int | float:
+        """The number."""
+        return self.number.value()
+
+    def set_value(self, value: float) -> None:
+        """Show a number; says nothing."""
+        with QSignalBlocker(self.number), QSignalBlocker(self.slider):
+            if isinstance(self.number, QSpinBox):
+                self.number.setValue(round(value))
+            else:
+                self.number.setValue(value)
+            self.slider.setValue(self._place(value))
+
+    def _place(self, value: float) -> int:
+        value = min(max(value, self._low), self._high)
+        if self._log:
+            return round(STEPS * math.log(value / self._low) / math.log(self._high / self._low))
+        return round(STEPS * (value - self._low) / (self._high - self._low))
+
+    @Slot(int)
+    def _slid(self, place: int) -> None:
+        part = place / STEPS
+        value = self._low * (self._high / self._low) ** part if self._log else self._low + part * (self._high - self._low)
+        before = self.number.value()
+        with QSignalBlocker(self.number):
+            self.number.setValue(round(value) if isinstance(self.number, QSpinBox) else value)  # type: ignore[arg-type]
+        if self.number.value() != before:
+            self.changed.emit()
+
+    @Slot()
+    def _typed(self, *_: object) -> None:
+        with QSignalBlocker(self.slider):
+            self.slider.setValue(self._place(float(self.number.value())))
+        self.changed.emit()
+
+
+class Choices(QWidget):
+    """Buttons side by side, one of them down: the pages of a panel."""
+
+    changed = Signal()
+
+    def __init__(self, choices: tuple[str, ...], parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._choices = choices
+        self._group = QButtonGroup(self)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(0)
+        for i, choice in enumerate(choices):
+            button = QToolButton(self)
+            button.setText(choice)
+            button.setCheckable(True)
+            button.setProperty("role", "page")
+            self._group.addButton(button, i)
+            row.addWidget(button)
+        self._group.idClicked.connect(self._clicked)
+
+    def value(self) -> str:
+        """The choice whose button is down."""
+        return self._choices[max(self._group.checkedId(), 0)]
+
+    def set_value(self, choice: str) -> None:
+        """Show a choice; says nothing."""
+        self._group.button(self._choices.index(choice)).setChecked(True)
+
+    def button(self, choice: str) -> QToolButton:
+        """The button of a choice."""
+        found = self._group.button(self._choices.index(choice))
+        assert isinstance(found, QToolButton)
+        return found
+
+    @Slot(int)
+    def _clicked(self, _: int) -> None:
+        self.changed.emit()
