@@ -20,6 +20,7 @@ import inspect
 import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Generic, Literal, Protocol, TypeVar, get_type_hints
 
 import numpy as np
@@ -225,12 +226,17 @@ def analysis(
     return register
 
 
-def analyses() -> dict[str, Analysis[Any, Any]]:
-    """Every registered analysis by name, found by walking this package."""
+@cache
+def _walk() -> None:
     import circuitlab.analysis as package
 
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
+
+
+def analyses() -> dict[str, Analysis[Any, Any]]:
+    """Every registered analysis by name, found by walking this package."""
+    _walk()
     return dict(sorted(_REGISTRY.items()))
 
 

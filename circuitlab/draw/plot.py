@@ -11,7 +11,7 @@ import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPainter
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QApplication, QWidget
 
 from circuitlab.draw.axis import LabelAxis
 from circuitlab.draw.gestures import Gestures
@@ -31,7 +31,12 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         self.left_axis, self.bottom_axis = LabelAxis("left", theme), LabelAxis("bottom", theme)
         axes = {"left": self.left_axis, "bottom": self.bottom_axis}
+        before = set(QApplication.topLevelWidgets())
         pg.PlotWidget.__init__(self, parent, axisItems=axes, enableMenu=False)
+        # pyqtgraph makes windows of nobody's, an empty one and a menu that is switched off: they go with this widget.
+        for orphan in set(QApplication.topLevelWidgets()) - before - {self}:
+            if orphan.parentWidget() is None:
+                orphan.setParent(self, orphan.windowFlags())
         self.theme = theme
         self.mark: Any = None
         self.setMouseTracking(True)
@@ -42,8 +47,6 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         self.setCacheMode(self.CacheModeFlag.CacheNone)  # a cached background would be a picture in every SVG
         plot = self.plot_item
         plot.hideButtons()
-        # pyqtgraph makes a menu all the same, a window of nobody's: it goes with this widget.
-        plot.ctrlMenu.setParent(self, plot.ctrlMenu.windowFlags())
         plot.layout.setContentsMargins(0, 0, 0, 0)
         plot.layout.removeItem(plot.getAxis("top"))  # a legend may stand there
         for axis in (self.left_axis, self.bottom_axis):

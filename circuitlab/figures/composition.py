@@ -139,7 +139,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
             )
     words = f"marked: prefix matching and previous token from {MARKED:g} on random tokens" if view.form == "graph" else ""
     if view.form == "matrix" and len(kinds) > 1:
-        low, high = marks[0].levels  # type: ignore[union-attr]
+        low, high = _levels(answer, view)
         words = f"colour: {low:.3g} to {high:.3g} {UNITS[view.by]} in all of them"
     return Figure((marks,), _title(state, result), caption(answer, words), counted)
 
@@ -232,6 +232,14 @@ def _edge(state: State) -> tuple[int, ...]:
     return (-1,) * 5 if edge is None else (*edge[1], *edge[0], KINDS.index(state.selection.edge_kind))
 
 
+def _levels(answer: Answer, view: CompositionView) -> tuple[float, float]:
+    """The colour range of every kind's matrix."""
+    result = answer.result
+    assert isinstance(result, CompositionResult)
+    top = once(answer, ("top", view.by), lambda: top_level(_measured(result, view.by)))
+    return (0.0 if view.by == "score" else -top, top)
+
+
 def _ids_of(heads: list[Head]) -> np.ndarray:
     """[n, 2]."""
     return ids(np.array([h.layer for h in heads]), np.array([h.head for h in heads]))
@@ -246,16 +254,14 @@ def _matrix(answer: Answer, result: CompositionResult, view: CompositionView, ki
         return np.ascontiguousarray(chosen[1:, :, :-1].reshape(n, n), dtype=np.float32)
 
     values = once(answer, ("matrix", view.by, kind), make)
-    top = once(answer, ("top", view.by), lambda: top_level(_measured(result, view.by)))
     heads = once(answer, "heads", lambda: [Head(i, h) for i in range(n_layers) for h in range(n_heads)])
     names = lambda which: tuple(map(str, which))
     edge = state.selection.edge if state.selection.edge_kind == kind else None
-    signed = view.by != "score"
     return Heatmap(
         name=kind,
         values=values,
-        levels=(-top, top) if signed else (0.0, top),
-        map="signed" if signed else "magnitude",
+        levels=_levels(answer, view),
+        map="magnitude" if view.by == "score" else "signed",
         unit=UNITS[view.by],
         x=once(answer, ("x", kind), lambda: Axis(f"source, {kind}", names(heads[:n]))),
         y=once(answer, "y", lambda: Axis("destination", names(heads[n_heads:]))),

@@ -17,6 +17,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 from circuitlab.engine.engine import Engine
@@ -141,12 +142,17 @@ def register(panel: Panel) -> Panel:
     return panel
 
 
-def panels() -> dict[str, Panel]:
-    """Every registered panel by name, in their order, found by walking this package."""
+@cache
+def _walk() -> None:
     import circuitlab.figures as package
 
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
+
+
+def panels() -> dict[str, Panel]:
+    """Every registered panel by name, in their order, found by walking this package."""
+    _walk()
     return dict(sorted(_REGISTRY.items(), key=lambda item: (item[1].order, item[0])))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from PySide6.QtCore import Qt, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
@@ -16,18 +18,21 @@ SYMBOLS = {
     "W_K": ("key weights, each key head", "d_model × d_head"),
     "W_V": ("value weights, each key head", "d_model × d_head"),
     "W_O": ("output weights, each head", "d_head × d_model"),
+    "W_OV": ("W_V W_O, what a head moves, of rank d_head", "d_model × d_model"),
+    "W_QK": ("W_Q W_Kᵀ, what a head looks for, of rank d_head", "d_model × d_model"),
     "A": ("attention, each head", "n × n"),
-    "W_U": ("unembedding", "d_model × d_vocab"),
+    "W_E": ("embedding", "d_vocab × d_model"),
+    "W_U": ("unembedding", "d_model × d_vocab_out"),
 }
 
 
 def shapes(panel: Panel, facts: Facts, n_tokens: int) -> tuple[tuple[str, str, str, str], ...]:
     """(symbol, what it is, its shape in names, its shape in numbers) for the symbols of the panel's equation."""
     c = facts.config
-    numbers = {"n": n_tokens, "d_model": c.d_model, "d_head": c.d_head, "d_vocab": c.d_vocab_out}
+    numbers = {"n": n_tokens, "d_model": c.d_model, "d_head": c.d_head, "d_vocab": c.d_vocab, "d_vocab_out": c.d_vocab_out}
     found = []
     for symbol, (what, names) in SYMBOLS.items():
-        if symbol in panel.equation:
+        if re.search(rf"(?<![A-Za-z_]){symbol}(?![A-Za-z_])", panel.equation):
             found.append((symbol, what, names, " × ".join(f"{numbers[name]:,}" for name in names.split(" × "))))
     return tuple(found)
 

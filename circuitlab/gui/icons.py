@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from PySide6.QtCore import QByteArray, QRectF, Qt
 from PySide6.QtGui import QIcon, QPainter, QPixmap
 from PySide6.QtSvg import QSvgRenderer
@@ -12,6 +14,7 @@ from circuitlab.paths import resource
 SIZE = 16  # px
 
 
+@lru_cache(maxsize=256)
 def icon(name: str, theme: Theme, colour: str = "muted") -> QIcon:
     """The icon `name` in one of the theme's colours, sharp at one, two and three pixels a point; paler when disabled."""
     drawing = resource("icons", f"{name}.svg").read_text(encoding="utf-8")

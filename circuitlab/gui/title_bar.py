@@ -24,6 +24,7 @@ class TitleBar(QWidget):
         super().__init__(dock)
         self.dock = dock
         self._height = 0
+        self._hints: dict[int, QSize] = {}
         self.title = QLabel(dock.windowTitle(), self)
         self.title.setTextFormat(Qt.TextFormat.PlainText)
         self.title.setProperty("role", "title")
@@ -103,16 +104,29 @@ class TitleBar(QWidget):
 
     def _measure(self) -> None:
         """Ask for another height where controls wrap differently."""
+        self._hints.clear()
         height = self.sizeHint().height()
         if height != self._height:
             self._height = height
             self.updateGeometry()
 
+    def event(self, event: QEvent) -> bool:
+        """What is in the bar has changed: it may need another size."""
+        if event.type() == QEvent.Type.LayoutRequest:
+            self._hints.clear()
+        return super().event(event)
+
     def sizeHint(self) -> QSize:
-        """As high as the controls are at this width."""
+        """As high as the controls are at this width. Worked out once: the window asks for it hundreds of times a layout."""
+        width = self.dock.width()
+        if width not in self._hints:
+            self._hints[width] = self._hint(width)
+        return self._hints[width]
+
+    def _hint(self, width: int) -> QSize:
         layout = self.layout()
         assert layout is not None
-        width = max(self.dock.width(), layout.minimumSize().width())
+        width = max(width, layout.minimumSize().width())
         height = layout.totalHeightForWidth(width) if layout.hasHeightForWidth() else layout.sizeHint().height()
         return QSize(layout.minimumSize().width(), max(height, 26))
 

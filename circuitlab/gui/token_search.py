@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QModelIndex, QStringListModel, Signal, Slot
+from PySide6.QtCore import QModelIndex, QStringListModel, Qt, Signal, Slot
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QCompleter, QLineEdit, QWidget
 
 from circuitlab.gui.bench import Bench
@@ -30,7 +31,6 @@ class TokenSearch(QLineEdit):
         self.setClearButtonEnabled(True)
         self.setFixedWidth(124)
         self.textEdited.connect(self._typed)
-        self.returnPressed.connect(self._entered)
         self.list.activated[QModelIndex].connect(self._taken)  # type: ignore[index]
 
     @Slot(str)
@@ -39,12 +39,15 @@ class TokenSearch(QLineEdit):
         self._found = facts.find_tokens(text, MOST)
         self._names.setStringList([f"{facts.token_text(i)}   {i}" for i in self._found])
 
-    @Slot()
-    def _entered(self) -> None:
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Enter takes what is pointed at in the list, else the first; the open list hands the key on to this line."""
+        if event.key() not in (Qt.Key.Key_Return, Qt.Key.Key_Enter) or not self._found:
+            super().keyPressEvent(event)
+            return
         popup = self.list.popup()
         pointed = popup is not None and popup.isVisible() and popup.currentIndex().isValid()
-        if self._found and not pointed:
-            self._take(0)
+        self._take(popup.currentIndex().row() if popup is not None and pointed else 0)
+        event.accept()
 
     @Slot(QModelIndex)
     def _taken(self, index: QModelIndex) -> None:

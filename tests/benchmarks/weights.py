@@ -273,4 +273,4 @@ def rows(quick: bool) -> list[Row]:
     path = made(first, shapes(quick)[first])
     out += skipped_rows(first, path) + disk_rows(quick)
     out = [without_target(row) for row in out] if quick else out
-    return out + cancel_rows(first, path, 6 if quick else 20)
+    return out + cancel_rows(first, path, 6 if quick else 12)

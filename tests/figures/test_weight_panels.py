@@ -1,0 +1,213 @@
+"""Panels of the weights: what stands in their marks is what the analyses gave, and a click means what it points at."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from circuitlab.analysis.composition import CompositionParams
+from circuitlab.analysis.ov_spectrum import OvSpectrumParams
+from circuitlab.analysis.previous_head_spectrum import PreviousHeadSpectrumParams
+from circuitlab.analysis.subspace_overlap import SubspaceOverlapParams
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Request
+from circuitlab.engine.store import ModelStore
+from circuitlab.figures.composition import CompositionView, pairs_of
+from circuitlab.figures.marks import Edges, Figure, Heatmap, Hit, Lines, Points, Rows
+from circuitlab.figures.panel import Facts, Why, facts_of, find_panel
+from circuitlab.figures.pivot import of_weights, pivot
+from circuitlab.figures.residual import ResidualView
+from circuitlab.figures.spectra import DECADES, SpectraView, on_log_radius
+from circuitlab.figures.virtual import VirtualView
+from circuitlab.model.subject import Head, ModelRef
+from circuitlab.report.render import figure_of
+from circuitlab.session.state import State
+from tests.models import CONFIGS, directory
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine(ModelStore())
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> State:
+    shape = replace(CONFIGS["attention-only"], n_layers=3)
+    ref = ModelRef(f"file:{directory(tmp_path_factory.mktemp('m') / 'model', shape)}")
+    return State(ref).with_tokens((0, 5, 9, 5, 7)).select(heads=(Head(2, 1),))
+
+
+def drawn(engine: Engine, state: State, name: str, view: Any = None) -> Figure:
+    return figure_of(engine, find_panel(name), state if view is None else state.with_view(name, view))
+
+
+def answer(engine: Engine, state: State, name: str, params: Any) -> Any:
+    return engine.answer(Request(name, params, of_weights(state))).result
+
+
+def test_pairs_are_all_pairs_strongest_first(engine: Engine, state: State) -> None:
+    found = answer(engine, state, "composition", CompositionParams())
+    pairs = pairs_of(found, "score")
+    assert len(pairs.kind) == 3 * 4 * 4 * 3  # kinds, and of three layers three pairs of layers
+    assert (np.diff(pairs.score) <= 0).all()
+    assert (pairs.dest_layer > pairs.src_layer).all()
+    for i in (0, 17, -1):
+        place = tuple(int(column[i]) for column in pairs[:5])
+        assert found.scores[place] == pairs.score[i]
+        assert found.z[place] == pairs.z[i]
+
+
+@pytest.mark.parametrize("by", ["score", "minus baseline", "z"])
+def test_the_graph_shows_the_strongest_edges_and_says_of_how_many(engine: Engine, state: State, by: Any) -> None:
+    found = answer(engine, state, "composition", CompositionParams())
+    figure = drawn(engine, state, "composition", CompositionView(by=by, top=10))
+    graph = figure.find("composition")
+    assert isinstance(graph, Edges)
+    assert figure.shown == (len(graph.ends), 144)
+    assert len(graph.ends) <= 10
+    assert graph.weights.max() == 1
+    assert graph.values is not None and graph.edge_ids is not None
+    measure = {"score": found.scores, "z": found.z, "minus baseline": found.scores - found.baseline}[by]
+    best = np.sort(measure[np.isfinite(measure)])[::-1][: len(graph.ends)]
+    np.testing.assert_allclose(np.sort(graph.values)[::-1], best, rtol=1e-6)
+    for end, key, value in zip(graph.ends, graph.edge_ids, graph.values, strict=True):
+        assert tuple(graph.labels[i] for i in end) == (f"L{key[2]}H{key[3]}", f"L{key[0]}H{key[1]}")
+        np.testing.assert_allclose(measure[(key[4], *key[:4])], value, rtol=1e-6)
+
+
+def test_a_threshold_leaves_weaker_edges_out(engine: Engine, state: State) -> None:
+    found = answer(engine, state, "composition", CompositionParams())
+    middle = float(np.nanmedian(found.scores))
+    figure = drawn(engine, state, "composition", CompositionView(by="score", top=5000, least=middle))
+    assert figure.shown is not None
+    assert figure.shown[0] == int((found.scores >= middle).sum())
+
+
+@pytest.mark.parametrize("form", ["graph", "matrix"])
+def test_kinds_stand_apart_where_asked(engine: Engine, state: State, form: Any) -> None:
+    figure = drawn(engine, state, "composition", CompositionView(form=form, through="apart"))
+    assert len(figure.marks()) == 3
+    for mark, kind in zip(figure.marks(), range(3), strict=True):
+        assert not isinstance(mark, Edges) or set(mark.kinds) <= {kind}
+    assert len({m.levels for m in figure.marks() if isinstance(m, Heatmap)}) <= 1
+
+
+def test_a_click_on_an_edge_chooses_the_pair_and_another_lets_go(state: State) -> None:
+    pick = find_panel("composition").pick
+    chosen = pick(state, Hit("composition", (1, 2, 3, 0, 1, 0), "click"))
+    assert chosen.selection.edge == (Head(0, 1), Head(2, 3))
+    assert chosen.selection.edge_kind == "Q"
+    assert chosen.selection.heads == (Head(2, 3), Head(0, 1))
+    assert pick(chosen, Hit("composition", (1, 2, 3, 0, 1, 0), "click")).selection.edge is None
+    assert pick(state, Hit("K", (2, 3, 0, 1), "click")).selection.edge_kind == "K"
+    assert pick(state, Hit("K", (0, 1, 2, 3), "click")) is state  # a cell above the diagonal is no pair
+    assert pick(state, Hit("composition", (0, 1, 2), "click")).selection.heads == (Head(1, 2),)
+
+
+def test_a_token_is_the_one_asked_for_else_the_prompts(engine: Engine, state: State) -> None:
+    facts = facts_of(engine, state.model)
+    assert pivot(state, facts) == 7
+    assert pivot(state.select(destination=2), facts) == 9
+    assert pivot(state.select(destination=2, token=4), facts) == 4
+    assert pivot(state.select(token=10**6), facts) == 7
+    assert pivot(state.with_tokens(()), facts) is None
+
+
+def test_eigenvalues_are_those_of_the_answer_in_the_hues_of_their_heads(engine: Engine, state: State) -> None:
+    two = state.select(heads=(Head(2, 1), Head(0, 3)))
+    found = answer(engine, two, "ov_spectrum", OvSpectrumParams((Head(2, 1), Head(0, 3))))
+    mark = drawn(engine, two, "spectra").find("OV")
+    assert isinstance(mark, Points)
+    np.testing.assert_array_equal(mark.x + 1j * mark.y, found.eigenvalues.ravel())
+    assert mark.equal
+    assert mark.hues is not None and len(set(mark.hues.tolist())) == 2
+    raw = drawn(engine, two, "spectra", SpectraView(raw=True)).find("OV")
+    assert isinstance(raw, Points)
+    np.testing.assert_array_equal(raw.x + 1j * raw.y, found.eigenvalues_raw.ravel())
+
+
+def test_a_log_radius_keeps_angles() -> None:
+    values = np.array([[100, 10j, -1, 1e-9, 0, -3 + 4j]])
+    found = on_log_radius(values)
+    np.testing.assert_allclose(np.abs(found)[0], [DECADES, DECADES - 1, DECADES - 2, 0, 0, DECADES - 2 + np.log10(5)])
+    np.testing.assert_allclose(np.angle(found)[0, [0, 1, 2, 5]], np.angle(values)[0, [0, 1, 2, 5]])
+    assert not np.isnan(found).any()
+    assert np.array_equal(on_log_radius(np.zeros((1, 3), complex)), np.zeros((1, 3)))
+    assert on_log_radius(np.full((1, 2), np.nan + 0j)).shape == (1, 2)
+
+
+def test_the_plane_and_its_pairs(engine: Engine, state: State) -> None:
+    found = answer(engine, state, "previous_head_spectrum", PreviousHeadSpectrumParams(p="one"))
+    figure = drawn(engine, state, "spectra", SpectraView(page="plane", weighted_by="one"))
+    plane, rows = figure.find("plane"), figure.find("earlier")
+    assert isinstance(plane, Points) and isinstance(rows, Rows)
+    np.testing.assert_array_equal(plane.y.reshape(3, 4), found.weighted)
+    np.testing.assert_array_equal(plane.x.reshape(3, 4), found.copying)
+    assert plane.chosen == (9,)
+    for (layer, head), value in zip(rows.ids.tolist(), rows.columns[1].values, strict=True):
+        assert found.pairs[2, 1, layer, head] == value
+    picked = find_panel("spectra").pick(state, Hit("earlier", (1, 2), "click"))
+    assert picked.selection.edge == (Head(1, 2), Head(2, 1))
+
+
+def test_copying_is_a_histogram_of_all_heads(engine: Engine, state: State) -> None:
+    figure = drawn(engine, state, "spectra", SpectraView(page="copying"))
+    curves, strip = figure.find("histogram"), figure.find("copying")
+    assert isinstance(curves, Lines) and isinstance(strip, Points)
+    assert curves.ys[0][::2].sum() == 12  # every head once
+    assert len(strip.x) == 12
+
+
+@pytest.mark.parametrize("writer", ["embedding", "head"])
+@pytest.mark.parametrize("reader", ["QK query", "QK key", "OV", "unembedding"])
+def test_virtual_weights_of_a_chosen_pair(engine: Engine, state: State, writer: Any, reader: Any) -> None:
+    pair = state.select(heads=(Head(2, 1), Head(0, 3)), edge=(Head(0, 3), Head(2, 1)))
+    figure = drawn(engine, pair, "virtual", VirtualView(writer=writer, reader=reader, across=True))
+    curve = figure.find("singular values")
+    assert isinstance(curve, Lines)
+    assert (np.diff(curve.ys[0][np.isfinite(curve.ys[0])]) <= 1e-6).all()
+
+
+def test_virtual_weights_need_two_layers_or_say_so(engine: Engine, state: State) -> None:
+    panel, facts = find_panel("virtual"), facts_of(engine, state.model)
+    asked = panel.requests(state.with_view("virtual", VirtualView(reader="QK key")), facts)
+    assert isinstance(asked, Why)
+    assert "Composition" in asked.text
+    two = state.select(heads=(Head(2, 1), Head(0, 3))).with_view("virtual", VirtualView(reader="QK key"))
+    wanted = panel.requests(two, facts)
+    assert not isinstance(wanted, Why)
+    params: Any = wanted["product"].params
+    assert (params.writer_head, params.reader_head) == (Head(0, 3), Head(2, 1))
+
+
+def test_overlap_of_all_heads_with_all(engine: Engine, state: State) -> None:
+    figure = drawn(engine, state, "residual", ResidualView(left="writes", right="reads_k"))
+    heat = figure.find("overlap")
+    assert isinstance(heat, Heatmap)
+    found = answer(engine, state, "subspace_overlap", SubspaceOverlapParams("writes", "reads_k", Head(2, 1), Head(2, 1)))
+    np.testing.assert_allclose(heat.values[1, 10], found.mean_cos2[0, 1, 2, 2], rtol=1e-6)
+    picked = find_panel("residual").pick(state, Hit("overlap", (0, 1, 2, 2), "click"))
+    assert picked.selection.edge == (Head(0, 1), Head(2, 2))
+    assert find_panel("residual").pick(state, Hit("overlap", (2, 2, 0, 1), "click")).selection.edge is None
+
+
+@pytest.mark.parametrize("page", ["what spans all", "basis", "rotation"])
+def test_other_pages_of_the_stream(engine: Engine, state: State, page: Any) -> None:
+    figure = drawn(engine, state, "residual", ResidualView(page=page))
+    assert figure.grid
+    if page == "what spans all":
+        assert "not in this model" in figure.caption
+
+
+@pytest.mark.parametrize("name", ["composition", "circuits", "spectra", "bigram", "virtual", "residual"])
+def test_a_model_without_an_exact_view_is_refused_in_one_line(tmp_path: Path, engine: Engine, name: str) -> None:
+    ref = ModelRef(f"file:{directory(tmp_path / 'm', CONFIGS['post-residual'])}")
+    facts: Facts = facts_of(engine, ref)
+    asked = find_panel(name).requests(State(ref).with_tokens((1, 2)), facts)
+    assert isinstance(asked, Why)
+    assert "norm stands on the stream" in asked.text
+    assert "\n" not in asked.text
