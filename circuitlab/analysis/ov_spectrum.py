@@ -12,7 +12,7 @@ the raw value stands beside. These matrices are not normal: eigenvalues do not s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -24,6 +24,7 @@ from circuitlab.analysis.embedding_products import EmbeddingProductsParams, Embe
 from circuitlab.analysis.spectra import (
     Collected,
     Middle,
+    Moved,
     Values,
     effective_rank,
     factors_of,
@@ -32,6 +33,7 @@ from circuitlab.analysis.spectra import (
     reading_words,
     singular_values,
 )
+from circuitlab.analysis.token_rows import refuse_pair
 from circuitlab.analysis.unembedding_gram import UnembeddingGramParams, UnembeddingGramResult
 from circuitlab.analysis.weight_view import Heads, by_layer, chosen_heads, is_token_map, refuse_inexact, words
 from circuitlab.model.config import ModelConfig
@@ -45,10 +47,14 @@ ZEROS = "a matrix of zeros has no eigenvalue: NaN"
 
 @dataclass(frozen=True)
 class OvSpectrumParams:
-    """`heads`: `()` is all of them. `matrix`: the full circuit from tokens to tokens, or W_OV on its own."""
+    """`heads`: `()` is all of them. `matrix`: the full circuit from tokens to tokens, or W_OV on its own.
+
+    `through`: an earlier head between source and heads, W_OV^{h1} W_OV^{h2} in place of W_OV: virtual heads.
+    """
 
     heads: tuple[Head, ...] = (Head(0, 0),)
     matrix: Literal["full", "bare"] = "full"
+    through: Head | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -92,7 +98,14 @@ def spectrum_table(heads: np.ndarray, values: np.ndarray, raw: np.ndarray, singu
 
 
 def _refuse(c: ModelConfig, p: OvSpectrumParams) -> str | None:
-    return refuse_inexact(c) or (NOT_A_MAP if p.matrix == "full" and not is_token_map(c) else None)
+    if p.matrix == "full" and not is_token_map(c):
+        return refuse_inexact(c) or NOT_A_MAP
+    return refuse_inexact(c) or refuse_behind(p.heads, p.through)
+
+
+def refuse_behind(heads: tuple[Head, ...], earlier: Head | None) -> str | None:
+    """Why one of the heads cannot stand behind `earlier`, None where all can; `()` is all heads, and the first layer cannot."""
+    return next((why for head in heads or (Head(0, 0),) if (why := refuse_pair(head, earlier))), None)
 
 
 def spectrum_memory(c: ModelConfig, n_heads: int) -> int:
@@ -114,10 +127,12 @@ def ov_spectrum(inputs: Inputs, p: OvSpectrumParams, ctx: Ctx) -> OvSpectrumResu
     sides = _full(inputs) if p.matrix == "full" and chosen else _Sides()
     found = Collected(len(chosen), c.d_head)
     with torch.inference_mode():
+        moved = Moved(inputs, p.through)
         for layer, index, places in by_layer(chosen):
             heads = factors_of(inputs, layer)
             for part, where in parts(heads, index):
                 ctx.tick(places[0], len(chosen), f"OV spectrum of layer {layer}")
+                part = replace(part, W_V=moved(part.W_V))
                 values = Values.of(*sides.small(part), part.W_O.dtype)
                 found.put(places[where], values, singular_values(*sides.grams(part)))
     return OvSpectrumResult(
@@ -165,9 +180,11 @@ def _full(inputs: Inputs) -> _Sides:
 
 
 def _said(inputs: Inputs, p: OvSpectrumParams) -> list[str]:
+    behind = "" if p.through is None else f"behind {p.through}: virtual heads, both patterns the identity"
     if p.matrix == "bare":
-        return ["W_OV on its own: no vocabulary to centre over, raw is the same", reading_words(inputs), NO_BIAS, ZEROS]
+        return [behind, "W_OV on its own: no vocabulary to centre over, raw is the same", reading_words(inputs), NO_BIAS, ZEROS]
     return [
+        behind,
         "W_U centred over the vocabulary, raw beside",
         "singular values of the centred matrix",
         NO_BIAS,

@@ -21,10 +21,11 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs, Result, Table, analysis
 from circuitlab.analysis.embedding_products import EmbeddingProductsParams, EmbeddingProductsResult
-from circuitlab.analysis.ov_spectrum import ZEROS, spectrum_memory, spectrum_table
+from circuitlab.analysis.ov_spectrum import ZEROS, refuse_behind, spectrum_memory, spectrum_table
 from circuitlab.analysis.spectra import (
     Collected,
     Middle,
+    Moved,
     Values,
     effective_rank,
     factors_of,
@@ -43,12 +44,19 @@ from circuitlab.model.subject import Head
 class QkSpectrumParams:
     """`heads`: `()` is all of them. `matrix`: the full circuit between tokens, or W_QK on its own.
 
-    `distance`: how far the destination stands behind the source (rotary models only); 0 is position-free.
+    `distance`: how far the destination stands behind the source (rotary models only); 0 is position-free. `behind`: an earlier
+    head that moves what `side` reads, W_OV^{h1} W_K in place of W_K (K-composition), or W_OV^{h1} W_Q of W_Q.
     """
 
     heads: tuple[Head, ...] = (Head(0, 0),)
     matrix: Literal["full", "bare"] = "full"
     distance: int = 0
+    behind: Head | None = None
+    side: Literal["key", "query"] = "key"
+
+
+def _refuse(c: ModelConfig, p: QkSpectrumParams) -> str | None:
+    return refuse_inexact(c) or refuse_behind(p.heads, p.behind)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,7 +85,7 @@ def _memory(c: ModelConfig, n: int, p: QkSpectrumParams) -> int:
     return spectrum_memory(c, len(p.heads))
 
 
-@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=refuse_inexact)
+@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
 def qk_spectrum(inputs: Inputs, p: QkSpectrumParams, ctx: Ctx) -> QkSpectrumResult:
     """Eigenvalues, singular values and positivity of the QK circuit of some heads."""
     if p.distance < 0:
@@ -87,13 +95,15 @@ def qk_spectrum(inputs: Inputs, p: QkSpectrumParams, ctx: Ctx) -> QkSpectrumResu
     sides = _full(inputs) if p.matrix == "full" and chosen else _Sides()
     found = Collected(len(chosen), c.d_head)
     with torch.inference_mode():
+        moved = Moved(inputs, p.behind)
         for layer, index, places in by_layer(chosen):
             heads = factors_of(inputs, layer)
             for part, where in parts(heads, index):
                 ctx.tick(places[0], len(chosen), f"QK spectrum of layer {layer}")
-                W_Q = turned(part.W_Q, c, layer, p.distance)
-                values = Values.of(*sides.small(W_Q, part.W_K), W_Q.dtype)
-                found.put(places[where], values, singular_values(*sides.grams(W_Q, part.W_K)))
+                W_Q, W_K = turned(part.W_Q, c, layer, p.distance), part.W_K
+                W_Q, W_K = (W_Q, moved(W_K)) if p.side == "key" else (moved(W_Q), W_K)
+                values = Values.of(*sides.small(W_Q, W_K), W_Q.dtype)
+                found.put(places[where], values, singular_values(*sides.grams(W_Q, W_K)))
     return QkSpectrumResult(
         heads=np.array(chosen, dtype=np.int32).reshape(-1, 2),
         eigenvalues=found.eigenvalues,
@@ -144,6 +154,7 @@ def qk_words(c: ModelConfig, distance: int) -> list[str]:
 
 def _said(inputs: Inputs, p: QkSpectrumParams) -> list[str]:
     said = [*qk_words(inputs.weights.config, p.distance), ZEROS]
+    said += [] if p.behind is None else [f"{p.side} behind {p.behind}, its pattern the identity"]
     if p.matrix == "bare":
         return ["W_QK on its own: no vocabulary to centre over, raw is the same", reading_words(inputs), *said]
     return ["source W_E centred over the vocabulary, raw beside", "singular values of the matrix with centred sources", *said]

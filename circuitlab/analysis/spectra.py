@@ -21,6 +21,7 @@ from circuitlab.analysis.base import Inputs
 from circuitlab.analysis.embedding_products import EmbeddingProductsResult
 from circuitlab.analysis.weight_view import Heads, heads_of
 from circuitlab.model.folding import centres_writes
+from circuitlab.model.subject import Head
 
 PART_FLOPS = 4e9  # of the heads that are computed together
 
@@ -42,6 +43,20 @@ def factors_of(inputs: Inputs, layer: int) -> Heads:
         return heads
     W_Q, W_K, W_V = (W - W.mean(dim=-2, keepdim=True) for W in (heads.W_Q, heads.W_K, heads.W_V))
     return replace(heads, W_Q=W_Q, W_K=W_K, W_V=W_V)
+
+
+class Moved:
+    """Reading weights behind an earlier head: W_OV^{h1} W for W [head, d_model, d_head]; W itself where there is none."""
+
+    def __init__(self, inputs: Inputs, earlier: Head | None) -> None:
+        self._factors = None
+        if earlier is not None:
+            heads = factors_of(inputs, earlier.layer)
+            self._factors = heads.W_V[earlier.head].clone(), heads.W_O[earlier.head].clone()
+
+    def __call__(self, W: Tensor) -> Tensor:
+        """[head, d_model, d_head]."""
+        return W if self._factors is None else self._factors[0] @ (self._factors[1] @ W)
 
 
 def reading_words(inputs: Inputs) -> str:

@@ -120,8 +120,15 @@ class Side:
 
     def times(self, M: Tensor, ctx: Ctx, text: str = "") -> Tensor:
         """[d_vocab, n]: every token's row times M [d_model, n], a tile of tokens at a time."""
+        return self.over_all(self.into(M), ctx, text)
+
+    def into(self, M: Tensor) -> Tensor:
+        """[d_model, n]: M as W must be multiplied with it; sides on one W can so be read at once."""
         M = M * self.scale
-        M = M if self.earlier is None else self.earlier.W_V @ (self.earlier.W_O @ M)
+        return M if self.earlier is None else self.earlier.W_V @ (self.earlier.W_O @ M)
+
+    def over_all(self, M: Tensor, ctx: Ctx, text: str = "") -> Tensor:
+        """[d_vocab, n]: W M, a tile of tokens at a time."""
         n = len(self.W)
         out = torch.empty(n, M.shape[1], dtype=M.dtype)
         # a vector is memory-bound: 16 columns' worth of arithmetic is what reading the row costs

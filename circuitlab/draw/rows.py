@@ -135,7 +135,7 @@ class RowsMark(QWidget):
                 self._fit_columns()
         if not same or mark.chosen != old.chosen:
             self._select(mark.chosen)
-        self.table.viewport().update()
+            self.table.viewport().update()
 
     def _indicate(self) -> None:
         header = self.table.horizontalHeader()

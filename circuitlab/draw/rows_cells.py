@@ -7,18 +7,46 @@ from typing import Any
 import numpy as np
 from PySide6.QtCore import QPoint, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QContextMenuEvent, QFontMetricsF, QKeyEvent, QKeySequence, QMouseEvent, QPainter
-from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QTableView
+from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QTableView, QWidget
 
 from circuitlab.draw.colours import NEUTRAL, dark_text, rgb, table
 from circuitlab.draw.rows_model import RowsModel, cell_text, is_number
-from circuitlab.draw.theme import Theme
+from circuitlab.draw.theme import LIGHT, Theme
 from circuitlab.figures.marks import RowColumn
+
+DARK_INK, LIGHT_INK = QColor(16, 16, 20), QColor(255, 255, 255)
+MOST_TINTS = 64
 
 
 class RowsDelegate(QStyledItemDelegate):
-    """Paints a cell: tint or bar, the chosen row's band, the text."""
+    """Paints a cell: tint or bar, the chosen row's band, the text. Fonts and tints are made once for a theme and a column."""
 
-    theme: Theme
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.theme = LIGHT
+
+    @property
+    def theme(self) -> Theme:
+        """Of everything that is painted."""
+        return self._theme
+
+    @theme.setter
+    def theme(self, theme: Theme) -> None:
+        self._theme = theme
+        fonts = {mono: theme.font(theme.normal if mono else theme.normal - 1, mono=mono) for mono in (False, True)}
+        self._faces = {mono: (font, QFontMetricsF(font)) for mono, font in fonts.items()}
+        self._tints: dict[int, tuple[np.ndarray, list[QColor], list[bool]]] = {}
+
+    def _tint(self, column: RowColumn) -> tuple[np.ndarray, list[QColor], list[bool]]:
+        """(the values, which stay alive so that their id stays theirs; a colour for each; whether its text is dark)."""
+        key = id(column.values)
+        if key not in self._tints:
+            if len(self._tints) > MOST_TINTS:
+                self._tints.clear()
+            assert column.map is not None
+            shades = rgb(np.asarray(column.values, dtype=np.float32), column.levels, column.map, self.theme)
+            self._tints[key] = (column.values, [_colour(c) for c in shades.tolist()], dark_text(shades).tolist())
+        return self._tints[key]
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Any) -> None:
         model: RowsModel = index.model()
@@ -33,15 +61,15 @@ class RowsDelegate(QStyledItemDelegate):
             if index.column() == 0:
                 painter.fillRect(rect.x(), rect.y(), 3, rect.height(), self.theme.colour("accent"))
         if column.map is not None and is_number(column):
-            tint = rgb(np.asarray(column.values[row : row + 1], dtype=np.float32), column.levels, column.map, self.theme)
-            if not np.isnan(column.values[row]):
-                painter.fillRect(rect.adjusted(0, 0, -1, -1), _colour(tint[0]))
-                ink = _colour((16, 16, 20) if dark_text(tint)[0] else (255, 255, 255))
+            values, tints, dark = self._tint(column)
+            if not np.isnan(values[row]):
+                painter.fillRect(rect.adjusted(0, 0, -1, -1), tints[row])
+                ink = DARK_INK if dark[row] else LIGHT_INK
         elif column.bar and is_number(column):
             self._bar(painter, QRectF(rect), column, float(column.values[row]))
-        painter.setFont(self.theme.font(self.theme.normal if column.tokens else self.theme.normal - 1, mono=column.tokens))
+        font, metrics = self._faces[column.tokens]
+        painter.setFont(font)
         painter.setPen(ink)
-        metrics = QFontMetricsF(painter.font())
         text = metrics.elidedText(cell_text(column, row), Qt.TextElideMode.ElideRight, rect.width() - 14)
         side = Qt.AlignmentFlag.AlignRight if is_number(column) else Qt.AlignmentFlag.AlignLeft
         painter.drawText(QRectF(rect).adjusted(8, 0, -8, 0), side | Qt.AlignmentFlag.AlignVCenter, text)
@@ -53,7 +81,7 @@ class RowsDelegate(QStyledItemDelegate):
         if value != value or high <= low:
             return
         ends = [f"{end:,.{column.digits}f}" for end in column.levels]
-        metrics = QFontMetricsF(self.theme.font(self.theme.normal - 1))
+        metrics = self._faces[False][1]
         room = rect.adjusted(4, 4, -18 - max(metrics.horizontalAdvance(t) for t in ends), -4)  # the number stands clear
         if room.width() < 16:
             room = rect.adjusted(4, 4, -4, -4)

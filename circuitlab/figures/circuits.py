@@ -8,9 +8,8 @@ from typing import Literal
 import numpy as np
 
 from circuitlab.analysis.largest_entries import LargestEntriesParams, LargestEntriesResult
-from circuitlab.analysis.ov_table import OvTableParams, OvTableResult
-from circuitlab.analysis.qk_table import QkTableParams, QkTableResult
 from circuitlab.analysis.skip_trigrams import SkipTrigramsParams, SkipTrigramsResult
+from circuitlab.analysis.token_circuits import TokenCircuitsParams, TokenCircuitsResult
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import captions, has_mlps, once, quoted, rotates, texts, top_level
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
@@ -75,14 +74,8 @@ def _rows_of(
     side = "query" if state.selection.edge_kind == "Q" else "key"
     reads_mlp = view.after_mlp and not facts.config.attention_only and (behind or head).layer > 0
     embed = "after the first MLP" if reads_mlp else "tokens"
-    ov = lambda given: OvTableParams(head, token, given, view.k, behind, embed)
-    qk = lambda given: QkTableParams(head, token, given, view.k, distance, behind, side, embed)
-    return {
-        "raises": Request("ov_table", ov("source"), subject),
-        "attends": Request("qk_table", qk("destination"), subject),
-        "raised": Request("ov_table", ov("out"), subject),
-        "attended": Request("qk_table", qk("source"), subject),
-    }
+    params = TokenCircuitsParams(head, token, view.k, distance, behind, side, embed)
+    return {"token": Request("token_circuits", params, subject)}
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
@@ -111,32 +104,35 @@ def _tables(state: State, facts: Facts, now: Answers, name: str) -> Figure:
         "raised": f"OV: {text} is raised by",
         "attended": f"QK: {text} is attended to by",
     }
-    found = {role: _ends(now[role], facts, heading, role, token) for role, heading in headings.items() if role in now}
-    grid = (
-        tuple(found[r] for r in ("raises", "attends") if r in found),
-        tuple(found[r] for r in ("raised", "attended") if r in found),
-    )
-    return Figure(tuple(row for row in grid if row), f"{name} · {text} (id {token})", captions(tuple(now.values())))
+    answer = now["token"]
+    result = answer.result
+    assert isinstance(result, TokenCircuitsResult)
+    found = [_ends(answer, facts, role, i, heading, token) for i, (role, heading) in enumerate(headings.items())]
+    shown = [table for i, table in enumerate(found) if not np.isnan(result.sd[i])]
+    bias = [facts.token_text(int(i)) for i in result.bias_top_ids[:3]]
+    note = f"query bias: attends to {' '.join(map(quoted, bias))} from any token" if bias else ""
+    grid = tuple(tuple(shown[i : i + 2]) for i in range(0, len(shown), 2))
+    return Figure(grid, f"{name} · {text} (id {token})", captions((answer,), note))
 
 
-def _ends(answer: Answer, facts: Facts, heading: str, role: str, token: int) -> Rows:
+def _ends(answer: Answer, facts: Facts, role: str, i: int, heading: str, token: int) -> Rows:
     """The largest of a row or column, then the smallest, the smallest last."""
     result = answer.result
-    assert isinstance(result, (OvTableResult, QkTableResult))
+    assert isinstance(result, TokenCircuitsResult)
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
-        found = np.concatenate([result.top_ids, result.bottom_ids[::-1]])
-        values = np.concatenate([result.top, result.bottom[::-1]])
+        found = np.concatenate([result.top_ids[i], result.bottom_ids[i, ::-1]])
+        values = np.concatenate([result.top[i], result.bottom[i, ::-1]])
         top = top_level(values)
-        unit = "logit" if isinstance(result, OvTableResult) else "score"
-        tip = f"mean {result.mean:.3g}, sd {result.sd:.3g} over the vocabulary"
+        unit = "logit" if role in ("raises", "raised") else "score"
+        tip = f"mean {result.mean[i]:.3g}, sd {result.sd[i]:.3g} over the vocabulary"
         columns = (
             RowColumn("token", texts(found, facts), tokens=True),
             RowColumn(unit, values, digits=2, map="signed", levels=(-top, top), tip=tip),
         )
         return columns, ids(found)
 
-    columns, keys = once(answer, "rows", make)
+    columns, keys = once(answer, ("rows", role), make)
     chosen = tuple(np.flatnonzero(keys[:, 0] == token).tolist()[:1])
     return Rows(role, columns, keys, chosen=chosen, heading=heading)
 

@@ -206,7 +206,8 @@ def _graph(
     key = (view.by, view.top, view.least, kinds)
     ends, weights, edge_ids = once(answer, ("edges", *key), make)
     heads = {(h.layer, h.head) for h in state.selection.heads}
-    badges = once(answer, ("badges", tuple(named.items())), lambda: tuple(named.get(Head(*map(int, i)), "") for i in node_ids))
+    words = lambda: tuple(named.get(Head(layer, head), "") for layer, head in node_ids.tolist())
+    badges = once(answer, ("badges", tuple(named.items())), words)
     return Edges(
         name="composition" if len(kinds) > 1 else f"composition {kinds[0]}",
         xy=xy,

@@ -17,7 +17,7 @@ from circuitlab.figures.hues import head_hue
 from circuitlab.figures.marks import Axis, Figure, Hit, Lines, Points, RowColumn, Rows, empty, ids
 from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.pivot import chosen, leading, of_weights, refused
+from circuitlab.figures.pivot import chosen, leading, of_weights, pair, refused
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
@@ -83,11 +83,13 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         if facts.config.n_layers < 2:
             return Why("This model has one layer: no head has an earlier one to look behind.")
         return {"plane": Request("previous_head_spectrum", PreviousHeadSpectrumParams(p=view.weighted_by), subject)}
-    heads = chosen(state, facts)[:16]
+    edge = pair(state, facts)
+    heads, behind = ((edge[1],), edge[0]) if edge is not None else (chosen(state, facts)[:16], None)
+    side = "query" if state.selection.edge_kind == "Q" else "key"
     distance = min(view.distance, facts.config.n_ctx - 1) if facts.config.positions == "rotary" else 0
     return {
-        "OV": Request("ov_spectrum", OvSpectrumParams(heads, view.matrix), subject),
-        "QK": Request("qk_spectrum", QkSpectrumParams(heads, view.matrix, distance), subject),
+        "OV": Request("ov_spectrum", OvSpectrumParams(heads, view.matrix, behind), subject),
+        "QK": Request("qk_spectrum", QkSpectrumParams(heads, view.matrix, distance, behind, side), subject),
     }
 
 
@@ -126,7 +128,8 @@ def _of(result: Any, raw: bool) -> tuple[np.ndarray, np.ndarray]:
 
 def _scores(state: State, now: Answers, view: SpectraView) -> str:
     head = state.selection.head
-    said = [str(head)]
+    edge = state.selection.edge
+    said = [str(head) if edge is None else f"{edge[1]} behind {edge[0]} ({state.selection.edge_kind})"]
     for role, name in (("OV", "copying"), ("QK", "positivity")):
         if role not in now:
             continue

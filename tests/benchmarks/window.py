@@ -19,6 +19,11 @@ from circuitlab.gui import main as gui
 from circuitlab.draw.app import application
 from circuitlab.model.subject import Head
 app = application(offscreen=True)
+beat = QTimer(); beat.setInterval(50); beat.start()
+def wait_for(dock):
+    # As the event loop of the application: asleep until something comes, so that the worker has the interpreter.
+    while dock.waiting:
+        app.processEvents(QEventLoop.ProcessEventsFlag.AllEvents | QEventLoop.ProcessEventsFlag.WaitForMoreEvents)
 def settle(window):
     while window.waiting or window.bench.runner.busy or window.prompt.timer.isActive():
         app.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 5)
@@ -82,8 +87,7 @@ for k in range(int(sys.argv[3])):
     state = window.bench.document.recorded
     a = time.perf_counter()
     window.bench.document.apply(state.with_tokens(longer), 'typing')
-    while dock.waiting:
-        app.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 2)
+    wait_for(dock)
     dock.view.repaint()
     b = time.perf_counter()
     settle(window)
@@ -132,8 +136,7 @@ W_E, W_U, layer = weights.embed().W_E, weights.unembed().W_U, weights.layer(3)
 W_Q, W_K, W_V, W_O = (W[1].contiguous() for W in (layer.W_Q, layer.W_K, layer.W_V, layer.W_O))
 def ours(token):
     window.bench.document.apply(state.select(token=token), 't')
-    while dock.waiting:
-        app.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 2)
+    wait_for(dock)
     app.processEvents()
 @torch.inference_mode()
 def bare(token):

@@ -165,6 +165,31 @@ def test_qk_spectrum_is_that_of_the_whole_matrices(tmp_path: Path, name: str) ->
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_spectra_behind_an_earlier_head_are_those_of_the_whole_products(tmp_path: Path, name: str) -> None:
+    config = small(name)
+    path = directory(tmp_path / "m", config)
+    slow, head, earlier = Slow(path, config), Head(1, 0), Head(0, config.n_heads - 1)
+    Q, K, V, out = slow.factors(head)
+    _, _, V1, O1 = slow.factors(earlier)
+    move = V1 @ O1
+    ov = ask(path, "ov_spectrum", OvSpectrumParams((head,), "full", earlier))
+    same_spectrum(ov.eigenvalues[0], slow.E @ move @ V @ out @ slow.U_centred)
+    same_spectrum(ov.eigenvalues_raw[0], slow.E @ move @ V @ out @ slow.U)
+    same_singular(ov.singular_values[0], slow.E @ move @ V @ out @ slow.U_centred)
+    bare = ask(path, "ov_spectrum", OvSpectrumParams((head,), "bare", earlier))
+    same_spectrum(bare.eigenvalues[0], move @ V @ out)
+    keys = ask(path, "qk_spectrum", QkSpectrumParams((head,), "full", 0, earlier))
+    same_spectrum(keys.eigenvalues[0], slow.E @ Q @ K.T @ move.T @ slow.E_centred.T)
+    queries = ask(path, "qk_spectrum", QkSpectrumParams((head,), "full", 0, earlier, "query"))
+    same_spectrum(queries.eigenvalues[0], slow.E @ move @ Q @ K.T @ slow.E_centred.T)
+    assert queries.positivity[0] == pytest.approx(score(slow.E @ move @ Q @ K.T @ slow.E_centred.T), abs=1e-6)
+    assert any(f"behind {earlier}" in w for w in keys.conventions)
+    for params in (OvSpectrumParams((earlier,), "full", head), OvSpectrumParams((), "full", earlier)):
+        with pytest.raises(Refused, match="earlier layer"):
+            ask(path, "ov_spectrum", params)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_copying_scores_are_those_of_the_whole_matrices(tmp_path: Path, name: str) -> None:
     config = small(name)
     path = directory(tmp_path / "m", config)

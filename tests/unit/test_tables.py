@@ -18,6 +18,7 @@ from circuitlab.analysis.largest_entries import LargestEntriesParams, lengths
 from circuitlab.analysis.ov_table import OvTableParams
 from circuitlab.analysis.ov_top_tokens import OvTopTokensParams
 from circuitlab.analysis.qk_table import QkTableParams
+from circuitlab.analysis.token_circuits import TokenCircuitsParams
 from circuitlab.analysis.token_rows import BLOCK, padded, top_of_rows
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
@@ -90,6 +91,30 @@ def test_qk_rows_and_columns_are_those_of_the_whole_circuit(tmp_path: Path, name
         else:
             assert found.bias_top.size == found.bias_top_ids.size == 0
         assert np.isnan(found.sigma) == (not c.smeared_keys)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("side", ["key", "query"])
+@pytest.mark.parametrize("behind", [None, Head(0, 1)])
+def test_all_tables_of_a_token_at_once_are_those_of_the_whole_circuits(
+    tmp_path: Path, name: str, side: str, behind: Head | None
+) -> None:
+    path, c = made(tmp_path, name)
+    head, slow, token = Head(1, 2), Whole(path, c), 5
+    found = ask(path, "token_circuits", TokenCircuitsParams(head, token, 6, 3, behind, side))  # type: ignore[arg-type]
+    ov, qk = slow.ov(head, behind), slow.qk(head, 3, behind, side)
+    wanted = [ov[token], centred(qk)[token], ov[:, token], qk[:, token]]
+    for i, row in enumerate(wanted):
+        if i == 2 and c.d_vocab != c.d_vocab_out:
+            assert (found.top_ids[i] == -1).all() and np.isnan(found.top[i]).all()
+            continue
+        np.testing.assert_allclose(found.top[i], np.sort(row)[::-1][:6], atol=1e-5)
+        np.testing.assert_allclose(found.bottom[i], np.sort(row)[:6], atol=1e-5)
+        np.testing.assert_allclose(row[found.top_ids[i]], found.top[i], atol=1e-5)
+        assert found.sd[i] == pytest.approx(row.std(), rel=1e-9)
+    bias = centred(slow.qk(head, 3, behind, side, bias=True))
+    np.testing.assert_allclose(found.bias_top, np.sort(bias)[::-1][:6] if "q" in c.biases else [], atol=1e-5)
+    assert found.table().n_rows == 4 * 2 * found.top.shape[1]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
