@@ -34,6 +34,9 @@ class TokensMark(PaintedMark):
         self._inks: np.ndarray = np.zeros(0, dtype=bool)
         self._layers: dict[tuple[str, float], QPixmap] = {}
         self._on_paper = False
+        self._height = 0.0
+        self._rects: list[QRectF] = []
+        self._paints: dict[int, QColor] = {}
 
     # the mark --------------------------------------------------------------------------------------------------------
 
@@ -57,6 +60,7 @@ class TokensMark(PaintedMark):
         self._measure()
 
     def _measure(self) -> None:
+        self._height = 0.0
         metrics = QFontMetricsF(self._font())
         known: dict[str, float] = {}
         for text in self.mark.texts:
@@ -75,7 +79,9 @@ class TokensMark(PaintedMark):
         return self.theme.font(self.theme.normal, mono=True)
 
     def _line(self) -> float:
-        return float(round(QFontMetricsF(self._font()).height() + LINE_GAP))
+        if not self._height:
+            self._height = float(round(QFontMetricsF(self._font()).height() + LINE_GAP))
+        return self._height
 
     def _flow(self, width: int) -> None:
         """Place every token: left to right, a line break after ↵ and where the width ends."""
@@ -94,6 +100,8 @@ class TokensMark(PaintedMark):
             if text.endswith("↵"):
                 x, line = 0.0, line + 1
         self._boxes = boxes
+        height = self._line()
+        self._rects = [QRectF(x, line * height + 1, width - 1, height - 2) for x, line, width in boxes.tolist()]
 
     def content_height(self, width: int) -> int:
         """Lines."""
@@ -132,9 +140,11 @@ class TokensMark(PaintedMark):
         last = int(np.searchsorted(self._boxes[:, 1], visible.bottom() // height, side="right"))
         coloured = ~np.isnan(self.mark.values) if self.mark.rgb is None else np.ones(len(fill), dtype=bool)
         inks = np.where(coloured, np.where(self._inks, "#101014", "#ffffff"), self.theme.text).tolist()
-        for i in np.flatnonzero(coloured[first:last]) + first:
-            x, line, width = self._boxes[i].tolist()
-            painter.fillRect(QRectF(x, line * height + 1, width - 1, height - 2), QColor(*fill[i].tolist()))
+        packed = (fill.astype(np.int64) @ (65536, 256, 1)).tolist()
+        ground = int(self.theme.colour("background").rgb() & 0xFFFFFF)  # what has the colour of the paper is not painted
+        for i in (np.flatnonzero(coloured[first:last]) + first).tolist():
+            if packed[i] != ground:
+                painter.fillRect(self._rects[i], self._paint(packed[i]))
         ratio = painter.deviceTransform().m11()
         if self._on_paper or self._boxes[-1, 1] * height * ratio > TALLEST:
             self._write(painter, range(first, last), inks)
@@ -142,10 +152,19 @@ class TokensMark(PaintedMark):
             self._stamp(painter, range(first, last), inks, ratio)
         self._outlines(painter)
 
+    def _paint(self, packed: int) -> QColor:
+        """The colour 0xRRGGBB."""
+        if packed not in self._paints:
+            if len(self._paints) > 4096:
+                self._paints.clear()
+            self._paints[packed] = QColor(packed)
+        return self._paints[packed]
+
     def _stamp(self, painter: QPainter, shown: range, inks: list[str], ratio: float) -> None:
         """Texts from the layers, neighbours in one ink together; laying a hundred texts out costs more than all else."""
         height = self._line()
-        runs = groupby(shown, lambda i: (inks[i], self._boxes[i, 1]))
+        lines = self._boxes[:, 1].tolist()
+        runs = groupby(shown, lambda i: (inks[i], lines[i]))
         for (ink, line), members in runs:
             run = list(members)
             x, (last, _, width) = self._boxes[run[0], 0], self._boxes[run[-1]].tolist()
