@@ -209,7 +209,7 @@ def _graph(
     words = lambda: tuple(named.get(Head(layer, head), "") for layer, head in node_ids.tolist())
     badges = once(answer, ("badges", tuple(named.items())), words)
     return Edges(
-        name="composition" if len(kinds) > 1 else f"composition {kinds[0]}",
+        name="composition" if len(kinds) > 1 else f"composition {''.join(kinds)}",
         xy=xy,
         labels=labels,
         hues=hues,
