@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import pairwise
 
-from PySide6.QtCore import QByteArray, QObject, Qt, QTimer, Slot
-from PySide6.QtWidgets import QDockWidget, QMainWindow, QTabWidget, QWidget
+from PySide6.QtCore import QByteArray, QEvent, QObject, Qt, QTimer, Slot
+from PySide6.QtWidgets import QDockWidget, QMainWindow, QTabBar, QTabWidget, QWidget
 
 from circuitlab.figures.panel import panels
 from circuitlab.gui.arrangements import ARRANGEMENTS, Arrangement
@@ -27,6 +27,40 @@ class Layout(QObject):
         self.maximised = ""
         self._before = QByteArray()
         self.name = "Explore"
+        self._restored = False
+        self._window_height = self._prompt_height = 0  # 0: not yet on the screen
+        self._later = QTimer(self)
+        self._later.setSingleShot(True)
+        self._later.timeout.connect(self._keep_prompt)
+        window.installEventFilter(self)
+        docks["prompt"].installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Qt gives all the height of a larger window to what stands on top: the prompt keeps its own."""
+        if event.type() == QEvent.Type.Resize:
+            if watched is self.window:
+                self._later.start(0)
+            elif self.window.height() == self._window_height:  # drawn at by hand, or arranged
+                self._prompt_height = self.docks["prompt"].height()
+        return False
+
+    @Slot()
+    def _keep_prompt(self) -> None:
+        prompt, grown = self.docks["prompt"], self.window.height() - self._window_height
+        first, self._window_height = not self._window_height, self.window.height()
+        if first:
+            if not self._restored:
+                self.proportions()
+                self._settle()
+            self._prompt_height = prompt.height()
+            return
+        on_top = self.window.dockWidgetArea(prompt) == TOP and not prompt.isFloating() and prompt.isVisible()
+        seen = [d for d in self.docks.values() if not d.visibleRegion().isEmpty() and not d.isFloating()]
+        below = max((d for d in seen if d is not prompt), key=lambda d: d.height(), default=None)
+        if grown and not self.maximised and on_top and below is not None:
+            tabs = [t.height() for t in self.window.findChildren(QTabBar) if t.isVisible()]
+            room = prompt.height() + below.height() + (max(tabs, default=0) if self.window.tabifiedDockWidgets(below) else 0)
+            self.window.resizeDocks([prompt, below], [self._prompt_height, room - self._prompt_height], DOWN)
 
     def arrange(self, name: str = "Explore") -> None:
         """Put every dock where an arrangement has it, the prompt on top, and show all of them."""
@@ -76,12 +110,13 @@ class Layout(QObject):
         return ARRANGEMENTS[self.name].placed({name: panel.area for name, panel in panels().items()})
 
     def proportions(self) -> None:
-        """Widths for 1280 px, of which a larger window shares out the rest, and a prompt of some lines."""
+        """Shares of the width, and a prompt of some lines."""
         window, d = self.window, self.docks
         columns = self._arrangement().columns
         front = [d[stacks[0].tabs[0]] for _, stacks in columns]
-        window.resizeDocks(front, [width for width, _ in columns], ACROSS)
-        window.resizeDocks([d["prompt"], front[1]], [140, 570], DOWN)
+        whole = sum(width for width, _ in columns)
+        window.resizeDocks(front, [window.width() * width // whole for width, _ in columns], ACROSS)
+        window.resizeDocks([d["prompt"], front[1]], [140, max(570, window.height() - 230)], DOWN)
 
     def _share_heights(self) -> None:
         for _, stacks in self._arrangement().columns:
@@ -132,7 +167,7 @@ class Layout(QObject):
         if isinstance(geometry, QByteArray):
             self.window.restoreGeometry(geometry)
         if isinstance(state, QByteArray):
-            self.window.restoreState(state, VERSION)
+            self._restored = self.window.restoreState(state, VERSION)
         screens = [s.availableGeometry() for s in self.window.screen().virtualSiblings()]
         if not any(s.intersects(self.window.frameGeometry()) for s in screens):
             self.window.move(self.window.screen().availableGeometry().topLeft())

@@ -223,3 +223,14 @@ def test_a_model_that_cannot_be_read_so_says_why(qtbot: Any, tmp_path: Path, con
         assert said in dock(made, "circuits").view.figure.why_empty
     made.close()
     made.deleteLater()
+
+
+def test_a_larger_window_gives_its_room_to_the_panels_and_not_to_the_prompt(qtbot: Any, window: Window) -> None:
+    before, panel = window.docks["prompt"].height(), window.docks["attention"].height()
+    window.resize(1500, 1200)
+    qtbot.waitUntil(lambda: window.docks["attention"].height() > panel + 300)
+    assert abs(window.docks["prompt"].height() - before) <= 40
+    settle(qtbot, window)
+    window.layout_of_docks.reset()
+    settle(qtbot, window)
+    assert window.docks["prompt"].height() < 260
