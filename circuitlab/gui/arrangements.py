@@ -48,8 +48,11 @@ ARRANGEMENTS: dict[str, Arrangement] = {
         Arrangement(
             "Weights",
             (
-                (430, (Stack(320, ("composition", "attention")), Stack(250, ("heads", "overview", "model", "jobs", "log")))),
-                (490, (Stack(570, ("spectra", "virtual", "residual")),)),
+                (450, (Stack(570, ("composition", "attention")),)),
+                (
+                    480,
+                    (Stack(340, ("spectra", "virtual", "residual")), Stack(230, ("heads", "overview", "model", "jobs", "log"))),
+                ),
                 (350, (Stack(570, ("circuits", "bigram", "predictions")),)),
             ),
             {"left": "heads", "centre": "spectra", "right": "circuits", "bottom": "heads"},

@@ -15,6 +15,7 @@ from circuitlab.gui.title_bar import TitleBar
 
 VERSION = 3  # of what saveState holds: a layout of another version is not restored
 LEFT, TOP = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.TopDockWidgetArea
+PROMPT = 140  # px: a few lines
 ACROSS, DOWN = Qt.Orientation.Horizontal, Qt.Orientation.Vertical
 
 
@@ -54,13 +55,23 @@ class Layout(QObject):
                 self._settle()
             self._prompt_height = prompt.height()
             return
+        if grown and not self.maximised:
+            self._give_prompt(self._prompt_height)
+
+    @Slot()
+    def _low_prompt(self) -> None:
+        self._give_prompt(PROMPT)
+
+    def _give_prompt(self, height: int) -> None:
+        """Make the prompt so high, where it stands on top; the columns below get the rest."""
+        prompt = self.docks["prompt"]
         on_top = self.window.dockWidgetArea(prompt) == TOP and not prompt.isFloating() and prompt.isVisible()
         seen = [d for d in self.docks.values() if not d.visibleRegion().isEmpty() and not d.isFloating()]
         below = max((d for d in seen if d is not prompt), key=lambda d: d.height(), default=None)
-        if grown and not self.maximised and on_top and below is not None:
+        if on_top and below is not None:
             tabs = [t.height() for t in self.window.findChildren(QTabBar) if t.isVisible()]
             room = prompt.height() + below.height() + (max(tabs, default=0) if self.window.tabifiedDockWidgets(below) else 0)
-            self.window.resizeDocks([prompt, below], [self._prompt_height, room - self._prompt_height], DOWN)
+            self.window.resizeDocks([prompt, below], [height, room - height], DOWN)
 
     def arrange(self, name: str = "Explore") -> None:
         """Put every dock where an arrangement has it, the prompt on top, and show all of them."""
@@ -101,6 +112,7 @@ class Layout(QObject):
     def _settle(self) -> None:
         """Once Qt has laid the docks out: shares of the heights there are, and titles only where no tab says the same."""
         self._share_heights()
+        QTimer.singleShot(0, self._low_prompt)
         for dock in self.docks.values():
             bar = dock.titleBarWidget()
             if isinstance(bar, TitleBar):
@@ -116,8 +128,9 @@ class Layout(QObject):
         front = [d[stacks[0].tabs[0]] for _, stacks in columns]
         whole = sum(width for width, _ in columns)
         window.resizeDocks(front, [window.width() * width // whole for width, _ in columns], ACROSS)
-        window.resizeDocks([d["prompt"], front[1]], [140, max(570, window.height() - 230)], DOWN)
+        window.resizeDocks([d["prompt"], front[1]], [PROMPT, max(570, window.height() - 230)], DOWN)
 
+    @Slot()
     def _share_heights(self) -> None:
         for _, stacks in self._arrangement().columns:
             docks = [self.docks[stack.tabs[0]] for stack in stacks]
