@@ -22,7 +22,7 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
 from circuitlab.analysis.embedding_products import EmbeddingProductsParams, EmbeddingProductsResult
-from circuitlab.analysis.ov_spectrum import NO_BIAS, ZEROS
+from circuitlab.analysis.ov_spectrum import NO_BIAS, zeros
 from circuitlab.analysis.qk_spectrum import qk_words
 from circuitlab.analysis.spectra import PART_FLOPS, Middle, Values, factors_of, parts, reading_words
 from circuitlab.analysis.weight_view import Heads, embedding, is_token_map, refuse_inexact, words
@@ -108,7 +108,7 @@ def copying_scores(inputs: Inputs, p: CopyingScoresParams, ctx: Ctx) -> CopyingS
         diagonal_histogram=counts,
         bins=BINS.copy(),
         n_tokens=n_tokens,
-        conventions=words(inputs, reading_words(inputs), *_said(inputs, p, n_tokens)),
+        conventions=words(inputs, reading_words(inputs), *_said(inputs, p, n_tokens), zeros(found["copying"])),
     )
 
 
@@ -187,7 +187,7 @@ def _histogram(own: np.ndarray, rms: np.ndarray) -> np.ndarray:
 
 def _said(inputs: Inputs, p: CopyingScoresParams, n: int) -> list[str]:
     c = inputs.weights.config
-    said = ["W_U and source W_E centred over the vocabulary, raw beside", NO_BIAS, *(qk_words(c, 0) if p.qk else []), ZEROS]
+    said = ["W_U and source W_E centred over the vocabulary, raw beside", NO_BIAS, *(qk_words(c, 0) if p.qk else [])]
     if not is_token_map(c):
         return [*said, "another vocabulary going out than in: OV circuits have neither eigenvalues nor a diagonal"]
     if p.diagonal == "none":

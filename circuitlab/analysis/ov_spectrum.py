@@ -79,6 +79,11 @@ class OvSpectrumResult(Result):
         return spectrum_table(self.heads, self.eigenvalues, self.eigenvalues_raw, self.singular_values)
 
 
+def zeros(score: np.ndarray) -> str:
+    """What is said where a score is NaN, "" where none is."""
+    return ZEROS if np.isnan(score).any() else ""
+
+
 def spectrum_table(heads: np.ndarray, values: np.ndarray, raw: np.ndarray, singular: np.ndarray) -> Table:
     """One row an eigenvalue: head, index, real and imaginary parts, centred and raw, and the singular value of that index."""
     n, d = values.shape
@@ -143,7 +148,7 @@ def ov_spectrum(inputs: Inputs, p: OvSpectrumParams, ctx: Ctx) -> OvSpectrumResu
         effective_rank=effective_rank(found.singular_values),
         copying=found.score,
         copying_raw=found.score_raw,
-        conventions=words(inputs, *_said(inputs, p)),
+        conventions=words(inputs, *_said(inputs, p), zeros(found.score)),
     )
 
 
@@ -182,11 +187,10 @@ def _full(inputs: Inputs) -> _Sides:
 def _said(inputs: Inputs, p: OvSpectrumParams) -> list[str]:
     behind = "" if p.through is None else f"behind {p.through}: virtual heads, both patterns the identity"
     if p.matrix == "bare":
-        return [behind, "W_OV on its own: no vocabulary to centre over, raw is the same", reading_words(inputs), NO_BIAS, ZEROS]
+        return [behind, "W_OV on its own: no vocabulary to centre over, raw is the same", reading_words(inputs), NO_BIAS]
     return [
         behind,
         "W_U centred over the vocabulary, raw beside",
         "singular values of the centred matrix",
         NO_BIAS,
-        ZEROS,
     ]

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs, Result, Table, analysis
 from circuitlab.analysis.embedding_products import EmbeddingProductsParams, EmbeddingProductsResult
-from circuitlab.analysis.ov_spectrum import ZEROS, refuse_behind, spectrum_memory, spectrum_table
+from circuitlab.analysis.ov_spectrum import refuse_behind, spectrum_memory, spectrum_table, zeros
 from circuitlab.analysis.spectra import (
     Collected,
     Middle,
@@ -112,7 +112,7 @@ def qk_spectrum(inputs: Inputs, p: QkSpectrumParams, ctx: Ctx) -> QkSpectrumResu
         effective_rank=effective_rank(found.singular_values),
         positivity=found.score,
         positivity_raw=found.score_raw,
-        conventions=words(inputs, *_said(inputs, p)),
+        conventions=words(inputs, *_said(inputs, p), zeros(found.score)),
     )
 
 
@@ -153,7 +153,7 @@ def qk_words(c: ModelConfig, distance: int) -> list[str]:
 
 
 def _said(inputs: Inputs, p: QkSpectrumParams) -> list[str]:
-    said = [*qk_words(inputs.weights.config, p.distance), ZEROS]
+    said = [*qk_words(inputs.weights.config, p.distance)]
     said += [] if p.behind is None else [f"{p.side} behind {p.behind}, its pattern the identity"]
     if p.matrix == "bare":
         return ["W_QK on its own: no vocabulary to centre over, raw is the same", reading_words(inputs), *said]

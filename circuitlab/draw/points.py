@@ -192,8 +192,8 @@ class PointsMark(XYPlot):
         frame = self.frame()
         for i in order:
             x, y = at[i]
-            if not frame.contains(QPointF(x, y)):
-                continue  # out of sight, or without a place
+            if not np.isfinite((x, y)).all() or not frame.contains(QPointF(x, y)):
+                continue  # without a place (for Qt, NaN lies within every frame), or out of sight
             text = self.mark.labels[i]
             width = metrics.horizontalAdvance(text)
             left = x + radius + 2 if x + radius + 2 + width <= frame.right() else x - radius - 2 - width

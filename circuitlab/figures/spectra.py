@@ -259,15 +259,15 @@ def _plane(state: State, view: SpectraView, answer: Answer) -> Figure:
     assert isinstance(result, PreviousHeadSpectrumResult)
     weighted = result.weighted_raw if view.raw else result.weighted
     columns = _strip(answer, result.copying, weighted, ("plane", view.raw))
-    axes = once(answer, "axes", lambda: (COPYING, Axis("QK positivity behind earlier heads")))
+    axes = once(answer, "axes", lambda: (COPYING, Axis("QK positivity behind")))
     plane = Points(name="plane", **columns, chosen=_picked(state, columns["ids"]), x_axis=axes[0], y_axis=axes[1])
     head = state.selection.head
     earlier = _earlier(answer, result, view, head, state)
     value = weighted[head]
     said = f"{head} copying {result.copying[head]:.3f}, behind earlier heads " + ("none" if np.isnan(value) else f"{value:.3f}")
-    grid = ((plane,),) if earlier is None else ((plane,), (earlier,))
+    marks = (plane,) if earlier is None else (plane, earlier)
     words = "upper right: looks for what an earlier head moved there, and copies"
-    return Figure(grid, said, captions((answer,), words), weights=(2.6, 1.0) if earlier is not None else ())
+    return Figure((marks,), said, captions((answer,), words))
 
 
 def _earlier(answer: Answer, result: PreviousHeadSpectrumResult, view: SpectraView, head: Head, state: State) -> Rows | None:
@@ -285,7 +285,7 @@ def _earlier(answer: Answer, result: PreviousHeadSpectrumResult, view: SpectraVi
         )
 
     columns, keys = once(answer, ("earlier", view.raw, head), make)
-    return Rows("earlier", columns, keys, heading=f"{head} looks for what each of these moved")
+    return Rows("earlier", columns, keys, heading=f"{head} looks for what these moved")
 
 
 def pick(state: State, hit: Hit) -> State:
