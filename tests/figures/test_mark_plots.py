@@ -69,13 +69,13 @@ def test_points_are_drawn_in_their_hues(view, theme):
 
 
 def test_a_point_without_a_place_hides_no_label(view):
-    y = np.where(np.arange(8) == 0, np.nan, np.arange(8.0) ** 2)
-    widget = settled(view, points(y=y))
+    x, y = np.ones(8), np.where(np.arange(8) == 0, np.nan, 4 * np.arange(8.0))
+    widget = settled(view, points(x=x, y=y))
     with_labels = widget.viewport().grab().toImage()
-    widget = settled(view, points(y=y, labels=()))
+    widget = settled(view, points(x=x, y=y, labels=()))
     without = widget.viewport().grab().toImage()
-    for x, y in widget.to_pixels(widget.mark.x, widget.mark.y)[1:].astype(int).tolist():
-        spots = [(x + dx, y + dy) for dx in (*range(-40, -6), *range(7, 40)) for dy in range(-5, 6)]
+    for left, top in widget.to_pixels(widget.mark.x, widget.mark.y)[1:].astype(int).tolist():
+        spots = [(left + dx, top + dy) for dx in (*range(-40, -6), *range(7, 40)) for dy in range(-5, 6)]
         assert any(with_labels.pixelColor(*s) != without.pixelColor(*s) for s in spots if 0 <= s[0] < without.width())
 
 
