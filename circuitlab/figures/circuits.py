@@ -11,7 +11,7 @@ from circuitlab.analysis.largest_entries import LargestEntriesParams, LargestEnt
 from circuitlab.analysis.skip_trigrams import SkipTrigramsParams, SkipTrigramsResult
 from circuitlab.analysis.token_circuits import TokenCircuitsParams, TokenCircuitsResult
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import captions, has_mlps, once, quoted, rotates, texts, top_level
+from circuitlab.figures.common import captions, digits, has_mlps, once, quoted, rotates, texts, top_level
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.pivot import leading, of_weights, pair, pick_token, pivot, refused
@@ -128,7 +128,7 @@ def _ends(answer: Answer, facts: Facts, role: str, i: int, heading: str, token: 
         tip = f"mean {result.mean[i]:.3g}, sd {result.sd[i]:.3g} over the vocabulary"
         columns = (
             RowColumn("token", texts(found, facts), tokens=True),
-            RowColumn(unit, values, digits=2, map="signed", levels=(-top, top), tip=tip),
+            RowColumn(unit, values, digits=digits(top), map="signed", levels=(-top, top), tip=tip),
         )
         return columns, ids(found)
 
@@ -158,7 +158,7 @@ def _entries(answer: Answer, facts: Facts, role: str) -> Rows:
         columns = (
             RowColumn(first, texts(result.rows_ids, facts), tokens=True),
             RowColumn(second, texts(result.cols_ids, facts), tokens=True),
-            RowColumn("logit" if role == "OV" else "score", result.values, digits=2, map="signed", levels=(-top, top)),
+            RowColumn("logit" if role == "OV" else "score", result.values, digits=digits(top), map="signed", levels=(-top, top)),
         )
         return columns, ids(result.rows_ids, result.cols_ids)
 
@@ -176,9 +176,9 @@ def _skips(state: State, facts: Facts, answer: Answer) -> Figure:
             RowColumn("source", texts(result.source, facts), tokens=True),
             RowColumn("… destination", texts(result.destination, facts), tokens=True),
             RowColumn("→ out", texts(result.out, facts), tokens=True),
-            RowColumn("score", result.score, digits=2, map="signed", levels=(-top, top), tip=result.formula),
-            RowColumn("QK", result.qk, digits=2),
-            RowColumn("OV", result.ov, digits=2),
+            RowColumn("score", result.score, digits=digits(top), map="signed", levels=(-top, top), tip=result.formula),
+            RowColumn("QK", result.qk, digits=digits(top_level(result.qk))),
+            RowColumn("OV", result.ov, digits=digits(top_level(result.ov))),
         )
         return columns, ids(result.source, result.destination, result.out)
 

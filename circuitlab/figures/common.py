@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import replace
@@ -74,6 +75,11 @@ def top_level(values: np.ndarray, fallback: float = 1.0) -> float:
 def texts(found: np.ndarray, facts: Facts) -> np.ndarray:
     """[n] display forms of token ids [n]."""
     return np.array([facts.token_text(int(i)) for i in found], dtype=object)
+
+
+def digits(top: float) -> int:
+    """How many digits after the point tell values up to `top` apart: two, and more where all are small."""
+    return max(2, 2 - math.floor(math.log10(top))) if 0 < top < 1 else 2
 
 
 def rotates(facts: Facts) -> bool:

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QDockWidget, QMainWindow, QTabBar, QTabWidget, QWi
 
 from circuitlab.figures.panel import panels
 from circuitlab.gui.arrangements import ARRANGEMENTS, Arrangement
+from circuitlab.gui.panel_dock import PanelDock
 from circuitlab.gui.settings import stored
 from circuitlab.gui.title_bar import TitleBar
 
@@ -82,6 +83,7 @@ class Layout(QObject):
         window.setCentralWidget(None)  # type: ignore[arg-type]
         window.setCorner(Qt.Corner.TopLeftCorner, TOP)
         window.setCorner(Qt.Corner.TopRightCorner, TOP)
+        self._quieten(True)
         for dock in d.values():
             dock.setFloating(False)
             window.removeDockWidget(dock)
@@ -106,11 +108,22 @@ class Layout(QObject):
         for stack in arrangement.stacks():
             d[stack.tabs[0]].raise_()
         self.proportions()
+        if window.isVisible():
+            for stack in arrangement.stacks():
+                front = d[stack.tabs[0]]
+                if isinstance(front, PanelDock):
+                    front.refresh()
         QTimer.singleShot(0, self._settle)
+
+    def _quieten(self, quiet: bool) -> None:
+        for dock in self.docks.values():
+            if isinstance(dock, PanelDock):
+                dock.quiet = quiet
 
     @Slot()
     def _settle(self) -> None:
         """Once Qt has laid the docks out: shares of the heights there are, and titles only where no tab says the same."""
+        self._quieten(False)
         self._share_heights()
         QTimer.singleShot(0, self._low_prompt)
         for dock in self.docks.values():

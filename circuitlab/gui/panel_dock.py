@@ -61,6 +61,7 @@ class PanelDock(QDockWidget):
         self.asked: dict[str, dict[str, Request]] = {"now": {}, "ref": {}}
         self._failure: CircuitLabError | None = None
         self._stale = True
+        self.quiet = False  # while docks are moved about: one that is seen for a moment asks for nothing
         self.actions_menu = PanelActions(self)
         self._lay_out()
         self._connect()
@@ -99,13 +100,13 @@ class PanelDock(QDockWidget):
 
     @Slot(bool)
     def _visible(self, visible: bool) -> None:
-        if visible and self._stale:
+        if visible and self._stale and not self.quiet:
             self.refresh()
 
     def showEvent(self, event: QShowEvent) -> None:
         """First look."""
         super().showEvent(event)
-        if self._stale and self.shown:
+        if self._stale and self.shown and not self.quiet:
             self.refresh()
 
     def refresh(self) -> None:

@@ -225,6 +225,17 @@ def test_a_model_that_cannot_be_read_so_says_why(qtbot: Any, tmp_path: Path, con
     made.deleteLater()
 
 
+def test_docks_that_end_behind_a_tab_ask_for_nothing(qtbot: Any, window: Window) -> None:
+    window.layout_of_docks.arrange("Weights")
+    settle(qtbot, window)
+    assert dock(window, "composition").asked["now"]
+    for name in ("virtual", "residual", "bigram"):
+        assert not dock(window, name).asked["now"], name
+    window.layout_of_docks.go_to("residual")
+    settle(qtbot, window)
+    assert dock(window, "residual").asked["now"]
+
+
 def test_a_larger_window_gives_its_room_to_the_panels_and_not_to_the_prompt(qtbot: Any, window: Window) -> None:
     before, panel = window.docks["prompt"].height(), window.docks["attention"].height()
     window.resize(1500, 1200)
