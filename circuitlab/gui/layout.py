@@ -83,7 +83,7 @@ class Layout(QObject):
         window.setCentralWidget(None)  # type: ignore[arg-type]
         window.setCorner(Qt.Corner.TopLeftCorner, TOP)
         window.setCorner(Qt.Corner.TopRightCorner, TOP)
-        self._quieten(True)
+        self._quieten(window.isVisible())
         for dock in d.values():
             dock.setFloating(False)
             window.removeDockWidget(dock)
