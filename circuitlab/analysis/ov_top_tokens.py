@@ -20,6 +20,7 @@ from circuitlab.analysis.token_rows import (
     BLOCK,
     Embedding,
     check_count,
+    check_token,
     one_head,
     out_factor,
     refuse_pair,
@@ -35,24 +36,30 @@ from circuitlab.model.subject import Head
 
 @dataclass(frozen=True)
 class OvTopTokensParams:
-    """`k` out tokens of every source token. `through`: an earlier head, the virtual head of both is read."""
+    """`k` out tokens of every source token. `through`: an earlier head, the virtual head of both is read.
+
+    `first`, `count`: only so many sources from an id on, as a screen shows; 0 is all that follow.
+    """
 
     head: Head = Head(0, 0)
     k: int = 10
     through: Head | None = None
     embed: Embedding = "tokens"
+    first: int = 0
+    count: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OvTopTokensResult(Result):
-    """`ids` int32, `values` float32 [d_vocab, k] of every source token, the largest first; k is at most d_vocab_out."""
+    """`ids` int32, `values` float32 [source, k], the largest first, of the sources from `first` on; k is at most d_vocab_out."""
 
     ids: np.ndarray
     values: np.ndarray
+    first: int = 0
 
     def table(self) -> Table:
         """One row a source token."""
-        columns = [Column("source", np.arange(len(self.ids)))]
+        columns = [Column("source", self.first + np.arange(len(self.ids)))]
         for i in range(self.ids.shape[1]):
             columns += [Column(f"out_{i + 1}", self.ids[:, i]), Column(f"value_{i + 1}", self.values[:, i], "logit")]
         return Table(tuple(columns))
@@ -75,8 +82,14 @@ def ov_top_tokens(inputs: Inputs, p: OvTopTokensParams, ctx: Ctx) -> OvTopTokens
     check_count(p.k)
     with torch.inference_mode():
         head = one_head(inputs, p.head)
-        side = side_of(inputs, p.head, p.embed, p.through)
-        sources = side.times(head.W_V, ctx, "sources")
+        n_in = inputs.weights.config.d_vocab
+        check_token(p.first, n_in)
+        stop = min(n_in, p.first + p.count) if p.count > 0 else n_in
+        side = side_of(inputs, p.head, p.embed, p.through, every=p.count == 0)
+        if p.count > 0:
+            sources = side.rows(tuple(range(p.first, stop))) @ head.W_V
+        else:
+            sources = side.times(head.W_V, ctx, "sources")[p.first :]
         outs, n = out_factor(inputs, head.W_O, ctx)
         k, rows = min(p.k, n), tile_rows(n, outs.element_size())
         ids, values = np.empty((len(sources), k), np.int32), np.empty((len(sources), k), np.float32)
@@ -88,4 +101,4 @@ def ov_top_tokens(inputs: Inputs, p: OvTopTokensParams, ctx: Ctx) -> OvTopTokens
             top, at = top_of_rows(made, n, k)
             ids[start : start + rows], values[start : start + rows] = at.numpy(), top.numpy()
     said = (side.said, "rows minus their means over the out vocabulary", ov_bias_words(head))
-    return OvTopTokensResult(ids=ids, values=values, conventions=words(inputs, *said))
+    return OvTopTokensResult(ids=ids, values=values, first=p.first, conventions=words(inputs, *said))

@@ -202,6 +202,9 @@ def table_rows(shape: str, path: str, rounds: int) -> list[Row]:
     out.append(Row(what, "the same answers", f"{got['differ']} differ beyond ties", "0", got["differ"] == 0))
     said = f"{got['extra'] / MIB:.0f} MiB, the answer {got['result'] / MIB:.1f} of them"
     out.append(Row(f"peak extra memory, {what}", "", said, "≤ 50 MiB", got["extra"] <= 50 * MIB))
+    share = 100 * got["visible"] / got["ours"]
+    said = f"{share:.1f} % ({1e3 * got['visible']:.0f} ms)"
+    out.append(Row(f"100 rows that a screen shows, {shape}", "all rows", said, "≤ 1 %", share <= 1))
     one = ours("one_row", path, str(rounds))
     beyond = 1e3 * (one["ours"] - one["bare"])
     said = f"{beyond:.1f} ms beyond {1e3 * one['bare']:.1f}"

@@ -167,6 +167,7 @@ def top_tokens(path: str, rounds: str) -> dict[str, Any]:
     return {
         "ours": statistics.median(ratios[0]),
         "peer": statistics.median(ratios[1]),
+        "visible": timed(lambda: ask("ov_top_tokens", head=Head(1, 1), k=k, first=n // 2, count=100), 5, ask.fresh),
         "differ": int((differs & ~close).sum()),
         "extra": peak_extra(ours),
         "result": found.nbytes,

@@ -215,6 +215,22 @@ def test_top_tokens_of_every_source_are_those_of_the_whole_circuit(
     assert found.table().n_rows == c.d_vocab
 
 
+@pytest.mark.parametrize("through", [None, Head(0, 1)])
+def test_top_tokens_of_some_sources_are_those_of_all(tmp_path: Path, through: Head | None) -> None:
+    path, c = made(tmp_path, "gpt2")
+    engine = Engine(ModelStore())
+    for embed in ("tokens", "after the first MLP") if through is None else ("tokens",):
+        whole = ask(path, "ov_top_tokens", OvTopTokensParams(Head(1, 2), 4, through, embed), engine=engine)  # type: ignore[arg-type]
+        for first, count, stop in ((0, 5, 5), (7, 3, 10), (c.d_vocab - 2, 100, c.d_vocab), (9, 0, c.d_vocab)):
+            params = OvTopTokensParams(Head(1, 2), 4, through, embed, first, count)  # type: ignore[arg-type]
+            some = ask(path, "ov_top_tokens", params, engine=engine)
+            np.testing.assert_array_equal(some.ids, whole.ids[first:stop])
+            np.testing.assert_allclose(some.values, whole.values[first:stop], atol=1e-6)
+            assert some.table().columns[0].values[0] == first
+    with pytest.raises(BadInput):
+        ask(path, "ov_top_tokens", OvTopTokensParams(Head(1, 2), first=c.d_vocab), engine=engine)
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("circuit", ["OV", "QK"])
 def test_the_largest_entries_are_those_of_the_whole_circuit(tmp_path: Path, name: str, circuit: str) -> None:
