@@ -117,7 +117,8 @@ def token_circuits(inputs: Inputs, p: TokenCircuitsParams, ctx: Ctx) -> TokenCir
         attends, attended = (c.score_scale * column for column in found[:2])
         bias = c.score_scale * found[2] if head.b_Q is not None else None
         raised = found[-1] if is_token_map(c) else None
-        said = (through.said, *score_words(c, head, p.distance), ov_bias_words(head))
+        moved = "" if p.behind is None else f"QK: only the {p.side} is read behind {p.behind}"
+        said = (through.said, moved, *score_words(c, head, p.distance), ov_bias_words(head))
         words_of_rows = "rows minus their means, QK columns as they are: each row has a mean of its own"
         return _result(raises, attends, raised, attended, bias, p.k, words(inputs, *said, words_of_rows))
 

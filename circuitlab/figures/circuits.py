@@ -14,7 +14,7 @@ from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import captions, digits, has_mlps, once, quoted, rotates, texts, top_level
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.pivot import leading, of_weights, pair, pick_token, pivot, refused
+from circuitlab.figures.pivot import distance_read, leading, of_weights, pair, pick_token, pivot, refused
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
@@ -47,7 +47,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if isinstance(head, Why):
         return head
     view, edge = _view(state), pair(state, facts)
-    distance = min(view.distance, facts.config.n_ctx - 1) if facts.config.positions == "rotary" else 0
+    distance = distance_read(view.distance, facts)
     if view.page == "tables":
         token = pivot(state, facts)
         if token is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from circuitlab.analysis.weight_view import refuse_inexact
-from circuitlab.figures.common import destination
+from circuitlab.figures.common import destination, rotates
 from circuitlab.figures.marks import Hit
 from circuitlab.figures.panel import Facts, Why
 from circuitlab.model.subject import Head, Subject
@@ -51,6 +51,11 @@ def pivot(state: State, facts: Facts) -> int | None:
     if asked is not None and 0 <= asked < facts.config.d_vocab:
         return asked
     return state.tokens[destination(state)] if state.tokens else None
+
+
+def distance_read(asked: int, facts: Facts) -> int:
+    """The distance between positions that a rotary model can be read at; 0 for any other."""
+    return min(asked, facts.config.n_ctx - 1) if rotates(facts) else 0
 
 
 def pick_token(state: State, hit: Hit, *tables: str) -> State:

@@ -17,7 +17,7 @@ from circuitlab.figures.hues import head_hue
 from circuitlab.figures.marks import Axis, Figure, Hit, Lines, Points, RowColumn, Rows, empty, ids
 from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.pivot import chosen, leading, of_weights, pair, refused
+from circuitlab.figures.pivot import chosen, distance_read, leading, of_weights, pair, refused
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
@@ -86,7 +86,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     edge = pair(state, facts)
     heads, behind = ((edge[1],), edge[0]) if edge is not None else (chosen(state, facts)[:16], None)
     side = "query" if state.selection.edge_kind == "Q" else "key"
-    distance = min(view.distance, facts.config.n_ctx - 1) if facts.config.positions == "rotary" else 0
+    distance = distance_read(view.distance, facts)
     return {
         "OV": Request("ov_spectrum", OvSpectrumParams(heads, view.matrix, behind), subject),
         "QK": Request("qk_spectrum", QkSpectrumParams(heads, view.matrix, distance, behind, side), subject),

@@ -366,6 +366,8 @@ REQUESTS: list[tuple[str, Any]] = [
     ("ov_spectrum", OvSpectrumParams((), "bare")),
     ("qk_spectrum", QkSpectrumParams((), "full", 3)),
     ("qk_spectrum", QkSpectrumParams((), "bare")),
+    ("ov_spectrum", OvSpectrumParams((Head(1, 0), Head(1, 3)), "full", Head(0, 1))),
+    ("qk_spectrum", QkSpectrumParams((Head(1, 0), Head(1, 3)), "full", 0, Head(0, 1), "query")),
     ("copying_scores", CopyingScoresParams()),
     ("pair_positivity", PairPositivityParams()),
     ("previous_head_spectrum", PreviousHeadSpectrumParams()),

@@ -115,6 +115,8 @@ def test_all_tables_of_a_token_at_once_are_those_of_the_whole_circuits(
     bias = centred(slow.qk(head, 3, behind, side, bias=True))
     np.testing.assert_allclose(found.bias_top, np.sort(bias)[::-1][:6] if "q" in c.biases else [], atol=1e-5)
     assert found.table().n_rows == 4 * 2 * found.top.shape[1]
+    if behind is not None:
+        assert any(f"only the {side} is read behind {behind}" in w for w in found.conventions)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
@@ -174,6 +176,11 @@ def test_no_top_token_and_no_entry_depends_on_the_gauge(tmp_path: Path, name: st
     a, b = (ask(path, "ov_top_tokens", OvTopTokensParams(Head(1, 2), 3)) for path in (plain, other))
     np.testing.assert_array_equal(a.ids, b.ids)
     np.testing.assert_allclose(a.values, b.values, atol=1e-5)
+    all_tables = TokenCircuitsParams(Head(1, 2), 3, 4, 2, Head(0, 1), "query")
+    a, b = (ask(path, "token_circuits", all_tables) for path in (plain, other))
+    np.testing.assert_array_equal(a.top_ids, b.top_ids)
+    np.testing.assert_allclose(a.top, b.top, atol=1e-5)
+    np.testing.assert_allclose(a.bottom, b.bottom, atol=1e-5)
     for circuit in ("OV", "QK"):
         p = LargestEntriesParams(Head(1, 1), circuit, 20, 2, Head(0, 0))  # type: ignore[arg-type]
         a, b = (ask(path, "largest_entries", p) for path in (plain, other))
