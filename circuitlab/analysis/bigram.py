@@ -16,11 +16,11 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
-from circuitlab.analysis.corpus_bigrams import corpus_of
 from circuitlab.analysis.direct_path import DirectPathParams, correlation, direct_logits, direct_words
 from circuitlab.analysis.token_rows import check_count, check_token
 from circuitlab.analysis.weight_view import refuse_inexact, words
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.corpus_bigrams import corpus_of
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def bigram(inputs: Inputs, p: BigramParams, ctx: Ctx) -> BigramResult:
     check_token(p.token, c.d_vocab)
     check_count(p.k)
     whole: Any = inputs.answer("direct_path", DirectPathParams())
-    corpus = corpus_of(inputs)
+    corpus = corpus_of(inputs.subject.model, inputs.weights.config)
     with torch.inference_mode():
         ends, W_E = inputs.weights.unembed(), inputs.weights.embed().W_E
         row = direct_logits(inputs.weights, ends, W_E, [p.token])[0].double()

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
-from circuitlab.analysis.corpus_bigrams import CorpusBigrams, corpus_of
 from circuitlab.analysis.embedding_products import EmbeddingProductsParams
 from circuitlab.analysis.token_rows import FLOPS, tile_rows
 from circuitlab.analysis.weight_view import is_token_map, refuse_inexact, words
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.corpus_bigrams import CorpusBigrams, corpus_of
 from circuitlab.model.run import unembed
 from circuitlab.model.weights import Unembed, Weights
 
@@ -78,7 +78,7 @@ def _step(c: ModelConfig) -> int:
 @analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=refuse_inexact)
 def direct_path(inputs: Inputs, p: DirectPathParams, ctx: Ctx) -> DirectPathResult:
     """How symmetric the direct path is, and how well its rows follow the bigrams of the training text."""
-    c, corpus = inputs.weights.config, corpus_of(inputs)
+    c, corpus = inputs.weights.config, corpus_of(inputs.subject.model, inputs.weights.config)
     with torch.inference_mode():
         symmetry = _symmetry(inputs, ctx) if is_token_map(c) else float("nan")
         pooled, rows = _correlations(inputs, corpus, ctx) if corpus else (float("nan"), np.full(c.d_vocab, np.nan))

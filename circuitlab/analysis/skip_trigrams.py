@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
-from circuitlab.analysis.corpus_bigrams import CorpusBigrams, corpus_of
 from circuitlab.analysis.embedding_products import EmbeddingProductsParams
 from circuitlab.analysis.ov_table import ov_bias_words
 from circuitlab.analysis.qk_table import check_distance, score_words
@@ -38,6 +37,7 @@ from circuitlab.analysis.token_rows import (
 from circuitlab.analysis.weight_view import is_token_map, turned, words
 from circuitlab.errors import Refused
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.corpus_bigrams import CorpusBigrams, corpus_of
 from circuitlab.model.subject import Head
 
 WIDTH = 32  # destinations and outs of a source among which bugs are looked for
@@ -124,7 +124,7 @@ def skip_trigrams(inputs: Inputs, p: SkipTrigramsParams, ctx: Ctx) -> SkipTrigra
 
 def _corpus(inputs: Inputs) -> CorpusBigrams:
     """The training text's bigrams. Raises `Refused` where it is not known what the text does not hold."""
-    corpus = corpus_of(inputs)
+    corpus = corpus_of(inputs.subject.model, inputs.weights.config)
     if corpus is None:
         raise Refused("skip_trigrams: no bigrams of a training text lie beside this model: what it never holds is not known.")
     if not corpus.complete:

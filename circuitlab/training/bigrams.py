@@ -1,4 +1,4 @@
-"""Counts of which token follows which in a training text, kept beside a model for `analysis/corpus_bigrams.py`.
+"""Counts of which token follows which in a training text, kept beside a model for `model/corpus_bigrams.py`.
 
     python -m circuitlab.training.bigrams models/NAME --text corpus/en_novels:0.27 … stdlib:0.45
 
@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
-from circuitlab.analysis.corpus_bigrams import FILE, FORMAT
 from circuitlab.errors import BadModel
+from circuitlab.model.corpus_bigrams import FILE, FORMAT
 from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.training.corpus import Stream, find_sources, tokenised
 

@@ -14,7 +14,6 @@ from safetensors.torch import load_file, save_file
 from tokenizers import pre_tokenizers
 
 from circuitlab.analysis.bigram import BigramParams
-from circuitlab.analysis.corpus_bigrams import FILE, _read
 from circuitlab.analysis.direct_path import DirectPathParams
 from circuitlab.analysis.largest_entries import LargestEntriesParams
 from circuitlab.analysis.ov_table import OvTableParams
@@ -25,6 +24,7 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, BadModel, Refused
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.corpus_bigrams import FILE, _read
 from circuitlab.model.subject import Conventions, Head, ModelRef
 from circuitlab.training.bigrams import counted, write, write_bigrams
 from circuitlab.training.corpus import Stream

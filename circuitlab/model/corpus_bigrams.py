@@ -20,9 +20,10 @@ from pathlib import Path
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from circuitlab.analysis.base import Inputs
 from circuitlab.errors import BadModel
+from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading import resolve
+from circuitlab.model.subject import ModelRef
 
 FILE = "bigrams.safetensors"
 FORMAT = "circuitlab-bigrams-1"
@@ -70,14 +71,13 @@ class CorpusBigrams:
         return f"corpus: {self.text}; Witten-Bell smoothing with single tokens"
 
 
-def corpus_of(inputs: Inputs) -> CorpusBigrams | None:
-    """The bigrams stored beside the subject's model, None without. Raises `BadModel` for a file that is not this model's."""
-    path = resolve(inputs.subject.model) / FILE
+def corpus_of(ref: ModelRef, c: ModelConfig) -> CorpusBigrams | None:
+    """The bigrams stored beside a model, None without. Raises `BadModel` for a file that is not this model's."""
+    path = resolve(ref) / FILE
     if not path.is_file():
         return None
     stat = path.stat()
     found = _read(path, stat.st_size, stat.st_mtime_ns)
-    c = inputs.weights.config
     if not found.n_vocab == c.d_vocab == c.d_vocab_out:
         raise BadModel(f"{FILE} is of another vocabulary.", expected=f"{c.d_vocab} tokens", got=str(found.n_vocab), remedy=_AGAIN)
     return found
