@@ -18,7 +18,7 @@ import dataclasses
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Generic, Literal, Protocol, TypeVar, get_type_hints
@@ -28,6 +28,7 @@ import numpy as np
 from circuitlab.errors import UsageError
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import Intervention
+from circuitlab.model.prompts import Prompt
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Conventions, Subject
 from circuitlab.model.weights import Weights
@@ -100,6 +101,10 @@ class Result:
         """The result as rows and columns."""
         raise NotImplementedError(f"{type(self).__name__} has no table()")
 
+    def across(self) -> Mapping[str, np.ndarray]:
+        """What of it can be averaged over prompts, by name: arrays whose shape and meaning depend on no prompt."""
+        return {}
+
 
 @dataclass(frozen=True)
 class TextRef:
@@ -130,8 +135,16 @@ class Inputs(Protocol):
         """Another analysis of this subject, through the same cache."""
         ...
 
+    def at(self, tokens: tuple[int, ...], edits: tuple[Intervention, ...] = ()) -> Inputs:
+        """The same model under the same conventions on another prompt."""
+        ...
+
     def text(self, ref: TextRef) -> tuple[int, ...]:
         """The tokens of a text file."""
+        ...
+
+    def prompts(self, ref: TextRef) -> tuple[Prompt, ...]:
+        """The prompts of a prompt set."""
         ...
 
 

@@ -1,7 +1,7 @@
 """Parameters to text and back, one table of field types for `--set`, JSON and the panels' controls.
 
-Field types: bool int float str Literal Head TextRef None, tuple[T, ...], tuple[A, B], T | None, Mapping[str, Any] and frozen
-dataclasses of these. On the command line a tuple is separated by commas; "all" or "" is the empty tuple, "none" is None.
+Field types: bool int float str Literal Head Target TextRef None, tuple[T, ...], tuple[A, B], T | None, Mapping[str, Any] and
+frozen dataclasses of these. On the command line a tuple is separated by commas; "all" or "" is the empty tuple, "none" is None.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from circuitlab.analysis.base import TextRef
 from circuitlab.errors import UsageError
-from circuitlab.model.subject import Head
+from circuitlab.model.subject import Head, Target
 
 P = TypeVar("P")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -81,7 +81,7 @@ def as_text(value: Any) -> str:
         return "…"
     if isinstance(value, TextRef):
         return value.path
-    if isinstance(value, Head):
+    if isinstance(value, (Head, Target)):
         return str(value)
     if isinstance(value, tuple):
         return ",".join(map(as_text, value)) or "all"
@@ -146,8 +146,8 @@ def _parse_plain(kind: Any, text: str, name: str) -> Any:
         if not match:
             raise bad
         return match[0]
-    if kind is Head:
-        return Head.parse(text)
+    if kind in (Head, Target):
+        return kind.parse(text)
     if kind is TextRef:
         return TextRef(text)
     if kind is bool:

@@ -24,11 +24,12 @@ from circuitlab.engine.flights import Flights
 from circuitlab.engine.listening import Listening
 from circuitlab.engine.request import Answer, Provenance, Request
 from circuitlab.engine.store import ModelStore, OpenModel
-from circuitlab.engine.texts import Texts, read_text
+from circuitlab.engine.texts import Texts, checked_text, read_text
 from circuitlab.errors import BadInput, Cancelled, OverBudget, Refused
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention
+from circuitlab.model.prompts import Prompt, read_prompts
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Conventions, Subject
 from circuitlab.model.weights import Weights
@@ -94,8 +95,15 @@ class _Inputs:
         self.reused = max(self.reused, made.provenance.reused)
         return made.result
 
+    def at(self, tokens: tuple[int, ...], edits: tuple[Intervention, ...] = ()) -> _Inputs:
+        subject = replace(self.subject, tokens=tokens, edits=edits)
+        return _Inputs(self._engine, self._model, subject, self._ctx, self._cache)
+
     def text(self, ref: TextRef) -> tuple[int, ...]:
         return self._engine.read_text(self._model, ref)
+
+    def prompts(self, ref: TextRef) -> tuple[Prompt, ...]:
+        return read_prompts(checked_text(ref), ref.path, self.weights.tokenizer, self.weights.config)
 
 
 class _Clean:

@@ -63,15 +63,21 @@ def _bytes(path: Path) -> bytes:
         raise BadInput("A text file cannot be read.", expected="a readable file", got=str(error)) from error
 
 
-def read_text(ref: TextRef, tokenizer: Tokenizer | None) -> tuple[int, ...]:
-    """The file's tokens. Raises `BadInput` where it is missing, not UTF-8, or not what its hash says."""
+def checked_text(ref: TextRef) -> str:
+    """What the file says. Raises `BadInput` where it is missing, not UTF-8, or not what its hash says."""
     path = Path(ref.path)
     data = _bytes(path)
     if ref.sha256 and hashlib.sha256(data).hexdigest() != ref.sha256:
         raise BadInput("A text file has changed.", expected=f"sha256 {ref.sha256[:12]}…", got=ref.path)
-    if tokenizer is None:
-        raise BadInput("The model has no tokenizer.", expected="token ids", got="text", remedy="Type ids instead.")
     try:
-        return tokenizer.encode(data.decode("utf-8"))
+        return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise BadInput(f"{path.name} is not UTF-8.", expected="UTF-8", got=str(error)) from error
+
+
+def read_text(ref: TextRef, tokenizer: Tokenizer | None) -> tuple[int, ...]:
+    """The file's tokens. Raises `BadInput` as `checked_text` does, and where the model has no tokenizer."""
+    text = checked_text(ref)
+    if tokenizer is None:
+        raise BadInput("The model has no tokenizer.", expected="token ids", got="text", remedy="Type ids instead.")
+    return tokenizer.encode(text)

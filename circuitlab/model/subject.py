@@ -77,3 +77,34 @@ class Subject:
     tokens: tuple[int, ...] = ()
     edits: tuple[Intervention, ...] = ()
     conventions: Conventions = Conventions()
+
+
+@dataclass(frozen=True)
+class Target:
+    """What attributions, patches, lenses and sweeps measure: a token, a pair (difference), or the token that follows.
+
+    `tokens` () means the token that really follows; one id: that token's logit; two: the first minus the second. `direction`
+    [d_model], in the normalised final stream, overrides both.
+    """
+
+    tokens: tuple[int, ...] = ()
+    direction: tuple[float, ...] = ()
+
+    def __str__(self) -> str:
+        if self.direction:
+            return "direction:" + ";".join(map(repr, self.direction))
+        return "-".join(map(str, self.tokens)) or "next"
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """`"next"`, `"12"`, `"12-34"` or `"direction:0.1;0.2;…"`. Raises `UsageError`."""
+        text = text.strip()
+        try:
+            if text.startswith("direction:"):
+                return cls(direction=tuple(float(x) for x in text.removeprefix("direction:").split(";")))
+            tokens = () if text in ("", "next") else tuple(int(x) for x in text.split("-"))
+        except ValueError:
+            tokens = (0, 0, 0)
+        if len(tokens) > 2:
+            raise UsageError("A target could not be read.", expected="next, an id such as 12, or a pair 12-34", got=repr(text))
+        return cls(tokens)

@@ -7,20 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from circuitlab.model.intervention import Intervention
-from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
+from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
 
 Compare = Literal["now", "reference", "difference"]
-
-
-@dataclass(frozen=True)
-class Target:
-    """What attributions, patches, lenses and sweeps measure: a token, a pair (difference), or the actual next token.
-
-    `tokens` () means the actual next token; one id: that token's logit; two: first minus second. `direction` overrides both.
-    """
-
-    tokens: tuple[int, ...] = ()
-    direction: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

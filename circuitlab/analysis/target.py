@@ -1,0 +1,124 @@
+"""What is measured at a position, as a linear function of the normalised final stream: a logit, a difference, or a direction.
+
+    value = n(x_L) · D + offset,        n the final norm (x itself without one),        D a column of W_U, or a difference of two
+
+At a recorded norm scale s it is linear in the stream itself, so that what components wrote can be added up:
+
+    value = x_L · D' + constant,        D' = s · centre(gain ∘ D) (LayerNorm; RMSNorm does not centre)
+    constant = bias · D + offset
+
+Logits are those before a soft cap, where a model has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from circuitlab.analysis.base import Inputs
+from circuitlab.errors import BadInput
+from circuitlab.model import block
+from circuitlab.model.run import Run
+from circuitlab.model.subject import Target
+from circuitlab.model.weights import Weights
+
+
+@dataclass(frozen=True, eq=False)
+class Aim:
+    """A target made definite at `positions` [n]: `D` [n, d_model], `offset` [n] (from b_U), `ids` int64 [n, 2], −1 for none.
+
+    `words` says in a caption what is measured.
+    """
+
+    positions: Tensor
+    D: Tensor
+    offset: Tensor
+    ids: Tensor
+    words: str
+
+    def measure(self, weights: Weights, x: Tensor) -> Tensor:
+        """[..., n]: the value for final streams x [..., n, d_model], each with its own norm."""
+        c, ends = weights.config, weights.unembed()
+        if c.final_norm:
+            x = block.normalise(x, ends.norm, c.norm, c.norm_eps)
+        return (x * self.D).sum(-1) + self.offset
+
+    def at_scale(self, weights: Weights, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """(D' [n, d_model], constant [n]) at recorded norm scales [n, 1] (`final_scale`)."""
+        c, ends = weights.config, weights.unembed()
+        if not c.final_norm or c.norm == "none":
+            return self.D, self.offset
+        D = self.D if ends.norm.gain is None else self.D * ends.norm.gain
+        D = D - D.mean(dim=-1, keepdim=True) if c.norm == "layer" else D
+        constant = self.offset if ends.norm.bias is None else self.offset + self.D @ ends.norm.bias
+        return D * scale, constant
+
+
+def final_scale(weights: Weights, x: Tensor) -> Tensor:
+    """[..., pos, 1]: what the final norm multiplies the final stream x [..., pos, d_model] by; 1 without a final norm."""
+    c = weights.config
+    return block.norm_scale(x, c.norm if c.final_norm else "none", c.norm_eps)
+
+
+def position_of(n: int, position: int) -> int:
+    """A position of a prompt of n tokens, −1 the last. Raises `BadInput` for one that is not there."""
+    found = position if position >= 0 else n + position
+    if not 0 <= found < n:
+        raise BadInput("There is no such position.", expected=f"0..{n - 1}, or -1 for the last", got=str(position))
+    return found
+
+
+def aim_at(inputs: Inputs, target: Target, positions: Sequence[int], run: Run | None = None) -> Aim:
+    """The target at these positions of `run` (of the subject's own run).
+
+    Without ids the target is the token that follows; after the last token, the one the run itself finds most probable.
+    Raises `BadInput` for ids outside the vocabulary and for a direction of another width.
+    """
+    weights, run = inputs.weights, run or inputs.run()
+    c, ends = weights.config, weights.unembed()
+    where = torch.tensor(list(positions), dtype=torch.int64)
+    if target.direction:
+        if len(target.direction) != c.d_model:
+            raise BadInput("The direction has another width.", expected=f"{c.d_model} numbers", got=str(len(target.direction)))
+        D = torch.tensor(target.direction, dtype=ends.W_U.dtype).expand(len(where), -1)
+        none = torch.full((len(where), 2), -1)
+        return Aim(where, D, torch.zeros(len(where), dtype=D.dtype), none, "a direction in the normalised final stream")
+    ids = _ids(run, target, where)
+    D = ends.W_U[:, ids[:, 0]].T.contiguous()
+    offset = torch.zeros(len(where), dtype=D.dtype) if ends.b_U is None else ends.b_U[ids[:, 0]]
+    if len(target.tokens) == 2:
+        D = D - ends.W_U[:, ids[:, 1]].T
+        offset = offset if ends.b_U is None else offset - ends.b_U[ids[:, 1]]
+    return Aim(where, D, offset, ids, _words(run, target, where, c.logit_soft_cap))
+
+
+def _ids(run: Run, target: Target, where: Tensor) -> Tensor:
+    n_out = run.weights.config.d_vocab_out
+    if len(target.tokens) > 2:
+        raise BadInput("A target is one token or a pair.", expected="at most two ids", got=str(target.tokens))
+    if bad := [t for t in target.tokens if not 0 <= t < n_out]:
+        raise BadInput("A target is not in the vocabulary.", expected=f"ids 0..{n_out - 1}", got=str(bad))
+    ids = torch.full((len(where), 2), -1)
+    if target.tokens:
+        ids[:, : len(target.tokens)] = torch.tensor(target.tokens)
+        return ids
+    for row, position in enumerate(where.tolist()):
+        last = position + 1 >= run.n or run.tokens[position + 1] >= n_out
+        ids[row, 0] = int(run.logits(slice(position, position + 1)).argmax()) if last else run.tokens[position + 1]
+    return ids
+
+
+def _words(run: Run, target: Target, where: Tensor, cap: float) -> str:
+    before = " before the soft cap" if cap else ""
+    if len(target.tokens) == 2:
+        return f"logit difference{before}"
+    if target.tokens:
+        return f"logit of one token{before}"
+    last = bool((where == run.n - 1).any())
+    follows = f"logit{before} of the token that follows"
+    if len(where) == 1 and last:
+        return f"logit{before} of the most probable token"
+    return f"{follows}, after the last of the most probable" if last else follows

@@ -1,0 +1,68 @@
+"""A prompt set: a text file with one prompt a line, over which analyses give mean and spread.
+
+    prompt ⇥ answer ⇥ other answer
+
+separated by tabs; the answers may be left out (the target is then the token that follows, or the model's own). `\\n`, `\\t`
+and `\\\\` stand for a newline, a tab and a backslash; spaces count; empty lines and lines that begin with # are skipped. The target is
+the answer's first token, or that minus the first token of the other one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from circuitlab.errors import BadInput
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.subject import Target
+from circuitlab.model.tokenizer import Tokenizer
+
+_ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One line: its text, its tokens (with BOS where the model has one) and what is asked of it.
+
+    `longer`: an answer has more tokens than the first, which alone is measured.
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    target: Target
+    longer: bool = False
+
+
+def lines_of(text: str) -> list[tuple[int, tuple[str, ...]]]:
+    """(line number from 1, prompt and answers) of every line that counts. Raises `BadInput` for more than three fields."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        fields = tuple(re.sub(r"\\[nt\\]", lambda m: _ESCAPES[m[0]], part) for part in line.split("\t"))
+        if len(fields) > 3:
+            raise BadInput(f"Line {number} of a prompt set has too many fields.", expected="prompt, answer, other", got=line[:80])
+        found.append((number, fields))
+    return found
+
+
+def read_prompts(text: str, name: str, tokenizer: Tokenizer | None, config: ModelConfig) -> tuple[Prompt, ...]:
+    """The prompts of a file's text. Raises `BadInput` with the line that does not fit the model."""
+    if tokenizer is None:
+        raise BadInput("The model has no tokenizer.", expected="a model that reads text", got=name)
+    made = []
+    for number, (prompt, *answers) in lines_of(text):
+        tokens = tokenizer.encode(prompt)
+        if tokenizer.bos is not None and config.prepend_bos:
+            tokens = (tokenizer.bos, *tokens)
+        if not 0 < len(tokens) <= config.n_ctx:
+            expected = f"1..{config.n_ctx} tokens"
+            raise BadInput(f"Line {number} of {name} does not fit the model.", expected=expected, got=f"{len(tokens)}")
+        ids = [tokenizer.encode(answer) for answer in answers if answer]
+        if not all(ids):
+            raise BadInput(f"An answer in line {number} of {name} has no token.", expected="an answer", got=repr(answers))
+        target = Target(tuple(one[0] for one in ids))
+        made.append(Prompt(prompt, tokens, target, any(len(one) > 1 for one in ids)))
+    if not made:
+        raise BadInput(f"{name} holds no prompt.", expected="one prompt a line", got="none")
+    return tuple(made)
