@@ -3,8 +3,8 @@
     prompt ⇥ answer ⇥ other answer
 
 separated by tabs; the answers may be left out (the target is then the token that follows, or the model's own). `\\n`, `\\t`
-and `\\\\` stand for a newline, a tab and a backslash; spaces count; empty lines and lines that begin with # are skipped. The target is
-the answer's first token, or that minus the first token of the other one.
+and `\\\\` stand for a newline, a tab and a backslash; spaces count; empty lines and lines that begin with # are skipped. The
+target is the answer's first token, or that minus the first token of the other one.
 """
 
 from __future__ import annotations
