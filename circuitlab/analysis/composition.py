@@ -3,8 +3,8 @@
     Q: ‖W_OV^{h1} W_QK^{h2}‖     K: ‖W_OV^{h1} W_QK^{h2}ᵀ‖     V: ‖W_OV^{h1} W_OV^{h2}‖
 
 each over the product of the two norms, all of them Frobenius. Reduced first: with C Cᵀ = W_Vᵀ W_V, ‖W_V W_O X‖ = ‖Cᵀ W_O X‖, and
-likewise on the right W_Q R, R Rᵀ = W_Kᵀ W_K [Q]; W_K R, R Rᵀ = W_Qᵀ W_Q [K]; W_V R, R Rᵀ = W_O W_Oᵀ [V]. Then one product of
-stacked heads for a pair of layers, and sums of squares of its d_head × d_head blocks.
+likewise on the right W_Q R, R Rᵀ = W_Kᵀ W_K [Q]; W_K R, R Rᵀ = W_Qᵀ W_Q [K]; W_V R, R Rᵀ = W_O W_Oᵀ [V]. What is left are squared
+norms of products of reduced factors, for all pairs (`block_norms`). A chunk of layers with another is held at a time.
 
 Baseline: one side turned at random with both spectra kept, in d dimensions (P and R: A Aᵀ and Bᵀ B of the reduced factors A, B)
 
@@ -16,8 +16,7 @@ The distribution is skewed: z orders edges, it is no p-value.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,6 +25,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.block_norms import GRAM_ROWS, SMALL, TILE_FLOPS, again, by_blocks, by_grams, by_grams_is_cheaper
 from circuitlab.analysis.spectra import factors_of, gram, reading_words, reads_centred, root
 from circuitlab.analysis.weight_view import Heads, refuse_inexact, words
 from circuitlab.errors import UsageError
@@ -33,8 +33,8 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 
 Kind = Literal["Q", "K", "V"]
-TILE_FLOPS = 4e9  # of one product, so that cancelling is answered in time
-KEPT_SHARE = 4  # of the memory budget, one part may hold what earlier layers write
+KEPT_SHARE = 4  # of the memory budget, one part may hold what earlier layers write, another a chunk of layers
+CHUNK = 12  # layers: then partial results are seen
 
 
 @dataclass(frozen=True)
@@ -93,32 +93,42 @@ class _Side:
         spread = both.square().sum((-2, -1)) / trace**2 - 1 / d
         return cls(trace, torch.where(spread > 1e-12, spread, torch.zeros_like(spread)))
 
+    def size(self, d: int) -> Tensor:
+        """[head] ‖A Aᵀ‖ (or ‖Bᵀ B‖) of the reduced factors."""
+        return self.squared * (self.spread + 1 / d).clamp(min=0).sqrt()
+
 
 class _Sources:
     """What earlier layers write: Cᵀ W_O, kept where those of all layers fit in `budget` bytes; else C is, and W_O read again."""
 
-    def __init__(self, inputs: Inputs, budget: int) -> None:
+    def __init__(self, inputs: Inputs, d: int, budget: int) -> None:
         c = inputs.weights.config
-        self._inputs, self._kept = inputs, {}
-        size = 8 if inputs.subject.conventions.dtype == "float64" else 4
-        self._whole = size * (c.n_layers - 1) * c.n_heads * c.d_head * c.d_model <= budget
+        self._inputs, self._d, self._n_heads = inputs, d, c.n_heads
+        dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
+        shape = (c.n_layers - 1) * c.n_heads, c.d_head, c.d_model
+        self._kept = torch.empty(shape, dtype=dtype) if dtype.itemsize * math.prod(shape) <= budget else None
+        self._roots: list[Tensor] = []
         self.sides: list[_Side] = []
 
-    def add(self, heads: Heads, grams: Mapping[str, Tensor], d: int) -> None:
+    def add(self, heads: Heads, grams: Mapping[str, Tensor]) -> None:
         """The next layer."""
-        C = root(grams["V"])
-        self.sides.append(_Side.of(C, grams["O"], d))
+        C, at = root(grams["V"]), len(self.sides) * self._n_heads
+        self.sides.append(_Side.of(C, grams["O"], self._d))
         C = C.to(heads.W_O.dtype)
-        self._kept[heads.layer] = _stacked(C, heads.W_O) if self._whole else C
+        if self._kept is None:
+            self._roots.append(C)
+        else:
+            self._kept[at : at + self._n_heads] = C.mT @ heads.W_O
 
-    def left(self, layer: int) -> Tensor:
-        """[head · d_head, d_model]."""
-        kept = self._kept[layer]
-        return kept if self._whole else _stacked(kept, factors_of(self._inputs, layer).W_O)
+    def left(self, layers: range) -> Tensor:
+        """[layer · head, d_head, d_model]."""
+        if self._kept is not None:
+            return self._kept[layers.start * self._n_heads : layers.stop * self._n_heads]
+        return torch.cat([self._roots[i].mT @ factors_of(self._inputs, i).W_O for i in layers])
 
-
-def _stacked(C: Tensor, W_O: Tensor) -> Tensor:
-    return (C.mT @ W_O).flatten(0, 1)
+    def size(self, layers: range) -> Tensor:
+        """[layer · head] `_Side.size`."""
+        return torch.cat([self.sides[i].size(self._d) for i in layers])
 
 
 def _grams(heads: Heads, kinds: tuple[str, ...]) -> dict[str, Tensor]:
@@ -135,19 +145,9 @@ def _reader(heads: Heads, grams: Mapping[str, Tensor], kind: str, d: int) -> tup
     return W @ R.to(W.dtype), _Side.of(R, grams[kind], d)
 
 
-def _block_squares(left: Tensor, right: Tensor, d_head: int, tick: Callable[[], None]) -> Tensor:
-    """[source head, reader]: sums of squares of the blocks of `left` [source head · d_head, d_model] times `right`."""
-    n_heads, n_readers = len(left) // d_head, right.shape[1] // d_head
-    step = max(1, int(TILE_FLOPS / (2 * d_head * right.numel())))
-    found = torch.empty(n_heads, n_readers, dtype=torch.float64)
-    product = torch.empty(min(step, n_heads) * d_head, right.shape[1], dtype=right.dtype)
-    for start in range(0, n_heads, step):
-        tick()
-        rows = left[start * d_head : (start + step) * d_head]
-        block = torch.mm(rows, right, out=product[: len(rows)])
-        block.mul_(block)
-        found[start : start + step] = block.view(-1, d_head, n_readers, d_head).sum(-1).sum(1)
-    return found
+def _per_layer(c: ModelConfig, kinds: int) -> int:
+    """Bytes in float64 that one more layer of a chunk takes: what it reads and writes, reduced, and rows of its Grams."""
+    return 8 * c.n_heads * c.d_model * ((kinds + 1) * c.d_head + GRAM_ROWS)
 
 
 def _layer_memory(c: ModelConfig) -> int:
@@ -159,8 +159,9 @@ def _layer_memory(c: ModelConfig) -> int:
 
 
 def _memory(c: ModelConfig, n: int, p: CompositionParams) -> int:
-    """The result (twice, for partial ones), a layer, and up to a quarter of the budget for what earlier layers write."""
-    return (4 * (_layer_memory(c) + 8 * 6 * len(p.kinds) * (c.n_layers * c.n_heads) ** 2)) // 3
+    """The result (twice, for partial ones), a layer, and up to half of the budget for what layers read and write."""
+    fixed = _layer_memory(c) + _per_layer(c, len(p.kinds)) + 8 * 6 * len(p.kinds) * (c.n_layers * c.n_heads) ** 2
+    return 2 * fixed
 
 
 @analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=refuse_inexact)
@@ -188,46 +189,98 @@ def composition(inputs: Inputs, p: CompositionParams, ctx: Ctx) -> CompositionRe
         conventions=said,
         done=done,
     )
-    sources, shown = _Sources(inputs, inputs.memory // KEPT_SHARE), time.monotonic()
-    for layer in range(c.n_layers if c.n_layers > 1 else 0):
-        at, total = layer * (layer - 1) // 2, c.n_layers * (c.n_layers - 1) // 2
-        ctx.tick(at, total, f"composition with layer {layer}")
-        heads = factors_of(inputs, layer)
-        grams = _grams(heads, kinds)
-        if layer:
-            scores[:, layer, :, :layer], z[:, layer, :, :layer] = _into(heads, grams, kinds, sources, d, ctx, (at, total))
-            if time.monotonic() - shown > 0.5 and layer < c.n_layers - 1:
-                ctx.partial(made((at + layer) / total))
-                shown = time.monotonic()
-        if layer < c.n_layers - 1:
-            sources.add(heads, grams, d)
+    if c.n_layers > 1:
+        for layers, found, z_found in _Pairs(inputs, kinds, d, ctx):
+            scores[:, layers], z[:, layers] = found, z_found
+            at = layers.stop * (layers.stop - 1) / (c.n_layers * (c.n_layers - 1))
+            if layers.stop < c.n_layers:
+                ctx.partial(made(at))
     return made(1.0)
 
 
-def _into(
-    heads: Heads,
-    grams: Mapping[str, Tensor],
-    kinds: tuple[str, ...],
-    sources: _Sources,
-    d: int,
-    ctx: Ctx,
-    done: tuple[int, int],
-) -> tuple[np.ndarray, np.ndarray]:
-    """Scores and z [kind, dest_head, src_layer, src_head] of one layer's heads with all earlier ones."""
-    n_heads, d_model, d_head = heads.W_Q.shape
-    factors, sides = zip(*(_reader(heads, grams, kind, d) for kind in kinds), strict=True)
-    right = torch.stack(factors).permute(2, 0, 1, 3).reshape(d_model, -1)
-    squares = torch.empty(len(kinds), n_heads, heads.layer, n_heads, dtype=torch.float64)
-    for source in range(heads.layer):
-        tick = lambda at=source: ctx.tick(done[0] + at, done[1], f"composition with layer {heads.layer}")
-        found = _block_squares(sources.left(source), right, d_head, tick)
-        squares[:, :, source] = found.view(n_heads, len(kinds), n_heads).permute(1, 2, 0)
-    norms = _outer([s.squared for s in sides], [s.squared for s in sources.sides])
-    spread = _outer([s.spread for s in sides], [s.spread for s in sources.sides])
-    score2 = squares / torch.where(norms > 0, norms, torch.nan)
-    variance = 2 * spread / ((d - 1) * (d + 2)) if d > 1 else torch.zeros_like(spread)
-    z = (score2 - 1 / d) / torch.where(variance > 0, variance, torch.nan).sqrt() if d else torch.full_like(score2, torch.nan)
-    return score2.sqrt().float().numpy(), z.float().numpy()
+class _Pairs:
+    """Goes through the layers a chunk at a time: (layers, scores, z [kind, layer, dest_head, src_layer, src_head])."""
+
+    def __init__(self, inputs: Inputs, kinds: tuple[str, ...], d: int, ctx: Ctx) -> None:
+        self._inputs, self._kinds, self._d, self._ctx = inputs, kinds, d, ctx
+        self._c = inputs.weights.config
+        share = inputs.memory // KEPT_SHARE
+        self._chunk = min(CHUNK, max(1, share // _per_layer(self._c, len(kinds))))
+        self._sources = _Sources(inputs, d, share)
+
+    def __iter__(self) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+        for start in range(0, self._c.n_layers, self._chunk):
+            readers, sides = self._read(range(start, min(start + self._chunk, self._c.n_layers)))
+            squares = self._squares(readers, sides)
+            made = [self._scored(squares[layer], sides[layer]) for layer in squares]
+            yield slice(start, start + len(made)), np.stack([m[0] for m in made], 1), np.stack([m[1] for m in made], 1)
+
+    def _read(self, layers: range) -> tuple[dict[int, Tensor], dict[int, list[_Side]]]:
+        """Reduced factors [kind · head, d_model, d_head] of what these layers read; what they write is kept by the sources."""
+        readers, sides = {}, {}
+        for layer in layers:
+            self._tick(layer, 0)
+            heads = factors_of(self._inputs, layer)
+            grams = _grams(heads, self._kinds)
+            found = [_reader(heads, grams, kind, self._d) for kind in self._kinds]
+            readers[layer], sides[layer] = torch.cat([f for f, _ in found]), [side for _, side in found]
+            if layer < self._c.n_layers - 1:
+                self._sources.add(heads, grams)
+        return readers, sides
+
+    def _tick(self, layer: int, source: int) -> None:
+        total = self._c.n_layers * (self._c.n_layers - 1) // 2
+        self._ctx.tick(layer * (layer - 1) // 2 + min(source, layer), total, f"composition with layer {layer}")
+
+    def _squares(self, readers: dict[int, Tensor], sides: dict[int, list[_Side]]) -> dict[int, Tensor]:
+        """[source layer · head, kind · head] float64 by layer, of each with all heads of earlier layers."""
+        n_heads = self._c.n_heads
+        out = {layer: torch.empty(layer * n_heads, len(B), dtype=torch.float64) for layer, B in readers.items()}
+        last = max(readers)
+        for start in range(0, last, self._chunk):
+            some = range(start, min(start + self._chunk, last))
+            later = {layer: B for layer, B in readers.items() if layer > start}
+            for layer, found in self._between(some, later, sides):
+                out[layer][start * n_heads : start * n_heads + len(found)] = found
+        return out
+
+    def _between(self, sources: range, readers: dict[int, Tensor], sides: dict[int, list[_Side]]) -> Iterator[tuple[int, Tensor]]:
+        """(layer, the same with the heads of `sources` that come before it)."""
+        A, n_heads = self._sources.left(sources), self._c.n_heads
+        _, d_head, d_model = A.shape
+        before = {layer: min(len(A), (layer - sources.start) * n_heads) for layer in readers}
+        tick = lambda: self._tick(max(readers), sources.start)
+        pairs = sum(before[layer] * len(B) for layer, B in readers.items())
+        if not by_grams_is_cheaper(len(A), sum(map(len, readers.values())), pairs, d_model, d_head):
+            for layer, B in readers.items():
+                right = B.permute(1, 0, 2).reshape(d_model, -1)
+                yield layer, by_blocks(A[: before[layer]].flatten(0, 1), right, d_head, tick)
+            return
+        found = by_grams(A, list(readers.values()), list(before.values()), tick)
+        written = self._sources.size(sources)
+        for (layer, B), squares in zip(readers.items(), found, strict=True):
+            read = torch.cat([side.size(self._d) for side in sides[layer]])
+            again(A, B, squares, squares < SMALL * written[: len(squares), None] * read, tick)
+            yield layer, squares
+
+    def _scored(self, squares: Tensor, sides: list[_Side]) -> tuple[np.ndarray, np.ndarray]:
+        """Scores and z [kind, dest_head, src_layer, src_head] of one layer, NaN for layers that are not earlier."""
+        c, d = self._c, self._d
+        layer = len(squares) // c.n_heads
+        squares = squares.view(layer, c.n_heads, len(self._kinds), c.n_heads).permute(2, 3, 0, 1)
+        before = self._sources.sides[:layer]
+        scores, z = (np.full((len(self._kinds), c.n_heads, c.n_layers, c.n_heads), np.nan, np.float32) for _ in range(2))
+        if not layer:
+            return scores, z
+        norms = _outer([s.squared for s in sides], [s.squared for s in before])
+        spread = _outer([s.spread for s in sides], [s.spread for s in before])
+        score2 = squares / torch.where(norms > 0, norms, torch.nan)
+        variance = 2 * spread / ((d - 1) * (d + 2)) if d > 1 else torch.zeros_like(spread)
+        found = (
+            (score2 - 1 / d) / torch.where(variance > 0, variance, torch.nan).sqrt() if d else torch.full_like(score2, torch.nan)
+        )
+        scores[:, :, :layer], z[:, :, :layer] = score2.sqrt().float().numpy(), found.float().numpy()
+        return scores, z
 
 
 def _outer(readers: list[Tensor], sources: list[Tensor]) -> Tensor:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
 from circuitlab.analysis.embedding_products import EmbeddingProductsParams, EmbeddingProductsResult
 from circuitlab.analysis.ov_spectrum import NO_BIAS, zeros
 from circuitlab.analysis.qk_spectrum import qk_words
@@ -119,7 +120,11 @@ def _scores(
     c = inputs.weights.config
     dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
     ov = Middle.unembed_embed(products, dtype) if is_token_map(c) else None
-    qk = Middle.gram(products, dtype) if p.qk else None
+    qk = None
+    if p.qk:
+        embed = inputs.answer("embedding_gram", EmbeddingGramParams())
+        assert isinstance(embed, EmbeddingGramResult)
+        qk = Middle.gram(embed, dtype)
 
     def score(heads: Heads, at: tuple[int, slice]) -> None:
         found["identity_likeness"][at] = identity_likeness(heads)

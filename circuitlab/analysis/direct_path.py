@@ -18,8 +18,10 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.embedding_gram import EmbeddingGramParams
 from circuitlab.analysis.embedding_products import EmbeddingProductsParams
-from circuitlab.analysis.token_rows import FLOPS, tile_rows
+from circuitlab.analysis.token_rows import tile_rows
+from circuitlab.analysis.unembedding_gram import UnembeddingGramParams
 from circuitlab.analysis.weight_view import is_token_map, refuse_inexact, words
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.corpus_bigrams import CorpusBigrams, corpus_of
@@ -68,11 +70,7 @@ def correlation(a: np.ndarray, b: np.ndarray) -> float:
 
 def _memory(c: ModelConfig, n: int, p: DirectPathParams) -> int:
     rows = tile_rows(c.d_vocab_out, 8)
-    return 8 * (8 * c.d_model**2 + 5 * rows * c.d_vocab_out + c.d_model * (_step(c) + 4) + 16 * c.d_vocab_out + c.d_vocab)
-
-
-def _step(c: ModelConfig) -> int:
-    return max(128, int(FLOPS / (2 * c.d_model**2)))
+    return 8 * (8 * c.d_model**2 + 5 * rows * c.d_vocab_out + 4 * c.d_model + 16 * c.d_vocab_out + c.d_vocab)
 
 
 @analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=refuse_inexact)
@@ -80,25 +78,17 @@ def direct_path(inputs: Inputs, p: DirectPathParams, ctx: Ctx) -> DirectPathResu
     """How symmetric the direct path is, and how well its rows follow the bigrams of the training text."""
     c, corpus = inputs.weights.config, corpus_of(inputs.subject.model, inputs.weights.config)
     with torch.inference_mode():
-        symmetry = _symmetry(inputs, ctx) if is_token_map(c) else float("nan")
+        symmetry = _symmetry(inputs) if is_token_map(c) else float("nan")
         pooled, rows = _correlations(inputs, corpus, ctx) if corpus else (float("nan"), np.full(c.d_vocab, np.nan))
     said = ("symmetry of W_E W_U, both centred over the vocabulary", corpus.words() if corpus else "no corpus beside the model")
     return DirectPathResult(symmetry=symmetry, correlation=pooled, rows=rows, conventions=words(inputs, direct_words(c), *said))
 
 
-def _symmetry(inputs: Inputs, ctx: Ctx) -> float:
-    found: Any = inputs.answer("embedding_products", EmbeddingProductsParams())
-    c, W_U = inputs.weights.config, inputs.weights.unembed().W_U
-    gram, total = torch.zeros(c.d_model, c.d_model, dtype=torch.float64), torch.zeros(c.d_model, dtype=torch.float64)
-    step = _step(c)
-    for start in range(0, c.d_vocab_out, step):
-        ctx.tick(start, c.d_vocab_out, "W_U W_Uᵀ")
-        part = W_U[:, start : start + step]
-        gram += part @ part.T
-        total += part.sum(1, dtype=torch.float64)
-    gram -= torch.outer(total, total) / c.d_vocab_out
-    M = torch.tensor(found.unembed_embed(True))
-    square = float((torch.tensor(found.gram(True)) * gram).sum())
+def _symmetry(inputs: Inputs) -> float:
+    products: Any = inputs.answer("embedding_products", EmbeddingProductsParams())
+    embed: Any = inputs.answer("embedding_gram", EmbeddingGramParams())
+    unembed: Any = inputs.answer("unembedding_gram", UnembeddingGramParams())
+    M, square = products.unembed_embed(True), float((embed.gram(True) * unembed.gram(True)).sum())
     return float((M * M.T).sum()) / square if square > 0 else float("nan")
 
 

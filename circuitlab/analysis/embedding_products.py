@@ -1,11 +1,9 @@
-"""Two `d_model × d_model` products of the embeddings, made once per model and kept: every spectrum is read from them.
+"""W_U W_E [d_model, d_model], made once per model and kept: what the eigenvalues of every OV circuit are read from.
 
-    M = W_U W_E   (non-zero eigenvalues of W_E W_OV W_U are those of W_O M W_V)        G = W_Eᵀ W_E
+    W_O^{h} (W_U W_E) W_V^{h}   has the non-zero eigenvalues of W_E W_OV W_U
 
-with W_U centred over the vocabulary (`unembed_mean` taken from each column) and W_E centred over it (`embed_mean`) by a
-correction of rank one each, so that the raw value costs nothing more to stand beside:
-
-    M_centred = M − mean(W_U) (Σ_t W_E[t]),     G_centred = G − N mean(W_E)ᵀ mean(W_E).
+W_U centred over the vocabulary (`unembed_mean` taken from each column) is a correction of rank one, so that the raw value costs
+nothing more to stand beside: M_centred = M − mean(W_U) (Σ_t W_E[t]).
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ from circuitlab.analysis.weight_view import embedding, is_token_map, words
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.folding import centres_writes
+from circuitlab.model.weights import Weights
 
 TILE = 2048  # tokens at a time
 
@@ -31,13 +30,12 @@ class EmbeddingProductsParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EmbeddingProductsResult(Result):
-    """`M`, `G` [d_model, d_model] float64, W_U and W_E not centred over the vocabulary; `unembed_mean`, `embed_mean` [d_model].
+    """`M` [d_model, d_model] float64, W_U not centred over the vocabulary; `unembed_mean`, `embed_mean` [d_model].
 
     `M` is NaN where the vocabulary going out is not the one going in.
     """
 
     M: np.ndarray
-    G: np.ndarray
     unembed_mean: np.ndarray
     embed_mean: np.ndarray
     n_vocab: int
@@ -46,57 +44,53 @@ class EmbeddingProductsResult(Result):
         """[d_model, d_model] W_U W_E, with W_U centred over the vocabulary or as it is."""
         return self.M - np.outer(self.unembed_mean, self.n_vocab * self.embed_mean) if centred else self.M
 
-    def gram(self, centred: bool) -> np.ndarray:
-        """[d_model, d_model] W_Eᵀ W_E; `centred`: one of the two centred over the vocabulary, which is the same as both."""
-        return self.G - self.n_vocab * np.outer(self.embed_mean, self.embed_mean) if centred else self.G
-
     def table(self) -> Table:
-        """One row a dimension: the means, and the diagonals of both products."""
+        """One row a dimension: the means and the diagonal."""
         return Table(
             (
                 Column("dimension", np.arange(len(self.M))),
                 Column("unembed_mean", self.unembed_mean),
                 Column("embed_mean", self.embed_mean),
                 Column("unembed_embed_diagonal", self.M.diagonal()),
-                Column("embed_gram_diagonal", self.G.diagonal()),
             )
         )
+
+
+def uncentred(inputs: Inputs) -> Weights:
+    """The weights with embeddings as they are: what centring takes off is taken off the product."""
+    return inputs.presented(replace(inputs.subject.conventions, centre=False))
 
 
 def _memory(config: ModelConfig, n: int, p: EmbeddingProductsParams) -> int:
     return 8 * 4 * config.d_model**2 + 4 * 3 * TILE * config.d_model
 
 
-@analysis(version=1, needs="weights", lane="slow", memory=_memory)
+@analysis(version=2, needs="weights", lane="slow", memory=_memory)
 def embedding_products(inputs: Inputs, p: EmbeddingProductsParams, ctx: Ctx) -> EmbeddingProductsResult:
-    """W_U W_E and W_Eᵀ W_E, once per model: what all spectra are read from."""
-    weights = inputs.presented(replace(inputs.subject.conventions, centre=False))
+    """W_U W_E, once per model: what the eigenvalues of OV circuits are read from."""
+    weights = uncentred(inputs)
     c, W_E, W_U = weights.config, embedding(weights), weights.unembed().W_U
     both, d = is_token_map(c), c.d_model
-    M, G = torch.zeros(d, d, dtype=torch.float64), torch.zeros(d, d, dtype=torch.float64)
+    M = torch.zeros(d, d, dtype=torch.float64)
     embed_sum, unembed_sum = torch.zeros(d, dtype=torch.float64), torch.zeros(d, dtype=torch.float64)
     for start in range(0, c.d_vocab, TILE):
         ctx.tick(start, c.d_vocab, "W_U W_E")
         rows = W_E[start : start + TILE]
-        G += rows.T @ rows
         embed_sum += rows.sum(0, dtype=torch.float64)
         if both:
             M += W_U[:, start : start + TILE] @ rows
     for start in range(0, c.d_vocab_out, TILE):
         ctx.tick(c.d_vocab, c.d_vocab, "W_U")
         unembed_sum += W_U[:, start : start + TILE].sum(1, dtype=torch.float64)
-    if not bool(torch.isfinite(M).all() & torch.isfinite(G).all() & torch.isfinite(unembed_sum).all()):
+    if not bool(torch.isfinite(M).all() & torch.isfinite(embed_sum).all() & torch.isfinite(unembed_sum).all()):
         raise BadModel("An embedding is not finite.", expected="finite W_E and W_U", got="NaN or infinity in one of them")
     if centres_writes(c, inputs.subject.conventions):  # W_E loses its mean over d_model, at both of its places
         M = M - M.mean(1, keepdim=True)
-        G = G - G.mean(1, keepdim=True)
-        G = G - G.mean(0, keepdim=True)
         embed_sum = embed_sum - embed_sum.mean()
     return EmbeddingProductsResult(
         M=M.numpy() if both else np.full((d, d), np.nan),
-        G=G.numpy(),
         unembed_mean=(unembed_sum / c.d_vocab_out).numpy(),
         embed_mean=(embed_sum / c.d_vocab).numpy(),
         n_vocab=c.d_vocab,
-        conventions=words(inputs, "W_U, W_E not centred over the vocabulary"),
+        conventions=words(inputs, "W_U not centred over the vocabulary"),
     )

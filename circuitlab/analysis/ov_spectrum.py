@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
 from circuitlab.analysis.embedding_products import EmbeddingProductsParams, EmbeddingProductsResult
 from circuitlab.analysis.spectra import (
     Collected,
@@ -177,11 +178,13 @@ class _Sides:
 def _full(inputs: Inputs) -> _Sides:
     products = inputs.answer("embedding_products", EmbeddingProductsParams())
     unembedding = inputs.answer("unembedding_gram", UnembeddingGramParams())
+    embed = inputs.answer("embedding_gram", EmbeddingGramParams())
     assert isinstance(products, EmbeddingProductsResult)
+    assert isinstance(embed, EmbeddingGramResult)
     assert isinstance(unembedding, UnembeddingGramResult)
     dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
     cast = lambda array: torch.from_numpy(np.array(array)).to(dtype)
-    return _Sides(Middle.unembed_embed(products, dtype), cast(products.gram(False)), cast(unembedding.gram(True)))
+    return _Sides(Middle.unembed_embed(products, dtype), cast(embed.gram(False)), cast(unembedding.gram(True)))
 
 
 def _said(inputs: Inputs, p: OvSpectrumParams) -> list[str]:

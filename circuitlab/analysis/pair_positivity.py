@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
-from circuitlab.analysis.embedding_products import EmbeddingProductsParams, EmbeddingProductsResult
+from circuitlab.analysis.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
 from circuitlab.analysis.ov_spectrum import ZEROS
 from circuitlab.analysis.qk_spectrum import qk_words
 from circuitlab.analysis.spectra import PART_FLOPS, Middle, Values, factors_of, parts, reading_words
@@ -185,9 +185,9 @@ def _into(inputs: Inputs, layer: int, G: Middle, ctx: Ctx) -> tuple[np.ndarray, 
 
 def gram_of(inputs: Inputs) -> Middle:
     """W_EᵀW_E under the subject's conventions."""
-    products = inputs.answer("embedding_products", EmbeddingProductsParams())
-    assert isinstance(products, EmbeddingProductsResult)
-    return Middle.gram(products, torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32)
+    found = inputs.answer("embedding_gram", EmbeddingGramParams())
+    assert isinstance(found, EmbeddingGramResult)
+    return Middle.gram(found, torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32)
 
 
 def pair_words(inputs: Inputs) -> list[str]:

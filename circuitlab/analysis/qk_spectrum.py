@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs, Result, Table, analysis
-from circuitlab.analysis.embedding_products import EmbeddingProductsParams, EmbeddingProductsResult
+from circuitlab.analysis.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
 from circuitlab.analysis.ov_spectrum import refuse_behind, spectrum_memory, spectrum_table, zeros
 from circuitlab.analysis.spectra import (
     Collected,
@@ -138,10 +138,10 @@ class _Sides:
 
 
 def _full(inputs: Inputs) -> _Sides:
-    products = inputs.answer("embedding_products", EmbeddingProductsParams())
-    assert isinstance(products, EmbeddingProductsResult)
+    found = inputs.answer("embedding_gram", EmbeddingGramParams())
+    assert isinstance(found, EmbeddingGramResult)
     dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
-    return _Sides(Middle.gram(products, dtype), torch.from_numpy(np.array(products.gram(False))).to(dtype))
+    return _Sides(Middle.gram(found, dtype), torch.from_numpy(np.array(found.gram(False))).to(dtype))
 
 
 def qk_words(c: ModelConfig, distance: int) -> list[str]:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
-from circuitlab.analysis.embedding_products import EmbeddingProductsParams
+from circuitlab.analysis.embedding_gram import EmbeddingGramParams
 from circuitlab.analysis.ov_table import ov_bias_words
 from circuitlab.analysis.qk_table import check_distance, score_words
 from circuitlab.analysis.token_rows import (
@@ -147,12 +147,12 @@ def _one(inputs: Inputs, p: SkipTrigramsParams, head: OneHead, ctx: Ctx) -> _Fou
 def _strongest(inputs: Inputs, p: SkipTrigramsParams, head: OneHead, ctx: Ctx) -> _Found:
     """The same of the strongest sources: lengths of a column and a row come from d_head × d_head Gram matrices."""
     c, side = inputs.weights.config, side_of(inputs, p.head, "tokens")
-    products: Any = inputs.answer("embedding_products", EmbeddingProductsParams())
+    embed: Any = inputs.answer("embedding_gram", EmbeddingGramParams())
     keys, values = side.times(head.W_K, ctx, "keys"), side.times(head.W_V, ctx, "values")
     keys -= keys.mean(0)
     outs, n = out_factor(inputs, head.W_O, ctx)
     W_Q = turned(head.W_Q, c, p.head.layer, p.distance).double()
-    column = _squares(keys, W_Q.T @ torch.tensor(products.gram(False)) @ W_Q)
+    column = _squares(keys, W_Q.T @ torch.tensor(embed.gram(False)) @ W_Q)
     row = _squares(values, (outs @ outs.T).double())
     chosen = torch.topk(column * row, min(p.sources, len(keys))).indices
     qk = _scores(c, side, head, keys[chosen], p.distance, ctx)

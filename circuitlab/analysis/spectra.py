@@ -5,7 +5,8 @@ For A = L R of rank d_head, L [n, d_head], R [d_head, m]:
     the non-zero eigenvalues of A are those of R L;     the squared singular values those of (Lᵀ L)(R Rᵀ)
 
 so that W_E W_OV W_U [d_vocab, d_vocab] is read from W_O (W_U W_E) W_V, W_Vᵀ (W_Eᵀ W_E) W_V and W_O (W_U W_Uᵀ) W_Oᵀ. The d_model ×
-d_model products in the middle come from `embedding_products`. Centring is a correction of rank one, at d_head × d_head too.
+d_model products in the middle come from `embedding_products`, `embedding_gram`, `unembedding_gram`. Centring is a correction of
+rank one, at d_head × d_head too.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Inputs
+from circuitlab.analysis.embedding_gram import EmbeddingGramResult
 from circuitlab.analysis.embedding_products import EmbeddingProductsResult
 from circuitlab.analysis.weight_view import Heads, heads_of
 from circuitlab.model.folding import centres_writes
@@ -140,10 +142,9 @@ class Middle:
         return cls(_tensor(products.unembed_embed(True)).to(dtype), _tensor(products.unembed_mean), _tensor(total))
 
     @classmethod
-    def gram(cls, products: EmbeddingProductsResult, dtype: torch.dtype) -> Middle:
+    def gram(cls, found: EmbeddingGramResult, dtype: torch.dtype) -> Middle:
         """W_Eᵀ W_E, one W_E (or both: the same) centred: what stands between W_Kᵀ and W_Q."""
-        total = products.n_vocab * products.embed_mean
-        return cls(_tensor(products.gram(True)).to(dtype), _tensor(products.embed_mean), _tensor(total))
+        return cls(_tensor(found.gram(True)).to(dtype), _tensor(found.mean), _tensor(found.n_vocab * found.mean))
 
     def between(self, L: Tensor, R: Tensor) -> tuple[Tensor, Tensor]:
         """(centred, raw) [head, n, m] float64 of L [head, n, d_model] and R [head, d_model, m].

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.block_norms import again, by_grams, by_grams_is_cheaper
 from circuitlab.analysis.composition import CompositionParams, CompositionResult
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
@@ -141,9 +142,9 @@ def test_a_layer_read_again_gives_the_same_scores(tmp_path: Path) -> None:
     kept = []
     original = _Sources.left
 
-    def left(self: _Sources, layer: int) -> torch.Tensor:
-        kept.append(self._whole)
-        return original(self, layer)
+    def left(self: _Sources, layers: range) -> torch.Tensor:
+        kept.append(self._kept is not None)
+        return original(self, layers)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_Sources, "left", left)
@@ -156,7 +157,7 @@ def test_a_layer_read_again_gives_the_same_scores(tmp_path: Path) -> None:
 def test_small_tiles_give_the_same_scores_and_cancel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = directory(tmp_path / "m", replace(TINY, n_layers=3))
     whole = ask(path)
-    monkeypatch.setattr("circuitlab.analysis.composition.TILE_FLOPS", 1.0)
+    monkeypatch.setattr("circuitlab.analysis.block_norms.TILE_FLOPS", 1.0)
     ticks = []
 
     class Count(Quiet):
@@ -175,6 +176,48 @@ def test_small_tiles_give_the_same_scores_and_cancel(tmp_path: Path, monkeypatch
 
     with pytest.raises(Cancelled):
         ask(path, ctx=Stop())
+
+
+MANY = replace(TINY, n_layers=4, n_heads=8, n_kv_heads=8, d_model=48, d_head=32)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("chunk", [12, 2, 1])
+def test_grams_give_the_same_scores(tmp_path: Path, dtype: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wide heads: ‖A B‖² as an inner product of Grams, layers a chunk at a time."""
+    calls = []
+
+    def counted(*given: Any) -> list[torch.Tensor]:
+        calls.append(len(given[1]))
+        return by_grams(*given)
+
+    monkeypatch.setattr("circuitlab.analysis.composition.CHUNK", chunk)
+    monkeypatch.setattr("circuitlab.analysis.composition.by_grams", counted)
+    monkeypatch.setattr("circuitlab.analysis.composition.by_grams_is_cheaper", lambda *sizes: True)
+    path = directory(tmp_path / "m", MANY)
+    np.testing.assert_allclose(ask(path, dtype=dtype).scores, slow_scores(MANY, doubles(path)), rtol=1e-5)
+    assert calls
+
+
+def test_wide_heads_are_read_by_grams_and_small_models_by_blocks() -> None:
+    gpt2_small = (132, 11 * 36, 66 * 12 * 36)
+    assert by_grams_is_cheaper(*gpt2_small, 768, 64)
+    assert not by_grams_is_cheaper(8, 24, 8 * 24, 512, 64)  # two layers
+    assert not by_grams_is_cheaper(*gpt2_small, 768, 16)  # narrow heads
+
+
+def test_pairs_that_hardly_meet_are_not_left_to_rounding() -> None:
+    """A source that writes three dimensions, readers of three others, of nearly three others, and of the same."""
+    generator = torch.Generator().manual_seed(0)
+    A, B = torch.zeros(1, 3, 70), torch.zeros(3, 70, 3)
+    A[0, :, :3] = torch.randn(3, 3, generator=generator)
+    B[:2, 3:6] = torch.randn(2, 3, 3, generator=generator)
+    B[1, 0, 0], B[2, :3] = 1e-4, torch.randn(3, 3, generator=generator)
+    exact = (A.double() @ B.double()).square().sum((1, 2))
+    found = by_grams(A, [B], [1], lambda: None)[0]
+    again(A, B, found, torch.tensor([[True, True, False]]), lambda: None)
+    torch.testing.assert_close(found[0], exact, rtol=1e-5, atol=0)
+    assert found[0, 0] == 0
 
 
 def test_rank_deficient_and_empty_heads(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.embedding_gram import EmbeddingGramParams
 from circuitlab.analysis.embedding_products import EmbeddingProductsParams
 from circuitlab.analysis.weight_view import embedding, exactness, heads_of, refuse_inexact, turned
 from circuitlab.engine.engine import Engine, _Inputs
@@ -80,6 +81,7 @@ def test_embedding_products_are_the_products(tmp_path: Path, name: str, centre: 
     np.testing.assert_allclose(found.unembed_embed(False), W_U @ W_E, atol=1e-10)
     np.testing.assert_allclose(found.unembed_embed(True), (W_U - W_U.mean(1, keepdims=True)) @ W_E, atol=1e-10)
     centred = W_E - W_E.mean(0)
+    found = inputs.answer("embedding_gram", EmbeddingGramParams())
     np.testing.assert_allclose(found.gram(False), W_E.T @ W_E, atol=1e-10)
     np.testing.assert_allclose(found.gram(True), centred.T @ W_E, atol=1e-10)
 
