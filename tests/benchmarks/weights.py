@@ -181,7 +181,7 @@ def spectra_rows(shape: str, path: str, rounds: int) -> list[Row]:
     got = ours("spectra", path, str(rounds), kept)
     out, found = peers("spectra", path, 1, np.load(kept))
     limit = got["flops"] / got["rate"]
-    out.append(Row(f"W_U W_E and W_Eᵀ W_E, {shape}", "products at full rate", f"{limit:.2f} of {got['cold']:.2f} s", "", None))
+    out.append(Row(f"W_U W_E, {shape}", "the product at full rate", f"{limit:.2f} of {got['cold']:.2f} s", "", None))
     if not found:
         return out
     best = min(found, key=lambda p: p["seconds"])

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.base import Quiet, Result, find_analysis
+from circuitlab.analysis.block_norms import by_grams_is_cheaper
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -103,13 +104,17 @@ def composition(path: str, rounds: str, kept: str) -> dict[str, Any]:
     found: Any = ask("composition")
     np.save(kept, np.nan_to_num(found.scores))
     c = ask.config
-    per_pair = 2 * 3 * (c.n_heads * c.d_head) ** 2 * c.d_model
+    sources, readers = (c.n_layers - 1) * c.n_heads, (c.n_layers - 1) * 3 * c.n_heads
+    pairs = c.n_layers * (c.n_layers - 1) // 2 * 3 * c.n_heads**2
+    grams = by_grams_is_cheaper(sources, readers, pairs, c.d_model, c.d_head)
+    by_pair = c.d_model**2 / 2 if grams else c.d_head**2 * c.d_model
+    once = (sources + readers) * c.d_head * c.d_model**2 / 2 if grams else 0
     seconds = timed(lambda: ask("composition"), int(rounds), ask.fresh)
     ask.fresh()
     return {
         "seconds": seconds,
         "extra": peak_extra(lambda: ask("composition")),
-        "flops": per_pair * c.n_layers * (c.n_layers - 1) // 2,
+        "flops": 2 * (once + pairs * by_pair),
         "rate": matmul_rate(),
     }
 
