@@ -3,8 +3,9 @@
     prompt ⇥ answer ⇥ other answer
 
 separated by tabs; the answers may be left out (the target is then the token that follows, or the model's own). `\\n`, `\\t`
-and `\\\\` stand for a newline, a tab and a backslash; spaces count; empty lines and lines that begin with # are skipped. The
-target is the answer's first token, or that minus the first token of the other one.
+and `\\\\` stand for a newline, a tab and a backslash; spaces count; empty lines and lines that begin with # are skipped; a line
+ends in a newline, with or without a carriage return. The target is the answer's first token, or that minus the first token of the
+other one.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class Prompt:
 def lines_of(text: str) -> list[tuple[int, tuple[str, ...]]]:
     """(line number from 1, prompt and answers) of every line that counts. Raises `BadInput` for more than three fields."""
     found = []
-    for number, line in enumerate(text.splitlines(), 1):
+    # not splitlines(): a form feed or a line separator inside a prompt is part of it
+    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
+        line = line.removesuffix("\r")
         if not line.strip() or line.startswith("#"):
             continue
         fields = tuple(re.sub(r"\\[nt\\]", lambda m: _ESCAPES[m[0]], part) for part in line.split("\t"))
@@ -59,8 +62,12 @@ def read_prompts(text: str, name: str, tokenizer: Tokenizer | None, config: Mode
             expected = f"1..{config.n_ctx} tokens"
             raise BadInput(f"Line {number} of {name} does not fit the model.", expected=expected, got=f"{len(tokens)}")
         ids = [tokenizer.encode(answer) for answer in answers if answer]
-        if not all(ids):
+        if not all(ids) or (any(answers[1:]) and not answers[0]):
             raise BadInput(f"An answer in line {number} of {name} has no token.", expected="an answer", got=repr(answers))
+        if len(ids) == 2 and ids[0][0] == ids[1][0]:
+            raise BadInput(
+                f"The answers in line {number} of {name} begin with the same token.", expected="two", got=repr(answers)
+            )
         target = Target(tuple(one[0] for one in ids))
         made.append(Prompt(prompt, tokens, target, any(len(one) > 1 for one in ids)))
     if not made:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -101,7 +102,10 @@ class Target:
         text = text.strip()
         try:
             if text.startswith("direction:"):
-                return cls(direction=tuple(float(x) for x in text.removeprefix("direction:").split(";")))
+                direction = tuple(float(x) for x in text.removeprefix("direction:").split(";"))
+                if all(map(math.isfinite, direction)):
+                    return cls(direction=direction)
+                raise ValueError(text)
             tokens = () if text in ("", "next") else tuple(int(x) for x in text.split("-"))
         except ValueError:
             tokens = (0, 0, 0)
