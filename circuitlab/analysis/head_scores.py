@@ -1,12 +1,14 @@
 """Scores of every head, on repeated random tokens or on the prompt itself. Definitions: `scores_of_patterns`.
 
 The random protocol (Olsson et al. 2022): BOS where the model has one, a block of random tokens, repeated; several samples by a
-stated seed. The control is the attention to the very same positions where the tokens are as many, drawn at random once. Which
-tokens are common is not known of an arbitrary model, so none but the special BOS is left out; the captions say so.
+stated seed (`samples`). The control is the attention to the very same positions where the tokens are as many, drawn at random
+once: what a head scores by where it looks, whatever stands there. On the prompt it is one such draw behind the prompt's own
+first token, with the prompt's own interventions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,11 +17,16 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.samples import bos_of, drawable, repeated_random
 from circuitlab.analysis.scores_of_patterns import SCORES
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import patterns
+from circuitlab.model.run import Run
 from circuitlab.model.subject import Head
+
+TOKENS = 1024  # of a batch: one layer of it stays below the time in which cancelling must be noticed
+CELLS = 2**21  # of patterns that are scored at a time, for the same reason
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,10 @@ class HeadScoresResult(Result):
         """[layer, head] means of one score."""
         return self.mean[self.names.index(name)]
 
+    def across(self) -> Mapping[str, np.ndarray]:
+        """`mean` and `control`, [score, layer, head]."""
+        return {"mean": self.mean, "control": self.control}
+
     def table(self) -> Table:
         """One row a head."""
         layer, head = np.indices(self.mean.shape[1:]).reshape(2, -1)
@@ -62,26 +73,23 @@ class HeadScoresResult(Result):
         return Table(tuple(columns))
 
 
-def random_tokens(config: ModelConfig, bos: int | None, p: HeadScoresParams, repeats: int) -> Tensor:
-    """[sample, pos] ids: BOS where there is one, then a random block `repeats` times."""
-    rng = np.random.default_rng(p.seed)
-    allowed = np.array([t for t in range(config.d_vocab) if t != bos])
-    once = rng.choice(allowed, size=(p.samples, p.block))
-    body = np.tile(once, (1, repeats))
-    start = np.zeros((p.samples, 0 if bos is None else 1), dtype=np.int64) + (bos or 0)
-    return torch.from_numpy(np.concatenate([start, body], axis=1))
-
-
 def scores_on(inputs: Inputs, tokens: Tensor, judged: Tensor, ctx: Ctx, text: str) -> np.ndarray:
     """[score, sample, layer, head] of a batch of prompts, without interventions; which positions count is read from `judged`."""
     config = inputs.weights.config
     out = np.full((len(SCORES), len(tokens), config.n_layers, config.n_heads), np.nan)
-    for layer, pattern in patterns(inputs.weights, tokens):
-        ctx.tick(layer, config.n_layers, text)
-        for i, score in enumerate(SCORES.values()):
-            for sample, ids in enumerate(judged):
-                out[i, sample, layer] = score(pattern[sample], ids).double().numpy()
+    step = max(1, TOKENS // tokens.shape[1])
+    for start in range(0, len(tokens), step):
+        some = slice(start, start + step)
+        for layer, pattern in patterns(inputs.weights, tokens[some]):
+            ctx.tick(start * config.n_layers + layer * len(pattern), len(tokens) * config.n_layers, text)
+            out[:, some, layer] = all_scores(pattern, judged[some])
     return out
+
+
+def all_scores(pattern: Tensor, tokens: Tensor) -> np.ndarray:
+    """[score, ..., head] of patterns [..., head, dest, src] of tokens [..., pos]."""
+    with torch.inference_mode():
+        return torch.stack([score(pattern, tokens) for score in SCORES.values()]).double().numpy()
 
 
 def _refuse(config: ModelConfig, p: HeadScoresParams) -> str | None:
@@ -104,15 +112,13 @@ def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResu
     """Prefix matching, previous, duplicate, first, current token, entropy and distance of every head."""
     words = inputs.subject.conventions.words()
     if p.on == "text":
-        return _on_text(inputs, ctx, words)
+        return _on_text(inputs, p, ctx, words)
     if p.block < 1 or p.repeats < 1 or p.samples < 1:
         raise BadInput("The sample is empty.", expected="block, repeats, samples ≥ 1", got=str(p))
-    tokenizer = inputs.weights.tokenizer
-    bos = tokenizer.bos if tokenizer is not None and inputs.weights.config.prepend_bos else None
-    repeated = random_tokens(inputs.weights.config, bos, p, p.repeats)
+    config, bos = inputs.weights.config, bos_of(inputs.weights)
+    repeated = repeated_random(config, bos, p.block, p.repeats, p.samples, p.seed)
     found = scores_on(inputs, repeated, repeated, ctx, "repeated random tokens")
-    length = HeadScoresParams(block=p.block * p.repeats, samples=p.samples, seed=p.seed + 1)
-    unrepeated = random_tokens(inputs.weights.config, bos, length, 1)
+    unrepeated = repeated_random(config, bos, p.block * p.repeats, 1, p.samples, p.seed + 1)
     control = scores_on(inputs, unrepeated, repeated, ctx, "control")
     spread = found.std(axis=1, ddof=1) if p.samples > 1 else np.full_like(found[:, 0], np.nan)
     said = f"{p.samples} samples of {'BOS + ' if bos is not None else ''}{p.block} random tokens × {p.repeats}, seed {p.seed}"
@@ -130,15 +136,35 @@ def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResu
     )
 
 
-def _on_text(inputs: Inputs, ctx: Ctx, words: tuple[str, ...]) -> HeadScoresResult:
-    config, run = inputs.weights.config, inputs.run()
-    ids = torch.tensor(inputs.subject.tokens)
-    mean = np.full((len(SCORES), config.n_layers, config.n_heads), np.nan)
+def _on_text(inputs: Inputs, p: HeadScoresParams, ctx: Ctx, words: tuple[str, ...]) -> HeadScoresResult:
+    tokens, config = inputs.subject.tokens, inputs.weights.config
+    mean = _of_run(inputs.run(), torch.tensor(tokens), ctx, "this prompt")
+    control = np.full_like(mean, np.nan)
+    pool = drawable(config, bos_of(inputs.weights))
+    if pool.size:
+        drawn = np.random.default_rng(p.seed + 1).choice(pool, size=len(tokens) - 1)
+        other = inputs.run((tokens[0], *drawn.tolist()))
+        control = _of_run(other, torch.tensor(tokens), ctx, "control")
+    return HeadScoresResult(
+        mean=mean,
+        spread=np.full_like(mean, np.nan),
+        control=control,
+        conventions=(
+            *words,
+            f"this prompt, {len(tokens)} tokens: one sample, no spread",
+            f"control: the same positions, its other tokens but the first drawn at random, seed {p.seed + 1}, one draw",
+        ),
+    )
+
+
+def _of_run(run: Run, judged: Tensor, ctx: Ctx, text: str) -> np.ndarray:
+    """[score, layer, head] of one run; which positions count is read from `judged` [pos]."""
+    config = run.weights.config
+    found = np.full((len(SCORES), config.n_layers, config.n_heads), np.nan)
+    step = max(1, CELLS // run.n**2)
     for layer in range(config.n_layers):
-        ctx.tick(layer, config.n_layers, "this prompt")
-        pattern = run.get("pattern", layer)
-        for i, score in enumerate(SCORES.values()):
-            mean[i, layer] = score(pattern, ids).double().numpy()
-    nothing = np.full_like(mean, np.nan)
-    said = f"this prompt, {run.n} tokens: one sample, no spread"
-    return HeadScoresResult(mean=mean, spread=nothing, control=nothing.copy(), conventions=(*words, said))
+        for start in range(0, config.n_heads, step):
+            ctx.tick(layer * config.n_heads + start, config.n_layers * config.n_heads, text)
+            heads = tuple(range(start, min(start + step, config.n_heads)))
+            found[:, layer, start : start + step] = all_scores(run.get("pattern", layer, heads), judged)
+    return found

@@ -1,6 +1,7 @@
 """Head scores as functions of attention patterns and token ids: the definitions, and nothing else.
 
-A is a pattern [..., head, dest, src], `tokens` [pos] its ids (d destination, s source):
+A is a pattern [..., head, dest, src], `tokens` [..., pos] its ids (d destination, s source); leading axes are free (a batch of
+samples, or nothing):
 
     previous token   mean over d ≥ 1 of A[d, d−1]
     prefix matching  mean over d that have at least one target of Σ_{1 ≤ s ≤ d, t_{s−1} = t_d} A[d, s]
@@ -19,25 +20,25 @@ from torch import Tensor
 
 
 def prefix_matching_mask(tokens: Tensor) -> Tensor:
-    """[dest, src] bool: s ≤ d and the token before s is the token at d."""
-    n = len(tokens)
-    before = torch.cat([torch.full((1,), -1, dtype=tokens.dtype), tokens[:-1]])
+    """[..., dest, src] bool: 1 ≤ s ≤ d and the token before s is the token at d."""
+    n = tokens.shape[-1]
+    before = torch.cat([torch.full_like(tokens[..., :1], -1), tokens[..., :-1]], dim=-1)
     causal = torch.ones(n, n, dtype=torch.bool).tril()
-    return (tokens[:, None] == before[None, :]) & causal
+    return (tokens[..., :, None] == before[..., None, :]) & causal
 
 
 def duplicate_mask(tokens: Tensor) -> Tensor:
-    """[dest, src] bool: an earlier position with the same token."""
-    n = len(tokens)
-    return (tokens[:, None] == tokens[None, :]) & torch.ones(n, n, dtype=torch.bool).tril(-1)
+    """[..., dest, src] bool: an earlier position with the same token."""
+    n = tokens.shape[-1]
+    return (tokens[..., :, None] == tokens[..., None, :]) & torch.ones(n, n, dtype=torch.bool).tril(-1)
 
 
 def masked_mass(pattern: Tensor, mask: Tensor) -> Tensor:
     """[..., head]: mean over destinations with at least one allowed source of the mass on `mask`; NaN without any."""
-    rows = mask.any(dim=1)
-    if not bool(rows.any()):
-        return torch.full(pattern.shape[:-2], torch.nan)
-    return (pattern * mask).sum(-1)[..., rows].mean(-1)
+    rows = mask.any(dim=-1).sum(-1)  # 0 / 0 is NaN
+    # one pass over the pattern, all heads against the mask of their sample
+    mass = torch.einsum("...hds,...ds->...h", pattern, mask.to(pattern.dtype))
+    return mass / rows[..., None].to(pattern.dtype)
 
 
 def prefix_matching(pattern: Tensor, tokens: Tensor) -> Tensor:
@@ -74,7 +75,7 @@ def mean_distance(pattern: Tensor, tokens: Tensor) -> Tensor:
     """[..., head], positions: see the module."""
     n = pattern.shape[-1]
     back = (torch.arange(n)[:, None] - torch.arange(n)[None, :]).clamp(min=0).to(pattern.dtype)
-    return (pattern * back).sum(-1).mean(-1)
+    return torch.einsum("...hds,ds->...h", pattern, back) / n
 
 
 def _mean(x: Tensor) -> Tensor:
