@@ -1,0 +1,56 @@
+"""Which position of another prompt belongs to each position of this one.
+
+Prompts of equal length are aligned position by position. Otherwise the longest blocks of equal tokens are matched (Ratcliff and
+Obershelp 1988, as in Python's `difflib`); a block that was replaced by another is aligned from its end, so that the last token of
+a name stands beside the last token of the other name. What remains has no partner: −1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+import numpy as np
+
+from circuitlab.analysis.base import read_only
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """`align` int64 [pos]: the position there of each of ours, −1 for none; `differs` bool [pos]: aligned to another token.
+
+    `words` says in a caption how it was made.
+    """
+
+    align: np.ndarray
+    differs: np.ndarray
+    words: str
+
+    @property
+    def first_difference(self) -> int:
+        """The first position that is not the very same token at the very same position there; the length if all are."""
+        other = self.differs | (self.align != np.arange(len(self.align)))
+        return int(other.argmax()) if other.any() else len(self.align)
+
+
+def alignment_of(tokens: tuple[int, ...], source: tuple[int, ...]) -> Alignment:
+    """The alignment of `tokens` (ours) with `source` (theirs)."""
+    align = np.arange(len(tokens)) if len(tokens) == len(source) else _matched(tokens, source)
+    there = np.array(source)[np.maximum(align, 0)] if source else np.full(len(tokens), -1)
+    differs = (align >= 0) & (there != np.array(tokens))
+    return Alignment(read_only(align), read_only(differs), _words(align, differs, len(source)))
+
+
+def _matched(tokens: tuple[int, ...], source: tuple[int, ...]) -> np.ndarray:
+    align = np.full(len(tokens), -1)
+    for tag, i, i_end, j, j_end in SequenceMatcher(None, tokens, source, autojunk=False).get_opcodes():
+        if tag in ("equal", "replace"):
+            shared = min(i_end - i, j_end - j)
+            align[i_end - shared : i_end] = np.arange(j_end - shared, j_end)
+    return align
+
+
+def _words(align: np.ndarray, differs: np.ndarray, n_there: int) -> str:
+    n, alone = len(align), int((align < 0).sum())
+    said = "position by position" if n == n_there else f"{n} tokens here, {n_there} there, matched by equal blocks"
+    return f"aligned {said}: {int(differs.sum())} tokens differ" + (f", {alone} here have no partner" if alone else "")

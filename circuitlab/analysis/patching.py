@@ -1,0 +1,285 @@
+"""Patching: what the target becomes where one value of this run is taken from the run on another prompt.
+
+    values[row, pos] = target of this run, with the row's value at position pos exchanged for that of the other run
+
+The other run has no interventions; this run keeps its own. `clean` is the target on this prompt, `other` on the other one;
+`normalised` = (patched − clean) / (other − clean) is 0 where nothing changes and 1 where the patch alone makes the difference.
+Everything after the exchanged value is computed again, patterns included: the same as an `Intervention("patch", …)` at that site
+("resid_mid" has no site of its own; "head" is the site `result`; "attn_out" is `result` of all heads). The method is activation
+patching (Vig et al. 2020; Meng et al. 2022; Wang et al. 2022).
+
+Cells outside the causal cone are not computed: their value is `clean`, exactly. Outside is what no later layer can bring to the
+position that is read, and what is the same in both runs: every position before the first difference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circuitlab.analysis.alignment import alignment_of
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, read_only
+from circuitlab.analysis.patched_block import BY_HEAD, SITES, What, inside_cone, patched_block
+from circuitlab.analysis.patching_parts import ROWS, WAVE, Tick, has_paths, intervened, span_of
+from circuitlab.analysis.target import Aim, aim_at, position_of
+from circuitlab.errors import BadInput
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.intervention import Intervention, Site, SiteName
+from circuitlab.model.subject import Head, Target
+
+SAID: dict[str, str] = {
+    "resid_pre": "stream before the block",
+    "resid_mid": "stream after attention",
+    "attn_out": "attention output",
+    "mlp_out": "MLP output",
+    "head": "head output",
+    "pattern": "pattern row",
+    "q": "query",
+    "k": "key",
+    "v": "value",
+}
+
+
+@dataclass(frozen=True)
+class PatchingParams:
+    """`source`: the other prompt's tokens; () stands for this prompt without its interventions.
+
+    `what` is exchanged: for each head (of a key or value: each key-value head), or for each layer where it has no heads.
+    `grid` "position": at each position by itself; "all": at all positions at once. `heads` restricts the rows.
+    """
+
+    source: tuple[int, ...] = ()
+    what: What = "head"
+    grid: Literal["position", "all"] = "position"
+    target: Target = Target()
+    position: int = -1
+    heads: tuple[Head, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PatchingResult(Result):
+    """`values` [row, col]: the target after the patch; NaN: not computed yet (`exact` bool says the same).
+
+    `rows` int64 [row, 2]: (layer, head), head −1 where the row is a layer, a key-value head at "k" and "v". `positions` int64
+    [col], or (−1,) for all at once. `inside` bool [row, col]: whether the cell can have any effect. `align` int64 [pos]: the
+    position there of each of ours, −1 for none; `differs` bool [pos]: aligned to another token. `clean`, `other`: the target on
+    this prompt and on the other one, NaN where the position `at` that is read has no partner there; `ids` int64 [2]: its tokens.
+    """
+
+    values: np.ndarray
+    rows: np.ndarray
+    positions: np.ndarray
+    inside: np.ndarray
+    exact: np.ndarray
+    align: np.ndarray
+    differs: np.ndarray
+    ids: np.ndarray
+    clean: float
+    other: float
+    at: int
+
+    @property
+    def effect(self) -> np.ndarray:
+        """[row, col]: patched − clean."""
+        return self.values - self.clean
+
+    @property
+    def normalised(self) -> np.ndarray:
+        """[row, col]: (patched − clean) / (other − clean); NaN where the two prompts give the same."""
+        if alike(self.clean, self.other):
+            return np.full_like(self.values, np.nan)
+        return self.effect / (self.other - self.clean)
+
+    def table(self) -> Table:
+        """One row a cell."""
+        row, col = np.indices(self.values.shape).reshape(2, -1)
+        names = np.array([f"L{a}" if h < 0 else str(Head(int(a), int(h))) for a, h in self.rows], dtype=str)
+        return Table(
+            (
+                Column("row", names[row]),
+                Column("position", self.positions[col]),
+                Column("patched", self.values.ravel()),
+                Column("effect", self.effect.ravel()),
+                Column("normalised", self.normalised.ravel()),
+                Column("inside the cone", self.inside.ravel()),
+            )
+        )
+
+
+def alike(clean: float, other: float) -> bool:
+    """Whether a difference is too small to divide by, or there is none."""
+    return not abs(other - clean) > 1e-6 * max(1.0, abs(clean), abs(other))
+
+
+def rows_of(config: ModelConfig, what: What, heads: tuple[Head, ...]) -> list[tuple[int, int]]:
+    """(layer, head) of every row; head −1 for what has none. Raises `BadInput` for heads that are not there."""
+    if bad := [h for h in heads if not (0 <= h.layer < config.n_layers and 0 <= h.head < config.n_heads)]:
+        last = Head(config.n_layers - 1, config.n_heads - 1)
+        raise BadInput("There is no such head.", expected=f"L0H0 … {last}", got=" ".join(map(str, bad)))
+    if what not in BY_HEAD:
+        layers = {h.layer for h in heads} or range(config.n_layers)
+        return [(i, -1) for i in sorted(layers)]
+    kv = what in ("k", "v")
+    n = config.n_kv_heads if kv else config.n_heads
+    wanted = {(h.layer, config.kv_head(h.head) if kv else h.head) for h in heads}
+    return sorted(wanted) or [(i, h) for i in range(config.n_layers) for h in range(n)]
+
+
+def _memory(config: ModelConfig, n: int, p: PatchingParams) -> int:
+    there = (len(p.source) or n) * (config.d_model + (config.n_heads + 2 * config.n_kv_heads) * config.d_head) * config.n_layers
+    wide = config.n_heads * (n if p.what == "pattern" else config.d_model)
+    values = 4 * n * wide + 4 * n * config.n_heads * n
+    rows = max(ROWS, n)
+    batch = rows * (3 * config.n_heads * n + 3 * config.d_mlp + 8 * config.n_heads * config.d_head + 6 * config.d_model)
+    wave = 3 * (WAVE + rows) * config.d_model
+    return 8 * (there + values + batch + wave) + config.n_layers * config.n_heads * n * (n + 32)
+
+
+def _refuse(config: ModelConfig, p: PatchingParams) -> str | None:
+    if p.what == "mlp_out" and config.attention_only:
+        return "this model has no MLP whose output could be patched."
+    return None
+
+
+@analysis(version=1, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+def patching(inputs: Inputs, p: PatchingParams, ctx: Ctx) -> PatchingResult:
+    """The target with one value after another taken from the run on another prompt."""
+    sweep = _Sweep(inputs, p, ctx)
+    with torch.inference_mode():
+        for layer in sorted({layer for layer, _ in sweep.rows}, reverse=True):  # the last layers are the cheapest
+            sweep.layer(layer)
+    return sweep.result(1.0)
+
+
+class _Sweep:
+    """The grid as it fills. What a cancelled sweep left is taken over."""
+
+    def __init__(self, inputs: Inputs, p: PatchingParams, ctx: Ctx) -> None:
+        self.inputs, self.p, self.ctx = inputs, p, ctx
+        self.run = inputs.run()
+        self.rows = rows_of(inputs.weights.config, p.what, p.heads)
+        self.source = p.source or self.run.tokens
+        self.there = inputs.run(self.source, ())
+        self.aligned = alignment_of(self.run.tokens, self.source)
+        self.at = position_of(self.run.n, p.position)
+        self.aim = aim_at(inputs, p.target, (self.at,), self.run)
+        self.span = span_of(self.run, self.at)
+        self.clean, self.other = self._ends()
+        n_cols = self.run.n if p.grid == "position" else 1
+        self.values = np.full((len(self.rows), n_cols), np.nan)
+        self.inside = np.zeros(self.values.shape, dtype=bool)
+        before = ctx.previous
+        if isinstance(before, PatchingResult) and before.values.shape == self.values.shape:
+            self.values = before.values.copy()
+
+    def _ends(self) -> tuple[float, float]:
+        assert self.run.final is not None and self.there.final is not None
+        measure = lambda run, at: float(measured(self.inputs, self.aim, run.final[at]))
+        partner = int(self.aligned.align[self.at])
+        return measure(self.run, self.at), measure(self.there, partner) if partner >= 0 else math.nan
+
+    def layer(self, layer: int) -> None:
+        """All cells of one layer that are not there yet."""
+        rows = [r for r, (i, _) in enumerate(self.rows) if i == layer]
+        made = patched_block(self.run, self.there, layer, self.p.what, self.aligned.align, self.span)
+        cone = inside_cone(made, self.aligned)
+        cells, where = [], []
+        for row in rows:
+            seen = cone[max(self.rows[row][1], 0)]
+            for col, mask in self._choices(seen):
+                self.inside[row, col] = bool(mask.any())
+                if not self.inside[row, col]:
+                    self.values[row, col] = self.clean
+                elif np.isnan(self.values[row, col]):
+                    cells.append((row, col))
+                    where.append(mask)
+        if not cells:
+            return
+        heads = [max(self.rows[row][1], 0) for row, _ in cells]
+        tick = lambda: self.ctx.tick(int((~np.isnan(self.values)).sum()), self.values.size, f"layer {layer}")
+        batched = not has_paths(self.run)
+        waves = made.values if batched else self._one_by_one(layer)
+        for done, found in waves(heads, torch.stack(where), self.aim, tick):
+            for cell, value in zip(done, found.tolist(), strict=True):
+                self.values[cells[cell]] = value
+            self.ctx.partial(self.result(min(0.999, float((~np.isnan(self.values)).mean()))))
+
+    def _one_by_one(self, layer: int) -> Callable[..., Iterator[tuple[list[int], Tensor]]]:
+        """As `PatchedBlock.values`, a forward pass a cell: interventions along paths read the changed run itself."""
+        what, align = self.p.what, tuple(self.aligned.align.tolist())
+        if what == "resid_mid":
+            raise BadInput(
+                "The stream after attention cannot be patched while an intervention acts along a path.",
+                expected="another value, or no such intervention",
+                got="resid_mid",
+            )
+        name: SiteName = SITES.get(what, what)  # type: ignore[arg-type]
+
+        def waves(heads: list[int], where: Tensor, aim: Aim, tick: Tick) -> Iterator[tuple[list[int], Tensor]]:
+            for cell, (head, mask) in enumerate(zip(heads, where, strict=True)):
+                chosen = (head,) if what in BY_HEAD else ()
+                positions = tuple(mask.nonzero()[:, 0].tolist())
+                edit = Intervention("patch", Site(name, layer, chosen, positions), source=self.source, align=align)
+                yield [cell], intervened(self.inputs, self.run, edit, self.at, aim, tick)
+
+        return waves
+
+    def _choices(self, seen: Tensor) -> list[tuple[int, Tensor]]:
+        """(column, bool [pos] up to the span's stop: where the value is exchanged) of one row."""
+        if self.p.grid == "all":
+            return [(0, seen)]
+        single = torch.diag(seen)
+        none = torch.zeros_like(seen)
+        return [(col, single[col] if col < len(seen) else none) for col in range(self.run.n)]
+
+    def result(self, done: float) -> PatchingResult:
+        """A snapshot."""
+        positions = np.arange(self.run.n) if self.p.grid == "position" else np.array([-1])
+        return PatchingResult(
+            values=self.values.copy(),
+            rows=read_only(np.array(self.rows, dtype=np.int64)),
+            positions=positions,
+            inside=self.inside.copy(),
+            exact=~np.isnan(self.values),
+            align=self.aligned.align,
+            differs=self.aligned.differs,
+            ids=read_only(self.aim.ids[0].numpy().copy()),
+            clean=self.clean,
+            other=self.other,
+            at=self.at,
+            conventions=self._words(),
+            done=done,
+        )
+
+    def _words(self) -> tuple[str, ...]:
+        p, config = self.p, self.inputs.weights.config
+        where = "at each position" if p.grid == "position" else "at all positions at once"
+        grouped = ["of key-value heads"] if p.what in ("k", "v") and config.group > 1 else []
+        source = ["from the other prompt"] if p.source else ["from this prompt without its interventions"]
+        ends = f"{self.clean:.3f} here, {self.other:.3f} there"
+        same = [f"no normalised effect: {why_not_normalised(self.other)}"] if alike(self.clean, self.other) else []
+        return (
+            *self.inputs.subject.conventions.words(),
+            " ".join([f"{SAID[p.what]}", *grouped, where, *source]),
+            f"{self.aim.words} at position {self.at}: {ends}",
+            *same,
+            self.aligned.words,
+            "later patterns recomputed",
+        )
+
+
+def why_not_normalised(other: float) -> str:
+    """Why there is nothing to divide by."""
+    return "this position has no partner there" if math.isnan(other) else "the target is the same on both prompts"
+
+
+def measured(inputs: Inputs, aim: Aim, stream: Tensor) -> Tensor:
+    """The target's value for one final stream [d_model]."""
+    with torch.inference_mode():
+        return aim.measure(inputs.weights, stream[None])[0]

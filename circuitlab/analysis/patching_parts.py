@@ -1,0 +1,198 @@
+"""Changed versions of a run, a batch at a time, carried on from a layer to the position that is read.
+
+A change at position p leaves every earlier position as it was, and only the position that is read matters in the end. So a batch
+holds streams from its first changed position on; keys and values before it are the run's own; the last layer has one
+destination. The run's interventions act on each stream as they do in the forward pass. Shapes: streams [cell, pos, d_model];
+queries, keys, values [cell, head, pos, d_head].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from circuitlab.analysis.base import Inputs
+from circuitlab.analysis.target import Aim
+from circuitlab.model import block
+from circuitlab.model.block import QKV
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.forward import forward
+from circuitlab.model.intervention import Intervention
+from circuitlab.model.run import Run, after_attention, after_mlp, mlp_written, post_norm
+from circuitlab.model.weights import Layer
+
+ROWS = 256  # rows of a batch: the weights are read once for so many, and no call takes long
+WAVE = 1024  # rows of all batches that pass the layers together: a layer that lies on disk is read once for so many
+
+Tick = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Span:
+    """The positions that a change is carried on over: those before `stop`, of which `at` is read.
+
+    `whole`: an intervention takes a mean over this prompt, so that no position may be left out.
+    """
+
+    at: int
+    stop: int
+    whole: bool
+
+
+@dataclass(eq=False)
+class Batch:
+    """Streams x [cell, pos, d_model] at positions start, start + 1, …; `cells` says whose they are."""
+
+    cells: list[int]
+    x: Tensor
+    start: int
+
+
+def has_paths(run: Run) -> bool:
+    """Whether an intervention of the run acts along a path: what it does depends on what the sender writes in the changed run."""
+    return any(e.path_from is not None for e in run.edits)
+
+
+def intervened(inputs: Inputs, run: Run, edit: Intervention, at: int, aim: Aim, tick: Tick) -> Tensor:
+    """[1]: the target at `at` of the run with one more intervention, by a forward pass of its own."""
+    edits = (*run.edits, edit)
+    made = forward(run.weights, run.tokens, edits, None, lambda tokens: inputs.run(tokens, ()), lambda i, n: tick())
+    assert made.final is not None
+    return aim.measure(run.weights, made.final[at, None])
+
+
+def span_of(run: Run, at: int) -> Span:
+    """What must be computed again to read position `at` of changed versions of `run`."""
+    whole = any(e.depends_on_prompt for e in run.edits)
+    # an intervention on scores or patterns may name every source
+    wide = whole or any(e.site.name in ("scores", "pattern") for e in run.edits)
+    return Span(at, run.n if wide else at + 1, whole)
+
+
+def batches_of(starts: list[int], span: Span) -> list[list[int]]:
+    """Indices of cells that go together: sorted by first changed position, about ROWS rows each."""
+    order = sorted(range(len(starts)), key=lambda i: starts[i])
+    found: list[list[int]] = []
+    while order:
+        most = max(1, ROWS // max(1, span.stop - (0 if span.whole else starts[order[0]])))
+        found.append(order[:most])
+        order = order[most:]
+    return found
+
+
+def waves_of(batches: list[list[int]], starts: list[int], span: Span) -> list[list[list[int]]]:
+    """Batches that pass the layers together: about WAVE rows."""
+    found: list[list[list[int]]] = []
+    rows = WAVE
+    for one in batches:
+        more = len(one) * (span.stop - (0 if span.whole else starts[one[0]]))
+        if rows + more > WAVE:
+            found.append([])
+            rows = 0
+        found[-1].append(one)
+        rows += more
+    return found
+
+
+def carried(run: Run, batches: list[Batch], layer: int, span: Span, tick: Tick) -> tuple[list[int], Tensor]:
+    """(cells, final streams [cell, d_model] at `span.at`) of streams that stand before block `layer`."""
+    w = run.weights
+    for i in range(layer, w.config.n_layers):
+        weights = w.layer(i)
+        for batch in batches:
+            tick()
+            last = i == w.config.n_layers - 1 and not span.whole
+            keep = slice(span.at - batch.start, span.at - batch.start + 1) if last else slice(None)
+            x = run.editor.apply("resid_pre", i, batch.x, batch.start)
+            batch.x = changed_block(run, weights, i, x, batch.start, keep)
+            batch.start += keep.start or 0
+    cells = [c for batch in batches for c in batch.cells]
+    return cells, torch.cat([batch.x[:, span.at - batch.start] for batch in batches])
+
+
+def changed_block(run: Run, layer: Layer, i: int, x: Tensor, start: int, keep: slice = slice(None)) -> Tensor:
+    """Block i on changed streams x [cell, pos, d_model] from position `start`; `keep`: the rows whose stream is wanted."""
+    config, editor = run.weights.config, run.editor
+    qkv = projected(run, layer, i, x, start)
+    parts = {name: editor.apply(name, i, part, start) for name, part in qkv._asdict().items()}
+    x, first = x[:, keep], start + (keep.start or 0)
+    kept = run.captured[i]
+    k, v = block.per_query_head(config, parts["k"]), block.per_query_head(config, parts["v"])
+    early = [block.per_query_head(config, t[:, :start]) for t in (kept.k, kept.v)]
+    z = attended(run, i, QKV(parts["q"][..., keep, :], k, v), QKV(parts["q"], *early), first)
+    if editor.touches(i, "result"):
+        out = editor.apply("result", i, block.head_results(layer, z), first).sum(-3)
+        out = out if layer.b_O is None else out + layer.b_O
+    else:
+        out = block.write(layer, z)
+    mid = after_attention(config, layer, x, post_norm(config, layer, out, "attn"))
+    return after_mid(run, layer, i, x, mid, first)
+
+
+def after_mid(run: Run, layer: Layer, i: int, x: Tensor, mid: Tensor, start: int) -> Tensor:
+    """The stream after block i from the one after its attention, x being what stood before the block."""
+    if layer.mlp is None:
+        return mid
+    config = run.weights.config
+    written = mlp_written(config, layer, x if config.parallel else mid)
+    return after_mlp(config, layer, mid, run.editor.apply("mlp_out", i, written, start))
+
+
+def read_by_attention(config: ModelConfig, layer: Layer, x: Tensor) -> Tensor:
+    """What attention reads of the stream."""
+    if config.norm_placement in ("pre", "both"):
+        return block.normalise(x, layer.attn_norm, config.norm, config.norm_eps)
+    return x
+
+
+def projected(run: Run, layer: Layer, i: int, x: Tensor, start: int) -> QKV:
+    """Queries, keys and values of changed streams before any intervention."""
+    config = run.weights.config
+    W_pos = run.weights.embed().W_pos if config.positions == "shortformer" else None
+    before = None
+    if config.smeared_keys and start:
+        before = read_by_attention(config, layer, run.captured[i].resid_pre[start - 1 : start])
+        before = before.expand(*x.shape[:-2], 1, -1)
+    return block.queries_keys_values(config, layer, i, read_by_attention(config, layer, x), start, W_pos, before)
+
+
+def attended(
+    run: Run,
+    i: int,
+    new: QKV,
+    early: QKV,
+    first: int,
+    heads: tuple[int, ...] | None = None,
+    patch: Callable[[Tensor], Tensor] = lambda pattern: pattern,
+) -> Tensor:
+    """z [cell, head, dest, d_head] of destinations first, first + 1, …, interventions of the run included.
+
+    `early` [head, src, d_head]: keys and values of the run before those of `new`, which has as many heads in q, k and v. `heads`:
+    which heads these are, None for all. `patch` is applied to the pattern after the run's own interventions.
+    """
+    config, editor = run.weights.config, run.editor
+    start = early.k.shape[-2]
+    scores = block.scores(config, new.q, new.k)
+    if start:
+        cells = max(len(new.q), len(new.k))
+        ahead = _per_cell(block.scores(config, _over_cells(new.q), early.k), len(new.q)).expand(cells, -1, -1, -1)
+        scores = torch.cat([ahead, scores], dim=-1)
+    scores = editor.apply("scores", i, scores, first, heads)
+    mask = block.allowed(scores.shape[-2], scores.shape[-1], first, config.window(i))
+    pattern = patch(editor.apply("pattern", i, block.pattern(scores, mask), first, heads))
+    z = pattern[..., start:] @ new.v
+    if start:
+        z = z + _per_cell(_over_cells(pattern[..., :start]) @ early.v, len(pattern))
+    return editor.apply("z", i, z, first, heads)
+
+
+def _over_cells(x: Tensor) -> Tensor:
+    """[cell, head, dest, width] -> [head, cell · dest, width]: one product a head, nothing of the run is copied per cell."""
+    return x.transpose(0, 1).flatten(1, 2)
+
+
+def _per_cell(x: Tensor, cells: int) -> Tensor:
+    return x.unflatten(1, (cells, -1)).transpose(0, 1)
