@@ -11,10 +11,14 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from circuitlab.analysis.base import Ctx, Inputs, TextRef
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.forward import forward
+from circuitlab.model.run import ROWS, Run
 from circuitlab.model.weights import Weights
 
 
@@ -55,3 +59,38 @@ def pieces(tokens: tuple[int, ...], bos: int | None, length: int, count: int, se
     if len(starts) > count:
         starts = np.sort(np.random.default_rng(seed).choice(starts, size=count, replace=False))
     return [(*front, *tokens[s : s + step]) for s in starts]
+
+
+def text_pieces(
+    inputs: Inputs, file: bool, ref: TextRef | None, length: int, texts: int, seed: int, behind: str
+) -> tuple[list[tuple[int, ...]], tuple[str, ...]]:
+    """Pieces of a file, or the prompt itself; and how a caption names them."""
+    if not file:
+        n = len(inputs.subject.tokens)
+        return [inputs.subject.tokens], (f"this prompt, {n} tokens: one text, no spread, much noise",)
+    assert ref is not None
+    config = inputs.weights.config
+    made = pieces(inputs.text(ref), bos_of(inputs.weights), min(length or config.n_ctx, config.n_ctx), texts, seed)
+    name = ref.path.replace("\\", "/").rpartition("/")[2]
+    said = f"{len(made)} pieces of {len(made[0])} tokens of {name}, seed {seed}"
+    return made, tuple(w for w in (said, behind) if w)
+
+
+def run_on(inputs: Inputs, tokens: tuple[int, ...], prompt: bool, edited: bool, ctx: Ctx) -> Run:
+    """The run of one text: the prompt's own, or a passing one with or without the subject's interventions."""
+    if prompt:
+        return inputs.run()
+    edits = inputs.subject.edits if edited else ()
+    return forward(inputs.weights, tokens, edits, tick=lambda i, n: ctx.tick(i, n, "forward pass"))
+
+
+def losses_of(run: Run, ctx: Ctx) -> np.ndarray:
+    """[pos − 1] nats: the run's losses, a tile of rows at a time."""
+    targets = torch.tensor(run.tokens[1:])
+    parts = []
+    with torch.inference_mode():
+        for start in range(0, run.n - 1, ROWS):
+            ctx.tick(start, run.n, "unembedding")
+            rows = slice(start, min(start + ROWS, run.n - 1))
+            parts.append(F.cross_entropy(run.logits(rows), targets[rows], reduction="none").double().numpy())
+    return np.concatenate(parts) if parts else np.zeros(0)
