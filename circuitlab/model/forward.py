@@ -215,8 +215,53 @@ def patterns(w: Weights, tokens: Tensor) -> Iterator[tuple[int, Tensor]]:
             yield i, full_pattern(w.config, i, seen[0])
 
 
-def forward_from(w: Weights, run: Run, layer: int, resid: Tensor) -> Tensor:
-    """[batch, pos, d_model] streams before block `layer` -> logits [batch, pos, d_vocab_out].
+def attended(run: Run, i: int, layer: Layer, x: Tensor, held: bool = False, dest: slice = slice(None)) -> Tensor:
+    """z [..., head, dest, d_head] of layer i on changed streams x [..., pos, d_model] of `run` (after edits of resid_pre).
+
+    The run's interventions act, except those along a path. `held`: patterns are the run's own, values are not. `dest` leaves
+    other destinations out, where the run has no interventions in this layer.
+    """
+    config, editor, n = run.weights.config, run.editor, x.shape[-2]
+    qkv = _project(run.weights, layer, i, x, 0, None)
+    v = editor.apply("v", i, qkv.v)
+    if held:
+        recorded = run.get("pattern", i, (), dest)
+        # a pattern made in inference mode cannot take part in a gradient
+        return editor.apply("z", i, _ordinary(recorded) @ block.per_query_head(config, v))
+    q, k = editor.apply("q", i, qkv.q)[..., dest, :], editor.apply("k", i, qkv.k)
+    start = dest.indices(n)[0]
+    if not (config.score_soft_cap or editor.touches(i, "scores", "pattern")):
+        return editor.apply("z", i, block.attend(config, i, QKV(q, k, v), start))
+    raw = editor.apply("scores", i, block.scores(config, q, block.per_query_head(config, k)))
+    seen = block.allowed(q.shape[-2], n, start, config.window(i))
+    pattern = editor.apply("pattern", i, block.pattern(raw, seen))
+    return editor.apply("z", i, pattern @ block.per_query_head(config, v))
+
+
+def _ordinary(x: Tensor) -> Tensor:
+    return x.clone() if torch.is_grad_enabled() and x.is_inference() else x
+
+
+def after_heads(run: Run, i: int, layer: Layer, x: Tensor, z: Tensor) -> Tensor:
+    """The streams after block i, from those before it [..., pos, d_model] and z [..., head, pos, d_head].
+
+    Interventions on `result` and `mlp_out` act. Leading axes of x and z broadcast.
+    """
+    config, editor = run.weights.config, run.editor
+    if editor.touches(i, "result"):
+        out = editor.apply("result", i, block.head_results(layer, z)).sum(-3)
+        out = out if layer.b_O is None else out + layer.b_O
+    else:
+        out = block.write(layer, z)
+    mid = after_attention(config, layer, x, post_norm(config, layer, out, "attn"))
+    if layer.mlp is None:
+        return mid
+    written = mlp_written(config, layer, x if config.parallel else mid)
+    return after_mlp(config, layer, mid, editor.apply("mlp_out", i, written))
+
+
+def forward_from(w: Weights, run: Run, layer: int, resid: Tensor, dest: slice = slice(None)) -> Tensor:
+    """[batch, pos, d_model] streams before block `layer` -> logits [batch, dest, d_vocab_out].
 
     The streams stand for changed versions of `run`; interventions of the run at `layer` and later act on each of them.
     """
@@ -224,13 +269,39 @@ def forward_from(w: Weights, run: Run, layer: int, resid: Tensor) -> Tensor:
         x = resid
         for i in range(layer, w.config.n_layers):
             if run.edits and any(e.site.layer == i for e in run.edits):
-                x = torch.stack([_edited_block(w, run, i, one) for one in x])
+                x = _edited_blocks(w, run, i, x)
             else:
                 x = _plain_block(w, w.layer(i), i, x)
-        return unembed(w, w.unembed(), x)
+        return unembed(w, w.unembed(), x[:, dest])
+
+
+def _edited_blocks(w: Weights, run: Run, i: int, x: Tensor) -> Tensor:
+    """Block i with the run's interventions on changed streams [batch, pos, d_model]; senders of paths are the run's own."""
+    if any(e.site.layer == i and e.path_from is not None for e in run.edits):
+        return torch.stack([_edited_block(w, run, i, one) for one in x])
+    layer = w.layer(i)
+    x = run.editor.apply("resid_pre", i, x)
+    return after_heads(run, i, layer, x, attended(run, i, layer, x))
 
 
 def _edited_block(w: Weights, run: Run, i: int, x: Tensor) -> Tensor:
     """Block i with the run's interventions on one changed stream; earlier layers are the run's own."""
     trial = Run(w, run.tokens, run.edits, run.editor, list(run.captured[:i]))
     return _captured_block(trial, None, i, x, 0)
+
+
+def rerun_from(run: Run, edits: tuple[Intervention, ...], editor: Editor, layer: int) -> Tensor:
+    """[pos, d_model]: the last stream of `run` with other interventions, which differ from its own in `layer` and later only.
+
+    Slower than a batch, and right for interventions along paths too: their senders are those of the changed run.
+    """
+    with torch.inference_mode():
+        trial = Run(run.weights, run.tokens, edits, editor, list(run.captured[:layer]))
+        x = (
+            run.get("resid_post", layer - 1)
+            if layer
+            else embedded(trial.weights.config, trial.weights.embed(), torch.tensor(run.tokens), 0)
+        )
+        for i in range(layer, run.weights.config.n_layers):
+            x = _captured_block(trial, None, i, x, 0)
+        return x

@@ -20,9 +20,10 @@ def sinusoid_table(n: int, d_model: int, dtype: torch.dtype = torch.float32) -> 
 
 @lru_cache(maxsize=32)
 def _turns(rotary: Rotary, d_head: int, start: int, stop: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    position = torch.arange(start, stop, dtype=torch.float64)[:, None]
-    angle = position * torch.tensor(rotary.frequencies(d_head), dtype=torch.float64)
-    return angle.cos().to(dtype), angle.sin().to(dtype)
+    with torch.inference_mode(False):  # kept: must serve gradients too, whoever asked first
+        position = torch.arange(start, stop, dtype=torch.float64)[:, None]
+        angle = position * torch.tensor(rotary.frequencies(d_head), dtype=torch.float64)
+        return angle.cos().to(dtype), angle.sin().to(dtype)
 
 
 def rotate(x: Tensor, rotary: Rotary, start: int) -> Tensor:

@@ -1,0 +1,224 @@
+"""Ablation: how much what is measured changes when a head's output is taken away.
+
+    effect(h) = value(z_h replaced) − value(as it is)           value: a mean loss (nats), an in-context score, a logit
+
+z_h is replaced by zero, by a mean, or by z of another text (`ablation_parts`); heads one by one, a set together, or all pairs.
+Patterns of later layers are computed again, or held at their recorded values (Olsson et al. 2022, “pattern-preserving
+ablation”): then only what later heads are given changes, not where they look. In the last layer the two are the same.
+A first-order estimate of every head (`first_order`) stands until its exact value replaces it; `exact` says which is which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+import torch
+
+from circuitlab.analysis.ablation_parts import Bench, Effect, How, at_once, bench, bytes_of, has_paths, said, ticker
+from circuitlab.analysis.attention import chosen_heads
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.first_order import first_order
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.subject import Head, Target
+
+What = Literal["each", "set", "pairs"]
+MOST = 64  # heads of which pairs are taken: 2 016 of them
+
+
+@dataclass(frozen=True)
+class AblationParams:
+    """`how` z is replaced; `frozen`: later patterns held. `what`: heads one by one, `heads` together as well, or all their pairs.
+
+    `heads` () means all for "each"; for "pairs" the strongest `most` by their own effect. `effect`: mean loss of the prompt's
+    tokens, of its second half, the `target` at `position`, or the in-context score. `source`: tokens of the other text for
+    resample and mean; () with mean: this prompt's own mean over positions.
+    """
+
+    how: How = "zero"
+    frozen: bool = False
+    what: What = "each"
+    heads: tuple[Head, ...] = ()
+    most: int = 6
+    effect: Effect = "loss"
+    target: Target = Target()
+    position: int = -1
+    source: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AblationResult(Result):
+    """`effect` [layer, head] = value after − `baseline`; where not `exact` bool [layer, head]: a first-order estimate, or NaN.
+
+    `token_change` [layer, head, pos]: change of the loss of the token at pos, NaN where it was not computed. Sets: `members` int
+    [set, member, 2] as (layer, head), `set_effect` [set], `set_change` [set, pos]; `unit` of effects: nats or logit.
+    """
+
+    effect: np.ndarray
+    exact: np.ndarray
+    token_change: np.ndarray
+    members: np.ndarray
+    set_effect: np.ndarray
+    set_change: np.ndarray
+    baseline: float
+    unit: str
+
+    @property
+    def set_names(self) -> tuple[str, ...]:
+        """Of each set: `L0H1 + L1H4`."""
+        return tuple(" + ".join(str(Head(*head)) for head in one) for one in self.members.tolist())
+
+    @property
+    def set_sums(self) -> np.ndarray:
+        """[set]: what the members' own effects add up to; NaN until all of them are exact."""
+        layer, head = self.members[..., 0], self.members[..., 1]
+        return np.where(self.exact[layer, head], self.effect[layer, head], np.nan).sum(axis=-1)
+
+    def table(self) -> Table:
+        """One row a head, then one a set."""
+        n_layers, n_heads = self.effect.shape
+        heads = [str(Head(i, h)) for i in range(n_layers) for h in range(n_heads)]
+        alone = np.concatenate([np.full(len(heads), np.nan), self.set_sums])
+        kind = np.where(self.exact.ravel(), "exact", np.where(np.isnan(self.effect.ravel()), "not computed", "first-order"))
+        done = np.where(np.isnan(self.set_effect), "not computed", "exact")
+        return Table(
+            (
+                Column("ablated", np.array([*heads, *self.set_names])),
+                Column("effect", np.concatenate([self.effect.ravel(), self.set_effect]), self.unit),
+                Column("is", np.concatenate([kind, done])),
+                Column("sum_of_each", alone, self.unit),
+            )
+        )
+
+    def across(self) -> Mapping[str, np.ndarray]:
+        """`effect` [layer, head], exact values only."""
+        return {"effect": np.where(self.exact, self.effect, np.nan)}
+
+
+class _Found:
+    """The arrays as they fill, begun from what a cancelled attempt left."""
+
+    def __init__(self, made: Bench, p: AblationParams, previous: object, words: tuple[str, ...]) -> None:
+        config, n = made.run.weights.config, made.run.n
+        shape = (config.n_layers, config.n_heads)
+        self.made, self.words = made, words
+        self.effect, self.exact = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
+        self.token_change = np.full((*shape, n), np.nan, dtype=np.float32)
+        self.set_sets(())
+        if isinstance(previous, AblationResult) and previous.token_change.shape == self.token_change.shape:
+            self.effect, self.exact = previous.effect.copy(), previous.exact.copy()
+            self.token_change = previous.token_change.copy()
+            self.members, self.set_effect = previous.members.copy(), previous.set_effect.copy()
+            self.set_change = previous.set_change.copy()
+
+    def set_sets(self, sets: tuple[tuple[Head, ...], ...]) -> None:
+        """Make room for these sets, unless they are there already."""
+        members = np.array(sets, dtype=np.int64).reshape(len(sets), len(sets[0]) if sets else 0, 2)
+        if sets and np.array_equal(members, self.members):
+            return
+        self.members, self.set_effect = members, np.full(len(sets), np.nan)
+        self.set_change = np.full((len(sets), self.made.run.n), np.nan, dtype=np.float32)
+
+    def result(self, done: float) -> AblationResult:
+        """A snapshot."""
+        arrays = {name: getattr(self, name).copy() for name in ("effect", "exact", "token_change")}
+        arrays |= {name: getattr(self, name).copy() for name in ("members", "set_effect", "set_change")}
+        words = self.words if self.exact.all() else (*self.words, "not exact: first-order estimate of one backward pass")
+        return AblationResult(
+            **arrays, baseline=self.made.before, unit=self.made.measure.unit, conventions=words, done=min(done, 1.0)
+        )
+
+
+def _singles(exact: np.ndarray, heads: tuple[Head, ...], size: int) -> Iterator[list[Head]]:
+    """Heads that are still to be done, last layer first, in batches of one layer."""
+    for layer in sorted({h.layer for h in heads}, reverse=True):
+        mine = sorted({h for h in heads if h.layer == layer and not exact[h]})
+        yield from (mine[i : i + size] for i in range(0, len(mine), size))
+
+
+def _cut(found: _Found, sets: list[list[Head]], ctx: Ctx, done: int, total: int) -> tuple[np.ndarray, np.ndarray]:
+    """(effect [batch], loss change [batch, pos]) of cutting each of these sets."""
+    made = found.made
+    cut = torch.zeros(len(sets), *found.exact.shape, dtype=torch.bool)
+    for i, heads in enumerate(sets):
+        for head in heads:
+            cut[i, head.layer, head.head] = True
+    value, losses = made.cut(cut, ticker(ctx, done, total, f"ablation {done + 1}/{total}"))
+    change = np.full((len(sets), made.run.n), np.nan, dtype=np.float32)
+    if losses.shape[1]:
+        change[:, made.measure.at + 1] = (losses - made.losses).numpy()
+    return value.numpy() - made.before, change
+
+
+def _each(found: _Found, heads: tuple[Head, ...], ctx: Ctx, total: int) -> None:
+    for batch in _singles(found.exact, heads, at_once(found.made.run.n)):
+        done = int(found.exact.sum())
+        effect, change = _cut(found, [[h] for h in batch], ctx, done, total)
+        for h, value, row in zip(batch, effect, change, strict=True):
+            found.effect[h], found.token_change[h], found.exact[h] = value, row, True
+        ctx.partial(found.result(min(0.99, (done + len(batch)) / total)))
+
+
+def _sets(found: _Found, ctx: Ctx, total: int) -> None:
+    waiting = np.flatnonzero(np.isnan(found.set_effect))
+    order = waiting[np.argsort(-found.members[waiting, :, 0].min(axis=1), kind="stable")]  # those that begin late first
+    size = at_once(found.made.run.n)
+    for rows in (order[i : i + size] for i in range(0, len(order), size)):
+        done = total - int(np.isnan(found.set_effect).sum())
+        sets = [[Head(*head) for head in found.members[i].tolist()] for i in rows]
+        found.set_effect[rows], found.set_change[rows] = _cut(found, sets, ctx, done, total)
+        ctx.partial(found.result(min(0.99, (done + len(rows)) / total)))
+
+
+def _strongest(effect: np.ndarray, most: int) -> tuple[Head, ...]:
+    order = np.argsort(-np.abs(effect), axis=None, kind="stable")[:most]
+    return tuple(Head(*map(int, divmod(i, effect.shape[1]))) for i in order)
+
+
+def _refuse(config: ModelConfig, p: AblationParams) -> str | None:
+    if p.how == "resample" and not p.source:
+        return "resampling takes z of another text: give its tokens as source."
+    if p.what == "set" and not p.heads:
+        return "which heads are ablated together? Give heads."
+    if p.what == "pairs" and not 2 <= (len(set(p.heads)) if p.heads else p.most) <= MOST:
+        return f"pairs are taken of 2 to {MOST} heads."
+    return None
+
+
+def _memory(config: ModelConfig, n: int, p: AblationParams) -> int:
+    k = len(p.heads) or p.most
+    sets = {"each": 0, "set": 1, "pairs": k * (k - 1) // 2}[p.what]
+    results = 3 * 4 * n * (config.n_layers * config.n_heads + sets)
+    per_layer = config.d_model * (4 * config.n_heads * config.d_head + 3 * config.d_mlp)
+    gradient = 8 * (config.d_model * config.d_vocab_out + per_layer)  # copies of weights for the backward pass
+    return results + gradient + bytes_of(config, n, p.source)
+
+
+@analysis(version=1, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+def ablation(inputs: Inputs, p: AblationParams, ctx: Ctx) -> AblationResult:
+    """What changes when heads are taken away: every head, a set, or pairs; estimates first, exact values as they come."""
+    config = inputs.weights.config
+    heads = chosen_heads(config, tuple(sorted(set(p.heads))))
+    made = bench(inputs, p.how, p.source, p.frozen, p.effect, p.target, p.position)
+    words = (*inputs.subject.conventions.words(), *said(made), "effect = after − before")
+    found = _Found(made, p, ctx.previous, words)
+    if np.isnan(made.before):
+        return found.result(1.0)
+    if p.what != "each" and p.heads:
+        found.set_sets((heads,) if p.what == "set" else tuple(combinations(heads, 2)))
+    n_sets = len(found.members) or (p.most * (p.most - 1) // 2 if p.what == "pairs" else 0)
+    total = len(heads) + n_sets
+    if np.isnan(found.effect).any() and not has_paths(made.run):
+        estimate = first_order(made, ticker(ctx, 0, total, "first-order estimate")).numpy()
+        found.effect = np.where(found.exact, found.effect, estimate)
+        ctx.partial(found.result(0.0))
+    if p.what != "each" and p.heads:
+        _sets(found, ctx, total)
+    _each(found, heads, ctx, total)
+    if p.what == "pairs" and not p.heads:
+        found.set_sets(tuple(combinations(sorted(_strongest(found.effect, p.most)), 2)))
+        _sets(found, ctx, total)
+    return found.result(1.0)

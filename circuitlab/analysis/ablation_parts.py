@@ -1,0 +1,273 @@
+"""What ablations share: what is put in place of z, what is measured, and many ablations of one prompt at a time.
+
+    resid_mid' = resid_pre + Σ_h z'_h W_O^h + b_O,     z'_h = 0, a mean, or another text's z where a head is cut, else its own
+
+An ablation replaces z, so a head's output `z W_O` goes and the output bias stays: the same as an intervention at site `z` after
+the subject's own ones. A batch begins at the first layer in which anything is cut, from the recorded stream there; later layers
+are computed again for each (or with every pattern held at its recorded value: the pattern-preserving ablation of Olsson et al.
+2022), in the last one only for the positions that are measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from circuitlab.analysis.base import Ctx, Inputs
+from circuitlab.analysis.target import Aim, aim_at, position_of
+from circuitlab.errors import BadInput
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.editor import Editor
+from circuitlab.model.forward import after_heads, attended, rerun_from
+from circuitlab.model.intervention import Intervention, Site
+from circuitlab.model.run import ROWS, Run, unembed
+from circuitlab.model.subject import Target
+
+How = Literal["zero", "mean", "resample"]
+Effect = Literal["loss", "second_half", "target", "in_context"]
+
+AT_ONCE = 512  # rows (ablations × positions) that go through a block together: a call of a second could not be cancelled
+EARLY, LATE = 50 / 512, 500 / 512  # the in-context score's tokens, as parts of the prompt (Olsson et al. 2022: 50 and 500 of 512)
+
+
+@dataclass(frozen=True, eq=False)
+class Put:
+    """What a cut head's z becomes. `other`: the clean run on another text; None: this run itself (zero needs none)."""
+
+    how: How
+    source: tuple[int, ...] = ()
+    other: Run | None = None
+
+    def __call__(self, layer: int, z: Tensor) -> Tensor:
+        """Every head's replacement for z [..., head, pos, d_head], broadcastable to it."""
+        if self.how == "zero":
+            return torch.zeros_like(z)
+        there = z if self.other is None else self.other.get("z", layer)
+        if self.how == "mean":
+            return there.mean(dim=-2, keepdim=True)
+        n = min(there.shape[-2], z.shape[-2])  # past the end of the other text z stays as it is
+        return torch.cat([there[..., :n, :].expand(*z.shape[:-2], n, -1), z[..., n:, :]], dim=-2)
+
+    def edit(self, layer: int, heads: tuple[int, ...]) -> Intervention:
+        """The same as an intervention."""
+        op = "patch" if self.how == "resample" else self.how
+        return Intervention(op, Site("z", layer, heads), source=self.source)
+
+    def words(self) -> str:
+        """For captions."""
+        if self.how == "zero":
+            return "zero ablation of z"
+        if self.how == "mean":
+            whose = "this prompt" if self.other is None else f"another text of {len(self.source)} tokens"
+            return f"z becomes its mean over the positions of {whose}"
+        return f"z becomes that of another text of {len(self.source)} tokens, position by position"
+
+
+def put_of(inputs: Inputs, how: How, source: tuple[int, ...]) -> Put:
+    """The replacement; runs the other text where there is one. Raises `BadInput` for resampling without a text."""
+    if how == "resample" and not source:
+        raise BadInput("Resampling takes z of another text.", expected="source: its tokens", got="none")
+    return Put(how, source, inputs.run(source, ()) if how != "zero" and source else None)
+
+
+@dataclass(frozen=True, eq=False)
+class Measure:
+    """One number of a run: Σ coefficients · losses of the tokens after `at` [row], or the value of `aim` at `at`.
+
+    `dest`: the positions of the last stream that are needed. No rows: there is nothing to measure.
+    """
+
+    tokens: tuple[int, ...]
+    at: Tensor
+    coefficients: Tensor
+    aim: Aim | None
+    words: str
+    unit: str
+
+    @property
+    def dest(self) -> slice:
+        """From the first to the last position that is read."""
+        return slice(int(self.at.min()), int(self.at.max()) + 1) if len(self.at) else slice(0, 1)
+
+    def losses(self, run: Run, final: Tensor) -> Tensor:
+        """[batch, row], nats, of last streams [batch, dest, d_model]; a tile of rows at a time."""
+        rows = final[:, self.at - self.dest.start].flatten(0, 1)
+        wanted = torch.tensor(self.tokens)[self.at + 1].repeat(len(final))
+        ends = run.weights.unembed()
+        tiles = zip(rows.split(ROWS), wanted.split(ROWS), strict=True)
+        parts = [F.cross_entropy(unembed(run.weights, ends, x), ids, reduction="none") for x, ids in tiles]
+        return torch.cat(parts).unflatten(0, (len(final), -1)) if parts else rows.new_zeros(len(final), 0)
+
+    def value(self, run: Run, final: Tensor, losses: Tensor) -> Tensor:
+        """[batch] float64; NaN where there is nothing to measure."""
+        if self.aim is not None:
+            return self.aim.measure(run.weights, final)[:, 0].double()
+        if not len(self.at):
+            return torch.full((len(final),), torch.nan, dtype=torch.float64)
+        return losses.double() @ self.coefficients
+
+    def __call__(self, run: Run, final: Tensor) -> tuple[Tensor, Tensor]:
+        """(value [batch], losses [batch, row]); a target leaves losses out: [batch, 0]."""
+        losses = final.new_zeros(len(final), 0) if self.aim is not None else self.losses(run, final)
+        return self.value(run, final, losses), losses
+
+
+def measure_of(inputs: Inputs, run: Run, effect: Effect, target: Target, position: int) -> Measure:
+    """What is measured on this prompt. Raises `BadInput` for a target or a position that is not there."""
+    n, nothing = run.n, torch.zeros(0, dtype=torch.float64)
+    if effect == "target":
+        at = position_of(n, position)
+        aim = aim_at(inputs, target, (at,), run)
+        return Measure(run.tokens, torch.tensor([at]), nothing, aim, f"{aim.words} at position {at}", "logit")
+    if effect == "in_context":
+        early, late = max(1, round(EARLY * n)), min(n - 1, round(LATE * n))
+        at = torch.tensor([early, late] if late > early else [], dtype=torch.int64) - 1
+        words = f"in-context score: loss of token {late} − loss of token {early}, one prompt"
+        return Measure(run.tokens, at, torch.tensor([-1.0, 1.0][: len(at)], dtype=torch.float64), None, words, "nats")
+    first = (n + 1) // 2 if effect == "second_half" else 1  # BOS and a block twice: exactly the second block
+    at = torch.arange(first, n) - 1
+    share = torch.full((len(at),), 1 / max(1, len(at)), dtype=torch.float64)
+    where = f"tokens {first} to {n - 1}" if len(at) else "no token: there is no loss"
+    return Measure(run.tokens, at, share, None, f"mean loss of {where}", "nats")
+
+
+def at_once(n: int) -> int:
+    """How many ablations of a prompt of n tokens go together."""
+    return max(1, AT_ONCE // n)
+
+
+def cut_streams(run: Run, cut: Tensor, put: Put, held: bool, dest: slice, tick: Callable[[], None]) -> Tensor:
+    """[batch, dest, d_model]: the last streams with the heads of `cut` bool [batch, layer, head] ablated.
+
+    Not for a run with interventions along paths (`cut_one`). `tick()` is called twice a layer.
+    """
+    weights, last = run.weights, run.weights.config.n_layers - 1
+    touched = cut.any(dim=0).any(dim=1)
+    first = int(touched.int().argmax())
+    x, z = run.get("resid_pre", first)[None], run.get("z", first)[None]
+    for i in range(first, last + 1):
+        layer, narrow = weights.layer(i), i == last and not _needs_all(run, put, i, bool(touched[i]))
+        rows = dest if narrow else slice(None)
+        tick()
+        if i > first:
+            x = run.editor.apply("resid_pre", i, x)
+            z = attended(run, i, layer, x, held, rows)
+        elif narrow:
+            z = z[..., rows, :]
+        if touched[i]:
+            z = torch.where(cut[:, i, :, None, None], _narrowed(put, i, z, rows), z)
+        tick()
+        x = after_heads(run, i, layer, x[..., rows, :], z)
+        if i == last and not narrow:
+            x = x[..., dest, :]
+    return x.expand(len(cut), -1, -1)
+
+
+def _needs_all(run: Run, put: Put, layer: int, cuts: bool) -> bool:
+    """Whether the last layer cannot be computed for some positions alone: interventions, or a mean over the run itself."""
+    return (cuts and put.how == "mean" and put.other is None) or any(e.site.layer == layer for e in run.edits)
+
+
+def _narrowed(put: Put, layer: int, z: Tensor, rows: slice) -> Tensor:
+    """The replacement at the rows that z holds."""
+    if rows == slice(None) or put.how != "resample":
+        return put(layer, z)
+    whole = torch.cat([z.new_zeros(*z.shape[:-2], rows.start, z.shape[-1]), z], dim=-2)
+    return put(layer, whole)[..., rows, :]
+
+
+class Holding(Editor):
+    """The interventions of a run, and every pattern held at what it is in that run."""
+
+    def __init__(self, edits: tuple[Intervention, ...], run: Run, source: Callable[[tuple[int, ...]], Run]) -> None:
+        super().__init__(edits, run.tokens, source)
+        self._run = run
+
+    def touches(self, layer: int, *names: str) -> bool:
+        """Patterns always are."""
+        return "pattern" in names or super().touches(layer, *names)
+
+    def apply(self, name: str, layer: int, x: Tensor, start: int = 0, heads: tuple[int, ...] | None = None) -> Tensor:
+        """The recorded pattern, or x after every intervention at this site."""
+        if name == "pattern":
+            return self._run.get("pattern", layer, heads or (), slice(start, start + x.shape[-2]))
+        return super().apply(name, layer, x, start, heads)
+
+
+def cut_one(inputs: Inputs, run: Run, cut: Tensor, put: Put, held: bool) -> Tensor:
+    """[1, pos, d_model]: one ablation, bool [layer, head], as interventions of a whole pass: right along paths too."""
+    layers = torch.nonzero(cut.any(dim=1))[:, 0].tolist()
+    if not layers:
+        assert run.final is not None
+        return run.final[None]
+    edits = run.edits + tuple(put.edit(i, tuple(torch.nonzero(cut[i])[:, 0].tolist())) for i in layers)
+    source = lambda tokens: put.other if put.other is not None and tokens == put.source else inputs.run(tokens, ())
+    editor = Holding(edits, run, source) if held else Editor(edits, run.tokens, source)
+    return rerun_from(run, edits, editor, layers[0])[None]
+
+
+def has_paths(run: Run) -> bool:
+    """Whether the run has interventions along paths."""
+    return any(e.path_from is not None for e in run.edits)
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """One prompt on which sets of heads are cut and one thing is measured. `before`: the value of the run as it is."""
+
+    inputs: Inputs
+    run: Run
+    put: Put
+    measure: Measure
+    held: bool
+    before: float
+    losses: Tensor
+
+    def cut(self, heads: Tensor, tick: Callable[[], None]) -> tuple[Tensor, Tensor]:
+        """(value [batch], losses [batch, row]) with the heads of bool [batch, layer, head] ablated; none: the run itself."""
+        dest = self.measure.dest
+        with torch.inference_mode():
+            if not has_paths(self.run):
+                return self.measure(self.run, cut_streams(self.run, heads, self.put, self.held, dest, tick))
+            found = []
+            for one in heads:
+                tick()
+                final = cut_one(self.inputs, self.run, one, self.put, self.held)[:, dest]
+                found.append(self.measure(self.run, final))
+            return torch.cat([v for v, _ in found]), torch.cat([losses for _, losses in found])
+
+
+def bench(inputs: Inputs, how: How, source: tuple[int, ...], held: bool, effect: Effect, target: Target, position: int) -> Bench:
+    """The subject's own run, interventions included, made ready for ablations. Raises `BadInput`."""
+    put, run = put_of(inputs, how, source), inputs.run()
+    measure = measure_of(inputs, run, effect, target, position)
+    assert run.final is not None
+    with torch.inference_mode():
+        value, losses = measure(run, run.final[None, measure.dest])
+    return Bench(inputs, run, put, measure, held, float(value[0]), losses[0])
+
+
+def said(made: Bench) -> tuple[str, ...]:
+    """The conventions of what was cut and measured."""
+    held = "later patterns held at their recorded values" if made.held else "later patterns recomputed"
+    own = (f"on top of {len(made.run.edits)} interventions",) if made.run.edits else ()
+    return (made.put.words(), held, *own, f"{made.measure.words}, {made.measure.unit}")
+
+
+def bytes_of(config: ModelConfig, n: int, source: tuple[int, ...] = ()) -> int:
+    """A bound on what a batch of ablations, the unembedding of a tile and the other text's run hold."""
+    rows, heads = max(n, AT_ONCE), config.n_heads * config.d_head
+    block = rows * (8 * config.d_model + 10 * heads + 3 * config.d_mlp)
+    patterns = 3 * config.n_heads * n * max(n, AT_ONCE if config.score_soft_cap else n)
+    other = len(source) * config.n_layers * (config.d_model + 3 * heads)
+    return 8 * (block + patterns + 3 * ROWS * config.d_vocab_out + other)
+
+
+def ticker(ctx: Ctx, done: int, total: int, text: str) -> Callable[[], None]:
+    """A `tick()` at one place of the work."""
+    return lambda: ctx.tick(done, total, text)
