@@ -39,7 +39,7 @@ ARRANGEMENTS: dict[str, Arrangement] = {
         Arrangement(
             "Explore",
             (
-                (416, (Stack(300, ("overview",)), Stack(270, ("heads", "model", "jobs", "log")))),
+                (416, (Stack(300, ("overview",)), Stack(270, ("heads", "interventions", "model", "jobs", "log")))),
                 (524, (Stack(570, ("attention", "composition", "spectra", "virtual", "residual")),)),
                 (330, (Stack(570, ("predictions", "circuits", "bigram")),)),
             ),
@@ -51,7 +51,10 @@ ARRANGEMENTS: dict[str, Arrangement] = {
                 (450, (Stack(570, ("composition", "attention")),)),
                 (
                     480,
-                    (Stack(340, ("spectra", "virtual", "residual")), Stack(230, ("heads", "overview", "model", "jobs", "log"))),
+                    (
+                        Stack(340, ("spectra", "virtual", "residual")),
+                        Stack(230, ("heads", "overview", "interventions", "model", "jobs", "log")),
+                    ),
                 ),
                 (350, (Stack(570, ("circuits", "bigram", "predictions")),)),
             ),

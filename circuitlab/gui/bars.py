@@ -21,6 +21,7 @@ from circuitlab.gui.icons import icon
 from circuitlab.gui.labels import ShortLabel, label
 from circuitlab.gui.moves import COMPARE, Moves
 from circuitlab.gui.opening import Opening
+from circuitlab.session.cuts import words
 from circuitlab.session.state import State
 
 CONVENTIONS = (
@@ -116,13 +117,14 @@ class TopBar(QToolBar):
         self.model.setText(f"{state.model.name} ▾".replace("&", "&&"))
         heads = " ".join(map(str, state.selection.heads[:6])) + (" …" if len(state.selection.heads) > 6 else "")
         self.heads.setText(heads)
-        words = (*state.conventions.words(), "BOS" if state.bos else "no BOS")
-        self.conventions.setText(f"{' · '.join(words)} ▾")
+        said = (*state.conventions.words(), "BOS" if state.bos else "no BOS")
+        self.conventions.setText(f"{' · '.join(said)} ▾")
         for name, _, on, _, _ in CONVENTIONS:
             self._choices[name].setChecked(getattr(state.conventions, name) == on)
         edits = state.subject.edits
-        what = ", ".join(" ".join(f"L{e.site.layer}H{h}" for h in e.site.heads) + f" {e.op} {e.site.name}" for e in edits[:3])
-        self.edits.setText(f"{what}{' …' if len(edits) > 3 else ''} ✕" if edits else "")
+        what = words(edits[0]) if len(edits) == 1 else f"{len(edits)} interventions"
+        self.edits.setText(f"{what} ✕" if edits else "")
+        self.edits.setToolTip("In force; click to remove all:\n" + "\n".join(map(words, edits)))
         self.pinned.setText(f"reference: {state.pins[0].label}" if state.pins else "")
         self.compare[COMPARE.index(state.compare)].setChecked(True)
         self._optional[self.edits].setVisible(bool(edits))

@@ -7,17 +7,13 @@ from dataclasses import replace
 from PySide6.QtCore import QObject, Slot
 
 from circuitlab.gui.bench import Bench
-from circuitlab.model.intervention import Intervention, Site
+from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Head
-from circuitlab.session.state import Compare, Pin
+from circuitlab.session.cuts import ablation, switched, with_edits, without_edit, words
+from circuitlab.session.state import Compare, Pin, State
 
 COMPARE: tuple[Compare, ...] = ("now", "reference", "difference")
 MOST_PINS = 8
-
-
-def ablation(head: Head) -> Intervention:
-    """What ablating a head means here: its z, and with it what it adds to the stream, is zero."""
-    return Intervention("zero", Site("z", head.layer, (head.head,)))
 
 
 class Moves(QObject):
@@ -102,7 +98,33 @@ class Moves(QObject):
         if all(w in active for w in wanted):
             self.bench.document.apply(replace(state, edits=rest), f"put back {names}")
         else:
-            self.bench.document.apply(replace(state, edits=(*rest, *((w, True) for w in wanted))), f"ablate {names}")
+            self.bench.document.apply(with_edits(state, *wanted), f"ablate {names}")
+            self._say_reference(state)
+
+    def take(self, state: State, label: str) -> None:
+        """What an offer of a menu made of the bench."""
+        before = self.bench.document.recorded
+        self.bench.document.apply(state, label)
+        self._say_reference(before)
+
+    def _say_reference(self, before: State) -> None:
+        if not before.pins and self.bench.document.recorded.pins:
+            self.bench.readout.emit("The uncut run is the reference now: Ctrl+D shows before, after and the difference.")
+
+    def switch(self, edit: Intervention, on: bool) -> None:
+        """One intervention on or off."""
+        label = f"{'on' if on else 'off'}: {words(edit)}"
+        self.bench.document.apply(switched(self.bench.document.recorded, edit, on), label)
+
+    def switch_all(self, on: bool) -> None:
+        """Every intervention on or off."""
+        state = self.bench.document.recorded
+        edits = tuple((edit, on) for edit, _ in state.edits)
+        self.bench.document.apply(replace(state, edits=edits), f"all interventions {'on' if on else 'off'}")
+
+    def remove(self, edit: Intervention) -> None:
+        """One intervention, from the list."""
+        self.bench.document.apply(without_edit(self.bench.document.recorded, edit), f"remove: {words(edit)}")
 
     def clear_edits(self) -> None:
         """No interventions."""

@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Slot
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QAction, QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QMenu
 
 from circuitlab.draw.export import export
 from circuitlab.errors import CircuitLabError
+from circuitlab.figures.marks import Hit
 from circuitlab.gui.explain import ExplainDialog
+from circuitlab.session.cuts import Offer, aimed, offers
+from circuitlab.session.state import State
 
 if TYPE_CHECKING:
     from circuitlab.gui.panel_dock import PanelDock
@@ -34,7 +37,6 @@ class PanelActions(QMenu):
             ("Compute again", self.again),
             (None, None),
             ("Pin as the reference", self.pin),
-            ("Ablate the chosen heads, or put them back", self.ablate),
             (None, None),
             ("Copy image", self.copy_image),
             ("Copy table", self.copy_table),
@@ -49,6 +51,13 @@ class PanelActions(QMenu):
                 self.addSeparator()
             else:
                 self.addAction(title).triggered.connect(handler)
+        self.cuts = QMenu("Intervene, measure", self)
+        self.cuts.setObjectName(f"menu.{dock.panel.name}.cuts")
+        self.cuts.aboutToShow.connect(self._offer)
+        self.insertMenu(self.actions()[0], self.cuts)
+        self.insertSeparator(self.actions()[1])
+        self._offers: dict[str, Offer] = {}
+        self._aimed: State | None = None
 
     @Slot()
     def maximise(self) -> None:
@@ -62,12 +71,30 @@ class PanelActions(QMenu):
         if moves is not None:
             moves.pin()
 
+    def aim(self, hit: Hit | None) -> None:
+        """What the menu is about: the item under the pointer, or what is selected."""
+        now = self.dock.bench.document.recorded
+        self._aimed = now if hit is None else aimed(now, self.dock.panel.pick(now, hit))
+        self._offer()
+
     @Slot()
-    def ablate(self) -> None:
-        """The chosen heads to zero, or back."""
-        moves = getattr(self.dock.parentWidget(), "moves", None)
-        if moves is not None:
-            moves.ablate()
+    def _offer(self) -> None:
+        bench = self.dock.bench
+        if self._aimed is None or bench.engine.store.peek(bench.document.recorded.model) is None:
+            self._aimed = bench.document.recorded
+        facts = bench.facts()
+        self._offers = {o.title: o for o in offers(self._aimed, facts.config, facts.token_text)}
+        self.cuts.clear()
+        for title in self._offers:
+            action = self.cuts.addAction(title.replace("&", "&&"))
+            action.setData(title)
+            action.triggered.connect(self._take)
+
+    @Slot()
+    def _take(self) -> None:
+        action, moves = self.sender(), getattr(self.dock.parentWidget(), "moves", None)
+        if isinstance(action, QAction) and moves is not None:
+            moves.take(self._offers[str(action.data())].state, str(action.data()))
 
     @Slot()
     def again(self) -> None:

@@ -240,6 +240,7 @@ class PanelDock(QDockWidget):
 
     @Slot(object, QPoint)
     def _context(self, hit: Hit | None, where: QPoint) -> None:
+        self.actions_menu.aim(hit)
         self.actions_menu.popup(where)
 
     def popup_menu(self) -> QMenu:

@@ -17,6 +17,7 @@ from circuitlab.gui.bars import Status, TopBar
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.chrome import scaled, sheet
 from circuitlab.gui.commands import COMMANDS, MENUS, CommandAction
+from circuitlab.gui.docks.interventions import InterventionsDock
 from circuitlab.gui.docks.jobs import JobsDock
 from circuitlab.gui.docks.log import LogDock
 from circuitlab.gui.docks.prompt import PromptDock
@@ -71,6 +72,7 @@ class Window(QMainWindow):
         self.prompt = PromptDock(self.bench, self)
         self.docks["prompt"] = self.prompt
         self.jobs, self.log_dock = JobsDock(self.bench, self), LogDock(self.bench, self)
+        self.docks["interventions"] = InterventionsDock(self.bench, self.moves, self)
         self.docks |= {"jobs": self.jobs, "log": self.log_dock}
 
     def _make_menus(self) -> None:

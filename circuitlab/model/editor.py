@@ -39,7 +39,7 @@ def _check_site(config: ModelConfig, site: Site, n_tokens: int) -> None:
     for what, values, limit in (
         ("layer", (site.layer,), config.n_layers),
         ("head", site.heads, heads),
-        ("position", site.positions, n_tokens),
+        ("position", (*site.positions, *site.sources), n_tokens),
     ):
         if bad := [v for v in values if not 0 <= v < limit]:
             raise BadInput(f"An intervention names a {what} that is not there.", expected=f"0..{limit - 1}", got=str(bad))
@@ -86,6 +86,8 @@ class Editor:
         if site.name not in HEADLESS and site.heads:
             held = torch.arange(x.shape[-3]) if heads is None else torch.tensor(heads)
             chosen = torch.isin(held, torch.tensor(site.heads))[:, None, None] & chosen
+        if site.sources:
+            chosen = chosen & torch.isin(torch.arange(x.shape[-1]), torch.tensor(site.sources))
         return chosen
 
     def _new_value(self, edit: Intervention, site: Site, x: Tensor, start: int, heads: tuple[int, ...] | None) -> Tensor:

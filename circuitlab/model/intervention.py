@@ -27,15 +27,18 @@ HEADLESS: frozenset[str] = frozenset({"resid_pre", "mlp_out"})
 class Site:
     """A place in the forward pass; `()` means all heads or all positions. Key and value heads are `n_kv_heads` many.
 
-    At `scores` and `pattern` a position is a destination.
+    At `scores` and `pattern` a position is a destination, and `sources` names columns: single cells of attention.
     """
 
     name: SiteName
     layer: int
     heads: tuple[int, ...] = ()
     positions: tuple[int, ...] = ()
+    sources: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.sources and self.name not in ("scores", "pattern"):
+            raise UsageError(f"{self.name} has no sources.", expected="sources at scores or pattern only", got=str(self.sources))
         if self.name not in SITE_NAMES:
             raise UsageError("There is no such site.", expected=" ".join(SITE_NAMES), got=repr(self.name))
         if self.heads and self.name in HEADLESS:
@@ -93,6 +96,12 @@ class Intervention:
                 expected=f"path_from.layer < {self.site.layer}",
                 got=str(sender.layer),
             )
+
+    def fits(self, n_tokens: int) -> bool:
+        """Whether it means something in a prompt of this length."""
+        sites = (self.site,) if self.path_from is None else (self.site, self.path_from)
+        inside = all(p < n_tokens for site in sites for p in (*site.positions, *site.sources))
+        return inside and (not self.align or len(self.align) == n_tokens)
 
     @property
     def depends_on_prompt(self) -> bool:

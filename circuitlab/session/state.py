@@ -114,8 +114,12 @@ class State:
         )
 
     def with_text(self, text: str, tokens: tuple[int, ...]) -> State:
-        """New text with its tokens (BOS included where `bos`); a selection that points past the end is dropped."""
-        return replace(self, text=text, tokens=tokens, selection=self.selection.clamped(len(tokens)))
+        """New text with its tokens (BOS included where `bos`).
+
+        A selection that points past the end is dropped; interventions that no longer fit are switched off.
+        """
+        edits = tuple((e, on and e.fits(len(tokens))) for e, on in self.edits)
+        return replace(self, text=text, tokens=tokens, edits=edits, selection=self.selection.clamped(len(tokens)))
 
     def with_tokens(self, tokens: tuple[int, ...]) -> State:
         """Tokens typed as ids, without text."""

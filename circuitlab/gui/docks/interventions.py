@@ -1,0 +1,183 @@
+"""The interventions in force: a list with a switch each, and what they do to the text's loss."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from PySide6.QtCore import Qt, Slot
+from PySide6.QtWidgets import QCheckBox, QDockWidget, QFrame, QHBoxLayout, QLabel, QScrollArea, QToolButton, QVBoxLayout, QWidget
+
+from circuitlab.analysis.token_loss import TokenLossParams, TokenLossResult
+from circuitlab.engine.request import Answer, Request
+from circuitlab.gui.bench import Bench
+from circuitlab.gui.flow import FlowLayout
+from circuitlab.gui.labels import ShortLabel
+from circuitlab.gui.moves import Moves
+from circuitlab.gui.panel_dock import on_screen
+from circuitlab.gui.title_bar import TitleBar
+from circuitlab.model.intervention import Intervention
+from circuitlab.session.cuts import words
+from circuitlab.session.state import State
+
+HOW = (
+    "Nothing is cut. Right-click a head, an edge, a cell or a token in any panel and choose Intervene; "
+    "Ctrl+B zeroes the chosen heads."
+)
+SIDES = ("cut", "whole")
+
+
+class EditRow(QWidget):
+    """One intervention: on or off, what it does, a button that removes it."""
+
+    def __init__(self, moves: Moves, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.moves = moves
+        self.edit: Intervention | None = None
+        self.on = QCheckBox(self)
+        self.on.setToolTip("On or off")
+        self.on.clicked.connect(self._switch)
+        self.label = ShortLabel(self)
+        self.remove = QToolButton(self)
+        self.remove.setText("Remove")
+        self.remove.clicked.connect(self._remove)
+        box = QHBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.addWidget(self.on)
+        box.addWidget(self.label, 1)
+        box.addWidget(self.remove)
+
+    def show_edit(self, edit: Intervention, on: bool, n_tokens: int) -> None:
+        """What it is now."""
+        self.edit = edit
+        fits = edit.fits(n_tokens)
+        self.on.setChecked(on)
+        self.on.setEnabled(fits)
+        self.on.setAccessibleName(words(edit))
+        self.label.setText(words(edit) + ("" if fits else " — does not fit this prompt"))
+
+    @Slot(bool)
+    def _switch(self, on: bool) -> None:
+        if self.edit is not None:
+            self.moves.switch(self.edit, on)
+
+    @Slot()
+    def _remove(self) -> None:
+        if self.edit is not None:
+            self.moves.remove(self.edit)
+
+
+class InterventionsDock(QDockWidget):
+    """See the module."""
+
+    def __init__(self, bench: Bench, moves: Moves, parent: QWidget | None = None) -> None:
+        super().__init__("Interventions", parent)
+        self.setObjectName("dock.interventions")
+        self.bench, self.moves = bench, moves
+        self.rows: list[EditRow] = []
+        self.answers: dict[str, Answer] = {}
+        self.asked: dict[str, Request] = {}
+        self._make_body()
+        head = QWidget(self)
+        row = FlowLayout(head)
+        self.all = QCheckBox("All on", head)
+        self.all.setToolTip("Switch every intervention on or off: before and after at once")
+        self.all.clicked.connect(moves.switch_all)
+        self.clear = QToolButton(head)
+        self.clear.setText("Remove all")
+        self.clear.clicked.connect(moves.clear_edits)
+        for widget in (self.all, self.clear):
+            row.addWidget(widget)
+        self.bar = TitleBar(self, bench, head)
+        bench.document.changed.connect(self._changed)
+        bench.runner.answered.connect(self._answered)
+        self.visibilityChanged.connect(self._changed)
+        self.refresh()
+
+    def _make_body(self) -> None:
+        body = QWidget(self)
+        self.box = QVBoxLayout(body)
+        self.box.setContentsMargins(8, 8, 8, 8)
+        self.none = QLabel(HOW, body)
+        self.effect = QLabel(body)
+        for label in (self.none, self.effect):
+            label.setWordWrap(True)
+            label.setTextFormat(Qt.TextFormat.PlainText)
+        self.effect.setProperty("role", "caption")
+        for widget in (self.none, self.effect):
+            self.box.addWidget(widget)
+        self.box.addStretch(1)
+        scroll = QScrollArea(self)
+        scroll.setFrameShape(QFrame.Shape.NoFrame)
+        scroll.setWidgetResizable(True)
+        scroll.setMinimumHeight(60)
+        scroll.setWidget(body)
+        self.setWidget(scroll)
+
+    @Slot()
+    def _changed(self, *_: object) -> None:
+        if on_screen(self):
+            self.refresh()
+
+    def refresh(self) -> None:
+        """List what there is, ask for the losses with and without."""
+        state = self.bench.document.state
+        while len(self.rows) > len(state.edits):
+            row = self.rows.pop()
+            self.box.removeWidget(row)
+            row.deleteLater()
+        while len(self.rows) < len(state.edits):
+            self.rows.append(EditRow(self.moves, self))
+            self.box.insertWidget(len(self.rows), self.rows[-1])
+        for row, (edit, on) in zip(self.rows, state.edits, strict=True):
+            row.show_edit(edit, on, len(state.tokens))
+        some = bool(state.edits)
+        self.none.setVisible(not some)
+        self.all.setEnabled(some)
+        self.all.setChecked(some and all(on for _, on in state.edits))
+        self.clear.setEnabled(some)
+        self._ask(state)
+        self._say()
+
+    def _ask(self, state: State) -> None:
+        wanted: dict[str, Request] = {}
+        if state.subject.edits and len(state.tokens) > 1 and on_screen(self):
+            subjects = {"cut": state.subject, "whole": replace(state.subject, edits=())}
+            wanted = {side: Request("token_loss", TokenLossParams(), subject) for side, subject in subjects.items()}
+        new = {side: request for side, request in wanted.items() if self.asked.get(side) != request}
+        self.asked = wanted
+        self.answers = {side: a for side, a in self.answers.items() if side in wanted and a.request == wanted[side]}
+        for side, request in new.items():
+            found = self.bench.runner.ask(f"interventions/{side}/now", request)
+            if found is not None:
+                self.answers[side] = found
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a loss is still to come."""
+        return any(side not in self.answers for side in self.asked)
+
+    @Slot(str, object)
+    def _answered(self, slot: str, answer: Answer) -> None:
+        name, _, rest = slot.partition("/")
+        side = rest.partition("/")[0]
+        if name == "interventions" and self.asked.get(side) == answer.request:
+            self.answers[side] = answer
+            self._say()
+
+    def _say(self) -> None:
+        """Mean loss before and after, and the token that moved most."""
+        found = [self.answers[side].result for side in SIDES if side in self.answers]
+        self.effect.setVisible(len(found) == 2)
+        if len(found) < 2:
+            return
+        cut, whole = found
+        assert isinstance(cut, TokenLossResult)
+        assert isinstance(whole, TokenLossResult)
+        change = np.asarray(cut.loss[1:], float) - whole.loss[1:]
+        at = int(np.nanargmax(np.abs(change))) + 1
+        token = self.bench.facts().token_text(int(cut.tokens[at]))
+        self.effect.setText(
+            f"mean loss {whole.mean:.3f} → {cut.mean:.3f} nats ({cut.mean - whole.mean:+.3f}) over {len(change)} tokens; "
+            f"most at {at} ‘{token}’: {whole.loss[at]:.2f} → {cut.loss[at]:.2f}".replace("-", "−")
+        )

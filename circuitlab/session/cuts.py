@@ -1,0 +1,177 @@
+"""Interventions as a person meets them: what can be cut where one points, and how a cut is called.
+
+Offers are States: what the bench would be with the cut made. The first cut keeps the uncut subject as the reference, so that
+every panel can show before, after and the difference at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from circuitlab.analysis.alignment import alignment_of
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.intervention import Intervention, Op, Site, SiteName
+from circuitlab.model.subject import Head, Target
+from circuitlab.session.state import Pin, State
+
+UNCUT = "uncut"
+READ_BY: dict[str, SiteName] = {"Q": "q", "K": "k", "V": "v"}
+_OPS: dict[Op, str] = {
+    "zero": "zero",
+    "mean": "mean in place of",
+    "scale": "scale",
+    "set": "set",
+    "freeze": "freeze",
+    "patch": "patch",
+}
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One entry of a menu: what it says, and the bench after it."""
+
+    title: str
+    state: State
+
+
+def ablation(head: Head) -> Intervention:
+    """What ablating a head means here: its z, and with it what it adds to the stream, is zero."""
+    return Intervention("zero", Site("z", head.layer, (head.head,)))
+
+
+def with_edits(state: State, *edits: Intervention) -> State:
+    """The state with these interventions on; the uncut subject becomes the reference where there is none yet."""
+    kept = tuple((e, on) for e, on in state.edits if e not in edits)
+    pins = state.pins
+    if not pins and not state.subject.edits:
+        pins = (Pin(UNCUT, state.subject, state.selection, state.text),)
+    return replace(state, edits=(*kept, *((e, True) for e in edits)), pins=pins)
+
+
+def without_edit(state: State, edit: Intervention) -> State:
+    """The state without one intervention."""
+    return replace(state, edits=tuple((e, on) for e, on in state.edits if e != edit))
+
+
+def switched(state: State, edit: Intervention, on: bool) -> State:
+    """The state with one intervention on or off."""
+    return replace(state, edits=tuple((e, on if e == edit else was) for e, was in state.edits))
+
+
+def place(site: Site) -> str:
+    """`"z of L1H1 at 12"`."""
+    heads = " ".join(str(Head(site.layer, h)) for h in site.heads)
+    who = heads or (f"layer {site.layer}" if site.name in ("resid_pre", "mlp_out") else f"all heads of layer {site.layer}")
+    positions = " at " + ", ".join(map(str, site.positions)) if site.positions else ""
+    sources = " from " + ", ".join(map(str, site.sources)) if site.sources else ""
+    return f"{site.name} of {who}{positions}{sources}"
+
+
+def words(edit: Intervention) -> str:
+    """One line: what is done, where."""
+    what = _OPS[edit.op]
+    by = f" × {edit.value[0]:g}" if edit.op == "scale" else ""
+    other = " (another prompt's)" if edit.source else ""
+    path = "" if edit.path_from is None else f", along the path from {place(edit.path_from)} only"
+    return f"{what} {place(edit.site)}{by}{other}{path}"
+
+
+def offers(state: State, config: ModelConfig, token_text: Callable[[int], str] = str) -> tuple[Offer, ...]:
+    """What can be done with what this state's selection points at."""
+    heads = tuple(h for h in state.selection.heads if h.layer < config.n_layers and h.head < config.n_heads)
+    made = [*_of_edge(state, config), *_of_heads(state, heads), *_of_cell(state, heads), *_of_pin(state, heads)]
+    if not config.attention_only and heads:
+        layer = heads[0].layer
+        cut = Intervention("zero", Site("mlp_out", layer))
+        made.append(Offer(f"Zero the MLP of layer {layer}", with_edits(state, cut)))
+    return (*made, *_of_token(state, token_text))
+
+
+def _named(heads: tuple[Head, ...]) -> str:
+    return " ".join(map(str, heads[:4])) + (f" and {len(heads) - 4} more" if len(heads) > 4 else "")
+
+
+def _of_heads(state: State, heads: tuple[Head, ...]) -> list[Offer]:
+    if not heads:
+        return []
+    names = _named(heads)
+    at = lambda op, name: with_edits(state, *(Intervention(op, Site(name, h.layer, (h.head,))) for h in heads))
+    made = [
+        Offer(f"Zero {names}", at("zero", "z")),
+        Offer(f"Replace {names} by the mean over this prompt", at("mean", "z")),
+        Offer(f"Freeze the pattern of {names}", at("freeze", "pattern")),
+    ]
+    position = state.selection.destination
+    if position is not None:
+        cuts = (Intervention("zero", Site("z", h.layer, (h.head,), (position,))) for h in heads)
+        made.append(Offer(f"Zero {names} at position {position}", with_edits(state, *cuts)))
+    return made
+
+
+def _of_cell(state: State, heads: tuple[Head, ...]) -> list[Offer]:
+    dest, src = state.selection.destination, state.selection.source
+    if dest is None or src is None or src > dest or not heads:
+        return []
+    head = heads[0]
+    cut = Intervention("zero", Site("pattern", head.layer, (head.head,), (dest,), (src,)))
+    return [Offer(f"Cut the attention of {head} from {dest} to {src}", with_edits(state, cut))]
+
+
+def _of_edge(state: State, config: ModelConfig) -> list[Offer]:
+    edge, kind = state.selection.edge, state.selection.edge_kind
+    if edge is None or config.norm_placement != "pre":
+        return []
+    src, dst = edge
+    head = dst.head if kind == "Q" else config.kv_head(dst.head)
+    sender = Site("result", src.layer, (src.head,))
+    cut = Intervention("zero", Site(READ_BY[kind], dst.layer, (head,)), path_from=sender)
+    shared = f" (and its group's: they share a {'key' if kind == 'K' else 'value'})" if kind != "Q" and config.group > 1 else ""
+    return [Offer(f"Cut the path {src} → {dst} through {kind}{shared}", with_edits(state, cut))]
+
+
+def _of_pin(state: State, heads: tuple[Head, ...]) -> list[Offer]:
+    """Patches from the reference, where it is another text of the same model."""
+    pin = state.reference
+    if pin is None or pin.subject.model != state.model or pin.subject.tokens == state.tokens or not pin.subject.tokens:
+        return []
+    source = pin.subject.tokens
+    align = tuple(int(a) for a in alignment_of(state.tokens, source).align)
+    patch = lambda site: Intervention("patch", site, source=source, align=align)
+    made = []
+    if heads:
+        cuts = (patch(Site("z", h.layer, (h.head,))) for h in heads)
+        made.append(Offer(f"Patch {_named(heads)} from ‘{pin.label}’", with_edits(state, *cuts)))
+    position = state.selection.destination
+    if position is not None and heads:
+        layer = heads[0].layer
+        cut = patch(Site("resid_pre", layer, (), (position,)))
+        title = f"Patch the stream before layer {layer} at {position} from ‘{pin.label}’"
+        made.append(Offer(title, with_edits(state, cut)))
+    return made
+
+
+def _of_token(state: State, token_text: Callable[[int], str]) -> list[Offer]:
+    """What attributions, patches, lenses and sweeps measure."""
+    token, target = state.selection.token, state.selection.target
+    made = []
+    if token is not None and target.tokens != (token,):
+        made.append(Offer(f"Measure ‘{token_text(token)}’", state.select(target=Target((token,)))))
+    if token is not None and len(target.tokens) == 1 and target.tokens[0] != token:
+        first = target.tokens[0]
+        title = f"Measure ‘{token_text(first)}’ − ‘{token_text(token)}’"
+        made.append(Offer(title, state.select(target=Target((first, token)))))
+    if target != Target():
+        made.append(Offer("Measure the token that follows", state.select(target=Target())))
+    return made
+
+
+def aimed(now: State, picked: State) -> State:
+    """What a right click points at: what a click would choose, unless it would release, or is among the chosen heads already."""
+    old, new = now.selection, picked.selection
+    lost = any(getattr(old, f) is not None and getattr(new, f) is None for f in ("destination", "source", "edge"))
+    if lost:
+        return now
+    if len(new.heads) == 1 and new.heads[0] in old.heads:
+        return picked.select(heads=old.heads)
+    return picked
