@@ -64,6 +64,42 @@ class Reading:
         return Reading(W, self.scale * scale), constant
 
 
+class Passage:
+    """All norms between what a head of layer `first` writes and what layer `last`'s attention reads (n_layers: the unembedding).
+
+    At their recorded scales they take x to `scale` ∘ (x N), besides their biases: `scale` [dest, 1], N by `apply`.
+    """
+
+    def __init__(self, run: Run, first: int, last: int, dest: slice = slice(None)) -> None:
+        self.c, self._norms = run.weights.config, list[Norm]()
+        self.scale = torch.ones_like(run.get("resid_pre", first, (), dest)[:, :1])
+        c = self.c
+        if c.norm_placement in ("post_sublayer", "both"):
+            weights = run.weights.layer(first, mlp=False)
+            written = attention_written(run, first, weights, run.get("z", first, (), dest), dest)
+            self._add(weights.attn_post_norm, written)
+        for i in range(first, last) if c.norm_placement == "post_residual" else ():
+            weights = run.weights.layer(i)
+            self._add(weights.attn_post_norm, run.get("resid_pre", i, (), dest) + run.get("attn_out", i, (), dest))
+            if weights.mlp is not None:
+                self._add(weights.mlp_post_norm, run.get("resid_mid", i, (), dest) + run.get("mlp_out", i, (), dest))
+        if last == c.n_layers and c.final_norm:
+            self._add(run.weights.unembed().norm, run.get("resid_post", last - 1, (), dest))
+        if last < c.n_layers and c.norm_placement in ("pre", "both"):
+            self._add(run.weights.layer(last, mlp=False).attn_norm, run.get("resid_pre", last, (), dest))
+
+    def _add(self, norm: Norm, x: Tensor) -> None:
+        self._norms.append(norm)
+        self.scale = self.scale * block.norm_scale(x, self.c.norm, self.c.norm_eps)
+
+    def apply(self, x: Tensor) -> Tensor:
+        """x N for x [..., d_model]: each norm's centring and gain, no scale and no bias."""
+        for norm in self._norms:
+            x = x - x.mean(dim=-1, keepdim=True) if self.c.norm == "layer" else x
+            x = x if norm.gain is None else x * norm.gain
+        return x
+
+
 def parts_before(run: Run, layer: int, reading: Reading, tick: Callable[[int, int, str], None]) -> list[Part]:
     """Everything that was written into the stream before `layer`, as `reading` sees it, from the embedding on."""
     found: list[list[Part]] = []
