@@ -1,7 +1,7 @@
 """Parameters to text and back, one table of field types for `--set`, JSON and the panels' controls.
 
-Field types: bool int float str Literal Head Target TextRef None, tuple[T, ...], tuple[A, B], T | None, Mapping[str, Any] and
-frozen dataclasses of these. On the command line a tuple is separated by commas; "all" or "" is the empty tuple, "none" is None.
+Field types: those of `model.plain`, which is the JSON half; Head, Target and TextRef are written in a text of their own. On the
+command line a tuple is separated by commas; "all" or "" is the empty tuple, "none" is None.
 """
 
 from __future__ import annotations
@@ -11,38 +11,15 @@ import math
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from circuitlab.analysis.base import TextRef
 from circuitlab.errors import UsageError
+from circuitlab.model.plain import fields, from_json, to_json, type_name
 from circuitlab.model.subject import Head, Target
 
 P = TypeVar("P")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-
-
-def type_name(kind: Any) -> str:
-    """How a field's type is called in help and errors."""
-    if get_origin(kind) is Literal:
-        return "|".join(map(str, get_args(kind)))
-    if get_origin(kind) is tuple:
-        parts = get_args(kind)
-        return f"{type_name(parts[0])}[,…]" if parts[-1] is Ellipsis else ",".join(map(type_name, parts))
-    if get_origin(kind) in (Union, types.UnionType):
-        return "|".join("none" if a is type(None) else type_name(a) for a in get_args(kind))
-    return getattr(kind, "__name__", str(kind))
-
-
-def fields(cls: type[Any]) -> dict[str, tuple[Any, Any]]:
-    """(type, default) of every field of a parameter class; default MISSING where there is none."""
-    hints = get_type_hints(cls)
-    found = {}
-    for f in dataclasses.fields(cls):
-        default = f.default
-        if default is dataclasses.MISSING and f.default_factory is not dataclasses.MISSING:
-            default = f.default_factory()
-        found[f.name] = (hints[f.name], default)
-    return found
 
 
 @dataclass(frozen=True)
@@ -163,74 +140,3 @@ def _parse_plain(kind: Any, text: str, name: str) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise bad
     return value
-
-
-def to_json(value: Any) -> Any:
-    """Plain JSON values of anything in the table."""
-    if isinstance(value, Head):
-        return str(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(k): to_json(v) for k, v in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [to_json(v) for v in value]
-    return value
-
-
-def from_json(kind: Any, data: Any, where: str = "") -> Any:
-    """The reverse of `to_json` for a known type. Raises `UsageError` naming the place of what does not fit."""
-    where = where or type_name(kind)
-    bad = UsageError(f"{where} cannot be read.", expected=type_name(kind), got=repr(data)[:80])
-    origin = get_origin(kind)
-    if origin in (Union, types.UnionType):
-        if data is None and type(None) in get_args(kind):
-            return None
-        return from_json(next(a for a in get_args(kind) if a is not type(None)), data, where)
-    if origin is tuple:
-        return _tuple_from(kind, data, where, bad)
-    if origin is Literal:
-        if data not in get_args(kind):
-            raise bad
-        return data
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        return _object_from(kind, data, where, bad)
-    return _plain_from(kind, data, bad)
-
-
-def _plain_from(kind: Any, data: Any, bad: UsageError) -> Any:
-    if kind is Any or get_origin(kind) is not None:
-        return data
-    if kind is Head:
-        if not isinstance(data, str):
-            raise bad
-        return Head.parse(data)
-    if kind is float and isinstance(data, int) and not isinstance(data, bool) and abs(data) < 2**1000:
-        return float(data)
-    if isinstance(data, float) and not math.isfinite(data):
-        raise bad
-    if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
-        raise bad
-    return data
-
-
-def _tuple_from(kind: Any, data: Any, where: str, bad: UsageError) -> Any:
-    parts = get_args(kind)
-    if not isinstance(data, (list, tuple)):
-        raise bad
-    if parts and parts[-1] is Ellipsis:
-        return tuple(from_json(parts[0], v, f"{where}[{i}]") for i, v in enumerate(data))
-    if len(parts) != len(data):
-        raise bad
-    return tuple(from_json(p, v, f"{where}[{i}]") for i, (p, v) in enumerate(zip(parts, data, strict=True)))
-
-
-def _object_from(kind: type[Any], data: Any, where: str, bad: UsageError) -> Any:
-    if not isinstance(data, Mapping):
-        raise bad
-    known = fields(kind)
-    if unknown := sorted(set(data) - set(known)):
-        raise UsageError(f"{where} has fields that are not known.", expected=" ".join(known), got=" ".join(unknown))
-    if missing := [n for n, (_, d) in known.items() if d is dataclasses.MISSING and n not in data]:
-        raise UsageError(f"{where} lacks fields.", expected=" ".join(known), got="no " + " ".join(missing))
-    return kind(**{n: from_json(known[n][0], v, f"{where}.{n}") for n, v in data.items()})

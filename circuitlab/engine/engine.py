@@ -1,7 +1,7 @@
 """The only way anything is computed: Request -> Answer, with a cache, partial results, cancelling and a memory budget.
 
 An answer is keyed by analysis, its version, parameters, conventions and the weights' identity, and, where the analysis needs
-tokens, by tokens and interventions. Runs share the same cache; the run with the longest common prefix is handed to the forward
+them, by tokens and interventions. Runs share the same cache; the run with the longest common prefix is handed to the forward
 pass, so that a changed end of the prompt costs only the change.
 """
 
@@ -53,7 +53,10 @@ def use_threads(n: int) -> None:
 
 
 def needs(found: Analysis[Any, Any], params: Any) -> str:
-    """What is needed, "tokens" or "weights": the analysis' own word, unless under its parameters (`needs`) no prompt counts."""
+    """What is needed: the analysis' own word, unless its parameters (`needs`) say another one.
+
+    "tokens": the prompt and its interventions; "edits": the interventions, on prompts of its own; "weights": neither.
+    """
     return getattr(params, "needs", found.needs)
 
 
@@ -147,7 +150,8 @@ class Engine:
     def key(self, request: Request, model: OpenModel) -> Hashable:
         """What an answer is kept under."""
         found, subject = find_analysis(request.analysis), request.subject
-        about = (subject.tokens, subject.edits) if needs(found, request.params) == "tokens" else ()
+        all_of_it = {"tokens": (subject.tokens, subject.edits), "edits": (subject.edits,), "weights": ()}
+        about = all_of_it[needs(found, request.params)]
         return ("answer", found.name, found.version, request.params, subject.conventions, model.identity, about)
 
     def cached(self, request: Request) -> Answer | None:

@@ -1,0 +1,260 @@
+"""Another analysis on every prompt of a set: mean and standard deviation of what of it may be averaged (its `across()`).
+
+    mean = 1/n Σ_i x_i,     sd² = 1/(n − 1) Σ_i (x_i − mean)²,     n the prompts in which x was computed
+
+Each prompt's target is its line's own: the answer, or the answer minus the other one, measured at the prompt's last position.
+Interventions of the subject act in every prompt alike, as far as they name no position.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from circuitlab.analysis.base import (
+    Analysis,
+    Column,
+    Ctx,
+    Inputs,
+    Remainder,
+    Result,
+    Table,
+    TextRef,
+    analyses,
+    analysis,
+    find_analysis,
+)
+from circuitlab.errors import BadInput, Refused, UsageError
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.intervention import Intervention
+from circuitlab.model.plain import from_json
+from circuitlab.model.prompts import Prompt
+from circuitlab.model.subject import Target
+
+
+@dataclass(frozen=True)
+class OverPromptsParams:
+    """`analysis` on every prompt of `file`, with `params` (JSON) and each prompt's own target at its last position.
+
+    `field`: which of the arrays that it offers, "" the first. A line without answers keeps the target of `params`.
+    """
+
+    file: TextRef | None = None
+    analysis: str = ""
+    params: str = "{}"
+    field: str = ""
+
+    @property
+    def needs(self) -> Literal["edits"]:
+        """The prompts are the file's: the subject's own text may change, its interventions count."""
+        return "edits"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OverPromptsResult(Result):
+    """`values` [prompt, …], `mean` […], `sd` […] (n − 1, NaN below two) and int `n` […] of the array called `field`.
+
+    … are `axes`. `names`: all arrays that the analysis offers. `prompts`: the lines' texts; the first `counted` are in.
+    `common`: the words of caption that the answers of all these prompts share.
+    """
+
+    values: np.ndarray
+    mean: np.ndarray
+    sd: np.ndarray
+    n: np.ndarray
+    field: str
+    names: tuple[str, ...]
+    axes: tuple[str, ...]
+    prompts: tuple[str, ...]
+    counted: int
+    common: tuple[str, ...] = ()
+
+    def table(self) -> Table:
+        """One row an entry of the array."""
+        where = np.indices(self.mean.shape).reshape(self.mean.ndim, -1)
+        columns = [Column(axis, index) for axis, index in zip(self.axes, where, strict=True)]
+        columns += [Column("mean", self.mean.ravel()), Column("sd", self.sd.ravel()), Column("n", self.n.ravel())]
+        return Table(tuple(columns))
+
+
+def averaged(found: Analysis[Any, Any]) -> bool:
+    """Whether an analysis offers arrays that may be averaged over prompts."""
+    return found.result.across is not Result.across
+
+
+def asked(p: OverPromptsParams) -> tuple[Analysis[Any, Any], Any]:
+    """The analysis and its parameters. Raises `UsageError` for one that is not there and for what cannot be read."""
+    found = find_analysis(p.analysis)
+    try:
+        given = json.loads(p.params or "{}")
+    except json.JSONDecodeError as error:
+        expected = f"a JSON object of {found.name}'s parameters"
+        raise UsageError("params is no JSON.", expected=expected, got=repr(p.params)[:80]) from error
+    return found, from_json(found.params, given, "params")
+
+
+def _refuse(config: ModelConfig, p: OverPromptsParams) -> str | None:
+    those = " ".join(name for name, found in analyses().items() if averaged(found))
+    if p.file is None:
+        return "name a prompt set with `file`, one prompt a line."
+    if not p.analysis:
+        return f"name with `analysis` what is to be averaged: {those}."
+    found, params = asked(p)
+    if not averaged(found):
+        return f"{found.name} has nothing that can be averaged over prompts. These have: {those}."
+    if getattr(params, "needs", found.needs) != "tokens":
+        return f"{found.name} reads no prompt under these parameters."
+    if any(isinstance(v := getattr(params, f.name), TextRef) and not v.sha256 for f in fields(params)):
+        return f"a text file among the parameters of {found.name} must be named with its sha256."
+    return found.refuse(config, params)
+
+
+def _memory(config: ModelConfig, n: int, p: OverPromptsParams) -> int:
+    """A thousand prompts' arrays, twice; the analysis itself is asked for its own memory at every prompt."""
+    return 2 * 8 * 1000 * (config.n_layers + 1) * (config.n_heads + 8)
+
+
+def belonging(edits: tuple[Intervention, ...]) -> tuple[Intervention, ...]:
+    """The interventions, if none is about places of one prompt. Raises `Refused`."""
+    for e in edits:
+        sites = [e.site] + ([e.path_from] if e.path_from else [])
+        if any(site.positions for site in sites) or e.op == "patch":
+            what = "patches from another prompt" if e.op == "patch" else "names positions"
+            where = f"an intervention at {e.site.name} of layer {e.site.layer}"
+            raise Refused(f"over_prompts: {where} {what}, so that it belongs to one prompt.")
+    return edits
+
+
+def _aimed(params: Any, prompt: Prompt) -> Any:
+    """The parameters with this prompt's target, at its last position, where there are such fields."""
+    names = {f.name for f in fields(params)}
+    changes: dict[str, Any] = {"position": -1} if "position" in names else {}
+    if "target" in names and prompt.target != Target():
+        changes["target"] = prompt.target
+    return replace(params, **changes)
+
+
+def _chosen(found: Mapping[str, np.ndarray], field: str, name: str) -> str:
+    """The field asked for, or the first. Raises `UsageError` with those there are."""
+    if not found:
+        raise BadInput(f"{name} gave nothing to average under these parameters.", expected="an array", got="none")
+    if field and field not in found:
+        raise UsageError(f"{name} offers no such array.", expected=" ".join(found), got=repr(field))
+    return field or next(iter(found))
+
+
+def _worse(a: Remainder | None, b: Remainder | None) -> Remainder | None:
+    """The remainder that is larger beside its whole."""
+    share = lambda r: -1.0 if r is None else r.size / r.of if r.of else float(r.size > 0)
+    return a if share(a) >= share(b) else b
+
+
+def statistics(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(mean, sd, n) over the first axis, NaN left out: see the module."""
+    there = ~np.isnan(values)
+    n = there.sum(axis=0)
+    mean = np.where(n > 0, np.where(there, values, 0).sum(axis=0) / np.maximum(n, 1), np.nan)
+    squares = np.where(there, (values - mean) ** 2, 0).sum(axis=0)
+    return mean, np.where(n > 1, np.sqrt(squares / np.maximum(n - 1, 1)), np.nan), n
+
+
+def _axes(shape: tuple[int, ...], config: ModelConfig) -> tuple[str, ...]:
+    """Names of the axes: the last two are layer and head where their sizes are those."""
+    if shape[-2:] == (config.n_layers, config.n_heads):
+        return (*(f"axis {i}" for i in range(len(shape) - 2)), "layer", "head")
+    return tuple(f"axis {i}" for i in range(len(shape)))
+
+
+@dataclass
+class _Sum:
+    """What has been gathered so far."""
+
+    p: OverPromptsParams
+    prompts: tuple[Prompt, ...]
+    words: tuple[str, ...]
+    config: ModelConfig
+    rows: list[np.ndarray]
+    field: str = ""
+    names: tuple[str, ...] = ()
+    common: tuple[str, ...] = ()
+    remainder: Remainder | None = None
+
+    def go_on_from(self, previous: Result | None) -> None:
+        """Take over what a cancelled answer holds."""
+        if isinstance(previous, OverPromptsResult) and previous.counted:
+            self.rows = list(previous.values[: previous.counted])
+            self.field, self.names, self.common = previous.field, previous.names, previous.common
+            self.remainder = previous.remainder
+
+    def add(self, result: Result) -> None:
+        """One prompt more. Raises `BadInput` where its array has another shape."""
+        found = result.across()
+        number = len(self.rows) + 1
+        if not self.rows:
+            self.field, self.names = _chosen(found, self.p.field, self.p.analysis), tuple(found)
+            self.common = tuple(w for w in result.conventions if w not in self.words)
+        row = np.asarray(found[self.field], np.float64) if self.field in found else np.empty(0)
+        if self.rows and row.shape != self.rows[0].shape:
+            raise BadInput(
+                f"{self.p.analysis}.{self.field} has another shape in prompt {number} than in the first.",
+                expected=str(self.rows[0].shape),
+                got=f"{row.shape} for {self.prompts[number - 1].text[:60]!r}",
+            )
+        self.rows.append(row)
+        self.common = tuple(w for w in self.common if w in result.conventions)
+        self.remainder = _worse(self.remainder, result.remainder)
+
+    def result(self) -> OverPromptsResult:
+        """A snapshot; rows of prompts that are still to come are NaN."""
+        held = np.array(self.rows)
+        mean, sd, n = statistics(held)
+        values = np.full((len(self.prompts), *held.shape[1:]), np.nan)
+        values[: len(held)] = held
+        return OverPromptsResult(
+            values=values,
+            mean=mean,
+            sd=sd,
+            n=n,
+            field=self.field,
+            names=self.names,
+            axes=_axes(mean.shape, self.config),
+            prompts=tuple(prompt.text for prompt in self.prompts),
+            counted=len(held),
+            common=self.common,
+            conventions=(*self.words, *self._said(len(held)), *self.common),
+            remainder=self.remainder,
+            done=len(held) / len(self.prompts),
+        )
+
+    def _said(self, counted: int) -> tuple[str, ...]:
+        of = f"{counted} of {len(self.prompts)}" if counted < len(self.prompts) else f"{counted}"
+        file = Path(self.p.file.path).name if self.p.file else ""
+        longer = sum(prompt.longer for prompt in self.prompts[:counted])
+        first = (f"of {longer} longer answers the first token",) if longer else ()
+        return (
+            f"{self.p.analysis}.{self.field}, mean of {of} prompts of {file}",
+            "spread: standard deviation over prompts",
+            *first,
+        )
+
+
+@analysis(version=1, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+def over_prompts(inputs: Inputs, p: OverPromptsParams, ctx: Ctx) -> OverPromptsResult:
+    """Mean and spread of another analysis over a set of prompts with their answers."""
+    assert p.file is not None  # else refused
+    found, params = asked(p)
+    edits = belonging(inputs.subject.edits)
+    prompts = inputs.prompts(p.file)
+    gathered = _Sum(p, prompts, inputs.subject.conventions.words(), inputs.weights.config, [])
+    gathered.go_on_from(ctx.previous)
+    for i in range(len(gathered.rows), len(prompts)):
+        ctx.tick(i, len(prompts), f"prompt {i + 1} of {len(prompts)}")
+        gathered.add(inputs.at(prompts[i].tokens, edits).answer(found.name, _aimed(params, prompts[i])))
+        if i + 1 < len(prompts):
+            ctx.partial(gathered.result())
+    return gathered.result()

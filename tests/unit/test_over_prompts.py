@@ -1,0 +1,292 @@
+"""Means over prompt sets: against the same analysis asked prompt by prompt; targets, interventions, resuming, refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from circuitlab.analysis import base
+from circuitlab.analysis.base import Ctx, Inputs, Quiet, Remainder, Result, Table, TextRef, analysis
+from circuitlab.analysis.over_prompts import OverPromptsParams, OverPromptsResult, statistics
+from circuitlab.analysis.target import aim_at, position_of
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Request
+from circuitlab.engine.store import ModelStore
+from circuitlab.errors import BadInput, Cancelled, CircuitLabError, Refused, UsageError
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.forward import forward
+from circuitlab.model.intervention import Intervention, Site
+from circuitlab.model.prompts import read_prompts
+from circuitlab.model.subject import Conventions, ModelRef, Subject, Target
+from tests.models import CONFIGS, byte_tokenizer, directory
+
+LINES = "# four lines\nabcabc\ta\tb\nxyz xyz\tx\nthe cat, the\t \tdog\nqq\tq\tr\n"
+DOUBLE = Conventions(dtype="float64")
+
+
+@dataclass(frozen=True)
+class ProbeParams:
+    target: Target = Target()
+    position: int = 3
+    shape: str = "fixed"
+    other: TextRef | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProbeResult(Result):
+    value: np.ndarray
+    attention: np.ndarray
+    shape: str
+
+    def table(self) -> Table:
+        return Table(())
+
+    def across(self) -> Mapping[str, np.ndarray]:
+        found = {"attention": self.attention, "value": self.value}
+        return {} if self.shape == "nothing" else found if self.shape == "fixed" else {"pos": np.zeros(int(self.value[1]))}
+
+
+def probe(inputs: Inputs, p: ProbeParams, ctx: Ctx) -> ProbeResult:
+    """The target at a position and its length; attention to the first token."""
+    run = inputs.run()
+    at = position_of(run.n, p.position)
+    value = aim_at(inputs, p.target, [at]).measure(inputs.weights, run.get("resid_post", run.weights.config.n_layers - 1)[[at]])
+    layers = range(run.weights.config.n_layers)
+    attention = np.array([run.get("pattern", i)[:, at, 0].numpy() for i in layers])
+    return ProbeResult(
+        value=np.array([float(value), run.n]),
+        attention=attention,
+        shape=p.shape,
+        conventions=(*inputs.subject.conventions.words(), "a probe", f"{run.n} tokens"),
+        remainder=Remainder(0.001 * run.n, 1.0, "logit"),
+    )
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    base.analyses()
+    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
+    reason = lambda c, p: "this shape is refused." if p.shape == "refused" else None
+    analysis(version=1, needs="tokens", lane="live", memory=lambda c, n, p: 0, refuse=reason)(probe)
+    yield
+
+
+@dataclass
+class Asker:
+    folder: Path
+    config: str = "attention-only"
+
+    def __post_init__(self) -> None:
+        self.ref = ModelRef(f"file:{directory(self.folder / 'm', CONFIGS[self.config])}")
+        self.file = self.folder / "set.tsv"
+        self.file.write_text(LINES, encoding="utf-8")
+        self.engine = Engine(ModelStore())
+
+    @property
+    def weights(self) -> Any:
+        return self.engine.store.open(self.ref).weights(DOUBLE)
+
+    @property
+    def prompts(self) -> Any:
+        return read_prompts(LINES, "set", byte_tokenizer(), self.weights.config)
+
+    def request(self, name: str = "probe", edits: Any = (), tokens: Any = (), **params: Any) -> Request:
+        p = OverPromptsParams(TextRef(str(self.file)), name, json.dumps(params.pop("inner", {})), **params)
+        return Request("over_prompts", p, Subject(self.ref, tokens, edits, DOUBLE))
+
+    def __call__(self, *words: Any, **params: Any) -> OverPromptsResult:
+        found = self.engine.answer(self.request(*words, **params)).result
+        assert isinstance(found, OverPromptsResult)
+        return found
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Asker:
+    return Asker(tmp_path)
+
+
+def slowly(ask: Asker, edits: Any = ()) -> tuple[np.ndarray, np.ndarray]:
+    """(target's value [prompt], attention to the first token from the last [prompt, layer, head]) from logits and patterns."""
+    values, attention = [], []
+    for prompt in ask.prompts:
+        run = forward(ask.weights, prompt.tokens, edits)
+        logits = run.logits()[-1].numpy()
+        a, *b = prompt.target.tokens
+        values.append(logits[a] - sum(logits[x] for x in b))
+        attention.append([run.get("pattern", i)[:, -1, 0].numpy() for i in range(run.weights.config.n_layers)])
+    return np.array(values), np.array(attention)
+
+
+@pytest.mark.parametrize("config", ["attention-only", "gpt2", "llama"])
+@pytest.mark.parametrize("edits", [(), (Intervention("zero", Site("z", 0, (1,))), Intervention("mean", Site("result", 1, (2,))))])
+def test_mean_and_spread_are_those_of_the_prompts_one_by_one(tmp_path: Path, config: str, edits: Any) -> None:
+    ask = Asker(tmp_path, config)
+    values, attention = slowly(ask, edits)
+    found = ask(edits=edits)
+    assert (found.field, found.names, found.axes) == ("attention", ("attention", "value"), ("layer", "head"))
+    np.testing.assert_allclose(found.values, attention, atol=1e-9)
+    np.testing.assert_allclose(found.mean, attention.mean(0), atol=1e-9)
+    np.testing.assert_allclose(found.sd, attention.std(0, ddof=1), atol=1e-9)
+    assert (found.n == 4).all() and found.counted == 4 and found.done == 1
+    value = ask(edits=edits, field="value")
+    np.testing.assert_allclose(value.values[:, 0], values, atol=1e-9)
+    np.testing.assert_allclose(value.mean[0], values.mean(), atol=1e-9)
+    assert value.axes == ("axis 0",)
+
+
+def test_the_caption_says_set_sample_and_what_all_prompts_share(ask: Asker) -> None:
+    found = ask()
+    assert "probe.attention, mean of 4 prompts of set.tsv" in found.conventions
+    assert "of 1 longer answers the first token" in found.conventions  # "dog"
+    assert "a probe" in found.conventions and not any("tokens" in w for w in found.conventions)
+    assert found.conventions[:3] == DOUBLE.words()
+    longest = max(len(p.tokens) for p in ask.prompts)
+    assert found.remainder == Remainder(0.001 * longest, 1.0, "logit")
+
+
+def test_the_table_has_a_row_an_entry(ask: Asker) -> None:
+    found = ask()
+    columns = {c.name: c.values for c in found.table().columns}
+    assert list(columns) == ["layer", "head", "mean", "sd", "n"]
+    row = 1 * 4 + 2
+    assert (columns["layer"][row], columns["head"][row], columns["mean"][row]) == (1, 2, found.mean[1, 2])
+
+
+def test_a_line_without_answers_keeps_the_target_that_was_given(ask: Asker) -> None:
+    ask.file.write_text("abcabc\n")
+    run = forward(ask.weights, ask.prompts[0].tokens)
+    given = ask(inner={"target": {"tokens": [7, 9]}}, field="value")
+    assert given.values[0, 0] == pytest.approx(float(run.logits()[-1][7] - run.logits()[-1][9]), abs=1e-9)
+    assert ask(field="value").values[0, 0] == pytest.approx(float(run.logits()[-1].max()), abs=1e-9)
+    assert np.isnan(given.sd).all() and (given.n == 1).all()
+
+
+def test_the_subjects_own_text_does_not_count_and_its_interventions_do(ask: Asker) -> None:
+    edits = (Intervention("zero", Site("z", 0)),)
+    model, key = ask.engine.store.open(ask.ref), ask.engine.key
+    same = key(ask.request(tokens=(0, 1, 2)), model)
+    assert key(ask.request(tokens=()), model) == same != key(ask.request(edits=edits), model)
+    free, cut = ask(), ask(edits=edits)
+    assert not np.allclose(free.mean[1], cut.mean[1])
+
+
+def test_afresh_is_bit_equal(ask: Asker) -> None:
+    prints = [ask.engine.answer(ask.request(), fresh=True).fingerprint for _ in range(2)]
+    ask()
+    assert len({*prints, ask.engine.answer(ask.request(), fresh=True).fingerprint}) == 1
+
+
+def test_a_changed_file_is_another_question(ask: Asker) -> None:
+    first = ask()
+    ask.file.write_text("abcabcabc\ta\tb\nqq\tq\n")
+    assert ask().counted == 2 != first.counted
+
+
+class Stops(Quiet):
+    """Cancels when `after` prompts are in; keeps what it was shown."""
+
+    def __init__(self, after: int) -> None:
+        self.after, self.seen = after, []
+
+    def tick(self, done: int, total: int, text: str = "") -> None:
+        if len(self.seen) >= self.after:
+            raise Cancelled
+
+    def partial(self, result: Result) -> None:
+        self.seen.append(result)
+
+
+def test_partial_results_and_going_on(ask: Asker) -> None:
+    whole = ask.engine.answer(ask.request(), fresh=True).result
+    ask.engine = Engine(ask.engine.store)
+    stops = Stops(2)
+    with pytest.raises(Cancelled):
+        ask.engine.answer(ask.request(), stops)
+    last: Any = stops.seen[-1]
+    assert (last.counted, last.done) == (2, 0.5)
+    assert np.isnan(last.values[2:]).all() and not np.isnan(last.values[:2]).any()
+    np.testing.assert_array_equal(last.mean, last.values[:2].mean(0))
+    asked: list[Any] = []
+    real = base._REGISTRY["probe"]
+    counted = lambda inputs, p, ctx: asked.append(p) or real.run(inputs, p, ctx)
+    base._REGISTRY["probe"] = replace(real, run=counted)
+    going_on = Quiet()
+    going_on.previous = last
+    ask.engine = Engine(ask.engine.store)  # which has no answer of the inner analysis either
+    after = ask.engine.answer(ask.request(), going_on).result
+    assert len(asked) == 2
+    for name, array in whole.arrays().items():
+        np.testing.assert_allclose(after.arrays()[name], array, rtol=1e-9, err_msg=name)
+    assert after.conventions == whole.conventions and after.remainder == whole.remainder
+
+
+def test_what_was_not_computed_is_left_out_of_mean_and_spread() -> None:
+    values = np.array([[1.0, np.nan, np.nan], [2.0, 5.0, np.nan], [6.0, np.nan, np.nan]])
+    mean, sd, n = statistics(values)
+    np.testing.assert_array_equal(n, [3, 1, 0])
+    np.testing.assert_allclose(mean, [3.0, 5.0, np.nan])
+    np.testing.assert_allclose(sd, [np.sqrt(7), np.nan, np.nan])
+
+
+# -- what is refused -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("edit", "why"),
+    [
+        (Intervention("zero", Site("z", 0, (0,), (2,))), "names positions"),
+        (Intervention("patch", Site("z", 0), source=(0, 1, 2)), "another prompt"),
+        (Intervention("zero", Site("q", 1), path_from=Site("result", 0, (), (1,))), "names positions"),
+    ],
+)
+def test_interventions_on_places_of_one_prompt_are_refused(ask: Asker, edit: Intervention, why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        ask(edits=(edit,))
+
+
+@pytest.mark.parametrize(
+    ("params", "kind", "why"),
+    [
+        ({"name": ""}, Refused, "probe"),
+        ({"name": "attention"}, Refused, "These have: .*probe"),
+        ({"name": "nothing_like_it"}, UsageError, "no such analysis"),
+        ({"name": "composition"}, Refused, "averaged"),
+        ({"name": "head_scores"}, Refused, "reads no prompt"),
+        ({"inner": {"shape": "refused"}}, Refused, "this shape is refused"),
+        ({"inner": {"shape": "pos"}}, BadInput, "another shape in prompt 2"),
+        ({"inner": {"shape": "nothing"}}, BadInput, "nothing to average"),
+        ({"inner": {"wrong": 1}}, UsageError, "not known"),
+        ({"inner": {"other": {"path": "x.txt"}}}, Refused, "sha256"),
+        ({"field": "wrong"}, UsageError, "attention value"),
+    ],
+)
+def test_what_cannot_be_averaged_is_said(ask: Asker, params: dict[str, Any], kind: type[CircuitLabError], why: str) -> None:
+    with pytest.raises(kind, match=why):
+        ask(**params)
+
+
+def test_a_set_must_be_named_and_params_must_be_json(ask: Asker) -> None:
+    for p, kind in ((OverPromptsParams(), Refused), (replace(ask.request().params, params="{"), UsageError)):
+        with pytest.raises(kind):
+            ask.engine.answer(Request("over_prompts", p, Subject(ask.ref)))
+
+
+def test_the_memory_of_the_inner_analysis_is_checked_at_every_prompt(ask: Asker) -> None:
+    long = lambda c, n, p: 2**40 if n > 8 else 0
+    base._REGISTRY["probe"] = replace(base._REGISTRY["probe"], memory=long)
+    with pytest.raises(CircuitLabError, match="does not fit in the memory budget"):
+        ask()
+
+
+def test_a_model_without_a_tokenizer(tmp_path: Path) -> None:
+    path = directory(tmp_path / "m", ModelConfig(1, 2, 8, 4, 9, 6), tokenizer=False)
+    (tmp_path / "set.tsv").write_text("a\tb\n")
+    p = OverPromptsParams(TextRef(str(tmp_path / "set.tsv")), "probe")
+    with pytest.raises(BadInput, match="no tokenizer"):
+        Engine(ModelStore()).answer(Request("over_prompts", p, Subject(ModelRef(f"file:{path}"))))
