@@ -1,0 +1,244 @@
+"""Attention as a linear map at recorded patterns and norm scales, and paths followed backwards through it.
+
+At its recorded pattern A, head h of a layer writes, at destination d,
+
+    result_d = ρ_d ζ_d Σ_s A[d, s] ν_s (σ_s n(x_s) W_V + b W_V + b_V) W_O + what interventions have put there
+
+σ is the recorded scale of the norm in front, n its gain (and centring, for a LayerNorm), b its bias; ν, ζ, ρ are the shares that
+interventions at v, z and result leave (1 without one, 0 where the value is replaced). Hence a path through heads, read
+backwards from the target, is a weight per position times one direction of the stream: `weights` [path, pos] ⊗ `direction`
+[path, d_model], and its value for whatever component y wrote is Σ_s weights[s] (y_s · direction).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from circuitlab.model import block
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.forward import embedded
+from circuitlab.model.intervention import Intervention
+from circuitlab.model.run import Run
+from circuitlab.model.weights import Layer, Norm
+
+Index = Mapping[str, int]  # source name -> column of `Paths.values`
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """What an intervention leaves of a value, as a factor, and what it puts in its place; None where nothing is changed.
+
+    `factor` and `added` are broadcast over the value: [head, pos, 1 or width], at resid_pre [pos, 1 or d_model].
+    """
+
+    factor: Tensor | None = None
+    added: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """One attention layer at a run's recorded scales, for positions 0..n−1: see the module.
+
+    `read_scale`, `post_scale` [pos]: of the norms in front and behind, None without one. `W_V` and `b_V` are per query head.
+    """
+
+    config: ModelConfig
+    layer: Layer
+    n: int
+    W_V: Tensor
+    b_V: Tensor | None
+    read_scale: Tensor | None
+    post_scale: Tensor | None
+    stream: Share
+    v: Share
+    z: Share
+    result: Share
+
+
+@dataclass(frozen=True, eq=False)
+class Paths:
+    """Paths of one order. `heads` int64 [path, order, 2], earliest first; `values` [path, source] what has been summed so far."""
+
+    heads: Tensor
+    weights: Tensor
+    direction: Tensor
+    values: Tensor
+
+
+def refuse_on_stream(config: ModelConfig) -> str | None:
+    """Why paths are not products of weights: a norm on the stream itself."""
+    if config.norm_placement == "post_residual" and config.norm != "none":
+        return "this model normalises the stream itself after every sublayer, so no path is a product of weights alone."
+    return None
+
+
+def share_of(run: Run, edits: tuple[Intervention, ...], like: Tensor) -> Tensor:
+    """[..., pos, 1]: the factor that these interventions at one site leave of a value shaped as `like` [..., pos, width].
+
+    `zero` and `scale` stay linear; everything else replaces the value, of which nothing is left.
+    """
+    factor = torch.ones_like(like[..., :1])
+    for edit in edits:
+        chosen = run.editor.where(edit.site, factor, 0, None)
+        if edit.op == "patch":
+            align = edit.align or tuple(range(run.n))
+            taken = torch.tensor([0 <= a < len(edit.source) for a in align])
+            chosen = chosen & taken[:, None]
+        left = factor * edit.value[0] if edit.op == "scale" else torch.zeros_like(factor)
+        factor = torch.where(chosen, left, factor)
+    return factor
+
+
+def _share(run: Run, layer: int, site: str, recorded: Tensor, before: Tensor, n: int) -> Share:
+    """The share of a value that was `before` and is `recorded`."""
+    here = tuple(e for e in run.edits if (e.site.name, e.site.layer) == (site, layer))
+    factor = share_of(run, tuple(e for e in here if e.path_from is None), before)
+    return Share(factor[..., :n, :], (recorded - factor * before)[..., :n, :])
+
+
+def recorded(run: Run, i: int, n: int) -> Recorded:
+    """Layer i of a run, for its first n positions."""
+    c, layer = run.weights.config, run.weights.layer(i, mlp=False)
+    group = None if c.group == 1 else [c.kv_head(h) for h in range(c.n_heads)]
+    b_V = layer.b_V
+    reads = c.norm != "none" and c.norm_placement in ("pre", "both")
+    touched = lambda site: run.editor.touches(i, site)
+    return Recorded(
+        config=c,
+        layer=layer,
+        n=n,
+        W_V=layer.W_V if group is None else layer.W_V[group],
+        b_V=b_V if group is None or b_V is None else b_V[group],
+        read_scale=run.get("attn_norm_scale", i, (), slice(0, n))[:, 0] if reads else None,
+        post_scale=_post_scale(run, layer, i, n),
+        stream=_stream(run, i, n) if touched("resid_pre") else Share(),
+        v=_values(run, layer, i, n, group) if touched("v") else Share(),
+        z=_share(run, i, "z", run.get("z", i), _unedited_z(run, i), n) if touched("z") else Share(),
+        result=_share(run, i, "result", run.get("result", i), run.get("z", i) @ layer.W_O, n) if touched("result") else Share(),
+    )
+
+
+def _unedited_z(run: Run, i: int) -> Tensor:
+    return run.get("pattern", i) @ block.per_query_head(run.weights.config, run.get("v", i))
+
+
+def _post_scale(run: Run, layer: Layer, i: int, n: int) -> Tensor | None:
+    c = run.weights.config
+    if c.norm == "none" or c.norm_placement not in ("post_sublayer", "both"):
+        return None
+    if run.editor.touches(i, "result"):
+        out = run.get("result", i)[:, :n].sum(0)
+        out = out if layer.b_O is None else out + layer.b_O
+    else:
+        out = block.write(layer, run.get("z", i, (), slice(0, n)))
+    return block.norm_scale(out, c.norm, c.norm_eps)[:, 0]
+
+
+def _stream(run: Run, i: int, n: int) -> Share:
+    c = run.weights.config
+    tokens = torch.tensor(run.tokens)
+    before = run.get("resid_post", i - 1) if i else embedded(c, run.weights.embed(), tokens, 0)
+    return _share(run, i, "resid_pre", run.get("resid_pre", i), before, n)
+
+
+def _values(run: Run, layer: Layer, i: int, n: int, group: list[int] | None) -> Share:
+    c, x = run.weights.config, run.get("resid_pre", i)
+    if c.norm_placement in ("pre", "both"):
+        x = block.normalise(x, layer.attn_norm, c.norm, c.norm_eps)
+    before = x @ layer.W_V
+    before = before if layer.b_V is None else before + layer.b_V[:, None]
+    made = _share(run, i, "v", run.get("v", i), before, n)
+    assert made.factor is not None and made.added is not None
+    return made if group is None else Share(made.factor[group], made.added[group])
+
+
+def before_norm(direction: Tensor, norm: Norm, kind: str) -> Tensor:
+    """A direction [..., d_model] behind a norm as one in front of it, the scale left out: gain, and centring."""
+    made = direction if norm.gain is None else direction * norm.gain
+    return made - made.mean(dim=-1, keepdim=True) if kind == "layer" else made
+
+
+def positions_read(run: Run, position: int) -> int:
+    """How many positions, from 0, paths to `position` can read: those up to it, unless an edited pattern looks ahead."""
+    ahead = any(run.editor.touches(i, "pattern") for i in range(run.weights.config.n_layers))
+    return run.n if ahead else position + 1
+
+
+def start(direction: Tensor, position: int, n: int, n_sources: int) -> Paths:
+    """The path of order 0: what stands at `position` (of n) of the final stream, read along `direction` [d_model]."""
+    weights = torch.zeros(1, n, dtype=direction.dtype)
+    weights[0, position] = 1
+    values = torch.zeros(1, n_sources, dtype=direction.dtype)
+    return Paths(torch.zeros(1, 0, 2, dtype=torch.int64), weights, direction[None], values)
+
+
+def add(paths: Paths, column: int, written: Tensor) -> None:
+    """Sum what a component wrote, [pos, d_model], along every path into a column of `values`."""
+    paths.values[:, column] += ((paths.weights @ written) * paths.direction).sum(-1)
+
+
+def add_constant(paths: Paths, column: int, bias: Tensor) -> None:
+    """The same for a vector [d_model] that is written at every position."""
+    paths.values[:, column] += paths.weights.sum(-1) * (paths.direction @ bias)
+
+
+def behind_post_norm(paths: Paths, now: Recorded, index: Index) -> Paths:
+    """Paths as they read the sum of the layer's heads, with `b_O` and the bias of the norm behind it summed into `values`."""
+    weights, direction = paths.weights, paths.direction
+    if now.post_scale is not None:
+        norm = now.layer.attn_post_norm
+        if norm.bias is not None:
+            add_constant(paths, index["output bias"], norm.bias)
+        weights, direction = weights * now.post_scale, before_norm(direction, norm, now.config.norm)
+    made = Paths(paths.heads, weights, direction, paths.values)
+    if now.layer.b_O is not None:
+        add_constant(made, index["output bias"], now.layer.b_O)
+    return made
+
+
+def through(paths: Paths, now: Recorded, i: int, pattern: Tensor, rows: slice, index: Index) -> Paths:
+    """Every path (as it reads the sum of the heads) continued through every head of layer i: [head · path].
+
+    `pattern` [head, row, src] holds those destinations (`rows`) which the paths read.
+    """
+    n_heads, n_paths = now.config.n_heads, len(paths.weights)
+    weights, d = paths.weights.expand(n_heads, -1, -1), paths.direction
+    values = torch.zeros(n_heads, n_paths, paths.values.shape[1], dtype=d.dtype)
+    q = (now.layer.W_O @ d.mT).mT  # [head, path, d_head]
+    if now.result.factor is not None and now.result.added is not None:
+        values[..., index["intervention"]] += ((weights @ now.result.added) * d).sum(-1)
+        weights = weights * now.result.factor.mT
+    if now.z.factor is not None and now.z.added is not None:
+        values[..., index["intervention"]] += ((weights @ now.z.added) * q).sum(-1)
+        weights = weights * now.z.factor.mT
+    weights = weights[..., rows] @ pattern
+    if now.v.factor is not None and now.v.added is not None:
+        values[..., index["intervention"]] += ((weights @ now.v.added) * q).sum(-1)
+        weights = weights * now.v.factor.mT
+    if now.b_V is not None:
+        values[..., index["value bias"]] += weights.sum(-1) * (q @ now.b_V[:, :, None])[..., 0]
+    d = q @ now.W_V.mT
+    if now.read_scale is not None:
+        norm = now.layer.attn_norm
+        if norm.bias is not None:
+            values[..., index["value bias"]] += weights.sum(-1) * (d @ norm.bias)
+        weights, d = weights * now.read_scale, before_norm(d, norm, now.config.norm)
+    return Paths(_named(paths.heads, i, n_heads), weights.flatten(0, 1), d.flatten(0, 1), values.flatten(0, 1))
+
+
+def _named(heads: Tensor, i: int, n_heads: int) -> Tensor:
+    """[head · path, order + 1, 2]: a head of layer i in front of each of [path, order, 2]."""
+    first = torch.tensor([[i, h] for h in range(n_heads)])[:, None, None].expand(-1, len(heads), 1, 2)
+    return torch.cat([first, heads.expand(n_heads, -1, -1, -1)], dim=2).flatten(0, 1)
+
+
+def below(paths: Paths, now: Recorded, index: Index) -> Paths:
+    """Paths as they read the stream before an intervention on it; what it put there is summed into `values`."""
+    if now.stream.factor is None or now.stream.added is None:
+        return paths
+    add(paths, index["intervention"], now.stream.added)
+    return Paths(paths.heads, paths.weights * now.stream.factor[:, 0], paths.direction, paths.values)
