@@ -7,9 +7,11 @@ from typing import Literal
 
 import numpy as np
 
+from circuitlab.analysis.alignment import alignment_of
 from circuitlab.analysis.attention import AttentionParams, AttentionResult, Show
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import (
+    beside,
     caption,
     comparing,
     destination,
@@ -110,6 +112,8 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     note = ""
     values = _chosen(answer, view)
     levels, colours = once(answer, ("levels", view), lambda: _levels(values, view))
+    if state.reference is not None and "attention" in ref:
+        levels = _shared(levels, _levels(_chosen(ref["attention"], view), view)[0])
     title = f"{names} · {NAMES[view.show]}"
     if comparing(state, ref) and "attention" in ref:
         values, levels, colours, title, note = _compared(state, answer, ref["attention"], view, title)
@@ -152,15 +156,23 @@ def _compared(
     there, here = _chosen(ref, view), _chosen(now, view)
     if state.compare == "reference":
         levels, colours = _levels(there, view)
-        return there, levels, colours, f"{title} on {pin.label}", "reference"
-    if there.shape != here.shape:
-        levels, colours = _levels(here, view)
-        why = f"no difference: {here.shape[0]} tokens here, {there.shape[0]} in {pin.label}"
-        return here, levels, colours, title, why
-    change = once(now, ("change", id(ref.result), view.several), lambda: here - there)
+        return (
+            there,
+            _shared(levels, _levels(here, view)[0]),
+            colours,
+            f"{title} on {pin.label}",
+            "reference, on the scale of both",
+        )
+    aligned = alignment_of(state.tokens, pin.subject.tokens)
+    change = once(now, ("change", id(ref.result), view.several), lambda: here - beside(there, aligned.align))
     top = top_level(change)
-    same = "" if pin.subject.tokens == state.tokens else ", positions compared one by one, tokens differ"
+    same = "" if pin.subject.tokens == state.tokens else f", {aligned.words}"
     return change, (-top, top), "signed", f"{title} − {pin.label}", f"now minus {pin.label}{same}"
+
+
+def _shared(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+    """One scale for before and after."""
+    return min(a[0], b[0]), max(a[1], b[1])
 
 
 def _reading(state: State, facts: Facts, view: AttentionView) -> str:

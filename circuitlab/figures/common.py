@@ -115,6 +115,15 @@ def comparing(state: State, ref: Any) -> bool:
     return state.compare != "now" and bool(ref) and state.reference is not None
 
 
+def beside(there: np.ndarray, align: np.ndarray) -> np.ndarray:
+    """[dest, src] of the reference as it stands beside ours: `align` [pos] (−1: no partner, NaN)."""
+    if np.array_equal(align, np.arange(len(there))):
+        return there
+    found = there[np.ix_(np.maximum(align, 0), np.maximum(align, 0))].astype(np.float32)
+    found[align < 0], found[:, align < 0] = np.nan, np.nan
+    return found
+
+
 def without_reference(state: State) -> State:
     """The state as it stands alone."""
     return replace(state, compare="now")

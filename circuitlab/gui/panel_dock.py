@@ -119,7 +119,7 @@ class PanelDock(QDockWidget):
         self.controls.show_view(state.view(self.panel.name, self.panel.view), self.bench.facts())
         changed = self._ask("now", state)
         pin = state.reference
-        if pin is not None and state.compare != "now":
+        if pin is not None:  # also while only now is shown: before and after stand on one scale
             changed |= self._ask("ref", state.at(pin))
         else:
             self.asked["ref"], self.answers["ref"] = {}, {}

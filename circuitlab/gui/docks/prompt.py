@@ -24,12 +24,13 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from circuitlab.analysis.alignment import alignment_of
 from circuitlab.analysis.token_loss import TokenLossParams, TokenLossResult
 from circuitlab.draw.view import FigureView
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import BadInput, Cancelled, CircuitLabError
-from circuitlab.figures.common import pick_position
-from circuitlab.figures.marks import Figure, Hit, Tokens, empty
+from circuitlab.figures.common import pick_position, top_level
+from circuitlab.figures.marks import ColourMap, Figure, Hit, Tokens, empty
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.continuation import SLOT as WRITING
 from circuitlab.gui.continuation import Continuation
@@ -40,7 +41,7 @@ from circuitlab.paths import resource
 from circuitlab.session.state import State
 
 BURST = 1.5  # s: typing after a longer pause is another step of undo
-SLOT = "prompt/loss/now"
+SLOT, REFERENCE = "prompt/loss/now", "prompt/loss/ref"
 _IDS = re.compile(r"[,\s]+")
 
 
@@ -68,6 +69,8 @@ class PromptDock(QDockWidget):
         self.bench = bench
         self._answer: Answer | None = None
         self._asked: Request | None = None
+        self._before: Answer | None = None
+        self._asked_before: Request | None = None
         self._texts: tuple[tuple[int, ...], tuple[str, ...], tuple[str, ...]] = ((), (), ())
         self._filling = False
         self._burst, self._typed_at = 0, 0.0
@@ -316,11 +319,24 @@ class PromptDock(QDockWidget):
             self._asked = request
             found = self.bench.runner.ask(SLOT, request)
             self._answer = found or self._answer
+        self._ask_before(state)
+
+    def _ask_before(self, state: State) -> None:
+        """The losses of the reference, where they are compared."""
+        pin = state.reference
+        compared = pin is not None and state.compare != "now" and state.tokens and pin.subject.tokens
+        request = Request("token_loss", TokenLossParams(), pin.subject) if compared and pin is not None else None
+        if request != self._asked_before:
+            self._asked_before = request
+            self._before = None if request is None else self.bench.runner.ask(REFERENCE, request)
 
     @Slot(str, object)
     def _answered(self, slot: str, answer: Answer) -> None:
         if slot == SLOT and answer.request == self._asked:
             self._answer = answer
+            self.draw()
+        elif slot == REFERENCE and answer.request == self._asked_before:
+            self._before = answer
             self.draw()
 
     @Slot(str, object)
@@ -331,7 +347,8 @@ class PromptDock(QDockWidget):
     @property
     def waiting(self) -> bool:
         """Whether the losses of what is shown are still to come."""
-        return self._asked is not None and (self._answer is None or self._answer.request != self._asked)
+        late = self._asked is not None and (self._answer is None or self._answer.request != self._asked)
+        return late or (self._asked_before is not None and self._before is None)
 
     def draw(self) -> None:
         """The token strip, coloured by loss where that is known for exactly these tokens."""
@@ -342,20 +359,38 @@ class PromptDock(QDockWidget):
         facts = self.bench.facts()
         texts, tips = self._labels(state)
         result = self._answer.result if self._answer is not None and self._answer.request == self._asked else None
-        values = result.loss if isinstance(result, TokenLossResult) else np.full(len(texts), np.nan, np.float32)
         top = float(np.log(facts.config.d_vocab_out))
-        mark = Tokens(
-            "prompt",
-            texts,
-            values,
-            (0.0, top),
-            "loss",
-            "nats",
-            tips,
-            state.selection.destination,
-            state.selection.locked,
-        )
+        row, locked = state.selection.destination, state.selection.locked
+        compared = self._compared(state, result)
+        if compared is not None:
+            values, levels, colours, said = compared
+            mark = Tokens("prompt", texts, values, levels, colours, "nats", tips, row, locked)
+            self.strip.show_figure(Figure(((mark,),), "", said))
+            return
+        values = result.loss if isinstance(result, TokenLossResult) else np.full(len(texts), np.nan, np.float32)
+        mark = Tokens("prompt", texts, values, (0.0, top), "loss", "nats", tips, row, locked)
         self.strip.show_figure(Figure(((mark,),), "", self._caption(result, top)))
+
+    def _compared(self, state: State, now: object) -> tuple[np.ndarray, tuple[float, float], ColourMap, str] | None:
+        """Losses of the reference, or how they changed: values, levels, map, caption; None while nothing is compared."""
+        before, pin = None if self._before is None else self._before.result, state.reference
+        if (
+            state.compare == "now"
+            or pin is None
+            or not isinstance(now, TokenLossResult)
+            or not isinstance(before, TokenLossResult)
+        ):
+            return None
+        aligned = alignment_of(state.tokens, pin.subject.tokens)
+        there = np.where((aligned.align >= 0) & ~aligned.differs, before.loss[np.maximum(aligned.align, 0)], np.nan)
+        same = "" if pin.subject.tokens == state.tokens else f" · {aligned.words}; only equal tokens are compared"
+        if state.compare == "reference":
+            top = float(np.log(self.bench.facts().config.d_vocab_out))
+            return there, (0.0, top), "loss", f"colour: loss in {pin.label}, mean {before.mean:.3f} nats{same}"
+        change = now.loss - there
+        top = top_level(change)
+        mean = f"mean {now.mean:.3f} − {before.mean:.3f} nats"
+        return change, (-top, top), "signed", f"colour: change of loss, now minus {pin.label}, ± {top:.2f} nats · {mean}{same}"
 
     def _labels(self, state: State) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Display texts and tooltips, the same objects while the tokens are the same."""
@@ -388,4 +423,5 @@ class PromptDock(QDockWidget):
 
 def _seen_here(state: State) -> tuple[object, ...]:
     """What of a state this dock shows: another head or another panel's control is not part of it."""
-    return state.subject, state.text, state.bos, state.selection.destination, state.selection.locked
+    compared = state.compare, state.reference
+    return state.subject, state.text, state.bos, state.selection.destination, state.selection.locked, compared
