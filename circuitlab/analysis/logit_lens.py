@@ -1,0 +1,211 @@
+"""The logit lens: what the model would predict if it stopped after each layer.
+
+    p_stage = softmax(cap(norm(x_stage) W_U + b_U)),        x_stage the stream before each layer, between its halves, at the end
+
+The norm is the final one, either with each stage's own statistics or with those recorded at the end (the scale that direct
+attribution uses). Per stage and position: the top tokens, probability and rank of the token that really follows, entropy, and
+KL(p_final ‖ p_stage). nostalgebraist 2020, "interpreting GPT: the logit lens"; the divergence as in Belrose et al. 2023.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, read_only
+from circuitlab.analysis.target import Aim, aim_at, final_scale, position_of
+from circuitlab.model import block
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.run import Run
+from circuitlab.model.subject import Target
+from circuitlab.model.weights import Weights
+
+ROWS = 32  # positions unembedded at a time: at d_vocab 50 257 one tile is 6.4 MB, and cancelling waits for one
+OWN = "each layer's own"
+FINAL = "the final layer's"
+
+
+@dataclass(frozen=True)
+class LogitLensParams:
+    """`positions` (first, last), both included, −1 the last; `k` top tokens; `mid`: also between attention and MLP.
+
+    `target` is measured at each stage beside the token that really follows; `position` is the one that `across` reads.
+    """
+
+    positions: tuple[int, int] = (0, -1)
+    k: int = 5
+    mid: bool = False
+    statistics: Literal["each layer's own", "the final layer's"] = "each layer's own"
+    target: Target = Target()
+    position: int = -1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LogitLensResult(Result):
+    """[stage, pos]: `log_prob` (nats) and `rank` (from 1, 0 none) of the token that follows, `entropy`, `kl` (nats), `value`
+    of the target (logits before a soft cap). [stage, pos, k]: `ids` (−1 not computed) and `probs`, the most probable first.
+
+    `positions`, `actual` [pos]: where, and what really follows (−1 at the end). `stages` names the stages; `at` is where on
+    the pos axis the chosen position is, −1 where it is not among them.
+    """
+
+    ids: np.ndarray
+    probs: np.ndarray
+    log_prob: np.ndarray
+    rank: np.ndarray
+    entropy: np.ndarray
+    kl: np.ndarray
+    value: np.ndarray
+    positions: np.ndarray
+    actual: np.ndarray
+    stages: tuple[str, ...]
+    at: int = -1
+
+    def table(self) -> Table:
+        """One row per stage and position."""
+        stage, pos = np.indices(self.entropy.shape).reshape(2, -1)
+        named = {"log_prob": "nats", "rank": "", "entropy": "nats", "kl": "nats", "value": "logit"}
+        columns = [Column("stage", np.array(self.stages)[stage]), Column("position", self.positions[pos])]
+        columns += [Column("follows", self.actual[pos]), Column("top", self.ids[stage, pos, 0])]
+        columns += [Column("top_probability", self.probs[stage, pos, 0])]
+        return Table((*columns, *(Column(n, getattr(self, n)[stage, pos], unit) for n, unit in named.items())))
+
+    def across(self) -> Mapping[str, np.ndarray]:
+        """[stage] each, at the chosen position: the target's value, the log-probability of what follows, entropy, KL."""
+        names = ("value", "log_prob", "entropy", "kl") if self.at >= 0 else ()
+        return {name: getattr(self, name)[:, self.at] for name in names}
+
+
+def stages_of(config: ModelConfig, mid: bool) -> tuple[tuple[str, str, int], ...]:
+    """(name, what to ask the run for, layer) of every stage but the last, in order."""
+    found = []
+    for i in range(config.n_layers):
+        found.append((f"L{i} in", "resid_pre", i))
+        # after attention: for a block without MLP the next stage, for a parallel one no stage at all
+        if mid and not config.attention_only and not config.parallel:
+            found.append((f"L{i} mid", "resid_mid", i))
+    return tuple(found)
+
+
+def normalised(weights: Weights, x: Tensor, scale: Tensor | None) -> Tensor:
+    """x [pos, d_model] through the final norm, at its own statistics or at a recorded `scale` [pos, 1]."""
+    c, norm = weights.config, weights.unembed().norm
+    if not c.final_norm or c.norm == "none":
+        return x
+    if scale is None:
+        return block.normalise(x, norm, c.norm, c.norm_eps)
+    x = (x - x.mean(dim=-1, keepdim=True) if c.norm == "layer" else x) * scale
+    x = x if norm.gain is None else x * norm.gain
+    return x if norm.bias is None else x + norm.bias
+
+
+def log_probs(weights: Weights, normed: Tensor) -> Tensor:
+    """[pos, d_vocab_out] of normalised streams: unembedding, soft cap, log-softmax."""
+    ends = weights.unembed()
+    logits = normed @ ends.W_U
+    logits = logits if ends.b_U is None else logits.add_(ends.b_U)
+    return torch.log_softmax(block.soft_cap(logits, weights.config.logit_soft_cap), dim=-1)
+
+
+@dataclass(eq=False)
+class _Lens:
+    """The arrays that are filled one tile of positions at a time."""
+
+    inputs: Inputs
+    p: LogitLensParams
+    run: Run
+    stages: tuple[tuple[str, str, int], ...]
+    positions: np.ndarray
+    actual: np.ndarray
+    arrays: dict[str, np.ndarray]
+
+    def tile(self, start: int, ctx: Ctx, aim: Aim) -> None:
+        """Every stage at the positions [start, start + ROWS) of the chosen ones."""
+        weights, run = self.inputs.weights, self.run
+        rows = slice(start, min(start + ROWS, len(self.positions)))
+        dest = slice(int(self.positions[rows][0]), int(self.positions[rows][-1]) + 1)
+        assert run.final is not None
+        final, last = run.final[dest], log_probs(weights, normalised(weights, run.final[dest], None))
+        scale = final_scale(weights, final) if self.p.statistics == FINAL else None
+        for i, (_, name, layer) in enumerate((*self.stages, ("final", "", 0))):
+            ctx.tick(start * len(self.stages) + i * ROWS, len(self.positions) * len(self.stages), f"position {dest.start}")
+            normed = normalised(weights, run.get(name, layer, (), dest) if name else final, scale)
+            found = log_probs(weights, normed) if name else last
+            self.put(i, rows, found, last)
+            self.arrays["value"][i, rows] = ((normed * aim.D[rows]).sum(-1) + aim.offset[rows]).numpy()
+
+    def put(self, stage: int, rows: slice, found: Tensor, last: Tensor) -> None:
+        """What is read from the log-probabilities [row, d_vocab_out] of one stage."""
+        a, k = self.arrays, self.arrays["ids"].shape[2]
+        top = torch.topk(found, k, dim=1)
+        a["ids"][stage, rows], a["probs"][stage, rows] = top.indices.numpy(), top.values.exp().numpy()
+        p = found.exp()
+        a["entropy"][stage, rows] = -torch.nan_to_num(p * found, nan=0.0).sum(1).numpy()
+        gap = torch.exp(last, out=p) * (last - found)
+        a["kl"][stage, rows] = torch.nan_to_num(gap, nan=0.0).sum(1).clamp(min=0.0).numpy()
+        follows = torch.from_numpy(self.actual[rows])
+        known = follows >= 0
+        own = found.gather(1, follows.clamp(min=0)[:, None])
+        a["log_prob"][stage, rows] = own[:, 0].masked_fill(~known, torch.nan).numpy()
+        a["rank"][stage, rows] = ((found > own).sum(1) + 1).masked_fill(~known, 0).numpy()
+
+    def result(self, done: float, words: str) -> LogitLensResult:
+        """A copy of what there is."""
+        c = self.inputs.weights.config
+        normless = not c.final_norm or c.norm == "none"
+        of = "no final norm" if normless else f"final norm with {self.p.statistics} statistics"
+        copies: dict[str, Any] = {name: array.copy() for name, array in self.arrays.items()}
+        where = np.flatnonzero(self.positions == position_of(self.run.n, self.p.position))
+        return LogitLensResult(
+            **copies,
+            positions=read_only(self.positions),
+            actual=read_only(self.actual),
+            stages=(*(s[0] for s in self.stages), "final"),
+            at=int(where[0]) if where.size else -1,
+            conventions=(*self.inputs.subject.conventions.words(), of, f"target: {words}"),
+            done=done,
+        )
+
+
+def _lens(inputs: Inputs, p: LogitLensParams, previous: Result | None) -> _Lens:
+    run, c = inputs.run(), inputs.weights.config
+    first, last = (position_of(run.n, i) for i in p.positions)
+    positions = np.arange(min(first, last), max(first, last) + 1)
+    following = np.array([*run.tokens[1:], -1])[positions]
+    stages = stages_of(c, p.mid)
+    dtype = np.float64 if inputs.subject.conventions.dtype == "float64" else np.float32
+    shape, k = (len(stages) + 1, len(positions)), min(max(1, p.k), c.d_vocab_out)
+    arrays: dict[str, np.ndarray] = {name: np.full(shape, np.nan, dtype) for name in ("log_prob", "entropy", "kl", "value")}
+    arrays |= {"ids": np.full((*shape, k), -1, np.int64), "probs": np.full((*shape, k), np.nan, dtype)}
+    arrays["rank"] = np.zeros(shape, np.int64)
+    if isinstance(previous, LogitLensResult):
+        arrays = {name: getattr(previous, name).copy() for name in arrays}
+    return _Lens(inputs, p, run, stages, positions, np.where(following < c.d_vocab_out, following, -1), arrays)
+
+
+def _memory(config: ModelConfig, n: int, p: LogitLensParams) -> int:
+    stages = config.n_layers * (1 + p.mid) + 1
+    attention = 3 * config.n_heads * ROWS * n if p.mid else 0
+    return 8 * (
+        6 * min(n, ROWS) * config.d_vocab_out + stages * n * (5 + 2 * max(1, p.k)) * 2 + attention + 2 * n * config.d_model
+    )
+
+
+@analysis(version=1, needs="tokens", lane="slow", memory=_memory)
+def logit_lens(inputs: Inputs, p: LogitLensParams, ctx: Ctx) -> LogitLensResult:
+    """What the model would predict from the stream at every layer and position."""
+    with torch.inference_mode():
+        lens = _lens(inputs, p, ctx.previous)
+        aim, n = aim_at(inputs, p.target, lens.positions.tolist()), len(lens.positions)
+        for start in range(0, n, ROWS):
+            if not np.isnan(lens.arrays["entropy"][-1, start : start + ROWS]).any():
+                continue
+            lens.tile(start, ctx, aim)
+            if start + ROWS < n:
+                ctx.partial(lens.result((start + ROWS) / n, aim.words))
+        return lens.result(1.0, aim.words)
