@@ -28,7 +28,7 @@ from circuitlab.model.weights import Layer, Weights
 
 @dataclass(frozen=True)
 class NeuronsParams:
-    """The `k` largest by |effect| over all layers at `position` (−1 the last); of each, `tokens` from either end of its writing."""
+    """The `k` largest by |effect| at `position` (−1 the last) over all layers; `tokens` from either end of what each writes."""
 
     target: Target = Target()
     position: int = -1
