@@ -21,6 +21,7 @@ from circuitlab.gui.icons import icon
 from circuitlab.gui.labels import ShortLabel, label
 from circuitlab.gui.moves import COMPARE, Moves
 from circuitlab.gui.opening import Opening
+from circuitlab.gui.target_button import TargetButton
 from circuitlab.session.cuts import words
 from circuitlab.session.state import State
 
@@ -55,7 +56,8 @@ class TopBar(QToolBar):
         space.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         self._optional = {}
         for widget in (
-            self.model, self.heads, self.conventions, self.edits, space, self.pinned, self.pin, *self.compare, self.palette_button
+            self.model, self.heads, self.target, self.conventions, self.edits, space,
+            self.pinned, self.pin, *self.compare, self.palette_button,
         ):  # fmt: skip
             self._optional[widget] = self.addWidget(widget)
         bench.document.changed.connect(self._changed)
@@ -72,6 +74,7 @@ class TopBar(QToolBar):
         self.model.setMenu(menu)
         self.heads = ShortLabel(self, "title")
         self.heads.setContentsMargins(8, 0, 8, 0)
+        self.target = TargetButton(self.bench, self)
         self.conventions = button(self, "subject.conventions", "", "Conventions: how weights are presented")
         self.conventions.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         menu = QMenu(self.conventions)
@@ -117,6 +120,7 @@ class TopBar(QToolBar):
         self.model.setText(f"{state.model.name} ▾".replace("&", "&&"))
         heads = " ".join(map(str, state.selection.heads[:6])) + (" …" if len(state.selection.heads) > 6 else "")
         self.heads.setText(heads)
+        self.target.refresh()
         said = (*state.conventions.words(), "BOS" if state.bos else "no BOS")
         self.conventions.setText(f"{' · '.join(said)} ▾")
         for name, _, on, _, _ in CONVENTIONS:

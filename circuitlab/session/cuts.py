@@ -143,7 +143,7 @@ def _of_pin(state: State, heads: tuple[Head, ...]) -> list[Offer]:
         cuts = (patch(Site("z", h.layer, (h.head,))) for h in heads)
         made.append(Offer(f"Patch {_named(heads)} from ‘{pin.label}’", with_edits(state, *cuts)))
     position = state.selection.destination
-    if position is not None and heads:
+    if position is not None and heads and align[position] >= 0:
         layer = heads[0].layer
         cut = patch(Site("resid_pre", layer, (), (position,)))
         title = f"Patch the stream before layer {layer} at {position} from ‘{pin.label}’"

@@ -1,0 +1,112 @@
+"""The list of interventions, the menus that offer them, comparing with the uncut run, and what is measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from PySide6.QtCore import QPoint, Qt
+
+from circuitlab.figures.marks import Hit, Tokens
+from circuitlab.gui.docks.interventions import InterventionsDock
+from circuitlab.gui.window import Window
+from circuitlab.model.subject import Head, Target
+from tests.gui.driving import dock, heat, settle
+
+
+def strip(window: Window) -> Tokens:
+    mark = window.prompt.strip.figure.marks()[0]
+    assert isinstance(mark, Tokens)
+    return mark
+
+
+def cut(window: Window, name: str, hit: Hit | None, title: str) -> None:
+    """Through the menu under the right button."""
+    menu = dock(window, name).actions_menu
+    menu.aim(hit)
+    next(a for a in menu.cuts.actions() if a.text().startswith(title)).trigger()
+
+
+def test_a_cell_is_cut_from_its_menu_listed_switched_and_removed(qtbot: Any, window: Window) -> None:
+    window.layout_of_docks.go_to("interventions")
+    listed = window.docks["interventions"]
+    assert isinstance(listed, InterventionsDock)
+    assert listed.none.isVisible()
+    before = heat(window).values
+    cut(window, "attention", Hit("attention", (4, 2)), "Cut the attention of L0H0 from 4 to 2")
+    settle(qtbot, window)
+    after = heat(window).values
+    assert after[4, 2] == 0
+    np.testing.assert_allclose(np.delete(after[4], 2), np.delete(before[4], 2), atol=1e-6)
+    (row,) = listed.rows
+    assert "pattern of L0H0 at 4 from 2" in row.label.text()
+    assert "mean loss" in listed.effect.text()
+    qtbot.mouseClick(row.on, Qt.MouseButton.LeftButton, pos=QPoint(6, row.on.height() // 2))
+    settle(qtbot, window)
+    np.testing.assert_allclose(heat(window).values, before, atol=1e-6)
+    assert window.bench.document.state.edits[0][1] is False
+    qtbot.mouseClick(row.remove, Qt.MouseButton.LeftButton)
+    settle(qtbot, window)
+    assert not window.bench.document.state.edits
+    assert listed.none.isVisible()
+
+
+def test_the_first_cut_makes_before_and_after_one_key_apart(qtbot: Any, window: Window) -> None:
+    assert strip(window).map == "loss"
+    cut(window, "overview", None, "Zero L0H0")
+    settle(qtbot, window)
+    state = window.bench.document.state
+    assert [p.label for p in state.pins] == ["uncut"]
+    now = heat(window)
+    window.moves.compare("reference")
+    settle(qtbot, window)
+    assert heat(window).levels == now.levels  # one scale for before and after
+    window.moves.compare("difference")
+    settle(qtbot, window)
+    change = strip(window)
+    assert change.map == "signed"
+    assert "change of loss" in window.prompt.strip.figure.caption
+    assert np.nanmax(np.abs(change.values)) > 0
+    window.bench.document.undo()
+    window.bench.document.undo()
+    window.bench.document.undo()
+    settle(qtbot, window)
+    assert not window.bench.document.state.pins
+    assert not window.bench.document.state.edits
+
+
+def test_prompts_of_different_lengths_are_aligned_in_the_difference(qtbot: Any, window: Window) -> None:
+    window.moves.pin()
+    state = window.bench.document.recorded
+    tokens = state.tokens
+    window.bench.document.apply(state.with_tokens((*tokens[:3], 7, *tokens[3:])), "insert")
+    window.moves.compare("difference")
+    settle(qtbot, window)
+    found = heat(window)
+    assert found.values.shape == (len(tokens) + 1, len(tokens) + 1)
+    assert np.isnan(found.values[3]).all()  # the new token has no partner
+    assert abs(found.values[1, 0]) < 1e-5  # before it nothing has changed
+    assert "matched by equal blocks" in dock(window, "attention").view.figure.caption
+    assert np.isnan(strip(window).values[3])
+
+
+def test_what_is_measured_is_chosen_in_the_bar_and_from_a_token(qtbot: Any, window: Window) -> None:
+    assert "the token that follows" in window.top.target.text()
+    tokens = dock(window, "predictions").view.figure.find("tokens")
+    assert tokens is not None
+    token = int(tokens.ids[2][0])  # type: ignore[attr-defined]
+    cut(window, "predictions", Hit("tokens", (token,)), "Measure")
+    assert window.bench.document.state.selection.target == Target((token,))
+    window.top.target._second(token + 1)
+    assert window.bench.document.state.selection.target == Target((token, token + 1))
+    assert "−" in window.top.target.text()
+    window.top.target.menu().aboutToShow.emit()
+    window.top.target.follows.trigger()
+    assert window.bench.document.state.selection.target == Target()
+
+
+def test_a_head_that_another_model_lacks_is_not_offered(qtbot: Any, window: Window) -> None:
+    window.bench.document.apply(window.bench.document.state.select(heads=(Head(9, 9),)), "far")
+    menu = dock(window, "attention").actions_menu
+    menu.aim(None)
+    assert not [a for a in menu.cuts.actions() if "L9H9" in a.text()]
