@@ -1,9 +1,10 @@
-"""Composition scores and eigenvalues of TransformerLens 3.9 (`HookedTransformer`) on small random models: `transformer_lens.npz`.
+"""What TransformerLens 3.9 (`HookedTransformer`) says of small random models and of a prompt in them: `transformer_lens.npz`.
 
     python tests/reference/make_transformer_lens.py          in an environment with transformer_lens 3.9
 
 Weights come from a seed, by numpy, under CircuitLab's names; the test makes the same ones and does not need the library. "plain":
-as they are; "processed": norms folded, writing weights and unembedding centred, as the library does when it loads a model.
+as they are; "processed": norms folded, writing weights and unembedding centred, as the library does when it loads a model. Of the
+weights: composition scores and eigenvalues. Of the prompt, by the library's own cache, hooks and patching grids: `run_arrays`.
 """
 
 from __future__ import annotations
@@ -17,10 +18,22 @@ FILE = Path(__file__).with_name("transformer_lens.npz")
 SHAPE = {"n_heads": 4, "d_model": 32, "d_head": 8, "d_vocab": 60, "n_ctx": 16}
 MODELS: dict[str, dict[str, Any]] = {
     "attention-only": {**SHAPE, "n_layers": 2, "positions": "none"},
-    "gpt2": {**SHAPE, "n_layers": 3, "d_mlp": 48, "norm": "layer", "biases": ("q", "k", "v", "o", "mlp")},
+    "gpt2": {
+        **SHAPE,
+        "n_layers": 3,
+        "d_mlp": 48,
+        "activation": "gelu_new",
+        "norm": "layer",
+        "biases": ("q", "k", "v", "o", "mlp"),
+    },
     "grouped-query": {**SHAPE, "n_layers": 2, "n_kv_heads": 2, "norm": "rms", "positions": "rotary"},
 }
 STATES = ("plain", "processed")
+
+_BLOCK = (17, 4, 52, 9, 33, 26, 41)
+TOKENS = (*_BLOCK, *_BLOCK)  # a block twice, so that every score of a pattern has destinations
+OTHER = (*_BLOCK, 17, 8, 52, 9, 50, 26, 41)  # the prompt that is patched from: two tokens of the second block differ
+PAIR = (12, 47)  # the target: the logit of the first minus that of the second
 
 
 def shapes(c: dict[str, Any]) -> dict[str, tuple[int, ...]]:
@@ -90,6 +103,8 @@ def library_model(name: str, processed: bool) -> Any:
     model = HookedTransformer(config)
     state = dict(model.state_dict())
     given = {renamed(n, grouped): torch.from_numpy(v.astype(np.float64)) for n, v in weights(name).items()}
+    if c.get("positions") == "none":
+        given["pos_embed.W_pos"] = torch.zeros(c["n_ctx"], c["d_model"], dtype=torch.float64)
     assert set(given) <= set(state), sorted(set(given) - set(state))
     model.load_and_process_state_dict(
         state | given,
@@ -99,6 +114,73 @@ def library_model(name: str, processed: bool) -> Any:
         fold_value_biases=False,
     )
     return model
+
+
+def attributions(model: Any, cache: Any, tokens: Any) -> dict[str, Any]:
+    """`logit_attrs` of every head [layer · head, pos] and of every other part [component, pos], and the parts' names.
+
+    Where a norm's gain is not folded in, the library leaves it out: then nothing is said.
+    """
+    if model.cfg.normalization_type in ("LN", "RMS"):
+        return {}
+    import torch
+
+    stack, names = cache.get_full_resid_decomposition(expand_neurons=False, return_labels=True)
+    values = cache.logit_attrs(stack, tokens=PAIR[0], incorrect_tokens=PAIR[1])[:, 0]
+    follows = torch.cat([tokens[:, 1:], tokens.new_tensor([[PAIR[0]]])], dim=1)
+    own = cache.logit_attrs(stack, tokens=follows)[:, 0]
+    return {"attribution": values, "attribution own": own, "attribution names": np.array(names)}
+
+
+def lens(model: Any, cache: Any) -> dict[str, Any]:
+    """Logits [layer + 1, pos, d_vocab] of every layer's stream, by the final norm on its own statistics; and log-softmax."""
+    stack = cache.accumulated_resid(layer=-1, incl_mid=False, apply_ln=True)[:, 0]
+    logits = stack @ model.W_U + model.b_U
+    return {"lens": logits, "lens log-probabilities": logits.log_softmax(-1)}
+
+
+def ablated(model: Any, tokens: Any) -> dict[str, Any]:
+    """Losses [layer, head, pos − 1] without each head's z, and without those of pairs of heads of different layers."""
+    import torch
+
+    c = model.cfg
+    zero = lambda head: lambda z, hook: torch.cat([z[:, :, :head], 0 * z[:, :, head : head + 1], z[:, :, head + 1 :]], dim=2)
+    hook = lambda layer, head: (f"blocks.{layer}.attn.hook_z", zero(head))
+    loss = lambda hooks: model.run_with_hooks(tokens, return_type="loss", loss_per_token=True, fwd_hooks=hooks)[0]
+    each = [torch.stack([loss([hook(i, h)]) for h in range(c.n_heads)]) for i in range(c.n_layers)]
+    pairs = [loss([hook(0, h), hook(c.n_layers - 1, h)]) for h in range(c.n_heads)]
+    return {"loss": loss([]), "ablated": torch.stack(each), "ablated pairs": torch.stack(pairs)}
+
+
+def patched(model: Any, cache: Any, tokens: Any, other: Any) -> dict[str, Any]:
+    """The target's logit difference at the last position: [layer, pos] for streams, [layer, pos, head] for heads."""
+    from transformer_lens import patching  # pyright: ignore[reportMissingImports]
+
+    difference = lambda logits: logits[0, -1, PAIR[0]] - logits[0, -1, PAIR[1]]
+    return {
+        "patched resid_pre": patching.get_act_patch_resid_pre(model, tokens, cache, difference),
+        "patched z": patching.get_act_patch_attn_head_out_by_pos(model, tokens, cache, difference),
+        "difference": difference(model(tokens)),
+        "difference other": difference(model(other)),
+    }
+
+
+def run_arrays(model: Any) -> dict[str, np.ndarray]:
+    """Everything about the prompt, float32."""
+    import torch
+
+    torch.set_grad_enabled(False)
+    tokens, other = torch.tensor([TOKENS]), torch.tensor([OTHER])
+    _, cache = model.run_with_cache(tokens)
+    _, there = model.run_with_cache(other)
+    found = {
+        "patterns": torch.cat([cache["pattern", i] for i in range(model.cfg.n_layers)]),
+        **lens(model, cache),
+        **ablated(model, tokens),
+        **patched(model, there, tokens, other),
+        **attributions(model, cache, tokens),
+    }
+    return {name: v if isinstance(v, np.ndarray) else v.numpy().astype(np.float32) for name, v in found.items()}
 
 
 def main() -> None:
@@ -113,6 +195,7 @@ def main() -> None:
             full_qk = model.W_E @ model.QK @ model.W_E.T
             for matrix, value in (("OV", full_ov), ("QK", full_qk), ("bare OV", model.OV), ("bare QK", model.QK)):
                 found[f"{name} {state} {matrix}"] = value.eigenvalues.detach().numpy()
+            found |= {f"{name} {state} {what}": array for what, array in run_arrays(model).items()}
     np.savez_compressed(FILE, **found)
     print(f"{FILE.name}: {len(found)} arrays, {FILE.stat().st_size} bytes")
 
