@@ -54,7 +54,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     result = answer.result
     assert isinstance(result, PredictionsResult)
     columns = once(answer, "rows", lambda: _rows(answer, facts))
-    columns += _difference(state, answer, ref, facts)
+    columns = (*columns[:3], *_difference(state, answer, ref, facts), *columns[3:])  # beside p, before what may be scrolled off
     chosen = tuple(int(i) for i in np.flatnonzero(result.ids == result.actual))
     rows = Rows("tokens", columns, once(answer, "ids", lambda: ids(result.ids)), chosen=chosen)
     token = quoted(facts.token_text(state.tokens[min(result.position, len(state.tokens) - 1)]))

@@ -72,7 +72,7 @@ class TopBar(QToolBar):
         menu = QMenu(self.model)
         menu.aboutToShow.connect(self._fill_models)
         self.model.setMenu(menu)
-        self.heads = ShortLabel(self, "title")
+        self.heads = ShortLabel(self, "title", least=64)
         self.heads.setContentsMargins(8, 0, 8, 0)
         self.target = TargetButton(self.bench, self)
         self.conventions = button(self, "subject.conventions", "", "Conventions: how weights are presented")
@@ -92,7 +92,7 @@ class TopBar(QToolBar):
         self.edits.clicked.connect(self.moves.clear_edits)
 
     def _make_comparison(self) -> None:
-        self.pinned = ShortLabel(self, "caption", 360)
+        self.pinned = ShortLabel(self, "caption", 360, least=72)
         self.pin = button(self, "subject.pin", "Pin", "Keep this subject as the reference of differences (Ctrl+P)")
         self.pin.clicked.connect(self.moves.pin)
         self._group = QButtonGroup(self)
@@ -129,7 +129,7 @@ class TopBar(QToolBar):
         what = words(edits[0]) if len(edits) == 1 else f"{len(edits)} interventions"
         self.edits.setText(f"{what} ✕" if edits else "")
         self.edits.setToolTip("In force; click to remove all:\n" + "\n".join(map(words, edits)))
-        self.pinned.setText(f"reference: {state.pins[0].label}" if state.pins else "")
+        self.pinned.setText(f"vs {state.pins[0].label}" if state.pins else "")
         self.compare[COMPARE.index(state.compare)].setChecked(True)
         self._optional[self.edits].setVisible(bool(edits))
         for widget in (self.pinned, *self.compare):

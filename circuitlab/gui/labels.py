@@ -21,15 +21,16 @@ def label(parent: QWidget, role: str = "") -> QLabel:
 class ShortLabel(QLabel):
     """One line, as wide as its text up to `most` pixels where there is room; the tool tip has all of it.
 
-    It keeps its text itself: QLabel's own would have the whole window laid out again at each change. Only a width that is another
+    `least`: what it keeps where there is none; `fills`: it takes what is left of its row. It keeps its text itself: QLabel's own would have the whole window laid out again at each change. Only a width that is another
     multiple of `STEP` is asked for.
     """
 
-    def __init__(self, parent: QWidget, role: str = "", most: int = 100_000) -> None:
+    def __init__(self, parent: QWidget, role: str = "", most: int = 100_000, least: int = 16, fills: bool = False) -> None:
         super().__init__(parent)
-        self._most, self._line, self._width = most, "", 0
+        self._most, self._least, self._line, self._width = most, least, "", 0
         self.setProperty("role", role)
-        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Preferred)
+        policy = QSizePolicy.Policy.Expanding if fills else QSizePolicy.Policy.Maximum
+        self.setSizePolicy(policy, QSizePolicy.Policy.Preferred)
 
     def text(self) -> str:
         """The whole line."""
@@ -58,7 +59,7 @@ class ShortLabel(QLabel):
 
     def minimumSizeHint(self) -> QSize:
         """Nothing wide."""
-        return QSize(16, self.sizeHint().height())
+        return QSize(min(self._least, self._wanted()), self.sizeHint().height())
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """The text, or as much of it as fits."""

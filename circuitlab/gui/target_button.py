@@ -19,7 +19,7 @@ def target_words(target: Target, facts: Facts) -> str:
     if target.direction:
         return "a direction"
     names = [f"‘{facts.token_text(t)}’" if t < facts.config.d_vocab_out else str(t) for t in target.tokens]
-    return " − ".join(names) or "the token that follows"
+    return " − ".join(names) or "next token"
 
 
 class TargetButton(QToolButton):

@@ -91,7 +91,7 @@ def test_prompts_of_different_lengths_are_aligned_in_the_difference(qtbot: Any, 
 
 
 def test_what_is_measured_is_chosen_in_the_bar_and_from_a_token(qtbot: Any, window: Window) -> None:
-    assert "the token that follows" in window.top.target.text()
+    assert "next token" in window.top.target.text()
     tokens = dock(window, "predictions").view.figure.find("tokens")
     assert tokens is not None
     token = int(tokens.ids[2][0])  # type: ignore[attr-defined]

@@ -37,7 +37,7 @@ class EditRow(QWidget):
         self.on = QCheckBox(self)
         self.on.setToolTip("On or off")
         self.on.clicked.connect(self._switch)
-        self.label = ShortLabel(self)
+        self.label = ShortLabel(self, fills=True)
         self.remove = QToolButton(self)
         self.remove.setText("Remove")
         self.remove.clicked.connect(self._remove)

@@ -19,7 +19,7 @@ class JobRow(QWidget):
     def __init__(self, bench: Bench, parent: QWidget) -> None:
         super().__init__(parent)
         self.bench, self.job = bench, None  # type: ignore[var-annotated]
-        self.label = ShortLabel(self)
+        self.label = ShortLabel(self, fills=True)
         self.stop = QToolButton(self)
         self.stop.setText("Cancel")
         self.stop.setProperty("role", "primary")
