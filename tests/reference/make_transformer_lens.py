@@ -133,10 +133,12 @@ def attributions(model: Any, cache: Any, tokens: Any) -> dict[str, Any]:
 
 
 def lens(model: Any, cache: Any) -> dict[str, Any]:
-    """Logits [layer + 1, pos, d_vocab] of every layer's stream, by the final norm on its own statistics; and log-softmax."""
-    stack = cache.accumulated_resid(layer=-1, incl_mid=False, apply_ln=True)[:, 0]
-    logits = stack @ model.W_U + model.b_U
-    return {"lens": logits, "lens log-probabilities": logits.log_softmax(-1)}
+    """Log-probabilities [layer + 1, pos, d_vocab] of the streams: final norm on their own statistics, or the last one's."""
+    stack = cache.accumulated_resid(layer=-1, incl_mid=False, apply_ln=False)
+    words = {"lens": cache.apply_ln_to_stack(stack, layer=-1, recompute_ln=True)[:, 0]}
+    if model.cfg.normalization_type not in ("LN", "RMS"):
+        words["lens at the last scale"] = cache.apply_ln_to_stack(stack, layer=-1)[:, 0]
+    return {name: (x @ model.W_U + model.b_U).log_softmax(-1) for name, x in words.items()}
 
 
 def ablated(model: Any, tokens: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from circuitlab.analysis.ablation import AblationParams
 from circuitlab.analysis.attention import AttentionParams
 from circuitlab.analysis.direct_attribution import DirectAttributionParams
 from circuitlab.analysis.head_scores import HeadScoresParams
+from circuitlab.analysis.logit_lens import LogitLensParams
 from circuitlab.analysis.patching import PatchingParams
 from circuitlab.analysis.token_loss import TokenLossParams
 from circuitlab.engine.engine import Engine
@@ -26,6 +27,11 @@ from tests.reference.make_transformer_lens import FILE, MODELS, OTHER, PAIR, STA
 
 REFERENCE = np.load(FILE)
 EVERY = [(name, state, dtype) for name in MODELS for state in STATES for dtype in ("float32", "float64")]
+
+
+def said(what: str) -> list[tuple[str, str, str]]:
+    """The cases of which the library says this."""
+    return [(name, state, dtype) for name, state, dtype in EVERY if f"{name} {state} {what}" in REFERENCE]
 
 
 class Asker:
@@ -87,7 +93,7 @@ def test_direct_attribution_of_a_logit_difference_at_every_position(ask: Asker) 
     assert max(np.abs(theirs[str(Head(0, h))]).max() for h in range(4)) > 0.05
 
 
-@pytest.mark.parametrize("ask", [c for c in EVERY if f"{c[0]} {c[1]} attribution own" in REFERENCE], indirect=True, ids="-".join)
+@pytest.mark.parametrize("ask", said("attribution own"), indirect=True, ids="-".join)
 def test_direct_attribution_of_the_token_that_follows(ask: Asker) -> None:
     """A single logit hangs on whether W_U is centred: only where the library says something of this very state."""
     ours = parts(ask, ask("direct_attribution", DirectAttributionParams(positions="all")))
@@ -100,6 +106,36 @@ def test_direct_attribution_at_one_position_is_a_column_of_all(ask: Asker) -> No
     theirs = ask.theirs("attribution", ask.state if ask.config.norm == "none" else "processed")
     n = ask.config.n_layers * ask.config.n_heads
     ask.same(found.heads[..., 0].ravel(), theirs[:n, 5])
+
+
+# -- logit lens ------------------------------------------------------------------------------------------------------------
+
+
+def lens_is(ask: Asker, found: Any, theirs: np.ndarray) -> None:
+    """Every number of our lens from the library's log-probabilities [layer + 1, pos, d_vocab]."""
+    p, n = np.exp(theirs.astype(float)), len(TOKENS)
+    stage, pos = np.ogrid[: len(theirs), :n]
+    ours = np.zeros_like(p)
+    ours[stage[..., None], pos[..., None], found.ids] = found.probs
+    ask.same(ours, p)
+    assert (np.diff(found.probs, axis=-1) <= 0).all()
+    ask.same(found.log_prob[:, :-1], theirs[stage, pos[:, :-1], TOKENS[1:]])
+    assert (found.rank[:, :-1] == 1 + (theirs[:, :-1] > theirs[stage, pos[:, :-1], TOKENS[1:]][..., None]).sum(-1)).all()
+    ask.same(found.entropy, -(p * theirs).sum(-1))
+    ask.same(found.kl, (p[-1] * (theirs[-1] - theirs.astype(float))).sum(-1))
+    ask.same(found.value, theirs[..., PAIR[0]] - theirs[..., PAIR[1]])
+
+
+def test_logit_lens(ask: Asker) -> None:
+    found = ask("logit_lens", LogitLensParams(k=60, target=Target(PAIR)))
+    lens_is(ask, found, ask.theirs("lens"))
+    assert np.ptp(ask.theirs("lens")[..., 0], axis=0).max() > 0.5
+
+
+@pytest.mark.parametrize("ask", said("lens at the last scale"), indirect=True, ids="-".join)
+def test_logit_lens_at_the_last_scale(ask: Asker) -> None:
+    found = ask("logit_lens", LogitLensParams(k=60, target=Target(PAIR), statistics="the final layer's"))
+    lens_is(ask, found, ask.theirs("lens at the last scale"))
 
 
 # -- ablation --------------------------------------------------------------------------------------------------------------
