@@ -1,185 +1,295 @@
-"""A linear reading of the stream, taken apart into what was written into it.
+"""Which terms of the path expansion matter: the loss that the terms of each order take away, at recorded attention patterns.
 
-    R(x) = s ∘ (x W),        W [d_model, width] the same at every position, s [pos, 1] the recorded norm scales
+Elhage et al. (2021), “Term Importance Analysis”. One pass records the patterns; then, with patterns held (`forced_pass`),
 
-Behind a norm at its recorded scale s′ (y = s′ ∘ centre(x) ∘ gain + bias; RMSNorm does not centre) R(y) is again such a reading,
-of the norm's input:
+    pass 0   no head adds anything to the stream                                  -> loss of the direct path
+    pass k   every head adds what it made of the stream of pass k − 1             -> loss with terms of order ≤ k
 
-    W′ = centre(gain ∘ W),  scale s ∘ s′,        plus the constant s ∘ (bias W)
+    reduction of order k = loss(k − 1) − loss(k),        of order 0 = ln d_vocab − loss(0), against uniform predictions
 
-Reading from a layer back to the embedding gives one part for every writer, and the parts add up to R(x) (the sum over the terms
-of a path expansion, Elhage et al. 2021, with norms and MLPs as recorded). An MLP's part is what the recorded stream gained in
-its layer beyond attention: nothing of it is computed again.
+Terms of order k pass k heads: H each of k different layers, C(L, k) H^k of them. Order L is the whole model, whose recorded loss
+it must reproduce: the remainder. With MLPs or norms, MLP outputs and scales are held at recorded values and order 0 is the
+embedding with the recorded MLPs and the output biases.
+
+Single layers and heads are measured by their terms of order 1: over the direct path only, and over the direct path with the
+order-1 terms of all other layers (heads). Reductions depend on what stands beside, so these do not add up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.written import attention_written, entering, replaced, z_of
-from circuitlab.model import block
-from circuitlab.model.config import ModelConfig, NormKind
-from circuitlab.model.run import Run
+from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, TextRef, analysis
+from circuitlab.analysis.forced_pass import Added, ForcedPass
+from circuitlab.analysis.samples import losses_of, run_on, text_pieces
+from circuitlab.errors import BadInput
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.run import ROWS
 from circuitlab.model.subject import Head
-from circuitlab.model.weights import Layer, Norm
 
-Kind = Literal["embedding", "position", "bias", "mlp", "head", "intervention"]
-TILE_FLOPS = 2e9  # of the patterns made at a time, so that cancelling is answered in time
-NORM_BIASES, INTERVENTIONS = "norm biases", "interventions"
+BESIDE = ("over the direct path", "over all others")
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
-    """What one writer contributes to a reading: `value` [pos, width]. Parts of the same name belong together."""
+@dataclass(frozen=True)
+class TermImportanceParams:
+    """On the prompt, or on `texts` pieces of `length` tokens (0: the model's context) of the file `text`, drawn by `seed`.
 
-    name: str
-    kind: Kind
-    value: Tensor
-    head: Head | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Reading:
-    """`scale` ∘ (x `W`): W [d_model, width], scale [pos, 1]."""
-
-    W: Tensor
-    scale: Tensor
-
-    def of(self, x: Tensor) -> Tensor:
-        """[..., pos, width] of x [..., pos, d_model]."""
-        return self.scale * (x @ self.W)
-
-    def behind(self, norm: Norm, kind: NormKind, scale: Tensor) -> tuple[Reading, list[Part]]:
-        """The same reading of what went into a norm whose recorded scale was `scale` [pos, 1], and its bias' part."""
-        if kind == "none":
-            return self, []
-        W = self.W if norm.gain is None else norm.gain[:, None] * self.W
-        W = W - W.mean(dim=0, keepdim=True) if kind == "layer" else W
-        constant = [] if norm.bias is None else [Part(NORM_BIASES, "bias", self.scale * (norm.bias @ self.W))]
-        return Reading(W, self.scale * scale), constant
-
-
-class Passage:
-    """All norms between what a head of layer `first` writes and what layer `last`'s attention reads (n_layers: the unembedding).
-
-    At their recorded scales they take x to `scale` ∘ (x N), besides their biases: `scale` [dest, 1], N by `apply`.
+    `orders`: up to which order terms are listed one by one; what is left is one row. `heads`: each head's own reduction as
+    well (two unembeddings a head). `edited`: a file with the subject's interventions (the prompt always has them).
     """
 
-    def __init__(self, run: Run, first: int, last: int, dest: slice = slice(None)) -> None:
-        self.c, self._norms = run.weights.config, list[Norm]()
-        self.scale = torch.ones_like(run.get("resid_pre", first, (), dest)[:, :1])
-        c = self.c
-        if c.norm_placement in ("post_sublayer", "both"):
-            weights = run.weights.layer(first, mlp=False)
-            written = attention_written(run, first, weights, run.get("z", first, (), dest), dest)
-            self._add(weights.attn_post_norm, written)
-        for i in range(first, last) if c.norm_placement == "post_residual" else ():
-            weights = run.weights.layer(i)
-            self._add(weights.attn_post_norm, run.get("resid_pre", i, (), dest) + run.get("attn_out", i, (), dest))
-            if weights.mlp is not None:
-                self._add(weights.mlp_post_norm, run.get("resid_mid", i, (), dest) + run.get("mlp_out", i, (), dest))
-        if last == c.n_layers and c.final_norm:
-            self._add(run.weights.unembed().norm, run.get("resid_post", last - 1, (), dest))
-        if last < c.n_layers and c.norm_placement in ("pre", "both"):
-            self._add(run.weights.layer(last, mlp=False).attn_norm, run.get("resid_pre", last, (), dest))
+    text: TextRef | None = None
+    texts: int = 8
+    length: int = 0
+    seed: int = 0
+    orders: int = 4
+    heads: bool = False
+    edited: bool = False
 
-    def _add(self, norm: Norm, x: Tensor) -> None:
-        self._norms.append(norm)
-        self.scale = self.scale * block.norm_scale(x, self.c.norm, self.c.norm_eps)
-
-    def apply(self, x: Tensor) -> Tensor:
-        """x N for x [..., d_model]: each norm's centring and gain, no scale and no bias."""
-        for norm in self._norms:
-            x = x - x.mean(dim=-1, keepdim=True) if self.c.norm == "layer" else x
-            x = x if norm.gain is None else x * norm.gain
-        return x
+    @property
+    def needs(self) -> Literal["weights", "tokens"]:
+        """A file needs no prompt: what was measured is kept while the text changes."""
+        return "tokens" if self.text is None or self.edited else "weights"
 
 
-def parts_before(run: Run, layer: int, reading: Reading, tick: Callable[[int, int, str], None]) -> list[Part]:
-    """Everything that was written into the stream before `layer`, as `reading` sees it, from the embedding on."""
-    found: list[list[Part]] = []
-    for i in reversed(range(layer)):
-        found.append(_replaced(run, i + 1, reading))
-        reading, written = _block(run, i, reading, lambda text, i=i: tick(layer - 1 - i, layer, text))
-        found.append(written)
-    found.append(_replaced(run, 0, reading))
-    begins = entering(run, slice(None)).items()
-    found.append([Part(name, "embedding" if name == "embedding" else "position", reading.of(x)) for name, x in begins])
-    return [part for some in reversed(found) for part in some]
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TermImportanceResult(Result):
+    """Losses in nats, NaN: not computed. `orders`, `terms` [order]: the order and how many terms it has, the last with all
+    beyond; `losses` [text, order], with terms up to that order; `layers` [text, beside, layer] and `heads` [text, beside, layer,
+    head]: with it alone over the direct path, and with all order-1 terms but it; `whole` [text]: the model's own.
+
+    `reduction`, `error` (standard error over texts) [order]; `layer_reduction`, `layer_error` [beside, layer];
+    `head_reduction`, `head_error` [beside, layer, head].
+    """
+
+    orders: np.ndarray
+    terms: np.ndarray
+    losses: np.ndarray
+    layers: np.ndarray
+    heads: np.ndarray
+    whole: np.ndarray
+    reduction: np.ndarray
+    error: np.ndarray
+    layer_reduction: np.ndarray
+    layer_error: np.ndarray
+    head_reduction: np.ndarray
+    head_error: np.ndarray
+    uniform: float
+
+    @property
+    def loss(self) -> np.ndarray:
+        """[order] nats: mean loss with terms up to that order, over the texts that are complete."""
+        return _mean(self.losses)
+
+    def name(self, i: int) -> str:
+        """What row i of the orders is called."""
+        before = int(self.orders[i - 1]) + 1 if i else 0
+        order = int(self.orders[i])
+        return f"order {order}" if before == order else f"orders {before}–{order}"
+
+    def table(self) -> Table:
+        """One row an order, a layer and, where they were measured, a head."""
+        names = [self.name(i) for i in range(len(self.orders))]
+        beside = ["uniform predictions", *("all lower orders" for _ in names[1:])]
+        n, heads = self.layers.shape[2], self.heads.shape[3]
+        shown = not np.isnan(self.head_reduction).all()
+        parts = [f"layer {i}, order 1" for i in range(n)], [f"{Head(i, h)}, order 1" for i in range(n) for h in range(heads)]
+        values, errors, terms = [self.reduction], [self.error], [self.terms]
+        for i, words in enumerate(BESIDE):
+            names += parts[0] + (parts[1] if shown else [])
+            beside += [words] * (n + (n * heads if shown else 0))
+            values += [self.layer_reduction[i], self.head_reduction[i].ravel()][: 1 + shown]
+            errors += [self.layer_error[i], self.head_error[i].ravel()][: 1 + shown]
+            terms += [np.full(n, float(heads)), np.ones(n * heads)][: 1 + shown]
+        reduction, count = np.concatenate(values), np.concatenate(terms)
+        return Table(
+            (
+                Column("terms of", np.array(names)),
+                Column("beside", np.array(beside)),
+                Column("terms", count),
+                Column("loss reduction", reduction, "nats"),
+                Column("standard error", np.concatenate(errors), "nats"),
+                Column("per term", reduction / np.maximum(count, 1), "nats"),
+            )
+        )
+
+    def across(self) -> Mapping[str, np.ndarray]:
+        """Reductions by order, layer and head."""
+        return {"reduction": self.reduction, "layers": self.layer_reduction, "heads": self.head_reduction}
 
 
-def _replaced(run: Run, layer: int, reading: Reading) -> list[Part]:
-    """What an intervention on the stream in front of `layer` put into it."""
-    change = replaced(run, layer, slice(None))
-    return [] if change is None else [Part(INTERVENTIONS, "intervention", reading.of(change))]
+def listed_orders(config: ModelConfig, most: int) -> tuple[list[int], list[float]]:
+    """The orders that have a row, the last being all layers; and how many terms each row has."""
+    n = config.n_layers
+    orders = [*range(min(most, n) + 1), *([n] if most < n else [])]
+    count = [float(math.comb(n, k) * config.n_heads**k) for k in range(n + 1)]
+    edges = [-1, *orders]
+    return orders, [sum(count[a + 1 : b + 1]) for a, b in pairwise(edges)]
 
 
-def _block(run: Run, i: int, reading: Reading, tick: Callable[[str], None]) -> tuple[Reading, list[Part]]:
-    """The reading as the stream before block i looks to it, and the parts of the block's writers."""
-    c = run.weights.config
-    if c.norm_placement == "post_residual":
-        return _block_behind_norms(run, i, reading, tick)
-    attention = _attention(run, i, reading, tick)
-    if c.attention_only:
-        return reading, attention
-    gained = reading.of(run.get("resid_post", i) - run.get("resid_pre", i))
-    mlp = gained - torch.stack([part.value for part in attention]).sum(0)
-    return reading, [*attention, Part(f"MLP {i}", "mlp", mlp)]
+def _refuse(config: ModelConfig, p: TermImportanceParams) -> str | None:
+    return None if config.d_vocab_out >= config.d_vocab else "this model cannot predict every token that it reads."
 
 
-def _block_behind_norms(run: Run, i: int, reading: Reading, tick: Callable[[str], None]) -> tuple[Reading, list[Part]]:
-    """The same where norms stand on the stream itself: they stand between every earlier writer and the reader."""
-    c, weights, found = run.weights.config, run.weights.layer(i), list[Part]()
-    if weights.mlp is not None:
-        written = run.get("mlp_out", i)
-        scale = block.norm_scale(run.get("resid_mid", i) + written, c.norm, c.norm_eps)
-        reading, found = reading.behind(weights.mlp_post_norm, c.norm, scale)
-        found.append(Part(f"MLP {i}", "mlp", reading.of(written)))
-    scale = block.norm_scale(run.get("resid_pre", i) + run.get("attn_out", i), c.norm, c.norm_eps)
-    reading, constant = reading.behind(weights.attn_post_norm, c.norm, scale)
-    return reading, [*_attention(run, i, reading, tick), *constant, *found]
+def _memory(config: ModelConfig, n: int, p: TermImportanceParams) -> int:
+    length = n if p.text is None else min(p.length or config.n_ctx, config.n_ctx)
+    width = config.d_model + 3 * config.n_heads * config.d_head
+    # the run, one stream and what an MLP wrote a layer, and head outputs of two passes
+    kept = config.n_layers * (3 * width + config.d_model) + 12 * config.d_model + 4 * config.d_mlp
+    pattern = 3 * config.n_heads * length if config.score_soft_cap else 0
+    losses = p.texts * (config.n_layers * (2 + 2 * config.n_heads) + config.n_layers + 3)
+    return 8 * (length * (kept + pattern) + 3 * min(ROWS, length) * config.d_vocab_out + 4 * losses)
 
 
-def _attention(run: Run, i: int, reading: Reading, tick: Callable[[str], None]) -> list[Part]:
-    """One part a head of layer i, one for its output bias; a norm behind attention lies in between."""
-    c, weights, found = run.weights.config, run.weights.layer(i, mlp=False), list[Part]()
-    if c.norm_placement in ("post_sublayer", "both"):
-        written = attention_written(run, i, weights, run.get("z", i), slice(None))
-        reading, found = reading.behind(weights.attn_post_norm, c.norm, block.norm_scale(written, c.norm, c.norm_eps))
-    for heads in _tiles(c, run.n):
-        tick(f"what the heads of layer {i} wrote")
-        values = _written_by(run, i, weights, heads, reading)
-        found += [Part(str(Head(i, h)), "head", v, Head(i, h)) for h, v in zip(heads, values, strict=True)]
-    if weights.b_O is not None:
-        found.append(Part(f"b_O {i}", "bias", reading.scale * (weights.b_O @ reading.W)))
-    return found
+@dataclass(frozen=True, eq=False)
+class _Losses:
+    """Losses as they are filled in: `orders` [text, order], `layers`, `heads`, `whole` as in the result."""
+
+    orders: np.ndarray
+    layers: np.ndarray
+    heads: np.ndarray
+    whole: np.ndarray
 
 
-def _written_by(run: Run, i: int, weights: Layer, heads: tuple[int, ...], reading: Reading) -> Tensor:
-    """[head, pos, width]: z (W_O W), and the longer way where an intervention acts on what heads write."""
-    if run.editor.touches(i, "result"):
-        return reading.of(run.get("result", i, heads))
-    whole = len(heads) == run.weights.config.n_heads
-    z = z_of(run, i, slice(None)) if whole else run.get("z", i, heads)
-    return reading.scale * (z @ (weights.W_O[heads[0] : heads[-1] + 1] @ reading.W))
+@analysis(version=1, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+def term_importance(inputs: Inputs, p: TermImportanceParams, ctx: Ctx) -> TermImportanceResult:
+    """Marginal loss reduction of the terms of each order, of each layer and of each head, patterns held."""
+    if p.texts < 1 or p.orders < 1 or p.length < 0:
+        raise BadInput("The sample is empty.", expected="texts ≥ 1, orders ≥ 1", got=str(p))
+    behind = "" if p.edited and inputs.subject.edits else "no interventions"
+    texts, said = text_pieces(inputs, p.text is not None, p.text, p.length, p.texts, p.seed, behind)
+    made = _begun(inputs.weights.config, p, len(texts), ctx)
+    show = lambda: ctx.partial(_result(inputs, p, made, said))
+    for i, tokens in enumerate(texts):
+        ctx.tick(i, len(texts), f"text {i + 1} of {len(texts)}")
+        if not np.isnan(made.whole[i]) or len(tokens) < 2:
+            continue
+        run = run_on(inputs, tokens, p.text is None, p.edited, ctx)
+        _measure(ForcedPass(run, ctx), p, made, i, show)
+        made.whole[i] = losses_of(run, ctx).mean()
+        show()
+    return replace(_result(inputs, p, made, said), done=1.0)
 
 
-def _tiles(c: ModelConfig, n: int) -> Iterator[tuple[int, ...]]:
-    """Heads whose patterns are made together."""
-    step = max(1, int(TILE_FLOPS / (4 * c.d_head * n * n)))
-    for start in range(0, c.n_heads, step):
-        yield tuple(range(start, min(start + step, c.n_heads)))
+def _begun(config: ModelConfig, p: TermImportanceParams, texts: int, ctx: Ctx) -> _Losses:
+    """Nothing computed yet, or what a cancelled attempt has."""
+    n, orders = config.n_layers, listed_orders(config, p.orders)[0]
+    shapes = (texts, len(orders)), (texts, 2, n), (texts, 2, n, config.n_heads), (texts,)
+    had = ctx.previous
+    if isinstance(had, TermImportanceResult) and had.losses.shape == shapes[0]:
+        return _Losses(had.losses.copy(), had.layers.copy(), had.heads.copy(), had.whole.copy())
+    return _Losses(*(np.full(shape, np.nan) for shape in shapes))
 
 
-def merged(parts: list[Part]) -> list[Part]:
-    """Parts of the same name added up, in the order in which the names first stand."""
-    found: dict[str, Part] = {}
-    for part in parts:
-        first = found.get(part.name)
-        found[part.name] = part if first is None else Part(part.name, part.kind, first.value + part.value, part.head)
-    return list(found.values())
+def _measure(forced: ForcedPass, p: TermImportanceParams, made: _Losses, text: int, show: Callable[[], None]) -> None:
+    """All losses of one text that are not there yet. `show` is called after each order, layer and head."""
+    n, orders = forced.config.n_layers, listed_orders(forced.config, p.orders)[0]
+    added: list[Added] = [None] * n
+    first = added
+    for k in range(n + 1):
+        streams = forced.streams(added)
+        if k in orders:
+            _fill(made.orders, (text, orders.index(k)), forced, streams[-1])
+            show()
+        # what a layer reads is settled after as many passes as there are layers before it
+        added = [forced.heads(i, streams[i]) if i >= k else added[i] for i in range(n)]
+        first = added if k == 0 else first
+    for i in range(n):
+        _single(forced, first, i, None, made.layers, (text,), (i,))
+        show()
+        for head in range(forced.config.n_heads if p.heads else 0):
+            _single(forced, first, i, head, made.heads, (text,), (i, head))
+            show()
+
+
+def _single(
+    forced: ForcedPass,
+    first: list[Added],
+    layer: int,
+    head: int | None,
+    losses: np.ndarray,
+    before: tuple[int, ...],
+    after: tuple[int, ...],
+) -> None:
+    """Losses of the order-1 terms of one layer, or of one head in it: alone, and of all but it."""
+    found = first[layer]
+    assert found is not None
+    z, every = found
+    one = every.clone() if head is None else torch.zeros_like(every)
+    if head is not None:
+        one[head] = 1
+    rest = every - one
+    alone: list[Added] = [(z, one) if i == layer else None for i in range(len(first))]
+    others: list[Added] = [(z, rest) if i == layer else kept for i, kept in enumerate(first)]
+    for beside, added in enumerate((alone, others)):
+        at = (*before, beside, *after)
+        if np.isnan(losses[at]):
+            _fill(losses, at, forced, forced.streams(added)[-1])
+
+
+def _fill(losses: np.ndarray, at: tuple[int, ...], forced: ForcedPass, x: Tensor) -> None:
+    if np.isnan(losses[at]):
+        losses[at] = forced.loss(x)
+
+
+def _result(inputs: Inputs, p: TermImportanceParams, made: _Losses, said: tuple[str, ...]) -> TermImportanceResult:
+    """What has been filled in so far, summed up."""
+    config = inputs.weights.config
+    orders, terms = listed_orders(config, p.orders)
+    uniform = math.log(config.d_vocab_out)
+    losses, layers, heads, whole = made.orders.copy(), made.layers.copy(), made.heads.copy(), made.whole.copy()
+    before = np.concatenate([np.full((len(losses), 1), uniform), losses[:, :-1]], axis=1)
+    first = losses[:, min(1, config.n_layers)]
+    by_layer = np.stack([losses[:, :1] - layers[:, 0], layers[:, 1] - first[:, None]], axis=1)
+    by_head = np.stack([losses[:, :1, None] - heads[:, 0], heads[:, 1] - first[:, None, None]], axis=1)
+    wanted = [losses, layers, *([heads] if p.heads else []), whole]
+    there = sum(int((~np.isnan(x)).sum()) for x in wanted) / sum(x.size for x in wanted)
+    off = np.abs(losses[:, -1] - whole)
+    off = off[~np.isnan(off)]
+    return TermImportanceResult(
+        orders=np.array(orders),
+        terms=np.array(terms),
+        losses=losses,
+        layers=layers,
+        heads=heads,
+        whole=whole,
+        reduction=_mean(before - losses),
+        error=_error(before - losses),
+        layer_reduction=_mean(by_layer),
+        layer_error=_error(by_layer),
+        head_reduction=_mean(by_head),
+        head_error=_error(by_head),
+        uniform=uniform,
+        conventions=(*inputs.subject.conventions.words(), *said, *_held(config)),
+        remainder=Remainder(float(off.max()), uniform, "nats") if off.size else None,
+        done=min(there, 0.99),
+    )
+
+
+def _held(config: ModelConfig) -> tuple[str, ...]:
+    held = ["patterns"]
+    held += [] if config.norm == "none" else ["norm scales"]
+    held += [] if config.attention_only else ["MLP outputs"]
+    zero = "order 0: direct path" if config.attention_only else "order 0: direct path and recorded MLPs"
+    return (f"{', '.join(held)} held as recorded", zero)
+
+
+def _mean(x: np.ndarray) -> np.ndarray:
+    """Over texts, those that are not computed left out."""
+    count = (~np.isnan(x)).sum(axis=0)
+    return np.where(count > 0, np.nansum(x, axis=0) / np.maximum(count, 1), np.nan)
+
+
+def _error(x: np.ndarray) -> np.ndarray:
+    """Standard error of that mean; NaN for fewer than two texts."""
+    count = (~np.isnan(x)).sum(axis=0)
+    square = np.nansum((x - _mean(x)) ** 2, axis=0) / np.maximum(count - 1, 1)
+    return np.where(count > 1, np.sqrt(square / np.maximum(count, 1)), np.nan)
