@@ -148,7 +148,7 @@ class _Lens:
         a["entropy"][stage, rows] = -torch.nan_to_num(p * found, nan=0.0).sum(1).numpy()
         gap = torch.exp(last, out=p) * (last - found)
         a["kl"][stage, rows] = torch.nan_to_num(gap, nan=0.0).sum(1).clamp(min=0.0).numpy()
-        follows = torch.from_numpy(self.actual[rows])
+        follows = torch.tensor(self.actual[rows])
         known = follows >= 0
         own = found.gather(1, follows.clamp(min=0)[:, None])
         a["log_prob"][stage, rows] = own[:, 0].masked_fill(~known, torch.nan).numpy()
