@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from circuitlab.analysis.ablation_parts import Bench, Effect, How, at_once, bench, bytes_of, has_paths, said, ticker
+from circuitlab.analysis.ablation_parts import Bench, Effect, How, at_once, bench, bytes_of, has_paths, refused, said, ticker
 from circuitlab.analysis.attention import chosen_heads
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
 from circuitlab.analysis.first_order import first_order
@@ -101,10 +101,10 @@ class AblationResult(Result):
 class _Found:
     """The arrays as they fill, begun from what a cancelled attempt left."""
 
-    def __init__(self, made: Bench, p: AblationParams, previous: object, words: tuple[str, ...]) -> None:
+    def __init__(self, made: Bench, previous: object, words: tuple[str, ...], total: int) -> None:
         config, n = made.run.weights.config, made.run.n
         shape = (config.n_layers, config.n_heads)
-        self.made, self.words = made, words
+        self.made, self.words, self.total = made, words, total
         self.effect, self.exact = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
         self.token_change = np.full((*shape, n), np.nan, dtype=np.float32)
         self.set_sets(())
@@ -122,14 +122,17 @@ class _Found:
         self.members, self.set_effect = members, np.full(len(sets), np.nan)
         self.set_change = np.full((len(sets), self.made.run.n), np.nan, dtype=np.float32)
 
-    def result(self, done: float) -> AblationResult:
+    def count(self) -> int:
+        """How many ablations are done."""
+        return int(self.exact.sum()) + int((~np.isnan(self.set_effect)).sum())
+
+    def result(self, complete: bool = False) -> AblationResult:
         """A snapshot."""
         arrays = {name: getattr(self, name).copy() for name in ("effect", "exact", "token_change")}
         arrays |= {name: getattr(self, name).copy() for name in ("members", "set_effect", "set_change")}
         words = self.words if self.exact.all() else (*self.words, "not exact: first-order estimate of one backward pass")
-        return AblationResult(
-            **arrays, baseline=self.made.before, unit=self.made.measure.unit, conventions=words, done=min(done, 1.0)
-        )
+        done = 1.0 if complete else min(0.99, self.count() / self.total)
+        return AblationResult(**arrays, baseline=self.made.before, unit=self.made.measure.unit, conventions=words, done=done)
 
 
 def _singles(exact: np.ndarray, heads: tuple[Head, ...], size: int) -> Iterator[list[Head]]:
@@ -139,38 +142,38 @@ def _singles(exact: np.ndarray, heads: tuple[Head, ...], size: int) -> Iterator[
         yield from (mine[i : i + size] for i in range(0, len(mine), size))
 
 
-def _cut(found: _Found, sets: list[list[Head]], ctx: Ctx, done: int, total: int) -> tuple[np.ndarray, np.ndarray]:
+def _cut(found: _Found, sets: list[list[Head]], ctx: Ctx) -> tuple[np.ndarray, np.ndarray]:
     """(effect [batch], loss change [batch, pos]) of cutting each of these sets."""
-    made = found.made
+    made, done = found.made, found.count()
     cut = torch.zeros(len(sets), *found.exact.shape, dtype=torch.bool)
     for i, heads in enumerate(sets):
         for head in heads:
             cut[i, head.layer, head.head] = True
-    value, losses = made.cut(cut, ticker(ctx, done, total, f"ablation {done + 1}/{total}"))
+    value, losses = made.cut(cut, ticker(ctx, done, found.total, f"ablation {done + 1}/{found.total}"))
     change = np.full((len(sets), made.run.n), np.nan, dtype=np.float32)
     if losses.shape[1]:
         change[:, made.measure.at + 1] = (losses - made.losses).numpy()
     return value.numpy() - made.before, change
 
 
-def _each(found: _Found, heads: tuple[Head, ...], ctx: Ctx, total: int) -> None:
+def _each(found: _Found, heads: tuple[Head, ...], ctx: Ctx) -> None:
     for batch in _singles(found.exact, heads, at_once(found.made.run.n)):
-        done = int(found.exact.sum())
-        effect, change = _cut(found, [[h] for h in batch], ctx, done, total)
+        effect, change = _cut(found, [[h] for h in batch], ctx)
         for h, value, row in zip(batch, effect, change, strict=True):
             found.effect[h], found.token_change[h], found.exact[h] = value, row, True
-        ctx.partial(found.result(min(0.99, (done + len(batch)) / total)))
+        ctx.partial(found.result())
 
 
-def _sets(found: _Found, ctx: Ctx, total: int) -> None:
+def _sets(found: _Found, ctx: Ctx) -> None:
     waiting = np.flatnonzero(np.isnan(found.set_effect))
+    if not len(waiting):
+        return
     order = waiting[np.argsort(-found.members[waiting, :, 0].min(axis=1), kind="stable")]  # those that begin late first
     size = at_once(found.made.run.n)
     for rows in (order[i : i + size] for i in range(0, len(order), size)):
-        done = total - int(np.isnan(found.set_effect).sum())
         sets = [[Head(*head) for head in found.members[i].tolist()] for i in rows]
-        found.set_effect[rows], found.set_change[rows] = _cut(found, sets, ctx, done, total)
-        ctx.partial(found.result(min(0.99, (done + len(rows)) / total)))
+        found.set_effect[rows], found.set_change[rows] = _cut(found, sets, ctx)
+        ctx.partial(found.result())
 
 
 def _strongest(effect: np.ndarray, most: int) -> tuple[Head, ...]:
@@ -179,13 +182,11 @@ def _strongest(effect: np.ndarray, most: int) -> tuple[Head, ...]:
 
 
 def _refuse(config: ModelConfig, p: AblationParams) -> str | None:
-    if p.how == "resample" and not p.source:
-        return "resampling takes z of another text: give its tokens as source."
     if p.what == "set" and not p.heads:
         return "which heads are ablated together? Give heads."
     if p.what == "pairs" and not 2 <= (len(set(p.heads)) if p.heads else p.most) <= MOST:
         return f"pairs are taken of 2 to {MOST} heads."
-    return None
+    return refused(config, p.how, p.source, p.effect)
 
 
 def _memory(config: ModelConfig, n: int, p: AblationParams) -> int:
@@ -204,21 +205,20 @@ def ablation(inputs: Inputs, p: AblationParams, ctx: Ctx) -> AblationResult:
     heads = chosen_heads(config, tuple(sorted(set(p.heads))))
     made = bench(inputs, p.how, p.source, p.frozen, p.effect, p.target, p.position)
     words = (*inputs.subject.conventions.words(), *said(made), "effect = after − before")
-    found = _Found(made, p, ctx.previous, words)
+    k = len(heads) if p.heads else p.most
+    total = len(heads) + {"each": 0, "set": 1, "pairs": k * (k - 1) // 2}[p.what]
+    found = _Found(made, ctx.previous, words, total)
     if np.isnan(made.before):
-        return found.result(1.0)
+        return found.result(complete=True)
     if p.what != "each" and p.heads:
         found.set_sets((heads,) if p.what == "set" else tuple(combinations(heads, 2)))
-    n_sets = len(found.members) or (p.most * (p.most - 1) // 2 if p.what == "pairs" else 0)
-    total = len(heads) + n_sets
     if np.isnan(found.effect).any() and not has_paths(made.run):
         estimate = first_order(made, ticker(ctx, 0, total, "first-order estimate")).numpy()
         found.effect = np.where(found.exact, found.effect, estimate)
-        ctx.partial(found.result(0.0))
-    if p.what != "each" and p.heads:
-        _sets(found, ctx, total)
-    _each(found, heads, ctx, total)
+        ctx.partial(found.result())
+    _sets(found, ctx)
+    _each(found, heads, ctx)
     if p.what == "pairs" and not p.heads:
         found.set_sets(tuple(combinations(sorted(_strongest(found.effect, p.most)), 2)))
-        _sets(found, ctx, total)
-    return found.result(1.0)
+        _sets(found, ctx)
+    return found.result(complete=True)

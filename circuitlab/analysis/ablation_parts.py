@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs
+from circuitlab.analysis.in_context import windows
 from circuitlab.analysis.target import Aim, aim_at, position_of
-from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.editor import Editor
 from circuitlab.model.forward import after_heads, attended, rerun_from
@@ -32,7 +32,7 @@ How = Literal["zero", "mean", "resample"]
 Effect = Literal["loss", "second_half", "target", "in_context"]
 
 AT_ONCE = 512  # rows (ablations × positions) that go through a block together: a call of a second could not be cancelled
-EARLY, LATE = 50 / 512, 500 / 512  # the in-context score's tokens, as parts of the prompt (Olsson et al. 2022: 50 and 500 of 512)
+WIDTH = 10  # tokens averaged at either end of the in-context score, as in `in_context`
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +69,7 @@ class Put:
 
 
 def put_of(inputs: Inputs, how: How, source: tuple[int, ...]) -> Put:
-    """The replacement; runs the other text where there is one. Raises `BadInput` for resampling without a text."""
-    if how == "resample" and not source:
-        raise BadInput("Resampling takes z of another text.", expected="source: its tokens", got="none")
+    """The replacement; runs the other text where there is one."""
     return Put(how, source, inputs.run(source, ()) if how != "zero" and source else None)
 
 
@@ -125,15 +123,28 @@ def measure_of(inputs: Inputs, run: Run, effect: Effect, target: Target, positio
         aim = aim_at(inputs, target, (at,), run)
         return Measure(run.tokens, torch.tensor([at]), nothing, aim, f"{aim.words} at position {at}", "logit")
     if effect == "in_context":
-        early, late = max(1, round(EARLY * n)), min(n - 1, round(LATE * n))
-        at = torch.tensor([early, late] if late > early else [], dtype=torch.int64) - 1
-        words = f"in-context score: loss of token {late} − loss of token {early}, one prompt"
-        return Measure(run.tokens, at, torch.tensor([-1.0, 1.0][: len(at)], dtype=torch.float64), None, words, "nats")
+        return _in_context(run)
     first = (n + 1) // 2 if effect == "second_half" else 1  # BOS and a block twice: exactly the second block
     at = torch.arange(first, n) - 1
     share = torch.full((len(at),), 1 / max(1, len(at)), dtype=torch.float64)
     where = f"tokens {first} to {n - 1}" if len(at) else "no token: there is no loss"
     return Measure(run.tokens, at, share, None, f"mean loss of {where}", "nats")
+
+
+def _in_context(run: Run) -> Measure:
+    """Late minus early loss of this one prompt, at the indices that `in_context` takes."""
+    (first, stop), (begin, last) = windows(run.n, 0, 0, WIDTH)
+    early, late = torch.arange(first, stop + 1), torch.arange(begin, last + 1)
+    if not first <= stop < begin <= last:
+        early = late = early[:0]
+    at = torch.cat([early, late]) - 1
+    share = torch.cat([-torch.ones(len(early)), torch.ones(len(late))]).double() / max(1, len(early))
+    said = f"{_span(late)} minus {_span(early)}" if len(at) else "too few tokens"
+    return Measure(run.tokens, at, share, None, f"in-context score of one prompt: loss of {said}", "nats")
+
+
+def _span(tokens: Tensor) -> str:
+    return f"tokens {int(tokens[0])} to {int(tokens[-1])}" if len(tokens) > 1 else f"token {int(tokens[0])}"
 
 
 def at_once(n: int) -> int:
@@ -257,6 +268,15 @@ def said(made: Bench) -> tuple[str, ...]:
     held = "later patterns held at their recorded values" if made.held else "later patterns recomputed"
     own = (f"on top of {len(made.run.edits)} interventions",) if made.run.edits else ()
     return (made.put.words(), held, *own, f"{made.measure.words}, {made.measure.unit}")
+
+
+def refused(config: ModelConfig, how: How, source: tuple[int, ...], effect: Effect) -> str | None:
+    """Why an ablation cannot be made or measured on this model, or None."""
+    if how == "resample" and not source:
+        return "resampling takes z of another text: give its tokens as source."
+    if effect != "target" and config.d_vocab_out < config.d_vocab:
+        return "this model cannot predict every token that it reads: measure a target in place of the loss."
+    return None
 
 
 def bytes_of(config: ModelConfig, n: int, source: tuple[int, ...] = ()) -> int:

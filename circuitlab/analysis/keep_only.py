@@ -17,19 +17,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from circuitlab.analysis.ablation_parts import Bench, Effect, How, at_once, bench, bytes_of, said, ticker
+from circuitlab.analysis.ablation_parts import Bench, Effect, How, at_once, bench, bytes_of, refused, said, ticker
 from circuitlab.analysis.attention import chosen_heads
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head, Target
 
 SMALLEST = 1e-5  # of |F(all)| + |F(∅)|: a smaller difference is rounding
+MOST = 10_000
 NONE, KEPT, CUT = 0, 1, 2  # the first rows of the work: nothing left, the circuit left, the circuit ablated
 
 
 @dataclass(frozen=True)
 class KeepOnlyParams:
-    """`heads`: the circuit. `how`, `source`, `effect`, `target`, `position` as in `ablation`; `samples` random sets by `seed`."""
+    """`heads`: the circuit, () for all. `how`, `source`, `effect`, `target`, `position` as in `ablation`.
+
+    `samples` random sets of as many heads, drawn by `seed`.
+    """
 
     heads: tuple[Head, ...] = ()
     how: How = "zero"
@@ -175,15 +179,13 @@ def _left_by(previous: object, values: np.ndarray, random: np.ndarray) -> np.nda
 
 
 def _refuse(config: ModelConfig, p: KeepOnlyParams) -> str | None:
-    if not p.heads:
-        return "which heads are the circuit? Give heads."
-    if p.how == "resample" and not p.source:
-        return "resampling takes z of another text: give its tokens as source."
-    return None if 0 <= p.samples <= 10_000 else "between 0 and 10 000 random sets can be compared with."
+    if not 0 <= p.samples <= MOST:
+        return f"0 to {MOST} random sets can be compared with."
+    return refused(config, p.how, p.source, p.effect)
 
 
 def _memory(config: ModelConfig, n: int, p: KeepOnlyParams) -> int:
-    sets = 2 * p.samples + len(p.heads) + 3
+    sets = 2 * p.samples + (len(p.heads) or config.n_layers * config.n_heads) + 3
     return 3 * sets * config.n_layers * config.n_heads + bytes_of(config, n, p.source)
 
 

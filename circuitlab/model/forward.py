@@ -229,11 +229,12 @@ def attended(run: Run, i: int, layer: Layer, x: Tensor, held: bool = False, dest
         # a pattern made in inference mode cannot take part in a gradient
         return editor.apply("z", i, _ordinary(recorded) @ block.per_query_head(config, v))
     q, k = editor.apply("q", i, qkv.q)[..., dest, :], editor.apply("k", i, qkv.k)
-    start = dest.indices(n)[0]
+    start, stop, _ = dest.indices(n)
+    k, v = k[..., :stop, :], v[..., :stop, :]
     if not (config.score_soft_cap or editor.touches(i, "scores", "pattern")):
         return editor.apply("z", i, block.attend(config, i, QKV(q, k, v), start))
     raw = editor.apply("scores", i, block.scores(config, q, block.per_query_head(config, k)))
-    seen = block.allowed(q.shape[-2], n, start, config.window(i))
+    seen = block.allowed(q.shape[-2], stop, start, config.window(i))
     pattern = editor.apply("pattern", i, block.pattern(raw, seen))
     return editor.apply("z", i, pattern @ block.per_query_head(config, v))
 

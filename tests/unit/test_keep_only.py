@@ -1,0 +1,179 @@
+"""Keep only this circuit, against whole forward passes in which every other head is cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from circuitlab.analysis import ablation_parts
+from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.keep_only import KeepOnlyParams, KeepOnlyResult, random_sets
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Request
+from circuitlab.engine.store import ModelStore
+from circuitlab.errors import BadInput, Cancelled, Refused
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.forward import forward
+from circuitlab.model.intervention import Intervention, Site
+from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
+from tests.models import CONFIGS, directory
+
+TOKENS = (0, 5, 3, 5, 6, 5, 3, 2, 5)
+OTHER = (0, 2, 2, 6, 1, 4)
+EDITS = (Intervention("scale", Site("v", 0, (1,)), (2.0,)), Intervention("zero", Site("pattern", 1, (0,), (3,))))
+CIRCUIT = (Head(1, 0), Head(0, 3))
+
+
+class Asker:
+    """An engine on one model, in double precision."""
+
+    def __init__(self, path: Path) -> None:
+        self.engine, self.ref = Engine(ModelStore()), ModelRef(f"file:{path}")
+        self.conventions = Conventions(dtype="float64")
+
+    def request(self, params: KeepOnlyParams, tokens: tuple[int, ...] = TOKENS, edits: Any = ()) -> Request:
+        return Request("keep_only", params, Subject(self.ref, tokens, edits, self.conventions))
+
+    def __call__(self, params: KeepOnlyParams, tokens: tuple[int, ...] = TOKENS, edits: Any = ()) -> KeepOnlyResult:
+        return self.engine.answer(self.request(params, tokens, edits)).result  # type: ignore[return-value]
+
+    def loss(self, cut: Any, how: str = "zero", edits: Any = ()) -> float:
+        op, source = {"zero": ("zero", ()), "mean": ("mean", ()), "resample": ("patch", OTHER)}[how]
+        cuts = tuple(Intervention(op, Site("z", i, (h,)), source=source) for i, h in sorted(cut))  # type: ignore[arg-type]
+        return float(forward(self.engine.store.open(self.ref).weights(self.conventions), TOKENS, (*edits, *cuts)).losses().mean())
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Asker:
+    return Asker(directory(tmp_path / "m", CONFIGS["gpt2"]))
+
+
+def every(config: ModelConfig) -> set[Head]:
+    return {Head(i, h) for i in range(config.n_layers) for h in range(config.n_heads)}
+
+
+@pytest.mark.parametrize("how", ["zero", "mean", "resample"])
+@pytest.mark.parametrize("edits", [(), EDITS], ids=["plain", "edited"])
+@pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama", "both-norms-capped", "parallel"])
+def test_shares_are_those_of_whole_passes(tmp_path: Path, name: str, how: Any, edits: Any) -> None:
+    asker, heads = Asker(directory(tmp_path / "m", CONFIGS[name])), every(CONFIGS[name])
+    params = KeepOnlyParams(CIRCUIT, how, OTHER if how == "resample" else (), samples=3, seed=4)
+    found = asker(params, edits=edits)
+    loss = lambda cut: asker.loss(cut, how, edits)
+    full, none = loss(()), loss(heads)
+    share = lambda value: (value - none) / (full - none)
+    assert found.faithfulness == pytest.approx(share(loss(heads - set(CIRCUIT))), abs=1e-8)
+    assert found.completeness == pytest.approx(1 - share(loss(CIRCUIT)), abs=1e-8)
+    for (layer, head), minimality in zip(found.heads.tolist(), found.minimality, strict=True):
+        smaller = loss(heads - set(CIRCUIT) | {Head(layer, head)})
+        assert minimality == pytest.approx(found.faithfulness - share(smaller), abs=1e-8)
+    for i, members in enumerate(found.random_members):
+        chosen = {Head(*map(int, h)) for h in np.argwhere(members)}
+        assert len(chosen) == len(CIRCUIT)
+        assert found.random_faithfulness[i] == pytest.approx(share(loss(heads - chosen)), abs=1e-8)
+        assert found.random_completeness[i] == pytest.approx(1 - share(loss(chosen)), abs=1e-8)
+
+
+def test_all_heads_are_faithful_and_complete(ask: Asker) -> None:
+    found = ask(KeepOnlyParams(tuple(every(CONFIGS["gpt2"])), samples=2))
+    assert found.faithfulness == pytest.approx(1, abs=1e-9)
+    assert found.completeness == pytest.approx(1, abs=1e-9)
+    np.testing.assert_allclose(found.random_faithfulness, 1, atol=1e-9)
+    assert found.rank("faithfulness") == (1, 3) or found.faithfulness < found.random_faithfulness.max()
+    np.testing.assert_array_equal(ask(KeepOnlyParams(samples=2)).heads, found.heads)
+
+
+def test_the_rank_counts_random_sets_that_do_better(ask: Asker) -> None:
+    found = ask(KeepOnlyParams(CIRCUIT, samples=12, seed=1))
+    for name in ("faithfulness", "completeness"):
+        better = sum(r > getattr(found, name) for r in getattr(found, f"random_{name}"))
+        assert found.rank(name) == (1 + better, 13)
+    assert any("12 random sets of 2 heads, seed 1" in word for word in found.conventions)
+    assert found.table().n_rows == 1 + 2 + 12
+    across = found.across()
+    assert across["faithfulness"].shape == ()
+    assert across["random_faithfulness"].shape == (12,)
+
+
+def test_random_sets_have_the_size_are_uniform_and_repeat_by_seed() -> None:
+    config = CONFIGS["gpt2"]
+    sets = random_sets(config, 3, 4000, 7)
+    assert (sets.sum(axis=(1, 2)) == 3).all()
+    np.testing.assert_allclose(sets.mean(axis=0), 3 / 8, atol=0.04)
+    np.testing.assert_array_equal(sets, random_sets(config, 3, 4000, 7))
+    assert not np.array_equal(sets, random_sets(config, 3, 4000, 8))
+
+
+def test_another_measure(ask: Asker) -> None:
+    found = ask(KeepOnlyParams(CIRCUIT, effect="target", target=Target((3, 5)), position=4, samples=2))
+    weights = ask.engine.store.open(ask.ref).weights(ask.conventions)
+    logits = forward(weights, TOKENS).logits()[4]
+    assert found.all_heads == pytest.approx(float(logits[3] - logits[5]), abs=1e-10)
+    assert found.unit == "logit"
+
+
+def test_where_heads_change_nothing_shares_are_not_computed_and_it_is_said(tmp_path: Path) -> None:
+    from circuitlab.model.saving import random_tensors, save_directory
+
+    tensors = random_tensors(CONFIGS["gpt2"], 0, 0.35)
+    silent = {k: v * (0 if k.endswith("W_O") else 1) for k, v in tensors.items()}
+    save_directory(tmp_path / "m", CONFIGS["gpt2"], silent, None)
+    found = Asker(tmp_path / "m")(KeepOnlyParams(CIRCUIT, samples=2))
+    assert np.isnan([found.faithfulness, found.completeness, *found.minimality]).all()
+    assert found.done == 1
+    assert "changes nothing" in found.conventions[-1]
+
+
+def test_one_token_says_why_and_the_longest_prompt_works(ask: Asker) -> None:
+    assert np.isnan(ask(KeepOnlyParams(CIRCUIT, samples=2), (3,)).faithfulness)
+    assert np.isfinite(ask(KeepOnlyParams(CIRCUIT, effect="target", samples=2), (3,)).faithfulness)
+    assert np.isfinite(ask(KeepOnlyParams(CIRCUIT, samples=0), tuple([3, 4] * 24)).faithfulness)
+
+
+class Watcher(Quiet):
+    """Stops after some partial results."""
+
+    def __init__(self, most: int) -> None:
+        self.seen: list[KeepOnlyResult] = []
+        self.most = most
+
+    def partial(self, result: Any) -> None:
+        self.seen.append(result)
+
+    def tick(self, done: int, total: int, text: str = "") -> None:
+        assert done <= total
+        if len(self.seen) >= self.most:
+            raise Cancelled
+
+
+def test_what_a_cancelled_attempt_holds_is_gone_on_from(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ablation_parts, "AT_ONCE", 2 * len(TOKENS))
+    request = ask.request(KeepOnlyParams(CIRCUIT, samples=4))
+    first = Watcher(3)
+    with pytest.raises(Cancelled):
+        ask.engine.answer(request, first)
+    assert np.isfinite(first.seen[-1].faithfulness)
+    again = Watcher(10**9)
+    found = ask.engine.answer(request, again).result
+    assert again.seen[0].done > first.seen[-1].done
+    fresh = ask.engine.answer(request, fresh=True).result
+    assert isinstance(found, KeepOnlyResult) and isinstance(fresh, KeepOnlyResult)
+    np.testing.assert_allclose(found.random_cut, fresh.random_cut, atol=1e-12)
+    assert fresh.done == 1
+
+
+def test_the_same_request_afresh_is_bit_equal(ask: Asker) -> None:
+    request = ask.request(KeepOnlyParams(CIRCUIT, samples=3))
+    assert ask.engine.answer(request, fresh=True).fingerprint == ask.engine.answer(request, fresh=True).fingerprint
+
+
+def test_what_cannot_be_asked_is_refused(ask: Asker) -> None:
+    with pytest.raises(Refused, match="another text"):
+        ask(KeepOnlyParams(CIRCUIT, how="resample"))
+    with pytest.raises(Refused, match="random sets"):
+        ask(KeepOnlyParams(CIRCUIT, samples=-1))
+    with pytest.raises(BadInput, match="head"):
+        ask(KeepOnlyParams((Head(0, 4),)))
