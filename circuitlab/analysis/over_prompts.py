@@ -123,7 +123,7 @@ def belonging(edits: tuple[Intervention, ...]) -> tuple[Intervention, ...]:
     """The interventions, if none is about places of one prompt. Raises `Refused`."""
     for e in edits:
         sites = [e.site] + ([e.path_from] if e.path_from else [])
-        if any(site.positions for site in sites) or e.op == "patch":
+        if any(site.positions or site.sources for site in sites) or e.op == "patch":
             what = "patches from another prompt" if e.op == "patch" else "names positions"
             where = f"an intervention at {e.site.name} of layer {e.site.layer}"
             raise Refused(f"over_prompts: {where} {what}, so that it belongs to one prompt.")

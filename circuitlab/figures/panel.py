@@ -118,13 +118,13 @@ def control(
     hidden: bool = False,
     when: str = "",
     values: tuple[Any, ...] = (),
-    kind: Literal["", "slider", "tabs"] = "",
+    kind: Literal["", "slider", "tabs", "file"] = "",
     only: Callable[[Facts], bool] | None = None,
 ) -> Any:
     """A field of a View with what its control needs.
 
     `when` names the field without which it has nothing to say: it must be true, or one of `values`. `kind`: a number with a
-    slider, choices as a row of buttons. `only`: for which models there is anything to choose.
+    slider, choices as a row of buttons, a text that names a file. `only`: for which models there is anything to choose.
     """
     said = {"label": label, "tip": tip, "low": low, "high": high, "hidden": hidden, "when": when, "values": values, "kind": kind}
     said["only"] = only

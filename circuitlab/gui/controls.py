@@ -6,7 +6,18 @@ import dataclasses
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QCheckBox, QComboBox, QDoubleSpinBox, QHBoxLayout, QLabel, QLineEdit, QSpinBox, QWidget
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QDoubleSpinBox,
+    QFileDialog,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QSpinBox,
+    QStyle,
+    QWidget,
+)
 
 from circuitlab.figures.panel import Facts
 from circuitlab.gui.flow import FlowLayout
@@ -19,6 +30,27 @@ def _applies(meta: Any, view: Any, facts: Facts | None) -> bool:
         return False
     when, values = meta.get("when"), meta.get("values", ())
     return not when or (getattr(view, when) in values if values else bool(getattr(view, when)))
+
+
+class FileLine(QLineEdit):
+    """The path of a file, typed or chosen in a dialog."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setPlaceholderText("Path of a text file")
+        self.setMinimumWidth(180)
+        browse = self.addAction(
+            self.style().standardIcon(QStyle.StandardPixmap.SP_DirOpenIcon), self.ActionPosition.TrailingPosition
+        )
+        browse.setToolTip("Choose a file")
+        browse.triggered.connect(self._browse)
+
+    @Slot()
+    def _browse(self) -> None:
+        path, _ = QFileDialog.getOpenFileName(self, "Choose a text file", self.text())
+        if path:
+            self.setText(path)
+            self.editingFinished.emit()
 
 
 class Controls(QWidget):
@@ -90,7 +122,7 @@ class Controls(QWidget):
             spin.setKeyboardTracking(False)
             spin.valueChanged.connect(self._moved)
             return spin
-        line = QLineEdit(self)
+        line = FileLine(self) if meta.get("kind") == "file" else QLineEdit(self)
         line.editingFinished.connect(self._moved)
         return line
 

@@ -21,8 +21,8 @@ def label(parent: QWidget, role: str = "") -> QLabel:
 class ShortLabel(QLabel):
     """One line, as wide as its text up to `most` pixels where there is room; the tool tip has all of it.
 
-    `least`: what it keeps where there is none; `fills`: it takes what is left of its row. It keeps its text itself: QLabel's own would have the whole window laid out again at each change. Only a width that is another
-    multiple of `STEP` is asked for.
+    `least`: what it keeps where there is none; `fills`: it takes what is left of its row. It keeps its text itself: QLabel's own
+    would have the whole window laid out again at each change. Only a width that is another multiple of `STEP` is asked for.
     """
 
     def __init__(self, parent: QWidget, role: str = "", most: int = 100_000, least: int = 16, fills: bool = False) -> None:
