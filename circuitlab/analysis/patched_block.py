@@ -18,11 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.alignment import Alignment
 from circuitlab.analysis.patching_parts import (
     Batch,
     Span,
@@ -35,6 +33,7 @@ from circuitlab.analysis.patching_parts import (
     waves_of,
 )
 from circuitlab.analysis.target import Aim
+from circuitlab.analysis.two_runs import TwoRuns
 from circuitlab.model import block
 from circuitlab.model.block import QKV
 from circuitlab.model.config import ModelConfig
@@ -165,30 +164,31 @@ def reach(config: ModelConfig, layer: int, what: What) -> float:
     return sum(config.window(i) - 1 + config.smeared_keys if config.window(i) else math.inf for i in layers)
 
 
-def patched_block(run: Run, there: Run, layer: int, what: What, align: np.ndarray, span: Span) -> PatchedBlock:
+def patched_block(two: TwoRuns, layer: int, what: What) -> PatchedBlock:
     """The values of one layer here and, aligned, there."""
-    stop = slice(0, span.stop)
+    run, there, stop = two.run, two.there, slice(0, two.span.stop)
     if what == "resid_mid":
         here, from_there = run.get("resid_mid", layer, (), stop), there.get("resid_mid", layer)
-        rows = torch.from_numpy(align.copy())[stop]
+        rows = torch.from_numpy(two.aligned.align.copy())[stop]
         new = torch.where((rows >= 0)[:, None], from_there[rows.clamp(min=0)], here)
-        return PatchedBlock(run, layer, what, here, new, span)
+        return PatchedBlock(run, layer, what, here, new, two.span)
     name: SiteName = SITES.get(what, what)  # type: ignore[arg-type]
     here = run.get(name, layer, (), stop)
     here = here[..., stop] if what == "pattern" else here
-    edit = Intervention("patch", Site(name, layer), source=there.tokens, align=tuple(align.tolist()))
+    edit = Intervention("patch", Site(name, layer), source=two.source, align=two.align)
     new = Editor((edit,), run.tokens, lambda _: there).operate(edit, edit.site, here, 0, None)
-    return PatchedBlock(run, layer, what, here, new, span)
+    return PatchedBlock(run, layer, what, here, new, two.span)
 
 
-def inside_cone(made: PatchedBlock, aligned: Alignment) -> Tensor:
-    """Bool [head or 1, pos] up to the span's stop: which cells can have an effect. See the module."""
-    run, span, layer = made.run, made.span, made.index
+def inside_cone(made: PatchedBlock, shared: int) -> Tensor:
+    """Bool [head or 1, pos] up to the span's stop: which cells can have an effect; the first `shared` positions cannot.
+
+    A mean over this prompt lets every position act on every other.
+    """
+    run, span = made.run, made.span
     position = torch.arange(span.stop)
-    differs = ~made.same()
-    if not any(e.site.layer <= layer for e in run.edits):
-        differs &= position >= aligned.first_difference
+    differs = ~made.same() & (position >= shared)
     if span.whole:
         return differs
     ahead = span.at - position
-    return differs & (ahead >= 0) & (ahead <= reach(run.weights.config, layer, made.what))
+    return differs & (ahead >= 0) & (ahead <= reach(run.weights.config, made.index, made.what))

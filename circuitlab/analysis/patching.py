@@ -14,7 +14,6 @@ position that is read, and what is the same in both runs: every position before 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -23,11 +22,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.alignment import alignment_of
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, read_only
 from circuitlab.analysis.patched_block import BY_HEAD, SITES, What, inside_cone, patched_block
-from circuitlab.analysis.patching_parts import ROWS, WAVE, Tick, has_paths, intervened, span_of
-from circuitlab.analysis.target import Aim, aim_at, position_of
+from circuitlab.analysis.patching_parts import ROWS, WAVE, Tick
+from circuitlab.analysis.target import Aim
+from circuitlab.analysis.two_runs import differ, two_runs
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import Intervention, Site, SiteName
@@ -92,7 +91,7 @@ class PatchingResult(Result):
     @property
     def normalised(self) -> np.ndarray:
         """[row, col]: (patched − clean) / (other − clean); NaN where the two prompts give the same."""
-        if alike(self.clean, self.other):
+        if not differ(self.clean, self.other):
             return np.full_like(self.values, np.nan)
         return self.effect / (self.other - self.clean)
 
@@ -110,11 +109,6 @@ class PatchingResult(Result):
                 Column("inside the cone", self.inside.ravel()),
             )
         )
-
-
-def alike(clean: float, other: float) -> bool:
-    """Whether a difference is too small to divide by, or there is none."""
-    return not abs(other - clean) > 1e-6 * max(1.0, abs(clean), abs(other))
 
 
 def rows_of(config: ModelConfig, what: What, heads: tuple[Head, ...]) -> list[tuple[int, int]]:
@@ -161,41 +155,28 @@ class _Sweep:
     """The grid as it fills. What a cancelled sweep left is taken over."""
 
     def __init__(self, inputs: Inputs, p: PatchingParams, ctx: Ctx) -> None:
-        self.inputs, self.p, self.ctx = inputs, p, ctx
-        self.run = inputs.run()
+        self.p, self.ctx = p, ctx
+        self.two = two_runs(inputs, p.source, p.target, p.position, ctx)
         self.rows = rows_of(inputs.weights.config, p.what, p.heads)
-        self.source = p.source or self.run.tokens
-        self.there = inputs.run(self.source, ())
-        self.aligned = alignment_of(self.run.tokens, self.source)
-        self.at = position_of(self.run.n, p.position)
-        self.aim = aim_at(inputs, p.target, (self.at,), self.run)
-        self.span = span_of(self.run, self.at)
-        self.clean, self.other = self._ends()
-        n_cols = self.run.n if p.grid == "position" else 1
+        n_cols = self.two.run.n if p.grid == "position" else 1
         self.values = np.full((len(self.rows), n_cols), np.nan)
         self.inside = np.zeros(self.values.shape, dtype=bool)
         before = ctx.previous
         if isinstance(before, PatchingResult) and before.values.shape == self.values.shape:
             self.values = before.values.copy()
 
-    def _ends(self) -> tuple[float, float]:
-        assert self.run.final is not None and self.there.final is not None
-        measure = lambda run, at: float(measured(self.inputs, self.aim, run.final[at]))
-        partner = int(self.aligned.align[self.at])
-        return measure(self.run, self.at), measure(self.there, partner) if partner >= 0 else math.nan
-
     def layer(self, layer: int) -> None:
         """All cells of one layer that are not there yet."""
         rows = [r for r, (i, _) in enumerate(self.rows) if i == layer]
-        made = patched_block(self.run, self.there, layer, self.p.what, self.aligned.align, self.span)
-        cone = inside_cone(made, self.aligned)
+        made = patched_block(self.two, layer, self.p.what)
+        cone = inside_cone(made, self.two.shared(layer))
         cells, where = [], []
         for row in rows:
             seen = cone[max(self.rows[row][1], 0)]
             for col, mask in self._choices(seen):
                 self.inside[row, col] = bool(mask.any())
                 if not self.inside[row, col]:
-                    self.values[row, col] = self.clean
+                    self.values[row, col] = self.two.clean
                 elif np.isnan(self.values[row, col]):
                     cells.append((row, col))
                     where.append(mask)
@@ -203,16 +184,15 @@ class _Sweep:
             return
         heads = [max(self.rows[row][1], 0) for row, _ in cells]
         tick = lambda: self.ctx.tick(int((~np.isnan(self.values)).sum()), self.values.size, f"layer {layer}")
-        batched = not has_paths(self.run)
-        waves = made.values if batched else self._one_by_one(layer)
-        for done, found in waves(heads, torch.stack(where), self.aim, tick):
+        waves = self._one_by_one(layer) if self.two.paths else made.values
+        for done, found in waves(heads, torch.stack(where), self.two.aim, tick):
             for cell, value in zip(done, found.tolist(), strict=True):
                 self.values[cells[cell]] = value
             self.ctx.partial(self.result(min(0.999, float((~np.isnan(self.values)).mean()))))
 
     def _one_by_one(self, layer: int) -> Callable[..., Iterator[tuple[list[int], Tensor]]]:
         """As `PatchedBlock.values`, a forward pass a cell: interventions along paths read the changed run itself."""
-        what, align = self.p.what, tuple(self.aligned.align.tolist())
+        what, two = self.p.what, self.two
         if what == "resid_mid":
             raise BadInput(
                 "The stream after attention cannot be patched while an intervention acts along a path.",
@@ -225,8 +205,8 @@ class _Sweep:
             for cell, (head, mask) in enumerate(zip(heads, where, strict=True)):
                 chosen = (head,) if what in BY_HEAD else ()
                 positions = tuple(mask.nonzero()[:, 0].tolist())
-                edit = Intervention("patch", Site(name, layer, chosen, positions), source=self.source, align=align)
-                yield [cell], intervened(self.inputs, self.run, edit, self.at, aim, tick)
+                edit = Intervention("patch", Site(name, layer, chosen, positions), source=two.source, align=two.align)
+                yield [cell], two.intervened(edit, tick)
 
         return waves
 
@@ -236,50 +216,31 @@ class _Sweep:
             return [(0, seen)]
         single = torch.diag(seen)
         none = torch.zeros_like(seen)
-        return [(col, single[col] if col < len(seen) else none) for col in range(self.run.n)]
+        return [(col, single[col] if col < len(seen) else none) for col in range(self.two.run.n)]
 
     def result(self, done: float) -> PatchingResult:
         """A snapshot."""
-        positions = np.arange(self.run.n) if self.p.grid == "position" else np.array([-1])
+        positions = np.arange(self.two.run.n) if self.p.grid == "position" else np.array([-1])
         return PatchingResult(
             values=self.values.copy(),
             rows=read_only(np.array(self.rows, dtype=np.int64)),
             positions=positions,
             inside=self.inside.copy(),
             exact=~np.isnan(self.values),
-            align=self.aligned.align,
-            differs=self.aligned.differs,
-            ids=read_only(self.aim.ids[0].numpy().copy()),
-            clean=self.clean,
-            other=self.other,
-            at=self.at,
+            align=self.two.aligned.align,
+            differs=self.two.aligned.differs,
+            ids=read_only(self.two.aim.ids[0].numpy().copy()),
+            clean=self.two.clean,
+            other=self.two.other,
+            at=self.two.at,
             conventions=self._words(),
             done=done,
         )
 
     def _words(self) -> tuple[str, ...]:
-        p, config = self.p, self.inputs.weights.config
+        p, inputs = self.p, self.two.inputs
         where = "at each position" if p.grid == "position" else "at all positions at once"
-        grouped = ["of key-value heads"] if p.what in ("k", "v") and config.group > 1 else []
-        source = ["from the other prompt"] if p.source else ["from this prompt without its interventions"]
-        ends = f"{self.clean:.3f} here, {self.other:.3f} there"
-        same = [f"no normalised effect: {why_not_normalised(self.other)}"] if alike(self.clean, self.other) else []
-        return (
-            *self.inputs.subject.conventions.words(),
-            " ".join([f"{SAID[p.what]}", *grouped, where, *source]),
-            f"{self.aim.words} at position {self.at}: {ends}",
-            *same,
-            self.aligned.words,
-            "later patterns recomputed",
-        )
-
-
-def why_not_normalised(other: float) -> str:
-    """Why there is nothing to divide by."""
-    return "this position has no partner there" if math.isnan(other) else "the target is the same on both prompts"
-
-
-def measured(inputs: Inputs, aim: Aim, stream: Tensor) -> Tensor:
-    """The target's value for one final stream [d_model]."""
-    with torch.inference_mode():
-        return aim.measure(inputs.weights, stream[None])[0]
+        grouped = ["of key-value heads"] if p.what in ("k", "v") and inputs.weights.config.group > 1 else []
+        source = "from the other prompt" if p.source else "from this prompt without its interventions"
+        said = " ".join([SAID[p.what], *grouped, where, source])
+        return (*inputs.subject.conventions.words(), said, *self.two.words())

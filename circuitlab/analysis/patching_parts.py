@@ -14,13 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Inputs
-from circuitlab.analysis.target import Aim
 from circuitlab.model import block
 from circuitlab.model.block import QKV
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.forward import forward
-from circuitlab.model.intervention import Intervention
 from circuitlab.model.run import Run, after_attention, after_mlp, mlp_written, post_norm
 from circuitlab.model.weights import Layer
 
@@ -49,19 +45,6 @@ class Batch:
     cells: list[int]
     x: Tensor
     start: int
-
-
-def has_paths(run: Run) -> bool:
-    """Whether an intervention of the run acts along a path: what it does depends on what the sender writes in the changed run."""
-    return any(e.path_from is not None for e in run.edits)
-
-
-def intervened(inputs: Inputs, run: Run, edit: Intervention, at: int, aim: Aim, tick: Tick) -> Tensor:
-    """[1]: the target at `at` of the run with one more intervention, by a forward pass of its own."""
-    edits = (*run.edits, edit)
-    made = forward(run.weights, run.tokens, edits, None, lambda tokens: inputs.run(tokens, ()), lambda i, n: tick())
-    assert made.final is not None
-    return aim.measure(run.weights, made.final[at, None])
 
 
 def span_of(run: Run, at: int) -> Span:
