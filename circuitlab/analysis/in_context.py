@@ -115,7 +115,7 @@ def windows(n: int, early: int, late: int, width: int) -> tuple[tuple[int, int],
     begin = min(early or min(50, max(1, n // 10)), max(1, n - 1))
     end = min(late or 500, n - 1)
     wide = max(1, min(width, begin))
-    return (begin, min(begin + wide - 1, n - 1)), (max(1, end - wide + 1), max(1, end))
+    return (begin, begin + wide - 1), (max(1, end - wide + 1), max(1, end))
 
 
 def _refuse(config: ModelConfig, p: InContextParams) -> str | None:
@@ -156,19 +156,19 @@ def in_context(inputs: Inputs, p: InContextParams, ctx: Ctx) -> InContextResult:
 
 def _result(inputs: Inputs, p: InContextParams, losses: np.ndarray, words: tuple[str, ...], done: float) -> InContextResult:
     n, empty = losses.shape[1], np.full(losses.shape[1], np.nan)
-    had = losses[~np.isnan(losses[:, 1:]).all(axis=1)] if n > 1 else losses
+    had = losses[~np.isnan(losses[:, 1:]).all(axis=1)] if n > 1 else losses[:0]
     early, late = windows(n, p.early, p.late, p.width)
     block = largest_block(inputs.weights.config, p.block, p.repeats) if p.on == "random" else 0
     starts = tuple(range(n - block * p.repeats, n, block)) if block > 1 else ()
     loss = had.mean(axis=0) if len(had) else empty
     each = [had[:, s + 1 : s + block].mean(axis=1) for s in starts]
-    between = lambda window: had[:, window[0] : window[1] + 1].mean(axis=1)
+    both = late[0] > early[1]  # else the text is too short to have an early and a late end
     return InContextResult(
         losses=losses,
         loss=loss,
         spread=had.std(axis=0, ddof=1) if len(had) > 1 else empty.copy(),
         derivative=log_slope(loss, p.ratio),
-        scores=between(late) - between(early) if late[0] > early[1] else np.full(len(had), np.nan),
+        scores=_between(had, late) - _between(had, early) if both else np.full(len(had), np.nan),
         repetitions=np.stack(each, axis=1) if each else np.empty((len(had), 0)),
         early=early,
         late=late,
@@ -181,6 +181,10 @@ def _result(inputs: Inputs, p: InContextParams, losses: np.ndarray, words: tuple
         ),
         done=done,
     )
+
+
+def _between(losses: np.ndarray, window: tuple[int, int]) -> np.ndarray:
+    return losses[:, window[0] : window[1] + 1].mean(axis=1)
 
 
 def texts_of(inputs: Inputs, p: InContextParams) -> tuple[list[tuple[int, ...]], tuple[str, ...]]:

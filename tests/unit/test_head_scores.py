@@ -1,0 +1,176 @@
+"""Copying of heads on random tokens, written out over the whole vocabulary; and the control of head scores on the prompt."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.copying_head_score import CopyingHeadScoreParams
+from circuitlab.analysis.head_scores import HeadScoresParams
+from circuitlab.analysis.scores_of_patterns import SCORES
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Request
+from circuitlab.engine.store import ModelStore
+from circuitlab.errors import BadInput, Refused
+from circuitlab.model.intervention import Intervention, Site
+from circuitlab.model.saving import save_directory
+from circuitlab.model.subject import Conventions, ModelRef, Subject
+from tests.models import CONFIGS, directory
+from tests.reference.slow_forward import SlowModel
+
+EXACT = Conventions(dtype="float64")
+
+
+def answer(path: Path, name: str, params: Any, tokens: Any = (), edits: Any = (), said: Conventions = EXACT) -> Any:
+    return Engine(ModelStore()).answer(Request(name, params, Subject(ModelRef(f"file:{path}"), tokens, edits, said))).result
+
+
+def slow_copying(path: Path, config: Any, tokens: list[int], counted: list[int]) -> np.ndarray:
+    """[layer, head] from the definition, logits over the whole vocabulary, one destination after the other."""
+    slow = SlowModel(config, load_file(path / "model.safetensors"))
+    _, streams, patterns = slow.run(tuple(tokens))
+    t = slow.t
+    W_U = t["embed.W_E"].T if config.tied else t["unembed.W_U"]
+    out = np.zeros((config.n_layers, config.n_heads))
+
+    def gains(name: str) -> Any:
+        return t.get(f"{name}.gain", 1.0)
+
+    for layer in range(config.n_layers):
+        x = streams[layer]
+        if config.norm != "none":
+            x = x - x.mean(-1, keepdims=True) if config.norm == "layer" else x
+            x = x / np.sqrt((x**2).mean(-1, keepdims=True) + config.norm_eps) * gains(f"layers.{layer}.attn_norm")
+        for head in range(config.n_heads):
+            group = head // (config.n_heads // config.n_kv_heads)
+            A = patterns[layer][head]
+            shares = []
+            for d in counted:
+                written = A[d] @ x @ t[f"layers.{layer}.W_V"][group] @ t[f"layers.{layer}.W_O"][head]
+                if config.norm_placement == "both":
+                    written = written * gains(f"layers.{layer}.attn_post_norm")
+                if config.norm == "layer":
+                    written = written - written.mean()
+                raised = (written * gains("unembed.norm")) @ W_U
+                raised = np.maximum(raised - raised.mean(), 0)
+                whole = sum(raised[i] for i in set(tokens))
+                if whole > 0:
+                    shares.append(sum(A[d, s] * raised[tokens[s]] for s in range(d + 1)) / whole)
+            out[layer, head] = 2 * np.mean(shares) - 1
+    return out
+
+
+@pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama", "both-norms-capped", "smeared-rotary", "tied-scaled"])
+def test_copying_is_the_share_of_what_is_raised_that_is_attended_to(tmp_path: Path, name: str) -> None:
+    path = directory(tmp_path / "m", CONFIGS[name])
+    found = answer(path, "copying_head_score", CopyingHeadScoreParams(block=6, repeats=3, samples=2, seed=3))
+    drawn = np.random.default_rng(3).choice(np.arange(1, 260), size=(2, 6)).tolist()
+    once = [slow_copying(path, CONFIGS[name], [0, *b], list(range(1, 7))) for b in drawn]
+    thrice = []
+    for b in drawn:
+        tokens = [0, *b * 3]
+        thrice.append(slow_copying(path, CONFIGS[name], tokens, [d for d in range(19) if tokens[d] in tokens[:d]]))
+    np.testing.assert_allclose(found.of("unrepeated"), np.mean(once, axis=0), atol=1e-9)
+    np.testing.assert_allclose(found.of("repeated"), np.mean(thrice, axis=0), atol=1e-9)
+    np.testing.assert_allclose(found.spread[1], np.std(thrice, axis=0, ddof=1), atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["attention-only", "gpt2"])
+def test_no_convention_changes_copying(tmp_path: Path, name: str) -> None:
+    path, params = directory(tmp_path / "m", CONFIGS[name]), CopyingHeadScoreParams(block=5, repeats=2, samples=2)
+    plain = answer(path, "copying_head_score", params, said=Conventions(False, False, "float64"))
+    np.testing.assert_allclose(answer(path, "copying_head_score", params).mean, plain.mean, atol=1e-10)
+
+
+def copying_model(path: Path, sign: float) -> Path:
+    """One head that attends evenly (W_Q = 0) and writes back `sign` times what it reads: W_E W_V W_O W_U = sign · 1."""
+    config = replace(
+        CONFIGS["attention-only"], n_layers=1, n_heads=1, n_kv_heads=1, d_model=12, d_head=12, d_vocab=12, d_vocab_out=12
+    )
+    eye = torch.eye(12)
+    tensors = {
+        "embed.W_E": eye,
+        "embed.W_pos": torch.zeros(48, 12),
+        "unembed.W_U": eye.clone(),
+        "layers.0.W_Q": torch.zeros(1, 12, 12),
+        "layers.0.W_K": torch.zeros(1, 12, 12),
+        "layers.0.W_V": eye[None].clone(),
+        "layers.0.W_O": sign * eye[None],
+    }
+    save_directory(path, config, {n: t.contiguous() for n, t in tensors.items()}, None)
+    return path
+
+
+def test_an_even_copier_in_closed_form(tmp_path: Path) -> None:
+    """Without a BOS: 1 token of one is r = 1; two different ones raise both by A = 1/2, of which each is attended by 1/2."""
+    path = copying_model(tmp_path / "m", 1.0)
+    found = answer(path, "copying_head_score", CopyingHeadScoreParams(block=1, repeats=2, samples=3))
+    assert found.of("unrepeated")[0, 0] == pytest.approx(1)
+    assert found.of("repeated")[0, 0] == pytest.approx(1)
+    # a head that lowers what it attends to raises tokens outside the prompt alone: 0/0
+    lowers = answer(
+        copying_model(tmp_path / "b", -1.0), "copying_head_score", CopyingHeadScoreParams(block=1, repeats=2, samples=3)
+    )
+    assert np.isnan(lowers.mean).all()
+    two = answer(path, "copying_head_score", CopyingHeadScoreParams(block=2, repeats=1, samples=60))
+    rng = np.random.default_rng(0).choice(np.arange(12), size=(60, 2))
+    # c = 1/12 of the sum: the raised logits are A − 1/12. d = 0 sees one token: 1. d = 1 sees two alike or different ones
+    r = [(1 + (1.0 if a == b else 0.5)) / 2 for a, b in rng]
+    assert two.of("unrepeated")[0, 0] == pytest.approx(2 * np.mean(r) - 1)
+
+
+def test_samples_and_refusals(tmp_path: Path) -> None:
+    path = directory(tmp_path / "m")
+    said = " ".join(answer(path, "copying_head_score", CopyingHeadScoreParams(samples=1)).conventions)
+    assert "BOS + 11 random tokens, once and × 4" in said  # 48 of context
+    with pytest.raises(Refused, match="stream"):
+        answer(directory(tmp_path / "p", CONFIGS["post-residual"]), "copying_head_score", CopyingHeadScoreParams())
+    with pytest.raises(Refused, match="room"):
+        answer(directory(tmp_path / "s", n_ctx=3), "copying_head_score", CopyingHeadScoreParams())
+    with pytest.raises(BadInput):
+        answer(path, "copying_head_score", CopyingHeadScoreParams(samples=0))
+    request = Request("copying_head_score", CopyingHeadScoreParams(samples=2), Subject(ModelRef(f"file:{path}")))
+    engine = Engine(ModelStore())
+    assert len({engine.answer(request, Quiet(), fresh=True).fingerprint for _ in range(2)}) == 1
+
+
+def test_a_batch_is_scored_as_its_samples(tmp_path: Path) -> None:
+    pattern = torch.rand(3, 2, 9, 9).tril().softmax(-1)
+    tokens = torch.tensor([[0, 1, 2, 1, 2, 1, 3, 3, 0], [1, 2, 3, 4, 5, 6, 7, 8, 9], [1] * 9])
+    for name, score in SCORES.items():
+        whole = score(pattern, tokens)
+        assert whole.shape == (3, 2)
+        for i in range(3):
+            torch.testing.assert_close(whole[i], score(pattern[i], tokens[i]), equal_nan=True, msg=name)
+    assert torch.isnan(SCORES["prefix_matching"](pattern, tokens)[1]).all()
+    assert not torch.isnan(SCORES["prefix_matching"](pattern, tokens)[0]).any()
+
+
+@pytest.mark.parametrize("edits", [(), (Intervention("zero", Site("resid_pre", 1)),)])
+def test_the_control_of_a_prompt_is_its_positions_on_other_tokens(tmp_path: Path, edits: Any) -> None:
+    path, tokens = directory(tmp_path / "m"), (0, 5, 9, 5, 7, 5, 9, 200, 5)
+    found = answer(path, "head_scores", HeadScoresParams(on="text", seed=4), tokens, edits)
+    drawn = np.random.default_rng(5).choice(np.arange(1, 260), size=8).tolist()
+    slow = SlowModel(CONFIGS["attention-only"], load_file(path / "model.safetensors"))
+    patterns = slow.run((0, *drawn))[2]
+    wanted = np.zeros(4)
+    for head in range(4):
+        rows = []
+        for d in range(9):
+            targets = [s for s in range(1, d + 1) if tokens[s - 1] == tokens[d]]
+            rows += [sum(patterns[0][head][d, s] for s in targets)] if targets else []
+        wanted[head] = np.mean(rows)
+    np.testing.assert_allclose(found.control[0, 0], wanted, atol=1e-9)
+    other = answer(path, "head_scores", HeadScoresParams(on="text", seed=4), tokens)
+    assert edits == () or not np.allclose(found.control[0, 1], other.control[0, 1])  # the interventions act on it too
+    assert any("control" in word for word in found.conventions)
+    assert set(found.across()) == {"mean", "control"}
+    one = answer(path, "head_scores", HeadScoresParams(on="text"), (3,))
+    assert np.isfinite(one.of("entropy")).all()

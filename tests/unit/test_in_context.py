@@ -1,0 +1,201 @@
+"""Loss by index, in-context score, its slope and repetitions, against definitions in loops over a slow model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from circuitlab.analysis.base import Quiet, TextRef
+from circuitlab.analysis.in_context import InContextParams, InContextResult, log_slope, windows
+from circuitlab.analysis.samples import pieces
+from circuitlab.analysis.token_loss import TokenLossParams
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Request
+from circuitlab.engine.store import ModelStore
+from circuitlab.errors import BadInput, Cancelled, Refused
+from circuitlab.model.intervention import Intervention, Site
+from circuitlab.model.subject import Conventions, ModelRef, Subject
+from tests.models import CONFIGS, directory
+from tests.reference.slow_forward import SlowModel
+
+CUT = (Intervention("zero", Site("result", 0)),)
+
+
+class Asker:
+    """An engine on one model."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.engine, self.ref = path, Engine(ModelStore()), ModelRef(f"file:{path}")
+
+    def request(self, params: Any, tokens: Any = (), edits: Any = (), name: str = "in_context") -> Request:
+        return Request(name, params, Subject(self.ref, tokens, edits, Conventions(dtype="float64")))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.engine.answer(self.request(*args, **kwargs)).result
+
+    def slow_losses(self, tokens: list[int]) -> list[float]:
+        config = self.engine.store.open(self.ref).opened.weights.config
+        logits = SlowModel(config, load_file(self.path / "model.safetensors")).run(tuple(tokens))[0]
+        found = []
+        for i, row in enumerate(logits[:-1]):
+            found.append(math.log(np.exp(row - row.max()).sum()) + row.max() - row[tokens[i + 1]])
+        return found
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Asker:
+    return Asker(directory(tmp_path / "m"))
+
+
+@pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama", "both-norms-capped"])
+def test_losses_on_repeated_random_tokens(tmp_path: Path, name: str) -> None:
+    ask = Asker(directory(tmp_path / "m", CONFIGS[name]))
+    found = ask(InContextParams(block=4, repeats=3, texts=3, seed=5))
+    drawn = np.random.default_rng(5).choice(np.arange(1, 260), size=(3, 4))  # 0 is BOS
+    each = np.array([ask.slow_losses([0, *block.tolist() * 3]) for block in drawn])
+    np.testing.assert_allclose(found.losses[:, 1:], each, atol=1e-9)
+    np.testing.assert_allclose(found.loss[1:], each.mean(0), atol=1e-9)
+    np.testing.assert_allclose(found.spread[1:], each.std(0, ddof=1), atol=1e-9)
+    assert np.isnan(found.losses[:, 0]).all()
+    # each[:, i] is the loss of token i + 1: repetition r stands at 1 + 4 r …, its first token left out
+    wanted = [[each[t, 4 * r + 1 : 4 * r + 4].mean() for r in range(3)] for t in range(3)]
+    np.testing.assert_allclose(found.repetitions, wanted, atol=1e-9)
+    assert found.starts == (1, 5, 9)
+
+
+def test_the_score_is_late_minus_early_and_says_where(ask: Asker) -> None:
+    found = ask(InContextParams(block=20, repeats=2, texts=4))
+    n = 41
+    early, late = range(4, 8), range(37, 41)  # min(50, 41 / 10) and as many as that; the last is 40
+    assert found.early == (4, 7) and found.late == (37, 40)
+    wanted = [np.mean([row[i] for i in late]) - np.mean([row[i] for i in early]) for row in found.losses]
+    np.testing.assert_allclose(found.scores, wanted)
+    assert found.score == pytest.approx(np.mean(wanted))
+    assert found.error == pytest.approx(np.std(wanted, ddof=1) / 2)
+    assert "in-context score: tokens 37–40 minus 4–7" in found.conventions
+    chosen = ask(InContextParams(block=20, repeats=2, texts=4, early=10, late=30, width=1))
+    np.testing.assert_allclose(chosen.scores, found.losses[:, 30] - found.losses[:, 10])
+    assert n == found.losses.shape[1]
+    assert windows(512, 0, 0, 1) == ((50, 50), (500, 500))  # the paper's
+
+
+def test_the_slope_of_a_logarithm_is_its_factor() -> None:
+    index = np.arange(200)
+    with np.errstate(divide="ignore"):
+        loss = 3.0 - 0.7 * np.log(index)
+    loss[0] = np.nan
+    found = log_slope(loss, 1.5)
+    assert np.isnan(found[:2]).all()  # index 1 has no neighbour within 1.5
+    np.testing.assert_allclose(found[2:], -0.7, atol=1e-9)
+    noisy = loss + np.random.default_rng(0).normal(size=200)
+    for i in (2, 9, 60, 199):
+        near = [j for j in index[1:] if i / 1.5 <= j <= i * 1.5]
+        wanted = np.polyfit(np.log(near), noisy[near], 1)[0]
+        assert log_slope(noisy, 1.5)[i] == pytest.approx(wanted)
+    assert np.isnan(log_slope(np.array([np.nan]), 2.0)).all()
+
+
+def test_the_prompt_is_one_noisy_text_with_its_interventions(ask: Asker) -> None:
+    tokens = (0, 5, 9, 5, 7, 5, 9, 200, 5, 3, 3, 4)
+    for edits in ((), CUT):
+        found = ask(InContextParams(on="prompt"), tokens, edits)
+        loss = ask(TokenLossParams(), tokens, edits, name="token_loss").loss
+        np.testing.assert_allclose(found.loss, loss, rtol=1e-5)
+    assert np.isnan(found.spread).all()
+    assert "noise" in " ".join(found.conventions)
+    assert np.isnan(ask(InContextParams(on="prompt"), (1,)).loss).all()
+    assert math.isnan(ask(InContextParams(on="prompt"), (1, 2)).score)
+    assert np.isfinite(ask(InContextParams(on="prompt"), (1, 2)).loss[1])
+    assert np.isfinite(ask(InContextParams(on="prompt"), (3,) * 48).loss[1:]).all()
+
+
+def test_a_file_is_cut_into_pieces(ask: Asker, tmp_path: Path) -> None:
+    text = tmp_path / "story.txt"
+    text.write_text("abcdefghij" * 10, encoding="utf-8")
+    found = ask(InContextParams(on="file", text=TextRef(str(text)), texts=4, length=9))
+    letters = [i + 1 for i in _bytes(ask, "abcdefghij")]
+    assert len(found.losses) == 4
+    chosen = np.sort(np.random.default_rng(0).choice(np.arange(0, 93, 8), size=4, replace=False))
+    for row, start in zip(found.losses, chosen, strict=True):
+        piece = [0, *[letters[(start + i) % 10] - 1 for i in range(8)]]
+        np.testing.assert_allclose(row[1:], ask.slow_losses(piece), atol=1e-9)
+    assert "4 pieces of 9 tokens of story.txt, seed 0" in found.conventions
+    with pytest.raises(Refused, match="text file"):
+        ask(InContextParams(on="file"))
+
+
+def _bytes(ask: Asker, text: str) -> tuple[int, ...]:
+    tokenizer = ask.engine.store.open(ask.ref).opened.weights.tokenizer
+    assert tokenizer is not None
+    return tokenizer.encode(text)
+
+
+def test_pieces_follow_each_other() -> None:
+    assert pieces(tuple(range(1, 11)), 0, 4, 9, 0) == [(0, 1, 2, 3), (0, 4, 5, 6), (0, 7, 8, 9)]
+    assert pieces((1, 2, 3, 4), None, 2, 9, 0) == [(1, 2), (3, 4)]
+    assert pieces((1, 2), 0, 40, 9, 0) == [(0, 1, 2)]
+    assert len(pieces(tuple(range(100)), None, 4, 3, 1)) == 3
+    with pytest.raises(BadInput):
+        pieces((), 0, 4, 1, 0)
+
+
+def test_interventions_act_where_they_are_asked_for(ask: Asker) -> None:
+    params = InContextParams(block=5, texts=2)
+    plain = ask(params)
+    np.testing.assert_array_equal(ask(params, (1, 2), CUT).losses, plain.losses)
+    assert params.needs == "weights" and replace(params, edited=True).needs == "tokens"
+    cut = ask(replace(params, edited=True), (1, 2), CUT)
+    assert not np.allclose(cut.losses[:, 1:], plain.losses[:, 1:])
+    tokens = tuple(np.random.default_rng(0).choice(np.arange(1, 260), size=(2, 5))[0].tolist())
+    own = ask(TokenLossParams(), (0, *tokens, *tokens), CUT, name="token_loss").loss
+    np.testing.assert_allclose(cut.losses[0], own, rtol=1e-5)
+    assert "no interventions" in plain.conventions and "no interventions" not in cut.conventions
+
+
+class Stopping(Quiet):
+    """Cancels at the n-th tick; keeps what it was shown."""
+
+    def __init__(self, after: int) -> None:
+        self.left, self.shown = after, list[InContextResult]()
+
+    def tick(self, done: int, total: int, text: str = "") -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Cancelled
+
+    def partial(self, result: Any) -> None:
+        self.shown.append(result)
+
+
+def test_a_cancelled_attempt_is_gone_on_from(ask: Asker) -> None:
+    request = ask.request(InContextParams(block=6, texts=8))
+    stopping = Stopping(18)
+    with pytest.raises(Cancelled):
+        ask.engine.answer(request, stopping)
+    half = stopping.shown[-1]
+    assert 0 < half.done < 1 and np.isfinite(half.loss[1:]).all() and len(half.scores) == len(stopping.shown)
+    more = Stopping(10**9)
+    on, fresh = ask.engine.answer(request, more), ask.engine.answer(request, Quiet(), fresh=True)
+    assert on.fingerprint == fresh.fingerprint == ask.engine.answer(request, Quiet(), fresh=True).fingerprint
+    assert len(more.shown) + len(stopping.shown) == 7  # of eight texts the last needs no snapshot
+
+
+def test_what_does_not_fit_is_fitted_or_refused(tmp_path: Path, ask: Asker) -> None:
+    assert "23 random tokens × 2" in " ".join(ask(InContextParams(texts=1)).conventions)  # 48 of context
+    with pytest.raises(Refused, match="room"):
+        Asker(directory(tmp_path / "b", CONFIGS["attention-only"], n_ctx=2))(InContextParams(repeats=2))
+    with pytest.raises(BadInput):
+        ask(InContextParams(texts=0))
+    with pytest.raises(Refused, match="predict"):
+        Asker(directory(tmp_path / "c", CONFIGS["attention-only"], d_vocab_out=8))(InContextParams())
+
+
+def test_across_prompts_there_is_the_score(ask: Asker) -> None:
+    found = ask(InContextParams(on="prompt"), (0, 5, 9, 5, 7, 5, 9, 200, 5, 3, 3, 4))
+    assert found.across()["score"] == found.score
