@@ -2,7 +2,8 @@
 
     mean = 1/n Σ_i x_i,     sd² = 1/(n − 1) Σ_i (x_i − mean)²,     n the prompts in which x was computed
 
-Each prompt's target is its line's own: the answer, or the answer minus the other one, measured at the prompt's last position.
+Each prompt's target is its line's own: the answer, or the answer minus the other one, measured at the prompt's last position;
+what is patched or resampled comes from the line's other prompt.
 Interventions of the subject act in every prompt alike, as far as they name no position.
 """
 
@@ -136,6 +137,8 @@ def _aimed(params: Any, prompt: Prompt) -> Any:
     changes: dict[str, Any] = {"position": -1} if "position" in names else {}
     if "target" in names and prompt.target != Target():
         changes["target"] = prompt.target
+    if "source" in names and prompt.other:
+        changes["source"] = prompt.other
     return replace(params, **changes)
 
 

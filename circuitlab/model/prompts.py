@@ -1,11 +1,11 @@
 """A prompt set: a text file with one prompt a line, over which analyses give mean and spread.
 
-    prompt ⇥ answer ⇥ other answer
+    prompt ⇥ answer ⇥ other answer ⇥ other prompt
 
 separated by tabs; the answers may be left out (the target is then the token that follows, or the model's own). `\\n`, `\\t`
 and `\\\\` stand for a newline, a tab and a backslash; spaces count; empty lines and lines that begin with # are skipped; a line
 ends in a newline, with or without a carriage return. The target is the answer's first token, or that minus the first token of the
-other one.
+other one. The other prompt is what is patched from.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
 class Prompt:
     """One line: its text, its tokens (with BOS where the model has one) and what is asked of it.
 
-    `longer`: an answer has more tokens than the first, which alone is measured.
+    `longer`: an answer has more tokens than the first, which alone is measured. `other`: the other prompt's tokens, () for none.
     """
 
     text: str
     tokens: tuple[int, ...]
     target: Target
     longer: bool = False
+    other: tuple[int, ...] = ()
 
 
 def lines_of(text: str) -> list[tuple[int, tuple[str, ...]]]:
-    """(line number from 1, prompt and answers) of every line that counts. Raises `BadInput` for more than three fields."""
+    """(line number from 1, prompt and answers) of every line that counts. Raises `BadInput` for more than four fields."""
     found = []
     # not splitlines(): a form feed or a line separator inside a prompt is part of it
     for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
@@ -43,10 +44,21 @@ def lines_of(text: str) -> list[tuple[int, tuple[str, ...]]]:
         if not line.strip() or line.startswith("#"):
             continue
         fields = tuple(re.sub(r"\\[nt\\]", lambda m: _ESCAPES[m[0]], part) for part in line.split("\t"))
-        if len(fields) > 3:
-            raise BadInput(f"Line {number} of a prompt set has too many fields.", expected="prompt, answer, other", got=line[:80])
+        if len(fields) > 4:
+            expected = "prompt, answer, other answer, other prompt"
+            raise BadInput(f"Line {number} of a prompt set has too many fields.", expected=expected, got=line[:80])
         found.append((number, fields))
     return found
+
+
+def _tokens(text: str, number: int, name: str, tokenizer: Tokenizer, config: ModelConfig) -> tuple[int, ...]:
+    tokens = tokenizer.encode(text)
+    if tokenizer.bos is not None and config.prepend_bos:
+        tokens = (tokenizer.bos, *tokens)
+    if not 0 < len(tokens) <= config.n_ctx:
+        expected = f"1..{config.n_ctx} tokens"
+        raise BadInput(f"Line {number} of {name} does not fit the model.", expected=expected, got=f"{len(tokens)}")
+    return tokens
 
 
 def read_prompts(text: str, name: str, tokenizer: Tokenizer | None, config: ModelConfig) -> tuple[Prompt, ...]:
@@ -54,13 +66,10 @@ def read_prompts(text: str, name: str, tokenizer: Tokenizer | None, config: Mode
     if tokenizer is None:
         raise BadInput("The model has no tokenizer.", expected="a model that reads text", got=name)
     made = []
-    for number, (prompt, *answers) in lines_of(text):
-        tokens = tokenizer.encode(prompt)
-        if tokenizer.bos is not None and config.prepend_bos:
-            tokens = (tokenizer.bos, *tokens)
-        if not 0 < len(tokens) <= config.n_ctx:
-            expected = f"1..{config.n_ctx} tokens"
-            raise BadInput(f"Line {number} of {name} does not fit the model.", expected=expected, got=f"{len(tokens)}")
+    for number, (prompt, *rest) in lines_of(text):
+        answers, others = rest[:2], rest[2:]
+        tokens = _tokens(prompt, number, name, tokenizer, config)
+        other = _tokens(others[0], number, name, tokenizer, config) if others and others[0] else ()
         ids = [tokenizer.encode(answer) for answer in answers if answer]
         if not all(ids) or (any(answers[1:]) and not answers[0]):
             raise BadInput(f"An answer in line {number} of {name} has no token.", expected="an answer", got=repr(answers))
@@ -69,7 +78,7 @@ def read_prompts(text: str, name: str, tokenizer: Tokenizer | None, config: Mode
                 f"The answers in line {number} of {name} begin with the same token.", expected="two", got=repr(answers)
             )
         target = Target(tuple(one[0] for one in ids))
-        made.append(Prompt(prompt, tokens, target, any(len(one) > 1 for one in ids)))
+        made.append(Prompt(prompt, tokens, target, any(len(one) > 1 for one in ids), other))
     if not made:
         raise BadInput(f"{name} holds no prompt.", expected="one prompt a line", got="none")
     return tuple(made)
