@@ -9,7 +9,18 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Ctx
-from circuitlab.analysis.path_terms import Index, Paths, add, behind_post_norm, below, positions_read, recorded, start, through
+from circuitlab.analysis.path_terms import (
+    Index,
+    Paths,
+    add,
+    behind_post_norm,
+    below,
+    mlp_output,
+    positions_read,
+    recorded,
+    start,
+    through,
+)
 from circuitlab.analysis.target import Aim, final_scale
 from circuitlab.model.positions import sinusoid_table
 from circuitlab.model.run import Run
@@ -57,7 +68,7 @@ def _layer(run: Run, i: int, position: int, levels: Levels, index: Index, tick: 
     now = recorded(run, i, n)
     tick()
     if not run.weights.config.attention_only:
-        _sum(levels, index[f"L{i} MLP"], run.get("mlp_out", i, (), slice(0, n)), tick)
+        _sum(levels, index[f"L{i} MLP"], mlp_output(run, i, n, tick), tick)
     reading = [[behind_post_norm(paths, now, index) for paths in level] for level in levels]
     rows = slice(0, n) if any(reading[1:order]) else here  # the target alone reads one destination
     pattern = run.get("pattern", i, (), rows)[..., :n]

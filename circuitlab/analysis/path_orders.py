@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.path_terms import Paths, Recorded, recorded
+from circuitlab.analysis.path_terms import Paths, Recorded, mlp_output, recorded
 from circuitlab.model import block
 from circuitlab.model.forward import embedded
 from circuitlab.model.run import Run
@@ -37,7 +37,7 @@ def contributions_by_order(run: Run, ends: Sequence[Paths], tick: Callable[[int]
         found[i, :, 1 : len(parts) + 1] = _read(parts, ends[i])
         found[i, :, 1] += ends[i].values.sum(1)
         if i + 1 < c.n_layers:
-            parts = _after_layer(run, i, now, parts)
+            parts = _after_layer(run, i, now, parts, lambda i=i: tick(i))
     return found
 
 
@@ -54,11 +54,14 @@ def _after_edits(parts: Tensor, now: Recorded) -> Tensor:
     return torch.cat([parts[:1] + now.stream.added, parts[1:]])
 
 
-def _after_layer(run: Run, i: int, now: Recorded, parts: Tensor) -> Tensor:
+def _after_layer(run: Run, i: int, now: Recorded, parts: Tensor, tick: Callable[[], None]) -> Tensor:
     """[order + 1, pos, d_model]: the parts after block i."""
     c, n = now.config, now.n
     pattern = run.get("pattern", i, (), slice(0, n))[..., :n]
-    written = torch.stack([_written(now, pattern, part) for part in parts])
+    written = torch.zeros_like(parts)
+    for k, part in enumerate(parts):
+        tick()
+        written[k] = _written(now, pattern, part)
     written[0] += _constant(now, pattern)
     written = _post(now, written)
     direct = torch.zeros_like(parts[0])
@@ -67,7 +70,7 @@ def _after_layer(run: Run, i: int, now: Recorded, parts: Tensor) -> Tensor:
     if now.post_scale is not None and now.layer.attn_post_norm.bias is not None:
         direct = direct + now.layer.attn_post_norm.bias
     if not c.attention_only:
-        direct = direct + run.get("mlp_out", i, (), slice(0, n))
+        direct = direct + mlp_output(run, i, n, tick)
     nothing = torch.zeros_like(parts[:1])
     made = torch.cat([parts, nothing]) + torch.cat([nothing, written])
     made[0] += direct

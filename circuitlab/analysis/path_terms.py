@@ -12,7 +12,7 @@ backwards from the target, is a weight per position times one direction of the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -24,6 +24,8 @@ from circuitlab.model.forward import embedded
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.run import Run
 from circuitlab.model.weights import Layer, Norm
+
+TILE = 256  # rows of an MLP between two ticks
 
 Index = Mapping[str, int]  # source name -> column of `Paths.values`
 
@@ -154,6 +156,16 @@ def _values(run: Run, layer: Layer, i: int, n: int, group: list[int] | None) -> 
     made = _share(run, i, "v", run.get("v", i), before, n)
     assert made.factor is not None and made.added is not None
     return made if group is None else Share(made.factor[group], made.added[group])
+
+
+def mlp_output(run: Run, i: int, n: int, tick: Callable[[], None]) -> Tensor:
+    """[pos, d_model]: what layer i's MLP added at the first n positions, as recorded; `tick()` before each tile of rows."""
+    step = n if run.editor.touches(i, "mlp_out") else TILE
+    parts = []
+    for first in range(0, n, step):
+        tick()
+        parts.append(run.get("mlp_out", i, (), slice(first, min(first + step, n))))
+    return torch.cat(parts)
 
 
 def before_norm(direction: Tensor, norm: Norm, kind: str) -> Tensor:
