@@ -1,0 +1,277 @@
+"""Why this head attends here: the score of one cell of its pattern as terms, by who wrote the query and who wrote the key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from circuitlab.analysis.score_expansion import GROUPS, ScoreExpansionParams, ScoreExpansionResult
+from circuitlab.engine.request import Answer, Request
+from circuitlab.figures.common import caption, comparing, destination, digits, once, quoted, top_level
+from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
+from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.pivot import leading, pick_edge
+from circuitlab.model.subject import Head
+from circuitlab.session.state import State
+
+LARGEST = 200
+FEW = 50  # rows that need no search line
+SAID = {"none": "neither side", "Q": "the query (Q)", "K": "the key (K)", "both": "both sides"}
+
+
+@dataclass(frozen=True)
+class WhyHereView:
+    """The controls of the score expansion."""
+
+    page: Literal["terms", "heads", "map"] = control("terms", label="Page", kind="tabs")
+    values: Literal["centred", "raw"] = control(
+        "centred", label="Values", tip="Centred: minus the mean over the row's sources, which is all that softmax sees"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Shown:
+    """What is drawn: of one answer, or the change from another. Arrays as in `ScoreExpansionResult`."""
+
+    names_dest: tuple[str, ...]
+    names_src: tuple[str, ...]
+    heads: np.ndarray
+    terms: dict[str, np.ndarray]
+    groups: dict[str, np.ndarray]
+    earlier: np.ndarray
+    through: dict[str, np.ndarray]
+
+
+def cell_of(state: State) -> tuple[int, int | None]:
+    """(destination, source) of the selection; no source: the one most attended to."""
+    d, s = destination(state), state.selection.source
+    return d, s if s is not None and s <= d else None
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """The selected cell of the leading head."""
+    if not state.tokens:
+        return Why("Type some text in the Prompt, then hover a token or a cell of Attention.")
+    head = leading(state, facts)
+    if isinstance(head, Why):
+        return head
+    return {"expansion": Request("score_expansion", ScoreExpansionParams(head, *cell_of(state)), state.subject)}
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """Four group sums, raw and centred, above the terms, the earlier heads, or the map of all terms."""
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, "Why here")
+    answer = now.get("expansion")
+    if answer is None:
+        return Figure(title="Why here")
+    view: WhyHereView = state.view("why_here", WhyHereView)
+    shown, result, note = _compared(state, answer, ref)
+    title = _title(state, facts, result)
+    if view.page == "map":
+        return Figure(((_map(answer, shown, view),),), title, caption(answer, note, _colours(result)))
+    below, count = _terms(answer, shown, view) if view.page == "terms" else (_heads(answer, shown, view, state), None)
+    groups = _groups(answer, shown, view)
+    if below is None:
+        return Figure(((groups,),), title, caption(answer, note, "no earlier head: this is the first layer"))
+    return Figure(((groups,), (below,)), title, caption(answer, note, _mean(result)), count, weights=(1.25, 1.0))
+
+
+def _title(state: State, facts: Facts, result: ScoreExpansionResult) -> str:
+    text = lambda i: quoted(facts.token_text(state.tokens[i])) if i < len(state.tokens) else ""
+    where = f"{result.destination} {text(result.destination)} → {result.source} {text(result.source)}"
+    return f"{state.selection.head} · {where} · attention {result.attention:.2f}"
+
+
+def _mean(result: ScoreExpansionResult) -> str:
+    return f"score {result.score:.2f}, its row's mean {result.row_mean:.2f}"
+
+
+def _colours(result: ScoreExpansionResult) -> str:
+    return f"rows: what wrote the query, columns: what wrote the key · {_mean(result)}"
+
+
+def _as_result(answer: Answer) -> ScoreExpansionResult:
+    result = answer.result
+    assert isinstance(result, ScoreExpansionResult)
+    return result
+
+
+def _shown(result: ScoreExpansionResult) -> _Shown:
+    return _Shown(
+        result.names_dest,
+        result.names_src,
+        result.heads,
+        {"raw": result.terms, "centred": result.centred},
+        {"raw": result.groups, "centred": result.groups_centred},
+        result.earlier,
+        {"raw": result.through, "centred": result.through_centred},
+    )
+
+
+def _compared(state: State, answer: Answer, ref: Answers) -> tuple[_Shown, ScoreExpansionResult, str]:
+    """What is drawn, the answer that the title speaks of, and a note on the comparison."""
+    here = _as_result(answer)
+    there = ref.get("expansion")
+    if not comparing(state, ref) or there is None or state.reference is None:
+        return once(answer, "shown", lambda: _shown(here)), here, ""
+    pinned, label = _as_result(there), state.reference.label
+    if state.compare == "reference":
+        return once(there, "shown", lambda: _shown(pinned)), pinned, f"reference {label}"
+    change = once(answer, ("change", id(pinned)), lambda: _change(here, pinned))
+    return change, here, f"now minus {label}, whose cell is {pinned.destination} → {pinned.source}"
+
+
+def _change(here: ScoreExpansionResult, there: ScoreExpansionResult) -> _Shown:
+    """Now minus the reference, component by component of the same name; one that is missing there counts as 0."""
+    shown, other = _shown(here), _shown(there)
+    rows = [there.names_dest.index(n) if n in there.names_dest else -1 for n in here.names_dest]
+    known = np.array(rows) >= 0
+    both = known[:, None] & known
+    align = lambda a: np.where(both, a[np.ix_(rows, rows)], 0.0)
+    heads = {tuple(h): i for i, h in enumerate(there.earlier.tolist())}
+    found = [heads.get(tuple(h), -1) for h in here.earlier.tolist()]
+    through = {n: a - np.where(np.array(found)[:, None] >= 0, other.through[n][found], 0.0) for n, a in shown.through.items()}
+    return _Shown(
+        here.names_dest,
+        here.names_src,
+        here.heads,
+        {n: a - align(other.terms[n]) for n, a in shown.terms.items()},
+        {n: a - other.groups[n] for n, a in shown.groups.items()},
+        here.earlier,
+        through if heads else shown.through,
+    )
+
+
+def _ends(values: np.ndarray) -> tuple[float, float]:
+    """Levels of bars that share one scale: from zero to where they reach, either way."""
+    low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
+    return (low, high) if low < high else (0.0, 1.0)
+
+
+def _column(name: str, values: np.ndarray, of: np.ndarray, bar: bool, tip: str = "") -> RowColumn:
+    """Numbers on the scale of all values `of`, with bars or without."""
+    return RowColumn(name, values, digits(top_level(of)), bar=bar, levels=_ends(of), tip=tip)
+
+
+def _groups(answer: Answer, shown: _Shown, view: WhyHereView) -> Rows:
+    """Four group sums and what they add up to, centred and raw."""
+
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        centred, raw = (np.append(shown.groups[of], shown.groups[of].sum()) for of in ("centred", "raw"))
+        share = 100 * centred / centred[-1] if centred[-1] else np.full(len(centred), np.nan)
+        columns = (
+            RowColumn("heads wrote", np.array([*(SAID[g] for g in GROUPS), "sum"], dtype=object)),
+            _column("centred", centred, centred, view.values == "centred", "minus the mean over the row's sources"),
+            RowColumn("%", share, digits=0, tip="share of the centred sum"),
+            _column("raw", raw, raw, view.values == "raw", "of the score itself"),
+        )
+        return columns, ids(np.arange(len(centred)))
+
+    columns, keys = once(answer, ("groups", view.values, id(shown)), make)
+    return Rows("groups", columns, keys)
+
+
+def _terms(answer: Answer, shown: _Shown, view: WhyHereView) -> tuple[Rows, tuple[int, int]]:
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        by = shown.terms[view.values]
+        order = np.argsort(-np.abs(by), axis=None, kind="stable")[:LARGEST]
+        dest, src = np.unravel_index(order, by.shape)
+        columns = [
+            RowColumn("query from", np.array(shown.names_dest, dtype=object)[dest]),
+            RowColumn("key from", np.array(shown.names_src, dtype=object)[src]),
+        ]
+        for name in ("centred", "raw"):
+            values, leads = shown.terms[name][dest, src], name == view.values
+            columns.append(_column(name, values, by, leads))
+        return tuple(columns), ids(dest, src, *shown.heads[dest].T, *shown.heads[src].T)
+
+    columns, keys = once(answer, ("terms", view.values, id(shown)), make)
+    return Rows("terms", columns, keys, searchable=len(keys) > FEW), (len(keys), shown.terms["raw"].size)
+
+
+def _heads(answer: Answer, shown: _Shown, view: WhyHereView, state: State) -> Rows | None:
+    """Every earlier head: what it put into the query, into the key, and by both sides from heads."""
+    if not len(shown.earlier):
+        return None
+
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        values = shown.through[view.values]
+        as_query, as_key = values[:, 0] + values[:, 2], values[:, 1] + values[:, 3]
+        order = np.argsort(-np.maximum(np.abs(as_query), np.abs(as_key)), kind="stable")
+        both = np.stack([as_query, as_key])
+        said = (
+            ("key", as_key, "all terms whose key this head wrote: K and both"),
+            ("query", as_query, "all terms whose query this head wrote: Q and both"),
+            ("K", values[:, 1], "it wrote the key, no head the query: its K terms"),
+            ("Q", values[:, 0], "it wrote the query, no head the key: its Q terms"),
+        )
+        names = np.array([str(Head(*map(int, h))) for h in shown.earlier], dtype=object)
+        columns = [RowColumn("head", names[order])]
+        for name, column, tip in said:
+            columns.append(_column(name, column[order], both, len(name) > 1, tip))
+        by_key = (np.abs(as_key) >= np.abs(as_query)).astype(np.int64)
+        return tuple(columns), ids(*shown.earlier[order].T, by_key[order])
+
+    columns, keys = once(answer, ("heads", view.values, id(shown)), make)
+    edge = state.selection.edge
+    picked = () if edge is None else tuple(i for i, key in enumerate(keys.tolist()) if tuple(key[:2]) == edge[0])
+    return Rows("heads", columns, keys, chosen=picked, heading=f"{view.values} terms whose key, or query, an earlier head wrote")
+
+
+def _map(answer: Answer, shown: _Shown, view: WhyHereView) -> Heatmap:
+    """Every term: rows what wrote the query, columns what wrote the key."""
+    values = once(answer, ("map", view.values, id(shown)), lambda: shown.terms[view.values].astype(np.float32))
+    top = once(answer, ("top", view.values, id(shown)), lambda: top_level(values))
+    return Heatmap(
+        name="map",
+        values=values,
+        levels=(-top, top),
+        map="signed",
+        unit=f"{view.values} score",
+        x=once(answer, ("x", id(shown)), lambda: Axis("key from", shown.names_src)),
+        y=once(answer, ("y", id(shown)), lambda: Axis("query from", shown.names_dest)),
+        row_ids=once(answer, ("ids", id(shown)), lambda: ids(*shown.heads.T)),
+        col_ids=once(answer, ("ids", id(shown)), lambda: ids(*shown.heads.T)),
+    )
+
+
+def pick(state: State, hit: Hit) -> State:
+    """A head in a term, in the list or on the map: the edge from it to the leading head, through the key before the query."""
+    if hit.gesture not in ("click", "double-click"):
+        return state
+    if hit.mark == "heads" and len(hit.id) == 3:
+        return pick_edge(state, Head(*hit.id[:2]), state.selection.head, "K" if hit.id[2] else "Q")
+    if (hit.mark, len(hit.id)) not in (("terms", 6), ("map", 4)):
+        return state
+    *query, key_layer, key_head = hit.id[-4:]
+    if key_layer >= 0:
+        return pick_edge(state, Head(key_layer, key_head), state.selection.head, "K")
+    return pick_edge(state, Head(*query), state.selection.head, "Q") if query[0] >= 0 else state
+
+
+PANEL = register(
+    Panel(
+        name="why_here",
+        title="Why here",
+        view=WhyHereView,
+        equation="scale · q_d · k_s = Σ over (what wrote q_d) × (what wrote k_s) = none + Q + K + both",
+        source="Elhage et al. 2021, “Three kinds of composition”, “Analyzing a two-layer model” (none, Q, K and both terms)",
+        help=(
+            "The score of one cell of the pattern, before the softmax: the selected destination and source, or the source most "
+            "attended to. Query and key are sums over what was written into the stream, so the score is a sum over pairs. "
+            "none: no earlier head wrote either side; Q: an earlier head wrote the query's part; K: the key's; both: both. "
+            "Centred values are minus their mean over the row's sources: only those change the pattern. An induction head lives "
+            "on terms whose key was written by a previous-token head. Click a term to choose that head as an edge."
+        ),
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        area="right",
+        order=130,
+        opens="attention",
+    )
+)
