@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,21 @@ from tests.models import CONFIGS, directory
 from tests.reference.slow_parts import SlowParts
 
 TOKENS = (0, 5, 3, 5, 2, 6, 1, 2, 5)
+SHAPED = {**CONFIGS, "layer-norms-behind": replace(CONFIGS["gpt2"], norm_placement="both")}
 RAW = Conventions(fold_norm=False, centre=False, dtype="float64")
 DOUBLE = Conventions(dtype="float64")
-SHAPES = ("attention-only", "smeared", "gpt2", "llama", "both-norms-capped", "post-sublayer", "odd", "parallel", "tied-scaled")
+SHAPES = (
+    "attention-only",
+    "smeared",
+    "gpt2",
+    "llama",
+    "both-norms-capped",
+    "layer-norms-behind",
+    "post-sublayer",
+    "odd",
+    "parallel",
+    "tied-scaled",
+)
 EDITS: tuple[Intervention, ...] = (
     Intervention("zero", Site("result", 0, (1,))),
     Intervention("mean", Site("z", 1, (0,))),
@@ -65,12 +78,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def asker(folder: Path, name: str) -> Asker:
     path = folder / name
-    return Asker(path if path.exists() else directory(path, CONFIGS[name], tokenizer=False))
+    return Asker(path if path.exists() else directory(path, SHAPED[name], tokenizer=False))
 
 
 @cache
 def slow_parts(folder: Path, name: str) -> SlowParts:
-    return SlowParts(CONFIGS[name], load_file(folder / name / "model.safetensors"), TOKENS)
+    return SlowParts(SHAPED[name], load_file(folder / name / "model.safetensors"), TOKENS)
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -218,7 +231,9 @@ def _sent(slow: SlowParts, layer: int, head: int, d: int, s: int) -> np.ndarray:
     return out - out.mean()
 
 
-@pytest.mark.parametrize("name", ["attention-only", "smeared", "gpt2", "llama", "both-norms-capped", "odd", "parallel"])
+@pytest.mark.parametrize(
+    "name", ["attention-only", "smeared", "gpt2", "llama", "both-norms-capped", "layer-norms-behind", "odd", "parallel"]
+)
 def test_sources_and_destinations_are_pattern_times_what_is_carried(folder: Path, name: str) -> None:
     ask = asker(folder, name)
     slow = slow_parts(folder, name)
@@ -241,7 +256,7 @@ def test_sources_and_destinations_are_pattern_times_what_is_carried(folder: Path
     assert [tuple(h) for h in into.heads] == list(heads)
 
 
-@pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama", "both-norms-capped"])
+@pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama", "layer-norms-behind"])
 @pytest.mark.parametrize("edits", [(), EDITS], ids=["free", "cut"])
 def test_sources_add_up_to_the_direct_contribution_of_each_head(folder: Path, name: str, edits: Any) -> None:
     ask = asker(folder, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ from tests.reference.slow_forward import _act
 from tests.reference.slow_parts import SlowParts
 
 TOKENS = (0, 5, 3, 5, 2, 6, 1, 2, 5)
+SHAPED = {**CONFIGS, "layer-norms-behind": replace(CONFIGS["gpt2"], norm_placement="both")}
 RAW = Conventions(fold_norm=False, centre=False, dtype="float64")
 P, TARGET = 6, 4
-SHAPES = ("gpt2", "llama", "both-norms-capped", "post-sublayer", "parallel", "tied-scaled")
+SHAPES = ("gpt2", "llama", "both-norms-capped", "layer-norms-behind", "post-sublayer", "parallel", "tied-scaled")
 
 
 class Asker:
@@ -45,12 +47,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def asker(folder: Path, name: str) -> Asker:
     path = folder / name
-    return Asker(path if path.exists() else directory(path, CONFIGS[name], tokenizer=False))
+    return Asker(path if path.exists() else directory(path, SHAPED[name], tokenizer=False))
 
 
 def _slow(ask: Asker, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Activations, effects on the target's logit [layer, neuron] and what a unit writes [layer, neuron, d_vocab_out], at P."""
-    c = CONFIGS[name]
+    c = SHAPED[name]
     slow = SlowParts(c, ask.tensors, TOKENS)
     t, acts, effects, writes = slow.model.t, [], [], []
     for layer, x in enumerate(slow.streams):
