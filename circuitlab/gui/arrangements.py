@@ -33,32 +33,29 @@ class Arrangement:
         return Arrangement(self.name, tuple((w, tuple(map(fill, stacks))) for w, stacks in self.columns), self.homes)
 
 
+BENCH = ("interventions", "model", "jobs", "log")
+HOMES = {"left": "heads", "centre": "attention", "right": "predictions", "bottom": "heads"}
+
 ARRANGEMENTS: dict[str, Arrangement] = {
     a.name: a
     for a in (
         Arrangement(
             "Explore",
             (
-                (416, (Stack(300, ("overview",)), Stack(270, ("heads", "interventions", "model", "jobs", "log")))),
+                (416, (Stack(300, ("overview",)), Stack(270, ("heads", *BENCH)))),
                 (524, (Stack(570, ("attention", "composition", "spectra", "virtual", "residual")),)),
                 (330, (Stack(570, ("predictions", "circuits", "bigram")),)),
             ),
-            {"left": "heads", "centre": "attention", "right": "predictions", "bottom": "heads"},
+            HOMES,
         ),
         Arrangement(
             "Weights",
             (
                 (450, (Stack(570, ("composition", "attention")),)),
-                (
-                    480,
-                    (
-                        Stack(340, ("spectra", "virtual", "residual")),
-                        Stack(230, ("heads", "overview", "interventions", "model", "jobs", "log")),
-                    ),
-                ),
+                (480, (Stack(340, ("spectra", "virtual", "residual")), Stack(230, ("heads", "overview", *BENCH)))),
                 (350, (Stack(570, ("circuits", "bigram", "predictions")),)),
             ),
-            {"left": "heads", "centre": "spectra", "right": "circuits", "bottom": "heads"},
+            HOMES | {"centre": "spectra", "right": "circuits"},
         ),
     )
 }

@@ -14,7 +14,7 @@ from circuitlab.gui.panel_dock import PanelDock
 from circuitlab.gui.settings import stored
 from circuitlab.gui.title_bar import TitleBar
 
-VERSION = 3  # of what saveState holds: a layout of another version is not restored
+VERSION = 4  # of what saveState holds: a layout of another version is not restored
 LEFT, TOP = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.TopDockWidgetArea
 PROMPT = 140  # px: a few lines
 ACROSS, DOWN = Qt.Orientation.Horizontal, Qt.Orientation.Vertical
@@ -75,7 +75,7 @@ class Layout(QObject):
             self.window.resizeDocks([prompt, below], [height, room - height], DOWN)
 
     def arrange(self, name: str = "Explore") -> None:
-        """Put every dock where an arrangement has it, the prompt on top, and show all of them."""
+        """Put every dock where an arrangement has it, the prompt on top; what it does not name is hidden, and has a home."""
         window, d = self.window, self.docks
         self.name, self.maximised = name, ""
         window.setTabPosition(Qt.DockWidgetArea.AllDockWidgetAreas, QTabWidget.TabPosition.North)
@@ -103,8 +103,9 @@ class Layout(QObject):
         for stack in arrangement.stacks():
             for one in stack.tabs[1:]:
                 window.tabifyDockWidget(d[stack.tabs[0]], d[one])
-        for dock in d.values():
-            dock.show()
+        named = {"prompt", *(one for stack in ARRANGEMENTS[name].stacks() for one in stack.tabs)}
+        for one, dock in d.items():
+            dock.setVisible(one in named)
         for stack in arrangement.stacks():
             d[stack.tabs[0]].raise_()
         self.proportions()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtWidgets import QDockWidget
+from PySide6.QtWidgets import QApplication
 
 from circuitlab.analysis.composition import CompositionParams
 from circuitlab.analysis.ov_table import OvTableParams
@@ -182,10 +182,13 @@ def test_pages_of_the_circuits(qtbot: Any, weights: Window, page: str) -> None:
 
 
 @pytest.mark.parametrize("name", ARRANGEMENTS)
-def test_an_arrangement_places_every_dock_and_fits(qtbot: Any, window: Window, name: str) -> None:
+def test_an_arrangement_shows_what_it_names_and_has_a_home_for_the_rest(qtbot: Any, window: Window, name: str) -> None:
     window.layout_of_docks.arrange(name)
     settle(qtbot, window)
-    assert all(isinstance(d, QDockWidget) and d.isVisible() and not d.isFloating() for d in window.docks.values())
+    named = {"prompt", *(one for stack in ARRANGEMENTS[name].stacks() for one in stack.tabs)}
+    assert named <= set(window.docks)
+    assert {one for one, d in window.docks.items() if d.isVisible()} == named
+    assert not any(d.isFloating() for d in window.docks.values())
     assert window.minimumSizeHint().width() <= 1280
     assert window.minimumSizeHint().height() <= 800
     assert window.width() == 1280
@@ -194,6 +197,11 @@ def test_an_arrangement_places_every_dock_and_fits(qtbot: Any, window: Window, n
         found = window.docks[one]
         assert not found.visibleRegion().isEmpty(), one
         assert found.width() > 300 and found.height() > 150, (one, found.size())
+    other = next(one for one in window.docks if one not in named)
+    window.layout_of_docks.go_to(other)
+    QApplication.processEvents()
+    assert not window.docks[other].visibleRegion().isEmpty()
+    assert window.width() == 1280
 
 
 def test_typing_asks_nothing_of_the_weights_again(qtbot: Any, weights: Window) -> None:
