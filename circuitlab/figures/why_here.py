@@ -83,7 +83,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
 def _title(state: State, facts: Facts, result: ScoreExpansionResult) -> str:
     text = lambda i: quoted(facts.token_text(state.tokens[i])) if i < len(state.tokens) else ""
     where = f"{result.destination} {text(result.destination)} → {result.source} {text(result.source)}"
-    return f"{state.selection.head} · {where} · attention {result.attention:.2f}"
+    return f"{state.selection.head} · {where} · A = {result.attention:.2f}"
 
 
 def _mean(result: ScoreExpansionResult) -> str:
@@ -175,7 +175,7 @@ def _groups(answer: Answer, shown: _Shown, view: WhyHereView) -> Rows:
     return Rows("groups", columns, keys)
 
 
-def _terms(answer: Answer, shown: _Shown, view: WhyHereView) -> tuple[Rows, tuple[int, int]]:
+def _terms(answer: Answer, shown: _Shown, view: WhyHereView) -> tuple[Rows, tuple[int, int] | None]:
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         by = shown.terms[view.values]
         order = np.argsort(-np.abs(by), axis=None, kind="stable")[:LARGEST]
@@ -189,8 +189,21 @@ def _terms(answer: Answer, shown: _Shown, view: WhyHereView) -> tuple[Rows, tupl
             columns.append(_column(name, values, by, leads))
         return tuple(columns), ids(dest, src, *shown.heads[dest].T, *shown.heads[src].T)
 
+    most = lambda: _most(shown, view.values)
     columns, keys = once(answer, ("terms", view.values, id(shown)), make)
-    return Rows("terms", columns, keys, searchable=len(keys) > FEW), (len(keys), shown.terms["raw"].size)
+    total = shown.terms[view.values].size
+    rows = Rows("terms", columns, keys, searchable=len(keys) > FEW, heading=once(answer, ("most", view.values, id(shown)), most))
+    return rows, (len(keys), total) if len(keys) < total else None
+
+
+def _most(shown: _Shown, of: str) -> str:
+    """The earlier head that one side of the score leans on most, with all terms in which it wrote that side."""
+    if not len(shown.earlier):
+        return ""
+    sides = np.stack([shown.through[of][:, 0] + shown.through[of][:, 2], shown.through[of][:, 1] + shown.through[of][:, 3]])
+    side, head = np.unravel_index(np.abs(sides).argmax(), sides.shape)
+    name = Head(*map(int, shown.earlier[head]))
+    return f"{'key' if side else 'query'} from {name}: {sides[side, head]:.2f} of {shown.groups[of].sum():.2f}"
 
 
 def _heads(answer: Answer, shown: _Shown, view: WhyHereView, state: State) -> Rows | None:
