@@ -1,0 +1,297 @@
+"""Paths: why this token, as a sum over the heads that each part of the prediction passed through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from circuitlab.analysis.ablation import AblationParams, AblationResult
+from circuitlab.analysis.copying_scores import CopyingScoresParams, CopyingScoresResult
+from circuitlab.analysis.path_expansion import Measure, PathExpansionParams, PathExpansionResult
+from circuitlab.analysis.path_terms import refuse_on_stream
+from circuitlab.analysis.virtual_head import VirtualHeadParams, VirtualHeadResult
+from circuitlab.engine.request import Answer, Request
+from circuitlab.figures.common import (
+    caption,
+    captions,
+    comparing,
+    destination,
+    once,
+    pick_position,
+    quoted,
+    token_axis,
+    top_level,
+)
+from circuitlab.figures.marks import Bars, Figure, Heatmap, Hit, Rows, Tokens, empty
+from circuitlab.figures.overview import pick_head
+from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.paths_rows import HEAD, PAIR, Other, Terms, head_rows, order_sums, signed, term_rows
+from circuitlab.figures.pivot import of_weights, pair, pick_edge, refused
+from circuitlab.model.subject import Head
+from circuitlab.session.state import State
+
+Order = Literal["all", "0 direct", "1 heads", "2 pairs"]
+
+
+@dataclass(frozen=True)
+class PathsView:
+    """The controls of the paths."""
+
+    page: Literal["terms", "heads", "pair"] = control("terms", label="Page", kind="tabs")
+    order: Order = control("all", label="Order", tip="How many heads a path passes through", when="page", values=("terms",))
+    sort: Literal["size", "raising first", "order"] = control(
+        "size", label="Sort", tip="Size: strongest first, whether it raises or lowers", when="page", values=("terms",)
+    )
+    top: int = control(
+        40, label="Top", tip="How many paths are listed; the others are summed", low=1, high=1000, when="page", values=("terms",)
+    )
+    measure: Measure = control("logit", label="Measure", tip="A log-probability has one term more: minus logsumexp")
+
+
+def _view(state: State) -> PathsView:
+    return state.view("paths", PathsView)
+
+
+def _later(state: State, facts: Facts) -> tuple[Head, Head] | Why:
+    """The pair whose composed pattern is read: the chosen edge, or two chosen heads of different layers."""
+    found = pair(state, facts) or tuple(sorted(state.selection.heads[:2]))
+    if len(found) == 2 and found[0].layer < found[1].layer < facts.config.n_layers:
+        return found[0], found[1]
+    return Why("Click a pair of heads in Terms, or an edge in Composition, to see its composed pattern.")
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """The expansion at the selected position, and what stands beside it: copying scores and ablations, or the pair's pattern."""
+    if not state.tokens:
+        return Why("Type some text in the Prompt to see by which paths its next token is predicted.")
+    if (reason := refuse_on_stream(facts.config)) is not None:
+        return Why(reason[0].upper() + reason[1:])
+    view, target, position = _view(state), state.selection.target, destination(state)
+    measure: Measure = "logit" if target.direction else view.measure
+    asked = {"paths": Request("path_expansion", PathExpansionParams(target, position, measure=measure), state.subject)}
+    if view.page == "heads":
+        if refused(facts) is None:
+            asked["copying"] = Request("copying_scores", CopyingScoresParams(diagonal="none", qk=False), of_weights(state))
+        cut = AblationParams(effect="target", target=target, position=position)
+        asked["ablation"] = Request("ablation", cut, state.subject)
+    if view.page == "pair" and not isinstance(heads := _later(state, facts), Why):
+        asked["pair"] = Request("virtual_head", VirtualHeadParams(*heads), state.subject)
+    return asked
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """The page that is open."""
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, "Paths")
+    view, answer = _view(state), now.get("paths")
+    if view.page == "pair":
+        return _pair(state, facts, now)
+    if answer is None:
+        return Figure(title="Paths")
+    shown, there, note = _shown(state, answer, ref)
+    if view.page == "heads":
+        return _heads(state, facts, shown, now)
+    return _terms(state, facts, shown, there, note)
+
+
+def _shown(state: State, answer: Answer, ref: Answers) -> tuple[Answer, Other | None, str]:
+    """The answer that is read, the one beside it, and a note."""
+    found, pin = ref.get("paths"), state.reference
+    if not comparing(state, ref) or found is None or pin is None:
+        return answer, None, ""
+    if state.compare == "reference":
+        return found, None, f"reference {pin.label}"
+    return answer, Other(_expansion(found), pin.label), f"beside: {pin.label}, and now minus it"
+
+
+def _expansion(answer: Answer) -> PathExpansionResult:
+    result = answer.result
+    assert isinstance(result, PathExpansionResult)
+    return result
+
+
+def _title(state: State, facts: Facts, answer: Answer) -> str:
+    result, asked = _expansion(answer), answer.request.params
+    assert isinstance(asked, PathExpansionParams)
+    tokens = answer.request.subject.tokens
+    names = [quoted(facts.token_text(int(i))) for i in result.target_ids if i >= 0]
+    of = " − ".join(names) or "the direction"
+    what = "log p" if asked.measure == "log_prob" else "logit"
+    after = quoted(facts.token_text(tokens[result.position]))
+    return f"{what} of {of} after {result.position} {after} = {signed(result.whole)}"
+
+
+def _terms(state: State, facts: Facts, answer: Answer, there: Other | None, note: str) -> Figure:
+    """Sums per order above the paths themselves."""
+    view, result = _view(state), _expansion(answer)
+    key = ("terms", view.order, view.sort, view.top, id(there.result) if there else 0)
+    made = once(answer, key, lambda: term_rows(result, _order(view.order), view.sort, max(1, view.top), there))
+    rows = Rows("terms", made.columns, made.ids, chosen=_chosen(state, made), searchable=made.shown > 30)
+    bars = _orders(answer, view)
+    grid, weights = ((bars,), (rows,)), (len(bars.values) + 0.6, 8.0)
+    said = caption(answer, note, "all rows together are the whole" if view.order == "all" else "")
+    return Figure(grid, _title(state, facts, answer), said, (made.shown, made.total), weights=weights)
+
+
+def _order(order: Order) -> int | None:
+    return None if order == "all" else int(order[0])
+
+
+def _orders(answer: Answer, view: PathsView) -> Bars:
+    """A bar per order, the deep ones together."""
+    values, names = once(answer, "orders", lambda: order_sums(_expansion(answer)))
+    order = _order(view.order)
+    return Bars("orders", values, names, chosen=() if order is None or order >= len(values) else (order,))
+
+
+def _params(answer: Answer) -> PathExpansionParams:
+    params = answer.request.params
+    assert isinstance(params, PathExpansionParams)
+    return params
+
+
+def _chosen(state: State, made: Terms) -> tuple[int, ...]:
+    """Rows of the chosen pair, else of the chosen heads."""
+    selection, wanted = state.selection, set[tuple[int, ...]]()
+    if selection.edge is not None and selection.edge_kind == "V":
+        wanted.add((PAIR, *selection.edge[0], *selection.edge[1]))
+    else:
+        wanted |= {(HEAD, *head, -1, -1) for head in selection.heads}
+    return tuple(i for i, key in enumerate(made.ids.tolist()) if tuple(key) in wanted)
+
+
+def _heads(state: State, facts: Facts, answer: Answer, now: Answers) -> Figure:
+    """Theory beside measurement: what the weights predict, what the head adds here, what is lost without it."""
+    result, copying, cut = _expansion(answer), now.get("copying"), now.get("ablation")
+    predicted = copying.result if copying is not None and isinstance(copying.result, CopyingScoresResult) else None
+    lost = cut.result if cut is not None and isinstance(cut.result, AblationResult) else None
+    key = ("heads", id(predicted), id(lost))
+    made = once(answer, key, lambda: head_rows(result, predicted, lost))
+    picked = tuple(i for i, head in enumerate(made.ids.tolist()) if Head(*head) in state.selection.heads)
+    notes = []
+    if predicted is None and refused(facts) is not None:
+        notes.append("no copying score: the weights of this model cannot be read without a text")
+    if lost is not None and not lost.exact.all():
+        notes.append("≈ first-order estimate, until the exact value replaces it")
+    rows = Rows("heads", made.columns, made.ids, chosen=picked, searchable=made.shown > 30)
+    said = captions(tuple(a for a in (answer, copying, cut) if a is not None), *notes)
+    return Figure(((rows,),), _title(state, facts, answer), said)
+
+
+def _pair(state: State, facts: Facts, now: Answers) -> Figure:
+    """The composed pattern of the chosen pair."""
+    heads, answer = _later(state, facts), now.get("pair")
+    if isinstance(heads, Why):
+        return empty(heads.text, "Paths")
+    title = f"{heads[0]} → {heads[1]} · composed pattern"
+    if answer is None:
+        return Figure(title=title)
+    result = answer.result
+    assert isinstance(result, VirtualHeadResult)
+    top = once(answer, "top", lambda: top_level(result.pattern))
+    below = once(answer, "below", lambda: bool(np.nanmin(result.pattern) < 0))
+    values = once(answer, "values", lambda: result.pattern.astype(np.float32))
+    heat = Heatmap(
+        name="pattern",
+        values=values,
+        levels=(-top if below else 0.0, top),
+        map="signed" if below else "magnitude",
+        unit="weight",
+        x=token_axis("source", state, facts),
+        y=token_axis("destination", state, facts),
+        row=state.selection.destination,
+        col=state.selection.source,
+    )
+    position = destination(state)
+    text = Tokens(
+        name="text",
+        texts=heat.x.ticks,
+        values=values[position],
+        levels=heat.levels,
+        map=heat.map,
+        unit=heat.unit,
+        tips=tuple(f"{i} {t} (id {state.tokens[i]})" for i, t in enumerate(heat.x.ticks)),
+        row=state.selection.destination,
+        locked=state.selection.locked,
+    )
+    reading = f"text: reached by {position} {quoted(facts.token_text(state.tokens[position]))} through both heads"
+    title += _adds(now.get("paths"), heads)
+    return Figure(((heat,), (text,)), title, caption(answer, reading), weights=(4.0, 1.0))
+
+
+def _adds(answer: Answer | None, heads: tuple[Head, Head]) -> str:
+    """What the pair adds to the target, where it is listed."""
+    if answer is None:
+        return ""
+    result = _expansion(answer)
+    if result.heads.shape[1] < 2:
+        return ""
+    here = (result.order == 2) & (result.heads[:, :2] == np.array(heads)).all((1, 2))
+    unit = "nats" if _params(answer).measure == "log_prob" else "logit"
+    return f" · adds {signed(result.value[here][0])} {unit}" if here.any() else ""
+
+
+def pick(state: State, hit: Hit) -> State:
+    """A head, a pair of heads (as an edge through V), an order, or a position of the composed pattern."""
+    if hit.mark == "text":
+        return pick_position(state, hit)
+    if hit.mark == "pattern":
+        if len(hit.id) == 2 and hit.gesture in ("click", "double-click"):
+            return state.select(destination=hit.id[0], source=hit.id[1], locked=True, token=None)
+        return pick_position(state, hit)
+    if hit.mark == "heads" and len(hit.id) == 2:
+        return pick_head(state, Head(*hit.id), hit.gesture)
+    if hit.gesture not in ("click", "shift-click", "double-click") or not hit.id:
+        return state
+    if hit.mark == "orders":
+        return _pick_order(state, hit.id[0])
+    if hit.mark != "terms":
+        return state
+    kind, *places = hit.id
+    if kind == HEAD:
+        return pick_head(state, Head(*places[:2]), hit.gesture)
+    if kind == PAIR:
+        chosen = pick_edge(state, Head(*places[:2]), Head(*places[2:4]), "V")
+        return chosen.with_view("paths", replace(_view(state), page="pair")) if hit.gesture == "double-click" else chosen
+    return state
+
+
+def _pick_order(state: State, order: int) -> State:
+    """Only the paths of this order; again: all of them."""
+    view, wanted = _view(state), ("0 direct", "1 heads", "2 pairs")
+    if order >= len(wanted):
+        return state
+    return state.with_view("paths", replace(view, order="all" if view.order == wanted[order] else wanted[order]))
+
+
+HELP = """The prediction as a sum. With the patterns and norm scales of this run held as they were recorded, the final stream is a
+sum of products: the embedding itself (order 0), what each head makes of it (order 1, A x W_OV), what a head makes of what an
+earlier head wrote (order 2, a virtual head with pattern A A′ and circuit W_OV′ W_OV), and so on. Each is read with the target's
+column of W_U [d_model]. Rows add up to the number in the title; the remainder is what is missing, rounding alone.
+
+A head's row in Terms is what it does with embeddings, positions, MLP outputs (as recorded) and biases directly; Heads shows
+all that it writes, whatever it read, beside the copying score of its weights and the change of the target when it is ablated:
+opposite in sign to what it writes, and different in size where later heads read it or make up for it.
+
+Click a head to open it everywhere, a pair to follow it in the weight panels (Composition, V), a bar to list only that order.
+Double-click a pair for its composed pattern: rows need not sum to 1 where a norm's scale stands between the two."""
+
+PANEL = register(
+    Panel(
+        name="paths",
+        title="Paths",
+        view=PathsView,
+        equation="x_0 W_U + Σ_h A^h x_0 W_OV^h W_U + Σ A^{h2} A^{h1} x_0 W_OV^{h1} W_OV^{h2} W_U + … + MLPs, biases",
+        source="Elhage et al. 2021, A Mathematical Framework for Transformer Circuits, “Path expansion of logits”",
+        help=HELP,
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        area="bottom",
+        order=120,
+        opens="attention",
+    )
+)

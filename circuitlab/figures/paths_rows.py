@@ -1,0 +1,158 @@
+"""The tables of Paths: terms of an expansion; heads as the weights predict them, as they act, and as they are missed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from circuitlab.analysis.ablation import AblationResult
+from circuitlab.analysis.copying_scores import CopyingScoresResult
+from circuitlab.analysis.path_expansion import PathExpansionResult
+from circuitlab.figures.common import digits, top_level
+from circuitlab.figures.marks import RowColumn, ids
+from circuitlab.model.subject import Head
+
+DIRECT, HEAD, PAIR, SUM = 0, 1, 2, 3  # what the first number of a row's id says
+FOLDED = 4  # orders from here on share a bar
+SHORT = {"embedding": "embed", "position": "pos", "intervention": "edits"}
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """Columns and ids of a table; `shown` terms of `total`. Ids are (kind, layer, head, layer, head), −1 where there is none."""
+
+    columns: tuple[RowColumn, ...]
+    ids: np.ndarray
+    shown: int
+    total: int
+
+
+@dataclass(frozen=True, eq=False)
+class Other:
+    """An expansion to stand beside, and its name."""
+
+    result: PathExpansionResult
+    label: str
+
+
+def signed(value: float) -> str:
+    """Two digits, with a minus sign that is one."""
+    return f"{value:.2f}".replace("-", "−")
+
+
+def order_sums(result: PathExpansionResult) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The sum of each order and its name, the deep ones together."""
+    orders = result.orders
+    names = ["0 direct", "1 heads", "2 pairs", *(f"{k} heads deep" for k in range(3, len(orders)))][: len(orders)]
+    if len(orders) > FOLDED + 1:
+        return np.append(orders[:FOLDED], orders[FOLDED:].sum()), (*names[:FOLDED], f"{FOLDED} and deeper")
+    return orders, tuple(names)
+
+
+def groups(result: PathExpansionResult) -> list[tuple[str, np.ndarray]]:
+    """(name, columns of `by_source`) of what is worth a column: MLPs together, biases together, what is zero left out."""
+    kinds: dict[str, list[int]] = {}
+    for i, name in enumerate(result.sources.tolist()):
+        kind = "MLPs" if name.endswith(" MLP") else "biases" if name.endswith("bias") else name
+        kinds.setdefault(kind, []).append(i)
+    made = [(kind, np.array(columns)) for kind, columns in kinds.items() if kind != "−logsumexp"]
+    return [(kind, columns) for kind, columns in made if result.by_source[result.order > 0][:, columns].any()]
+
+
+def term_rows(result: PathExpansionResult, order: int | None, sort: str, top: int, other: Other | None) -> Terms:
+    """The first `top` terms (of one order, or of all), then what is not listed, summed, so that the rows add up."""
+    wanted = np.flatnonzero(result.order == order if order is not None else np.full(len(result.order), True))
+    values = result.value[wanted]
+    within = np.abs(values) / top_level(values) / 2
+    ranks = {"size": -within, "raising first": -values, "order": result.order[wanted] - within}
+    largest = np.argsort(-np.abs(values), kind="stable")[:top]
+    listed = wanted[largest[np.argsort(ranks[sort][largest], kind="stable")]]
+    rest = _rest(result, order, wanted, listed)
+    names = np.array([*result.names()[listed], *(name for name, _ in rest)], dtype=object)
+    contribution = np.concatenate([result.value[listed], [value for _, value in rest]])
+    level = top_level(result.value[listed])
+    places = digits(level)
+    parts = groups(result)
+    alone = len(parts) < 2 and other is None  # room for a bar
+    adds = RowColumn("adds", contribution, digits=places, levels=(-level, level), tip="to what is measured")
+    columns = [RowColumn("path", names), replace(adds, bar=True) if alone else replace(adds, map="signed")]
+    keys = np.concatenate([_keys(result, listed), np.tile([SUM, -1, -1, -1, -1], (len(rest), 1))])
+    if other is not None:
+        columns += _beside(other, contribution[: len(listed)], names[: len(listed)], len(rest), places)
+    if len(parts) > 1:
+        blank, passes = np.full(len(rest), np.nan), result.order[listed] > 0
+        for name, where in parts:
+            split = np.concatenate([np.where(passes, result.by_source[listed][:, where].sum(1), np.nan), blank])
+            tip = f"the part of it that begins at {name}"
+            columns.append(RowColumn(SHORT.get(name, name), split, digits=places, map="signed", levels=(-level, level), tip=tip))
+    total = len(wanted) + int(result.n_left_out[slice(None) if order is None else slice(order, order + 1)].sum())
+    return Terms(tuple(columns), ids(*keys.T), len(listed), total)
+
+
+def _rest(result: PathExpansionResult, order: int | None, wanted: np.ndarray, listed: np.ndarray) -> list[tuple[str, float]]:
+    """What the table does not list: smaller terms, and the orders that are sums; (name, sum)."""
+    orders = range(len(result.orders)) if order is None else [k for k in (order,) if k < len(result.orders)]
+    count = len(wanted) - len(listed) + int(sum(result.n_left_out[k] for k in orders))
+    left = result.value[np.setdiff1d(wanted, listed)].sum() + sum(result.left_out[k] for k in orders)
+    found = [(f"{count:,} smaller", float(left))] if count else []
+    deepest = int(result.order.max(initial=0))
+    deeper = result.orders[deepest + 1 :] if order is None else result.orders[:0]
+    if len(deeper):
+        last = len(result.orders) - 1
+        name = f"all of order {last}" if len(deeper) == 1 else f"all of orders {deepest + 1}–{last}"
+        found.append((name, float(deeper.sum())))
+    return found
+
+
+def _keys(result: PathExpansionResult, listed: np.ndarray) -> np.ndarray:
+    """[term, 5]: ids of terms."""
+    keys = np.full((len(listed), 5), -1)
+    keys[:, 0] = np.minimum(result.order[listed], SUM)
+    keys[:, 0][result.order[listed] > PAIR] = SUM
+    width = min(4, 2 * result.heads.shape[1])
+    keys[:, 1 : 1 + width] = result.heads[listed].reshape(len(listed), -1)[:, :width]
+    direct = result.order[listed] == DIRECT
+    keys[direct, 1] = np.arange(len(result.sources))[listed[direct]]
+    return keys
+
+
+def _beside(other: Other, values: np.ndarray, names: np.ndarray, n_rest: int, places: int) -> list[RowColumn]:
+    """The same path in the other expansion, and the change; empty where it is not listed there."""
+    known = dict(zip(other.result.names().tolist(), other.result.value.tolist(), strict=True))
+    there = np.array([known.get(name, np.nan) for name in names])
+    blank = np.full(n_rest, np.nan)
+    change = np.concatenate([values - there, blank])
+    level = top_level(change)
+    return [
+        RowColumn(f"in {other.label}", np.concatenate([there, blank]), digits=places),
+        RowColumn("Δ", change, digits=places, map="signed", levels=(-level, level)),
+    ]
+
+
+def head_rows(result: PathExpansionResult, copying: CopyingScoresResult | None, cut: AblationResult | None) -> Terms:
+    """A row per head, the strongest first; columns that are not answered yet are left out. Ids are (layer, head)."""
+    values = result.head_total
+    order = np.argsort(-np.abs(values), axis=None, kind="stable")
+    layer, head = np.unravel_index(order, values.shape)
+    level = top_level(values)
+    places = digits(level)
+    column = lambda name, of, tip, **more: RowColumn(name, of.ravel()[order], tip=tip, **more)
+    names = np.array([str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)], dtype=object)
+    columns = [RowColumn("head", names)]
+    if copying is not None and copying.copying.shape == values.shape:
+        tip = "the weights' prediction: OV copying score Σλ/Σ|λ|, 1 raises what it attends to, −1 lowers it"
+        columns.append(column("copying", copying.copying, tip, digits=2, map="signed", levels=(-1.0, 1.0)))
+    tip = "direct contribution: all that the head writes here, read at the target"
+    columns.append(column("adds", values, tip, digits=places, map="signed", levels=(-level, level)))
+    if cut is not None and cut.effect.shape == values.shape:
+        tip = "change of the target when the head's output is set to zero and everything later computed again"
+        columns.append(column("ablated", cut.effect, tip, digits=places, map="signed", levels=(-level, level)))
+        if not cut.exact.all():
+            mark = np.where(cut.exact, "", np.where(np.isnan(cut.effect), "", "≈"))
+            columns.append(column("", mark, "≈ first-order estimate"))
+    if result.head_orders.shape[2] > 2:
+        direct, deeper = result.head_orders[..., 1], result.head_orders[..., 2:].sum(-1)
+        columns.append(column("order 1", direct, "of what it adds: read from embeddings, MLPs and biases", digits=places))
+        columns.append(column("deeper", deeper, "of what it adds: read from what earlier heads wrote", digits=places))
+    return Terms(tuple(columns), ids(layer, head), values.size, values.size)
