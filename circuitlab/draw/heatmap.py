@@ -17,6 +17,7 @@ from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainter, QPen, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
+from circuitlab.draw.cell_texts import paint_texts
 from circuitlab.draw.colourbar import ColourBar
 from circuitlab.draw.colours import inks, rgba_table, steps
 from circuitlab.draw.gestures import Id, number
@@ -229,7 +230,10 @@ class HeatmapMark(PlotMark):
         names = _step(self.mark.y, row), _step(self.mark.x, col)
         heads = self.mark.y.label == "layer" and self.mark.x.label == "head"
         where = "".join(a.ticks[i] for a, i in ((self.mark.y, row), (self.mark.x, col))) if heads else " · ".join(names)
-        return where if self.mark.tiles else f"{where} · {number(float(self.mark.values[row, col]), self.mark.unit)}"
+        if self.mark.tiles:
+            return where
+        written = "" if self.mark.texts is None else f" · ‘{self.mark.texts[row, col]}’"
+        return f"{where}{written} · {number(float(self.mark.values[row, col]), self.mark.unit)}"
 
     def emit_hit(self, item: Id, gesture: Gesture) -> None:
         """Tell the view, in the ids of the mark where it has them."""
@@ -270,6 +274,7 @@ class HeatmapMark(PlotMark):
     def _draw_over(self, painter: QPainter) -> None:
         rows, cols = self.mark.values.shape
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        paint_texts(painter, self.mark, lambda row, col: self._box(row, col, 1, 1), self.box.viewRange(), self.theme)
         if self.mark.tiles is not None:
             for item in self._tiles():
                 painter.setPen(QPen(self.theme.colour("line"), 1))

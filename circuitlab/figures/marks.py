@@ -59,7 +59,7 @@ class Heatmap(_Frozen):
     `levels` (low, high) of the colour map; "signed" maps are symmetric about 0. `rgb` [row, col, 3] uint8 in place of the
     colour map (several heads, a hue each; `values` then hold what the readout says; `legend` names the hues: (text, hue)).
     `row`, `col`: a crosshair on a selected cell, row or column. Hits are (row, col), a tile, or (*row_ids[row], *col_ids[col])
-    where these [·, k] int are given.
+    where these [·, k] int are given. `texts` [row, col] str: token text written into a cell where it fits.
     """
 
     name: str
@@ -78,6 +78,7 @@ class Heatmap(_Frozen):
     square: bool = True
     row_ids: np.ndarray | None = None
     col_ids: np.ndarray | None = None
+    texts: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,39 @@
+"""Texts in the cells of a heatmap, where they fit: token text, plain, cut short with an ellipsis where cells are narrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil, floor
+
+import numpy as np
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter
+
+from circuitlab.draw.colours import dark_text, rgb
+from circuitlab.draw.theme import Theme
+from circuitlab.figures.marks import Heatmap
+
+LEAST_CHARACTERS = 3  # of a cell's width, below which nothing is written
+DARK, LIGHT = QColor(16, 16, 20), QColor(255, 255, 255)
+
+Visible = tuple[tuple[float, float], tuple[float, float]]
+
+
+def paint_texts(painter: QPainter, mark: Heatmap, box: Callable[[int, int], QRectF], visible: Visible, theme: Theme) -> None:
+    """Write `mark.texts` into the cells of the `visible` columns and rows; `box(row, col)` is a cell in pixels."""
+    if mark.texts is None or not mark.values.size:
+        return
+    font = theme.font(theme.small - 1, mono=True)
+    metrics, cell = QFontMetricsF(font), box(0, 0)
+    if cell.width() < metrics.horizontalAdvance("m" * LEAST_CHARACTERS) or cell.height() < metrics.height():
+        return
+    (x0, x1), (y0, y1) = visible
+    rows, cols = mark.values.shape
+    painter.setFont(font)
+    for row in range(max(0, floor(y0)), min(rows, ceil(y1))):
+        inks = dark_text(rgb(mark.values[row], mark.levels, mark.map, theme))
+        for col in range(max(0, floor(x0)), min(cols, ceil(x1))):
+            room = box(row, col).adjusted(2, 0, -2, 0)
+            text = metrics.elidedText(str(mark.texts[row, col]), Qt.TextElideMode.ElideRight, room.width())
+            painter.setPen(DARK if bool(np.all(inks[col])) else LIGHT)
+            painter.drawText(room, Qt.AlignmentFlag.AlignCenter, text)
