@@ -43,6 +43,7 @@ def _subject_arguments(parser: argparse.ArgumentParser) -> None:
     text.add_argument("--text", help="the prompt")
     text.add_argument("--text-file", metavar="FILE", help="the prompt, from a UTF-8 file")
     text.add_argument("--tokens", metavar="1,2,3", help="the prompt as token ids")
+    parser.add_argument("--cut", default="", metavar="HEADS", help="with these heads zeroed: L1H3,L0H2")
     parser.add_argument("--no-bos", action="store_true", help="without the beginning-of-sequence token")
     parser.add_argument("--budget", type=_gib, default=4.0, metavar="GIB", help="memory budget (default 4)")
     parser.add_argument("--threads", type=_count, default=1, help="torch threads (default 1: bit-equal results)")
@@ -71,6 +72,8 @@ def _parser() -> argparse.ArgumentParser:
     figure.add_argument("-o", "--out", required=True, metavar="FILE", help="PNG, SVG or PDF by its suffix")
     figure.add_argument("--heads", default="", help="L1H3,L0H2")
     figure.add_argument("--destination", type=int, help="the position that is read")
+    figure.add_argument("--source", type=int, help="the position that is read from")
+    figure.add_argument("--target", default="next", help="what is measured: next, an id such as 12, or a pair 12-34")
     figure.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="the panel's controls")
     figure.add_argument("--width", type=float, default=160.0, metavar="MM", help="width on paper (default 160)")
     for name, text in (("analyses", "what can be computed"), ("panels", "what can be drawn")):

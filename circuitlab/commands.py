@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from circuitlab.engine.export_data import data_bytes, write_answer
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, BadMachine, UsageError
-from circuitlab.model.subject import Head
+from circuitlab.model.intervention import Intervention
+from circuitlab.model.subject import Head, Target
+from circuitlab.session.cuts import ablation
 
 FORMS = ("json", "csv", "npz")
 
@@ -41,6 +44,10 @@ def _prompt(args: argparse.Namespace) -> tuple[str | None, tuple[int, ...]]:
     return args.text, ()
 
 
+def _cuts(args: argparse.Namespace) -> tuple[Intervention, ...]:
+    return tuple(ablation(h) for h in (parse(tuple[Head, ...], args.cut, "--cut") if args.cut else ()))
+
+
 def _pairs(given: list[str]) -> dict[str, str]:
     pairs = {}
     for item in given:
@@ -58,7 +65,7 @@ def compute(args: argparse.Namespace) -> int:
     targets = _targets(args)
     model = _open(args)
     text, tokens = _prompt(args)
-    subject = model.subject(text, tokens, False if args.no_bos else None)
+    subject = model.subject(text, tokens, False if args.no_bos else None, _cuts(args))
     with progress(args.analysis) as ctx:
         answer = model.engine.answer(Request(args.analysis, params, subject), ctx, fresh=True)
     for form, target in targets.items():
@@ -119,6 +126,10 @@ def figure(args: argparse.Namespace) -> int:
     model = _open(args)
     text, tokens = _prompt(args)
     state = model.state(text, tokens, False if args.no_bos else None, heads, args.destination)
+    state = replace(state, edits=tuple((e, True) for e in _cuts(args)))
+    if args.source is not None:
+        state = state.select(source=args.source)
+    state = state.select(target=parse(Target, args.target, "--target"))
     write_figure(model.engine, panel, state.with_view(panel.name, view), Path(args.out), args.width)
     return 0
 

@@ -144,3 +144,21 @@ def test_the_api_refuses_what_it_cannot_read(tmp_path: Path, model: str) -> None
         api.open(str(directory(tmp_path / "n", tokenizer=False))).compute("attention", text="a")
     with pytest.raises(UsageError):
         api.open(model).compute("attention", text="a", colour=3)
+
+
+def test_heads_are_cut_from_the_command_line(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ask = lambda *more: main(["compute", "token_loss", model, "--text", "a b c a b", "--csv", "-", *more])
+    assert ask() == 0
+    whole = capsys.readouterr().out
+    assert ask("--cut", "L0H1,L1H0") == 0
+    cut = capsys.readouterr().out
+    assert cut != whole
+    edits = tuple(Intervention("zero", Site("z", layer, (head,))) for layer, head in ((0, 1), (1, 0)))
+    wanted = api.open(model).compute("token_loss", text="a b c a b", edits=edits).result
+    lines = [line for line in cut.splitlines() if not line.startswith("#")]
+    losses = [float(row["loss (nats)"] or "nan") for row in csv.DictReader(lines)]
+    np.testing.assert_allclose(losses, wanted.loss, rtol=1e-5)  # type: ignore[attr-defined]
+    assert ask("--cut", "L0H99") == 3
+    out = tmp_path / "f.svg"
+    assert main(["figure", "predictions", model, "--text", "a b", "--cut", "L0H0", "--target", "3-4", "-o", str(out)]) == 0
+    assert out.is_file()
