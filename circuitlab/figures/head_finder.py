@@ -1,0 +1,252 @@
+"""Head finder: every head by any two scores, coloured by a third; and the table of copying, prefix matching and depth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from circuitlab.analysis.base import find_analysis
+from circuitlab.analysis.composition import CompositionParams, CompositionResult
+from circuitlab.analysis.copying_head_score import CopyingHeadScoreParams, CopyingHeadScoreResult
+from circuitlab.analysis.copying_scores import CopyingScoresParams, CopyingScoresResult
+from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult
+from circuitlab.engine.request import Answer, Request
+from circuitlab.figures.common import captions, once, top_level
+from circuitlab.figures.heads import random_scores, ranks
+from circuitlab.figures.marks import Axis, Figure, Hit, Points, RowColumn, Rows, empty, ids
+from circuitlab.figures.overview import pick_head
+from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.pivot import of_weights
+from circuitlab.model.subject import Head
+from circuitlab.session.state import State
+
+Score = Literal[
+    "prefix matching",
+    "previous token",
+    "duplicate token",
+    "first token",
+    "current token",
+    "entropy",
+    "mean distance",
+    "copying (repeated)",
+    "copying (unrepeated)",
+    "OV copying",
+    "QK positivity",
+    "Q-composition, largest",
+    "K-composition, largest",
+    "V-composition, largest",
+    "layer",
+]
+KINDS = {"Q-composition, largest": "Q", "K-composition, largest": "K", "V-composition, largest": "V"}
+TABLE: tuple[Score, ...] = ("prefix matching", "copying (repeated)", "copying (unrepeated)", "OV copying")
+NO_ROOM = "the context has no room for repeated tokens."
+
+
+@dataclass(frozen=True)
+class HeadFinderView:
+    """The controls of the head finder."""
+
+    page: Literal["plane", "table"] = control("plane", label="", tip="Two scores, or all heads in a table", kind="tabs")
+    y: Score = control("prefix matching", label="Up", tip="The score that points stand high by", when="page", values=("plane",))
+    x: Score = control("copying (repeated)", label="Right", tip="The other score", when="page", values=("plane",))
+    colour: Score = control("layer", label="Colour", tip="A third score", when="page", values=("plane",))
+    on: Literal["random", "text"] = control("random", label="On", tip="Attention scores on repeated random tokens or the prompt")
+    top: int = control(200, label="Top", tip="How many heads, the highest first", low=1, high=2000, kind="slider")
+
+
+def _view(state: State) -> HeadFinderView:
+    return state.view("head_finder", HeadFinderView)
+
+
+def _shown(view: HeadFinderView) -> tuple[Score, ...]:
+    return TABLE if view.page == "table" else (view.y, view.x, view.colour)
+
+
+def role_of(score: str) -> str:
+    """Which answer a score is read from; "" for the layer."""
+    if score.startswith("copying"):
+        return "copying"
+    return {"layer": "", "OV copying": "weights", "QK positivity": "weights"}.get(
+        score, "composition" if score in KINDS else "scores"
+    )
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """What the shown scores need; one that this model refuses is left out of the table and is the reason for no plane."""
+    view = _view(state)
+    if view.on == "text" and not state.tokens:
+        return Why("Type some text in the Prompt to score the heads on it.")
+    random = random_scores(facts)
+    subject = state.subject if view.on == "text" else of_weights(state)
+    wanted: dict[str, tuple[str, Any]] = {
+        "scores": ("head_scores", HeadScoresParams(on="text") if view.on == "text" else random),
+        "copying": ("copying_head_score", CopyingHeadScoreParams()),
+        "weights": ("copying_scores", CopyingScoresParams(diagonal="none")),
+        "composition": ("composition", CompositionParams()),
+    }
+    asked: dict[str, Request] = {}
+    for role in dict.fromkeys(filter(None, map(role_of, _shown(view)))):
+        name, params = wanted[role]
+        reason = (
+            "the context has no room for repeated tokens." if params is None else find_analysis(name).refuse(facts.config, params)
+        )
+        if reason is None:
+            asked[role] = Request(name, params, subject if role == "scores" else of_weights(state))
+        elif view.page == "plane":
+            return Why(f"No such score here: {reason} Choose another one above.")
+    return asked or Why("This model has none of these scores: choose the plane, and other scores.")
+
+
+def values_of(score: str, now: Answers, facts: Facts) -> np.ndarray | None:
+    """[layer, head] of one score; None while it is not there."""
+    role = role_of(score)
+    if not role:
+        layers, heads = facts.config.n_layers, facts.config.n_heads
+        return np.repeat(np.arange(layers, dtype=float)[:, None], heads, axis=1)
+    if role not in now:
+        return None
+    result = now[role].result
+    if isinstance(result, HeadScoresResult):
+        return result.of(score.replace(" ", "_"))
+    if isinstance(result, CopyingHeadScoreResult):
+        return result.of("unrepeated" if "unrepeated" in score else "repeated")
+    if isinstance(result, CopyingScoresResult):
+        return result.copying if score == "OV copying" else result.qk_positivity
+    assert isinstance(result, CompositionResult)
+    found = result.scores[result.kinds.index(KINDS[score])]
+    return once(now[role], score, lambda: np.where(np.isnan(found), -np.inf, found).max(axis=(2, 3)))
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """The plane with the highest heads beside it, or the table."""
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, "Head finder")
+    view = _view(state)
+    found: dict[Score, np.ndarray | None] = {name: values_of(name, now, facts) for name in _shown(view)}
+    if view.page == "table":
+        return _table(state, facts, now, {k: v for k, v in found.items() if v is not None})
+    y, x, colour = (found[name] for name in (view.y, view.x, view.colour))
+    if y is None or x is None or colour is None:
+        return Figure(title="Head finder")
+    y, x, colour = (np.where(np.isfinite(v), v, np.nan) for v in (y, x, colour))
+    if np.isnan(x + y).all():
+        return empty("No head has both scores on this text: choose others, or On random.", "Head finder")
+    order = np.argsort(-np.nan_to_num(y, nan=-np.inf), axis=None, kind="stable")
+    order = order[np.isfinite((x + y).ravel()[order])]
+    kept = order[: max(1, view.top)]
+    layer, head = np.unravel_index(kept, y.shape)
+    names = tuple(str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True))
+    keys = ids(layer, head)
+    picked = _picked(state, keys)
+    low, high = _range(colour.ravel()[kept])
+    points = Points(
+        name="plane",
+        x=x.ravel()[kept],
+        y=y.ravel()[kept],
+        ids=keys,
+        labels=names,
+        tips=tuple(_tip(names[i], view, x, y, colour, int(k)) for i, k in enumerate(kept)),
+        values=colour.ravel()[kept].astype(np.float32),
+        levels=(low - 0.5 * (high - low), high),  # the lowest is still seen against the paper
+        chosen=picked,
+        x_axis=Axis(view.x),
+        y_axis=Axis(view.y),
+    )
+    said = f"colour: {view.colour}, {low:.3g} (faint) to {high:.3g} (strong)"
+    text = captions(tuple(now[r] for r in asked if r in now), said, "a score is a hint, not a mechanism")
+    shown = (len(kept), y.size) if len(kept) < y.size else None
+    return Figure(((points,),), _title(state, view, x, y), text, shown)
+
+
+def _range(values: np.ndarray) -> tuple[float, float]:
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    return low, high if high > low else low + 1.0
+
+
+def _tip(name: str, view: HeadFinderView, x: np.ndarray, y: np.ndarray, colour: np.ndarray, i: int) -> str:
+    parts = dict(zip((view.y, view.x, view.colour), (y, x, colour), strict=True))
+    return name + " · " + " · ".join(f"{score} {v.ravel()[i]:.3g}" for score, v in parts.items())
+
+
+def _title(state: State, view: HeadFinderView, x: np.ndarray, y: np.ndarray) -> str:
+    """The leading head with its value and rank on both axes."""
+    head = state.selection.head
+    if not (head.layer < y.shape[0] and head.head < y.shape[1]):
+        return "Head finder"
+    both = {view.y: y, view.x: x}
+    said = [f"{name} {v[head]:.2f} (rank {ranks(v)[head]})".replace("-", "−") for name, v in both.items() if np.isfinite(v[head])]
+    return f"{head} · " + (" · ".join(said) or "not scored") + f" · {y.size} heads"
+
+
+def _picked(state: State, keys: np.ndarray) -> tuple[int, ...]:
+    heads = {(h.layer, h.head) for h in state.selection.heads}
+    return tuple(i for i, key in enumerate(keys.tolist()) if tuple(key) in heads)
+
+
+def _table(state: State, facts: Facts, now: Answers, found: dict[Score, np.ndarray]) -> Figure:
+    """Copying × prefix matching × depth."""
+    if not found:
+        return Figure(title="Head finder")
+    lead = next(iter(found.values()))
+    layers, view = facts.config.n_layers, _view(state)
+    order = np.argsort(-np.nan_to_num(lead, nan=-np.inf), axis=None, kind="stable")[: max(1, view.top)]
+    layer, head = np.unravel_index(order, lead.shape)
+    names = np.array([str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)], dtype=object)
+    depth = np.array([f"{int(i) + 1} / {layers}" for i in layer], dtype=object)
+    tips = {
+        "prefix matching": "Attention to what followed earlier occurrences of the token",
+        "copying (repeated)": "What is raised that is attended to, on repeated random tokens, −1 to 1",
+        "copying (unrepeated)": "The same on random tokens that occur once",
+        "OV copying": "Σλ / Σ|λ| of W_E W_OV W_U, from the weights alone",
+    }
+    columns = [RowColumn("head", names), RowColumn("layer", depth, tip="Depth, counted from 1")]
+    for name, values in found.items():
+        flat, short = (
+            values.ravel()[order],
+            name.replace("copying (repeated)", "copying").replace("copying (un", "un").rstrip(")"),
+        )
+        bar, tint = name == "prefix matching", "signed" if name != "prefix matching" else None
+        levels = (0.0, max(1.0, top_level(flat))) if bar else (-1.0, 1.0)
+        columns += [RowColumn(short, flat, digits=2, bar=bar, map=tint, levels=levels, tip=tips[name])]
+    keys = ids(layer, head)
+    rows = Rows("table", tuple(columns), keys, chosen=_picked(state, keys), sort=(2, "down"))
+    missing = "" if len(found) == len(TABLE) else "left out: scores that this model's weights do not allow"
+    shown = (len(order), lead.size) if len(order) < lead.size else None
+    answers: tuple[Answer, ...] = tuple(now.values())
+    return Figure(((rows,),), f"{lead.size} heads by prefix matching, copying, depth", captions(answers, missing), shown)
+
+
+def pick(state: State, hit: Hit) -> State:
+    """A point or a row chooses its head."""
+    if hit.mark in ("plane", "table") and len(hit.id) == 2:
+        return pick_head(state, Head(*hit.id), hit.gesture)
+    return state
+
+
+assert set(get_args(Score)) >= set(TABLE)
+
+PANEL = register(
+    Panel(
+        name="head_finder",
+        title="Head finder",
+        view=HeadFinderView,
+        equation="prefix matching: Σ_{s ≤ d, t_{s−1} = t_d} A[d,s];  copying: 2 · Σ_s A[d,s] ℓ_d[t_s] / Σ_t ℓ_d[t] − 1",
+        source="Olsson et al. 2022, In-context Learning and Induction Heads; Elhage et al. 2021 for OV copying and composition",
+        help=(
+            "Every head is a point. Choose what stands upwards, to the right, and as colour: what a head attends to on repeated "
+            "random tokens, whether it copies (by its logits, or by the eigenvalues of its OV circuit), how strongly it composes "
+            "with an earlier head. Heads that stand far out on two scores are candidates: an induction head has high prefix "
+            "matching and high copying. Hover a point for its values; a click chooses it everywhere."
+        ),
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        area="left",
+        order=45,
+        opens="attention",
+    )
+)
