@@ -183,7 +183,7 @@ def tensor_identity(inputs: Inputs, p: TensorIdentityParams, ctx: Ctx) -> Tensor
         difference=sizes[:, 0],
         of=sizes[:, 1],
         reasons=("", "", "" if small else _too_long(run.n, c), "", "no earlier head is chosen" if p.earlier is None else ""),
-        remainder=Remainder(float(np.nanmax(sizes[:, 0])), float(sizes[0, 1]), "residual units"),
+        remainder=Remainder(*map(float, sizes[np.nanargmax(sizes[:, 0])]), unit="residual units"),
         conventions=(*inputs.subject.conventions.words(), "largest entry of the difference", "recorded norm scales", *said),
     )
 

@@ -233,8 +233,8 @@ def _identities(state: State, answer: Answer) -> Figure:
         shown = [f"{d:.1e} of {of:.3g}" if np.isfinite(d) else "not computed" for d, of in pairs]
         return (
             RowColumn("reading", np.array(result.names, dtype=object)),
-            RowColumn("formula", np.array(result.formulas, dtype=object)),
             RowColumn("difference", np.array(shown, dtype=object), tip="largest entry of the difference, and of the whole"),
+            RowColumn("formula", np.array(result.formulas, dtype=object)),
         )
 
     rows = Rows("identities", once(answer, "rows", make), once(answer, "ids", lambda: ids(np.arange(len(result.names)))))

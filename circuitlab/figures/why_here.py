@@ -166,7 +166,7 @@ def _groups(answer: Answer, shown: _Shown, view: WhyHereView) -> Rows:
         columns = (
             RowColumn("heads wrote", np.array([*(SAID[g] for g in GROUPS), "sum"], dtype=object)),
             _column("centred", centred, centred, view.values == "centred", "minus the mean over the row's sources"),
-            RowColumn("%", share, digits=0, tip="share of the centred sum"),
+            RowColumn("%", share, digits=0, tip="share of the centred sum; over 100 where others stand against it"),
             _column("raw", raw, raw, view.values == "raw", "of the score itself"),
         )
         return columns, ids(np.arange(len(centred)))
@@ -203,7 +203,8 @@ def _most(shown: _Shown, of: str) -> str:
     sides = np.stack([shown.through[of][:, 0] + shown.through[of][:, 2], shown.through[of][:, 1] + shown.through[of][:, 3]])
     side, head = np.unravel_index(np.abs(sides).argmax(), sides.shape)
     name = Head(*map(int, shown.earlier[head]))
-    return f"{'key' if side else 'query'} from {name}: {sides[side, head]:.2f} of {shown.groups[of].sum():.2f}"
+    said = f"all with the {'key' if side else 'query'} from {name}: {sides[side, head]:.2f} of {shown.groups[of].sum():.2f}"
+    return said.replace("-", "−")
 
 
 def _heads(answer: Answer, shown: _Shown, view: WhyHereView, state: State) -> Rows | None:
