@@ -127,6 +127,8 @@ def _title(state: State, facts: Facts, answer: Answer) -> str:
 def _terms(state: State, facts: Facts, answer: Answer, there: Other | None, note: str) -> Figure:
     """Sums per order above the paths themselves."""
     view, result = _view(state), _expansion(answer)
+    if (_order(view.order) or 0) >= len(result.orders):
+        return empty(f"This model has {len(result.orders) - 1} layer(s), so no path is that long: choose another order.", "Paths")
     key = ("terms", view.order, view.sort, view.top, id(there.result) if there else 0)
     made = once(answer, key, lambda: term_rows(result, _order(view.order), view.sort, max(1, view.top), there))
     rows = Rows("terms", made.columns, made.ids, chosen=_chosen(state, made), searchable=made.shown > 30)

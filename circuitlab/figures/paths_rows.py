@@ -108,8 +108,7 @@ def _rest(result: PathExpansionResult, order: int | None, wanted: np.ndarray, li
 def _keys(result: PathExpansionResult, listed: np.ndarray) -> np.ndarray:
     """[term, 5]: ids of terms."""
     keys = np.full((len(listed), 5), -1)
-    keys[:, 0] = np.minimum(result.order[listed], SUM)
-    keys[:, 0][result.order[listed] > PAIR] = SUM
+    keys[:, 0] = result.order[listed]
     width = min(4, 2 * result.heads.shape[1])
     keys[:, 1 : 1 + width] = result.heads[listed].reshape(len(listed), -1)[:, :width]
     direct = result.order[listed] == DIRECT
