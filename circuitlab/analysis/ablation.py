@@ -130,7 +130,7 @@ class _Found:
         """A snapshot."""
         arrays = {name: getattr(self, name).copy() for name in ("effect", "exact", "token_change")}
         arrays |= {name: getattr(self, name).copy() for name in ("members", "set_effect", "set_change")}
-        words = self.words if self.exact.all() else (*self.words, "not exact: first-order estimate of one backward pass")
+        words = self.words if self.exact.all() else (*self.words, "where not exact: first-order estimates")
         done = 1.0 if complete else min(0.99, self.count() / self.total)
         return AblationResult(**arrays, baseline=self.made.before, unit=self.made.measure.unit, conventions=words, done=done)
 

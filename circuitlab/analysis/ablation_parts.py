@@ -43,15 +43,16 @@ class Put:
     source: tuple[int, ...] = ()
     other: Run | None = None
 
-    def __call__(self, layer: int, z: Tensor) -> Tensor:
-        """Every head's replacement for z [..., head, pos, d_head], broadcastable to it."""
+    def __call__(self, layer: int, z: Tensor, start: int = 0) -> Tensor:
+        """Every head's replacement for z [..., head, pos, d_head], which begins at position `start`; broadcastable to it."""
         if self.how == "zero":
             return torch.zeros_like(z)
         there = z if self.other is None else self.other.get("z", layer)
         if self.how == "mean":
             return there.mean(dim=-2, keepdim=True)
-        n = min(there.shape[-2], z.shape[-2])  # past the end of the other text z stays as it is
-        return torch.cat([there[..., :n, :].expand(*z.shape[:-2], n, -1), z[..., n:, :]], dim=-2)
+        there = there[..., start : start + z.shape[-2], :]  # past the end of the other text z stays as it is
+        n = there.shape[-2]
+        return torch.cat([there.expand(*z.shape[:-2], n, -1), z[..., n:, :]], dim=-2)
 
     def edit(self, layer: int, heads: tuple[int, ...]) -> Intervention:
         """The same as an intervention."""
@@ -171,7 +172,7 @@ def cut_streams(run: Run, cut: Tensor, put: Put, held: bool, dest: slice, tick: 
         elif narrow:
             z = z[..., rows, :]
         if touched[i]:
-            z = torch.where(cut[:, i, :, None, None], _narrowed(put, i, z, rows), z)
+            z = torch.where(cut[:, i, :, None, None], put(i, z, rows.start or 0), z)
         tick()
         x = after_heads(run, i, layer, x[..., rows, :], z)
         if i == last and not narrow:
@@ -182,14 +183,6 @@ def cut_streams(run: Run, cut: Tensor, put: Put, held: bool, dest: slice, tick: 
 def _needs_all(run: Run, put: Put, layer: int, cuts: bool) -> bool:
     """Whether the last layer cannot be computed for some positions alone: interventions, or a mean over the run itself."""
     return (cuts and put.how == "mean" and put.other is None) or any(e.site.layer == layer for e in run.edits)
-
-
-def _narrowed(put: Put, layer: int, z: Tensor, rows: slice) -> Tensor:
-    """The replacement at the rows that z holds."""
-    if rows == slice(None) or put.how != "resample":
-        return put(layer, z)
-    whole = torch.cat([z.new_zeros(*z.shape[:-2], rows.start, z.shape[-1]), z], dim=-2)
-    return put(layer, whole)[..., rows, :]
 
 
 class Holding(Editor):

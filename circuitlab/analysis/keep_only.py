@@ -200,7 +200,7 @@ def keep_only(inputs: Inputs, p: KeepOnlyParams, ctx: Ctx) -> KeepOnlyResult:
         circuit[head] = True
     random = random_sets(config, len(heads), p.samples, p.seed)
     cut = ablated_sets(circuit, heads, random)
-    words = (*inputs.subject.conventions.words(), *said(made), "MLPs and embeddings stay", _sample(p, len(heads)))
+    words = (*inputs.subject.conventions.words(), *said(made), "everything but heads stays", _sample(p, len(heads)))
     values = _left_by(ctx.previous, np.full(len(cut), np.nan), random)
     waiting = np.flatnonzero(np.isnan(values)) if not np.isnan(made.before) else np.zeros(0, dtype=np.int64)
     # the circuit and each sample's two sets come early and together

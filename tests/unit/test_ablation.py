@@ -306,6 +306,19 @@ def test_what_is_measured(ask: Asker) -> None:
     assert follows.effect[0, 2] == pytest.approx(float((logits[1] - logits[0])[tokens[8]]), abs=1e-9)
 
 
+@pytest.mark.parametrize("how", ["zero", "mean", "other", "resample"])
+def test_only_what_is_measured_is_computed_in_the_last_layer(ask: Asker, how: str) -> None:
+    before = ask.losses(TOKENS, ())
+    for head in (Head(0, 2), Head(1, 3)):
+        cuts = by_intervention(how, (head,))
+        half = ask(params(how, effect="second_half"))
+        wanted = (ask.losses(TOKENS, cuts) - before)[4:]
+        assert half.effect[head] == pytest.approx(wanted.mean(), abs=1e-9)
+        one = ask(params(how, effect="target", target=Target((3,)), position=4))
+        logits = [forward(ask.weights, TOKENS, edits).logits()[4, 3] for edits in (cuts, ())]
+        assert one.effect[head] == pytest.approx(float(logits[0] - logits[1]), abs=1e-9)
+
+
 def test_a_single_token_has_no_loss_and_says_so_but_has_logits(ask: Asker) -> None:
     for effect in ("loss", "second_half", "in_context"):
         found = ask(AblationParams(effect=effect), (3,))  # type: ignore[arg-type]
