@@ -152,7 +152,7 @@ def _cut(found: _Found, sets: list[list[Head]], ctx: Ctx) -> tuple[np.ndarray, n
     value, losses = made.cut(cut, ticker(ctx, done, found.total, f"ablation {done + 1}/{found.total}"))
     change = np.full((len(sets), made.run.n), np.nan, dtype=np.float32)
     if losses.shape[1]:
-        change[:, made.measure.at + 1] = (losses - made.losses).numpy()
+        change[:, (made.measure.at + 1).numpy()] = (losses - made.losses).numpy()
     return value.numpy() - made.before, change
 
 

@@ -39,8 +39,6 @@ def base_params(state: State, how: str, effect: Measured) -> AblationParams | Wh
     """How heads are cut and what is measured, as this panel and its neighbour ask for it; Why where it cannot be."""
     if not state.tokens:
         return Why("Type some text in the Prompt to see what breaks when a head is cut.")
-    if len(state.tokens) < 2 and effect != "target":
-        return Why("A single token has no loss: type more text, or measure the target.")
     if how == "resample" and state.reference is None:
         return Why("Resampling takes z of another text: pin one (Pin, in the bar above), then come back to this text.")
     source = state.reference.subject.tokens if how == "resample" and state.reference is not None else ()
@@ -50,6 +48,13 @@ def base_params(state: State, how: str, effect: Measured) -> AblationParams | Wh
     # a locked position only: a sweep does not run after the pointer
     at = destination(state) if state.selection.locked else len(state.tokens) - 1
     return replace(made, target=state.selection.target, position=at)
+
+
+def too_short(state: State) -> str:
+    """Why a loss could not be measured."""
+    if len(state.tokens) < 2:
+        return "A single token has no loss: type more text, or measure the target."
+    return "This text is too short for an in-context score: type more, or measure the loss."
 
 
 def _view(state: State) -> AblationView:
@@ -92,7 +97,7 @@ def _heads(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         return Figure(title="Ablation")
     result = _result(answer)
     if np.isnan(result.baseline):
-        return empty("This text is too short for an in-context score: type more, or measure the loss.", "Ablation")
+        return empty(too_short(state), "Ablation")
     there = _reference(state, result, ref)
     marks = ((_map(answer, result, state, there), _ranking(answer, result, state)),)
     text = _text(answer, result, state, facts)
@@ -194,6 +199,8 @@ def _sets(state: State, facts: Facts, now: Answers) -> Figure:
     if together is None or pairs is None:
         return Figure(title="Ablation of a set")
     one, two = _result(together), _result(pairs)
+    if np.isnan(one.baseline):
+        return empty(too_short(state), "Ablation of a set")
     columns, keys, chosen_row = once(pairs, ("sets", id(one)), lambda: _set_rows(one, two))
     rows = Rows("sets", columns, keys, chosen=chosen_row)
     values = once(together, "change", lambda: one.set_change[0].copy())

@@ -9,7 +9,7 @@ import numpy as np
 
 from circuitlab.analysis.keep_only import KeepOnlyParams, KeepOnlyResult
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.ablation import Measured, base_params
+from circuitlab.figures.ablation import Measured, base_params, too_short
 from circuitlab.figures.common import caption, once
 from circuitlab.figures.hues import head_hue
 from circuitlab.figures.marks import Axis, Bars, Figure, Hit, Points, empty
@@ -61,6 +61,8 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         return Figure(title="Keep only this circuit")
     result = answer.result
     assert isinstance(result, KeepOnlyResult)
+    if np.isnan(result.all_heads):
+        return empty(too_short(state), "Keep only this circuit")
     if np.isnan(result.whole) and result.done == 1:
         why = "Ablating every head changes nothing here, so that no share can be taken: measure something else, or another text."
         return empty(why, "Keep only this circuit")

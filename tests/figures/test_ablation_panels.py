@@ -154,6 +154,7 @@ def test_every_empty_place_says_what_to_do(engine: Engine, state: State) -> None
         (state, "ablation", AblationView(how="resample"), "pin"),
         (state, "ablation", AblationView(page="sets"), "Shift-click"),
         (state.select(heads=(Head(9, 9),)), "keep_only", None, "Choose the heads"),
+        (state.with_tokens((3,)), "keep_only", None, "single token"),
         (state.with_tokens(()), "keep_only", None, "Type some text"),
     ]
     for shown, name, view, words in cases:
