@@ -51,6 +51,7 @@ class PatchingParams:
 
     `what` is exchanged: for each head (of a key or value: each key-value head), or for each layer where it has no heads.
     `grid` "position": at each position by itself; "all": at all positions at once. `heads` restricts the rows.
+    `contrast`: without a target, the logit of what the other prompt makes most probable minus that of what this one does.
     """
 
     source: tuple[int, ...] = ()
@@ -59,6 +60,7 @@ class PatchingParams:
     target: Target = Target()
     position: int = -1
     heads: tuple[Head, ...] = ()
+    contrast: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -156,7 +158,7 @@ class _Sweep:
 
     def __init__(self, inputs: Inputs, p: PatchingParams, ctx: Ctx) -> None:
         self.p, self.ctx = p, ctx
-        self.two = two_runs(inputs, p.source, p.target, p.position, ctx)
+        self.two = two_runs(inputs, p.source, p.target, p.position, p.contrast, ctx)
         self.rows = rows_of(inputs.weights.config, p.what, p.heads)
         n_cols = self.two.run.n if p.grid == "position" else 1
         self.values = np.full((len(self.rows), n_cols), np.nan)

@@ -37,6 +37,7 @@ class PathPatchingParams:
     """`source`: the other prompt's tokens; () stands for this prompt without its interventions.
 
     `sender`: a head, or with `writer` "mlp" the MLP of its layer. `receivers` () means every head of every later layer.
+    `contrast` as in `PatchingParams`.
     """
 
     source: tuple[int, ...] = ()
@@ -46,6 +47,7 @@ class PathPatchingParams:
     through: tuple[Through, ...] = ("Q", "K", "V")
     target: Target = Target()
     position: int = -1
+    contrast: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,7 +120,7 @@ def path_patching(inputs: Inputs, p: PathPatchingParams, ctx: Ctx) -> PathPatchi
     config = inputs.weights.config
     receivers = _receivers(config, p)
     with torch.inference_mode():
-        two = two_runs(inputs, p.source, p.target, p.position, ctx)
+        two = two_runs(inputs, p.source, p.target, p.position, p.contrast, ctx)
         sender = _sender(p)
         total = two.intervened(_edit(two, sender), lambda: ctx.tick(0, 1, "the sender for everyone"))
         values = np.full((len(p.through), config.n_layers, config.n_heads), np.nan)
@@ -204,6 +206,7 @@ def _result(two: TwoRuns, p: PathPatchingParams, values: np.ndarray, total: floa
     grouped = ["a key-value group reads together"] if config.group > 1 and set(p.through) & {"K", "V"} else []
     source = "the other prompt" if p.source else "this prompt without its interventions"
     said = f"{sender} as on {source}, on the path to one receiver's {', '.join(p.through)} alone"
+    everyone = f"exchanged for every reader: {total - two.clean:+.3f} (paths need not add up to it)"
     return PathPatchingResult(
         values=values.copy(),
         names=tuple(p.through),
@@ -214,6 +217,6 @@ def _result(two: TwoRuns, p: PathPatchingParams, values: np.ndarray, total: floa
         other=two.other,
         total=total,
         at=two.at,
-        conventions=(*two.inputs.subject.conventions.words(), said, *grouped, *two.words(), f"for everyone: {total:.3f}"),
+        conventions=(*two.inputs.subject.conventions.words(), said, *grouped, *two.words(), everyone),
         done=done,
     )

@@ -68,17 +68,27 @@ class TwoRuns:
         return (f"{self.aim.words} at position {self.at}: {ends}", *same, self.aligned.words, "later patterns recomputed")
 
 
-def two_runs(inputs: Inputs, source: tuple[int, ...], target: Target, position: int, ctx: Ctx) -> TwoRuns:
-    """Both runs; `source` () stands for this prompt without its interventions. Raises `BadInput` as the forward pass does."""
+def two_runs(inputs: Inputs, source: tuple[int, ...], target: Target, position: int, contrast: bool, ctx: Ctx) -> TwoRuns:
+    """Both runs; `source` () stands for this prompt without its interventions. Raises `BadInput` as the forward pass does.
+
+    `contrast`: without a target of its own, what the other prompt makes most probable minus what this one does.
+    """
     run = inputs.run()
     ctx.tick(0, 1, "the other prompt")
     there = inputs.run(source or run.tokens, ())
     aligned = alignment_of(run.tokens, there.tokens)
     at = position_of(run.n, position)
-    aim = aim_at(inputs, target, (at,), run)
     partner = int(aligned.align[at])
+    if contrast and partner >= 0 and not (target.tokens or target.direction):
+        target = Target(tuple(dict.fromkeys((_top(there, partner), _top(run, at)))))
+    aim = aim_at(inputs, target, (at,), run)
     clean, other = _measured(aim, run, at), _measured(aim, there, partner) if partner >= 0 else math.nan
     return TwoRuns(inputs, run, there, aligned, aim, at, span_of(run, at), clean, other)
+
+
+def _top(run: Run, position: int) -> int:
+    """The most probable token after a position."""
+    return int(run.logits(slice(position, position + 1)).argmax())
 
 
 def _measured(aim: Aim, run: Run, position: int) -> float:

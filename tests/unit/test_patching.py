@@ -187,6 +187,20 @@ def test_without_another_prompt_it_is_this_one_without_its_interventions(tmp_pat
     assert found.values[1, 0] == pytest.approx(found.other, abs=1e-10)  # the very head that was cut is restored
 
 
+def test_contrast_is_what_the_other_prompt_predicts_minus_what_this_one_does(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, CONFIGS["gpt2"])
+    other = (*SAME_LENGTH[:-1], 77)
+    found = lab(PatchingParams(other, "resid_pre", contrast=True))
+    tops = [int(forward(lab.weights, t).logits()[-1].argmax()) for t in (other, TOKENS)]
+    assert tops[0] != tops[1]
+    assert found.ids.tolist() == tops
+    assert found.clean < 0 < found.other
+    np.testing.assert_array_equal(found.values, lab(PatchingParams(other, "resid_pre", target=Target(tuple(tops)))).values)
+    chosen = lab(PatchingParams(other, "resid_pre", target=PAIR, contrast=True))
+    assert chosen.ids.tolist() == [2, 1]
+    assert lab(PatchingParams(TOKENS, "resid_pre", contrast=True)).ids.tolist() == [tops[1], -1]
+
+
 def test_rows_are_those_of_the_heads_that_are_asked_for(tmp_path: Path) -> None:
     lab = Lab(tmp_path, CONFIGS["llama"])
     heads = (Head(1, 3), Head(0, 1))
@@ -232,7 +246,7 @@ def test_a_cancelled_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
     config = replace(CONFIGS["gpt2"], n_layers=4)
     lab, whole = Lab(tmp_path, config), Until()
     request = lab.request(PatchingParams(SAME_LENGTH, target=PAIR))
-    wanted = lab.engine.answer(request, whole, fresh=True).result
+    wanted: Any = lab.engine.answer(request, whole, fresh=True).result
     shares = [r.done for r in whole.seen]
     assert shares == sorted(shares) and len(shares) >= 3 and shares[-1] < 1
     assert all((np.isnan(r.values) == ~r.exact).all() for r in whole.seen)
@@ -241,7 +255,7 @@ def test_a_cancelled_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
     with pytest.raises(Cancelled):
         other.engine.answer(request, Until(whole.ticks - 2))
     rest = Until()
-    found = other.engine.answer(request, rest).result
+    found: Any = other.engine.answer(request, rest).result
     assert rest.ticks < whole.ticks / 2
     assert found.exact.all() and found.done == 1
     np.testing.assert_allclose(found.values, wanted.values, atol=1e-11)
@@ -261,7 +275,7 @@ def test_batches_of_many_rows_give_the_same_values(tmp_path: Path, monkeypatch: 
     wanted = lab(p).values
     monkeypatch.setattr(patching_parts, "ROWS", 5)
     monkeypatch.setattr(patching_parts, "WAVE", 11)
-    found = lab.engine.answer(lab.request(p), fresh=True).result
+    found: Any = lab.engine.answer(lab.request(p), fresh=True).result
     np.testing.assert_allclose(found.values, wanted, atol=1e-11)
 
 

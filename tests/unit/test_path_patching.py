@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,9 @@ from tests.unit.test_patching import CUTS, LONGER, MEANS, PAIR, PATH, SAME_LENGT
 PARTS = {"Q": "q", "K": "k", "V": "v"}
 
 
+READS = tuple(Intervention("scale", Site(name, 1, (0,)), (0.4,)) for name in ("q", "k", "v"))
+
+
 @pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama", "odd", "parallel", "smeared-rotary"])
 @pytest.mark.parametrize("writer", ["head", "mlp"])
 def test_a_receiver_reads_the_sender_of_the_other_prompt_and_nobody_else_does(tmp_path: Path, name: str, writer: str) -> None:
@@ -27,6 +31,7 @@ def test_a_receiver_reads_the_sender_of_the_other_prompt_and_nobody_else_does(tm
         return
     lab, rng = Lab(tmp_path, config), np.random.default_rng(0)
     cases = (((), SAME_LENGTH, -1), (CUTS, LONGER, 5), (MEANS, LONGER, -2), (PATH, SAME_LENGTH, -1))
+    cases = (*cases, ((*READS, Intervention("zero", Site("resid_pre", 2, (), (4,)))), LONGER, -1))
     for edits, source, position in cases if name in ("gpt2", "smeared-rotary") else cases[1:2]:
         p = PathPatchingParams(source, Head(0, 2), writer, target=PAIR, position=position)  # type: ignore[arg-type]
         found = lab(p, edits, name="path_patching")
@@ -37,7 +42,7 @@ def test_a_receiver_reads_the_sender_of_the_other_prompt_and_nobody_else_does(tm
         total = forward(lab.weights, TOKENS, (*edits, Intervention("patch", sender, source=source, align=align)))
         assert found.total == pytest.approx(difference(total, position), abs=1e-10)
         for i, through in enumerate(found.names):
-            for layer, head in (rng.integers((1, 0), (3, config.n_heads)),):
+            for layer, head in ((1, 0), rng.integers((1, 0), (3, config.n_heads))):
                 one = int(head) if through == "Q" else config.kv_head(int(head))
                 site = Site(PARTS[through], layer, (one,))  # type: ignore[arg-type]
                 edit = Intervention("patch", site, source=source, align=align, path_from=sender)
@@ -80,14 +85,14 @@ def test_a_cancelled_sweep_goes_on(tmp_path: Path) -> None:
     lab = Lab(tmp_path, replace(CONFIGS["gpt2"], n_layers=4))
     request = lab.request(PathPatchingParams(SAME_LENGTH, target=PAIR), name="path_patching")
     whole = Until()
-    wanted = lab.engine.answer(request, whole, fresh=True).result
+    wanted: Any = lab.engine.answer(request, whole, fresh=True).result
     assert len(whole.seen) == 9 and whole.seen[0].done < 1
     other = Lab(tmp_path / "again", replace(CONFIGS["gpt2"], n_layers=4))
     request = other.request(PathPatchingParams(SAME_LENGTH, target=PAIR), name="path_patching")
     with pytest.raises(Cancelled):
         other.engine.answer(request, Until(whole.ticks - 3))
     rest = Until()
-    found = other.engine.answer(request, rest).result
+    found: Any = other.engine.answer(request, rest).result
     assert rest.ticks < 0.75 * whole.ticks
     np.testing.assert_allclose(found.values, wanted.values, atol=1e-11)
 
