@@ -13,7 +13,7 @@ from circuitlab.analysis.copying_head_score import CopyingHeadScoreParams, Copyi
 from circuitlab.analysis.copying_scores import CopyingScoresParams, CopyingScoresResult
 from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import captions, once, top_level
+from circuitlab.figures.common import captions, once
 from circuitlab.figures.heads import random_scores, ranks
 from circuitlab.figures.marks import Axis, Figure, Hit, Points, RowColumn, Rows, empty, ids
 from circuitlab.figures.overview import pick_head
@@ -41,6 +41,7 @@ Score = Literal[
 ]
 KINDS = {"Q-composition, largest": "Q", "K-composition, largest": "K", "V-composition, largest": "V"}
 TABLE: tuple[Score, ...] = ("prefix matching", "copying (repeated)", "copying (unrepeated)", "OV copying")
+SHORT = {"prefix matching": "prefix", "copying (repeated)": "copying", "copying (unrepeated)": "unrepeated"}
 NO_ROOM = "the context has no room for repeated tokens."
 
 
@@ -178,7 +179,8 @@ def _title(state: State, view: HeadFinderView, x: np.ndarray, y: np.ndarray) -> 
     if not (head.layer < y.shape[0] and head.head < y.shape[1]):
         return "Head finder"
     both = {view.y: y, view.x: x}
-    said = [f"{name} {v[head]:.2f} (rank {ranks(v)[head]})".replace("-", "−") for name, v in both.items() if np.isfinite(v[head])]
+    signed = lambda v: f"{v:.2f}".replace("-", "−")
+    said = [f"{name} {signed(v[head])} (rank {ranks(v)[head]})" for name, v in both.items() if np.isfinite(v[head])]
     return f"{head} · " + (" · ".join(said) or "not scored") + f" · {y.size} heads"
 
 
@@ -205,13 +207,8 @@ def _table(state: State, facts: Facts, now: Answers, found: dict[Score, np.ndarr
     }
     columns = [RowColumn("head", names), RowColumn("layer", depth, tip="Depth, counted from 1")]
     for name, values in found.items():
-        flat, short = (
-            values.ravel()[order],
-            name.replace("copying (repeated)", "copying").replace("copying (un", "un").rstrip(")"),
-        )
-        bar, tint = name == "prefix matching", "signed" if name != "prefix matching" else None
-        levels = (0.0, max(1.0, top_level(flat))) if bar else (-1.0, 1.0)
-        columns += [RowColumn(short, flat, digits=2, bar=bar, map=tint, levels=levels, tip=tips[name])]
+        flat, bar = values.ravel()[order], name == "prefix matching"
+        columns += [RowColumn(SHORT.get(name, name), flat, digits=2, bar=bar, levels=(0.0, 1.0), tip=tips[name])]
     keys = ids(layer, head)
     rows = Rows("table", tuple(columns), keys, chosen=_picked(state, keys), sort=(2, "down"))
     missing = "" if len(found) == len(TABLE) else "left out: scores that this model's weights do not allow"

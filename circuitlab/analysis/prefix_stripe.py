@@ -1,0 +1,111 @@
+"""The prefix-matching stripe of one head: its pattern, and which cells of it count as looking for what followed.
+
+    allowed[d, s] = 1 ≤ s ≤ d and t_{s−1} = t_d;      mass[d] = Σ_{s allowed} A[d, s]
+
+The mean of the mass over destinations with an allowed source is the head's prefix-matching score (Olsson et al. 2022). On random
+tokens it is the first sample of `head_scores` under the same block, repeats and seed; on the prompt, the prompt's own run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+
+from circuitlab.analysis.attention import chosen_heads
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.samples import bos_of, drawable, largest_block, repeated_random
+from circuitlab.analysis.scores_of_patterns import prefix_matching_mask
+from circuitlab.errors import BadInput
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.subject import Head
+
+
+@dataclass(frozen=True)
+class PrefixStripeParams:
+    """`on`: repeated random tokens (fewer where the context is shorter), or the prompt."""
+
+    head: Head = Head(0, 0)
+    on: Literal["random", "prompt"] = "random"
+    block: int = 25
+    repeats: int = 2
+    seed: int = 0
+
+    @property
+    def needs(self) -> Literal["weights", "tokens"]:
+        """Random tokens need no prompt."""
+        return "weights" if self.on == "random" else "tokens"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PrefixStripeResult(Result):
+    """`pattern` [dest, src] float32; `allowed` [dest, src] bool; `mass` [dest], NaN without an allowed source; `tokens` [pos]."""
+
+    pattern: np.ndarray
+    allowed: np.ndarray
+    mass: np.ndarray
+    tokens: np.ndarray
+
+    @property
+    def score(self) -> float:
+        """Prefix matching on these tokens; NaN where no token occurs again."""
+        there = self.mass[~np.isnan(self.mass)]
+        return float(there.mean()) if there.size else float("nan")
+
+    def table(self) -> Table:
+        """One row a destination."""
+        return Table(
+            (
+                Column("position", np.arange(len(self.tokens))),
+                Column("id", self.tokens),
+                Column("allowed sources", self.allowed.sum(axis=1)),
+                Column("mass on them", self.mass),
+            )
+        )
+
+
+def _refuse(config: ModelConfig, p: PrefixStripeParams) -> str | None:
+    if p.on == "random" and largest_block(config, p.block, p.repeats) < 1:
+        return f"the context of {config.n_ctx} has no room for {p.repeats} repetitions."
+    return None
+
+
+def _memory(config: ModelConfig, n: int, p: PrefixStripeParams) -> int:
+    length = p.block * p.repeats + 1 if p.on == "random" else n
+    width = config.n_layers * (config.d_model + 3 * config.n_heads * config.d_head) + 12 * config.d_model
+    return 8 * length * (width + 4 * length)
+
+
+@analysis(version=1, needs="tokens", lane="live", memory=_memory, refuse=_refuse)
+def prefix_stripe(inputs: Inputs, p: PrefixStripeParams, ctx: Ctx) -> PrefixStripeResult:
+    """One head's pattern with the cells that prefix matching counts, and its mass on them by destination."""
+    weights, config = inputs.weights, inputs.weights.config
+    (head,) = chosen_heads(config, (p.head,))
+    bos = bos_of(weights)
+    if p.on == "random":
+        block = largest_block(config, p.block, p.repeats)
+        if p.repeats < 1 or block < 1 or not drawable(config, bos).size:
+            raise BadInput("The sample is empty.", expected="block, repeats ≥ 1", got=str(p))
+        ids = tuple(repeated_random(config, bos, block, p.repeats, 1, p.seed)[0].tolist())
+        run, front = inputs.run(ids, ()), "BOS + " if bos is not None else ""
+        said = (f"{front}{block} random tokens × {p.repeats}, seed {p.seed}, one sample", "no interventions")
+    else:
+        run, said = inputs.run(), (f"this prompt, {len(inputs.subject.tokens)} tokens",)
+    allowed = prefix_matching_mask(torch.tensor(run.tokens)).numpy()
+    ctx.tick(0, 1, str(head))
+    pattern = run.get("pattern", head.layer, (head.head,))[0].float().numpy()
+    again = allowed.any(axis=1)
+    mass = np.where(again, (pattern * allowed).sum(axis=1, dtype=float), np.nan)
+    return PrefixStripeResult(
+        pattern=pattern.copy(),
+        allowed=allowed,
+        mass=mass,
+        tokens=np.array(run.tokens),
+        conventions=(
+            *inputs.subject.conventions.words(),
+            *said,
+            f"{int(again.sum())} destinations with a target",
+        ),
+    )

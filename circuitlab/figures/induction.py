@@ -1,0 +1,281 @@
+"""Induction: what a second repetition costs, where a head looks for it, and what that raises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from circuitlab.analysis.attention import AttentionParams
+from circuitlab.analysis.base import TextRef, find_analysis
+from circuitlab.analysis.copying_head_score import CopyingHeadScoreParams, CopyingHeadScoreResult
+from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult
+from circuitlab.analysis.in_context import InContextParams, InContextResult
+from circuitlab.analysis.prefix_stripe import PrefixStripeParams, PrefixStripeResult
+from circuitlab.analysis.token_attribution import TokenAttributionParams
+from circuitlab.engine.request import Answer, Request
+from circuitlab.figures.common import caption, captions, comparing, destination, once, pick_position
+from circuitlab.figures.heads import random_scores
+from circuitlab.figures.hues import head_hue, hue_rgb
+from circuitlab.figures.induction_text import text_page
+from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, Lines, RowColumn, Rows, Tokens, empty, ids
+from circuitlab.figures.overview import pick_head
+from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.pivot import leading, of_weights
+from circuitlab.model.subject import Head
+from circuitlab.session.state import State
+
+GREY = np.array([110, 110, 110], dtype=np.float32)  # attention that is not on the stripe
+MEAN = "mean loss"  # and a standard deviation to either side, in one colour
+FAINT = 0.16  # how strongly a cell of the stripe is tinted where nothing is attended to
+Page = Literal["loss", "stripe", "heads", "text"]
+
+
+@dataclass(frozen=True)
+class InductionView:
+    """The controls of the induction panel."""
+
+    page: Page = control("loss", label="", tip="Loss by index, the head's stripe, all heads, the effect in the text", kind="tabs")
+    on: Literal["random", "prompt", "file"] = control(
+        "random",
+        label="On",
+        tip="Repeated random tokens, the prompt, or pieces of a file (loss)",
+        when="page",
+        values=("loss", "stripe", "heads"),
+    )
+    curve: Literal["loss", "slope"] = control(
+        "loss", label="Curve", tip="Loss by index, or its slope by ln(index)", when="page", values=("loss",)
+    )
+    file: str = control("", label="File", tip="A text file, cut into pieces", kind="file", when="on", values=("file",))
+    texts: int = control(
+        32, label="Texts", tip="Samples, or pieces of the file", low=1, high=10_000, when="page", values=("loss",)
+    )
+
+
+def _view(state: State) -> InductionView:
+    return state.view("induction", InductionView)
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """What the open page shows."""
+    view = _view(state)
+    needs_text = view.page == "text" or view.on == "prompt"
+    if needs_text and not state.tokens:
+        return Why("Type some text in the Prompt, with a name or a phrase in it twice.")
+    if view.page == "loss":
+        return _loss_request(state, view)
+    if view.page != "text" and view.on == "file":
+        return Why("A file is for the page of the loss: choose random or prompt here.")
+    head = leading(state, facts)
+    if isinstance(head, Why):
+        return head
+    if view.page == "stripe":
+        on = "prompt" if view.on == "prompt" else "random"
+        return {
+            "stripe": Request("prefix_stripe", PrefixStripeParams(head, on), state.subject if needs_text else of_weights(state))
+        }
+    if view.page == "heads":
+        return _scores_requests(state, facts, view)
+    asked = {"attention": Request("attention", AttentionParams((head,)), state.subject)}
+    params = TokenAttributionParams(state.selection.target, destination(state), (head,))
+    if find_analysis("token_attribution").refuse(facts.config, params) is None:
+        asked["effect"] = Request("token_attribution", params, state.subject)
+    return asked
+
+
+def _loss_request(state: State, view: InductionView) -> Requests | Why:
+    if view.on == "prompt":
+        return {"loss": Request("in_context", InContextParams(on="prompt"), state.subject)}
+    if view.on == "file" and not view.file:
+        return Why("Choose a text file above: the loss is measured on its pieces.")
+    # interventions need a prompt to be at home in; without one there are none to keep
+    edited = bool(state.subject.edits) and bool(state.tokens)
+    params = InContextParams(texts=max(1, view.texts), edited=edited)
+    params = replace(params, on="file", text=TextRef(view.file)) if view.on == "file" else params
+    return {"loss": Request("in_context", params, state.subject if edited else of_weights(state))}
+
+
+def _scores_requests(state: State, facts: Facts, view: InductionView) -> Requests | Why:
+    random = random_scores(facts)
+    if view.on == "random" and random is None:
+        return Why("The context of this model has no room for repeated tokens: choose the prompt.")
+    text = view.on == "prompt"
+    params = HeadScoresParams(on="text") if text or random is None else random
+    asked = {"scores": Request("head_scores", params, state.subject if text else of_weights(state))}
+    if find_analysis("copying_head_score").refuse(facts.config, CopyingHeadScoreParams()) is None:
+        asked["copying"] = Request("copying_head_score", CopyingHeadScoreParams(), of_weights(state))
+    return asked
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """The page that is open."""
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, "Induction")
+    if not now or next(iter(asked)) not in now:
+        return Figure(title="Induction")
+    page = _view(state).page
+    if page == "loss":
+        return _loss(state, now["loss"], ref)
+    if page == "stripe":
+        return _stripe(state, facts, now["stripe"])
+    return _heads(state, now) if page == "heads" else text_page(state, facts, now)
+
+
+def _loss(state: State, answer: Answer, ref: Answers) -> Figure:
+    result, view = answer.result, _view(state)
+    assert isinstance(result, InContextResult)
+    if np.isnan(result.loss).all():
+        return empty("This prompt has no token that follows another: type some more.", "Induction")
+    ys, names = _curves(answer, result, view.curve)
+    there = ref.get("loss")
+    if comparing(state, ref) and there is not None and state.reference is not None:
+        pinned = there.result
+        assert isinstance(pinned, InContextResult)
+        if pinned.loss.shape == result.loss.shape:
+            ys = once(
+                answer, ("ref", view.curve, id(pinned)), lambda: np.vstack([ys[:1], _curves(there, pinned, view.curve)[0][:1]])
+            )
+            names = ("now", state.reference.label)
+    starts = tuple((float(s), f"repetition {i + 1}") for i, s in enumerate(result.starts))
+    label = "nats" if view.curve == "loss" else "d loss / d ln(index), nats"
+    axes = once(answer, ("axes", label), lambda: (Axis("index of the token"), Axis(label)))
+    curves = Lines(
+        name="loss",
+        x=once(answer, "x", lambda: np.arange(ys.shape[1], dtype=float)),
+        ys=ys,
+        names=names,
+        hues=(0,) * len(names) if names[0] == MEAN else (),
+        dashed=(False, *(True for _ in names[1:])),
+        marks=starts,
+        x_axis=axes[0],
+        y_axis=axes[1],
+    )
+    means = result.repetitions.mean(axis=0) if len(result.repetitions) else np.empty(0)
+    said = [f"repetition {i + 1}: {m:.2f} nats" for i, m in enumerate(means)]
+    if np.isfinite(result.score) and not said:
+        error = f" ± {result.error:.2f}" if np.isfinite(result.error) else ""
+        said.append(f"in-context score {result.score:.2f}{error} nats".replace("-", "−"))
+    words = "a repetition's mean leaves out its first token" if result.starts else ""
+    return Figure(((curves,),), " · ".join(said) or "Loss by index", caption(answer, words))
+
+
+def _curves(answer: Answer, result: InContextResult, curve: str) -> tuple[np.ndarray, tuple[str, ...]]:
+    """([curve, pos], names): the mean and, where there is one, a standard deviation to either side."""
+    if curve == "slope":
+        return once(answer, "slope", lambda: result.derivative[None].astype(float)), ("slope",)
+    if np.isnan(result.spread).all():
+        return once(answer, "loss", lambda: result.loss[None].astype(float)), ("loss",)
+    made = lambda: np.stack([result.loss, result.loss - result.spread, result.loss + result.spread]).astype(float)
+    return once(answer, "band", made), (MEAN, "minus sd", "plus sd")
+
+
+def striped(result: PrefixStripeResult, head: Head) -> np.ndarray:
+    """[dest, src, 3] uint8 on white: attention on allowed cells in the head's hue, which tints them all; the rest in grey."""
+    hue = np.array(hue_rgb(head_hue(head)), dtype=np.float32)
+    ink = np.where(result.allowed[..., None], hue, GREY)
+    strength = np.clip(result.pattern, 0, 1) * (1 - FAINT * result.allowed) + FAINT * result.allowed
+    return (255 - strength[..., None] * (255 - ink)).astype(np.uint8)
+
+
+def _stripe(state: State, facts: Facts, answer: Answer) -> Figure:
+    result, head = answer.result, state.selection.head
+    assert isinstance(result, PrefixStripeResult)
+    texts = once(answer, "texts", lambda: facts.tokens(tuple(result.tokens.tolist())))
+    axes = once(answer, "axes", lambda: (Axis("source", texts, tokens=True), Axis("destination", texts, tokens=True)))
+    own = _view(state).on == "prompt"
+    heat = Heatmap(
+        name="stripe",
+        values=result.pattern,
+        levels=(0.0, 1.0),
+        unit="weight",
+        x=axes[0],
+        y=axes[1],
+        rgb=once(answer, ("rgb", head), lambda: striped(result, head)),
+        legend=(("followed an earlier like token", head_hue(head)),),
+        colour_bar=False,
+        row=state.selection.destination if own else None,
+        col=state.selection.source if own else None,
+    )
+    mass = Tokens(
+        name="mass",
+        texts=texts,
+        values=once(answer, "mass", lambda: result.mass.astype(np.float32)),
+        unit="mass on the stripe",
+        tips=once(
+            answer, "tips", lambda: tuple(f"{i} {t} (id {k})" for i, (t, k) in enumerate(zip(texts, result.tokens, strict=True)))
+        ),
+        row=state.selection.destination if own else None,
+        locked=state.selection.locked and own,
+    )
+    said = "no token occurs again here" if np.isnan(result.score) else f"{result.score:.2f} of its attention on the stripe"
+    words = "grey: other attention · text: mass on the stripe at each token that occurred before"
+    return Figure(((heat,), (mass,)), f"{head} · {said}", caption(answer, words), weights=(4.0, 1.0))
+
+
+def _heads(state: State, now: Answers) -> Figure:
+    answer = now["scores"]
+    result = answer.result
+    assert isinstance(result, HeadScoresResult)
+    copying = now["copying"].result if "copying" in now else None
+
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        prefix = result.of("prefix_matching")
+        order = np.argsort(-np.nan_to_num(prefix, nan=-np.inf), axis=None, kind="stable")
+        layer, head = np.unravel_index(order, prefix.shape)
+        names = np.array([str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)], dtype=object)
+        i = result.names.index("prefix_matching")
+        take = lambda values: values.ravel()[order]
+        columns = [RowColumn("head", names)]
+        columns += [RowColumn("prefix", take(prefix), digits=2, bar=True, levels=(0.0, 1.0), tip="Attention on what followed")]
+        columns += [RowColumn("control", take(result.control[i]), digits=2, tip="The same positions, other tokens")]
+        columns += [
+            RowColumn("previous", take(result.of("previous_token")), digits=2, bar=True, tip="Attention on the token before")
+        ]
+        if isinstance(copying, CopyingHeadScoreResult):
+            columns += [RowColumn("copying", take(copying.of("repeated")), digits=2, tip="On repeated random tokens, −1 to 1")]
+        return tuple(columns), ids(layer, head)
+
+    columns, keys = once(answer, ("rows", id(copying)), make)
+    picked = {(h.layer, h.head) for h in state.selection.heads}
+    chosen = tuple(i for i, key in enumerate(keys.tolist()) if tuple(key) in picked)
+    rows = Rows("heads", columns, keys, chosen=chosen)
+    return Figure(((rows,),), "Prefix matching, previous token, copying", captions(tuple(now.values())))
+
+
+def pick(state: State, hit: Hit) -> State:
+    """Rows choose heads; a token of the user's text, or a cell on it, is read."""
+    if hit.mark == "heads" and len(hit.id) == 2:
+        return pick_head(state, Head(*hit.id), hit.gesture)
+    if hit.mark in ("attention", "effect"):
+        return pick_position(state, hit)
+    if hit.mark in ("stripe", "mass") and _view(state).on == "prompt":
+        if hit.mark == "stripe" and len(hit.id) == 2 and hit.gesture in ("click", "double-click"):
+            return state.select(destination=hit.id[0], source=hit.id[1], locked=True, token=None)
+        return pick_position(state, hit)
+    return state
+
+
+PANEL = register(
+    Panel(
+        name="induction",
+        title="Induction",
+        view=InductionView,
+        equation="allowed sources of d: s with t_{s−1} = t_d;  prefix matching: mean over d of Σ_{s allowed} A[d,s]",
+        source="Olsson et al. 2022, In-context Learning and Induction Heads; Elhage et al. 2021 for the effect in the text",
+        help=(
+            "An induction head completes [A][B] … [A] with [B]: at the second A it looks for what followed the first. Loss: on "
+            "random tokens that are repeated, only this can make the second repetition cheaper than the first. Stripe: the "
+            "pattern of the selected head; coloured cells are sources that followed an earlier like token. Heads: who does this, "
+            "with a control. Text: where the head looks from the selected token (query), at what (key), and what that adds to "
+            "the next token (out)."
+        ),
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        area="bottom",
+        order=145,
+        opens="attention",
+    )
+)

@@ -1,0 +1,341 @@
+"""Term importance, induction, head finder: what stands in their marks is what the analyses gave; a click selects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from circuitlab.analysis.composition import CompositionParams
+from circuitlab.analysis.copying_head_score import CopyingHeadScoreParams
+from circuitlab.analysis.copying_scores import CopyingScoresParams
+from circuitlab.analysis.head_scores import HeadScoresParams
+from circuitlab.analysis.in_context import InContextParams
+from circuitlab.analysis.prefix_stripe import PrefixStripeParams
+from circuitlab.analysis.term_importance import TermImportanceParams
+from circuitlab.analysis.token_attribution import TokenAttributionParams
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Request
+from circuitlab.engine.store import ModelStore
+from circuitlab.errors import BadInput
+from circuitlab.figures.head_finder import TABLE, HeadFinderView
+from circuitlab.figures.hues import head_hue, hue_rgb
+from circuitlab.figures.induction import InductionView
+from circuitlab.figures.marks import Figure, Heatmap, Hit, Lines, Points, Rows, Tokens
+from circuitlab.figures.panel import Why, facts_of, find_panel
+from circuitlab.figures.pivot import of_weights
+from circuitlab.figures.term_importance import TermImportanceView
+from circuitlab.model.intervention import Intervention, Site
+from circuitlab.model.subject import Head, ModelRef
+from circuitlab.report.render import figure_of
+from circuitlab.session.state import Pin, State
+from tests.models import CONFIGS, directory
+
+TOKENS = (0, 5, 9, 5, 7, 5, 9, 5)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine(ModelStore())
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> State:
+    ref = ModelRef(f"file:{directory(tmp_path_factory.mktemp('m') / 'model', CONFIGS['attention-only'])}")
+    return State(ref).with_tokens(TOKENS).select(heads=(Head(1, 2),))
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("t") / "text.txt"
+    path.write_text("one two three one two three " * 12, encoding="utf-8")
+    return str(path)
+
+
+def drawn(engine: Engine, state: State, name: str, view: Any = None) -> Figure:
+    return figure_of(engine, find_panel(name), state if view is None else state.with_view(name, view))
+
+
+def answer(engine: Engine, state: State, name: str, params: Any, weights: bool = False) -> Any:
+    return engine.answer(Request(name, params, of_weights(state) if weights else state.subject)).result
+
+
+def column(rows: Any, name: str) -> Any:
+    assert isinstance(rows, Rows)
+    return next(c.values for c in rows.columns if c.name == name)
+
+
+def test_term_importance_shows_orders_layers_and_heads(engine: Engine, state: State) -> None:
+    found = answer(engine, state, "term_importance", TermImportanceParams(heads=True))
+    figure = drawn(engine, state, "term_importance", TermImportanceView(heads=True))
+    np.testing.assert_array_equal(column(figure.find("orders"), "takes away"), found.reduction)
+    np.testing.assert_allclose(column(figure.find("orders"), "per term"), found.reduction / [1, 8, 16])
+    parts = figure.find("parts")
+    assert isinstance(parts, Rows)
+    alone, last = column(parts, "alone"), column(parts, "added last")
+    for i, (layer, head) in enumerate(parts.ids.tolist()):
+        wanted = found.layer_reduction[:, layer] if head < 0 else found.head_reduction[:, layer, head]
+        assert (alone[i], last[i]) == tuple(wanted)
+    assert [parts.ids[i].tolist() for i in parts.chosen] == [[1, 2]]
+    assert "noise" in figure.caption and "remainder" in figure.caption
+    assert figure.title.startswith("Loss 5.56 →")  # ln 260
+    bare = drawn(engine, state, "term_importance").find("parts")
+    assert isinstance(bare, Rows) and bare.ids.tolist() == [[0, -1], [1, -1]]
+
+
+def test_term_importance_on_a_file_has_errors_and_says_of_how_many(engine: Engine, state: State, text: str) -> None:
+    figure = drawn(engine, state, "term_importance", TermImportanceView("file", text, 3))
+    assert np.isfinite(column(figure.find("orders"), "±")).all()
+    assert "3 pieces of 48 tokens of text.txt" in figure.caption
+    cut = replace(state, edits=((Intervention("zero", Site("result", 0)), True),))
+    without = drawn(engine, cut, "term_importance", TermImportanceView("file", text, 3))
+    assert column(without.find("parts"), "alone")[0] == 0
+    asked = find_panel("term_importance").requests(
+        state.with_view("term_importance", TermImportanceView("file")), facts_of(engine, state.model)
+    )
+    assert isinstance(asked, Why) and "file" in asked.text
+
+
+def test_term_importance_beside_a_pin(engine: Engine, state: State) -> None:
+    pinned = replace(state, pins=(Pin("before", state.with_tokens((0, 3, 4, 3, 4)).subject),), compare="difference")
+    orders = drawn(engine, pinned, "term_importance").find("orders")
+    there = answer(engine, state.with_tokens((0, 3, 4, 3, 4)), "term_importance", TermImportanceParams())
+    np.testing.assert_array_equal(column(orders, "in before"), there.reduction)
+    np.testing.assert_allclose(column(orders, "Δ"), column(orders, "takes away") - there.reduction)
+
+
+def test_a_row_of_a_head_chooses_it(state: State) -> None:
+    pick = find_panel("term_importance").pick
+    assert pick(state, Hit("parts", (0, 3))).selection.head == Head(0, 3)
+    assert pick(state, Hit("parts", (0, -1))) is state
+    assert pick(state, Hit("orders", (1,))) is state
+
+
+@pytest.mark.parametrize("on", ["random", "prompt", "file"])
+def test_the_loss_by_index_with_its_repetitions(engine: Engine, state: State, text: str, on: Any) -> None:
+    view = InductionView("loss", on, file=text, texts=3)
+    figure = drawn(engine, state, "induction", view)
+    lines = figure.find("loss")
+    assert isinstance(lines, Lines)
+    params = {"random": InContextParams(texts=3), "prompt": InContextParams(on="prompt")}
+    if on == "file":
+        assert "3 pieces" in figure.caption and len(lines.ys) == 3
+        return
+    found = answer(engine, state, "in_context", params[on], weights=on == "random")
+    np.testing.assert_array_equal(lines.ys[0], found.loss)
+    if on == "random":
+        np.testing.assert_allclose(lines.ys[2] - lines.ys[0], found.spread)
+        assert [m[0] for m in lines.marks] == [1, 24]  # BOS, 23 tokens twice
+        assert f"repetition 2: {found.repetitions[:, 1].mean():.2f} nats" in figure.title
+    slope = drawn(engine, state, "induction", replace(view, curve="slope")).find("loss")
+    assert isinstance(slope, Lines)
+    np.testing.assert_array_equal(slope.ys[0], found.derivative)
+
+
+def test_interventions_and_the_pin_show_in_the_loss(engine: Engine, state: State) -> None:
+    cut = replace(state, edits=((Intervention("zero", Site("result", 1)), True),))
+    view = InductionView("loss", texts=2)
+    plain, edited = (drawn(engine, s, "induction", view).find("loss") for s in (state, cut))
+    assert isinstance(plain, Lines) and isinstance(edited, Lines)
+    assert not np.allclose(plain.ys[0][1:], edited.ys[0][1:])
+    compared = replace(cut, pins=(Pin("whole", state.subject),), compare="difference")
+    both = drawn(engine, compared, "induction", view).find("loss")
+    assert isinstance(both, Lines) and both.names == ("now", "whole")
+    np.testing.assert_array_equal(both.ys, [edited.ys[0], plain.ys[0]])
+
+
+@pytest.mark.parametrize("on", ["random", "prompt"])
+def test_the_stripe_is_coloured_where_the_source_followed_a_like_token(engine: Engine, state: State, on: Any) -> None:
+    figure = drawn(engine, state, "induction", InductionView("stripe", on))
+    heat, mass = figure.find("stripe"), figure.find("mass")
+    assert isinstance(heat, Heatmap) and isinstance(mass, Tokens) and heat.rgb is not None
+    found = answer(engine, state, "prefix_stripe", PrefixStripeParams(Head(1, 2), on))
+    tokens, A = found.tokens.tolist(), found.pattern
+    sums = []
+    for d in range(len(tokens)):
+        targets = [s for s in range(1, d + 1) if tokens[s - 1] == tokens[d]]
+        for s in range(len(tokens)):
+            r, g, b = (int(v) for v in heat.rgb[d, s])
+            assert (r == g == b) == (s not in targets), (d, s)
+        if targets:
+            sums.append(A[d, targets].sum())
+            assert mass.values[d] == pytest.approx(sums[-1], abs=1e-6)
+        else:
+            assert np.isnan(mass.values[d])
+    assert f"{np.mean(sums):.2f} of its attention" in figure.title
+    assert heat.legend[0][1] == head_hue(Head(1, 2))
+    full = np.array(hue_rgb(head_hue(Head(1, 2))))
+    d, s = np.unravel_index(np.argmax(np.where(found.allowed, A, 0)), A.shape)
+    strength = 0.16 + 0.84 * A[d, s]
+    np.testing.assert_allclose(heat.rgb[d, s], 255 - strength * (255 - full), atol=1)
+    if on == "prompt":
+        np.testing.assert_array_equal(A, engine_pattern(engine, state))
+
+
+def engine_pattern(engine: Engine, state: State) -> np.ndarray:
+    model = engine.store.open(state.model)
+    from circuitlab.model.forward import forward
+
+    return forward(model.weights(state.conventions), state.tokens).get("pattern", 1, (2,))[0].numpy()
+
+
+def test_the_stripe_is_the_sample_of_the_scores(engine: Engine, state: State) -> None:
+    scores = answer(engine, state, "head_scores", HeadScoresParams(block=9, repeats=2, samples=1, seed=3), weights=True)
+    for layer, head in ((0, 0), (1, 3)):
+        stripe = answer(engine, state, "prefix_stripe", PrefixStripeParams(Head(layer, head), block=9, seed=3), weights=True)
+        assert stripe.score == pytest.approx(scores.of("prefix_matching")[layer, head], abs=1e-6)
+    none = answer(engine, state.with_tokens((1, 2, 3)), "prefix_stripe", PrefixStripeParams(Head(0, 0), "prompt"))
+    assert np.isnan(none.score) and none.table().n_rows == 3
+    with pytest.raises(BadInput):
+        answer(engine, state, "prefix_stripe", PrefixStripeParams(Head(7, 0)))
+
+
+@pytest.mark.parametrize("on", ["random", "prompt"])
+def test_heads_stand_by_prefix_matching(engine: Engine, state: State, on: Any) -> None:
+    rows = drawn(engine, state, "induction", InductionView("heads", on)).find("heads")
+    params = HeadScoresParams(block=11) if on == "random" else HeadScoresParams(on="text")
+    found = answer(engine, state, "head_scores", params, weights=on == "random")
+    copying = answer(engine, state, "copying_head_score", CopyingHeadScoreParams(), weights=True)
+    assert isinstance(rows, Rows)
+    places = tuple(rows.ids.T)
+    np.testing.assert_array_equal(column(rows, "prefix"), found.of("prefix_matching")[places])
+    np.testing.assert_array_equal(column(rows, "control"), found.control[0][places])
+    np.testing.assert_array_equal(column(rows, "copying"), copying.of("repeated")[places])
+    assert (np.diff(column(rows, "prefix")) <= 0).all()
+
+
+@pytest.mark.parametrize("read", [None, 3])
+def test_the_text_shows_where_the_head_looks_and_what_that_adds(engine: Engine, state: State, read: int | None) -> None:
+    there = state.select(destination=read, locked=read is not None)
+    figure = drawn(engine, there, "induction", InductionView("text"))
+    where, raised, roles = (figure.find(n) for n in ("attention", "effect", "roles"))
+    assert isinstance(where, Tokens) and isinstance(raised, Tokens)
+    query = 7 if read is None else read
+    effect = answer(engine, state, "token_attribution", TokenAttributionParams(position=query, heads=(Head(1, 2),)))
+    np.testing.assert_array_equal(where.values, np.where(np.arange(8) <= query, engine_pattern(engine, state)[query], np.nan))
+    np.testing.assert_allclose(raised.values, effect.values[0], rtol=1e-6)
+    assert where.row == query and raised.row == (None if read is None else 4)
+    key = int(np.nanargmax(where.values))
+    assert column(roles, "position").tolist() == [str(query), str(key), "next"]
+    facts = facts_of(engine, state.model)
+    assert column(roles, "token")[2] == facts.token_text(int(effect.ids[0, 0]))
+    if read == 3:
+        assert int(effect.ids[0, 0]) == TOKENS[4]
+    assert column(roles, "logit")[2] == pytest.approx(effect.summed[: query + 1].sum(), rel=1e-4)
+
+
+def test_pages_without_a_text_say_what_to_do(engine: Engine, state: State) -> None:
+    facts, panel = facts_of(engine, state.model), find_panel("induction")
+    for view in (
+        InductionView("text"),
+        InductionView("loss", "prompt"),
+        InductionView("stripe", "prompt"),
+        InductionView("heads", "file"),
+    ):
+        asked = panel.requests(state.with_tokens(()).with_view("induction", view), facts)
+        assert isinstance(asked, Why) and asked.text.endswith(".")
+    assert isinstance(panel.requests(state.with_view("induction", InductionView("loss", "file")), facts), Why)
+
+
+def test_induction_clicks(state: State) -> None:
+    pick = find_panel("induction").pick
+    assert pick(state, Hit("heads", (0, 1))).selection.head == Head(0, 1)
+    assert pick(state, Hit("attention", (3,))).selection.destination == 3
+    assert pick(state, Hit("stripe", (3, 2))) is state  # random tokens are not the prompt's
+    own = pick(state.with_view("induction", InductionView("stripe", "prompt")), Hit("stripe", (3, 2)))
+    assert (own.selection.destination, own.selection.source, own.selection.locked) == (3, 2, True)
+
+
+def finder_values(engine: Engine, state: State) -> dict[str, np.ndarray]:
+    scores = answer(engine, state, "head_scores", HeadScoresParams(block=11), weights=True)
+    copying = answer(engine, state, "copying_head_score", CopyingHeadScoreParams(), weights=True)
+    weights = answer(engine, state, "copying_scores", CopyingScoresParams(diagonal="none"), weights=True)
+    pairs = answer(engine, state, "composition", CompositionParams(), weights=True)
+    k = pairs.scores[pairs.kinds.index("K")]
+    return {
+        "prefix matching": scores.of("prefix_matching"),
+        "entropy": scores.of("entropy"),
+        "copying (repeated)": copying.of("repeated"),
+        "copying (unrepeated)": copying.of("unrepeated"),
+        "OV copying": weights.copying,
+        "QK positivity": weights.qk_positivity,
+        "K-composition, largest": np.array([[np.nan] * 4, k[1, :, 0].max(axis=1)]),
+        "layer": np.array([[0.0] * 4, [1.0] * 4]),
+    }
+
+
+@pytest.mark.parametrize(
+    ("y", "x", "colour"),
+    [
+        ("prefix matching", "copying (repeated)", "layer"),
+        ("OV copying", "K-composition, largest", "entropy"),
+        ("QK positivity", "copying (unrepeated)", "prefix matching"),
+    ],
+)
+def test_the_plane_has_the_scores_that_were_asked_for(engine: Engine, state: State, y: Any, x: Any, colour: Any) -> None:
+    values = finder_values(engine, state)
+    figure = drawn(engine, state, "head_finder", HeadFinderView(y=y, x=x, colour=colour))
+    points = figure.find("plane")
+    assert isinstance(points, Points) and points.values is not None
+    places = tuple(points.ids.T)
+    np.testing.assert_array_equal(points.y, values[y][places])
+    np.testing.assert_allclose(points.x, values[x][places], rtol=1e-6)
+    np.testing.assert_allclose(points.values, values[colour][places], rtol=1e-6)
+    assert (np.diff(points.y) <= 0).all()
+    placed = int(np.isfinite(values[y] + values[x]).sum())
+    assert len(points.x) == placed
+    assert figure.shown == (None if placed == 8 else (placed, 8))
+    rank = int((values[y] > values[y][1, 2]).sum()) + 1
+    assert figure.title.startswith(f"L1H2 · {y} ") and f"(rank {rank})" in figure.title
+    assert [points.ids[i].tolist() for i in points.chosen] == [[1, 2]]
+
+
+def test_the_slider_keeps_the_highest(engine: Engine, state: State) -> None:
+    figure = drawn(engine, state, "head_finder", HeadFinderView(top=3))
+    points, prefix = figure.find("plane"), finder_values(engine, state)["prefix matching"]
+    assert isinstance(points, Points)
+    np.testing.assert_array_equal(points.y, np.sort(prefix.ravel())[::-1][:3])
+    assert figure.shown == (3, 8)
+
+
+def test_the_table_has_copying_prefix_matching_and_depth(engine: Engine, state: State) -> None:
+    values, rows = finder_values(engine, state), drawn(engine, state, "head_finder", HeadFinderView("table")).find("table")
+    assert isinstance(rows, Rows) and len(rows.ids) == 8
+    places = tuple(rows.ids.T)
+    for name, title in zip(TABLE, ("prefix", "copying", "unrepeated", "OV copying"), strict=True):
+        np.testing.assert_array_equal(column(rows, title), values[name][places])
+    assert column(rows, "layer").tolist() == [f"{layer + 1} / 2" for layer in places[0]]
+    assert find_panel("head_finder").pick(state, Hit("table", (0, 3))).selection.head == Head(0, 3)
+    assert find_panel("head_finder").pick(state, Hit("plane", (0, 3), "shift-click")).selection.heads == (Head(1, 2), Head(0, 3))
+
+
+def test_scores_that_a_model_refuses_are_left_out_or_named(engine: Engine, tmp_path: Path) -> None:
+    ref = ModelRef(f"file:{directory(tmp_path / 'm', CONFIGS['post-residual'])}")
+    state = State(ref).with_tokens(TOKENS)
+    facts, panel = facts_of(engine, ref), find_panel("head_finder")
+    asked = panel.requests(state.with_view("head_finder", HeadFinderView()), facts)
+    assert isinstance(asked, Why) and "norm" in asked.text
+    table = drawn(engine, state, "head_finder", HeadFinderView("table"))
+    assert "left out" in table.caption and table.find("table") is not None
+    text = drawn(engine, state, "induction", InductionView("text"))
+    assert text.find("attention") is not None and text.find("effect") is None and "norm" in text.caption
+    assert drawn(engine, state, "induction", InductionView("heads")).find("heads") is not None
+
+
+@pytest.mark.parametrize("tokens", [(1,), (1, 2)])
+def test_short_prompts_draw_or_say_why(engine: Engine, state: State, tokens: Any) -> None:
+    short, facts = state.with_tokens(tokens), facts_of(engine, state.model)
+    for name, views in {
+        "term_importance": (TermImportanceView(),),
+        "induction": tuple(InductionView(page, "prompt") for page in ("loss", "stripe", "heads", "text")),
+        "head_finder": (HeadFinderView(on="text"), HeadFinderView("table", on="text")),
+    }.items():
+        for view in views:
+            there = short.with_view(name, view)
+            if isinstance(find_panel(name).requests(there, facts), Why):
+                continue
+            figure = figure_of(engine, find_panel(name), there)
+            assert figure.grid or figure.why_empty
