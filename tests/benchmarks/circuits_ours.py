@@ -115,6 +115,7 @@ def paths(o: dict[str, Any]) -> dict[str, Any]:
         "seconds": timed(once, o["rounds"], b.fresh_with_run),
         "with_run": timed(once, o["rounds"], b.fresh),
         "forward": b.forward_seconds(o["rounds"]),
+        "stream": timed(b.run, o["rounds"], b.fresh),
         "remainder": found.remainder.size / found.remainder.of,
     }
 
