@@ -114,7 +114,8 @@ def _parts(state: State, facts: Facts, answer: Answer, ref: Answers) -> Figure:
         col=head.head if inside else None,
     )
     rows = once(answer, "others", lambda: _others(result))
-    return Figure(((heat,), (rows,)), _title(state, facts, result, head if inside else None), caption(answer, note))
+    title = _title(state, facts, result, head if inside else None)
+    return Figure(((heat,), (rows,)), title, caption(answer, note), weights=(1.3, 1.0))
 
 
 def _title(state: State, facts: Facts, result: DirectAttributionResult, head: Head | None) -> str:
@@ -134,7 +135,7 @@ def _compared(state: State, answer: Answer, ref: Answers) -> tuple[np.ndarray, s
     here = once(answer, "heads", lambda: np.ascontiguousarray(result.heads[:, :, result.at], dtype=np.float32))
     pin, there = state.reference, ref.get("parts")
     if not comparing(state, ref) or there is None or pin is None:
-        return here, "direct effects: what a part does through later layers is not counted"
+        return here, ""
     pinned = _direct(there)
     if pinned.heads.shape != result.heads.shape:
         return here, f"not compared: the model of {pin.label} has other heads"
@@ -146,7 +147,7 @@ def _compared(state: State, answer: Answer, ref: Answers) -> tuple[np.ndarray, s
 
 
 def _others(result: DirectAttributionResult) -> Rows:
-    """All heads of each layer and every other part in the order of the model, then the sum and what it should be."""
+    """All heads of each layer and every other part in the order of the model, below what they add up to."""
     names, values, at = list[str](), list[float](), result.at
     layer_of = lambda name: int(name.rpartition("L")[2]) if name.rpartition("L")[2].isdecimal() else None
     layers, done = result.heads.shape[0], 0
@@ -160,15 +161,14 @@ def _others(result: DirectAttributionResult) -> Rows:
         names.append(name)
         values.append(float(value))
     whole = float(result.total[at])
-    names += ["sum of all parts", "the target itself"]
-    values += [float(np.sum(values)), whole]
-    found = np.array(values)
+    names = ["the target itself", "sum of all parts", *names]
+    found = np.array([whole, float(np.sum(values)), *values])
     top = top_level(found)
     columns = (
         RowColumn("part", np.array(names, dtype=object)),
         RowColumn("adds", found, digits=digits(top), unit="logit", bar=True, levels=(-top, top)),
     )
-    return Rows("others", columns, ids(np.arange(len(names))), chosen=(len(names) - 2, len(names) - 1))
+    return Rows("others", columns, ids(np.arange(len(names))), chosen=(0, 1))
 
 
 # --- which tokens -----------------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def _tokens(state: State, facts: Facts, answer: Answer) -> Figure:
         locked=state.selection.locked,
     )
     rows = once(answer, ("rows", heads, state.tokens), lambda: _positions(result, facts, state, heads))
-    names = "all heads" if every else " + ".join(map(str, heads))
+    names = "all heads" if every else f"{len(heads)} heads" if len(heads) > MOST_HEADS else " + ".join(map(str, heads))
     token = f"{result.position} {quoted(tokens[result.position])}"
     shown = (len(rows.ids), len(state.tokens)) if len(rows.ids) < len(state.tokens) else None
     if sources(view):

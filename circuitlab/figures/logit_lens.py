@@ -139,7 +139,7 @@ def _grid(state: State, facts: Facts, view: LogitLensView, answer: Answer) -> Fi
     rows = once(answer, ("table", at), lambda: _table(result, facts, at))
     shown = (len(result.positions), len(state.tokens)) if len(result.positions) < len(state.tokens) else None
     said = f"colour: {SAID[view.colour]}, cells: the most probable token"
-    return Figure(((heat,), (rows,)), _title(result, facts, state, at), caption(answer, said), shown, weights=(1.5, 1.0))
+    return Figure(((heat,), (rows,)), _title(result, facts, state, at), caption(answer, said), shown, weights=(1.7, 1.0))
 
 
 def _map(colour: Colour) -> ColourMap:
@@ -167,20 +167,27 @@ def _title(result: LogitLensResult, facts: Facts, state: State, at: int) -> str:
 def _table(result: LogitLensResult, facts: Facts, at: int) -> Rows:
     """The selected position, a row a stage, the last on top."""
     back = slice(None, None, -1)
-    columns: list[RowColumn] = [RowColumn("stage", np.array(result.stages[::-1], dtype=object))]
-    for i in range(min(3, result.ids.shape[2])):
-        found = result.ids[back, at, i]
-        names = texts(np.maximum(found, 0), facts)
-        probability = np.array([f"{p:.2f}" if p == p else "" for p in result.probs[back, at, i]], dtype=object)
-        said = np.array([f"{n} {p}" if j >= 0 else "" for n, p, j in zip(names, probability, found, strict=True)], dtype=object)
-        columns.append(RowColumn(f"{i + 1}.", said, tokens=True, tip="token and probability"))
-    columns += [
-        RowColumn("p", np.exp(result.log_prob[back, at]), digits=4, bar=True, levels=(0.0, 1.0), tip="of the token that follows"),
+    back = slice(None, None, -1)
+    said = [_said(result, facts, at, i) for i in range(min(TOP, result.ids.shape[2]))]
+    likely = lambda i: RowColumn(f"{i + 1}.", said[i], tokens=True, tip="token and its probability")
+    columns = (
+        RowColumn("stage", np.array(result.stages[::-1], dtype=object)),
+        likely(0),
+        RowColumn("p", np.exp(result.log_prob[back, at]), digits=3, bar=True, levels=(0.0, 1.0), tip="of the token that follows"),
         RowColumn("rank", _or_empty(result.rank[back, at]), digits=0, tip="of the token that follows"),
-        RowColumn("entropy", result.entropy[back, at], digits=2, unit="nats"),
-        RowColumn("KL", result.kl[back, at], digits=2, unit="nats", tip="KL(final ‖ stage)"),
-    ]
-    return Rows("stages", tuple(columns), ids(np.arange(len(result.stages))[::-1]))
+        RowColumn("entropy", result.entropy[back, at], digits=2, tip="nats"),
+        RowColumn("KL", result.kl[back, at], digits=2, tip="KL(final ‖ stage), nats"),
+        RowColumn("target", result.value[back, at], digits=2, tip="what is measured at this stage, in logits"),
+        *(likely(i) for i in range(1, len(said))),
+    )
+    return Rows("stages", columns, ids(np.arange(len(result.stages))[::-1]))
+
+
+def _said(result: LogitLensResult, facts: Facts, at: int, i: int) -> np.ndarray:
+    """[stage] the token in place i and its probability, the last stage on top; empty where nothing is computed."""
+    found, probabilities = result.ids[::-1, at, i], result.probs[::-1, at, i]
+    pairs = zip(texts(np.maximum(found, 0), facts), probabilities, found, strict=True)
+    return np.array([f"{name} {p:.2f}" if token >= 0 else "" for name, p, token in pairs], dtype=object)
 
 
 def _or_empty(rank: np.ndarray) -> np.ndarray:
@@ -197,13 +204,13 @@ def _norms(state: State, facts: Facts, answer: Answer) -> Figure:
         own = f"after {at} {quoted(facts.token_text(state.tokens[at]))}"
         ys = np.stack([result.stream[:, at], result.stream.mean(axis=1)]).astype(float)
         axis = Axis("stage", result.stages)
-        return Lines("stream", x, ys, (own, "mean over positions"), dashed=(False, True), x_axis=axis, y_axis=Axis("‖stream‖"))
+        return Lines("stream", x, ys, (own, "mean over positions"), dashed=(False, True), x_axis=axis, y_axis=Axis("length"))
 
     def rows() -> Rows:
         top = top_level(result.added)
         columns = (
             RowColumn("adds", np.array(result.components, dtype=object)),
-            RowColumn("norm", result.added[:, at], digits=2, bar=True, levels=(0.0, top), tip="length of what it adds here"),
+            RowColumn("length", result.added[:, at], digits=2, bar=True, levels=(0.0, top), tip="length of what it adds here"),
             RowColumn("mean", result.added.mean(axis=1), digits=2, tip="mean over positions"),
             RowColumn(
                 "cosine", result.cosine[:, at], digits=2, map="signed", levels=(-1.0, 1.0), tip="with the stream it is added to"
@@ -212,7 +219,7 @@ def _norms(state: State, facts: Facts, answer: Answer) -> Figure:
         return Rows("added", columns, ids(np.arange(len(result.components))))
 
     marks = (once(answer, ("lines", at, state.tokens), lines), once(answer, ("rows", at), rows))
-    title = f"‖stream‖ {result.stream[0, at]:.1f} at the start, {result.stream[-1, at]:.1f} at the end"
+    title = f"the stream is {result.stream[0, at]:.1f} long at the start, {result.stream[-1, at]:.1f} at the end"
     return Figure(((marks[0],), (marks[1],)), title, caption(answer), weights=(1.0, 1.2))
 
 

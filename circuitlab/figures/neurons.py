@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from circuitlab.analysis.base import find_analysis
 from circuitlab.analysis.neurons import NeuronsParams, NeuronsResult
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.attribution import target_name
-from circuitlab.figures.common import caption, destination, digits, once, pick_position, quoted, texts, top_level
+from circuitlab.figures.common import caption, destination, digits, once, quoted, texts, top_level
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.session.state import State
@@ -22,7 +23,10 @@ WRITTEN = 4  # tokens from either end of what a neuron writes
 class NeuronsView:
     """The controls of the neurons."""
 
-    k: int = control(30, label="Top", tip="How many neurons are listed, the largest effects first", low=1, high=500)
+    page: Literal["neurons", "layers"] = control("neurons", label="Page", kind="tabs")
+    k: int = control(
+        30, label="Top", tip="How many are listed, the largest effects first", low=1, high=500, when="page", values=("neurons",)
+    )
 
 
 def requests(state: State, facts: Facts) -> Requests | Why:
@@ -37,7 +41,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
-    """The neurons above, the sums of the layers below."""
+    """The neurons, or what all neurons of each layer add up to."""
     asked = requests(state, facts)
     if isinstance(asked, Why):
         return empty(asked.text, "Neurons")
@@ -45,13 +49,15 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     if answer is None:
         return Figure(title="Neurons")
     result = _result(answer)
-    rows, layers = once(answer, "rows", lambda: _rows(result, facts)), once(answer, "layers", lambda: _layers(result))
     position = min(result.position, len(state.tokens) - 1)
     after = f"after {position} {quoted(facts.token_text(state.tokens[position]))}"
     title = f"{target_name(result.ids[0], facts)} {after}: MLPs {result.mlp.sum():+.2f} of {result.total:+.2f}"
+    view: NeuronsView = state.view("neurons", NeuronsView)
+    if view.page == "layers":
+        return Figure(((once(answer, "layers", lambda: _layers(result)),),), title, caption(answer))
+    rows = once(answer, "rows", lambda: _rows(result, facts))
     said = f"the listed neurons add {result.effect.sum():+.3f}"
-    shown = (len(result.effect), result.n_neurons)
-    return Figure(((rows,), (layers,)), title, caption(answer, said), shown, weights=(2.4, 1.0))
+    return Figure(((rows,),), title, caption(answer, said), (len(result.effect), result.n_neurons))
 
 
 def _result(answer: Answer) -> NeuronsResult:
@@ -78,7 +84,7 @@ def _rows(result: NeuronsResult, facts: Facts) -> Rows:
         RowColumn("and away from", _joined(result.bottom_ids, facts), tokens=True, tip="lowered most by a unit of activation"),
     )
     first = result.top_ids[:, 0] if result.top_ids.shape[1] else np.full(len(names), -1)
-    return Rows("neurons", columns, ids(result.layer, result.neuron, first), searchable=True)
+    return Rows("neurons", columns, ids(result.layer, result.neuron, first))
 
 
 def _layers(result: NeuronsResult) -> Rows:
@@ -91,14 +97,14 @@ def _layers(result: NeuronsResult) -> Rows:
     if result.placed.any():
         columns.append(RowColumn("intervention", result.placed, digits=3, tip="put in the MLP's place"))
     columns.append(RowColumn("MLP", result.mlp, digits=3, bar=True, levels=(-top, top), tip="the sum: its direct contribution"))
-    return Rows("layers", tuple(columns), ids(np.arange(len(result.mlp))), heading="all neurons of each layer")
+    return Rows("layers", tuple(columns), ids(np.arange(len(result.mlp))))
 
 
 def pick(state: State, hit: Hit) -> State:
     """A neuron: tables are read at the token that it writes towards most."""
     if hit.mark == "neurons" and hit.gesture in ("click", "double-click") and len(hit.id) == 3 and hit.id[2] >= 0:
         return state.select(token=hit.id[2])
-    return pick_position(state, hit) if hit.mark == "text" else state
+    return state
 
 
 PANEL: Panel = register(
