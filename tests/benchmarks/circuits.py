@@ -173,16 +173,17 @@ def ablation_rows(shape: Shape) -> list[Row]:
     what = f"zero-ablation of every head, {shape.tokens} tokens"
     every = both(f"{what}, loss everywhere", o)
     half = both(f"{what}, loss on the last half", {**o, "half": True})
+    # forward pass and estimate are done once, however many heads follow
+    whole = lambda mine: mine["first"] + factor * (mine["seconds"] - mine["first"])
     if every.peers:
         note = f"; differ by {every.best['off']:.0e} of at most {every.mine['largest']:.2g}{sample}"
-        scaled = every.mine["seconds"] * factor, every.best["seconds"] * factor
-        out.append(faster(f"{what}, loss everywhere", every.name, *scaled, 1.5, note))
-        scaled = half.mine["seconds"] * factor, every.best["seconds"] * factor
+        theirs = every.best["seconds"] * factor
+        out.append(faster(f"{what}, loss everywhere", every.name, whole(every.mine), theirs, 1.5, note))
         said = f", which computes it everywhere{sample}"
-        out.append(faster(f"{what}, loss on the last half", every.name, *scaled, 2.5, said))
+        out.append(faster(f"{what}, loss on the last half", every.name, whole(half.mine), theirs, 2.5, said))
     if half.peers:
-        scaled = half.mine["seconds"] * factor, half.best["seconds"] * factor
-        row = faster(f"{what}, loss on the last half", half.name, *scaled, 1, f", cut to that half by a further hook{sample}")
+        said, theirs = f", cut to that half by a further hook{sample}", half.best["seconds"] * factor
+        row = faster(f"{what}, loss on the last half", half.name, whole(half.mine), theirs, 1, said)
         out.append(replace(row, target="", met=None))
     first, forward = every.mine["first"], every.mine["forward"]
     said = f"{first:.2f} s; a forward pass {forward:.2f} s"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from circuitlab.analysis import base
 from circuitlab.analysis.base import Ctx, Inputs, Quiet, Remainder, Result, Table, TextRef, analysis
-from circuitlab.analysis.over_prompts import OverPromptsParams, OverPromptsResult, statistics
+from circuitlab.analysis.over_prompts import OverPromptsParams, OverPromptsResult, averaged, statistics
 from circuitlab.analysis.target import aim_at, position_of
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
@@ -22,8 +23,10 @@ from circuitlab.errors import BadInput, Cancelled, CircuitLabError, Refused, Usa
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention, Site
+from circuitlab.model.plain import from_json
 from circuitlab.model.prompts import read_prompts
 from circuitlab.model.subject import Conventions, ModelRef, Subject, Target
+from circuitlab.paths import resource
 from tests.models import CONFIGS, byte_tokenizer, directory
 
 LINES = "# four lines\nabcabc\ta\tb\nxyz xyz\tx\nthe cat, the\t \tdog\nqq\tq\tr\n"
@@ -232,6 +235,62 @@ def test_what_was_not_computed_is_left_out_of_mean_and_spread() -> None:
     np.testing.assert_array_equal(n, [3, 1, 0])
     np.testing.assert_allclose(mean, [3.0, 5.0, np.nan])
     np.testing.assert_allclose(sd, [np.sqrt(7), np.nan, np.nan])
+
+
+AVERAGED = {name: found for name, found in base.analyses().items() if averaged(found)}
+ON_TEXT = {"head_scores": {"on": "text"}, "in_context": {"on": "prompt"}}
+
+
+@pytest.mark.parametrize("config", ["attention-only", "gpt2"])
+@pytest.mark.parametrize("name", AVERAGED)
+def test_every_analysis_that_offers_a_mean_gives_one(tmp_path: Path, name: str, config: str) -> None:
+    """On prompts of different lengths: what is averaged has one shape, and is the mean of the same analysis asked alone."""
+    ask, inner = Asker(tmp_path, config), ON_TEXT.get(name, {})
+    params = from_json(AVERAGED[name].params, inner)
+    if reason := AVERAGED[name].refuse(CONFIGS[config], params) or unread(AVERAGED[name], params):
+        with pytest.raises(Refused, match=re.escape(reason)):
+            ask(name, inner=inner)
+        return
+    every = ask(name, inner=inner).names
+    for field in every:
+        found = ask(name, inner=inner, field=field)
+        for row, prompt in zip(found.values, ask.prompts, strict=True):
+            named = {f.name for f in fields(params)}
+            aimed = replace(params, target=prompt.target) if "target" in named and prompt.target.tokens else params
+            alone = ask.engine.answer(Request(name, aimed, Subject(ask.ref, prompt.tokens, (), DOUBLE))).result.across()
+            assert tuple(alone) == every
+            np.testing.assert_allclose(row, alone[field], rtol=1e-9, atol=1e-12)
+        assert found.mean.shape == found.values.shape[1:]
+
+
+def unread(found: Any, params: Any) -> str | None:
+    return None if getattr(params, "needs", found.needs) == "tokens" else "reads no prompt"
+
+
+def test_a_shipped_set_on_the_shipped_model() -> None:
+    """Names repeated: heads, direct, add up to the logit difference but for the rest that the analysis names."""
+    engine, file = Engine(ModelStore()), TextRef(str(resource("prompts", "names_repeated.tsv")))
+    ask = lambda field: (
+        engine.answer(
+            Request(
+                "over_prompts",
+                OverPromptsParams(file, "direct_attribution", field=field),
+                Subject(ModelRef("builtin:attn-only-2l")),
+            )
+        ).result
+    )
+    heads, others = ask("heads"), ask("others")
+    assert heads.counted == 24 and heads.values.shape == (24, 2, 4)
+    model = engine.store.open(ModelRef("builtin:attn-only-2l")).weights(Conventions())
+    prompts = read_prompts(file_text(file), "names", model.tokenizer, model.config)
+    for prompt, parts in zip(prompts, heads.values.sum((1, 2)) + others.values.sum(1), strict=True):
+        logits = forward(model, prompt.tokens).logits()[-1]
+        a, b = prompt.target.tokens
+        assert parts == pytest.approx(float(logits[a] - logits[b]), abs=1e-3)
+
+
+def file_text(ref: TextRef) -> str:
+    return Path(ref.path).read_text(encoding="utf-8")
 
 
 # -- what is refused -------------------------------------------------------------------------------------------------------
