@@ -269,17 +269,18 @@ def _pick_order(state: State, order: int) -> State:
     return state.with_view("paths", replace(view, order="all" if view.order == wanted[order] else wanted[order]))
 
 
-HELP = """The prediction as a sum. With the patterns and norm scales of this run held as they were recorded, the final stream is a
-sum of products: the embedding itself (order 0), what each head makes of it (order 1, A x W_OV), what a head makes of what an
-earlier head wrote (order 2, a virtual head with pattern A A′ and circuit W_OV′ W_OV), and so on. Each is read with the target's
-column of W_U [d_model]. Rows add up to the number in the title; the remainder is what is missing, rounding alone.
-
-A head's row in Terms is what it does with embeddings, positions, MLP outputs (as recorded) and biases directly; Heads shows
-all that it writes, whatever it read, beside the copying score of its weights and the change of the target when it is ablated:
-opposite in sign to what it writes, and different in size where later heads read it or make up for it.
-
-Click a head to open it everywhere, a pair to follow it in the weight panels (Composition, V), a bar to list only that order.
-Double-click a pair for its composed pattern: rows need not sum to 1 where a norm's scale stands between the two."""
+HELP = (
+    "The prediction as a sum. With this run's patterns and norm scales held as recorded, the final stream is a sum of products: "
+    "the embedding itself (order 0), what each head makes of it (order 1, A x W_OV), what a head makes of what an earlier one "
+    "wrote (order 2, a virtual head: pattern A A′, circuit W_OV′ W_OV), and so on; each is read with the target's column of W_U. "
+    "MLP outputs are recorded sources like the embedding; the final bias is that of the last norm and of W_U. The rows add up to "
+    "the number in the title; the remainder is rounding.\n\n"
+    "Terms: what a head does with these sources directly, then pairs. Heads: all that a head writes, whatever it read, beside "
+    "the copying score of its weights and the change of the target when it is ablated, which has the other sign, and another "
+    "size where later heads read it or make up for it.\n\n"
+    "Click a head to open it everywhere, a pair to follow it in the weight panels (V), a bar to list that order alone; "
+    "double-click a pair for its composed pattern, whose rows do not sum to 1 where a norm stands between the two."
+)
 
 PANEL = register(
     Panel(
