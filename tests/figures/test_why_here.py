@@ -187,9 +187,10 @@ def test_the_readings_stand_with_their_differences(engine: Engine, state: State)
     figure = drawn(engine, edge, "step_by_step", StepByStepView("A ⊗ W"))
     shown = column(rows_of(figure, "identities"), "difference").tolist()
     assert shown == [f"{d:.1e} of {of:.3g}" for d, of in zip(found.difference, found.of, strict=True)]
-    alone = drawn(engine, state.select(edge=(HEAD, Head(0, 3))), "step_by_step", StepByStepView("A ⊗ W"))
-    assert column(rows_of(alone, "identities"), "difference")[-1] == "not computed"
-    assert "choose an edge of Composition" in alone.caption
+    for other in ((HEAD, Head(0, 3)), (Head(0, 3), Head(1, 1)), None):  # edges that do not end in the leading head
+        alone = drawn(engine, state.select(edge=other), "step_by_step", StepByStepView("A ⊗ W"))
+        assert column(rows_of(alone, "identities"), "difference")[-1] == "not computed"
+        assert "choose an edge of Composition" in alone.caption
 
 
 @pytest.mark.parametrize("name", ["why_here", "step_by_step"])
