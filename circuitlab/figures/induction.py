@@ -26,7 +26,8 @@ from circuitlab.figures.pivot import leading, of_weights
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
-GREY = np.array([110, 110, 110], dtype=np.float32)  # attention that is not on the stripe
+# attention that is not on the stripe: the one that is farther from the head's own hue; as inks both are seen on either ground
+ELSEWHERE = ((90, 150, 235), (240, 150, 50))
 MEAN = "mean loss"  # and a standard deviation to either side, in one colour
 FAINT = 0.16  # how strongly a cell of the stripe is tinted where nothing is attended to
 Page = Literal["loss", "stripe", "heads", "text"]
@@ -172,9 +173,10 @@ def _curves(answer: Answer, result: InContextResult, curve: str) -> tuple[np.nda
 
 
 def striped(result: PrefixStripeResult, head: Head) -> np.ndarray:
-    """[dest, src, 3] uint8 on white: attention on allowed cells in the head's hue, which tints them all; the rest in grey."""
+    """[dest, src, 3] uint8 on white: allowed cells tinted in the head's hue, by their attention; the rest in another."""
     hue = np.array(hue_rgb(head_hue(head)), dtype=np.float32)
-    ink = np.where(result.allowed[..., None], hue, GREY)
+    other = max(np.array(ELSEWHERE, dtype=np.float32), key=lambda ink: float(np.abs(ink - hue).sum()))
+    ink = np.where(result.allowed[..., None], hue, other)
     strength = np.clip(result.pattern, 0, 1) * (1 - FAINT * result.allowed) + FAINT * result.allowed
     return (255 - strength[..., None] * (255 - ink)).astype(np.uint8)
 
@@ -210,7 +212,7 @@ def _stripe(state: State, facts: Facts, answer: Answer) -> Figure:
         locked=state.selection.locked and own,
     )
     said = "no token occurs again here" if np.isnan(result.score) else f"{result.score:.2f} of its attention on the stripe"
-    words = "grey: other attention · text: mass on the stripe at each token that occurred before"
+    words = "other colour: attention elsewhere · text: mass on the stripe at each token that occurred before"
     return Figure(((heat,), (mass,)), f"{head} · {said}", caption(answer, words), weights=(4.0, 1.0))
 
 
