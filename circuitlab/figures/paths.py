@@ -173,7 +173,7 @@ def _heads(state: State, facts: Facts, answer: Answer, now: Answers) -> Figure:
     key = ("heads", id(predicted), id(lost))
     made = once(answer, key, lambda: head_rows(result, predicted, lost))
     picked = tuple(i for i, head in enumerate(made.ids.tolist()) if Head(*head) in state.selection.heads)
-    notes = []
+    notes = list[str]()
     if predicted is None and refused(facts) is not None:
         notes.append("no copying score: the weights of this model cannot be read without a text")
     if lost is not None and not lost.exact.all():
@@ -193,6 +193,7 @@ def _pair(state: State, facts: Facts, now: Answers) -> Figure:
         return Figure(title=title)
     result = answer.result
     assert isinstance(result, VirtualHeadResult)
+    state = state.with_tokens(answer.request.subject.tokens)  # while another prompt is computed, the old picture stays
     top = once(answer, "top", lambda: top_level(result.pattern))
     below = once(answer, "below", lambda: bool(np.nanmin(result.pattern) < 0))
     values = once(answer, "values", lambda: result.pattern.astype(np.float32))
@@ -220,8 +221,7 @@ def _pair(state: State, facts: Facts, now: Answers) -> Figure:
         locked=state.selection.locked,
     )
     reading = f"text: reached by {position} {quoted(facts.token_text(state.tokens[position]))} through both heads"
-    title += _adds(now.get("paths"), heads)
-    return Figure(((heat,), (text,)), title, caption(answer, reading), weights=(4.0, 1.0))
+    return Figure(((heat,), (text,)), title + _adds(now.get("paths"), heads), caption(answer, reading), weights=(4.0, 1.0))
 
 
 def _adds(answer: Answer | None, heads: tuple[Head, Head]) -> str:

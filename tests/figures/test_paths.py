@@ -151,6 +151,12 @@ def test_a_composed_pattern_is_drawn_for_the_chosen_pair(engine: Engine, state: 
     here = (value.heads == [[0, 2], [1, 3]]).all((1, 2))
     assert f"{value.value[here][0]:.2f}".replace("-", "−") in figure.title
     assert "Click a pair" in drawn(engine, state, page="pair").why_empty
+    facts, open_page = facts_of(engine, state.model), pair.with_view("paths", PathsView(page="pair"))
+    asked = PANEL.requests(open_page, facts)
+    assert not isinstance(asked, Why)
+    now = {role: engine.answer(request) for role, request in asked.items()}
+    longer = open_page.with_tokens((0, 5, 9, 5, 7, 8, 8, 8))
+    assert PANEL.figure(longer, facts, now, {}).find("pattern") is not None
     two = state.select(heads=(Head(1, 3), Head(0, 2)))
     assert drawn(engine, two, page="pair").find("pattern") is not None
 
