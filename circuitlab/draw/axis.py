@@ -43,6 +43,7 @@ class LabelAxis(pg.AxisItem):
 
     def __init__(self, side: Literal["left", "bottom"], theme: Theme) -> None:
         super().__init__(side, maxTickLength=-4)
+        self.enableAutoSIPrefix(False)  # values are written as they are: no thousandths of a score
         self.vertical = side == "left"
         self.theme = theme
         self.spec = Axis()

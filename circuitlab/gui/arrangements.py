@@ -43,7 +43,7 @@ ARRANGEMENTS: dict[str, Arrangement] = {
             "Explore",
             (
                 (416, (Stack(300, ("overview",)), Stack(270, ("heads", *BENCH)))),
-                (524, (Stack(570, ("attention", "composition", "spectra", "virtual", "residual")),)),
+                (524, (Stack(570, ("attention", "logit_lens", "composition", "spectra")),)),
                 (330, (Stack(570, ("predictions", "circuits", "bigram")),)),
             ),
             HOMES,
@@ -56,6 +56,33 @@ ARRANGEMENTS: dict[str, Arrangement] = {
                 (350, (Stack(570, ("circuits", "bigram", "predictions")),)),
             ),
             HOMES | {"centre": "spectra", "right": "circuits"},
+        ),
+        Arrangement(
+            "Why this token",
+            (
+                (390, (Stack(570, ("attention", "overview", "heads", "interventions")),)),
+                (450, (Stack(570, ("paths", "attribution", "neurons", "term_importance")),)),
+                (430, (Stack(570, ("why_here", "step_by_step", "logit_lens", "predictions")),)),
+            ),
+            HOMES | {"centre": "paths", "bottom": "paths", "right": "why_here"},
+        ),
+        Arrangement(
+            "Cut",
+            (
+                (420, (Stack(350, ("ablation", "attention")), Stack(220, BENCH))),
+                (470, (Stack(570, ("patching", "keep_only", "prompt_sets", "head_finder")),)),
+                (380, (Stack(570, ("predictions", "induction", "circuits")),)),
+            ),
+            HOMES | {"centre": "patching", "bottom": "patching"},
+        ),
+        Arrangement(
+            "Induction",
+            (
+                (410, (Stack(570, ("head_finder", "heads", "overview")),)),
+                (470, (Stack(570, ("induction", "attention")),)),
+                (390, (Stack(570, ("term_importance", "why_here", "predictions", "logit_lens")),)),
+            ),
+            HOMES | {"centre": "induction", "bottom": "induction", "right": "term_importance"},
         ),
     )
 }

@@ -67,7 +67,7 @@ def _theme(name: str) -> Command:
 
 def _arrange(name: str, shortcut: str) -> Command:
     return Command(
-        f"arrange-{name.lower()}",
+        f"arrange-{name.lower().replace(' ', '-')}",
         f"Arrange: {name}",
         "View",
         lambda w: w.layout_of_docks.arrange(name),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from PySide6.QtCore import QByteArray, QEvent, QObject, Qt, QTimer, Slot
-from PySide6.QtWidgets import QDockWidget, QMainWindow, QTabBar, QTabWidget, QWidget
+from PySide6.QtWidgets import QDockWidget, QMainWindow, QPlainTextEdit, QTabBar, QTabWidget, QWidget
 
 from circuitlab.figures.panel import panels
 from circuitlab.gui.arrangements import ARRANGEMENTS, Arrangement
@@ -126,6 +126,8 @@ class Layout(QObject):
         """Once Qt has laid the docks out: shares of the heights there are, and titles only where no tab says the same."""
         self._quieten(False)
         self._share_heights()
+        if self.window.focusWidget() is None or not isinstance(self.window.focusWidget(), QPlainTextEdit):
+            self.window.setFocus()  # where a hidden dock had it, Qt hands it to the first button
         QTimer.singleShot(0, self._low_prompt)
         for dock in self.docks.values():
             bar = dock.titleBarWidget()
@@ -133,7 +135,9 @@ class Layout(QObject):
                 bar.refresh()
 
     def _arrangement(self) -> Arrangement:
-        return ARRANGEMENTS[self.name].placed({name: panel.area for name, panel in panels().items()})
+        areas = {name: panel.area for name, panel in panels().items()}
+        others = {name: "left" for name in self.docks if name not in areas and name != "prompt"}
+        return ARRANGEMENTS[self.name].placed(areas | others)
 
     def proportions(self) -> None:
         """Shares of the width, and a prompt of some lines."""

@@ -92,6 +92,13 @@ def test_points_walk_to_the_right(view):
     assert widget.walk(None, 1, 0) == (0, 3)
 
 
+def test_small_values_stand_on_the_axis_as_they_are(view):
+    widget = settled(view, points(y=np.linspace(0, 0.9, 8)))
+    axis = widget.left_axis
+    assert axis.labelUnitPrefix == ""
+    assert "0.001" not in axis.labelString()
+
+
 def test_rings_do_not_draw_the_points_again(view, monkeypatch):
     mark = points()
     widget = settled(view, mark)
