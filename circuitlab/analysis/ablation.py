@@ -18,10 +18,11 @@ from typing import Literal
 import numpy as np
 import torch
 
-from circuitlab.analysis.ablation_parts import Bench, Effect, How, at_once, bench, bytes_of, has_paths, refused, said, ticker
+from circuitlab.analysis.ablation_parts import Bench, How, at_once, bench, bytes_of, has_paths, refused, said, ticker
 from circuitlab.analysis.attention import chosen_heads
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
 from circuitlab.analysis.first_order import first_order
+from circuitlab.analysis.measured import Effect
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head, Target
 
@@ -203,7 +204,9 @@ def ablation(inputs: Inputs, p: AblationParams, ctx: Ctx) -> AblationResult:
     """What changes when heads are taken away: every head, a set, or pairs; estimates first, exact values as they come."""
     config = inputs.weights.config
     heads = chosen_heads(config, tuple(sorted(set(p.heads))))
-    made = bench(inputs, p.how, p.source, p.frozen, p.effect, p.target, p.position)
+    known = isinstance(ctx.previous, AblationResult) and not np.isnan(ctx.previous.effect).any()
+    tick = ticker(ctx, 0, 1, "first-order estimate")
+    made = bench(inputs, p.how, p.source, p.frozen, p.effect, p.target, p.position, tick, sloped=not known)
     words = (*inputs.subject.conventions.words(), *said(made), "effect = after − before")
     k = len(heads) if p.heads else p.most
     total = len(heads) + {"each": 0, "set": 1, "pairs": k * (k - 1) // 2}[p.what]
@@ -212,7 +215,7 @@ def ablation(inputs: Inputs, p: AblationParams, ctx: Ctx) -> AblationResult:
         return found.result(complete=True)
     if p.what != "each" and p.heads:
         found.set_sets((heads,) if p.what == "set" else tuple(combinations(heads, 2)))
-    if np.isnan(found.effect).any() and not has_paths(made.run):
+    if made.slope is not None and not has_paths(made.run):
         estimate = first_order(made, ticker(ctx, 0, total, "first-order estimate")).numpy()
         found.effect = np.where(found.exact, found.effect, estimate)
         ctx.partial(found.result())

@@ -15,24 +15,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs
-from circuitlab.analysis.in_context import windows
-from circuitlab.analysis.target import Aim, aim_at, position_of
+from circuitlab.analysis.measured import Effect, Measure, measure_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.editor import Editor
 from circuitlab.model.forward import after_heads, attended, rerun_from
 from circuitlab.model.intervention import Intervention, Site
-from circuitlab.model.run import ROWS, Run, unembed
+from circuitlab.model.run import ROWS, Run
 from circuitlab.model.subject import Target
 
 How = Literal["zero", "mean", "resample"]
-Effect = Literal["loss", "second_half", "target", "in_context"]
 
 AT_ONCE = 512  # rows (ablations × positions) that go through a block together: a call of a second could not be cancelled
-WIDTH = 10  # tokens averaged at either end of the in-context score, as in `in_context`
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,80 +68,6 @@ class Put:
 def put_of(inputs: Inputs, how: How, source: tuple[int, ...]) -> Put:
     """The replacement; runs the other text where there is one."""
     return Put(how, source, inputs.run(source, ()) if how != "zero" and source else None)
-
-
-@dataclass(frozen=True, eq=False)
-class Measure:
-    """One number of a run: Σ coefficients · losses of the tokens after `at` [row], or the value of `aim` at `at`.
-
-    `dest`: the positions of the last stream that are needed. No rows: there is nothing to measure.
-    """
-
-    tokens: tuple[int, ...]
-    at: Tensor
-    coefficients: Tensor
-    aim: Aim | None
-    words: str
-    unit: str
-
-    @property
-    def dest(self) -> slice:
-        """From the first to the last position that is read."""
-        return slice(int(self.at.min()), int(self.at.max()) + 1) if len(self.at) else slice(0, 1)
-
-    def losses(self, run: Run, final: Tensor) -> Tensor:
-        """[batch, row], nats, of last streams [batch, dest, d_model]; a tile of rows at a time."""
-        rows = final[:, self.at - self.dest.start].flatten(0, 1)
-        wanted = torch.tensor(self.tokens)[self.at + 1].repeat(len(final))
-        ends = run.weights.unembed()
-        tiles = zip(rows.split(ROWS), wanted.split(ROWS), strict=True)
-        parts = [F.cross_entropy(unembed(run.weights, ends, x), ids, reduction="none") for x, ids in tiles]
-        return torch.cat(parts).unflatten(0, (len(final), -1)) if parts else rows.new_zeros(len(final), 0)
-
-    def value(self, run: Run, final: Tensor, losses: Tensor) -> Tensor:
-        """[batch] float64; NaN where there is nothing to measure."""
-        if self.aim is not None:
-            return self.aim.measure(run.weights, final)[:, 0].double()
-        if not len(self.at):
-            return torch.full((len(final),), torch.nan, dtype=torch.float64)
-        return losses.double() @ self.coefficients
-
-    def __call__(self, run: Run, final: Tensor) -> tuple[Tensor, Tensor]:
-        """(value [batch], losses [batch, row]); a target leaves losses out: [batch, 0]."""
-        losses = final.new_zeros(len(final), 0) if self.aim is not None else self.losses(run, final)
-        return self.value(run, final, losses), losses
-
-
-def measure_of(inputs: Inputs, run: Run, effect: Effect, target: Target, position: int) -> Measure:
-    """What is measured on this prompt. Raises `BadInput` for a target or a position that is not there."""
-    n, nothing = run.n, torch.zeros(0, dtype=torch.float64)
-    if effect == "target":
-        at = position_of(n, position)
-        aim = aim_at(inputs, target, (at,), run)
-        return Measure(run.tokens, torch.tensor([at]), nothing, aim, f"{aim.words} at position {at}", "logit")
-    if effect == "in_context":
-        return _in_context(run)
-    first = (n + 1) // 2 if effect == "second_half" else 1  # BOS and a block twice: exactly the second block
-    at = torch.arange(first, n) - 1
-    share = torch.full((len(at),), 1 / max(1, len(at)), dtype=torch.float64)
-    where = f"tokens {first} to {n - 1}" if len(at) else "no token: there is no loss"
-    return Measure(run.tokens, at, share, None, f"mean loss of {where}", "nats")
-
-
-def _in_context(run: Run) -> Measure:
-    """Late minus early loss of this one prompt, at the indices that `in_context` takes."""
-    (first, stop), (begin, last) = windows(run.n, 0, 0, WIDTH)
-    early, late = torch.arange(first, stop + 1), torch.arange(begin, last + 1)
-    if not first <= stop < begin <= last:
-        early = late = early[:0]
-    at = torch.cat([early, late]) - 1
-    share = torch.cat([-torch.ones(len(early)), torch.ones(len(late))]).double() / max(1, len(early))
-    said = f"{_span(late)} minus {_span(early)}" if len(at) else "too few tokens"
-    return Measure(run.tokens, at, share, None, f"in-context score of one prompt: loss of {said}", "nats")
-
-
-def _span(tokens: Tensor) -> str:
-    return f"tokens {int(tokens[0])} to {int(tokens[-1])}" if len(tokens) > 1 else f"token {int(tokens[0])}"
 
 
 def at_once(n: int) -> int:
@@ -222,7 +144,11 @@ def has_paths(run: Run) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """One prompt on which sets of heads are cut and one thing is measured. `before`: the value of the run as it is."""
+    """One prompt on which sets of heads are cut and one thing is measured.
+
+    `before`: the value of the run as it is, `losses` [row] what it is made of, `slope` [pos, d_model] its gradient with
+    respect to the last stream, where it was asked for.
+    """
 
     inputs: Inputs
     run: Run
@@ -231,29 +157,48 @@ class Bench:
     held: bool
     before: float
     losses: Tensor
+    slope: Tensor | None = None
 
     def cut(self, heads: Tensor, tick: Callable[[], None]) -> tuple[Tensor, Tensor]:
         """(value [batch], losses [batch, row]) with the heads of bool [batch, layer, head] ablated; none: the run itself."""
         dest = self.measure.dest
         with torch.inference_mode():
             if not has_paths(self.run):
-                return self.measure(self.run, cut_streams(self.run, heads, self.put, self.held, dest, tick))
+                return self.measure(self.run, cut_streams(self.run, heads, self.put, self.held, dest, tick), tick)
             found = []
             for one in heads:
                 tick()
                 final = cut_one(self.inputs, self.run, one, self.put, self.held)[:, dest]
-                found.append(self.measure(self.run, final))
+                found.append(self.measure(self.run, final, tick))
             return torch.cat([v for v, _ in found]), torch.cat([losses for _, losses in found])
 
 
-def bench(inputs: Inputs, how: How, source: tuple[int, ...], held: bool, effect: Effect, target: Target, position: int) -> Bench:
-    """The subject's own run, interventions included, made ready for ablations. Raises `BadInput`."""
+def bench(
+    inputs: Inputs,
+    how: How,
+    source: tuple[int, ...],
+    held: bool,
+    effect: Effect,
+    target: Target,
+    position: int,
+    tick: Callable[[], None],
+    sloped: bool = False,
+) -> Bench:
+    """The subject's own run, interventions included, made ready for ablations. Raises `BadInput`.
+
+    `tick()` is called between tiles of rows. `sloped`: the slope for first-order estimates is measured in the same go.
+    """
     put, run = put_of(inputs, how, source), inputs.run()
-    measure = measure_of(inputs, run, effect, target, position)
+    measure, slope = measure_of(inputs, run, effect, target, position), None
     assert run.final is not None
     with torch.inference_mode():
-        value, losses = measure(run, run.final[None, measure.dest])
-    return Bench(inputs, run, put, measure, held, float(value[0]), losses[0])
+        final = run.final[None, measure.dest]
+        if sloped:
+            losses, slope = measure.slope(run, tick)
+            value = measure.value(run, final, losses[None])
+        else:
+            value, (losses,) = measure(run, final, tick)
+    return Bench(inputs, run, put, measure, held, float(value[0]), losses, slope)
 
 
 def said(made: Bench) -> tuple[str, ...]:

@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from circuitlab.analysis.ablation_parts import Bench, Effect, How, at_once, bench, bytes_of, refused, said, ticker
+from circuitlab.analysis.ablation_parts import Bench, How, at_once, bench, bytes_of, refused, said, ticker
 from circuitlab.analysis.attention import chosen_heads
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.measured import Effect
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head, Target
 
@@ -194,7 +195,7 @@ def keep_only(inputs: Inputs, p: KeepOnlyParams, ctx: Ctx) -> KeepOnlyResult:
     """Faithfulness, completeness and minimality of a set of heads, against random sets of the same size."""
     config = inputs.weights.config
     heads = chosen_heads(config, tuple(sorted(set(p.heads))))
-    made = bench(inputs, p.how, p.source, False, p.effect, p.target, p.position)
+    made = bench(inputs, p.how, p.source, False, p.effect, p.target, p.position, ticker(ctx, 0, 1, "the whole model"))
     circuit = np.zeros((config.n_layers, config.n_heads), dtype=bool)
     for head in heads:
         circuit[head] = True

@@ -225,9 +225,9 @@ def attended(run: Run, i: int, layer: Layer, x: Tensor, held: bool = False, dest
     qkv = _project(run.weights, layer, i, x, 0, None)
     v = editor.apply("v", i, qkv.v)
     if held:
-        recorded = run.get("pattern", i, (), dest)
-        # a pattern made in inference mode cannot take part in a gradient
-        return editor.apply("z", i, _ordinary(recorded) @ block.per_query_head(config, v))
+        pattern = run.get("pattern", i, (), dest)
+        pattern = pattern.clone() if torch.is_grad_enabled() else pattern  # made in inference mode: no gradient takes it
+        return editor.apply("z", i, pattern @ block.per_query_head(config, v))
     q, k = editor.apply("q", i, qkv.q)[..., dest, :], editor.apply("k", i, qkv.k)
     start, stop, _ = dest.indices(n)
     k, v = k[..., :stop, :], v[..., :stop, :]
@@ -237,10 +237,6 @@ def attended(run: Run, i: int, layer: Layer, x: Tensor, held: bool = False, dest
     seen = block.allowed(q.shape[-2], stop, start, config.window(i))
     pattern = editor.apply("pattern", i, block.pattern(raw, seen))
     return editor.apply("z", i, pattern @ block.per_query_head(config, v))
-
-
-def _ordinary(x: Tensor) -> Tensor:
-    return x.clone() if torch.is_grad_enabled() and x.is_inference() else x
 
 
 def after_heads(run: Run, i: int, layer: Layer, x: Tensor, z: Tensor) -> Tensor:
@@ -292,17 +288,11 @@ def _edited_block(w: Weights, run: Run, i: int, x: Tensor) -> Tensor:
 
 
 def rerun_from(run: Run, edits: tuple[Intervention, ...], editor: Editor, layer: int) -> Tensor:
-    """[pos, d_model]: the last stream of `run` with other interventions, which differ from its own in `layer` and later only.
-
-    Slower than a batch, and right for interventions along paths too: their senders are those of the changed run.
-    """
+    """[pos, d_model]: the last stream of `run` with other interventions, different in `layer` and later only; paths included."""
     with torch.inference_mode():
         trial = Run(run.weights, run.tokens, edits, editor, list(run.captured[:layer]))
-        x = (
-            run.get("resid_post", layer - 1)
-            if layer
-            else embedded(trial.weights.config, trial.weights.embed(), torch.tensor(run.tokens), 0)
-        )
+        start = lambda: embedded(run.weights.config, run.weights.embed(), torch.tensor(run.tokens), 0)
+        x = run.get("resid_post", layer - 1) if layer else start()
         for i in range(layer, run.weights.config.n_layers):
             x = _captured_block(trial, None, i, x, 0)
         return x

@@ -194,7 +194,7 @@ def test_the_estimate_is_the_slope_of_a_small_change(tmp_path: Path, name: str, 
     model = asker.engine.store.open(asker.ref)
     for effect, target in (("second_half", Target()), ("target", Target((3, 5)))):
         inputs = _Inputs(asker.engine, model, subject, Listening(Quiet(), Flights()), asker.engine.cache)
-        made = bench(inputs, "zero", (), frozen, effect, target, -2)  # type: ignore[arg-type]
+        made = bench(inputs, "zero", (), frozen, effect, target, -2, lambda: None, True)  # type: ignore[arg-type]
         estimate = first_order(made, lambda: None)
         for head in (Head(0, 0), Head(0, 2), Head(1, 1)):
             values = []
@@ -202,7 +202,7 @@ def test_the_estimate_is_the_slope_of_a_small_change(tmp_path: Path, name: str, 
                 scaled = (*edits, Intervention("scale", Site("z", head.layer, (head.head,)), (share,)))
                 editor = (Holding if frozen else Plain)(scaled, made.run, lambda tokens: forward(asker.weights, tokens))
                 final = rerun_from(made.run, scaled, editor, head.layer)[None, made.measure.dest]
-                values.append(float(made.measure(made.run, final)[0]))
+                values.append(float(made.measure(made.run, final, lambda: None)[0]))
             slope = (values[1] - values[0]) / (2 * size)
             assert float(estimate[head]) == pytest.approx(-slope, rel=1e-4, abs=1e-8)
 
@@ -358,7 +358,7 @@ def test_a_head_or_a_position_that_is_not_there_is_said(ask: Asker) -> None:
         ask(AblationParams(effect="target", position=9))
 
 
-def test_ticks_come_twice_a_layer(ask: Asker) -> None:
+def test_ticks_come_twice_a_layer_and_with_every_tile_that_is_unembedded(ask: Asker) -> None:
     class Counter(Quiet):
         n = 0
 
@@ -367,4 +367,4 @@ def test_ticks_come_twice_a_layer(ask: Asker) -> None:
 
     counter = Counter()
     ask.engine.answer(ask.request(AblationParams(heads=(Head(0, 0),))), counter)
-    assert counter.n == 4
+    assert counter.n == 4 + 1
