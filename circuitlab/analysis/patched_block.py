@@ -14,7 +14,7 @@ Only rows that can change are computed; the others are the run's own. With group
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -47,6 +47,18 @@ BY_HEAD: tuple[str, ...] = ("head", "pattern", "q", "k", "v")
 SITES: dict[str, SiteName] = {"attn_out": "result", "head": "result"}
 
 
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Which values are exchanged, cell by cell: the head (0 for what has none), the first position that changes, and all of them.
+
+    `where(cells)` is bool [cell, pos] up to the span's stop, with at least one position each.
+    """
+
+    heads: list[int]
+    starts: list[int]
+    where: Callable[[list[int]], Tensor]
+
+
 @dataclass(eq=False)
 class PatchedBlock:
     """Block `index` of `run`: a value as it is `here` and as it comes in, `new`, both [(head,) pos, width] up to the span's stop.
@@ -66,26 +78,27 @@ class PatchedBlock:
         equal = (self.here == self.new).all(-1)
         return equal.all(0)[None] if self.what == "attn_out" else torch.atleast_2d(equal)
 
-    def values(self, heads: list[int], where: Tensor, aim: Aim, tick: Tick) -> Iterator[tuple[list[int], Tensor]]:
-        """(cells, the target's value [cell]) wave by wave; `where` bool [cell, pos], at least one position each."""
-        starts = where.int().argmax(1).tolist()
+    def values(self, cells: Cells, aim: Aim, tick: Tick) -> Iterator[tuple[list[int], Tensor]]:
+        """(cells, the target's value [cell]) wave by wave."""
+        starts = cells.starts
         for wave in waves_of(batches_of(starts, self.span), starts, self.span):
             batches = []
             layer = self.run.weights.layer(self.index)
-            for cells in wave:
+            for chosen in wave:
                 tick()
-                batches.append(self._batch(layer, cells, [heads[c] for c in cells], where[cells]))
+                heads = [cells.heads[c] for c in chosen]
+                batches.append(self._batch(layer, chosen, heads, cells.where(chosen), tick))
             done, final = carried(self.run, batches, self.index + 1, self.span, tick)
             yield done, aim.measure(self.run.weights, final[:, None])[:, 0]
 
-    def _batch(self, layer: Layer, cells: list[int], heads: list[int], where: Tensor) -> Batch:
+    def _batch(self, layer: Layer, cells: list[int], heads: list[int], where: Tensor, tick: Tick) -> Batch:
         """Streams after this block, from the first changed position on."""
         rows = self._rows(where)
         if self.what == "resid_pre":
             start = 0 if self.span.whole else int(where.any(0).int().argmax())
             x = torch.where(where[:, start:, None], self.new[start:], self.here[start:])
             keep = slice(rows.start - start, rows.stop - start)
-            return Batch(cells, changed_block(self.run, layer, self.index, x, start, keep), rows.start)
+            return Batch(cells, changed_block(self.run, layer, self.index, x, start, keep, tick), rows.start)
         x = self.run.get("resid_pre", self.index, (), rows)
         if self.what == "mlp_out":
             mid = self.run.get("resid_mid", self.index, (), rows)
@@ -164,7 +177,7 @@ def reach(config: ModelConfig, layer: int, what: What) -> float:
     return sum(config.window(i) - 1 + config.smeared_keys if config.window(i) else math.inf for i in layers)
 
 
-def patched_block(two: TwoRuns, layer: int, what: What) -> PatchedBlock:
+def patched_block(two: TwoRuns, layer: int, what: What, tick: Tick) -> PatchedBlock:
     """The values of one layer here and, aligned, there."""
     run, there, stop = two.run, two.there, slice(0, two.span.stop)
     if what == "resid_mid":
@@ -173,11 +186,18 @@ def patched_block(two: TwoRuns, layer: int, what: What) -> PatchedBlock:
         new = torch.where((rows >= 0)[:, None], from_there[rows.clamp(min=0)], here)
         return PatchedBlock(run, layer, what, here, new, two.span)
     name: SiteName = SITES.get(what, what)  # type: ignore[arg-type]
-    here = run.get(name, layer, (), stop)
-    here = here[..., stop] if what == "pattern" else here
     edit = Intervention("patch", Site(name, layer), source=two.source, align=two.align)
-    new = Editor((edit,), run.tokens, lambda _: there).operate(edit, edit.site, here, 0, None)
-    return PatchedBlock(run, layer, what, here, new, two.span)
+    editor = Editor((edit,), run.tokens, lambda _: there)
+    if name not in ("result", "pattern"):
+        here = run.get(name, layer, (), stop)
+        return PatchedBlock(run, layer, what, here, editor.operate(edit, edit.site, here, 0, None), two.span)
+    pairs = []
+    for head in range(run.weights.config.n_heads):  # one at a time: in a long prompt all of them take long
+        tick()
+        here = run.get(name, layer, (head,), stop)
+        here = here[..., stop] if what == "pattern" else here
+        pairs.append((here, editor.operate(edit, edit.site, here, 0, (head,))))
+    return PatchedBlock(run, layer, what, torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs]), two.span)
 
 
 def inside_cone(made: PatchedBlock, shared: int) -> Tensor:

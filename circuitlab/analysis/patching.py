@@ -14,7 +14,7 @@ position that is read, and what is the same in both runs: every position before 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,9 +23,8 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, read_only
-from circuitlab.analysis.patched_block import BY_HEAD, SITES, What, inside_cone, patched_block
+from circuitlab.analysis.patched_block import BY_HEAD, SITES, Cells, What, inside_cone, patched_block
 from circuitlab.analysis.patching_parts import ROWS, WAVE, Tick
-from circuitlab.analysis.target import Aim
 from circuitlab.analysis.two_runs import differ, two_runs
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
@@ -133,6 +132,7 @@ def _memory(config: ModelConfig, n: int, p: PatchingParams) -> int:
     values = 4 * n * wide + 4 * n * config.n_heads * n
     rows = max(ROWS, n)
     batch = rows * (3 * config.n_heads * n + 3 * config.d_mlp + 8 * config.n_heads * config.d_head + 6 * config.d_model)
+    batch += rows * config.n_heads * config.d_model  # what each head writes, where an intervention reads it
     wave = 3 * (WAVE + rows) * config.d_model
     return 8 * (there + values + batch + wave) + config.n_layers * config.n_heads * n * (n + 32)
 
@@ -165,34 +165,50 @@ class _Sweep:
         self.inside = np.zeros(self.values.shape, dtype=bool)
         before = ctx.previous
         if isinstance(before, PatchingResult) and before.values.shape == self.values.shape:
-            self.values = before.values.copy()
+            self.values, self.inside = before.values.copy(), before.inside.copy()
 
     def layer(self, layer: int) -> None:
         """All cells of one layer that are not there yet."""
-        rows = [r for r, (i, _) in enumerate(self.rows) if i == layer]
-        made = patched_block(self.two, layer, self.p.what)
-        cone = inside_cone(made, self.two.shared(layer))
-        cells, where = [], []
-        for row in rows:
-            seen = cone[max(self.rows[row][1], 0)]
-            for col, mask in self._choices(seen):
-                self.inside[row, col] = bool(mask.any())
-                if not self.inside[row, col]:
-                    self.values[row, col] = self.two.clean
-                elif np.isnan(self.values[row, col]):
-                    cells.append((row, col))
-                    where.append(mask)
-        if not cells:
+        if not np.isnan(self.values[[i == layer for i, _ in self.rows]]).any():
             return
-        heads = [max(self.rows[row][1], 0) for row, _ in cells]
-        tick = lambda: self.ctx.tick(int((~np.isnan(self.values)).sum()), self.values.size, f"layer {layer}")
-        waves = self._one_by_one(layer) if self.two.paths else made.values
-        for done, found in waves(heads, torch.stack(where), self.two.aim, tick):
-            for cell, value in zip(done, found.tolist(), strict=True):
-                self.values[cells[cell]] = value
-            self.ctx.partial(self.result(min(0.999, float((~np.isnan(self.values)).mean()))))
+        done = int((~np.isnan(self.values)).sum())
+        tick = lambda: self.ctx.tick(done, self.values.size, f"layer {layer}")
+        made = patched_block(self.two, layer, self.p.what, tick)
+        cone = inside_cone(made, self.two.shared(layer))
+        places = self._places(layer, cone.numpy())
+        if not places:
+            return
+        cells = self._cells(places, cone)
+        waves = self._one_by_one(layer, cells, tick) if self.two.paths else made.values(cells, self.two.aim, tick)
+        for found, values in waves:
+            for cell, value in zip(found, values.tolist(), strict=True):
+                self.values[places[cell]] = value
+            done = int((~np.isnan(self.values)).sum())
+            self.ctx.partial(self.result(min(0.999, done / self.values.size)))
 
-    def _one_by_one(self, layer: int) -> Callable[..., Iterator[tuple[list[int], Tensor]]]:
+    def _places(self, layer: int, cone: np.ndarray) -> list[tuple[int, int]]:
+        """(row, column) of the layer's cells that must be computed; the others are filled in."""
+        found = []
+        for row in (r for r, (i, _) in enumerate(self.rows) if i == layer):
+            seen = cone[max(self.rows[row][1], 0)]
+            if self.p.grid == "all":
+                self.inside[row] = seen.any()
+            else:
+                self.inside[row, : len(seen)] = seen
+            self.values[row, ~self.inside[row]] = self.two.clean
+            found += [(row, int(col)) for col in np.flatnonzero(np.isnan(self.values[row]))]
+        return found
+
+    def _cells(self, places: list[tuple[int, int]], cone: Tensor) -> Cells:
+        heads = [max(self.rows[row][1], 0) for row, _ in places]
+        if self.p.grid == "all":
+            starts = cone.int().argmax(1)[heads].tolist()
+            return Cells(heads, starts, lambda cells: cone[[heads[c] for c in cells]])
+        columns = [col for _, col in places]
+        every = torch.arange(cone.shape[1])
+        return Cells(heads, columns, lambda cells: every == torch.tensor([columns[c] for c in cells])[:, None])
+
+    def _one_by_one(self, layer: int, cells: Cells, tick: Tick) -> Iterator[tuple[list[int], Tensor]]:
         """As `PatchedBlock.values`, a forward pass a cell: interventions along paths read the changed run itself."""
         what, two = self.p.what, self.two
         if what == "resid_mid":
@@ -202,23 +218,11 @@ class _Sweep:
                 got="resid_mid",
             )
         name: SiteName = SITES.get(what, what)  # type: ignore[arg-type]
-
-        def waves(heads: list[int], where: Tensor, aim: Aim, tick: Tick) -> Iterator[tuple[list[int], Tensor]]:
-            for cell, (head, mask) in enumerate(zip(heads, where, strict=True)):
-                chosen = (head,) if what in BY_HEAD else ()
-                positions = tuple(mask.nonzero()[:, 0].tolist())
-                edit = Intervention("patch", Site(name, layer, chosen, positions), source=two.source, align=two.align)
-                yield [cell], two.intervened(edit, tick)
-
-        return waves
-
-    def _choices(self, seen: Tensor) -> list[tuple[int, Tensor]]:
-        """(column, bool [pos] up to the span's stop: where the value is exchanged) of one row."""
-        if self.p.grid == "all":
-            return [(0, seen)]
-        single = torch.diag(seen)
-        none = torch.zeros_like(seen)
-        return [(col, single[col] if col < len(seen) else none) for col in range(self.two.run.n)]
+        for cell, head in enumerate(cells.heads):
+            chosen = (head,) if what in BY_HEAD else ()
+            positions = tuple(cells.where([cell])[0].nonzero()[:, 0].tolist())
+            edit = Intervention("patch", Site(name, layer, chosen, positions), source=two.source, align=two.align)
+            yield [cell], two.intervened(edit, tick)
 
     def result(self, done: float) -> PatchingResult:
         """A snapshot."""

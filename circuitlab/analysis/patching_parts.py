@@ -59,10 +59,11 @@ def batches_of(starts: list[int], span: Span) -> list[list[int]]:
     """Indices of cells that go together: sorted by first changed position, about ROWS rows each."""
     order = sorted(range(len(starts)), key=lambda i: starts[i])
     found: list[list[int]] = []
-    while order:
-        most = max(1, ROWS // max(1, span.stop - (0 if span.whole else starts[order[0]])))
-        found.append(order[:most])
-        order = order[most:]
+    done = 0
+    while done < len(order):
+        most = max(1, ROWS // max(1, span.stop - (0 if span.whole else starts[order[done]])))
+        found.append(order[done : done + most])
+        done += most
     return found
 
 
@@ -90,13 +91,13 @@ def carried(run: Run, batches: list[Batch], layer: int, span: Span, tick: Tick) 
             last = i == w.config.n_layers - 1 and not span.whole
             keep = slice(span.at - batch.start, span.at - batch.start + 1) if last else slice(None)
             x = run.editor.apply("resid_pre", i, batch.x, batch.start)
-            batch.x = changed_block(run, weights, i, x, batch.start, keep)
+            batch.x = changed_block(run, weights, i, x, batch.start, keep, tick)
             batch.start += keep.start or 0
     cells = [c for batch in batches for c in batch.cells]
     return cells, torch.cat([batch.x[:, span.at - batch.start] for batch in batches])
 
 
-def changed_block(run: Run, layer: Layer, i: int, x: Tensor, start: int, keep: slice = slice(None)) -> Tensor:
+def changed_block(run: Run, layer: Layer, i: int, x: Tensor, start: int, keep: slice, tick: Tick) -> Tensor:
     """Block i on changed streams x [cell, pos, d_model] from position `start`; `keep`: the rows whose stream is wanted."""
     config, editor = run.weights.config, run.editor
     qkv = projected(run, layer, i, x, start)
@@ -112,6 +113,7 @@ def changed_block(run: Run, layer: Layer, i: int, x: Tensor, start: int, keep: s
     else:
         out = block.write(layer, z)
     mid = after_attention(config, layer, x, post_norm(config, layer, out, "attn"))
+    tick()
     return after_mid(run, layer, i, x, mid, first)
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, read_only
-from circuitlab.analysis.patched_block import PatchedBlock, What, inside_cone
+from circuitlab.analysis.patched_block import Cells, PatchedBlock, What, inside_cone
 from circuitlab.analysis.patching_parts import ROWS, WAVE, projected
 from circuitlab.analysis.two_runs import TwoRuns, differ, two_runs
 from circuitlab.errors import BadInput
@@ -100,6 +100,7 @@ def _memory(config: ModelConfig, n: int, p: PathPatchingParams) -> int:
     there = (len(p.source) or n) * (config.d_model + (config.n_heads + 2 * config.n_kv_heads) * config.d_head) * config.n_layers
     rows = max(ROWS, n)
     batch = rows * (3 * config.n_heads * n + 3 * config.d_mlp + 8 * config.n_heads * config.d_head + 6 * config.d_model)
+    batch += rows * config.n_heads * config.d_model  # what each head writes, where an intervention reads it
     own = n * (8 * config.n_heads * config.d_head + 3 * config.d_model + config.n_heads * n)
     return 8 * (there + batch + own + 3 * (WAVE + rows) * config.d_model) + 32 * config.n_layers * config.n_heads
 
@@ -179,8 +180,9 @@ def _through(
         acting = [one for one in chosen if bool(cone[one].any())]
         found = dict.fromkeys(chosen, two.clean)
         if acting:
-            for cells, values in made.values(acting, cone[acting], two.aim, tick):
-                found |= {acting[c]: v for c, v in zip(cells, values.tolist(), strict=True)}
+            cells = Cells(acting, cone[acting].int().argmax(1).tolist(), lambda some: cone[[acting[c] for c in some]])
+            for done, values in made.values(cells, two.aim, tick):
+                found |= {acting[c]: v for c, v in zip(done, values.tolist(), strict=True)}
     for head in heads:
         yield head, found[of(head)]
 

@@ -85,7 +85,7 @@ def _why(state: State, facts: Facts) -> str:
         return "The pinned prompt belongs to another model: Pin this one (Ctrl+P), then change a word of the text."
     if not pin.subject.tokens:
         return "The pinned prompt is empty: Pin this one (Ctrl+P), then change a word of the text."
-    if pin.subject.tokens == state.tokens and not state.subject.edits:
+    if pin.subject == state.subject or (pin.subject.tokens == state.tokens and not state.subject.edits):
         return "The pinned prompt is this very one: change a word of the text, or ablate a head, and see what brings it back."
     if view.page == "paths":
         return why_no_path(state, facts)
