@@ -32,11 +32,11 @@ class NeuronsView:
 def requests(state: State, facts: Facts) -> Requests | Why:
     """The neurons with the largest effects at the selected position."""
     view: NeuronsView = state.view("neurons", NeuronsView)
+    if not state.tokens:
+        return Why("Type some text in the Prompt to see which neurons act on it.")
     params = NeuronsParams(state.selection.target, destination(state), max(1, view.k), WRITTEN)
     if (reason := find_analysis("neurons").refuse(facts.config, params)) is not None:
         return Why(reason[0].upper() + reason[1:])
-    if not state.tokens:
-        return Why("Type some text in the Prompt to see which neurons act on it.")
     return {"neurons": Request("neurons", params, state.subject)}
 
 
