@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 from circuitlab.draw.busy import Busy
 from circuitlab.draw.realise import realise
 from circuitlab.draw.theme import GRID, LIGHT, Theme, palette, stylesheet
-from circuitlab.figures.marks import Bars, Figure, Hit, Mark, Tokens
+from circuitlab.figures.marks import Bars, Figure, Hit, Mark, Rows, Tokens
 
 Key = tuple[type, str]
 _HOVERS = ("hover", "leave")
@@ -89,7 +89,7 @@ class FigureView(QWidget):
             self._lay_out(figure, shape)
         for mark in figure.marks():
             self._widgets[type(mark), mark.name].show_mark(mark)
-        if not figure.weights and any(isinstance(m, Tokens | Bars) for m in figure.marks()):
+        if any(isinstance(m, Tokens | Bars | Rows) for m in figure.marks()):
             self._share_by_content()
         self._label()
 
@@ -136,7 +136,13 @@ class FigureView(QWidget):
         return widget
 
     def _share_by_content(self) -> None:
-        """Rows of text and bars ask for what they need, at most two fifths; pictures share the rest."""
+        """Rows of text and bars ask for what they need, at most two fifths; pictures share the rest.
+
+        Where shares are given, tables and bars above others take no more than what is in them.
+        """
+        if self._figure.weights:
+            self._cap_by_content()
+            return
         width = max(self.width() - 2 * GRID, 100)
         room = max(self.height() - 60, 100)
         for i, row in enumerate(self._figure.grid):
@@ -147,6 +153,13 @@ class FigureView(QWidget):
                 need = max(self._widgets[type(m), m.name].natural_height(width // len(row)) for m in row)
                 self._rows[i].setMaximumHeight(max(28, min(need, room * 2 // 5)))
                 self._rows[i].setMinimumHeight(max(28, min(need, room * 2 // 5)))
+
+    def _cap_by_content(self) -> None:
+        width = max(self.width() - 2 * GRID, 100)
+        for holder, row in zip(self._rows[:-1], self._figure.grid, strict=False):
+            if all(isinstance(m, Rows | Bars) for m in row):
+                need = max(self._widgets[type(m), m.name].natural_height(width // len(row)) for m in row)
+                holder.setMaximumHeight(max(28, need))
 
     def _label(self) -> None:
         figure = self._figure
@@ -241,8 +254,7 @@ class FigureView(QWidget):
         """The veil covers everything."""
         super().resizeEvent(event)
         self._busy.setGeometry(self.rect())
-        if not self._figure.weights:
-            self._share_by_content()
+        self._share_by_content()
 
     def set_stroke(self, scale: float) -> None:
         """Line widths for a painter that is scaled by `scale`."""
