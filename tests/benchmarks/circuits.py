@@ -40,9 +40,9 @@ class Shape:
     layers: tuple[int, ...] = ()
     heads: tuple[int, ...] = ()
 
-    def ablated(self) -> list[Head]:
-        """Heads whose ablation is measured."""
-        return [(i, h) for i in range(self.n_layers) for h in (self.sampled or range(self.n_heads))]
+    def ablated(self, sampled: tuple[int, ...] = ()) -> list[Head]:
+        """Heads whose ablation is measured, of each layer these."""
+        return [(i, h) for i in range(self.n_layers) for h in (sampled or self.sampled or range(self.n_heads))]
 
     def patched_heads(self) -> list[Head]:
         """Heads that the other side patches."""
@@ -54,7 +54,7 @@ class Shape:
         return self.n_layers * self.n_heads
 
 
-FULL = Shape("GPT-2 small shape", 12, 12, 768, 50257, 256, 32, (16, 50), layers=(0, 4, 8, 11))
+FULL = Shape("GPT-2 small shape", 12, 12, 768, 50257, 256, 32, (16, 50), layers=(0, 4, 8, 11), heads=(0, 4, 8, 11))
 QUICK = replace(FULL, sampled=(3, 8), layers=(0, 6, 11), heads=(2, 9))
 TWO = replace(FULL, name="2 layers, 512", n_layers=2, n_heads=8, d_model=512, d_vocab=48262)
 TINY = Shape("tiny shape", 2, 4, 64, 500, 24, 8, (3, 8), sampled=(1, 2), layers=(0, 1), heads=(1, 3))
@@ -164,33 +164,45 @@ def memory(what: str, found: Both, times: float) -> Row:
 
 
 def ablation_rows(shape: Shape) -> list[Row]:
-    """Every head one by one; the first picture of it."""
-    path, heads = str(gpt2(shape)), shape.ablated()
-    out: list[Row] = []
-    factor = shape.n / len(heads)
-    sample = f"; {len(heads)} heads × {factor:g}, both sides" if factor > 1 else ""
-    o = options(shape, shape.tokens, what="ablation", path=path, heads=heads)
+    """Every head one by one, with the loss of every token and of the last half; the first picture of it."""
+    path, every, some = str(gpt2(shape)), shape.ablated(), shape.ablated(shape.sampled or (3, 8))
     what = f"zero-ablation of every head, {shape.tokens} tokens"
-    every = both(f"{what}, loss everywhere", o)
-    half = both(f"{what}, loss on the last half", {**o, "half": True})
-    # forward pass and estimate are done once, however many heads follow
-    whole = lambda mine: mine["first"] + factor * (mine["seconds"] - mine["first"])
-    if every.peers:
-        note = f"; differ by {every.best['off']:.0e} of at most {every.mine['largest']:.2g}{sample}"
-        theirs = every.best["seconds"] * factor
-        out.append(faster(f"{what}, loss everywhere", every.name, whole(every.mine), theirs, 1.5, note))
-        said = f", which computes it everywhere{sample}"
-        out.append(faster(f"{what}, loss on the last half", every.name, whole(half.mine), theirs, 2.5, said))
+    o = options(shape, shape.tokens, what="ablation", path=path)
+    all_losses = both(f"{what}, loss everywhere", {**o, "heads": every})
+    half = both(f"{what}, loss on the last half", {**o, "heads": some, "half": True})
+    out = [*all_losses.rows, *half.rows]
+
+    def compared(name: str, mine: Both, theirs: Both, target: float, note: str) -> Row:
+        """Forward pass and estimate are done once by us, however many heads follow; all else is per head."""
+        ours_f, theirs_f = (shape.n / len(some if b is half else every) for b in (mine, theirs))
+        seconds = mine.mine["first"] + ours_f * (mine.mine["seconds"] - mine.mine["first"])
+        sample = f"; of {len(some)} heads × {ours_f:g}" if ours_f > 1 else ""
+        return faster(f"{what}, {name}", theirs.name, seconds, theirs.best["seconds"] * theirs_f, target, f"{note}{sample}")
+
+    if all_losses.peers:
+        note = f"; differ by {all_losses.best['off']:.0e} of at most {all_losses.mine['largest']:.2g}"
+        out.append(compared("loss everywhere", all_losses, all_losses, 1.5, note))
+        out.append(compared("loss on the last half", half, all_losses, 2.5, ", which computes it everywhere"))
     if half.peers:
-        said, theirs = f", cut to that half by a further hook{sample}", half.best["seconds"] * factor
-        row = faster(f"{what}, loss on the last half", half.name, whole(half.mine), theirs, 1, said)
+        row = compared("loss on the last half", half, half, 1, ", cut to that half by a further hook")
         out.append(replace(row, target="", met=None))
-    first, forward = every.mine["first"], every.mine["forward"]
+    return out + first_rows(what, all_losses.mine)
+
+
+def first_rows(what: str, mine: dict[str, Any]) -> list[Row]:
+    """How long until something is on the screen; the first partial result holds the estimate of every head."""
+    first, forward = mine["first"], mine["forward"]
     said = f"{first:.2f} s; a forward pass {forward:.2f} s"
-    estimate = f"{first / forward:.2f}× ({said})"
-    out.append(Row(f"first partial result, {what}", "0.5 s and a forward pass", said, "within it", first <= 0.5 + forward))
-    out.append(Row("first-order estimate of every head", "forward passes with logits", estimate, "≤ 3×", first <= 3 * forward))
-    return [*every.rows, *half.rows, *out]
+    return [
+        Row(f"first partial result, {what}", "0.5 s and a forward pass", said, "within it", first <= 0.5 + forward),
+        Row(
+            "first-order estimate of every head",
+            "forward passes with logits",
+            f"{first / forward:.2f}×",
+            "≤ 3×",
+            first <= 3 * forward,
+        ),
+    ]
 
 
 def attribution_rows(shape: Shape) -> list[Row]:
