@@ -131,7 +131,8 @@ class _Found:
         """A snapshot."""
         arrays = {name: getattr(self, name).copy() for name in ("effect", "exact", "token_change")}
         arrays |= {name: getattr(self, name).copy() for name in ("members", "set_effect", "set_change")}
-        words = self.words if self.exact.all() else (*self.words, "where not exact: first-order estimates")
+        estimates = bool((~self.exact & ~np.isnan(self.effect)).any())
+        words = (*self.words, "where not exact: first-order estimates") if estimates else self.words
         done = 1.0 if complete else min(0.99, self.count() / self.total)
         return AblationResult(**arrays, baseline=self.made.before, unit=self.made.measure.unit, conventions=words, done=done)
 
@@ -204,7 +205,9 @@ def ablation(inputs: Inputs, p: AblationParams, ctx: Ctx) -> AblationResult:
     """What changes when heads are taken away: every head, a set, or pairs; estimates first, exact values as they come."""
     config = inputs.weights.config
     heads = chosen_heads(config, tuple(sorted(set(p.heads))))
+    # given sets are exact at once: nothing needs an estimate
     known = isinstance(ctx.previous, AblationResult) and not np.isnan(ctx.previous.effect).any()
+    known |= p.what != "each" and bool(p.heads)
     tick = ticker(ctx, 0, 1, "first-order estimate")
     made = bench(inputs, p.how, p.source, p.frozen, p.effect, p.target, p.position, tick, sloped=not known)
     words = (*inputs.subject.conventions.words(), *said(made), "effect = after − before")

@@ -135,6 +135,7 @@ def test_sets_show_all_together_each_and_pairs_by_what_is_beyond_the_sum(engine:
     wanted = {f"{a} + {b}": e for (a, b), e in zip(combinations(sorted(heads), 2), pairs.set_effect, strict=True)}
     assert dict(zip(names[4:], values[4:], strict=True)) == wanted
     np.testing.assert_array_equal(text.values, together.set_change[0])
+    assert "first-order" not in figure.caption
 
 
 def test_a_difference_is_now_minus_the_reference(engine: Engine, state: State) -> None:

@@ -25,7 +25,7 @@ from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, Cancelled, Refused
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.editor import Editor
-from circuitlab.model.forward import forward, rerun_from
+from circuitlab.model.forward import forward, forward_from, rerun_from
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.run import Run
 from circuitlab.model.saving import random_tensors
@@ -268,6 +268,7 @@ def test_sets_and_pairs_are_cut_together(tmp_path: Path, name: str) -> None:
         np.testing.assert_allclose(together.set_change[0, 1:], wanted, atol=1e-6)
         assert together.set_names == ("L0H1 + L0H3 + L1H0",)
         assert together.exact.sum() == 3
+        assert np.isnan(together.effect[~together.exact]).all()  # nothing was estimated
         assert together.set_sums[0] == pytest.approx(sum(together.effect[h] for h in heads))
         pairs = asker(params(how, what="pairs", heads=heads), edits=EDITS)
         assert pairs.set_names == ("L0H1 + L0H3", "L0H1 + L1H0", "L0H3 + L1H0")
@@ -368,3 +369,15 @@ def test_ticks_come_twice_a_layer_and_with_every_tile_that_is_unembedded(ask: As
     counter = Counter()
     ask.engine.answer(ask.request(AblationParams(heads=(Head(0, 0),))), counter)
     assert counter.n == 4 + 1
+
+
+@pytest.mark.parametrize("edits", [EDITS, PATH], ids=["edited", "path"])
+@pytest.mark.parametrize("name", ["smeared", "llama", "gpt2", "parallel"])
+def test_a_batch_of_streams_goes_on_with_the_interventions_of_the_run(tmp_path: Path, name: str, edits: Any) -> None:
+    weights = Asker(directory(tmp_path / "m", CONFIGS[name])).weights
+    run = forward(weights, TOKENS, edits)
+    streams = torch.stack([run.get("resid_post", 0), 2 * run.get("resid_post", 0)])
+    out = forward_from(weights, run, 1, streams)
+    torch.testing.assert_close(out[0], run.logits(), atol=1e-9, rtol=1e-9)
+    assert not torch.allclose(out[1], out[0])
+    torch.testing.assert_close(forward_from(weights, run, 1, streams, slice(3, 5)), out[:, 3:5], atol=1e-12, rtol=1e-12)
