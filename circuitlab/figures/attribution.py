@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from circuitlab.analysis.base import find_analysis
-from circuitlab.analysis.direct_attribution import DirectAttributionParams, DirectAttributionResult
+from circuitlab.analysis.direct_attribution import CONSTANT, DirectAttributionParams, DirectAttributionResult
 from circuitlab.analysis.token_attribution import TokenAttributionParams, TokenAttributionResult
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import caption, comparing, destination, digits, once, pick_position, quoted, texts, top_level
@@ -115,7 +115,7 @@ def _parts(state: State, facts: Facts, answer: Answer, ref: Answers) -> Figure:
     )
     rows = once(answer, "others", lambda: _others(result))
     title = _title(state, facts, result, head if inside else None)
-    return Figure(((heat,), (rows,)), title, caption(answer, note), weights=(1.3, 1.0))
+    return Figure(((heat, rows),), title, caption(answer, note))
 
 
 def _title(state: State, facts: Facts, result: DirectAttributionResult, head: Head | None) -> str:
@@ -146,6 +146,11 @@ def _compared(state: State, answer: Answer, ref: Answers) -> tuple[np.ndarray, s
     return once(answer, ("change", id(pinned)), lambda: here - other), f"map: now minus {pin.label}{same}"
 
 
+def _short(name: str) -> str:
+    """A part's name as a narrow column takes it."""
+    return "constant" if name == CONSTANT else name.replace("attention bias", "b_O")
+
+
 def _others(result: DirectAttributionResult) -> Rows:
     """All heads of each layer and every other part in the order of the model, below what they add up to."""
     names, values, at = list[str](), list[float](), result.at
@@ -161,12 +166,12 @@ def _others(result: DirectAttributionResult) -> Rows:
         names.append(name)
         values.append(float(value))
     whole = float(result.total[at])
-    names = ["the target itself", "sum of all parts", *names]
+    names = ["target", "sum of parts", *(_short(name) for name in names)]
     found = np.array([whole, float(np.sum(values)), *values])
     top = top_level(found)
     columns = (
         RowColumn("part", np.array(names, dtype=object)),
-        RowColumn("adds", found, digits=digits(top), unit="logit", bar=True, levels=(-top, top)),
+        RowColumn("logit", found, digits=digits(top), bar=True, levels=(-top, top), tip="what it adds directly"),
     )
     return Rows("others", columns, ids(np.arange(len(names))), chosen=(0, 1))
 
@@ -269,9 +274,9 @@ PANEL: Panel = register(
         equation="logit = Σ_parts part · D' + constant;  a head: z_h W_O^h · D';  from source s: A[d,s] · (v_s W_O^h · D')",
         source="Elhage et al. 2021, A Mathematical Framework for Transformer Circuits, “Path expansion trick”",
         help="The target's logit is a sum of what every part wrote into the stream [pos, d_model], read along the target's "
-        "direction D' at the recorded scale of the final norm. Parts: each head on the map, everything else below, with the sum "
-        "beside the target itself. Tokens: the same contribution of a head split over the tokens that it attended to. Blue and "
-        "red are raising and lowering; click a head to choose it, a row to follow that position.",
+        "direction D' at the recorded scale of the final norm. Parts: each head on the map, everything else beside it, the sum "
+        "above beside the target itself. Tokens: what a head contributes, split over the tokens that it attended to. "
+        "Orange raises, blue lowers. Click a head to choose it, a row to follow that position.",
         requests=requests,
         figure=figure,
         pick=pick,

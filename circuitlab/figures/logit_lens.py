@@ -13,6 +13,7 @@ from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import caption, destination, once, pick_position, quoted, texts, top_level
 from circuitlab.figures.marks import Axis, ColourMap, Figure, Heatmap, Hit, Lines, RowColumn, Rows, empty, ids
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.model.subject import Target
 from circuitlab.session.state import State
 
 Colour = Literal["probability", "rank", "entropy", "divergence"]
@@ -22,7 +23,7 @@ SAID = {
     "probability": "probability of the token that follows",
     "rank": "rank of the token that follows, log scale",
     "entropy": "entropy",
-    "divergence": "KL(final ‖ layer)",
+    "divergence": "divergence of the final prediction from this one (KL)",
 }
 GRID = ("grid",)
 
@@ -136,7 +137,8 @@ def _grid(state: State, facts: Facts, view: LogitLensView, answer: Answer) -> Fi
         col_ids=once(answer, "columns", lambda: ids(result.positions)),
         texts=once(answer, "texts", lambda: _top_texts(result, facts)),
     )
-    rows = once(answer, ("table", at), lambda: _table(result, facts, at))
+    asked = state.selection.target != Target()
+    rows = once(answer, ("table", at, asked), lambda: _table(result, facts, at, asked))
     shown = (len(result.positions), len(state.tokens)) if len(result.positions) < len(state.tokens) else None
     said = f"colour: {SAID[view.colour]}, cells: the most probable token"
     return Figure(((heat,), (rows,)), _title(result, facts, state, at), caption(answer, said), shown, weights=(1.7, 1.0))
@@ -164,22 +166,22 @@ def _title(result: LogitLensResult, facts: Facts, state: State, at: int) -> str:
     return f"{after}: {follows} follows, {since}"
 
 
-def _table(result: LogitLensResult, facts: Facts, at: int) -> Rows:
+def _table(result: LogitLensResult, facts: Facts, at: int, asked: bool) -> Rows:
     """The selected position, a row a stage, the last on top."""
     back = slice(None, None, -1)
     back = slice(None, None, -1)
-    said = [_said(result, facts, at, i) for i in range(min(TOP, result.ids.shape[2]))]
-    likely = lambda i: RowColumn(f"{i + 1}.", said[i], tokens=True, tip="token and its probability")
+    said = [_said(result, facts, at, i) for i in range(result.ids.shape[2])]
     columns = (
         RowColumn("stage", np.array(result.stages[::-1], dtype=object)),
-        likely(0),
-        RowColumn("p", np.exp(result.log_prob[back, at]), digits=3, bar=True, levels=(0.0, 1.0), tip="of the token that follows"),
+        RowColumn("p", np.exp(result.log_prob[back, at]), digits=3, tip="probability of the token that follows"),
         RowColumn("rank", _or_empty(result.rank[back, at]), digits=0, tip="of the token that follows"),
         RowColumn("entropy", result.entropy[back, at], digits=2, tip="nats"),
-        RowColumn("KL", result.kl[back, at], digits=2, tip="KL(final ‖ stage), nats"),
-        RowColumn("target", result.value[back, at], digits=2, tip="what is measured at this stage, in logits"),
-        *(likely(i) for i in range(1, len(said))),
+        RowColumn("KL", result.kl[back, at], digits=2, tip="KL divergence of the final prediction from this one, nats"),
     )
+    if asked:
+        columns += (RowColumn("target", result.value[back, at], digits=2, tip="what is measured, at this stage, in logits"),)
+    likely = np.array(["  ".join(row) for row in zip(*said, strict=True)], dtype=object)
+    columns += (RowColumn("most probable", likely, tokens=True, tip="tokens and their probabilities"),)
     return Rows("stages", columns, ids(np.arange(len(result.stages))[::-1]))
 
 
@@ -220,7 +222,7 @@ def _norms(state: State, facts: Facts, answer: Answer) -> Figure:
 
     marks = (once(answer, ("lines", at, state.tokens), lines), once(answer, ("rows", at), rows))
     title = f"the stream is {result.stream[0, at]:.1f} long at the start, {result.stream[-1, at]:.1f} at the end"
-    return Figure(((marks[0],), (marks[1],)), title, caption(answer), weights=(1.0, 1.2))
+    return Figure(((marks[0],), (marks[1],)), title, caption(answer), weights=(1.4, 1.0))
 
 
 def pick(state: State, hit: Hit) -> State:

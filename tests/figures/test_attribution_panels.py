@@ -66,13 +66,13 @@ def test_the_map_and_the_rows_add_up_to_the_target(engine: Engine, states: dict[
     assert isinstance(heat, Heatmap)
     np.testing.assert_array_equal(heat.values, found.heads[:, :, 0])
     assert (heat.row, heat.col) == (1, 2)
-    parts = dict(zip(column(rows, "part"), column(rows, "adds"), strict=True))
-    whole, total = parts.pop("the target itself"), parts.pop("sum of all parts")
+    parts = dict(zip(column(rows, "part"), column(rows, "logit"), strict=True))
+    whole, total = parts.pop("target"), parts.pop("sum of parts")
     assert total == pytest.approx(sum(parts.values()), abs=1e-5) == whole
     assert whole == pytest.approx(float(found.total[0]), abs=1e-6)
     assert parts["heads L1"] == pytest.approx(float(found.heads[1].sum()), abs=1e-6)
     names = list(parts)
-    assert names[0] == "embedding" and names[-1] == "final norm bias + b_U"
+    assert names[0] == "embedding" and names[-1] == "constant"
     if name == "gpt2":
         assert names.index("heads L0") < names.index("MLP L0") < names.index("heads L1") < names.index("MLP L1")
     assert "remainder" in figure.caption
@@ -84,7 +84,7 @@ def test_an_intervention_has_a_row_of_its_own(engine: Engine, states: dict[str, 
     rows = drawn(engine, state, "attribution").find("others")
     names = list(column(rows, "part"))
     assert names.index("MLP L0") < names.index("intervention L1") < names.index("heads L1")
-    assert column(rows, "adds")[0] == pytest.approx(column(rows, "adds")[1], abs=1e-5)
+    assert column(rows, "logit")[0] == pytest.approx(column(rows, "logit")[1], abs=1e-5)
 
 
 def test_the_map_shows_a_difference_to_the_pin(engine: Engine, states: dict[str, State]) -> None:
@@ -164,7 +164,7 @@ def test_the_grid_is_the_lens_with_the_end_on_top(engine: Engine, states: dict[s
     facts = facts_of(engine, state.model)
     assert heat.texts is not None
     assert heat.texts[0, 2] == facts.token_text(int(found.ids[-1, 2, 0]))
-    assert column(rows, "1.")[0].startswith(facts.token_text(int(found.ids[-1, 3, 0])))
+    assert column(rows, "most probable")[0].startswith(facts.token_text(int(found.ids[-1, 3, 0])))
     np.testing.assert_array_equal(column(rows, "rank"), found.rank[::-1, 3])
     assert figure.shown == (4, 7)
 
