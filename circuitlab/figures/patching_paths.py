@@ -56,7 +56,7 @@ def figure_of_paths(state: State, facts: Facts, answer: Answer, show: Show, titl
     table = replace(table, chosen=picked)
     above, heat = prompts(state, facts, answer), _map(answer, result, sender, show, path)
     head = f"{name} → one later head · {measured(result, facts)}"
-    heights = (*strip_weights(above), min(0.9 + 0.15 * len(heat.values), 2.6), 2.0)
+    heights = (*strip_weights(above), min(1.5 + 0.15 * len(heat.values), 3.0), 2.0)
     return Figure((*above, (heat,), (table,)), head, caption(answer, TEXTS), count, weights=heights)
 
 
@@ -107,11 +107,16 @@ def _axes(result: PathPatchingResult, sender: Head) -> tuple[Axis, Axis, np.ndar
             keys.append((-1, -1))
             ticks.append("")
         keys += [(WAYS.index(way), h) for h in range(n_heads)]
-        ticks += [f"{way} H{h}" for h in range(n_heads)]
+        ticks += [f"{way}{h}" for h in range(n_heads)]
     later = np.arange(sender.layer + 1, n_layers)
     full = lambda value: np.full(len(later), value)
     rows = ids(full(sender.layer), full(sender.head), later)
-    return Axis("read by", tuple(ticks)), Axis("layer", tuple(f"L{i}" for i in later)), rows, ids(*np.array(keys).T)
+    return (
+        Axis("query Q, key K or value V of head", tuple(ticks)),
+        Axis("layer", tuple(f"L{i}" for i in later)),
+        rows,
+        ids(*np.array(keys).T),
+    )
 
 
 def _strongest(result: PathPatchingResult, sender: Head) -> tuple[Rows, tuple[int, int]]:

@@ -52,7 +52,7 @@ def _strip(name: str, tokens: tuple[int, ...], partner: np.ndarray, differs: np.
 def strip_weights(strips: Strips) -> tuple[float, float]:
     """Relative heights of the two prompts over a picture of about 4: by their length, as it falls in a narrow panel."""
     lines = [ceil(sum(len(text) + 0.5 for text in strip[0].texts) / 58) for strip in strips]
-    return min(0.25 * lines[0] + 0.1, 1.0), min(0.25 * lines[1] + 0.1, 1.0)
+    return min(0.32 * lines[0] + 0.05, 1.1), min(0.32 * lines[1] + 0.05, 1.1)
 
 
 def measured(result: Any, facts: Facts) -> str:
