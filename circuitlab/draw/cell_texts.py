@@ -14,9 +14,17 @@ from circuitlab.draw.theme import Theme
 from circuitlab.figures.marks import Heatmap
 
 LEAST_CHARACTERS = 3  # of a cell's width, below which nothing is written
+ELLIPSIS_FROM = 5
 DARK, LIGHT = QColor(16, 16, 20), QColor(255, 255, 255)
 
 Visible = tuple[tuple[float, float], tuple[float, float]]
+
+
+def shortened(text: str, most: int) -> str:
+    """At most so many characters: the first ones, with an ellipsis where there is room to see more than that."""
+    if len(text) <= most:
+        return text
+    return text[:most] if most < ELLIPSIS_FROM else text[: most - 1] + "…"
 
 
 def paint_texts(painter: QPainter, mark: Heatmap, box: Callable[[int, int], QRectF], visible: Visible, theme: Theme) -> None:
@@ -34,6 +42,6 @@ def paint_texts(painter: QPainter, mark: Heatmap, box: Callable[[int, int], QRec
         inks = dark_text(rgb(mark.values[row], mark.levels, mark.map, theme))
         for col in range(max(0, floor(x0)), min(cols, ceil(x1))):
             room = box(row, col).adjusted(2, 0, -2, 0)
-            text = metrics.elidedText(str(mark.texts[row, col]), Qt.TextElideMode.ElideRight, room.width())
+            text = shortened(str(mark.texts[row, col]), floor(room.width() / metrics.horizontalAdvance("m")))
             painter.setPen(DARK if bool(np.all(inks[col])) else LIGHT)
             painter.drawText(room, Qt.AlignmentFlag.AlignCenter, text)

@@ -7,18 +7,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PySide6.QtCore import QSize
 
 from circuitlab.analysis.direct_attribution import DirectAttributionParams
 from circuitlab.analysis.logit_lens import LogitLensParams
 from circuitlab.analysis.neurons import NeuronsParams
 from circuitlab.analysis.residual_norms import ResidualNormsParams
 from circuitlab.analysis.token_attribution import TokenAttributionParams
+from circuitlab.draw.cell_texts import shortened
+from circuitlab.draw.export import render
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.figures.attribution import AttributionView
 from circuitlab.figures.logit_lens import LogitLensView, window
-from circuitlab.figures.marks import Figure, Heatmap, Hit, Lines, Rows, Tokens
+from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, Lines, Rows, Tokens
 from circuitlab.figures.neurons import NeuronsView
 from circuitlab.figures.panel import Why, facts_of, find_panel
 from circuitlab.model.intervention import Intervention, Site
@@ -251,3 +254,18 @@ def test_without_a_text_a_panel_says_what_to_do(engine: Engine, states: dict[str
 def test_one_token_is_enough(engine: Engine, states: dict[str, State], panel: str) -> None:
     figure = drawn(engine, states["gpt2"].with_tokens((5,)), panel)
     assert figure.grid and figure.title and figure.caption
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "shown"), [("·the", 4, "·the"), ("·theatre", 4, "·the"), ("·theatre", 6, "·thea…"), ("a", 0, "")]
+)
+def test_a_cell_holds_as_much_of_a_token_as_fits(text: str, most: int, shown: str) -> None:
+    assert shortened(text, most) == shown
+
+
+@pytest.mark.parametrize(("width", "written"), [(900, True), (120, False)])
+def test_texts_are_written_where_they_fit(width: int, written: bool) -> None:
+    texts = np.array([["ab", "cd"], ["ef", "gh"]] * 2, dtype=object)
+    plain = Heatmap("m", np.zeros((4, 2), np.float32), (0.0, 1.0), square=False, y=Axis("s", ("L0 in",) * 4))
+    pictures = [render(Figure(((mark,),), "t"), QSize(width, 300)) for mark in (plain, replace(plain, texts=texts))]
+    assert (pictures[0] != pictures[1]) == written
