@@ -137,10 +137,10 @@ class _Found:
         return AblationResult(**arrays, baseline=self.made.before, unit=self.made.measure.unit, conventions=words, done=done)
 
 
-def _singles(exact: np.ndarray, heads: tuple[Head, ...], size: int) -> Iterator[list[Head]]:
+def _singles(found: _Found, heads: tuple[Head, ...]) -> Iterator[list[Head]]:
     """Heads that are still to be done, last layer first, in batches of one layer."""
     for layer in sorted({h.layer for h in heads}, reverse=True):
-        mine = sorted({h for h in heads if h.layer == layer and not exact[h]})
+        mine, size = sorted({h for h in heads if h.layer == layer and not found.exact[h]}), found.made.at_once(layer)
         yield from (mine[i : i + size] for i in range(0, len(mine), size))
 
 
@@ -159,7 +159,7 @@ def _cut(found: _Found, sets: list[list[Head]], ctx: Ctx) -> tuple[np.ndarray, n
 
 
 def _each(found: _Found, heads: tuple[Head, ...], ctx: Ctx) -> None:
-    for batch in _singles(found.exact, heads, at_once(found.made.run.n)):
+    for batch in _singles(found, heads):
         effect, change = _cut(found, [[h] for h in batch], ctx)
         for h, value, row in zip(batch, effect, change, strict=True):
             found.effect[h], found.token_change[h], found.exact[h] = value, row, True

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs
@@ -23,7 +24,7 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.editor import Editor
 from circuitlab.model.forward import after_heads, attended, rerun_from
 from circuitlab.model.intervention import Intervention, Site
-from circuitlab.model.run import ROWS, Run
+from circuitlab.model.run import ROWS, Run, unembed
 from circuitlab.model.subject import Target
 
 How = Literal["zero", "mean", "resample"]
@@ -102,6 +103,28 @@ def cut_streams(run: Run, cut: Tensor, put: Put, held: bool, dest: slice, tick: 
     return x.expand(len(cut), -1, -1)
 
 
+def behind_last(run: Run, cut: Tensor, put: Put, measure: Measure, tick: Callable[[], None]) -> Tensor:
+    """[batch, row], nats, with the last layer's heads of `cut` bool [batch, head] ablated, where nothing but W_U follows.
+
+    The logits change by (z'_h − z_h) (W_O^h W_U): d_head products a token in place of d_model.
+    """
+    last, ends = run.weights.config.n_layers - 1, run.weights.unembed()
+    z, W_O = run.get("z", last), run.weights.layer(last).W_O
+    change, tables = (put(last, z) - z)[:, measure.at], {}
+    for h in torch.nonzero(cut.any(dim=0))[:, 0].tolist():
+        tick()
+        tables[h] = W_O[h] @ ends.W_U
+    assert run.final is not None
+    wanted, out = torch.tensor(run.tokens)[measure.at + 1], z.new_zeros(len(cut), len(measure.at))
+    for rows in torch.arange(len(measure.at)).split(ROWS):
+        logits = unembed(run.weights, ends, run.final[measure.at[rows]])
+        for one, losses in zip(cut, out, strict=True):
+            tick()
+            changes = [change[h, rows] @ tables[h] for h in torch.nonzero(one)[:, 0].tolist()]
+            losses[rows] = F.cross_entropy(sum(changes, logits), wanted[rows], reduction="none")
+    return out
+
+
 def _needs_all(run: Run, put: Put, layer: int, cuts: bool) -> bool:
     """Whether the last layer cannot be computed for some positions alone: interventions, or a mean over the run itself."""
     return (cuts and put.how == "mean" and put.other is None) or any(e.site.layer == layer for e in run.edits)
@@ -159,10 +182,26 @@ class Bench:
     losses: Tensor
     slope: Tensor | None = None
 
+    @property
+    def linear_end(self) -> bool:
+        """Whether logits are linear in the last layer's z, and that is the cheaper way to many losses."""
+        c, last = self.run.weights.config, self.run.weights.config.n_layers - 1
+        plain = c.attention_only and (c.norm == "none" or not c.final_norm) and c.norm_placement == "pre" and not c.logit_soft_cap
+        edited = self.run.editor.touches(last, "result")
+        return plain and not edited and self.measure.aim is None and len(self.measure.at) >= 2 * c.d_head
+
+    def at_once(self, layer: int) -> int:
+        """How many heads of a layer are cut one by one in one go."""
+        c = self.run.weights.config
+        return c.n_heads if self.linear_end and layer == c.n_layers - 1 else at_once(self.run.n)
+
     def cut(self, heads: Tensor, tick: Callable[[], None]) -> tuple[Tensor, Tensor]:
         """(value [batch], losses [batch, row]) with the heads of bool [batch, layer, head] ablated; none: the run itself."""
         dest = self.measure.dest
         with torch.inference_mode():
+            if self.linear_end and not bool(heads[:, :-1].any()):
+                losses = behind_last(self.run, heads[:, -1], self.put, self.measure, tick)
+                return self.measure.value(self.run, self.run.final[None], losses), losses  # type: ignore[index]
             if not has_paths(self.run):
                 return self.measure(self.run, cut_streams(self.run, heads, self.put, self.held, dest, tick), tick)
             found = []
@@ -222,8 +261,9 @@ def bytes_of(config: ModelConfig, n: int, source: tuple[int, ...] = ()) -> int:
     rows, heads = max(n, AT_ONCE), config.n_heads * config.d_head
     block = rows * (8 * config.d_model + 10 * heads + 3 * config.d_mlp)
     patterns = 3 * config.n_heads * n * max(n, AT_ONCE if config.score_soft_cap else n)
+    tables = heads * config.d_vocab_out if config.attention_only and n > 2 * config.d_head else 0
     other = len(source) * config.n_layers * (config.d_model + 3 * heads)
-    return 8 * (block + patterns + 3 * ROWS * config.d_vocab_out + other)
+    return 8 * (block + patterns + 3 * ROWS * config.d_vocab_out + tables + other)
 
 
 def ticker(ctx: Ctx, done: int, total: int, text: str) -> Callable[[], None]:

@@ -320,6 +320,32 @@ def test_only_what_is_measured_is_computed_in_the_last_layer(ask: Asker, how: st
         assert one.effect[head] == pytest.approx(float(logits[0] - logits[1]), abs=1e-9)
 
 
+@pytest.mark.parametrize("name", ["attention-only", "smeared", "odd"])
+def test_behind_the_last_layer_only_the_logits_are_changed(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prompts of twice d_head tokens and more take the way through W_O W_U; the numbers are those of whole passes."""
+    monkeypatch.setattr(ablation_parts, "ROWS", 7)
+    asker, used = Asker(directory(tmp_path / "m", CONFIGS[name])), []
+    through = ablation_parts.behind_last
+    monkeypatch.setattr(ablation_parts, "behind_last", lambda *a: used.append(1) or through(*a))
+    tokens, heads = tuple([0, *TOKENS[1:]] * 4), (Head(1, 0), Head(1, 2))
+    edits = fitting(CONFIGS[name], EDITS[:4])
+    before = asker.losses(tokens, edits)
+    for how in ("zero", "mean", "other", "resample"):
+        found = asker(params(how, what="set", heads=heads), tokens, edits)
+        for head in heads:
+            wanted = asker.losses(tokens, (*edits, *by_intervention(how, (head,)))) - before
+            np.testing.assert_allclose(found.token_change[head][1:], wanted, atol=1e-6)
+        wanted = asker.losses(tokens, (*edits, *by_intervention(how, heads))) - before
+        np.testing.assert_allclose(found.set_change[0, 1:], wanted, atol=1e-6)
+    half = asker(AblationParams(effect="second_half"), tokens)
+    wanted = asker.losses(tokens, by_intervention("zero", heads[:1])) - asker.losses(tokens, ())
+    assert half.effect[1, 0] == pytest.approx(wanted[17:].mean(), abs=1e-9)
+    assert len(used) == 4 * 2 + 1  # the set and its heads each time, then all heads of the layer in one go
+    used.clear()
+    asker(AblationParams(), tokens, fitting(CONFIGS[name], EDITS))  # what heads write there is changed afterwards
+    assert not used
+
+
 def test_a_single_token_has_no_loss_and_says_so_but_has_logits(ask: Asker) -> None:
     for effect in ("loss", "second_half", "in_context"):
         found = ask(AblationParams(effect=effect), (3,))  # type: ignore[arg-type]
