@@ -125,19 +125,24 @@ class _Lens:
     arrays: dict[str, np.ndarray]
 
     def tile(self, start: int, ctx: Ctx, aim: Aim) -> None:
-        """Every stage at the positions [start, start + ROWS) of the chosen ones."""
-        weights, run = self.inputs.weights, self.run
-        rows = slice(start, min(start + ROWS, len(self.positions)))
+        """Every stage at the positions [start, start + ROWS) of the chosen ones: the end first, then down to the beginning."""
+        weights, run, n = self.inputs.weights, self.run, len(self.positions)
+        rows = slice(start, min(start + ROWS, n))
         dest = slice(int(self.positions[rows][0]), int(self.positions[rows][-1]) + 1)
         assert run.final is not None
-        final, last = run.final[dest], log_probs(weights, normalised(weights, run.final[dest], None))
+        final, total = run.final[dest], n * (len(self.stages) + 1)
         scale = final_scale(weights, final) if self.p.statistics == FINAL else None
-        for i, (_, name, layer) in enumerate((*self.stages, ("final", "", 0))):
-            ctx.tick(start * len(self.stages) + i * ROWS, len(self.positions) * len(self.stages), f"position {dest.start}")
+        last = None
+        for i, (_, name, layer) in reversed([*enumerate((*self.stages, ("final", "", 0)))]):
+            done = start * (len(self.stages) + 1) + (rows.stop - start) * (len(self.stages) - i)
+            ctx.tick(done, total, f"position {dest.start}")
             normed = normalised(weights, run.get(name, layer, (), dest) if name else final, scale)
-            found = log_probs(weights, normed) if name else last
+            found = log_probs(weights, normed)
+            last = found if last is None else last
             self.put(i, rows, found, last)
             self.arrays["value"][i, rows] = ((normed * aim.D[rows]).sum(-1) + aim.offset[rows]).numpy()
+            if done + rows.stop - start < total:
+                ctx.partial(self.result((done + rows.stop - start) / total, aim.words))
 
     def put(self, stage: int, rows: slice, found: Tensor, last: Tensor) -> None:
         """What is read from the log-probabilities [row, d_vocab_out] of one stage."""
@@ -203,9 +208,6 @@ def logit_lens(inputs: Inputs, p: LogitLensParams, ctx: Ctx) -> LogitLensResult:
         lens = _lens(inputs, p, ctx.previous)
         aim, n = aim_at(inputs, p.target, lens.positions.tolist()), len(lens.positions)
         for start in range(0, n, ROWS):
-            if not np.isnan(lens.arrays["entropy"][-1, start : start + ROWS]).any():
-                continue
-            lens.tile(start, ctx, aim)
-            if start + ROWS < n:
-                ctx.partial(lens.result((start + ROWS) / n, aim.words))
+            if np.isnan(lens.arrays["entropy"][:, start : start + ROWS]).any():
+                lens.tile(start, ctx, aim)
         return lens.result(1.0, aim.words)

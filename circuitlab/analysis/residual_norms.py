@@ -21,9 +21,9 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysi
 from circuitlab.analysis.target import position_of
 from circuitlab.analysis.written import entering, replaced
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.run import Run
+from circuitlab.model.run import Run, after_attention, mlp_written
 
-ROWS = 128
+ROWS = 64  # positions at a time
 
 
 @dataclass(frozen=True)
@@ -69,16 +69,18 @@ Step = tuple[str, Tensor | None, Tensor]  # name, what it is added to, what is a
 
 def layer_steps(run: Run, layer: int, dest: slice) -> tuple[list[tuple[str, Tensor]], list[Step]]:
     """The stages that begin and divide block `layer`, and what is added in it, for positions `dest`."""
-    c, x = run.weights.config, run.get("resid_pre", layer, (), dest)
+    c, x, weights = run.weights.config, run.get("resid_pre", layer, (), dest), run.weights.layer(layer)
     stages, steps = [(f"L{layer} in", x)], list[Step]()
     change = replaced(run, layer, dest)
     if change is not None:
         steps.append((f"intervention L{layer}", x - change, change))
-    steps.append((f"attention L{layer}", x, run.get("attn_out", layer, (), dest)))
+    attention = run.get("attn_out", layer, (), dest)
+    steps.append((f"attention L{layer}", x, attention))
     if not c.attention_only:
-        mid = x if c.parallel else run.get("resid_mid", layer, (), dest)
+        mid = x if c.parallel else after_attention(c, weights, x, attention)
         stages += [] if c.parallel else [(f"L{layer} mid", mid)]
-        steps.append((f"MLP L{layer}", mid, run.get("mlp_out", layer, (), dest)))
+        cut = run.editor.touches(layer, "mlp_out")
+        steps.append((f"MLP L{layer}", mid, run.get("mlp_out", layer, (), dest) if cut else mlp_written(c, weights, mid)))
     return stages, steps
 
 
@@ -120,29 +122,42 @@ def cosine(a: Tensor, x: Tensor | None) -> Tensor:
 
 
 def _memory(config: ModelConfig, n: int, p: ResidualNormsParams) -> int:
-    rows = min(n, ROWS)
-    return 8 * (rows * (12 * config.d_model + 3 * config.d_mlp + 3 * config.n_heads * n) + 8 * config.n_layers * n)
+    rows, carried = min(n, ROWS), 2 * n * config.n_heads * config.d_head
+    return 8 * (rows * (12 * config.d_model + 3 * config.d_mlp + 3 * config.n_heads * n) + carried + 16 * config.n_layers * n)
 
 
 @analysis(version=1, needs="tokens", lane="slow", memory=_memory)
 def residual_norms(inputs: Inputs, p: ResidualNormsParams, ctx: Ctx) -> ResidualNormsResult:
     """Norm of the stream after each stage, of what each part adds, and its cosine with the stream."""
     run, n_layers = inputs.run(), inputs.weights.config.n_layers
-    position, starts = position_of(run.n, p.position), range(0, run.n, ROWS)
+    starts, found = range(0, run.n, ROWS), ctx.previous
+    made = found if isinstance(found, ResidualNormsResult) else None
     with torch.inference_mode():
-        tiles = [
-            tile_rows(run, slice(start, min(start + ROWS, run.n)), ctx, i * n_layers, len(starts) * n_layers)
-            for i, start in enumerate(starts)
-        ]
-    arrays: dict[str, Any] = {
-        name: torch.cat([torch.stack(getattr(tile, name)) for tile in tiles], dim=1).numpy()
-        for name in ("stream", "added", "cosine")
-    }
+        for i, start in enumerate(starts):
+            dest = slice(start, min(start + ROWS, run.n))
+            if made is not None and not np.isnan(made.stream[:, dest]).any():
+                continue
+            rows = tile_rows(run, dest, ctx, i * n_layers, len(starts) * n_layers)
+            made = _with(inputs, p, made, rows, dest, run)
+            if made.done < 1:
+                ctx.partial(made)
+    assert made is not None
+    return made
+
+
+def _with(inputs: Inputs, p: ResidualNormsParams, made: ResidualNormsResult | None, rows: _Rows, dest: slice, run: Run) -> Any:
+    """The result so far with the positions `dest`: arrays of its own, so that what was shown stays as it was."""
+    arrays: dict[str, Any] = {}
+    for name in ("stream", "added", "cosine"):
+        tile = torch.stack(getattr(rows, name)).numpy()
+        arrays[name] = np.full((len(tile), run.n), np.nan, tile.dtype) if made is None else getattr(made, name).copy()
+        arrays[name][:, dest] = tile
     return ResidualNormsResult(
         **arrays,
         tokens=read_only(np.array(run.tokens)),
-        stages=tuple(tiles[0].stages),
-        components=tuple(tiles[0].components),
-        position=position,
+        stages=tuple(rows.stages),
+        components=tuple(rows.components),
+        position=position_of(run.n, p.position),
         conventions=(*inputs.subject.conventions.words(), f"{run.n} positions"),
+        done=float((~np.isnan(arrays["stream"]).any(axis=0)).mean()),
     )

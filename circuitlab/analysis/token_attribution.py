@@ -29,6 +29,8 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Head, Target
 
+AT_ONCE = 4  # heads whose patterns are held together
+
 
 @dataclass(frozen=True)
 class TokenAttributionParams:
@@ -81,7 +83,7 @@ def centred_aim(inputs: Inputs, aim: Aim, target: Target) -> Aim:
 def _memory(config: ModelConfig, n: int, p: TokenAttributionParams) -> int:
     count = len(p.heads) or config.n_layers * config.n_heads
     row = 4 * config.n_heads * (config.d_model + n) + 8 * n * config.d_model
-    whole = 3 * config.n_heads * n * n if p.direction == "destinations" else 3 * config.n_heads * n
+    whole = 4 * AT_ONCE * n * n if p.direction == "destinations" else 4 * config.n_heads * n
     return 8 * (row + whole + count * n + 2 * config.d_vocab_out)
 
 
@@ -202,10 +204,19 @@ class _Destinations(_Sent):
             W_O = self.run.weights.layer(layer, mlp=False).W_O[heads]
             written = (self.values_of(layer, heads)[:, self.position : self.position + 1] @ W_O)[:, 0]
             effect = (written @ E.base.T) * E.scale[:, 0]
-            pattern = self.run.get("pattern", layer, tuple(heads), self.dest)[..., self.position]
+            pattern = self.column(layer, heads, ctx)
             sent = pattern * effect * self.share(layer, heads)
             self.values[np.ix_(where, range(self.position, self.run.n))] = self.masked(layer, sent).numpy()
         return self.result(placed=np.full(len(self.heads), np.nan))
+
+    def column(self, layer: int, heads: list[int], ctx: Ctx) -> Tensor:
+        """[head, dest]: the pattern at the source, a few heads at a time: each needs its whole pattern."""
+        parts = []
+        for i in range(0, len(heads), AT_ONCE):
+            ctx.tick(layer, self.run.weights.config.n_layers, f"layer {layer}")
+            some = tuple(heads[i : i + AT_ONCE])
+            parts.append(self.run.get("pattern", layer, some, self.dest)[..., self.position].clone())
+        return torch.cat(parts)
 
     def masked(self, layer: int, sent: Tensor) -> Tensor:
         """[head, dest] with NaN where the window has moved past the source."""

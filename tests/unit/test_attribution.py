@@ -341,3 +341,19 @@ def test_norms_of_a_cut_run_show_the_cut(folder: Path) -> None:
     assert not silent.added[silent.components.index("MLP L0")].any()
     long = ask("residual_norms", ResidualNormsParams(), tuple([3, 4] * 24))
     assert long.stream.shape == (5, 48) and not np.isnan(long.stream).any()
+
+
+def test_cancelled_norms_are_gone_on_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = asker(folder, "gpt2")
+    monkeypatch.setattr("circuitlab.analysis.residual_norms.ROWS", 4)
+    request = Request("residual_norms", ResidualNormsParams(), ask.subject(TOKENS, (), RAW))
+    stops = _Stops(2)  # two layers of the first tile; the second tile is not begun
+    with pytest.raises(Cancelled):
+        ask.engine.answer(request, stops)
+    assert [p.done for p in stops.shown] == [pytest.approx(4 / 9)]
+    assert np.isnan(stops.shown[0].stream[:, 4:]).all()
+    found: Any = ask.engine.answer(request, _Stops(4)).result
+    fresh: Any = ask.engine.answer(request, fresh=True).result
+    np.testing.assert_array_equal(found.stream, fresh.stream)
+    np.testing.assert_array_equal(found.cosine, fresh.cosine)
+    assert found.done == 1 and found.components == fresh.components

@@ -181,8 +181,9 @@ def test_a_cancelled_lens_is_gone_on_from(folder: Path, monkeypatch: pytest.Monk
     stops = _Stops()
     with pytest.raises(Cancelled):
         ask.engine.answer(request, stops)
-    assert [p.done for p in stops.shown] == [pytest.approx(4 / 9)]
-    assert (stops.shown[0].ids[:, 4:] == -1).all() and np.isnan(stops.shown[0].entropy[:, 4:]).all()
+    assert [p.done for p in stops.shown] == [pytest.approx(4 / 27), pytest.approx(8 / 27), pytest.approx(12 / 27)]
+    assert np.isnan(stops.shown[0].entropy[:-1]).all() and not np.isnan(stops.shown[0].entropy[-1, :4]).any()
+    assert (stops.shown[-1].ids[:, 4:] == -1).all() and np.isnan(stops.shown[-1].entropy[:, 4:]).all()
     goes_on = _Stops(stops=False)
     found: Any = ask.engine.answer(request, goes_on).result
     assert goes_on.seen == {"position 4", "position 8"}
