@@ -29,7 +29,7 @@ from circuitlab.model.subject import Target
 
 How = Literal["zero", "mean", "resample"]
 
-AT_ONCE = 512  # rows (ablations × positions) that go through a block together: a call of a second could not be cancelled
+AT_ONCE = 768  # rows (ablations × positions) that go through a block together: a call of a second could not be cancelled
 
 
 @dataclass(frozen=True, eq=False)
