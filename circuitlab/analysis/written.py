@@ -44,10 +44,6 @@ class Directions:
         one = len(self.base) == 1
         return (x @ self.base[0] if one else (x * self.base).sum(-1)) * self.scale[:, 0]
 
-    def at(self, i: int) -> Directions:
-        """The one at row i."""
-        return Directions(self.base if len(self.base) == 1 else self.base[i : i + 1], self.scale[i : i + 1])
-
     def behind(self, config: ModelConfig, norm: Norm, written: Tensor) -> tuple[Directions, Tensor]:
         """As seen before a norm behind a sublayer that reads `written` [pos, d_model], and the constant [pos] of its bias."""
         bias = torch.zeros_like(self.scale[:, 0]) if norm.bias is None else self.of(norm.bias.expand(len(self.scale), -1))

@@ -122,9 +122,9 @@ def _title(state: State, facts: Facts, result: DirectAttributionResult, head: He
     position = min(int(result.positions[result.at]), len(state.tokens) - 1)
     after = f"after {position} {quoted(facts.token_text(state.tokens[position]))}"
     name = f"{target_name(result.ids[result.at], facts)} {after}: {result.total[result.at]:+.2f}"
-    if head is None:
-        return name
     own = result.heads[:, :, result.at]
+    if head is None or np.isnan(own).any():
+        return name
     rank = int((np.nan_to_num(own) > np.nan_to_num(own[head])).sum()) + 1
     return f"{name}, of it {head} {own[head]:+.2f} (no. {rank} of {own.size})"
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QSize
 
+from circuitlab.analysis.base import Quiet
 from circuitlab.analysis.direct_attribution import DirectAttributionParams
 from circuitlab.analysis.logit_lens import LogitLensParams
 from circuitlab.analysis.neurons import NeuronsParams
@@ -269,3 +270,23 @@ def test_texts_are_written_where_they_fit(width: int, written: bool) -> None:
     plain = Heatmap("m", np.zeros((4, 2), np.float32), (0.0, 1.0), square=False, y=Axis("s", ("L0 in",) * 4))
     pictures = [render(Figure(((mark,),), "t"), QSize(width, 300)) for mark in (plain, replace(plain, texts=texts))]
     assert (pictures[0] != pictures[1]) == written
+
+
+@pytest.mark.parametrize(("panel", "view"), [("attribution", AttributionView()), ("logit_lens", LogitLensView())])
+def test_what_is_not_there_yet_is_left_empty(engine: Engine, states: dict[str, State], panel: str, view: Any) -> None:
+    state, shown = states["gpt2"].select(destination=2, locked=True).with_view(panel, view), list[Any]()
+
+    class Shown(Quiet):
+        def partial(self, result: Any) -> None:
+            shown.append(result)
+
+    found, facts = find_panel(panel), facts_of(engine, state.model)
+    asked = found.requests(state, facts)
+    assert not isinstance(asked, Why)
+    ((role, request),) = asked.items()
+    whole = Engine(engine.store).answer(request, Shown())
+    figure = found.figure(state, facts, {role: replace(whole, result=shown[0], complete=False)}, {})
+    heat = figure.find("map" if panel == "attribution" else "lens")
+    assert isinstance(heat, Heatmap)
+    assert np.isnan(heat.values).any() and not np.isnan(heat.values).all()
+    assert "nan" not in figure.title and "never" not in figure.title and "so far" in figure.caption
