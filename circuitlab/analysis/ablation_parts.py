@@ -260,7 +260,7 @@ def bytes_of(config: ModelConfig, n: int, source: tuple[int, ...] = ()) -> int:
     """A bound on what a batch of ablations, the unembedding of a tile and the other text's run hold."""
     rows, heads = max(n, AT_ONCE), config.n_heads * config.d_head
     block = rows * (8 * config.d_model + 10 * heads + 3 * config.d_mlp)
-    patterns = 3 * config.n_heads * n * max(n, AT_ONCE if config.score_soft_cap else n)
+    patterns = 3 * config.n_heads * n * rows  # of each at once, where scores are capped or interventions see patterns
     tables = heads * config.d_vocab_out if config.attention_only and n > 2 * config.d_head else 0
     other = len(source) * config.n_layers * (config.d_model + 3 * heads)
     return 8 * (block + patterns + 3 * ROWS * config.d_vocab_out + tables + other)
