@@ -13,8 +13,8 @@ from math import ceil, floor
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QPointF, QRectF
-from PySide6.QtGui import QPainter, QPen, QResizeEvent
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QBrush, QPainter, QPen, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from circuitlab.draw.cell_texts import paint_texts
@@ -279,6 +279,7 @@ class HeatmapMark(PlotMark):
             for item in self._tiles():
                 painter.setPen(QPen(self.theme.colour("line"), 1))
                 painter.drawRect(self._item_box(item))
+        self._draw_hatching(painter)
         accent = self.theme.colour("accent")
         row, col = self.mark.row, self.mark.col
         painter.setPen(QPen(accent, 1))
@@ -295,6 +296,16 @@ class HeatmapMark(PlotMark):
         if self._cursor is not None:
             painter.setPen(QPen(self.theme.colour("text"), 1))
             painter.drawRect(self._item_box(self._cursor).adjusted(0, 0, -1, -1))
+
+    def _draw_hatching(self, painter: QPainter) -> None:
+        """Runs of cells that mean nothing, a row at a time; of many rows those that a pixel can tell apart."""
+        if self.mark.hatched is None:
+            return
+        brush = QBrush(self.theme.colour("line"), Qt.BrushStyle.BDiagPattern)
+        for row, cells in enumerate(self.mark.hatched):
+            edges = np.flatnonzero(np.diff(np.concatenate([[False], cells, [False]]).astype(np.int8)))
+            for start, stop in edges.reshape(-1, 2).tolist():
+                painter.fillRect(self._box(row, start, 1, stop - start), brush)
 
     def _tiles(self) -> list[Id]:
         tiles = self.mark.tiles

@@ -78,6 +78,7 @@ class Heatmap(_Frozen):
     square: bool = True
     row_ids: np.ndarray | None = None
     col_ids: np.ndarray | None = None
+    hatched: np.ndarray | None = None
     texts: np.ndarray | None = None
 
 

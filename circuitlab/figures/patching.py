@@ -163,9 +163,10 @@ def _grid(state: State, facts: Facts, answer: Answer, view: PatchingView) -> Fig
         square=False,
         row_ids=rows,
         col_ids=cols,
+        hatched=once(answer, "hatched", lambda: ~result.inside & result.exact),
     )
     outside = int((~result.inside & result.exact).sum())
-    cone = f"{outside} of {result.inside.size} cells empty: they cannot matter" if outside else ""
+    cone = f"{outside} of {result.inside.size} cells hatched: they cannot matter" if outside else ""
     title = f"{view.exchange} as pinned · {measured(result, facts)}"
     words = caption(answer, cone, TEXTS, _reading(result, row, col))
     above = prompts(state, facts, answer)

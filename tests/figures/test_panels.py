@@ -14,9 +14,10 @@ from PySide6.QtCore import QSize
 from circuitlab.draw.export import render
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
+from circuitlab.errors import BadInput
 from circuitlab.figures.common import pick_position
 from circuitlab.figures.heads import ranks
-from circuitlab.figures.marks import Figure, Heatmap, Hit, Rows
+from circuitlab.figures.marks import Figure, Heatmap, Hit, Rows, empty
 from circuitlab.figures.panel import Panel, Why, facts_of, panels
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
@@ -36,7 +37,12 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> tuple[Engine, State]:
 def drawn(engine: Engine, panel: Panel, state: State) -> Figure:
     """The figure of what the panel asks for, or of why it asks for nothing on this model."""
     if not isinstance(asked := panel.requests(state, facts := facts_of(engine, state.model)), Why):
-        return figure_of(engine, panel, state)
+        try:
+            return figure_of(engine, panel, state)
+        except BadInput as error:  # a prompt set that is longer than this model's context: the dock shows the reason
+            assert panel.name == "prompt_sets"
+            assert "does not fit the model" in error.what
+            return empty(error.what, panel.title)
     figure = panel.figure(state, facts, {}, {})
     assert figure.why_empty == asked.text
     return figure

@@ -72,7 +72,7 @@ def test_the_grid_is_the_answers_and_empty_outside_the_cone(engine: Engine, stat
     np.testing.assert_allclose(shares.values[result.inside], result.normalised[result.inside], rtol=1e-5)
     whole = drawn(engine, state, exchange=exchange, at="all positions")
     assert render(whole, QSize(400, 320)).width() == 400
-    assert "cells empty" in drawn(engine, state, exchange=exchange).caption
+    assert "cells hatched" in drawn(engine, state, exchange=exchange).caption
 
 
 def test_both_prompts_stand_above_with_what_differs(engine: Engine, state: State) -> None:
