@@ -137,6 +137,9 @@ def _aimed(params: Any, prompt: Prompt) -> Any:
     changes: dict[str, Any] = {"position": -1} if "position" in names else {}
     if "target" in names and prompt.target != Target():
         changes["target"] = prompt.target
+    if getattr(params, "reads_other", False) and not prompt.other:
+        expected = "prompt, answer, other answer, other prompt"
+        raise BadInput("A line has no other prompt to patch from.", expected=expected, got=prompt.text[:60])
     if "source" in names and prompt.other:
         changes["source"] = prompt.other
     return replace(params, **changes)

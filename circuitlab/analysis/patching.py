@@ -14,9 +14,9 @@ position that is read, and what is the same in both runs: every position before 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -61,6 +61,8 @@ class PatchingParams:
     heads: tuple[Head, ...] = ()
     contrast: bool = False
 
+    reads_other: ClassVar[bool] = True  # over a set of prompts, each line must have the prompt that is patched from
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PatchingResult(Result):
@@ -95,6 +97,16 @@ class PatchingResult(Result):
         if not differ(self.clean, self.other):
             return np.full_like(self.values, np.nan)
         return self.effect / (self.other - self.clean)
+
+    def across(self) -> Mapping[str, np.ndarray]:
+        """`effect`, `normalised` [layer, head] ([layer] of what has no heads), where all positions are exchanged at once."""
+        layer, head = self.rows.T
+        n_heads = int(head.max()) + 1 if len(head) else 0
+        every = np.array_equal(layer * max(n_heads, 1) + np.maximum(head, 0), np.arange(len(self.rows)))
+        if tuple(self.positions) != (-1,) or not every:
+            return {}
+        shape = (-1, n_heads) if n_heads else (-1,)
+        return {"effect": self.effect[:, 0].reshape(shape), "normalised": self.normalised[:, 0].reshape(shape)}
 
     def table(self) -> Table:
         """One row a cell."""

@@ -35,7 +35,10 @@ def state(**view: object) -> State:
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("sets") / "three.tsv"
-    path.write_text("so one two one\t two\t one\nso a b a\t b\t a\nso red blue red\t blue\t red\n", encoding="utf-8")
+    path.write_text(
+        "so one two one\t two\t one\tso two one two\nso a b a\t b\t a\tso b a b\nso red blue red\t blue\t red\tso blue red blue\n",
+        encoding="utf-8",
+    )
     return str(path)
 
 

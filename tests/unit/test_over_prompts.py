@@ -15,6 +15,7 @@ import pytest
 from circuitlab.analysis import base
 from circuitlab.analysis.base import Ctx, Inputs, Quiet, Remainder, Result, Table, TextRef, analysis
 from circuitlab.analysis.over_prompts import OverPromptsParams, OverPromptsResult, averaged, statistics
+from circuitlab.analysis.patching import PatchingParams
 from circuitlab.analysis.target import aim_at, position_of
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
@@ -237,7 +238,8 @@ def test_what_was_not_computed_is_left_out_of_mean_and_spread() -> None:
     np.testing.assert_allclose(sd, [np.sqrt(7), np.nan, np.nan])
 
 
-AVERAGED = {name: found for name, found in base.analyses().items() if averaged(found)}
+READS_OTHER = "patching"
+AVERAGED = {name: found for name, found in base.analyses().items() if averaged(found) and name != READS_OTHER}
 ON_TEXT = {"head_scores": {"on": "text"}, "in_context": {"on": "prompt"}}
 
 
@@ -261,6 +263,25 @@ def test_every_analysis_that_offers_a_mean_gives_one(tmp_path: Path, name: str, 
             assert tuple(alone) == every
             np.testing.assert_allclose(row, alone[field], rtol=1e-9, atol=1e-12)
         assert found.mean.shape == found.values.shape[1:]
+
+
+def test_what_is_patched_comes_from_the_lines_other_prompt(tmp_path: Path) -> None:
+    ask = Asker(tmp_path)
+    ask.file.write_text("abcab\tc\td\tabdab\nbcdbc\td\tc\tbcabcc\n", encoding="utf-8")
+    inner = {"what": "head", "grid": "all"}
+    found = ask("patching", inner=inner)
+    assert found.field == "effect" and found.axes == ("layer", "head")
+    prompts = read_prompts(ask.file.read_text(encoding="utf-8"), "set", byte_tokenizer(), ask.weights.config)
+    for row, prompt in zip(found.values, prompts, strict=True):
+        params = PatchingParams(prompt.other, "head", "all", prompt.target)
+        alone: Any = ask.engine.answer(Request("patching", params, Subject(ask.ref, prompt.tokens, (), DOUBLE))).result
+        np.testing.assert_allclose(row.ravel(), alone.effect[:, 0], rtol=1e-9)
+        assert np.abs(row).max() > 1e-3
+    with pytest.raises(BadInput, match="nothing to average"):
+        ask("patching", inner={"grid": "position"})
+    ask.file.write_text("abcab\tc\td\n", encoding="utf-8")
+    with pytest.raises(BadInput, match="no other prompt"):
+        ask("patching", inner=inner)
 
 
 def unread(found: Any, params: Any) -> str | None:
