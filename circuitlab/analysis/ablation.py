@@ -219,9 +219,12 @@ def ablation(inputs: Inputs, p: AblationParams, ctx: Ctx) -> AblationResult:
     if p.what != "each" and p.heads:
         found.set_sets((heads,) if p.what == "set" else tuple(combinations(heads, 2)))
     if made.slope is not None and not has_paths(made.run):
-        estimate = first_order(made, ticker(ctx, 0, total, "first-order estimate")).numpy()
-        found.effect = np.where(found.exact, found.effect, estimate)
-        ctx.partial(found.result())
+
+        def show(estimate: torch.Tensor) -> None:
+            found.effect = np.where(found.exact, found.effect, estimate.numpy())
+            ctx.partial(found.result())
+
+        first_order(made, ticker(ctx, 0, total, "first-order estimate"), show)
     _sets(found, ctx)
     _each(found, heads, ctx)
     if p.what == "pairs" and not p.heads:

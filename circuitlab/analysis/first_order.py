@@ -37,12 +37,15 @@ def ordinary(weights: T) -> T:
     return dataclasses.replace(weights, **changes)
 
 
-def first_order(made: Bench, tick: Callable[[], None]) -> Tensor:
-    """[layer, head] float64: the estimate, from a bench with a slope. Not for a run with interventions along paths."""
+def first_order(made: Bench, tick: Callable[[], None], show: Callable[[Tensor], None] | None = None) -> Tensor:
+    """[layer, head] float64: the estimate, from a bench with a slope. Not for a run with interventions along paths.
+
+    `show(estimate)` is called after each layer, the last one first; NaN: not reached yet.
+    """
     assert made.slope is not None
     run = made.run
     config = run.weights.config
-    out = torch.zeros(config.n_layers, config.n_heads, dtype=torch.float64)
+    out = torch.full((config.n_layers, config.n_heads), torch.nan, dtype=torch.float64)
     with torch.inference_mode(False), torch.enable_grad():
         after = made.slope.clone()
         for i in reversed(range(config.n_layers)):
@@ -58,4 +61,6 @@ def first_order(made: Bench, tick: Callable[[], None]) -> Tensor:
             with torch.no_grad():
                 change = made.put(i, z.detach()) - z.detach()
                 out[i] = (by_z * change).sum(dim=(-1, -2)).double()
+                if show is not None:
+                    show(out)
     return out

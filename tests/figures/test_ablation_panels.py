@@ -75,7 +75,7 @@ def test_estimates_are_marked_in_the_map_the_ranking_the_title_and_the_caption(e
     watcher, fresh = First(), state.with_tokens((*TOKENS, 3, 4) * 4)
     request = Request("ablation", AblationParams(), fresh.subject)
     made = engine.answer(request, watcher)
-    partial = replace(made, result=watcher.kept[0], complete=False)
+    partial = replace(made, result=watcher.kept[1], complete=False)
     panel, facts = find_panel("ablation"), facts_of(engine, state.model)
     figure = panel.figure(fresh, facts, {"each": partial}, {})
     heat, rows = figure.find("map"), figure.find("ranking")
@@ -85,7 +85,10 @@ def test_estimates_are_marked_in_the_map_the_ranking_the_title_and_the_caption(e
     assert "≈" in figure.title
     assert "0 of 8 exact" in figure.caption
     assert figure.find("text") is None  # an estimate says nothing of single tokens
-    half = replace(made, result=watcher.kept[1], complete=False)
+    begun = panel.figure(fresh, facts, {"each": replace(made, result=watcher.kept[0], complete=False)}, {}).find("map")
+    assert isinstance(begun, Heatmap)
+    assert np.isnan(begun.values[0]).all() and np.isfinite(begun.values[1]).all()
+    half = replace(made, result=watcher.kept[2], complete=False)
     heat = panel.figure(fresh, facts, {"each": half}, {}).find("map")
     assert isinstance(heat, Heatmap)
     assert heat.y.ticks == ("≈ L0", "L1")

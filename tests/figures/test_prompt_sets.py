@@ -36,7 +36,7 @@ def state(**view: object) -> State:
 def three(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("sets") / "three.tsv"
     path.write_text(
-        "so one two one\t two\t one\tso two one two\nso a b a\t b\t a\tso b a b\nso red blue red\t blue\t red\tso blue red blue\n",
+        "so one two one\t two\t one\tso two one two\nso a b a\t b\t a\tso b a b\nso ab cd ab\t cd\t ab\tso cd ab cd\n",
         encoding="utf-8",
     )
     return str(path)
@@ -59,7 +59,7 @@ def test_the_second_page_lists_each_prompt_with_the_chosen_heads_value(engine: E
     asked = state(prompts="a file", file=three, page="prompts").select(heads=(Head(1, 1),))
     rows = figure_of(engine, PANEL, asked).find("prompts")
     assert isinstance(rows, Rows)
-    assert rows.columns[1].values.tolist() == ["so one two one", "so a b a", "so red blue red"]
+    assert rows.columns[1].values.tolist() == ["so one two one", "so a b a", "so ab cd ab"]
     whole = figure_of(engine, PANEL, state(prompts="a file", file=three)).find("map")
     assert isinstance(whole, Heatmap)
     assert rows.columns[0].values.mean() == pytest.approx(whole.values[1, 1], rel=1e-5)

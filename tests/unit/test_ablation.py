@@ -233,7 +233,9 @@ def test_estimates_come_first_and_exact_values_replace_them_last_layer_first(ask
     request = ask.request(AblationParams(), tokens=tuple([*TOKENS] * 5))
     found = ask.engine.answer(request, watcher).result
     assert isinstance(found, AblationResult)
-    first, second = watcher.seen[:2]
+    begun, first, second = watcher.seen[:3]
+    assert np.isfinite(begun.effect[-1]).all() and np.isnan(begun.effect[0]).all()  # the last layer is estimated first
+    assert set(begun.table().columns[2].values) == {"first-order", "not computed"}
     assert not first.exact.any()
     assert np.isfinite(first.effect).all()
     assert np.isnan(first.token_change).all()
