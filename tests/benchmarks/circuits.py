@@ -190,17 +190,17 @@ def ablation_rows(shape: Shape) -> list[Row]:
 
 
 def first_rows(what: str, mine: dict[str, Any]) -> list[Row]:
-    """How long until something is on the screen; the first partial result holds the estimate of every head."""
-    first, forward = mine["first"], mine["forward"]
+    """How long until something is on the screen; the last layer's estimates come first."""
+    first, estimated, forward = mine["first"], mine["estimated"], mine["forward"]
     said = f"{first:.2f} s; a forward pass {forward:.2f} s"
     return [
         Row(f"first partial result, {what}", "0.5 s and a forward pass", said, "within it", first <= 0.5 + forward),
         Row(
             "first-order estimate of every head",
             "forward passes with logits",
-            f"{first / forward:.2f}×",
+            f"{estimated / forward:.2f}×",
             "≤ 3×",
-            first <= 3 * forward,
+            estimated <= 3 * forward,
         ),
     ]
 

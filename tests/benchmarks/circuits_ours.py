@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from circuitlab.analysis.base import Quiet, Result, analyses
+from circuitlab.analysis.base import Quiet, analyses
 from circuitlab.analysis.head_scores import scores_on
 from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.model.run import Run
@@ -50,15 +50,18 @@ class Bench(Asker):
 
 
 class First(Quiet):
-    """Remembers when the first partial result came."""
+    """Remembers when the first partial result came, and the first with a value for every head."""
 
     def __init__(self) -> None:
-        self.seconds, self._began = float("nan"), time.perf_counter()
+        self.seconds, self.estimated, self._began = float("nan"), float("nan"), time.perf_counter()
 
-    def partial(self, result: Result) -> None:
-        """The first one counts."""
+    def partial(self, result: Any) -> None:
+        """The first one of each kind counts."""
+        now = time.perf_counter() - self._began
         if self.seconds != self.seconds:
-            self.seconds = time.perf_counter() - self._began
+            self.seconds = now
+        if self.estimated != self.estimated and np.isfinite(result.effect).all():
+            self.estimated = now
 
 
 def ablation(o: dict[str, Any]) -> dict[str, Any]:
@@ -76,6 +79,7 @@ def ablation(o: dict[str, Any]) -> dict[str, Any]:
     return {
         "seconds": seconds,
         "first": first.seconds,
+        "estimated": first.estimated,
         "forward": b.forward_seconds(3),
         "largest": float(np.nanmax(np.abs(change))),
     }
