@@ -9,6 +9,7 @@ from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, QPo
 from PySide6.QtGui import (
     QFontMetricsF,
     QGuiApplication,
+    QResizeEvent,
 )
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -46,6 +47,8 @@ class RowsMark(QWidget):
         self._delegate.theme = theme
         self._hovered = -1
         self._on_paper = False
+        self._widths: list[int] = []
+        self._stretched: list[int] = []
         self.filter_box = QLineEdit(self)
         self.filter_box.setPlaceholderText("Filter")
         self.filter_box.setClearButtonEnabled(True)
@@ -164,16 +167,35 @@ class RowsMark(QWidget):
         mono = QFontMetricsF(self.theme.font(self.theme.normal, mono=True))
         columns = self.mark.columns
         bars = [i for i, c in enumerate(columns) if c.bar]
-        stretch = set(bars[:1] or [i for i, c in enumerate(columns) if c.tokens])
+        self._stretched = bars[:1] or [i for i, c in enumerate(columns) if c.tokens]
+        self._widths = []
         for i, column in enumerate(columns):
             metrics = mono if column.tokens else plain
             texts = [cell_text(column, r) for r in range(min(200, len(column.values)))]
             title = self.model.headerData(i, Qt.Orientation.Horizontal) or ""
             widest = max([metrics.horizontalAdvance(t) for t in texts], default=0.0)
             width = max(min(widest, 220) + 18, plain.horizontalAdvance(title) + 34)
-            mode = QHeaderView.ResizeMode.Stretch if i in stretch else QHeaderView.ResizeMode.Interactive
-            header.setSectionResizeMode(i, mode)
+            header.setSectionResizeMode(i, QHeaderView.ResizeMode.Interactive)
             header.resizeSection(i, round(width))
+            self._widths.append(round(width))
+        self._stretch()
+
+    def _stretch(self) -> None:
+        """Give what is left to the columns that stretch; where nothing is, they keep what their text needs."""
+        header, bar = self.table.horizontalHeader(), self.table.verticalScrollBar()
+        room = self.width() - (bar.sizeHint().width() if bar.isVisible() else 0)  # the table itself is laid out later
+        fits = sum(self._widths) <= room
+        for i in self._stretched:
+            mode = QHeaderView.ResizeMode.Stretch if fits else QHeaderView.ResizeMode.Interactive
+            if i < len(self._widths) and header.sectionResizeMode(i) != mode:
+                header.setSectionResizeMode(i, mode)
+                if not fits:
+                    header.resizeSection(i, self._widths[i])
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Another width, another room to share."""
+        super().resizeEvent(event)
+        self._stretch()
 
     def set_theme(self, theme: Theme) -> None:
         """Chrome in another theme; data keep their colours."""

@@ -84,7 +84,7 @@ def _difference(state: State, answer: Answer, ref: Answers, facts: Facts) -> tup
     probability = once(answer, ("ref", id(pinned)), made)
     assert state.reference is not None
     tip = f"probability in {state.reference.label}; empty where it is not among the top {len(pinned.ids)} there"
-    return (RowColumn(f"p in {state.reference.label}", probability, digits=4, tip=tip),)
+    return (RowColumn("p there", probability, digits=4, tip=tip),)
 
 
 def pick(state: State, hit: Hit) -> State:

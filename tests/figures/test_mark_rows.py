@@ -160,3 +160,24 @@ def test_the_persons_order_survives_other_values(view):
     view.show_figure(Figure(((replace(mark, columns=other),),), "Table"))
     assert widget.model.order.tolist() == [4, 3, 2, 1, 0]
     assert widget.table.horizontalHeader().sortIndicatorSection() == 3
+
+
+def test_a_bar_keeps_room_for_its_number_where_the_table_is_narrow(view):
+    values = np.array([0.0833, 0.5, 0.25])
+    columns = (
+        RowColumn("p", values, digits=4, bar=True),
+        RowColumn("name", np.array(["a rather long name of a thing"] * 3, dtype=object)),
+        RowColumn("other", values, digits=4),
+        RowColumn("another", values, digits=4),
+    )
+    view.resize(300, 300)
+    view.show_figure(Figure(((Rows("rows", columns, ids(np.arange(3))),),), "Rows"))
+    view.grab()
+    header = view.widget("rows").table.horizontalHeader()
+    narrow = header.sectionSize(0)
+    assert narrow >= view.fontMetrics().horizontalAdvance("0.0833")
+    view.resize(900, 300)
+    view.grab()
+    QApplication.processEvents()
+    view.grab()
+    assert header.sectionSize(0) > 2 * narrow  # what is left is the bar's
