@@ -33,7 +33,7 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 
 Kind = Literal["Q", "K", "V"]
-KEPT_SHARE = 4  # of the memory budget, one part may hold what earlier layers write, another a chunk of layers
+KEPT_SHARE = 8  # of the memory budget, one part may hold what earlier layers write, another a chunk of layers
 CHUNK = 12  # layers: then partial results are seen
 
 
@@ -155,13 +155,14 @@ def _layer_memory(c: ModelConfig) -> int:
     factor = 8 * c.n_heads * c.d_head * c.d_model
     rows = min(c.n_heads, max(1, int(TILE_FLOPS / (6 * c.d_head**2 * c.n_heads * c.d_model)))) * c.d_head
     small = 8 * c.n_heads * c.d_head**2 * (c.n_layers + 16)
-    return 16 * factor + small + 3 * 8 * 3 * rows * c.n_heads * c.d_head
+    blocks, grams = 3 * 8 * 3 * rows * c.n_heads * c.d_head, 8 * 4 * c.n_heads * GRAM_ROWS * c.d_model
+    return 16 * factor + small + max(blocks, grams)
 
 
 def _memory(c: ModelConfig, n: int, p: CompositionParams) -> int:
-    """The result (twice, for partial ones), a layer, and up to half of the budget for what layers read and write."""
-    fixed = _layer_memory(c) + _per_layer(c, len(p.kinds)) + 8 * 6 * len(p.kinds) * (c.n_layers * c.n_heads) ** 2
-    return 2 * fixed
+    """The result (twice, for partial ones), a layer, and up to a quarter of the budget for what layers read and write."""
+    fixed = _layer_memory(c) + 8 * 6 * len(p.kinds) * (c.n_layers * c.n_heads) ** 2
+    return 4 * fixed // 3
 
 
 @analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=refuse_inexact)
@@ -205,7 +206,8 @@ class _Pairs:
         self._inputs, self._kinds, self._d, self._ctx = inputs, kinds, d, ctx
         self._c = inputs.weights.config
         share = inputs.memory // KEPT_SHARE
-        self._chunk = min(CHUNK, max(1, share // _per_layer(self._c, len(kinds))))
+        doubles = inputs.subject.conventions.dtype == "float64"
+        self._chunk = min(CHUNK, max(1, (1 if doubles else 2) * share // _per_layer(self._c, len(kinds))))
         self._sources = _Sources(inputs, d, share)
 
     def __iter__(self) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
