@@ -25,7 +25,7 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.positions import rotate
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Head
-from circuitlab.model.weights import Layer, Norm
+from circuitlab.model.weights import Layer
 
 Side = Literal["Q", "K"]
 ORDER = ("embedding", "position", "bias", "mlp", "head", "intervention")
@@ -106,14 +106,27 @@ def _raw_parts(run: Run, head: Head, ctx: Ctx) -> list[Part]:
     return merged([*parts_before(run, i, reading, ctx.tick), *found])
 
 
-def _through_norm(c: ModelConfig, norm: Norm, parts: list[Part]) -> list[Part]:
-    """Parts [pos, d_head] behind a q or k norm at the scale of their sum."""
+def _through_norm(run: Run, head: Head, layer: Layer, parts: list[Part], side: Side) -> list[Part]:
+    """Parts [pos, d_head] behind a q or k norm at the scale of their sum (of all heads together where the norm is over all)."""
+    c = run.weights.config
     if c.qk_norm == "none":
         return parts
-    scale = block.norm_scale(torch.stack([p.value for p in parts]).sum(0), c.qk_norm, c.norm_eps)
+    row, norm = (head.head, layer.q_norm) if side == "Q" else (c.kv_head(head.head), layer.k_norm)
+    scale = _norm_over_all(run, head, layer, side) if c.qk_norm_over == "all" else None
+    if scale is None:
+        scale = block.norm_scale(torch.stack([p.value for p in parts]).sum(0), c.qk_norm, c.norm_eps)
+    norm = norm.of_head(row)
     reading, constant = Reading(torch.eye(c.d_head, dtype=scale.dtype), torch.ones_like(scale)).behind(norm, c.qk_norm, scale)
     made = [Part(p.name, p.kind, reading.of(p.value), p.head) for p in parts]
     return merged([*made, *(Part(p.name, p.kind, p.value.expand_as(parts[0].value)) for p in constant)])
+
+
+def _norm_over_all(run: Run, head: Head, layer: Layer, side: Side) -> Tensor:
+    """[pos, 1]: the scale of a norm over the queries (keys) of all heads at once."""
+    c = run.weights.config
+    W, b = (layer.W_Q, layer.b_Q) if side == "Q" else (layer.W_K, layer.b_K)
+    every = torch.einsum("pd,hdk->hpk", read_by_attention(run, head.layer), W)
+    return block.heads_scale(c, every if b is None else every + b[:, None, :])[0]
 
 
 def _placed(run: Run, head: Head, layer: Layer, x: Tensor, side: Side) -> Tensor:
@@ -122,7 +135,8 @@ def _placed(run: Run, head: Head, layer: Layer, x: Tensor, side: Side) -> Tensor
     if side == "K" and layer.smear is not None:
         group = c.kv_head(head.head)
         x = block.smear(x[:, None], layer.smear[group : group + 1])[:, 0]
-    return rotate(x, c.rotary, 0) if c.rotary is not None and c.positional(head.layer) else x
+    rotary = c.rotation(head.layer)
+    return x if rotary is None else rotate(x, rotary, 0)
 
 
 def _changed(run: Run, head: Head, layer: Layer, side: Side) -> Tensor | None:
@@ -140,7 +154,7 @@ def _side(run: Run, head: Head, layer: Layer, raw: list[Part], side: Side) -> li
     c = run.weights.config
     columns = slice(None, c.d_head) if side == "Q" else slice(c.d_head, None)
     parts = [Part(p.name, p.kind, p.value[:, columns], p.head) for p in raw]
-    parts = _through_norm(c, layer.q_norm if side == "Q" else layer.k_norm, parts)
+    parts = _through_norm(run, head, layer, parts, side)
     values = _placed(run, head, layer, torch.stack([p.value for p in parts]), side)
     found = [Part(p.name, p.kind, v, p.head) for p, v in zip(parts, values, strict=True)]
     change = _changed(run, head, layer, side)

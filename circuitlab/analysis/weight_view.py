@@ -10,7 +10,7 @@ Nothing here is `d_model × d_model` per head or `d_vocab × d_vocab`: a product
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -77,8 +77,8 @@ def heads_of(inputs: Inputs, layer: int, weights: Weights | None = None) -> Head
     W_Q, b_Q = _read(raw.W_Q, raw.b_Q, raw.attn_norm, inputs)
     W_K, b_K = _read(raw.W_K, raw.b_K, raw.attn_norm, inputs)
     W_V, b_V = _read(raw.W_V, raw.b_V, raw.attn_norm, inputs)
-    W_Q, b_Q = _normed(W_Q, b_Q, c.qk_norm, raw.q_norm)
-    W_K, b_K = _normed(W_K, b_K, c.qk_norm, raw.k_norm)
+    W_Q, b_Q = _normed(W_Q, b_Q, c.qk_norm, c.qk_norm_over, raw.q_norm)
+    W_K, b_K = _normed(W_K, b_K, c.qk_norm, c.qk_norm_over, raw.k_norm)
     smear = None if raw.smear is None else torch.sigmoid(raw.smear)
     W_K, W_V, b_K, b_V, sigma = map(spread, (W_K, W_V, b_K, b_V, smear))
     return Heads(layer, W_Q, W_K, W_V, _written(raw.W_O, c, raw.attn_post_norm), b_Q, b_K, b_V, sigma)  # type: ignore[arg-type]
@@ -94,15 +94,18 @@ def _read(W: Tensor, b: Tensor | None, norm: Norm, inputs: Inputs) -> tuple[Tens
     return (W if norm.gain is None else norm.gain[:, None] * W), b
 
 
-def _normed(W: Tensor, b: Tensor | None, kind: str, norm: Norm) -> tuple[Tensor, Tensor | None]:
+def _normed(W: Tensor, b: Tensor | None, kind: str, over: str, norm: Norm) -> tuple[Tensor, Tensor | None]:
     """A query or key weight with the linear part of a q/k norm: centring over d_head (LayerNorm only) and the gain."""
     if kind == "none":
         return W, b
     if kind == "layer":
-        W = W - W.mean(dim=-1, keepdim=True)
-        b = None if b is None else b - b.mean(dim=-1, keepdim=True)
+        W = W - W.mean(dim=-1 if over == "head" else (0, 2), keepdim=True)
+        b = None if b is None else b - b.mean(dim=-1 if over == "head" else (0, 1), keepdim=True)
     gain = norm.gain
-    return (W, b) if gain is None else (W * gain, None if b is None else b * gain)
+    if gain is None:
+        return W, b
+    # [d_head] for all heads alike, or each head its own
+    return (W * (gain if gain.dim() == 1 else gain[:, None, :])), None if b is None else b * gain
 
 
 def _written(W_O: Tensor, c: ModelConfig, norm: Norm) -> Tensor:
@@ -127,10 +130,11 @@ def turned(x: Tensor, config: ModelConfig, layer: int, distance: int) -> Tensor:
     `x R_δ` with δ = source − destination = −distance ≤ 0, so that `turned(x_d W_Q) · (x_s W_K)` is the model's own `q · k`.
     Distance 0 is "position-free". The same tensor where this layer does not rotate.
     """
-    if config.positions != "rotary" or not config.positional(layer) or distance == 0:
+    rotary = config.rotation(layer)
+    if rotary is None or (distance == 0 and rotary.amplitude == 1):
         return x
-    assert config.rotary is not None
-    return rotate(x.unsqueeze(-2), config.rotary, distance).squeeze(-2)
+    # turned by its own angle and scaled for both sides: the keys that it meets are left as they are
+    return rotate(x.unsqueeze(-2), replace(rotary, amplitude=rotary.amplitude**2), distance).squeeze(-2)
 
 
 def embedding(weights: Weights) -> Tensor:

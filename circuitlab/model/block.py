@@ -44,6 +44,34 @@ def norm_scale(x: Tensor, kind: NormKind, eps: float) -> Tensor:
     return (x.square().mean(dim=-1, keepdim=True) + eps).rsqrt()
 
 
+def normalise_heads(config: ModelConfig, x: Tensor, norm: Norm) -> Tensor:
+    """Queries or keys x [..., head, pos, d_head] through their norm: over each head, or over all heads at once.
+
+    Its gain and bias are [d_head] for all heads alike, or [head, d_head].
+    """
+    if config.qk_norm == "none":
+        return x
+    if config.qk_norm_over == "head" and (norm.gain is None or norm.gain.dim() == 1):
+        return normalise(x, norm, config.qk_norm, config.norm_eps)
+    shift = x.mean(dim=_normed_axes(config), keepdim=True) if config.qk_norm == "layer" else 0.0
+    x = (x - shift) * heads_scale(config, x)
+    x = x if norm.gain is None else x * norm.gain.unsqueeze(-2)
+    return x if norm.bias is None else x + norm.bias.unsqueeze(-2)
+
+
+def heads_scale(config: ModelConfig, x: Tensor) -> Tensor:
+    """[..., head or 1, pos, 1]: what the norm of queries or keys [..., head, pos, d_head] multiplies by, before its gain."""
+    axes = _normed_axes(config)
+    if config.qk_norm == "none":
+        return torch.ones_like(x[..., :1])
+    spread = x.var(dim=axes, keepdim=True, unbiased=False) if config.qk_norm == "layer" else x.square().mean(axes, keepdim=True)
+    return (spread + config.norm_eps).rsqrt()
+
+
+def _normed_axes(config: ModelConfig) -> tuple[int, ...]:
+    return (-1,) if config.qk_norm_over == "head" else (-3, -1)
+
+
 def flat_in(weight: Tensor) -> Tensor:
     """[head, d_model, d_head] -> [d_model, head · d_head], without a copy where the storage allows it."""
     return weight.permute(1, 0, 2).reshape(weight.shape[1], -1)
@@ -89,12 +117,11 @@ def queries_keys_values(
     q = _project(reading, layer.W_Q, layer.b_Q)
     k = _project(reading, layer.W_K, layer.b_K)
     v = _project(x, layer.W_V, layer.b_V)
-    q = normalise(q, layer.q_norm, config.qk_norm, config.norm_eps)
-    k = normalise(k, layer.k_norm, config.qk_norm, config.norm_eps)
+    q, k = normalise_heads(config, q, layer.q_norm), normalise_heads(config, k, layer.k_norm)
     if layer.smear is not None:
         k = _smeared(config, layer, index, k, start, W_pos, before)
-    if config.rotary is not None and config.positional(index):
-        q, k = rotate(q, config.rotary, start), rotate(k, config.rotary, start)
+    if (rotary := config.rotation(index)) is not None:
+        q, k = rotate(q, rotary, start), rotate(k, rotary, start)
     return QKV(q, k, v)
 
 
@@ -107,7 +134,7 @@ def _smeared(
     if config.positions == "shortformer" and config.positional(index) and W_pos is not None:
         before = before + W_pos[start - 1 : start]
     earlier = _project(before, layer.W_K, layer.b_K)
-    earlier = normalise(earlier, layer.k_norm, config.qk_norm, config.norm_eps)
+    earlier = normalise_heads(config, earlier, layer.k_norm)
     return smear(torch.cat([earlier, k], dim=-2), layer.smear)[..., 1:, :]
 
 
@@ -165,11 +192,15 @@ def write(layer: Layer, z: Tensor) -> Tensor:
 
 
 def activate(x: Tensor, name: str) -> Tensor:
-    """The MLP's nonlinearity: relu, gelu (exact), gelu_new (tanh form), silu."""
-    if name == "relu":
-        return F.relu(x)
+    """relu, relu2 (squared), gelu (exact), gelu_new (tanh form), quick_gelu, silu, solu_ln (its norm not included)."""
+    if name in ("relu", "relu2"):
+        return F.relu(x) if name == "relu" else F.relu(x).square()
     if name == "silu":
         return F.silu(x)
+    if name == "quick_gelu":
+        return x * torch.sigmoid(1.702 * x)
+    if name == "solu_ln":
+        return x * torch.softmax(x, dim=-1)
     return F.gelu(x, approximate="tanh" if name == "gelu_new" else "none")
 
 
@@ -177,7 +208,8 @@ def mlp_hidden(config: ModelConfig, mlp: Mlp, x: Tensor) -> Tensor:
     """[..., pos, d_mlp]: the neurons' activations, gate included."""
     up = x @ mlp.W_in if mlp.b_in is None else x @ mlp.W_in + mlp.b_in
     if mlp.W_gate is None:
-        return activate(up, config.activation)
+        hidden = activate(up, config.activation)
+        return normalise(hidden, mlp.norm, "layer", config.norm_eps) if config.activation == "solu_ln" else hidden
     gate = x @ mlp.W_gate if mlp.b_gate is None else x @ mlp.W_gate + mlp.b_gate
     return activate(gate, config.activation) * up
 

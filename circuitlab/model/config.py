@@ -13,7 +13,8 @@ from circuitlab.errors import BadModel
 Positions = Literal["none", "learned", "sinusoidal", "shortformer", "rotary"]
 NormKind = Literal["none", "layer", "rms"]
 NormPlacement = Literal["pre", "post_residual", "post_sublayer", "both"]
-Activation = Literal["relu", "gelu", "gelu_new", "silu"]
+QkNormOver = Literal["head", "all"]
+Activation = Literal["relu", "gelu", "gelu_new", "silu", "quick_gelu", "relu2", "solu_ln"]
 BiasName = Literal["q", "k", "v", "o", "mlp", "unembed"]
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -22,6 +23,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "norm_placement": get_args(NormPlacement),
     "activation": get_args(Activation),
     "qk_norm": get_args(NormKind),
+    "qk_norm_over": get_args(QkNormOver),
 }
 
 
@@ -30,13 +32,15 @@ class Rotary:
     """Rotary positions: pair i of a head's first `dims` columns turns by `position · θ_i`, θ_i = base^(−2i/dims).
 
     `pairs`: "interleaved" turns columns (2i, 2i+1), "half" turns (i, i + dims/2). `dims` 0 means all of `d_head`.
-    `theta` gives the frequencies outright, one per pair, in place of `base`.
+    `theta` gives the frequencies outright, one per pair, in place of `base`. `amplitude` multiplies what is turned (the attention
+    factor of YaRN and LongRoPE, applied to queries and keys alike).
     """
 
     base: float = 10000.0
     pairs: Literal["interleaved", "half"] = "half"
     dims: int = 0
     theta: tuple[float, ...] = ()
+    amplitude: float = 1.0
 
     def frequencies(self, d_head: int) -> tuple[float, ...]:
         """θ, one per turning pair (radians per position)."""
@@ -55,6 +59,9 @@ class ModelConfig:
     a sublayer writes, "both" pre and post_sublayer. `final_norm` is the norm before the unembedding.
     score_scale: what `q·k` is multiplied by; 0 stands for the usual `1/√d_head`.
     windows: per layer, how many positions a destination sees including itself; 0 means all; `()` means all everywhere.
+    rotary_windowed: another rotation for the layers that have a window; None: the same one everywhere.
+    qk_norm: of queries and keys after their projection, over each head's `d_head` or over all heads at once (`qk_norm_over`).
+    activation: "solu_ln" is `x · softmax(x)` followed by a LayerNorm over the neurons (Elhage et al. 2022).
     soft caps: `cap · tanh(x / cap)`; 0 means none. `d_vocab_out`, `n_kv_heads` 0 mean the same as `d_vocab`, `n_heads`.
     """
 
@@ -70,6 +77,7 @@ class ModelConfig:
     positions: Positions = "learned"
     position_layers: tuple[int, ...] = ()
     rotary: Rotary | None = None
+    rotary_windowed: Rotary | None = None
     norm: NormKind = "none"
     norm_placement: NormPlacement = "pre"
     final_norm: bool = True
@@ -79,6 +87,7 @@ class ModelConfig:
     parallel: bool = False
     smeared_keys: bool = False
     qk_norm: NormKind = "none"
+    qk_norm_over: QkNormOver = "head"
     biases: tuple[BiasName, ...] = ()
     tied: bool = False
     embed_scale: float = 1.0
@@ -125,18 +134,28 @@ class ModelConfig:
             raise BadModel("A bias has no place.", expected=" ".join(get_args(BiasName)), got=" ".join(sorted(unknown)))
         if not math.isfinite(self.score_scale):
             raise BadModel("score_scale is not a number.", expected="a finite number", got=repr(self.score_scale))
-        if self.rotary and (dims := self.rotary.dims or self.d_head) and (dims > self.d_head or dims % 2):
-            raise BadModel("Rotary columns do not pair up.", expected=f"an even number ≤ {self.d_head}", got=str(dims))
-        if self.rotary and len(self.rotary.frequencies(self.d_head)) != (self.rotary.dims or self.d_head) // 2:
+        for rotary in (self.rotary, self.rotary_windowed):
+            if rotary is not None:
+                self._check_rotary(rotary)
+        if self.qk_norm == "layer" and self.qk_norm_over == "all":
             raise BadModel(
-                "Rotary frequencies do not match the columns.",
-                expected=f"{(self.rotary.dims or self.d_head) // 2} of them",
-                got=str(len(self.rotary.theta)),
+                "A LayerNorm over all heads' queries is not known.", expected="rms over all, or layer per head", got="layer, all"
             )
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise BadModel("Sinusoidal positions need pairs.", expected="an even d_model", got=str(self.d_model))
         if self.attention_only and self.parallel:
             raise BadModel("A parallel block has an MLP.", expected="d_mlp > 0", got="d_mlp 0, parallel")
+
+    def _check_rotary(self, rotary: Rotary) -> None:
+        dims = rotary.dims or self.d_head
+        if dims > self.d_head or dims % 2:
+            raise BadModel("Rotary columns do not pair up.", expected=f"an even number ≤ {self.d_head}", got=str(dims))
+        if len(rotary.frequencies(self.d_head)) != dims // 2:
+            raise BadModel(
+                "Rotary frequencies do not match the columns.", expected=f"{dims // 2} of them", got=str(len(rotary.theta))
+            )
+        if not all(map(math.isfinite, (rotary.amplitude, rotary.base, *rotary.theta))):
+            raise BadModel("Rotary frequencies are not numbers.", expected="finite numbers", got=repr(rotary)[:200])
 
     @property
     def attention_only(self) -> bool:
@@ -162,6 +181,12 @@ class ModelConfig:
         acts = self.positions in ("shortformer", "rotary")
         return acts and (not self.position_layers or layer in self.position_layers)
 
+    def rotation(self, layer: int) -> Rotary | None:
+        """How queries and keys of this layer turn; None where they do not."""
+        if self.positions != "rotary" or not self.positional(layer):
+            return None
+        return self.rotary_windowed if self.rotary_windowed is not None and self.window(layer) else self.rotary
+
     def window(self, layer: int) -> int:
         """How many positions a destination of this layer sees; 0 means all."""
         return self.windows[layer] if self.windows else 0
@@ -181,7 +206,9 @@ class ModelConfig:
         per_norm = {"none": 0, "rms": 1, "layer": 2}[self.norm] * self.d_model
         per_sublayer = 2 if self.norm_placement == "both" else 1
         norms = per_norm * per_sublayer * (1 if self.attention_only else 2)
-        norms += {"none": 0, "rms": 2, "layer": 4}[self.qk_norm] * self.d_head
+        per_head = {"none": 0, "rms": 1, "layer": 2}[self.qk_norm] * self.d_head
+        norms += per_head * (self.n_heads + self.n_kv_heads if self.qk_norm_over == "all" else 2)
+        norms += 2 * self.d_mlp if self.activation == "solu_ln" else 0
         smear = self.n_kv_heads if self.smeared_keys else 0
         ends = self.d_vocab * self.d_model + (0 if self.tied else self.d_model * self.d_vocab_out)
         ends += self.n_ctx * self.d_model if self.stored_positions else 0
@@ -209,9 +236,10 @@ class ModelConfig:
             raise BadModel("config.json lacks fields.", expected=" ".join(needed), got="no " + " ".join(missing))
         values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
         try:
-            if values.get("rotary") is not None:
-                rotary: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in dict(values["rotary"]).items()}
-                values["rotary"] = Rotary(**rotary)
+            for name in ("rotary", "rotary_windowed"):
+                if values.get(name) is not None:
+                    rotary: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in dict(values[name]).items()}
+                    values[name] = Rotary(**rotary)
             return cls(**values)
         except (TypeError, ValueError, AttributeError) as error:
             raise BadModel("config.json cannot be read.", expected="sizes and options", got=str(error)) from error

@@ -156,8 +156,8 @@ class FoldedWeights:
                 changed[name] = self._cast_norm(value)
         mlp = layer.mlp
         if mlp is not None:
-            cast: dict[str, Any] = {n: None if v is None else self._cast(v) for n, v in vars(mlp).items()}
-            mlp = Mlp(**cast)
+            cast: dict[str, Any] = {n: self._cast(v) for n, v in vars(mlp).items() if isinstance(v, Tensor)}
+            mlp = Mlp(**cast, norm=self._cast_norm(mlp.norm))
         return replace(layer, mlp=mlp, **changed)
 
 

@@ -23,7 +23,7 @@ def _turns(rotary: Rotary, d_head: int, start: int, stop: int, dtype: torch.dtyp
     with torch.inference_mode(False):  # kept: must serve gradients too, whoever asked first
         position = torch.arange(start, stop, dtype=torch.float64)[:, None]
         angle = position * torch.tensor(rotary.frequencies(d_head), dtype=torch.float64)
-        return angle.cos().to(dtype), angle.sin().to(dtype)
+        return (rotary.amplitude * angle.cos()).to(dtype), (rotary.amplitude * angle.sin()).to(dtype)
 
 
 def rotate(x: Tensor, rotary: Rotary, start: int) -> Tensor:

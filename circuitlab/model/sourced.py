@@ -54,7 +54,10 @@ class SourcedWeights:
         """Block i; without its MLP where that is not wanted."""
         found = self.parts.layer(i).items()
         got = {name: self._to(value) for name, value in found if mlp or not name.startswith("mlp.")}
-        block = Mlp(**{n: got.get(f"mlp.{n}") for n in _MLP}) if "mlp.W_in" in got else None  # type: ignore[arg-type]
+        block = None
+        if "mlp.W_in" in got:
+            inner = Norm(got.get("mlp.norm.gain"), got.get("mlp.norm.bias"))
+            block = Mlp(**{n: got.get(f"mlp.{n}") for n in _MLP}, norm=inner)  # type: ignore[arg-type]
         norms = {n: Norm(got.get(f"{n}.gain"), got.get(f"{n}.bias")) for n in _NORMS}
         return Layer(**{n: got.get(n) for n in _ATTENTION}, mlp=block, **norms)  # type: ignore[arg-type]
 
@@ -91,9 +94,9 @@ class CanonicalParts:
         return {n.removeprefix(prefix): self._source.tensor(n) for n in self._source.names() if n.startswith(prefix)}
 
 
-def _norm_shapes(prefix: str, kind: str, width: int) -> dict[str, tuple[int, ...]]:
-    both = {f"{prefix}.gain": (width,), f"{prefix}.bias": (width,)}
-    return {} if kind == "none" else both if kind == "layer" else {f"{prefix}.gain": (width,)}
+def _norm_shapes(prefix: str, kind: str, *shape: int) -> dict[str, tuple[int, ...]]:
+    both = {f"{prefix}.gain": shape, f"{prefix}.bias": shape}
+    return {} if kind == "none" else both if kind == "layer" else {f"{prefix}.gain": shape}
 
 
 def _layer_shapes(c: ModelConfig) -> dict[str, tuple[int, ...]]:
@@ -113,11 +116,14 @@ def _layer_shapes(c: ModelConfig) -> dict[str, tuple[int, ...]]:
         if "mlp" in c.biases:
             shapes |= {"mlp.b_in": (c.d_mlp,), "mlp.b_out": (c.d_model,)}
             shapes |= {"mlp.b_gate": (c.d_mlp,)} if c.gated else {}
+        shapes |= _norm_shapes("mlp.norm", "layer", c.d_mlp) if c.activation == "solu_ln" else {}
     names = {"pre": ["attn_norm", "mlp_norm"], "both": ["attn_norm", "mlp_norm", "attn_post_norm", "mlp_post_norm"]}
     for name in names.get(c.norm_placement, ["attn_post_norm", "mlp_post_norm"]):
         if name.startswith("attn") or not c.attention_only:
             shapes |= _norm_shapes(name, c.norm, c.d_model)
-    return shapes | _norm_shapes("q_norm", c.qk_norm, c.d_head) | _norm_shapes("k_norm", c.qk_norm, c.d_head)
+    every = c.qk_norm_over == "all"
+    q_width, k_width = ((c.n_heads, c.d_head), (c.n_kv_heads, c.d_head)) if every else ((c.d_head,), (c.d_head,))
+    return shapes | _norm_shapes("q_norm", c.qk_norm, *q_width) | _norm_shapes("k_norm", c.qk_norm, *k_width)
 
 
 def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:

@@ -21,15 +21,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Norm:
-    """Gain and bias of one norm, [d_model] each (of q/k norms [d_head]); None: folded away or never there."""
+    """Gain and bias of one norm, [d_model] each (of q/k norms [d_head] or [head, d_head]); None: folded away or never there."""
 
     gain: Tensor | None = None
     bias: Tensor | None = None
 
+    def of_head(self, head: int) -> Norm:
+        """The part of a q/k norm that is this head's, [d_head]: norms that all heads share are everyone's."""
+        own = lambda x: x if x is None or x.dim() == 1 else x[head]
+        return Norm(own(self.gain), own(self.bias))
+
 
 @dataclass(frozen=True)
 class Mlp:
-    """`act(x W_in + b_in) W_out + b_out`, gated: `(act(x W_gate + b_gate) * (x W_in + b_in)) W_out + b_out`."""
+    """`act(x W_in + b_in) W_out + b_out`, gated: `(act(x W_gate + b_gate) * (x W_in + b_in)) W_out + b_out`.
+
+    `norm` [d_mlp] is of the neurons, behind the activation "solu_ln".
+    """
 
     W_in: Tensor
     W_out: Tensor
@@ -37,6 +45,7 @@ class Mlp:
     b_in: Tensor | None = None
     b_gate: Tensor | None = None
     b_out: Tensor | None = None
+    norm: Norm = Norm()
 
 
 @dataclass(frozen=True)

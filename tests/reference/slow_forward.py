@@ -30,19 +30,21 @@ def _act(x: np.ndarray, name: str) -> np.ndarray:
         return x / (1 + np.exp(-x))
     if name == "gelu_new":
         return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    if name == "solu_ln":
+        return x * np.exp(x) / np.exp(x).sum(-1, keepdims=True)
     return np.array([0.5 * v * (1 + math.erf(v / math.sqrt(2))) for v in x.ravel()]).reshape(x.shape)
 
 
-def _rotated(vector: np.ndarray, position: int, config: Any) -> np.ndarray:
-    r = config.rotary
+def _rotated(vector: np.ndarray, position: int, config: Any, windowed: bool) -> np.ndarray:
+    r = config.rotary_windowed if windowed and config.rotary_windowed else config.rotary
     dims = r.dims or len(vector)
     out = vector.copy()
     for i in range(dims // 2):
         theta = r.theta[i] if r.theta else r.base ** (-2 * i / dims)
         a, b = (2 * i, 2 * i + 1) if r.pairs == "interleaved" else (i, i + dims // 2)
         angle = position * theta
-        out[a] = vector[a] * math.cos(angle) - vector[b] * math.sin(angle)
-        out[b] = vector[a] * math.sin(angle) + vector[b] * math.cos(angle)
+        out[a] = r.amplitude * (vector[a] * math.cos(angle) - vector[b] * math.sin(angle))
+        out[b] = r.amplitude * (vector[a] * math.sin(angle) + vector[b] * math.cos(angle))
     return out
 
 
@@ -105,6 +107,18 @@ class SlowModel:
             post = self._named_norm(layer, "mlp_post_norm", post)
         return post, pattern
 
+    def _qk_normed(self, layer: int, which: str, head: int, x: np.ndarray) -> np.ndarray:
+        c, prefix = self.c, f"layers.{layer}."
+        name = f"{prefix}{which.lower()}_norm"
+        gain, bias = self._maybe(f"{name}.gain"), self._maybe(f"{name}.bias")
+        if c.qk_norm_over == "head":
+            made = x @ self.t[f"{prefix}W_{which}"][head]
+            made = made + (self.t[f"{prefix}b_{which}"][head] if which.lower() in c.biases else 0)
+            return _norm(made, c.qk_norm, gain, bias, c.norm_eps)
+        every = np.concatenate([x @ W for W in self.t[f"{prefix}W_{which}"]], axis=1)  # no biases in this family
+        flat = _norm(every, c.qk_norm, gain.ravel(), None, c.norm_eps)
+        return flat[:, head * c.d_head : (head + 1) * c.d_head]
+
     def _vectors(self, layer: int, which: str, head: int, x: np.ndarray) -> np.ndarray:
         c, prefix = self.c, f"layers.{layer}."
         reads = x
@@ -115,13 +129,12 @@ class SlowModel:
         if which.lower() in c.biases:
             made = made + self.t[f"{prefix}b_{which}"][head]
         if which in "QK" and c.qk_norm != "none":
-            name = f"{prefix}{which.lower()}_norm"
-            made = _norm(made, c.qk_norm, self._maybe(f"{name}.gain"), self._maybe(f"{name}.bias"), c.norm_eps)
+            made = self._qk_normed(layer, which, head, x)
         if which == "K" and c.smeared_keys:
             share = 1 / (1 + math.exp(-self.t[f"{prefix}smear"][head]))
             made = np.stack([made[0]] + [share * made[j] + (1 - share) * made[j - 1] for j in range(1, len(made))])
         if which in "QK" and c.positions == "rotary" and acts:
-            made = np.stack([_rotated(v, p, c) for p, v in enumerate(made)])
+            made = np.stack([_rotated(v, p, c, bool(c.windows and c.windows[layer])) for p, v in enumerate(made)])
         return made
 
     def _attention(self, layer: int, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -153,4 +166,6 @@ class SlowModel:
             hidden = _act(x @ get("W_gate") + (get("b_gate") if bias else 0), c.activation) * hidden
         else:
             hidden = _act(hidden, c.activation)
+        if c.activation == "solu_ln":
+            hidden = _norm(hidden, "layer", get("norm.gain"), get("norm.bias"), c.norm_eps)
         return hidden @ get("W_out") + (get("b_out") if bias else 0)
