@@ -14,7 +14,7 @@ from pathlib import Path
 
 from circuitlab.errors import BadModel
 from circuitlab.model.folding import under
-from circuitlab.model.loading import Keep, Opened, open_directory, resolve
+from circuitlab.model.loading import Keep, Opened, open_model, resolve
 from circuitlab.model.subject import Conventions, ModelRef
 from circuitlab.model.weights import Weights
 from circuitlab.paths import shipped_models
@@ -78,7 +78,7 @@ class ModelStore:
     `largest_copy` bytes are read where they lie, as a shared read-only map, and nothing that is derived from them is kept.
     """
 
-    def __init__(self, most: int = 3, opener: Opener = open_directory, largest_copy: int = LARGEST_COPY) -> None:
+    def __init__(self, most: int = 3, opener: Opener = open_model, largest_copy: int = LARGEST_COPY) -> None:
         self._most, self._opener, self.largest_copy = most, opener, largest_copy
         self._lock = threading.Lock()
         self._doors: dict[ModelRef, threading.Lock] = {}

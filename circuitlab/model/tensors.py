@@ -9,7 +9,7 @@ import json
 import mmap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -90,6 +90,45 @@ class MappedTensors:
             return torch.zeros(entry["shape"], dtype=dtype)
         view = memoryview(self._map)[self._base + start : self._base + stop]
         return _over(view, dtype).reshape(entry["shape"])
+
+
+class ShardedTensors:
+    """Several mapped files under one face. Maps of shards are made when the first tensor of each is asked for."""
+
+    resident = False
+
+    def __init__(self, where: Mapping[str, MappedTensors]) -> None:
+        self._where = dict(where)
+
+    def names(self) -> frozenset[str]:
+        """All names."""
+        return frozenset(self._where)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of one tensor, from its shard's header."""
+        return self._where[name].shape(name)
+
+    def tensor(self, name: str) -> Tensor:
+        """One tensor over its shard's map."""
+        return self._where[name].tensor(name)
+
+
+def open_shards(index: Path, data: Mapping[str, Any]) -> tuple[ShardedTensors, tuple[Path, ...]]:
+    """The safetensors shards of `model.safetensors.index.json`, and their files. Raises `BadModel`."""
+    table = data.get("weight_map")
+    if not isinstance(table, dict) or not all(isinstance(v, str) for v in table.values()):
+        raise BadModel(f"{index.name} has no weight_map.", expected="tensor names with their files", got=type(table).__name__)
+    for name in set(table.values()):
+        if Path(name).name != name or not name.endswith(".safetensors"):
+            raise BadModel(
+                f"{index.name} names a file elsewhere.", expected="safetensors in the same folder", got=repr(name)[:100]
+            )
+    shards = {name: MappedTensors(index.with_name(name)) for name in sorted(set(table.values()))}
+    if lost := sorted(t for t, f in table.items() if t not in shards[f].names()):
+        raise BadModel(
+            "A shard lacks tensors that the index says it has.", expected=", ".join(lost[:6]), got=f"{len(lost)} missing"
+        )
+    return ShardedTensors({t: shards[f] for t, f in table.items()}), tuple(index.with_name(n) for n in shards)
 
 
 def _over(view: memoryview, dtype: torch.dtype) -> Tensor:

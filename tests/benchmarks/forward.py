@@ -17,10 +17,10 @@ import json, statistics, sys, time
 import torch
 from pathlib import Path
 torch.set_num_threads(int(sys.argv[3]))
-from circuitlab.model.loading import open_directory
+from circuitlab.model.loading import open_model
 from circuitlab.model import forward as f, run as r
 from circuitlab.model.forward import _plain_block, embedded
-w = open_directory(Path(sys.argv[1])).weights
+w = open_model(Path(sys.argv[1])).weights
 n = int(sys.argv[2]); torch.manual_seed(1)
 tokens = tuple(torch.randint(0, 50257, (n,)).tolist())
 ids = torch.tensor([tokens])

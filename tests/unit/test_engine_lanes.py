@@ -21,7 +21,7 @@ from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore, file_identity
 from circuitlab.errors import BadModel, Cancelled, OverBudget
 from circuitlab.model.intervention import Intervention, Site
-from circuitlab.model.loading import Keep, Opened, open_directory
+from circuitlab.model.loading import Keep, Opened, open_model
 from circuitlab.model.subject import Conventions, ModelRef, Subject
 from tests.models import directory
 
@@ -197,7 +197,7 @@ def test_open_models_stay_at_hand_while_another_is_being_opened(tmp_path: Path, 
         if path.name == "other":
             inside.set()
             assert go.wait(20)
-        return open_directory(path)
+        return open_model(path)
 
     store, other = ModelStore(opener=opener), ModelRef(f"file:{directory(tmp_path / 'other')}")
     store.open(ref)
@@ -226,7 +226,7 @@ def test_files_that_change_while_they_are_read_are_refused(tmp_path: Path) -> No
     folder = directory(tmp_path / "m")
 
     def opener(path: Path, keep: Keep = "resident") -> Opened:
-        opened = open_directory(path)
+        opened = open_model(path)
         directory(folder, n_ctx=40)
         return opened
 

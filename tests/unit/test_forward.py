@@ -11,7 +11,7 @@ import torch
 from circuitlab.errors import BadInput
 from circuitlab.model.folding import under
 from circuitlab.model.forward import forward, forward_from, logits, patterns
-from circuitlab.model.loading import open_directory
+from circuitlab.model.loading import open_model
 from circuitlab.model.subject import Conventions
 from tests.models import CONFIGS, TINY, weights_of
 from tests.reference.slow_forward import SlowModel
@@ -146,7 +146,7 @@ def test_gpt2_agrees_with_transformers(tmp_path: Path, n: int, tied: bool) -> No
         for parameter in theirs.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
     theirs.save_pretrained(tmp_path)
-    opened = open_directory(tmp_path)
+    opened = open_model(tmp_path)
     tokens = tuple(torch.randint(0, 97, (n,)).tolist())
     with torch.no_grad():
         wanted = theirs(torch.tensor([tokens]), output_attentions=True)
@@ -160,5 +160,5 @@ def test_mapped_weights_give_the_same_numbers_as_resident_ones(tmp_path: Path) -
     from tests.models import directory
 
     path = directory(tmp_path / "m")
-    resident, mapped = open_directory(path), open_directory(path, "mapped")
+    resident, mapped = open_model(path), open_model(path, "mapped")
     assert torch.equal(forward(resident.weights, TOKENS).logits(), forward(mapped.weights, TOKENS).logits())

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig, Rotary
-from circuitlab.model.loading import families, open_directory
+from circuitlab.model.loading import families, open_model
 from circuitlab.model.saving import random_tensors
 from circuitlab.model.subject import ModelRef
 from circuitlab.model.tokenizer import Tokenizer
@@ -99,7 +99,7 @@ def test_a_damaged_directory_is_refused_in_words(tmp_path: Path, what: str) -> N
     path = directory(tmp_path / "m")
     _damage(path, what)
     with pytest.raises(BadModel) as caught:
-        open_directory(path)
+        open_model(path)
     assert DAMAGE[what] in str(caught.value)
     assert caught.value.expected
     assert caught.value.got
@@ -129,7 +129,7 @@ def test_gpt2_directories_that_contradict_themselves_are_refused(tmp_path: Path,
     path = _gpt2(tmp_path)
     _rewrite(path, **changes)
     with pytest.raises(BadModel, match=words):
-        open_directory(path)
+        open_model(path)
 
 
 def test_gpt2_says_what_was_assumed_and_what_is_unused(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_gpt2_says_what_was_assumed_and_what_is_unused(tmp_path: Path) -> None:
     tensors[f"{prefix}h.0.extra"] = torch.zeros(2)
     tensors[f"{prefix}h.0.attn.bias"] = torch.ones(1, 1, 16, 16)
     save_file(tensors, path / "model.safetensors")
-    notes = " ".join(open_directory(path).notes)
+    notes = " ".join(open_model(path).notes)
     assert "h.0.extra" in notes
     assert "attn.bias" not in notes
     assert "score scale" in notes
@@ -149,7 +149,7 @@ def test_gpt2_says_what_was_assumed_and_what_is_unused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_saved_model_is_the_same_model(tmp_path: Path, name: str) -> None:
     path = directory(tmp_path / "m", CONFIGS[name], tokenizer=False)
-    opened = open_directory(path)
+    opened = open_model(path)
     assert opened.weights.config == CONFIGS[name]
     assert opened.weights.tokenizer is None
     expected = random_tensors(CONFIGS[name], 0, 0.35)
@@ -228,7 +228,7 @@ def test_llm_viz_nano_sort_matches_its_stored_activations(shared_dir: Path) -> N
 
     folder = shared_dir / "checkpoints" / "llm-viz-nano-sort"
     stored = np.load(folder / "partials.npz")
-    weights = open_directory(folder).weights
+    weights = open_model(folder).weights
     for row, ids in enumerate(stored["idx"].astype(int)):
         run = forward(weights, tuple(ids.tolist()))
         for i in range(3):

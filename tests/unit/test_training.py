@@ -14,7 +14,7 @@ import torch
 from circuitlab.cli import main
 from circuitlab.errors import BadInput, BadMachine
 from circuitlab.model.forward import logits
-from circuitlab.model.loading import open_directory
+from circuitlab.model.loading import open_model
 from circuitlab.model.trainable import TrainableWeights
 from circuitlab.training.batches import batch, copy_segment, repeated_block
 from circuitlab.training.corpus import Stream, find_sources, tokenised
@@ -87,7 +87,7 @@ def test_the_command_makes_a_model_that_opens(text: Path, tmp_path: Path, capsys
     assert main(words) == 0
     said = capsys.readouterr().out
     assert "checkpoint 20" in said
-    opened = open_directory(tmp_path / "run" / "model")
+    opened = open_model(tmp_path / "run" / "model")
     assert opened.weights.tokenizer is not None
     assert opened.weights.tokenizer.bos == 0
     assert opened.weights.tokenizer.decode(opened.weights.tokenizer.encode(WORDS)) == WORDS

@@ -3,6 +3,6 @@
 A family is one file in this package with a module-level `FAMILY = Family(...)`; the registry is found by walking.
 """
 
-from circuitlab.model.loading.family import Family, Keep, Opened, families, open_directory, resolve
+from circuitlab.model.loading.family import Family, Keep, Opened, families, open_model, resolve
 
-__all__ = ["Family", "Keep", "Opened", "families", "open_directory", "resolve"]
+__all__ = ["Family", "Keep", "Opened", "families", "open_model", "resolve"]

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
+from circuitlab.model.loading.found import Found
 from circuitlab.model.saving import FORMAT
 from circuitlab.model.sourced import CanonicalParts, SourcedWeights
-from circuitlab.model.tensors import MappedTensors, copied
+from circuitlab.model.tensors import copied
 
 
-def _load(path: Path, config: dict[str, Any], keep: Keep) -> Opened:
-    fields = {name: value for name, value in config.items() if name != "format"}
-    made = ModelConfig.from_json(fields)
-    file = path / "model.safetensors"
-    mapped = MappedTensors(file)
+def _load(found: Found, keep: Keep) -> Opened:
+    made = ModelConfig.from_json({name: value for name, value in found.config.items() if name != "format"})
+    mapped = found.needed()
     parts = CanonicalParts(made, mapped)  # shapes are checked before anything is copied
     if keep == "resident":
         parts = CanonicalParts(made, copied(mapped))
-    card = path / "card.md"
+    card = found.folder / "card.md"
     text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
-    return Opened(SourcedWeights(made, find_tokenizer(path), parts), (), (file,), text, "CircuitLab")
+    return Opened(SourcedWeights(made, find_tokenizer(found.folder), parts), (), found.files, text, "CircuitLab")
 
 
-FAMILY = Family("circuitlab", "a CircuitLab directory", lambda c: c.get("format") == FORMAT, _load)
+FAMILY = Family("circuitlab", "a CircuitLab directory", lambda f: f.config.get("format") == FORMAT, _load)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import importlib
-import json
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from circuitlab.errors import BadModel
+from circuitlab.model.loading.found import Found, look, read_json
 from circuitlab.model.subject import ModelRef
 from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.model.weights import Weights
 from circuitlab.paths import model_dir, shipped_models
 
 Keep = Literal["resident", "mapped"]
-_LARGEST_JSON = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -33,12 +32,16 @@ class Opened:
 
 @dataclass(frozen=True)
 class Family:
-    """A checkpoint family. `claims(config)` looks at the parsed config.json; `load` raises `BadModel`."""
+    """A checkpoint family. `claims` looks at what was found and never raises; `load` raises `BadModel`.
+
+    `last`: asked only after all others, for who can make something of files that say little about themselves.
+    """
 
     name: str
     title: str
-    claims: Callable[[dict[str, Any]], bool]
-    load: Callable[[Path, dict[str, Any], Keep], Opened]
+    claims: Callable[[Found], bool]
+    load: Callable[[Found, Keep], Opened]
+    last: bool = False
 
 
 def families() -> tuple[Family, ...]:
@@ -50,27 +53,7 @@ def families() -> tuple[Family, ...]:
         loaded = importlib.import_module(f"{package.__name__}.{module}")
         if hasattr(loaded, "FAMILY"):
             found.append(loaded.FAMILY)
-    return tuple(found)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file. Raises `BadModel`."""
-    if not path.is_file():
-        raise BadModel(
-            f"{path.name} is not there.",
-            expected=f"a model directory with {path.name}",
-            got=str(path.parent) if path.parent.is_dir() else f"no directory {path.parent}",
-            remedy="Open the folder that holds the model's config.json and its weights.",
-        )
-    if path.stat().st_size > _LARGEST_JSON:
-        raise BadModel(f"{path.name} is too large.", expected="at most 64 MiB", got=f"{path.stat().st_size} bytes")
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise BadModel(f"{path.name} is not JSON.", expected="a JSON object", got=str(error)[:200]) from error
-    if not isinstance(data, dict):
-        raise BadModel(f"{path.name} is not a JSON object.", expected="an object", got=type(data).__name__)
-    return data
+    return tuple(sorted(found, key=lambda family: family.last))
 
 
 def find_tokenizer(path: Path, bos: int | None = None) -> Tokenizer | None:
@@ -79,19 +62,20 @@ def find_tokenizer(path: Path, bos: int | None = None) -> Tokenizer | None:
     return Tokenizer.from_file(file, bos) if file.is_file() else None
 
 
-def open_directory(path: Path, keep: Keep = "resident") -> Opened:
-    """Open a model directory. Raises `BadModel` with what was expected, what came and what to do."""
-    config = read_json(path / "config.json")
+def open_model(path: Path, keep: Keep = "resident", assume: Mapping[str, str] | None = None) -> Opened:
+    """Open a model's folder or file. Raises `BadModel` with what was expected, what came and what to do."""
+    found = look(path, assume)
     for family in families():
-        if family.claims(config):
-            return family.load(path, config, keep)
-    known = ", ".join(f.title for f in families())
-    kind = config.get("model_type") or config.get("format") or "none stated"
+        if family.claims(found):
+            return family.load(found, keep)
+    if not found.config and path.is_dir():
+        read_json(path / "config.json")  # says that it is not there
+    kind = found.model_type or found.config.get("format") or "none stated"
     raise BadModel(
         "The model's family is not known.",
-        expected=known,
-        got=f"model_type {kind!r} in {path / 'config.json'}",
-        remedy="Convert it to one of these families.",
+        expected=", ".join(f.title for f in families()),
+        got=f"model_type {str(kind)[:60]!r} in {path}",
+        remedy="Convert it to one of these, or import it with a map of its parameter names.",
     )
 
 

@@ -1,0 +1,115 @@
+"""What lies where a person pointed: looked at once, before any family is asked whether it knows it.
+
+A folder is looked through for `config.json` and weights (safetensors, single or sharded, before pickles); a file is taken with
+the configuration beside it. Nothing is told from a folder's or a file's name but its kind.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from circuitlab.errors import BadModel
+from circuitlab.model.pickled import read_pickle
+from circuitlab.model.tensors import MappedTensors, TensorSource, open_shards
+
+_LARGEST_JSON = 64 * 2**20
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found.
+
+    `config` is the JSON object beside the weights, {} without one; `files` are the weights'; `tensors` reads them by name, None
+    for a format without names; `said` is what a pickle holds beside tensors; `assume` what the user has said about what no file says.
+    """
+
+    path: Path
+    folder: Path
+    config: Mapping[str, Any] = field(default_factory=dict)
+    files: tuple[Path, ...] = ()
+    tensors: TensorSource | None = None
+    said: Mapping[str, Any] = field(default_factory=dict)
+    assume: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def model_type(self) -> str:
+        """Hugging Face's name of the architecture, "" where none is stated."""
+        kind = self.config.get("model_type")
+        return kind if isinstance(kind, str) else ""
+
+    def needed(self) -> TensorSource:
+        """The named tensors. Raises `BadModel` where the files have none."""
+        if self.tensors is None:
+            raise BadModel("There are no named tensors here.", expected="safetensors or a state dict", got=str(self.path))
+        return self.tensors
+
+
+def look(path: Path, assume: Mapping[str, str] | None = None) -> Found:
+    """Look at a folder or a file. Raises `BadModel` where it cannot be read or holds no weights."""
+    if path.is_dir():
+        config_file, weights = path / "config.json", _weights_in(path)
+    else:
+        config_file, weights = _config_of(path), path
+    config = read_json(config_file) if config_file is not None and config_file.is_file() else {}
+    if weights is None and not config:
+        read_json(path / "config.json")  # says what is missing
+    tensors, files, said = _open(weights or path / "model.safetensors")
+    return Found(path, path if path.is_dir() else path.parent, config, files, tensors, said, dict(assume or {}))
+
+
+def _weights_in(folder: Path) -> Path | None:
+    """The file that says where a folder's weights are."""
+    names = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+    for name in names:
+        if (folder / name).exists():
+            return folder / name
+    others = sorted(f for f in folder.iterdir() if f.suffix in (".safetensors", *_PICKLES) and f.is_file())
+    if len(others) > 1:
+        raise BadModel(
+            "The folder holds several weight files and no index.",
+            expected="model.safetensors, or an index of the shards",
+            got=", ".join(f.name for f in others[:6]),
+            remedy="Open one of the files itself.",
+        )
+    return others[0] if others else None
+
+
+def _config_of(file: Path) -> Path | None:
+    """The configuration that belongs to one weight file."""
+    near = (file.with_suffix(".json"), file.with_name(f"{file.stem}_config.json"), file.with_name("config.json"))
+    return next((f for f in near if f.is_file()), None)
+
+
+def _open(file: Path) -> tuple[TensorSource | None, tuple[Path, ...], Mapping[str, Any]]:
+    if file.name.endswith(".index.json"):
+        source, shards = open_shards(file, read_json(file))
+        return source, (file, *shards), {}
+    if file.suffix in _PICKLES and file.is_file():
+        found = read_pickle(file)
+        return (None, (file,), {}) if found is None else (found[0], (file,), found[1])
+    return MappedTensors(file), (file,), {}
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file. Raises `BadModel`."""
+    if not path.is_file():
+        raise BadModel(
+            f"{path.name} is not there.",
+            expected=f"a model directory with {path.name}",
+            got=str(path.parent) if path.parent.is_dir() else f"no directory {path.parent}",
+            remedy="Open the folder that holds the model's config.json and its weights.",
+        )
+    if path.stat().st_size > _LARGEST_JSON:
+        raise BadModel(f"{path.name} is too large.", expected="at most 64 MiB", got=f"{path.stat().st_size} bytes")
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise BadModel(f"{path.name} is not JSON.", expected="a JSON object", got=str(error)[:200]) from error
+    if not isinstance(data, dict):
+        raise BadModel(f"{path.name} is not a JSON object.", expected="an object", got=type(data).__name__)
+    return data

@@ -1,0 +1,108 @@
+"""Reading Hugging Face `config.json` files: typed fields, activations, windows, and what is said about the score scale.
+
+Field names and defaults are those of `transformers`; a field that the file leaves out and the architecture needs is an error,
+and a default that is used is noted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from circuitlab.errors import BadModel
+from circuitlab.model.config import Activation
+
+ACTIVATIONS: dict[str, Activation] = {
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_new",
+    "gelu_fast": "gelu_new",
+    "gelu_pytorch_tanh": "gelu_new",
+    "gelu_accurate": "gelu_new",
+    "quick_gelu": "quick_gelu",
+    "relu": "relu",
+    "relu2": "relu2",
+    "silu": "silu",
+    "swish": "silu",
+}
+_NEEDED = object()
+
+
+def size(config: Mapping[str, Any], name: str, default: Any = _NEEDED) -> int:
+    """A whole number. Raises `BadModel`."""
+    value = config.get(name)
+    value = default if value is None else value
+    if value is _NEEDED or not isinstance(value, int) or isinstance(value, bool):
+        got = "nothing" if value is _NEEDED else repr(value)[:80]
+        raise BadModel(f"config.json: {name} is not a whole number.", expected="a size", got=got)
+    return value
+
+
+def number(config: Mapping[str, Any], name: str, default: Any = _NEEDED) -> float:
+    """A finite number. Raises `BadModel`."""
+    value = config.get(name)
+    value = default if value is None else value
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        got = "nothing" if value is _NEEDED else repr(value)[:80]
+        raise BadModel(f"config.json: {name} is not a number.", expected="a finite number", got=got)
+    return float(value)
+
+
+def flag(config: Mapping[str, Any], name: str, default: bool) -> bool:
+    """True or false. Raises `BadModel`."""
+    value = config.get(name)
+    value = default if value is None else value
+    if not isinstance(value, bool):
+        raise BadModel(f"config.json: {name} is neither true nor false.", expected="true or false", got=repr(value)[:80])
+    return value
+
+
+def activation(config: Mapping[str, Any], name: str, default: str) -> Activation:
+    """The MLP's nonlinearity. Raises `BadModel` for one that is not known."""
+    value = config.get(name) or default
+    if value not in ACTIVATIONS:
+        raise BadModel("The activation is not known.", expected=" ".join(ACTIVATIONS), got=repr(value)[:80])
+    return ACTIVATIONS[value]
+
+
+def head_size(config: Mapping[str, Any], d_model: int, n_heads: int, name: str = "head_dim") -> int:
+    """Columns per head: stated, or d_model / heads. Raises `BadModel` where neither works."""
+    if config.get(name) is not None:
+        return size(config, name)
+    if n_heads < 1 or d_model % n_heads:
+        raise BadModel(
+            "config.json: heads do not divide the width.", expected="a multiple of the heads", got=f"{d_model}, {n_heads}"
+        )
+    return d_model // n_heads
+
+
+def refuse(config: Mapping[str, Any], reasons: Mapping[str, str]) -> None:
+    """Raise `BadModel` where a field is set that changes the architecture into one that is not known."""
+    for name, what in reasons.items():
+        if config.get(name):
+            raise BadModel(f"{what} is not supported.", expected=f"a model without {name}", got=f"{name} {config[name]!r}"[:120])
+
+
+def sliding_windows(config: Mapping[str, Any], n_layers: int, every_layer: bool) -> tuple[int, ...]:
+    """Per layer how many positions a destination sees: by `layer_types` where stated, else `every_layer` or none; () without any."""
+    width = config.get("sliding_window")
+    if width is None:
+        return ()
+    width = size(config, "sliding_window")
+    kinds = config.get("layer_types")
+    if isinstance(kinds, list):
+        if len(kinds) != n_layers:
+            raise BadModel("config.json: layer_types has the wrong length.", expected=str(n_layers), got=str(len(kinds)))
+        if unknown := sorted({str(k) for k in kinds} - {"sliding_attention", "full_attention"}):
+            raise BadModel("config.json names attention that is not known.", expected="sliding or full", got=unknown[0][:60])
+        found = tuple(width if kind == "sliding_attention" else 0 for kind in kinds)
+    else:
+        found = (width if every_layer else 0,) * n_layers
+    return found if any(found) else ()
+
+
+def scale_note(scale: float, d_head: int, why: str) -> str:
+    """What is multiplied with `q·k`, and why: a wrong one is the silent fault of model conversions."""
+    usual = abs(scale * math.sqrt(d_head) - 1) < 1e-9
+    return f"score scale {scale:.4g} ({'1/√d_head, ' if usual else 'none, ' if scale == 1 else ''}{why})"

@@ -1,0 +1,216 @@
+"""Where a checkpoint keeps each canonical tensor: a declaration per family, from which reading, checking and reports follow.
+
+    Layout(ends={"embed.W_E": stored("wte.weight")}, block={"W_Q": linear("self_attn.q_proj").heads("q"), …})
+
+A `Stored` names one tensor of the file (`{i}` stands for the layer) and the views that turn it into the canonical one. Views copy
+nothing where the storage allows it. Shapes are checked on the header alone, by taking the same steps on tensors without data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from circuitlab.errors import BadModel
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.sourced import expected_shapes
+from circuitlab.model.tensors import ResidentTensors, TensorSource, check_finite
+
+Step = Callable[[ModelConfig, Tensor], Tensor]
+Which = Literal["q", "k", "v", "o"]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One tensor of a checkpoint and the steps from its layout to ours. Immutable: every method gives a longer one."""
+
+    name: str
+    steps: tuple[Step, ...] = ()
+
+    def then(self, step: Step) -> Stored:
+        """One more step, (config, tensor) -> tensor."""
+        return Stored(self.name, (*self.steps, step))
+
+    @property
+    def T(self) -> Stored:
+        """[out, in] -> [in, out]: torch's `Linear` keeps the transpose of our row-vector form."""
+        return self.then(lambda c, x: x.T)
+
+    def heads(self, which: Which) -> Stored:
+        """Split by head: q, k, v [d_model, head · d_head] -> [head, d_model, d_head]; o [head · d_head, d_model] ->
+        [head, d_head, d_model]; a vector [head · d_head] -> [head, d_head]."""
+
+        def split(c: ModelConfig, x: Tensor) -> Tensor:
+            n = c.n_kv_heads if which in "kv" else c.n_heads
+            if x.dim() == 1 or which == "o":
+                return x.unflatten(0, (n, c.d_head))
+            return x.unflatten(1, (n, c.d_head)).movedim(1, 0)
+
+        return self.then(split)
+
+    def beside(self, which: Which) -> Stored:
+        """The q, k or v columns of [..., q | k | v] laid side by side, each as wide as its heads."""
+
+        def cut(c: ModelConfig, x: Tensor) -> Tensor:
+            q, kv = c.n_heads * c.d_head, c.n_kv_heads * c.d_head
+            if x.shape[-1] != q + 2 * kv:  # a slice would take what is there without a word
+                raise RuntimeError(f"{q + 2 * kv} columns for q, k and v, not {x.shape[-1]}")
+            start = {"q": 0, "k": q, "v": q + kv}[which]
+            return x[..., start : start + (q if which == "q" else kv)]
+
+        return self.then(cut)
+
+    def within_heads(self, which: Which) -> Stored:
+        """The q, k or v part of [..., head · (q | k | v) · d_head], where each head keeps its three together (GPT-NeoX)."""
+        return self.then(lambda c, x: x.unflatten(-1, (c.n_heads, 3, c.d_head))[..., "qkv".index(which), :].flatten(-2))
+
+    def half(self, k: int) -> Stored:
+        """The k-th of two equal halves of the last axis (gate and up side by side)."""
+
+        def cut(c: ModelConfig, x: Tensor) -> Tensor:
+            if x.shape[-1] % 2:
+                raise RuntimeError(f"an even last axis, not {x.shape[-1]}")
+            return x.chunk(2, dim=-1)[k]
+
+        return self.then(cut)
+
+    def plus_one(self) -> Stored:
+        """A gain that is stored minus one (Gemma's norms)."""
+        return self.then(lambda c, x: 1 + x.float())
+
+    def at(self, layer: int) -> str:
+        """The stored name in one layer."""
+        return self.name.replace("{i}", str(layer))
+
+    def take(self, config: ModelConfig, x: Tensor) -> Tensor:
+        """The canonical tensor of the stored one."""
+        for step in self.steps:
+            x = step(config, x)
+        return x
+
+
+def stored(name: str) -> Stored:
+    """A tensor as it is."""
+    return Stored(name)
+
+
+def linear(name: str) -> Stored:
+    """The weight of a torch `Linear`, as [in, out]."""
+    return Stored(f"{name}.weight").T
+
+
+def norm(ours: str, theirs: str, bias: bool, offset: bool = False) -> dict[str, Stored]:
+    """Gain (and bias) of a norm; `offset`: the gain is stored minus one."""
+    gain = stored(f"{theirs}.weight")
+    made = {f"{ours}.gain": gain.plus_one() if offset else gain}
+    return made | ({f"{ours}.bias": stored(f"{theirs}.bias")} if bias else {})
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Canonical name -> stored tensor, of the ends and of every block. `buffers` are endings of names that are no weights.
+
+    A canonical tensor may be left out only where `Norm` allows it (a norm without gain or bias).
+    """
+
+    ends: Mapping[str, Stored]
+    block: Mapping[str, Stored]
+    buffers: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ("",)
+
+    def each(self, config: ModelConfig) -> Iterator[tuple[str, Stored, str]]:
+        """(canonical name, where it is stored, stored name) of every tensor of a model."""
+        for name, where in self.ends.items():
+            yield name, where, where.name
+        for i in range(config.n_layers):
+            for name, where in self.block.items():
+                yield f"layers.{i}.{name}", where, where.at(i)
+
+
+@dataclass(eq=False)
+class LaidOut:
+    """`Parts` of a source whose tensors lie as `layout` says; names in the file begin with `prefix` where they have it."""
+
+    config: ModelConfig
+    layout: Layout
+    source: TensorSource
+    prefix: str = ""
+    resident: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.resident = self.source.resident
+
+    def full(self, name: str) -> str:
+        """The name in the file."""
+        return self.prefix + name if self.prefix + name in self.source.names() else name
+
+    def ends(self) -> Mapping[str, Tensor]:
+        """Embeddings, final norm, unembedding."""
+        return {name: where.take(self.config, self._get(where.name)) for name, where in self.layout.ends.items()}
+
+    def layer(self, i: int) -> Mapping[str, Tensor]:
+        """Block i."""
+        return {name: where.take(self.config, self._get(where.at(i))) for name, where in self.layout.block.items()}
+
+    def _get(self, name: str) -> Tensor:
+        return self.source.tensor(self.full(name))
+
+
+def lay_out(config: ModelConfig, layout: Layout, source: TensorSource, resident: bool) -> tuple[LaidOut, tuple[str, ...]]:
+    """The parts of a model, checked, and notes on what is left unused. `resident`: copied into memory as float32.
+
+    Raises `BadModel` where a tensor is missing, has another shape than the configuration says, or (resident) is not finite.
+    """
+    prefix = next((p for p in layout.prefixes if p and any(n.startswith(p) for n in source.names())), "")
+    parts = LaidOut(config, layout, source, prefix)
+    used = _checked(parts)
+    unused = sorted(n for n in source.names() - used if not n.endswith(layout.buffers or ("\0",)))
+    notes = (f"unused tensors ({len(unused)}): {', '.join(unused[:12])}{' …' if len(unused) > 12 else ''}",) if unused else ()
+    return (LaidOut(config, layout, _copied(source, used), prefix) if resident else parts), notes
+
+
+def _checked(parts: LaidOut) -> set[str]:
+    """The names in the file that the model uses."""
+    config, wanted, found = parts.config, expected_shapes(parts.config), dict[str, str]()
+    for name, where, stored_as in parts.layout.each(config):
+        found[name] = parts.full(stored_as)
+        if found[name] in parts.source.names():
+            _check_shape(name, where, found[name], parts, wanted)
+    there = parts.source.names()
+    if missing := sorted(n for n in found.values() if n not in there):
+        more = f" and {len(missing) - 6} more" if len(missing) > 6 else ""
+        raise BadModel("The weights lack tensors.", expected=", ".join(missing[:6]) + more, got=f"{len(missing)} missing")
+    if left := sorted(n for n in set(wanted) - set(found) if not n.endswith(("norm.gain", "norm.bias"))):
+        raise BadModel("The layout names no tensor for a part of the model.", expected=", ".join(left[:6]), got="nothing")
+    return set(found.values())
+
+
+def _check_shape(name: str, where: Stored, stored_as: str, parts: LaidOut, wanted: Mapping[str, tuple[int, ...]]) -> None:
+    shape = parts.source.shape(stored_as)
+    expected = wanted.get(name)
+    if expected is None:
+        raise BadModel(f"{stored_as} has no place in this model.", expected="a tensor of its configuration", got=name)
+    try:
+        got = tuple(where.take(parts.config, torch.empty(shape, device="meta")).shape)
+    except (RuntimeError, IndexError, ValueError) as error:
+        got, reason = None, str(error).splitlines()[0][:120]
+    else:
+        reason = f"as {name} {got}"
+    same_norm = name.endswith(("q_norm.gain", "k_norm.gain", "q_norm.bias", "k_norm.bias"))  # [d_head] or [head, d_head]
+    if got != expected and not (same_norm and got is not None and got[-1:] == expected[-1:]):
+        raise BadModel(
+            f"{stored_as} has the wrong shape.", expected=f"{name} {expected} by the configuration", got=f"{shape}, {reason}"
+        )
+
+
+def _copied(source: TensorSource, names: set[str]) -> ResidentTensors:
+    made = {}
+    for name in sorted(names):
+        value = source.tensor(name)
+        made[name] = value.to(torch.float32) if value.dtype != torch.float32 else value.clone()
+        check_finite(name, made[name])
+    return ResidentTensors(made)
