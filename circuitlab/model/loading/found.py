@@ -25,7 +25,7 @@ class Found:
     """What was found.
 
     `config` is the JSON object beside the weights, {} without one; `files` are the weights'; `tensors` reads them by name, None
-    for a format without names; `said` is what a pickle holds beside tensors; `assume` what the user has said about what no file says.
+    for a format without names; `said` is what a pickle holds beside tensors; `assume` what the user said where no file does.
     """
 
     path: Path

@@ -85,7 +85,7 @@ def refuse(config: Mapping[str, Any], reasons: Mapping[str, str]) -> None:
 
 
 def sliding_windows(config: Mapping[str, Any], n_layers: int, every_layer: bool) -> tuple[int, ...]:
-    """Per layer how many positions a destination sees: by `layer_types` where stated, else `every_layer` or none; () without any."""
+    """Per layer how many positions a destination sees: by `layer_types` where stated, else every one or none; () without any."""
     width = config.get("sliding_window")
     if width is None:
         return ()
