@@ -8,8 +8,8 @@ nothing where the storage allows it. Shapes are checked on the header alone, by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -26,14 +26,23 @@ Which = Literal["q", "k", "v", "o"]
 
 @dataclass(frozen=True)
 class Stored:
-    """One tensor of a checkpoint and the steps from its layout to ours. Immutable: every method gives a longer one."""
+    """One tensor of a checkpoint and the steps from its layout to ours. Immutable: every method gives a longer one.
+
+    `others` are further tensors that `join` makes one canonical tensor of, each behind its own steps.
+    """
 
     name: str
     steps: tuple[Step, ...] = ()
+    others: tuple[Stored, ...] = ()
+    join: Callable[..., Tensor] | None = None
 
     def then(self, step: Step) -> Stored:
         """One more step, (config, tensor) -> tensor."""
-        return Stored(self.name, (*self.steps, step))
+        return replace(self, steps=(*self.steps, step))
+
+    def joined(self, others: Iterable[Stored], join: Callable[..., Tensor]) -> Stored:
+        """`join(own, *others)` of several stored tensors (a product, a stack), after the steps of each."""
+        return replace(self, others=tuple(others), join=join)
 
     @property
     def T(self) -> Stored:
@@ -82,15 +91,16 @@ class Stored:
         """A gain that is stored minus one (Gemma's norms)."""
         return self.then(lambda c, x: 1 + x.float())
 
-    def at(self, layer: int) -> str:
-        """The stored name in one layer."""
-        return self.name.replace("{i}", str(layer))
+    def names(self, layer: int = 0) -> tuple[str, ...]:
+        """The stored names in one layer, its own first."""
+        return (self.name.replace("{i}", str(layer)), *(name for other in self.others for name in other.names(layer)))
 
-    def take(self, config: ModelConfig, x: Tensor) -> Tensor:
-        """The canonical tensor of the stored one."""
+    def take(self, config: ModelConfig, get: Callable[[str], Tensor], layer: int = 0) -> Tensor:
+        """The canonical tensor of one layer; `get(name)` gives the stored ones."""
+        x = get(self.names(layer)[0])
         for step in self.steps:
             x = step(config, x)
-        return x
+        return x if self.join is None else self.join(x, *(other.take(config, get, layer) for other in self.others))
 
 
 def stored(name: str) -> Stored:
@@ -114,21 +124,28 @@ def norm(ours: str, theirs: str, bias: bool, offset: bool = False) -> dict[str, 
 class Layout:
     """Canonical name -> stored tensor, of the ends and of every block. `buffers` are endings of names that are no weights.
 
-    A canonical tensor may be left out only where `Norm` allows it (a norm without gain or bias).
+    A canonical tensor may be left out only where `Norm` allows it (a norm without gain or bias). `own` has what is another in
+    single layers; `renamed` says under which name other files keep a tensor.
     """
 
     ends: Mapping[str, Stored]
     block: Mapping[str, Stored]
     buffers: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ("",)
+    own: Mapping[int, Mapping[str, Stored]] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
-    def each(self, config: ModelConfig) -> Iterator[tuple[str, Stored, str]]:
-        """(canonical name, where it is stored, stored name) of every tensor of a model."""
+    def layer(self, i: int) -> Mapping[str, Stored]:
+        """Block i."""
+        return {**self.block, **self.own.get(i, {})}
+
+    def each(self, config: ModelConfig) -> Iterator[tuple[str, Stored, int]]:
+        """(canonical name, where it is stored, layer; 0 at the ends) of every tensor of a model."""
         for name, where in self.ends.items():
-            yield name, where, where.name
+            yield name, where, 0
         for i in range(config.n_layers):
-            for name, where in self.block.items():
-                yield f"layers.{i}.{name}", where, where.at(i)
+            for name, where in self.layer(i).items():
+                yield f"layers.{i}.{name}", where, i
 
 
 @dataclass(eq=False)
@@ -140,21 +157,31 @@ class LaidOut:
     source: TensorSource
     prefix: str = ""
     resident: bool = field(init=False)
+    _joined: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.resident = self.source.resident
 
     def full(self, name: str) -> str:
         """The name in the file."""
-        return self.prefix + name if self.prefix + name in self.source.names() else name
+        there = self.source.names()
+        candidates = (self.prefix + name, name, self.layout.renamed.get(name, name))
+        return next((n for n in candidates if n in there), name)
 
     def ends(self) -> Mapping[str, Tensor]:
-        """Embeddings, final norm, unembedding."""
-        return {name: where.take(self.config, self._get(where.name)) for name, where in self.layout.ends.items()}
+        """Embeddings, final norm, unembedding; those that are products of stored tensors are made once and kept."""
+        return {name: self._end(name, where) for name, where in self.layout.ends.items()}
 
     def layer(self, i: int) -> Mapping[str, Tensor]:
         """Block i."""
-        return {name: where.take(self.config, self._get(where.at(i))) for name, where in self.layout.block.items()}
+        return {name: where.take(self.config, self._get, i) for name, where in self.layout.layer(i).items()}
+
+    def _end(self, name: str, where: Stored) -> Tensor:
+        if where.join is None:
+            return where.take(self.config, self._get)
+        if name not in self._joined:
+            self._joined[name] = where.take(self.config, self._get)
+        return self._joined[name]
 
     def _get(self, name: str) -> Tensor:
         return self.source.tensor(self.full(name))
@@ -175,35 +202,38 @@ def lay_out(config: ModelConfig, layout: Layout, source: TensorSource, resident:
 
 def _checked(parts: LaidOut) -> set[str]:
     """The names in the file that the model uses."""
-    config, wanted, found = parts.config, expected_shapes(parts.config), dict[str, str]()
-    for name, where, stored_as in parts.layout.each(config):
-        found[name] = parts.full(stored_as)
-        if found[name] in parts.source.names():
-            _check_shape(name, where, found[name], parts, wanted)
-    there = parts.source.names()
-    if missing := sorted(n for n in found.values() if n not in there):
+    wanted, there = expected_shapes(parts.config), parts.source.names()
+    found: dict[str, tuple[str, ...]] = {}
+    for name, where, i in parts.layout.each(parts.config):
+        found[name] = tuple(map(parts.full, where.names(i)))
+        if there.issuperset(found[name]):
+            _check_shape(name, where, i, parts, wanted)
+    used = {stored_as for names in found.values() for stored_as in names}
+    if missing := sorted(used - there):
         more = f" and {len(missing) - 6} more" if len(missing) > 6 else ""
         raise BadModel("The weights lack tensors.", expected=", ".join(missing[:6]) + more, got=f"{len(missing)} missing")
     if left := sorted(n for n in set(wanted) - set(found) if not n.endswith(("norm.gain", "norm.bias"))):
         raise BadModel("The layout names no tensor for a part of the model.", expected=", ".join(left[:6]), got="nothing")
-    return set(found.values())
+    return used
 
 
-def _check_shape(name: str, where: Stored, stored_as: str, parts: LaidOut, wanted: Mapping[str, tuple[int, ...]]) -> None:
-    shape = parts.source.shape(stored_as)
-    expected = wanted.get(name)
+def _check_shape(name: str, where: Stored, i: int, parts: LaidOut, wanted: Mapping[str, tuple[int, ...]]) -> None:
+    names, expected = tuple(map(parts.full, where.names(i))), wanted.get(name)
+    stored_as = " with ".join(names[:2])
     if expected is None:
         raise BadModel(f"{stored_as} has no place in this model.", expected="a tensor of its configuration", got=name)
+    without_data = lambda stored_name: torch.empty(parts.source.shape(parts.full(stored_name)), device="meta")
     try:
-        got = tuple(where.take(parts.config, torch.empty(shape, device="meta")).shape)
+        got = tuple(where.take(parts.config, without_data, i).shape)
     except (RuntimeError, IndexError, ValueError) as error:
         got, reason = None, str(error).splitlines()[0][:120]
     else:
         reason = f"as {name} {got}"
     same_norm = name.endswith(("q_norm.gain", "k_norm.gain", "q_norm.bias", "k_norm.bias"))  # [d_head] or [head, d_head]
     if got != expected and not (same_norm and got is not None and got[-1:] == expected[-1:]):
+        shapes = ", ".join(str(parts.source.shape(n)) for n in names[:2])
         raise BadModel(
-            f"{stored_as} has the wrong shape.", expected=f"{name} {expected} by the configuration", got=f"{shape}, {reason}"
+            f"{stored_as} has the wrong shape.", expected=f"{name} {expected} by the configuration", got=f"{shapes}, {reason}"
         )
 
 
