@@ -15,6 +15,7 @@ from torch import Tensor
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import HEADLESS, Intervention, Site
+from circuitlab.model.path_reading import Reading, readings_of
 
 if TYPE_CHECKING:
     from circuitlab.model.run import Run
@@ -61,6 +62,10 @@ class Editor:
     def paths(self, layer: int, name: str) -> list[Intervention]:
         """Interventions at this site that act along a path only."""
         return [e for e in self.edits if e.path_from is not None and (e.site.name, e.site.layer) == (name, layer)]
+
+    def readings(self, run: Run, layer: int) -> list[Reading]:
+        """What reads another stream in this layer, because of interventions along paths; earlier layers of `run` are done."""
+        return readings_of(self, run, layer)
 
     def apply(self, name: str, layer: int, x: Tensor, start: int = 0, heads: tuple[int, ...] | None = None) -> Tensor:
         """x after every intervention at this site. x begins at position `start`; `heads` says which heads it holds."""

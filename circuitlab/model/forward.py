@@ -145,25 +145,13 @@ def _joined(old: Captured, new: Captured, start: int) -> Captured:
 
 
 def _edited_projections(run: Run, layer: Layer, i: int, x: Tensor, start: int, before: Tensor | None) -> QKV:
-    qkv = _project(run.weights, layer, i, x, start, before)
-    parts = {"q": qkv.q, "k": qkv.k, "v": qkv.v}
-    for name in parts:
-        for edit in run.editor.paths(i, name):
-            altered = _project(run.weights, layer, i, x + _path_change(run, edit), start, before)
-            chosen = run.editor.where(edit.site, parts[name], start, None)
-            parts[name] = torch.where(chosen, getattr(altered, name), parts[name])
-        parts[name] = run.editor.apply(name, i, parts[name], start)
-    return QKV(**parts)
-
-
-def _path_change(run: Run, edit: Intervention) -> Tensor:
-    """[pos, d_model]: how the stream would differ had the sender's writing undergone the operation."""
-    sender = edit.path_from
-    assert sender is not None
-    written = run.get(sender.name, sender.layer)
-    changed = run.editor.operate(edit, sender, written, 0, None)
-    change = changed - written
-    return change.sum(0) if sender.name == "result" else change
+    """q, k and v after path interventions, then after those on themselves."""
+    parts = _project(run.weights, layer, i, x, start, before)._asdict()
+    for reading in run.editor.readings(run, i):  # with any of these every position is computed: start is 0
+        narrow = reading.narrowed(run.weights.config, layer)
+        again = _project(run.weights, narrow, i, x + reading.change, start, before)
+        parts[reading.name] = reading.merged(parts[reading.name], getattr(again, reading.name))
+    return QKV(*(run.editor.apply(name, i, part, start) for name, part in parts.items()))
 
 
 def _attention(run: Run, layer: Layer, i: int, qkv: QKV, start: int) -> Tensor:
