@@ -1,0 +1,97 @@
+"""Hugging Face GPT-Neo directories (Black et al. 2021): GPT-2's shape with unscaled scores and local attention in some layers.
+
+Scores are `q·k` itself, without 1/√d_head. Layers are "global" or "local"; a local destination sees the last `window_size`
+positions, itself included. Queries, keys and values have no biases. `Linear` weights are stored [out, in].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from circuitlab.errors import BadModel
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.loading.decoder_parts import attention, filled, mlp, opener, tied_note
+from circuitlab.model.loading.family import Family
+from circuitlab.model.loading.huggingface import activation, flag, head_size, number, scale_note, size
+from circuitlab.model.loading.layout import Layout, Stored, linear, norm, stored
+
+_DEFAULTS = {
+    "max_position_embeddings": 2048,
+    "activation_function": "gelu_new",
+    "layer_norm_epsilon": 1e-5,
+    "tie_word_embeddings": True,
+}
+
+
+def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
+    """Our configuration of a GPT-Neo `config.json`, with what was assumed."""
+    config, assumed = filled(config, _DEFAULTS)
+    d_model, n_heads, n_layers = (size(config, n) for n in ("hidden_size", "num_heads", "num_layers"))
+    windows, seen = _windows(config, n_layers)
+    made = ModelConfig(
+        n_layers=n_layers,
+        n_heads=n_heads,
+        d_model=d_model,
+        d_head=head_size(config, d_model, n_heads),
+        d_vocab=size(config, "vocab_size"),
+        n_ctx=size(config, "max_position_embeddings"),
+        d_mlp=size(config, "intermediate_size", 4 * d_model),
+        positions="learned",
+        norm="layer",
+        norm_eps=number(config, "layer_norm_epsilon"),
+        activation=activation(config, "activation_function", "gelu_new"),
+        biases=("o", "mlp"),
+        tied=flag(config, "tie_word_embeddings", True),
+        score_scale=1.0,
+        windows=windows,
+        family="gpt_neo",
+    )
+    scale = scale_note(1.0, made.d_head, "GPT-Neo multiplies q·k with nothing")
+    return made, (scale, *tied_note(made), *seen, *assumed)
+
+
+def _windows(config: Mapping[str, Any], n_layers: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Per layer how many positions a destination sees, () without local layers; `attention_layers` goes before the short form."""
+    kinds = config.get("attention_layers")
+    kinds = _expanded(config) if kinds is None else kinds
+    if not isinstance(kinds, list) or len(kinds) != n_layers or set(map(str, kinds)) - {"global", "local"}:
+        raise BadModel(
+            "config.json: the kinds of attention do not fit the layers.",
+            expected=f"global or local for each of {n_layers} layers",
+            got=repr(kinds)[:120],
+        )
+    if "local" not in kinds:
+        return (), ()
+    width, local = size(config, "window_size", 256), [i for i, kind in enumerate(kinds) if kind == "local"]
+    said = f"local attention over {width} positions in layers {', '.join(map(str, local))}"
+    return tuple(width if kind == "local" else 0 for kind in kinds), (said,)
+
+
+def _expanded(config: Mapping[str, Any]) -> list[str]:
+    """`[[["global", "local"], 12]]`: each list of kinds, as often as stands beside it."""
+    try:
+        return [str(kind) for kinds, times in config["attention_types"] for kind in list(kinds) * min(int(times), 10_000)]
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadModel(
+            "config.json: attention_types cannot be read.",
+            expected='[[["global", "local"], 12]] or attention_layers',
+            got=repr(config.get("attention_types"))[:120],
+        ) from error
+
+
+def layout(config: ModelConfig) -> Layout:
+    """Where GPT-Neo keeps its tensors."""
+    ends = {"embed.W_E": stored("wte.weight"), "embed.W_pos": stored("wpe.weight"), **norm("unembed.norm", "ln_f", bias=True)}
+    ends |= {} if config.tied else {"unembed.W_U": linear("lm_head")}
+    at = "h.{i}.attn.attention."
+    block: dict[str, Stored] = {**norm("attn_norm", "h.{i}.ln_1", bias=True), **norm("mlp_norm", "h.{i}.ln_2", bias=True)}
+    block |= attention(config, f"{at}q_proj", f"{at}k_proj", f"{at}v_proj", f"{at}out_proj")
+    block |= mlp(config, "h.{i}.mlp.c_fc", "h.{i}.mlp.c_proj")
+    # the masks that older files carry
+    return Layout(ends, block, (".attention.bias", ".attention.masked_bias", "lm_head.weight"), ("transformer.",))
+
+
+FAMILY = Family(
+    "gpt_neo", "a Hugging Face GPT-Neo directory", lambda f: f.model_type == "gpt_neo", opener(read_config, layout, "GPT-Neo")
+)

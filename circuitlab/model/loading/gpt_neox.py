@@ -1,0 +1,77 @@
+"""Hugging Face GPT-NeoX directories: GPT-NeoX-20B (Black et al. 2022), Pythia (Biderman et al. 2023).
+
+LayerNorms, rotary halves on the first columns of each head, queries, keys and values fused head by head, attention and MLP side
+by side behind two norms (or one after the other, where `use_parallel_residual` is false).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.loading.decoder_parts import filled, linear_with_bias, mlp, opener, tied_note, turned
+from circuitlab.model.loading.family import Family
+from circuitlab.model.loading.huggingface import activation, flag, head_size, number, scale_note, size
+from circuitlab.model.loading.layout import Layout, Stored, linear, norm, stored
+
+_DEFAULTS = {
+    "max_position_embeddings": 2048,
+    "hidden_act": "gelu",
+    "layer_norm_eps": 1e-5,
+    "use_parallel_residual": True,
+    "attention_bias": True,
+    "tie_word_embeddings": False,
+}
+
+
+def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
+    """Our configuration of a GPT-NeoX `config.json`, with what was assumed."""
+    config, assumed = filled(config, _DEFAULTS)
+    d_model, n_heads = size(config, "hidden_size"), size(config, "num_attention_heads")
+    d_head = head_size(config, d_model, n_heads)
+    rotary, turns = turned(config, d_head, number(config, "rotary_emb_base", 10000.0), number(config, "rotary_pct", 0.25))
+    made = ModelConfig(
+        n_layers=size(config, "num_hidden_layers"),
+        n_heads=n_heads,
+        d_model=d_model,
+        d_head=d_head,
+        d_vocab=size(config, "vocab_size"),
+        n_ctx=size(config, "max_position_embeddings"),
+        d_mlp=size(config, "intermediate_size"),
+        positions="rotary",
+        rotary=rotary,
+        norm="layer",
+        norm_eps=number(config, "layer_norm_eps"),
+        activation=activation(config, "hidden_act", "gelu"),
+        parallel=flag(config, "use_parallel_residual", True),
+        biases=("q", "k", "v", "o", "mlp") if flag(config, "attention_bias", True) else ("mlp",),
+        tied=flag(config, "tie_word_embeddings", False),
+        family="gpt_neox",
+    )
+    return made, (scale_note(made.score_scale, d_head, "the family's own"), *turns, *tied_note(made), *assumed)
+
+
+def layout(config: ModelConfig) -> Layout:
+    """Where GPT-NeoX keeps its tensors; the unembedding is called `embed_out` in older files, `lm_head` in newer ones."""
+    ends = {"embed.W_E": stored("embed_in.weight"), **norm("unembed.norm", "final_layer_norm", bias=True)}
+    ends |= {} if config.tied else {"unembed.W_U": linear("embed_out")}
+    at = "layers.{i}."
+    block: dict[str, Stored] = norm("attn_norm", f"{at}input_layernorm", bias=True)
+    block |= norm("mlp_norm", f"{at}post_attention_layernorm", bias=True)
+    for which in ("q", "k", "v"):
+        fused = linear_with_bias(which.upper(), f"{at}attention.query_key_value", which in config.biases)
+        block |= {name: where.within_heads(which).heads(which) for name, where in fused.items()}
+    block |= linear_with_bias("O", f"{at}attention.dense", "o" in config.biases, "o")
+    block |= mlp(config, f"{at}mlp.dense_h_to_4h", f"{at}mlp.dense_4h_to_h")
+    # the masks and frequencies that older files carry, and the second names of a tied embedding
+    buffers = (".attention.bias", ".attention.masked_bias", "rotary_emb.inv_freq", "embed_out.weight", "lm_head.weight")
+    return Layout(ends, block, buffers, ("gpt_neox.",), renamed={"embed_out.weight": "lm_head.weight"})
+
+
+FAMILY = Family(
+    "gpt_neox",
+    "a Hugging Face GPT-NeoX or Pythia directory",
+    lambda f: f.model_type == "gpt_neox",
+    opener(read_config, layout, "GPT-NeoX"),
+)
