@@ -1,0 +1,108 @@
+"""Hugging Face OPT directories (Zhang et al. 2022).
+
+GPT-2's shape with ReLU; the table of positions begins with two rows that no position uses. OPT-350m normalises the stream after
+each addition instead of before each sublayer, has no final norm, and embeds into fewer columns than the stream has: the maps
+between, `project_in` and `project_out`, are linear and multiplied into the embedding and the unembedding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.loading.decoder_parts import attention, filled, mlp, tied_note
+from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
+from circuitlab.model.loading.found import Found
+from circuitlab.model.loading.huggingface import activation, flag, head_size, scale_note, size
+from circuitlab.model.loading.layout import Layout, Stored, lay_out, linear, norm, stored
+from circuitlab.model.sourced import SourcedWeights
+
+_DEFAULTS = {
+    "max_position_embeddings": 2048,
+    "activation_function": "relu",
+    "do_layer_norm_before": True,
+    "enable_bias": True,
+    "layer_norm_elementwise_affine": True,
+    "tie_word_embeddings": True,
+}
+
+
+def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
+    """Our configuration of an OPT `config.json`, with what was assumed."""
+    config, assumed = filled(config, _DEFAULTS)
+    d_model, n_heads = size(config, "hidden_size"), size(config, "num_attention_heads")
+    before, projected = flag(config, "do_layer_norm_before", True), _projected(config)
+    tied = flag(config, "tie_word_embeddings", True)
+    made = ModelConfig(
+        n_layers=size(config, "num_hidden_layers"),
+        n_heads=n_heads,
+        d_model=d_model,
+        d_head=head_size(config, d_model, n_heads),
+        d_vocab=size(config, "vocab_size"),
+        n_ctx=size(config, "max_position_embeddings"),
+        d_mlp=size(config, "ffn_dim"),
+        positions="learned",
+        norm="layer",
+        norm_placement="pre" if before else "post_residual",
+        final_norm=before and not flag(config, "_remove_final_layer_norm", False),
+        norm_eps=1e-5,
+        activation=activation(config, "activation_function", "relu"),
+        biases=("q", "k", "v", "o", "mlp") if flag(config, "enable_bias", True) else (),
+        tied=tied and not projected,
+        family="opt",
+    )
+    notes = [scale_note(made.score_scale, made.d_head, "the family's own"), "the first two rows of the position table are unused"]
+    if projected:
+        same = ", both of one table of tokens" if tied else ""
+        width = size(config, "word_embed_proj_dim")
+        notes.append(f"embedding and unembedding pass {width} columns{same}; project_in and project_out are multiplied in")
+    notes += [] if before else ["norms stand after each addition, and none before the unembedding"]
+    notes += ["no norm before the unembedding"] if before and not made.final_norm else []
+    notes += [] if flag(config, "layer_norm_elementwise_affine", True) else ["norms have neither gains nor biases"]
+    return made, (*notes, *tied_note(made), *assumed)
+
+
+def _projected(config: Mapping[str, Any]) -> bool:
+    """Whether the tokens are embedded into another number of columns than the stream has."""
+    return size(config, "word_embed_proj_dim", size(config, "hidden_size")) != size(config, "hidden_size")
+
+
+def layout(config: ModelConfig, projected: bool, one_table: bool, affine: bool) -> Layout:
+    """Where OPT keeps its tensors. `one_table`: embedding and unembedding share it; `affine`: norms have gains and biases."""
+    table, out = stored("embed_tokens.weight"), linear("embed_tokens" if one_table else "lm_head")
+    ends = {"embed.W_E": table, "embed.W_pos": stored("embed_positions.weight").then(lambda c, x: x[2:])}
+    if projected:
+        ends["embed.W_E"] = table.joined([linear("project_in")], _product)
+        ends["unembed.W_U"] = linear("project_out").joined([out], _product)
+    elif not config.tied:
+        ends["unembed.W_U"] = out
+    at = "layers.{i}."
+    place = "norm" if config.norm_placement == "pre" else "post_norm"
+    block: dict[str, Stored] = attention(
+        config, *(f"{at}self_attn.{name}" for name in ("q_proj", "k_proj", "v_proj", "out_proj"))
+    )
+    block |= mlp(config, f"{at}fc1", f"{at}fc2")
+    if affine:
+        ends |= norm("unembed.norm", "final_layer_norm", bias=True) if config.final_norm else {}
+        block |= norm(f"attn_{place}", f"{at}self_attn_layer_norm", bias=True)
+        block |= norm(f"mlp_{place}", f"{at}final_layer_norm", bias=True)
+    # a version number that older files carry, and the second name of a tied embedding
+    return Layout(ends, block, ("decoder.version", "lm_head.weight"), ("model.decoder.", "decoder."))
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    return a.float() @ b.float()  # in half precision the product would be rounded
+
+
+def _load(found: Found, keep: Keep) -> Opened:
+    config, notes = read_config(found.config)
+    one_table = flag(found.config, "tie_word_embeddings", True)
+    where = layout(config, _projected(found.config), one_table, flag(found.config, "layer_norm_elementwise_affine", True))
+    parts, unused = lay_out(config, where, found.needed(), keep == "resident")
+    return Opened(SourcedWeights(config, find_tokenizer(found.folder), parts), (*notes, *unused), found.files, "", "OPT")
+
+
+FAMILY = Family("opt", "a Hugging Face OPT directory", lambda f: f.model_type == "opt", _load)

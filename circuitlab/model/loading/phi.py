@@ -1,0 +1,72 @@
+"""Hugging Face directories of Phi-1, Phi-1.5 and Phi-2 (Gunasekar et al. 2023; Li et al. 2023): `"model_type": "phi"`.
+
+Attention and MLP stand side by side and read behind one LayerNorm; rotary halves on the first columns of each head; biases
+everywhere, the unembedding included; optionally a LayerNorm of queries and keys, one for all heads. (Phi-3 is another family.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.loading.decoder_parts import attention, filled, mlp, opener, shared_norm, tied_note, turned
+from circuitlab.model.loading.family import Family
+from circuitlab.model.loading.huggingface import activation, flag, head_size, number, scale_note, size
+from circuitlab.model.loading.layout import Layout, Stored, linear, norm, stored
+
+_DEFAULTS = {
+    "max_position_embeddings": 2048,
+    "hidden_act": "gelu_new",
+    "layer_norm_eps": 1e-5,
+    "qk_layernorm": False,
+    "tie_word_embeddings": False,
+}
+
+
+def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
+    """Our configuration of a Phi `config.json`, with what was assumed."""
+    config, assumed = filled(config, _DEFAULTS)
+    d_model, n_heads = size(config, "hidden_size"), size(config, "num_attention_heads")
+    d_head = head_size(config, d_model, n_heads)
+    rotary, turns = turned(config, d_head, 10000.0, 0.5)
+    made = ModelConfig(
+        n_layers=size(config, "num_hidden_layers"),
+        n_heads=n_heads,
+        n_kv_heads=size(config, "num_key_value_heads", n_heads),
+        d_model=d_model,
+        d_head=d_head,
+        d_vocab=size(config, "vocab_size"),
+        n_ctx=size(config, "max_position_embeddings"),
+        d_mlp=size(config, "intermediate_size"),
+        positions="rotary",
+        rotary=rotary,
+        norm="layer",
+        norm_eps=number(config, "layer_norm_eps"),
+        activation=activation(config, "hidden_act", "gelu_new"),
+        parallel=True,
+        qk_norm="layer" if flag(config, "qk_layernorm", False) else "none",
+        biases=("q", "k", "v", "o", "mlp", "unembed"),
+        tied=flag(config, "tie_word_embeddings", False),
+        family="phi",
+    )
+    notes = (scale_note(made.score_scale, d_head, "the family's own"), "one norm for attention and MLP")
+    return made, (*notes, *turns, *tied_note(made), *assumed)
+
+
+def layout(config: ModelConfig) -> Layout:
+    """Where Phi keeps its tensors."""
+    ends = {"embed.W_E": stored("embed_tokens.weight"), **norm("unembed.norm", "final_layernorm", bias=True)}
+    ends |= {"unembed.b_U": stored("lm_head.bias")} | ({} if config.tied else {"unembed.W_U": linear("lm_head")})
+    at = "layers.{i}."
+    block: dict[str, Stored] = shared_norm(f"{at}input_layernorm")
+    block |= attention(config, *(f"{at}self_attn.{name}" for name in ("q_proj", "k_proj", "v_proj", "dense")))
+    block |= mlp(config, f"{at}mlp.fc1", f"{at}mlp.fc2")
+    if config.qk_norm == "layer":
+        block |= norm("q_norm", f"{at}self_attn.q_layernorm", bias=True) | norm("k_norm", f"{at}self_attn.k_layernorm", bias=True)
+    return Layout(ends, block, ("rotary_emb.inv_freq", "lm_head.weight"), ("model.",))
+
+
+FAMILY = Family(
+    "phi", "a Hugging Face Phi-1 or Phi-2 directory", lambda f: f.model_type == "phi", opener(read_config, layout, "Phi")
+)

@@ -1,0 +1,89 @@
+"""Hugging Face StableLM directories: StableLM 3B and StableLM 2 (Bellagente et al. 2024): `"model_type": "stablelm"`.
+
+Llama's block with LayerNorms in place of RMSNorms and rotary halves on the first columns of each head; optionally biases of
+queries, keys and values, attention and MLP side by side behind one norm, and a LayerNorm of each head's queries and keys, whose
+gains [d_head] lie in one tensor per head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.loading.decoder_parts import attention, filled, mlp, opener, shared_norm, tied_note, turned
+from circuitlab.model.loading.family import Family
+from circuitlab.model.loading.huggingface import activation, flag, head_size, number, scale_note, size
+from circuitlab.model.loading.layout import Layout, Stored, linear, norm, stored
+
+_DEFAULTS = {
+    "max_position_embeddings": 4096,
+    "hidden_act": "silu",
+    "layer_norm_eps": 1e-5,
+    "use_qkv_bias": False,
+    "use_parallel_residual": False,
+    "qk_layernorm": False,
+    "tie_word_embeddings": False,
+}
+
+
+def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
+    """Our configuration of a StableLM `config.json`, with what was assumed."""
+    config, assumed = filled(config, _DEFAULTS)
+    d_model, n_heads = size(config, "hidden_size"), size(config, "num_attention_heads")
+    d_head = head_size(config, d_model, n_heads)
+    rotary, turns = turned(config, d_head, 10000.0, 0.25)
+    made = ModelConfig(
+        n_layers=size(config, "num_hidden_layers"),
+        n_heads=n_heads,
+        n_kv_heads=size(config, "num_key_value_heads", n_heads),
+        d_model=d_model,
+        d_head=d_head,
+        d_vocab=size(config, "vocab_size"),
+        n_ctx=size(config, "max_position_embeddings"),
+        d_mlp=size(config, "intermediate_size"),
+        positions="rotary",
+        rotary=rotary,
+        norm="layer",
+        norm_eps=number(config, "layer_norm_eps"),
+        activation=activation(config, "hidden_act", "silu"),
+        gated=True,
+        parallel=flag(config, "use_parallel_residual", False),
+        qk_norm="layer" if flag(config, "qk_layernorm", False) else "none",
+        biases=("q", "k", "v") if flag(config, "use_qkv_bias", False) else (),
+        tied=flag(config, "tie_word_embeddings", False),
+        family="stablelm",
+    )
+    one = ("one norm for attention and MLP",) if made.parallel else ()
+    return made, (scale_note(made.score_scale, d_head, "the family's own"), *one, *turns, *tied_note(made), *assumed)
+
+
+def layout(config: ModelConfig) -> Layout:
+    """Where StableLM keeps its tensors."""
+    ends = {"embed.W_E": stored("embed_tokens.weight"), **norm("unembed.norm", "norm", bias=True)}
+    ends |= {} if config.tied else {"unembed.W_U": linear("lm_head")}
+    at = "layers.{i}."
+    if config.parallel:
+        block: dict[str, Stored] = shared_norm(f"{at}input_layernorm")
+    else:
+        block = norm("attn_norm", f"{at}input_layernorm", bias=True)
+        block |= norm("mlp_norm", f"{at}post_attention_layernorm", bias=True)
+    block |= attention(config, *(f"{at}self_attn.{which}_proj" for which in "qkvo"))
+    block |= mlp(config, f"{at}mlp.up_proj", f"{at}mlp.down_proj", f"{at}mlp.gate_proj")
+    if config.qk_norm == "layer":
+        block["q_norm.gain"] = _of_heads(f"{at}self_attn.q_layernorm", config.n_heads)
+        block["k_norm.gain"] = _of_heads(f"{at}self_attn.k_layernorm", config.n_kv_heads)
+    return Layout(ends, block, ("rotary_emb.inv_freq", "lm_head.weight"), ("model.",))
+
+
+def _of_heads(theirs: str, n_heads: int) -> Stored:
+    """[head, d_head] of one vector per head."""
+    first, *others = (stored(f"{theirs}.norms.{head}.weight") for head in range(n_heads))
+    return first.joined(others, lambda *gains: torch.stack(gains))
+
+
+FAMILY = Family(
+    "stablelm", "a Hugging Face StableLM directory", lambda f: f.model_type == "stablelm", opener(read_config, layout, "StableLM")
+)

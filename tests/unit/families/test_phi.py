@@ -1,0 +1,47 @@
+"""Phi-1 and Phi-2 against `transformers`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, saved
+
+SMALL = {
+    "vocab_size": 31, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 3,
+    "max_position_embeddings": 48, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+CASES: dict[str, dict[str, Any]] = {
+    "half of the columns turn": {},
+    "norms of queries and keys": {"qk_layernorm": True},
+    "grouped heads": {"num_attention_heads": 6, "num_key_value_heads": 2},
+    "a quarter turns, another base": {
+        "rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.25}
+    },
+    "one layer, odd sizes": {
+        "num_hidden_layers": 1, "hidden_size": 60, "num_attention_heads": 5, "intermediate_size": 17, "vocab_size": 7,
+        "qk_layernorm": True,
+    },
+    "tied": {"tie_word_embeddings": True},
+}  # fmt: skip
+
+
+def made(changes: dict[str, Any]) -> Any:
+    return pytest.importorskip("transformers").PhiConfig(**{**SMALL, **changes})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_phi_agrees_with_transformers(tmp_path: Path, name: str) -> None:
+    opened = assert_agrees(tmp_path, saved(tmp_path, made(CASES[name])))
+    assert any(note.startswith("score scale") and "1/√d_head" in note for note in opened.notes)
+
+
+def test_bfloat16(tmp_path: Path) -> None:
+    assert_agrees_in_bfloat16(tmp_path, made({}))
+
+
+def test_analyses_work(tmp_path: Path) -> None:
+    saved(tmp_path, made({}))
+    assert_analyses_work(tmp_path)
