@@ -10,6 +10,7 @@ al. 2022, "Transformer Feed-Forward Layers Build Predictions by Promoting Concep
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,8 +42,9 @@ class NeuronsResult(Result):
     """Rows, the largest |effect| first: `layer`, `neuron`, `activation`, `effect` (logits), `top_ids`, `top`, `bottom_ids`,
     `bottom` [row, token]: what a unit of activation raises most and lowers most, in logits before the final norm's scale.
 
-    Per layer: `summed`, all its neurons; `bias`; `placed`, what an intervention put in the MLP's place; `mlp`, the MLP's direct
-    contribution. `total`: the target's value. `n_neurons` were looked at.
+    `every` [layer, neuron] float32: the effect of each. Per layer: `summed`, all its neurons; `bias`; `placed`, what an
+    intervention put in the MLP's place; `mlp`, the MLP's direct contribution. `total`: the target's value. `n_neurons` were
+    looked at.
     """
 
     layer: np.ndarray
@@ -53,6 +55,7 @@ class NeuronsResult(Result):
     top: np.ndarray
     bottom_ids: np.ndarray
     bottom: np.ndarray
+    every: np.ndarray
     summed: np.ndarray
     bias: np.ndarray
     placed: np.ndarray
@@ -61,6 +64,10 @@ class NeuronsResult(Result):
     position: int
     total: float
     n_neurons: int
+
+    def across(self) -> Mapping[str, np.ndarray]:
+        """`effect` [layer, neuron] of every neuron, so that the strongest are chosen over all prompts, and `mlp` [layer]."""
+        return {"effect": self.every, "mlp": self.mlp}
 
     def table(self) -> Table:
         """One row a neuron."""
@@ -134,7 +141,7 @@ def in_tokens(weights: Weights, writes: Tensor, k: int) -> tuple[np.ndarray, ...
 def _memory(config: ModelConfig, n: int, p: NeuronsParams) -> int:
     k = max(1, p.k)
     rows = 3 * config.d_model * (k + min(k, config.d_mlp)) + 3 * k * config.d_vocab_out
-    return 8 * (rows + 6 * config.d_mlp + 3 * config.n_heads * n)
+    return 8 * (rows + 6 * config.d_mlp + 3 * config.n_heads * n) + 4 * config.n_layers * config.d_mlp
 
 
 def _refuse(config: ModelConfig, p: NeuronsParams) -> str | None:
@@ -143,7 +150,7 @@ def _refuse(config: ModelConfig, p: NeuronsParams) -> str | None:
     return refuse_norm_on_stream(config)
 
 
-@analysis(version=1, needs="tokens", lane="live", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="tokens", lane="live", memory=_memory, refuse=_refuse)
 def neurons(inputs: Inputs, p: NeuronsParams, ctx: Ctx) -> NeuronsResult:
     """The MLP neurons with the largest direct effect on a target at a position."""
     run, c = inputs.run(), inputs.weights.config
@@ -156,18 +163,18 @@ def neurons(inputs: Inputs, p: NeuronsParams, ctx: Ctx) -> NeuronsResult:
         none = torch.zeros(0, dtype=D.base.dtype)
         kept = _Kept(torch.zeros(0, 2, dtype=torch.int64), none, none, none.reshape(0, c.d_model))
         sums = np.zeros((4, c.n_layers))  # neurons, bias, placed, MLP
+        every = np.zeros((c.n_layers, c.d_mlp), dtype=np.float32)
         for layer in range(c.n_layers):
             ctx.tick(layer, c.n_layers, f"layer {layer}")
-            kept, sums[:, layer] = _layer(run, layer, D, row, kept, k)
+            kept, sums[:, layer], every[layer] = _layer(run, layer, D, row, kept, k)
         ctx.tick(c.n_layers, c.n_layers, "in tokens")
         tokens = in_tokens(inputs.weights, kept.writes, p.tokens)
-        return _result(
-            inputs, run, p, (kept, sums, tokens), aim.words, aim.ids, float(aim.measure(run.weights, run.final[row])[0])
-        )
+        total = float(aim.measure(run.weights, run.final[row])[0])
+        return _result(inputs, run, p, (kept, sums, every, tokens), aim.words, aim.ids, total)
 
 
-def _layer(run: Run, layer: int, D: Directions, row: slice, kept: _Kept, k: int) -> tuple[_Kept, np.ndarray]:
-    """The strongest with this layer's; and its sums: neurons, bias, what an intervention placed, the MLP."""
+def _layer(run: Run, layer: int, D: Directions, row: slice, kept: _Kept, k: int) -> tuple[_Kept, np.ndarray, np.ndarray]:
+    """The strongest with this layer's; its sums: neurons, bias, what an intervention placed, the MLP; each neuron's effect."""
     weights = run.weights.layer(layer)
     mlp = weights.mlp
     assert mlp is not None
@@ -178,19 +185,20 @@ def _layer(run: Run, layer: int, D: Directions, row: slice, kept: _Kept, k: int)
     bias = (constant if mlp.b_out is None else constant + E.of(mlp.b_out[None])) * share
     whole, summed = float(D.of(run.get("mlp_out", layer, (), row))), float(effect.sum())
     placed = whole - summed - float(bias) if float(share) != 1 else 0.0
-    return kept.with_layer(layer, act[0], effect, weights, k), np.array([summed, float(bias), placed, whole])
+    sums = np.array([summed, float(bias), placed, whole])
+    return kept.with_layer(layer, act[0], effect, weights, k), sums, effect.numpy()
 
 
 def _result(
     inputs: Inputs,
     run: Run,
     p: NeuronsParams,
-    found: tuple[_Kept, np.ndarray, tuple[np.ndarray, ...]],
+    found: tuple[_Kept, np.ndarray, np.ndarray, tuple[np.ndarray, ...]],
     words: str,
     ids: Tensor,
     total: float,
 ) -> NeuronsResult:
-    kept, sums, tokens = found
+    kept, sums, every, tokens = found
     c = inputs.weights.config
     left = float(np.abs(sums[0] + sums[1] + sums[2] - sums[3]).max())
     return NeuronsResult(
@@ -202,6 +210,7 @@ def _result(
         top=tokens[1],
         bottom_ids=tokens[2],
         bottom=tokens[3],
+        every=every,
         summed=sums[0],
         bias=sums[1],
         placed=sums[2],

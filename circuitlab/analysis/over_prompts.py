@@ -1,7 +1,9 @@
 """Another analysis on every prompt of a set: mean and standard deviation of what of it may be averaged (its `across()`).
 
-    mean = 1/n Σ_i x_i,     sd² = 1/(n − 1) Σ_i (x_i − mean)²,     n the prompts in which x was computed
+    mean = Σ_i w_i x_i / Σ_i w_i,     sd² = n/(n − 1) · Σ_i w_i (x_i − mean)² / Σ_i w_i,     n the prompts in which x was computed
 
+w_i is 1, or what the analysis's result calls its `weight`: how many tokens a mean loss is the mean of, so that the mean over
+prompts is one over tokens. With equal weights sd is the usual standard deviation.
 Each prompt's target is its line's own: the answer, or the answer minus the other one, measured at the prompt's last position;
 what is patched or resampled comes from the line's other prompt.
 Interventions of the subject act in every prompt alike, as far as they name no position.
@@ -37,6 +39,18 @@ from circuitlab.model.plain import from_json
 from circuitlab.model.prompts import Prompt
 from circuitlab.model.subject import Target
 
+# what axes count, where it is not layer and head alone
+AXES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("token_attribution", "by_distance"): ("distance",),
+    ("neurons", "effect"): ("layer", "neuron"),
+    ("neurons", "mlp"): ("layer",),
+    ("path_patching", "effect"): ("through", "layer", "head"),
+    ("path_patching", "normalised"): ("through", "layer", "head"),
+    ("term_importance", "reduction"): ("order",),
+    ("term_importance", "layers"): ("beside", "layer"),
+    ("term_importance", "heads"): ("beside", "layer", "head"),
+}
+
 
 @dataclass(frozen=True)
 class OverPromptsParams:
@@ -60,11 +74,13 @@ class OverPromptsParams:
 class OverPromptsResult(Result):
     """`values` [prompt, …], `mean` […], `sd` […] (n − 1, NaN below two) and int `n` […] of the array called `field`.
 
-    … are `axes`. `names`: all arrays that the analysis offers. `prompts`: the lines' texts; the first `counted` are in.
-    `common`: the words of caption that the answers of all these prompts share.
+    `weights` [prompt]: what each prompt counts in mean and sd, NaN where it is still to come. … are `axes`. `names`: all arrays
+    that the analysis offers. `prompts`: the lines' texts; the first `counted` are in. `common`: the words of caption that the
+    answers of all these prompts share.
     """
 
     values: np.ndarray
+    weights: np.ndarray
     mean: np.ndarray
     sd: np.ndarray
     n: np.ndarray
@@ -117,7 +133,8 @@ def _refuse(config: ModelConfig, p: OverPromptsParams) -> str | None:
 
 def _memory(config: ModelConfig, n: int, p: OverPromptsParams) -> int:
     """A thousand prompts' arrays, twice; the analysis itself is asked for its own memory at every prompt."""
-    return 2 * 8 * 1000 * (config.n_layers + 1) * (config.n_heads + 8)
+    entries = (config.n_layers + 1) * max(3 * config.n_heads, config.n_heads + 8)
+    return 2 * 8 * 1000 * (config.n_layers * config.d_mlp if p.analysis == "neurons" else entries)
 
 
 def belonging(edits: tuple[Intervention, ...]) -> tuple[Intervention, ...]:
@@ -160,17 +177,21 @@ def _worse(a: Remainder | None, b: Remainder | None) -> Remainder | None:
     return a if share(a) >= share(b) else b
 
 
-def statistics(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(mean, sd, n) over the first axis, NaN left out: see the module."""
-    there = ~np.isnan(values)
-    n = there.sum(axis=0)
-    mean = np.where(n > 0, np.where(there, values, 0).sum(axis=0) / np.maximum(n, 1), np.nan)
-    squares = np.where(there, (values - mean) ** 2, 0).sum(axis=0)
-    return mean, np.where(n > 1, np.sqrt(squares / np.maximum(n - 1, 1)), np.nan), n
+def statistics(values: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(mean, sd, n) over the first axis, NaN left out, each entry weighted by `weights` [first axis]: see the module."""
+    w = np.ones(len(values)) if weights is None else weights
+    w = np.where(np.isnan(values), 0, w.reshape(-1, *(1,) * (values.ndim - 1)))
+    n, whole = (w > 0).sum(axis=0), w.sum(axis=0)
+    share = w / np.where(whole > 0, whole, 1)
+    mean = np.where(n > 0, (share * np.nan_to_num(values)).sum(axis=0), np.nan)
+    squares = (share * np.nan_to_num(values - mean) ** 2).sum(axis=0)
+    return mean, np.where(n > 1, np.sqrt(squares * n / np.maximum(n - 1, 1)), np.nan), n
 
 
-def _axes(shape: tuple[int, ...], config: ModelConfig) -> tuple[str, ...]:
-    """Names of the axes: the last two are layer and head where their sizes are those."""
+def _axes(analysis: str, field: str, shape: tuple[int, ...], config: ModelConfig) -> tuple[str, ...]:
+    """Names of the axes: where there is no name for them, the last two are layer and head where their sizes are those."""
+    if (analysis, field) in AXES and len(AXES[analysis, field]) == len(shape):
+        return AXES[analysis, field]
     if shape[-2:] == (config.n_layers, config.n_heads):
         return (*(f"axis {i}" for i in range(len(shape) - 2)), "layer", "head")
     return tuple(f"axis {i}" for i in range(len(shape)))
@@ -185,6 +206,7 @@ class _Sum:
     words: tuple[str, ...]
     config: ModelConfig
     rows: list[np.ndarray]
+    weights: list[float]
     field: str = ""
     names: tuple[str, ...] = ()
     common: tuple[str, ...] = ()
@@ -194,6 +216,7 @@ class _Sum:
         """Take over what a cancelled answer holds."""
         if isinstance(previous, OverPromptsResult) and previous.counted:
             self.rows = list(previous.values[: previous.counted])
+            self.weights = previous.weights[: previous.counted].tolist()
             self.field, self.names, self.common = previous.field, previous.names, previous.common
             self.remainder = previous.remainder
 
@@ -212,23 +235,25 @@ class _Sum:
                 got=f"{row.shape} for {self.prompts[number - 1].text[:60]!r}",
             )
         self.rows.append(row)
+        self.weights.append(float(getattr(result, "weight", 1.0)))
         self.common = tuple(w for w in self.common if w in result.conventions)
         self.remainder = _worse(self.remainder, result.remainder)
 
     def result(self) -> OverPromptsResult:
         """A snapshot; rows of prompts that are still to come are NaN."""
-        held = np.array(self.rows)
-        mean, sd, n = statistics(held)
-        values = np.full((len(self.prompts), *held.shape[1:]), np.nan)
-        values[: len(held)] = held
+        held, counted = np.array(self.rows), len(self.rows)
+        mean, sd, n = statistics(held, np.array(self.weights))
+        values, weights = np.full((len(self.prompts), *held.shape[1:]), np.nan), np.full(len(self.prompts), np.nan)
+        values[:counted], weights[:counted] = held, self.weights
         return OverPromptsResult(
             values=values,
+            weights=weights,
             mean=mean,
             sd=sd,
             n=n,
             field=self.field,
             names=self.names,
-            axes=_axes(mean.shape, self.config),
+            axes=_axes(self.p.analysis, self.field, mean.shape, self.config),
             prompts=tuple(prompt.text for prompt in self.prompts),
             counted=len(held),
             common=self.common,
@@ -242,21 +267,24 @@ class _Sum:
         file = Path(self.p.file.path).name if self.p.file else ""
         longer = sum(prompt.longer for prompt in self.prompts[:counted])
         first = (f"of {longer} longer answers the first token",) if longer else ()
+        unlike = len(set(self.weights)) > 1
+        each = (f"each prompt weighted by its tokens, {sum(self.weights):.0f} in all",) if unlike else ()
         return (
             f"{self.p.analysis}.{self.field}, mean of {of} prompts of {file}",
+            *each,
             "spread: standard deviation over prompts",
             *first,
         )
 
 
-@analysis(version=1, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
 def over_prompts(inputs: Inputs, p: OverPromptsParams, ctx: Ctx) -> OverPromptsResult:
     """Mean and spread of another analysis over a set of prompts with their answers."""
     assert p.file is not None  # else refused
     found, params = asked(p)
     edits = belonging(inputs.subject.edits)
     prompts = inputs.prompts(p.file)
-    gathered = _Sum(p, prompts, inputs.subject.conventions.words(), inputs.weights.config, [])
+    gathered = _Sum(p, prompts, inputs.subject.conventions.words(), inputs.weights.config, [], [])
     gathered.go_on_from(ctx.previous)
     for i in range(len(gathered.rows), len(prompts)):
         ctx.tick(i, len(prompts), f"prompt {i + 1} of {len(prompts)}")

@@ -10,9 +10,9 @@ works on this run's stream. The receiver's new output then flows on as it will, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -49,6 +49,8 @@ class PathPatchingParams:
     position: int = -1
     contrast: bool = False
 
+    reads_other: ClassVar[bool] = True  # over a set of prompts, each line must have the prompt that is patched from
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PathPatchingResult(Result):
@@ -79,6 +81,10 @@ class PathPatchingResult(Result):
         if not differ(self.clean, self.other):
             return np.full_like(self.values, np.nan)
         return self.effect / (self.other - self.clean)
+
+    def across(self) -> Mapping[str, np.ndarray]:
+        """`effect`, `normalised` [through, layer, head], NaN where there is no receiver; `total`, that of all readers at once."""
+        return {"effect": self.effect, "normalised": self.normalised, "total": np.array(self.total - self.clean)}
 
     def table(self) -> Table:
         """One row a receiver and way in."""

@@ -18,7 +18,7 @@ order-1 terms of all other layers (heads). Reductions depend on what stands besi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
@@ -35,6 +35,7 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import ROWS
 from circuitlab.model.subject import Head
 
+Index = tuple[int, ...]
 BESIDE = ("over the direct path", "over all others")
 
 
@@ -62,14 +63,16 @@ class TermImportanceParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TermImportanceResult(Result):
-    """Losses in nats, NaN: not computed. `orders`, `terms` [order]: the order and how many terms it has, the last with all
-    beyond; `losses` [text, order], with terms up to that order; `layers` [text, beside, layer] and `heads` [text, beside, layer,
-    head]: with it alone over the direct path, and with all order-1 terms but it; `whole` [text]: the model's own.
+    """Losses in nats, NaN: not computed. `tokens` int [text]: how many predicted tokens a loss is the mean of. `orders`, `terms`
+    [order]: the order and how many terms it has, the last with all beyond; `losses` [text, order], with terms up to that order;
+    `layers` [text, beside, layer] and `heads` [text, beside, layer, head]: with it alone over the direct path, and with all
+    order-1 terms but it; `whole` [text]: the model's own.
 
     `reduction`, `error` (standard error over texts) [order]; `layer_reduction`, `layer_error` [beside, layer];
     `head_reduction`, `head_error` [beside, layer, head].
     """
 
+    tokens: np.ndarray
     orders: np.ndarray
     terms: np.ndarray
     losses: np.ndarray
@@ -122,8 +125,13 @@ class TermImportanceResult(Result):
         )
 
     def across(self) -> Mapping[str, np.ndarray]:
-        """Reductions by order, layer and head."""
+        """Mean loss reductions by order, layer and head, over prompts weighted so that every predicted token counts alike."""
         return {"reduction": self.reduction, "layers": self.layer_reduction, "heads": self.head_reduction}
+
+    @property
+    def weight(self) -> float:
+        """How many predicted tokens the losses are means of."""
+        return float(self.tokens.sum())
 
 
 def listed_orders(config: ModelConfig, most: int) -> tuple[list[int], list[float]]:
@@ -151,22 +159,23 @@ def _memory(config: ModelConfig, n: int, p: TermImportanceParams) -> int:
 
 @dataclass(frozen=True, eq=False)
 class _Losses:
-    """Losses as they are filled in: `orders` [text, order], `layers`, `heads`, `whole` as in the result."""
+    """Losses as they are filled in: `orders` [text, order], `layers`, `heads`, `whole`, `tokens` as in the result."""
 
+    tokens: np.ndarray
     orders: np.ndarray
     layers: np.ndarray
     heads: np.ndarray
     whole: np.ndarray
 
 
-@analysis(version=1, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
 def term_importance(inputs: Inputs, p: TermImportanceParams, ctx: Ctx) -> TermImportanceResult:
     """Marginal loss reduction of the terms of each order, of each layer and of each head, patterns held."""
     if p.texts < 1 or p.orders < 1 or p.length < 0:
         raise BadInput("The sample is empty.", expected="texts ≥ 1, orders ≥ 1", got=str(p))
     behind = "" if p.edited and inputs.subject.edits else "no interventions"
     texts, said = text_pieces(inputs, p.text is not None, p.text, p.length, p.texts, p.seed, behind)
-    made = _begun(inputs.weights.config, p, len(texts), ctx)
+    made = _begun(inputs.weights.config, p, texts, ctx)
     show = lambda: ctx.partial(_result(inputs, p, made, said))
     for i, tokens in enumerate(texts):
         ctx.tick(i, len(texts), f"text {i + 1} of {len(texts)}")
@@ -179,14 +188,15 @@ def term_importance(inputs: Inputs, p: TermImportanceParams, ctx: Ctx) -> TermIm
     return replace(_result(inputs, p, made, said), done=1.0)
 
 
-def _begun(config: ModelConfig, p: TermImportanceParams, texts: int, ctx: Ctx) -> _Losses:
+def _begun(config: ModelConfig, p: TermImportanceParams, texts: Sequence[tuple[int, ...]], ctx: Ctx) -> _Losses:
     """Nothing computed yet, or what a cancelled attempt has."""
-    n, orders = config.n_layers, listed_orders(config, p.orders)[0]
-    shapes = (texts, len(orders)), (texts, 2, n), (texts, 2, n, config.n_heads), (texts,)
+    n, orders, count = config.n_layers, listed_orders(config, p.orders)[0], len(texts)
+    tokens = np.array([len(text) - 1 for text in texts])
+    shapes = (count, len(orders)), (count, 2, n), (count, 2, n, config.n_heads), (count,)
     had = ctx.previous
     if isinstance(had, TermImportanceResult) and had.losses.shape == shapes[0]:
-        return _Losses(had.losses.copy(), had.layers.copy(), had.heads.copy(), had.whole.copy())
-    return _Losses(*(np.full(shape, np.nan) for shape in shapes))
+        return _Losses(tokens, had.losses.copy(), had.layers.copy(), had.heads.copy(), had.whole.copy())
+    return _Losses(tokens, *(np.full(shape, np.nan) for shape in shapes))
 
 
 def _measure(forced: ForcedPass, p: TermImportanceParams, made: _Losses, text: int, show: Callable[[], None]) -> None:
@@ -211,13 +221,7 @@ def _measure(forced: ForcedPass, p: TermImportanceParams, made: _Losses, text: i
 
 
 def _single(
-    forced: ForcedPass,
-    first: list[Added],
-    layer: int,
-    head: int | None,
-    losses: np.ndarray,
-    before: tuple[int, ...],
-    after: tuple[int, ...],
+    forced: ForcedPass, first: list[Added], layer: int, head: int | None, losses: np.ndarray, before: Index, after: Index
 ) -> None:
     """Losses of the order-1 terms of one layer, or of one head in it: alone, and of all but it."""
     found = first[layer]
@@ -235,7 +239,7 @@ def _single(
             _fill(losses, at, forced, forced.streams(added)[-1])
 
 
-def _fill(losses: np.ndarray, at: tuple[int, ...], forced: ForcedPass, x: Tensor) -> None:
+def _fill(losses: np.ndarray, at: Index, forced: ForcedPass, x: Tensor) -> None:
     if np.isnan(losses[at]):
         losses[at] = forced.loss(x)
 
@@ -255,6 +259,7 @@ def _result(inputs: Inputs, p: TermImportanceParams, made: _Losses, said: tuple[
     off = np.abs(losses[:, -1] - whole)
     off = off[~np.isnan(off)]
     return TermImportanceResult(
+        tokens=made.tokens,
         orders=np.array(orders),
         terms=np.array(terms),
         losses=losses,
@@ -275,8 +280,7 @@ def _result(inputs: Inputs, p: TermImportanceParams, made: _Losses, said: tuple[
 
 
 def _held(config: ModelConfig) -> tuple[str, ...]:
-    held = ["patterns"]
-    held += [] if config.norm == "none" else ["norm scales"]
+    held = ["patterns", *([] if config.norm == "none" else ["norm scales"])]
     held += [] if config.attention_only else ["MLP outputs"]
     zero = "order 0: direct path" if config.attention_only else "order 0: direct path and recorded MLPs"
     return (f"{', '.join(held)} held as recorded", zero)

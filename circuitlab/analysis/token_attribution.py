@@ -12,7 +12,7 @@ what the intervention put there stands apart (`placed`), so that sources and `pl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -30,6 +30,7 @@ from circuitlab.model.run import Run
 from circuitlab.model.subject import Head, Target
 
 AT_ONCE = 4  # heads whose patterns are held together
+NEAR = 16  # distances that are averaged over prompts one by one
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,24 @@ class TokenAttributionResult(Result):
     position: int
     total: float = float("nan")
     rest: float = float("nan")
+
+    def across(self) -> Mapping[str, np.ndarray]:
+        """Sums, since a position means something else in every prompt.
+
+        `heads` [layer, head] ([head] of chosen ones): what a head sent from all sources (to all destinations). `by_distance`
+        [NEAR + 1]: what all these heads sent over a distance |destination − source| of 0, 1, …, NEAR − 1, and of NEAR and more;
+        NaN where the prompt is too short for it.
+        """
+        every = tuple((self.heads[-1] + 1).tolist())
+        by_head = np.where(np.isnan(self.values).all(axis=1), np.nan, np.nansum(self.values, axis=1))
+        distance = np.minimum(np.abs(np.arange(len(self.summed)) - self.position), NEAR)
+        seen = ~np.isnan(self.summed)
+        there = np.bincount(distance[seen], minlength=NEAR + 1) > 0
+        far = np.bincount(distance[seen], weights=self.summed[seen], minlength=NEAR + 1)
+        return {
+            "heads": by_head.reshape(every) if np.array_equal(np.argwhere(np.ones(every)), self.heads) else by_head,
+            "by_distance": np.where(there, far, np.nan),
+        }
 
     def table(self) -> Table:
         """One row per position, a column per head."""

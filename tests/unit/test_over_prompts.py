@@ -14,9 +14,13 @@ import pytest
 
 from circuitlab.analysis import base
 from circuitlab.analysis.base import Ctx, Inputs, Quiet, Remainder, Result, Table, TextRef, analysis
+from circuitlab.analysis.neurons import NeuronsParams
 from circuitlab.analysis.over_prompts import OverPromptsParams, OverPromptsResult, averaged, statistics
 from circuitlab.analysis.patching import PatchingParams
+from circuitlab.analysis.path_patching import PathPatchingParams
 from circuitlab.analysis.target import aim_at, position_of
+from circuitlab.analysis.term_importance import TermImportanceParams
+from circuitlab.analysis.token_attribution import NEAR, TokenAttributionParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -26,7 +30,7 @@ from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.plain import from_json
 from circuitlab.model.prompts import read_prompts
-from circuitlab.model.subject import Conventions, ModelRef, Subject, Target
+from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
 from circuitlab.paths import resource
 from tests.models import CONFIGS, byte_tokenizer, directory
 
@@ -238,8 +242,8 @@ def test_what_was_not_computed_is_left_out_of_mean_and_spread() -> None:
     np.testing.assert_allclose(sd, [np.sqrt(7), np.nan, np.nan])
 
 
-READS_OTHER = "patching"
-AVERAGED = {name: found for name, found in base.analyses().items() if averaged(found) and name != READS_OTHER}
+READS_OTHER = ("patching", "path_patching")
+AVERAGED = {name: found for name, found in base.analyses().items() if averaged(found) and name not in READS_OTHER}
 ON_TEXT = {"head_scores": {"on": "text"}, "in_context": {"on": "prompt"}}
 
 
@@ -284,6 +288,139 @@ def test_what_is_patched_comes_from_the_lines_other_prompt(tmp_path: Path) -> No
         ask("patching", inner=inner)
 
 
+def one_by_one(ask: Asker, name: str, params: Any, edits: Any = ()) -> list[Any]:
+    """The analysis on each prompt alone, with that prompt's target, and other prompt where it takes one."""
+    prompts = read_prompts(ask.file.read_text(encoding="utf-8"), "set", byte_tokenizer(), ask.weights.config)
+    asked = []
+    for prompt in prompts:
+        changes = {"target": prompt.target} if hasattr(params, "target") and prompt.target.tokens else {}
+        changes |= {"source": prompt.other} if hasattr(params, "source") else {}
+        subject = Subject(ask.ref, prompt.tokens, edits, DOUBLE)
+        asked.append(ask.engine.answer(Request(name, replace(params, **changes), subject)).result)
+    return asked
+
+
+def same_statistics(found: OverPromptsResult, rows: Any, tolerance: float = 1e-9) -> None:
+    """Mean and spread of `rows` [prompt, …] in plain float64."""
+    rows = np.array(rows, dtype=np.float64)
+    np.testing.assert_allclose(found.mean, sum(rows) / len(rows), atol=tolerance)
+    squares = sum((row - sum(rows) / len(rows)) ** 2 for row in rows)
+    np.testing.assert_allclose(found.sd, np.sqrt(squares / (len(rows) - 1)), atol=tolerance)
+
+
+CUT = (Intervention("scale", Site("result", 0, (1,)), (0.5,)),)
+
+
+@pytest.mark.parametrize("edits", [(), CUT])
+@pytest.mark.parametrize("direction", ["sources", "destinations"])
+def test_what_heads_sent_is_summed_and_sorted_by_distance(tmp_path: Path, direction: str, edits: Any) -> None:
+    ask = Asker(tmp_path, "gpt2")
+    ask.file.write_text("abc\ta\tb\n" + "the cat and the dog, the\tc\td\n" + "xy" * 14 + "\tx\ty\n")
+    params = TokenAttributionParams(direction=direction)  # type: ignore[arg-type]
+    singles = one_by_one(ask, "token_attribution", params, edits)
+    inner = {"direction": direction}
+    heads = [np.nansum(one.values, axis=1).reshape(2, 4) for one in singles]
+    found = ask("token_attribution", edits, inner=inner, field="heads")
+    same_statistics(found, heads)
+    assert found.axes == ("layer", "head")
+    near = ask("token_attribution", edits, inner=inner, field="by_distance")
+    assert near.axes == ("distance",) and near.mean.shape == (NEAR + 1,)
+    if direction == "destinations":  # of the last token there is no other
+        assert (near.n == [3, *[0] * NEAR]).all()
+        return
+    for distance in range(NEAR + 1):
+        sent = []
+        for one in singles:
+            last = len(one.summed) - 1
+            far = [s for s in range(last + 1) if (last - s == distance if distance < NEAR else last - s >= NEAR)]
+            sent += [sum(float(one.values[h, s]) for h in range(8) for s in far)] if far else []
+        assert near.n[distance] == len(sent)
+        assert near.mean[distance] == pytest.approx(np.mean(sent), abs=1e-9)
+    np.testing.assert_allclose(np.nansum(near.values, axis=1), [one.summed.sum() for one in singles], atol=1e-9)
+
+
+def test_of_chosen_heads_there_is_one_sum_each(tmp_path: Path) -> None:
+    ask = Asker(tmp_path, "gpt2")
+    some = ask("token_attribution", inner={"heads": ["L1H2", "L0H1"]})
+    assert some.mean.shape == (2,)
+    every = ask("token_attribution")
+    np.testing.assert_allclose(some.mean, every.mean[[1, 0], [2, 1]], atol=1e-12)
+
+
+@pytest.mark.parametrize("config", ["gpt2", "llama"])
+def test_neurons_are_averaged_before_the_strongest_are_chosen(tmp_path: Path, config: str) -> None:
+    ask = Asker(tmp_path, config)
+    c = CONFIGS[config]
+    singles = one_by_one(ask, "neurons", NeuronsParams(k=c.n_layers * c.d_mlp))
+    rows = np.zeros((len(singles), c.n_layers, c.d_mlp))
+    for row, one in zip(rows, singles, strict=True):  # the listed rows in full, in place of the array that is averaged
+        row[one.layer, one.neuron] = one.effect
+        np.testing.assert_allclose(row.sum(1), one.summed, atol=1e-9)
+    found = ask("neurons", inner={"k": 2})
+    assert (found.field, found.axes) == ("effect", ("layer", "neuron"))
+    same_statistics(found, rows, 1e-6)
+    same_statistics(ask("neurons", field="mlp"), [one.mlp for one in singles])
+
+
+def test_paths_are_averaged_by_receiver(tmp_path: Path) -> None:
+    ask = Asker(tmp_path)
+    with pytest.raises(BadInput, match="no other prompt"):
+        ask("path_patching")
+    ask.file.write_text("abcab\tc\td\tabdab\nbcdbc\td\tc\tbcabcc\nccbcc\td\tb\tccacc\n", encoding="utf-8")
+    params = PathPatchingParams(sender=Head(0, 1))
+    singles = one_by_one(ask, "path_patching", params)
+    inner = {"sender": "L0H1"}
+    found = ask("path_patching", inner=inner)
+    assert (found.field, found.axes) == ("effect", ("through", "layer", "head"))
+    assert np.isnan(found.mean[:, 0]).all() and (found.n[:, 1] == 3).all()
+    same_statistics(found, [one.values - one.clean for one in singles])
+    assert np.nanmax(np.abs(found.mean)) > 1e-4
+    same_statistics(ask("path_patching", inner=inner, field="total"), [one.total - one.clean for one in singles])
+
+
+@pytest.mark.parametrize("field", ["reduction", "layers", "heads"])
+def test_loss_reductions_are_weighted_by_tokens(tmp_path: Path, field: str) -> None:
+    ask = Asker(tmp_path)
+    inner = {"heads": field == "heads"}
+    singles = one_by_one(ask, "term_importance", TermImportanceParams(heads=field == "heads"))
+    found = ask("term_importance", inner=inner, field=field)
+    tokens = np.array([len(p.tokens) - 1 for p in ask.prompts])
+    np.testing.assert_array_equal(found.weights, tokens)
+    assert f"each prompt weighted by its tokens, {tokens.sum()} in all" in found.conventions
+    rows = [one.across()[field] for one in singles]
+    mean = sum(w * row for w, row in zip(tokens, rows, strict=True)) / tokens.sum()
+    np.testing.assert_allclose(found.mean, mean, atol=1e-9)
+    squares = sum(w * (row - mean) ** 2 for w, row in zip(tokens, rows, strict=True)) / tokens.sum()
+    np.testing.assert_allclose(found.sd, np.sqrt(squares * 4 / 3), atol=1e-9)
+    if field == "reduction":  # every token alike: the mean over all tokens of all prompts
+        runs = [forward(ask.weights, p.tokens) for p in ask.prompts]
+        whole = np.concatenate([run.losses().numpy() for run in runs]).mean()
+        assert np.log(ask.weights.config.d_vocab_out) - found.mean.sum() == pytest.approx(whole, abs=1e-9)
+
+
+def test_weights_go_on_with_what_a_cancelled_answer_holds(ask: Asker) -> None:
+    stops = Stops(2)
+    request = ask.request("term_importance")
+    with pytest.raises(Cancelled):
+        ask.engine.answer(request, stops)
+    last: Any = stops.seen[-1]
+    assert np.isfinite(last.weights[:2]).all() and np.isnan(last.weights[2:]).all()
+    going_on = Quiet()
+    going_on.previous = last
+    after: Any = Engine(ask.engine.store).answer(request, going_on).result
+    whole: Any = Engine(ask.engine.store).answer(request, fresh=True).result
+    for name, array in whole.arrays().items():
+        np.testing.assert_allclose(after.arrays()[name], array, rtol=1e-9, err_msg=name)
+
+
+def test_weighted_statistics_are_those_of_repeated_entries() -> None:
+    values, weights = np.array([[1.0], [4.0], [np.nan]]), np.array([3.0, 1.0, 5.0])
+    mean, sd, n = statistics(values, weights)
+    repeated = np.array([1.0, 1.0, 1.0, 4.0])
+    assert (mean[0], n[0]) == (repeated.mean(), 2)
+    assert sd[0] == pytest.approx(repeated.std() * np.sqrt(2))
+
+
 def unread(found: Any, params: Any) -> str | None:
     return None if getattr(params, "needs", found.needs) == "tokens" else "reads no prompt"
 
@@ -291,7 +428,7 @@ def unread(found: Any, params: Any) -> str | None:
 def test_a_shipped_set_on_the_shipped_model() -> None:
     """Names repeated: heads, direct, add up to the logit difference but for the rest that the analysis names."""
     engine, file = Engine(ModelStore()), TextRef(str(resource("prompts", "names_repeated.tsv")))
-    ask = lambda field: (
+    ask: Any = lambda field: (
         engine.answer(
             Request(
                 "over_prompts",
