@@ -6,17 +6,19 @@ the configuration beside it. Nothing is told from a folder's or a file's name bu
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from circuitlab.errors import BadModel
+from circuitlab.model.loading.refusals import refuse_unsupported
 from circuitlab.model.pickled import read_pickle
-from circuitlab.model.tensors import MappedTensors, TensorSource, open_shards
+from circuitlab.model.strict_json import read_object
+from circuitlab.model.tensors import MappedTensors, TensorSource, open_safetensors, open_shards, shard_table
+from circuitlab.model.whole_file import shown
 
-_LARGEST_JSON = 64 * 2**20
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
@@ -50,12 +52,18 @@ class Found:
 
 
 def look(path: Path, assume: Mapping[str, str] | None = None) -> Found:
-    """Look at a folder or a file. Raises `BadModel` where it cannot be read or holds no weights."""
-    if path.is_dir():
-        config_file, weights = path / "config.json", _weights_in(path)
-    else:
-        config_file, weights = _config_of(path), path
-    config = read_json(config_file) if config_file is not None and config_file.is_file() else {}
+    """Look at a folder or a file. Raises `BadModel` where it cannot be read, holds no weights, or is of a kind not opened."""
+    try:
+        if path.is_dir():
+            config_file, weights = path / "config.json", _weights_in(path)
+        else:
+            config_file, weights = _config_of(path), path
+    except OSError as error:
+        raise BadModel(
+            "The place cannot be looked at.", expected="a folder or a file", got=f"{shown(path)[:200]}: {error.strerror}"
+        ) from error
+    config = read_json(config_file) if config_file is not None and os.path.lexists(config_file) else {}
+    refuse_unsupported(config)
     if weights is None and not config:
         read_json(path / "config.json")  # says what is missing
     tensors, files, said = _open(weights or path / "model.safetensors")
@@ -66,14 +74,14 @@ def _weights_in(folder: Path) -> Path | None:
     """The file that says where a folder's weights are."""
     names = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
     for name in names:
-        if (folder / name).exists():
+        if os.path.lexists(folder / name):
             return folder / name
     others = sorted(f for f in folder.iterdir() if f.suffix in (".safetensors", *_PICKLES) and f.is_file())
     if len(others) > 1:
         raise BadModel(
             "The folder holds several weight files and no index.",
             expected="model.safetensors, or an index of the shards",
-            got=", ".join(f.name for f in others[:6]),
+            got=", ".join(shown(Path(f.name)) for f in others[:6]),
             remedy="Open one of the files itself.",
         )
     return others[0] if others else None
@@ -87,29 +95,41 @@ def _config_of(file: Path) -> Path | None:
 
 def _open(file: Path) -> tuple[TensorSource | None, tuple[Path, ...], Mapping[str, Any]]:
     if file.name.endswith(".index.json"):
-        source, shards = open_shards(file, read_json(file))
+        opener = _pickled_shard if file.name.startswith("pytorch_model") else open_safetensors
+        source, shards = open_shards(file, read_json(file), opener)
         return source, (file, *shards), {}
-    if file.suffix in _PICKLES and file.is_file():
+    if file.suffix in _PICKLES:
         found = read_pickle(file)
         return (None, (file,), {}) if found is None else (found[0], (file,), found[1])
-    return MappedTensors(file), (file,), {}
+    return open_safetensors(file), (file,), {}
+
+
+def _pickled_shard(file: Path) -> MappedTensors:
+    if file.suffix not in _PICKLES:
+        return open_safetensors(file)
+    found = read_pickle(file)
+    if found is None:
+        raise BadModel(f"{shown(Path(file.name))} is no checkpoint of torch.", expected="tensors by name", got="another format")
+    return found[0]
+
+
+def weight_files(path: Path) -> tuple[Path, ...]:
+    """The files whose bytes are the weights of what lies at `path`, unread. Raises `BadModel` for an index that is none."""
+    weights = _weights_in(path) if path.is_dir() else path
+    if weights is None:
+        return ()
+    if weights.name.endswith(".index.json"):
+        return tuple(weights.with_name(n) for n in sorted(set(shard_table(weights, read_json(weights)).values())))
+    return (weights,)
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file. Raises `BadModel`."""
-    if not path.is_file():
+    if not os.path.lexists(path):
         raise BadModel(
             f"{path.name} is not there.",
             expected=f"a model directory with {path.name}",
-            got=str(path.parent) if path.parent.is_dir() else f"no directory {path.parent}",
+            got=shown(path.parent) if path.parent.is_dir() else f"no directory {shown(path.parent)}",
             remedy="Open the folder that holds the model's config.json and its weights.",
         )
-    if path.stat().st_size > _LARGEST_JSON:
-        raise BadModel(f"{path.name} is too large.", expected="at most 64 MiB", got=f"{path.stat().st_size} bytes")
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise BadModel(f"{path.name} is not JSON.", expected="a JSON object", got=str(error)[:200]) from error
-    if not isinstance(data, dict):
-        raise BadModel(f"{path.name} is not a JSON object.", expected="an object", got=type(data).__name__)
-    return data
+    return read_object(path)

@@ -7,7 +7,7 @@ and a default that is used is noted.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from circuitlab.errors import BadModel
@@ -84,10 +84,9 @@ def refuse(config: Mapping[str, Any], reasons: Mapping[str, str]) -> None:
             raise BadModel(f"{what} is not supported.", expected=f"a model without {name}", got=f"{name} {config[name]!r}"[:120])
 
 
-def sliding_windows(config: Mapping[str, Any], n_layers: int, every_layer: bool) -> tuple[int, ...]:
-    """Per layer how many positions a destination sees: by `layer_types` where stated, else every one or none; () without any."""
-    width = config.get("sliding_window")
-    if width is None:
+def sliding_windows(config: Mapping[str, Any], n_layers: int, slides: Callable[[int], bool]) -> tuple[int, ...]:
+    """Per layer how many positions a destination sees, by `layer_types` where stated, else by `slides(layer)`; () without any."""
+    if config.get("sliding_window") is None:
         return ()
     width = size(config, "sliding_window")
     kinds = config.get("layer_types")
@@ -98,7 +97,7 @@ def sliding_windows(config: Mapping[str, Any], n_layers: int, every_layer: bool)
             raise BadModel("config.json names attention that is not known.", expected="sliding or full", got=unknown[0][:60])
         found = tuple(width if kind == "sliding_attention" else 0 for kind in kinds)
     else:
-        found = (width if every_layer else 0,) * n_layers
+        found = tuple(width if slides(i) else 0 for i in range(n_layers))
     return found if any(found) else ()
 
 

@@ -1,0 +1,103 @@
+"""What decoders of the Llama kind share: RMSNorm, rotary halves, grouped heads, a gated MLP, and the names of their tensors.
+
+A family reads its `config.json` with `read`, replaces what differs, and states its layout by the configuration alone: norms are
+looked for where `norm_placement` has them, biases and q/k norms where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from circuitlab.model.config import BiasName, ModelConfig
+from circuitlab.model.loading.decoder_parts import attention, filled, mlp, tied_note
+from circuitlab.model.loading.huggingface import activation, flag, head_size, number, scale_note, size
+from circuitlab.model.loading.layout import Layout, Stored, linear, norm, stored
+from circuitlab.model.loading.rotary_scaling import context, rotary
+
+Read = tuple[ModelConfig, tuple[str, ...]]
+
+# Ours -> theirs, for each place where norms may stand.
+_NORMS: dict[str, dict[str, str]] = {
+    "pre": {"attn_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm"},
+    "post_sublayer": {"attn_post_norm": "post_attention_layernorm", "mlp_post_norm": "post_feedforward_layernorm"},
+    "both": {
+        "attn_norm": "input_layernorm",
+        "attn_post_norm": "post_attention_layernorm",
+        "mlp_norm": "pre_feedforward_layernorm",
+        "mlp_post_norm": "post_feedforward_layernorm",
+    },
+}
+
+
+def read(config: Mapping[str, Any], defaults: Mapping[str, Any], act: str = "hidden_act", base: float = 10000.0) -> Read:
+    """Llama's configuration of a `config.json`, which a family alters by `dataclasses.replace`, and what was assumed.
+
+    `defaults` are the family's for fields that files leave out, `act` the name of the activation's field, `base` the rotary one.
+    """
+    config, assumed = filled(config, {"num_key_value_heads": config.get("num_attention_heads"), **defaults})
+    d_model, n_heads = size(config, "hidden_size"), size(config, "num_attention_heads")
+    d_head = head_size(config, d_model, n_heads)
+    turning, said = rotary(config, d_head, base)
+    n_ctx, limited = context(config, defaults["max_position_embeddings"])
+    made = ModelConfig(
+        n_layers=size(config, "num_hidden_layers"),
+        n_heads=n_heads,
+        n_kv_heads=size(config, "num_key_value_heads"),
+        d_model=d_model,
+        d_head=d_head,
+        d_vocab=size(config, "vocab_size"),
+        n_ctx=n_ctx,
+        d_mlp=size(config, "intermediate_size"),
+        positions="rotary",
+        rotary=turning,
+        norm="rms",
+        norm_eps=number(config, "rms_norm_eps"),
+        activation=activation(config, act, ""),
+        gated=True,
+        biases=biases(config),
+        tied=flag(config, "tie_word_embeddings", False),
+        family=str(config.get("model_type")),
+    )
+    return made, (*assumed, *said, *limited)
+
+
+def biases(config: Mapping[str, Any]) -> tuple[BiasName, ...]:
+    """Those of all four maps of attention, and of the MLP, where the file's switches are on."""
+    every: tuple[BiasName, ...] = ("q", "k", "v", "o") if flag(config, "attention_bias", False) else ()
+    return (*every, "mlp") if flag(config, "mlp_bias", False) else every
+
+
+def noted(config: ModelConfig, notes: tuple[str, ...], scale: str = "the family's own") -> Read:
+    """The configuration with its notes, the score scale in front and why it is this one (`scale`)."""
+    return config, (scale_note(config.score_scale, config.d_head, scale), *notes, *tied_note(config))
+
+
+def layout(config: ModelConfig, minus_one: bool = False, prefixes: tuple[str, ...] = ("model.",)) -> Layout:
+    """Where the Llama kind keeps its tensors. `minus_one`: gains of norms are stored minus one (Gemma)."""
+    at = "layers.{i}."
+    names = (f"{at}self_attn.{which}_proj" for which in "qkvo")
+    block = attention(config, *names) | mlp(config, f"{at}mlp.up_proj", f"{at}mlp.down_proj", f"{at}mlp.gate_proj")
+    return Layout(ends(config, minus_one), block | norms(config, minus_one), BUFFERS, prefixes)
+
+
+BUFFERS = (".rotary_emb.inv_freq", "lm_head.weight")  # the second: another name of a tied embedding
+
+
+def ends(config: ModelConfig, minus_one: bool = False) -> dict[str, Stored]:
+    """Embedding, final norm and unembedding."""
+    found = {"embed.W_E": stored("embed_tokens.weight"), **norm("unembed.norm", "norm", bias=False, offset=minus_one)}
+    return found if config.tied else found | {"unembed.W_U": linear("lm_head")}
+
+
+def norms(config: ModelConfig, minus_one: bool = False) -> dict[str, Stored]:
+    """The norms of a block, those of queries and keys among them."""
+    found: dict[str, Stored] = {}
+    for ours, theirs in _NORMS[config.norm_placement].items():
+        found |= norm(ours, f"layers.{{i}}.{theirs}", bias=False, offset=minus_one)
+    if config.qk_norm == "none":
+        return found
+    for which in ("q", "k"):
+        gain = norm(f"{which}_norm", f"layers.{{i}}.self_attn.{which}_norm", bias=False, offset=minus_one)
+        found |= {name: where.heads(which) if config.qk_norm_over == "all" else where for name, where in gain.items()}
+    return found

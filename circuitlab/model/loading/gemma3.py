@@ -1,0 +1,85 @@
+"""Hugging Face directories of Gemma 3 (Gemma team 2025), and the text part of those that also read pictures.
+
+Gemma 2 without soft caps, with an RMSNorm over each head's queries and keys, five windowed layers to one that sees all, and a
+rotary base of its own in the windowed ones. The multimodal files keep the text model's fields in `text_config` and its tensors
+below `language_model.`; the rest of them is left unread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from circuitlab.errors import BadModel
+from circuitlab.model.config import Rotary
+from circuitlab.model.loading import gemma
+from circuitlab.model.loading.decoder_parts import opener
+from circuitlab.model.loading.family import Family
+from circuitlab.model.loading.found import Found
+from circuitlab.model.loading.gated_decoder import Read, noted, read
+from circuitlab.model.loading.gemma2 import query_scale
+from circuitlab.model.loading.huggingface import number, size, sliding_windows
+from circuitlab.model.loading.rotary_scaling import rotary
+
+_DEFAULTS = {
+    **gemma.DEFAULTS,
+    "vocab_size": 262208,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 131072,
+    "query_pre_attn_scalar": 256,
+}
+_PREFIXES = ("model.language_model.", "language_model.model.", "model.")
+
+
+def read_config(config: Mapping[str, Any]) -> Read:
+    """Our configuration of a Gemma 3 `config.json`, with what was assumed."""
+    config, notes = _text_part(config)
+    made, said = read(config, _DEFAULTS, "hidden_activation", base=1e6)
+    local, said_local = _local(config, made.d_head)
+    every = size(config, "sliding_window_pattern", 6)
+    if every < 1:
+        raise BadModel("config.json: sliding_window_pattern is no distance.", expected="6, for instance", got=str(every))
+    width = {"sliding_window": 4096, **config}
+    # a file without a width still has the other rotation in its windowed layers, which then see everything
+    width["sliding_window"] = width["sliding_window"] or made.n_ctx
+    made = replace(
+        made,
+        norm_placement="both",
+        qk_norm="rms",
+        score_scale=query_scale(config),
+        score_soft_cap=number(config, "attn_logit_softcapping", 0.0),
+        logit_soft_cap=number(config, "final_logit_softcapping", 0.0),
+        rotary_windowed=local,
+        windows=sliding_windows(width, made.n_layers, lambda i: bool((i + 1) % every)),
+    )
+    return noted(*gemma.scaled(made, (*notes, *said, *said_local)), "query_pre_attn_scalar^-1/2")
+
+
+def _text_part(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    inner = config.get("text_config")
+    if config.get("model_type") != "gemma3" or not isinstance(inner, Mapping):
+        return config, ()
+    outer = {name: config[name] for name in ("tie_word_embeddings",) if name in config}
+    return {**outer, **inner, "model_type": "gemma3"}, ("the text part alone: what reads pictures is left unread",)
+
+
+def _local(config: Mapping[str, Any], d_head: int) -> tuple[Rotary, tuple[str, ...]]:
+    """The rotation of windowed layers: newer files state it beside the other, older ones its base alone."""
+    stated = config.get("rope_parameters")
+    own = stated.get("sliding_attention") if isinstance(stated, Mapping) else None
+    fields = {} if own is None else {"rope_parameters": own}
+    if config.get("rope_local_base_freq") is not None:
+        fields["rope_theta"] = config["rope_local_base_freq"]
+    found, notes = rotary({**fields, "max_position_embeddings": config.get("max_position_embeddings")}, d_head)
+    return found, tuple(f"in windowed layers: {note}" for note in notes)
+
+
+def _claims(found: Found) -> bool:
+    return found.model_type == "gemma3_text" or (found.model_type == "gemma3" and "text_config" in found.config)
+
+
+_layout = partial(gemma.layout, prefixes=_PREFIXES)
+FAMILY = Family("gemma3", "Gemma 3", _claims, opener(read_config, _layout, "Gemma 3"))

@@ -1,0 +1,38 @@
+"""Hugging Face directories of Phi-3 and Phi-4 (Abdin et al. 2024): Llama with fused projections.
+
+`qkv_proj` keeps the queries, keys and values of all heads side by side, `gate_up_proj` the gate before the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.loading.decoder_parts import opener
+from circuitlab.model.loading.family import Family
+from circuitlab.model.loading.gated_decoder import BUFFERS, Read, ends, norms, noted, read
+from circuitlab.model.loading.huggingface import sliding_windows
+from circuitlab.model.loading.layout import Layout, Stored, Which, linear
+
+_DEFAULTS = {"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "hidden_act": "silu"}
+
+
+def read_config(config: Mapping[str, Any]) -> Read:
+    """Our configuration of a Phi-3 `config.json`, with what was assumed."""
+    made, notes = read(config, _DEFAULTS)
+    return noted(replace(made, biases=(), windows=sliding_windows(config, made.n_layers, lambda i: True)), notes)
+
+
+def layout(config: ModelConfig) -> Layout:
+    """Where Phi-3 keeps its tensors."""
+    qkv, both, at = linear("layers.{i}.self_attn.qkv_proj"), linear("layers.{i}.mlp.gate_up_proj"), "layers.{i}."
+    parts: tuple[Which, ...] = ("q", "k", "v")
+    block: dict[str, Stored] = {f"W_{which.upper()}": qkv.beside(which).heads(which) for which in parts}
+    block |= {"W_O": linear(f"{at}self_attn.o_proj").heads("o"), "mlp.W_out": linear(f"{at}mlp.down_proj")}
+    block |= {"mlp.W_gate": both.half(0), "mlp.W_in": both.half(1)}
+    return Layout(ends(config), block | norms(config), BUFFERS, ("model.",))
+
+
+FAMILY = Family("phi3", "Phi-3", lambda f: f.model_type == "phi3", opener(read_config, layout, "Phi-3"))

@@ -1,0 +1,105 @@
+"""What cannot be opened, and why: model types and fields that change what a model is, told from `config.json` alone.
+
+Each refusal is one line of a table: what it is, why it is not opened, and what works instead. It is asked before any weight is
+read, so that a person hears the reason rather than the first tensor that has no place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from circuitlab.errors import BadModel
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One kind of model that is not opened: `of` are Hugging Face's names, `by` tells it from other fields."""
+
+    what: str
+    why: str
+    instead: str
+    of: frozenset[str]
+    by: Callable[[Mapping[str, Any]], bool] = lambda config: False
+
+
+def _experts(config: Mapping[str, Any]) -> bool:
+    counts = (config.get(n) for n in ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"))
+    return any(isinstance(n, int) and n > 1 for n in counts)
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+TABLE: tuple[Refusal, ...] = (
+    Refusal(
+        "This is a mixture of experts.",
+        "a decoder whose every token goes through the same MLP: here a router chooses other weights for each token",
+        "Open a dense model of the same family. Its attention alone can be studied too: import the attention tensors with a map.",
+        _names(
+            "mixtral qwen2_moe qwen3_moe qwen3_next olmoe flex_olmo deepseek_v2 deepseek_v3 dbrx phimoe gpt_oss granitemoe "
+            "jetmoe llama4 llama4_text ernie4_5_moe glm4_moe minimax nllb_moe switch_transformers dots1 hunyuan_v1_moe"
+        ),
+        _experts,
+    ),
+    Refusal(
+        "This is an encoder-decoder.",
+        "one stream of tokens that each see those before them: here a second stack reads another text through cross-attention",
+        "Open a decoder-only model, for instance of the GPT-2, Llama or Gemma families.",
+        _names(
+            "t5 mt5 umt5 longt5 bart mbart pegasus marian m2m_100 led blenderbot prophetnet fsmt whisper t5gemma "
+            "bigbird_pegasus"
+        ),
+        lambda config: config.get("is_encoder_decoder") is True,
+    ),
+    Refusal(
+        "This is an encoder.",
+        "a decoder: here tokens see those after them too, so that no next token is predicted",
+        "Open a decoder-only model. The weights alone can be imported with a map; what runs on text would be of another model.",
+        _names(
+            "bert roberta distilbert albert electra deberta deberta-v2 xlm-roberta xlm-roberta-xl camembert mpnet modernbert "
+            "nomic_bert eurobert funnel longformer big_bird esm ernie layoutlm mobilebert squeezebert xlnet"
+        ),
+        lambda config: config.get("use_bidirectional_attention") is True,
+    ),
+    Refusal(
+        "This is a state space or recurrent model.",
+        "attention in every block: here information moves through a recurrent state, which has no pattern and no QK circuit",
+        "Open a model whose blocks all attend. No panel would be right on a part of this one.",
+        _names(
+            "mamba mamba2 falcon_mamba rwkv jamba zamba zamba2 bamba recurrent_gemma xlstm nemotron_h granitemoehybrid lfm2 "
+            "falcon_h1 olmo_hybrid kimi_linear retnet hyena minimax_m1"
+        ),
+    ),
+    Refusal(
+        "This model reads or makes pictures or sound.",
+        "text alone: here some of what stands in the stream comes from an image or audio encoder",
+        "Open the text model it was built from; of Gemma 3 the text part is opened by itself.",
+        _names(
+            "vit clip siglip siglip2 dinov2 dinov3_vit deit swin beit blip blip-2 llava llava_next llava_onevision "
+            "qwen2_vl qwen2_5_vl qwen3_vl paligemma mllama idefics idefics2 idefics3 smolvlm fuyu kosmos-2 mistral3 "
+            "gemma3n gemma4 wav2vec2 hubert musicgen internvl phi4_multimodal"
+        ),
+        lambda config: config.get("model_type") != "gemma3" and isinstance(config.get("vision_config"), Mapping),
+    ),
+)  # fmt: skip
+
+
+def refuse_unsupported(config: Mapping[str, Any]) -> None:
+    """Raise `BadModel` for a model of a kind, or stored in a form, that is not opened; silent about all others."""
+    kind = config.get("model_type")
+    named = str(kind)[:60] if isinstance(kind, str) else "none stated"
+    for refusal in TABLE:
+        if (isinstance(kind, str) and kind in refusal.of) or refusal.by(config):
+            raise BadModel(refusal.what, expected=refusal.why, got=f"model_type {named!r}", remedy=refusal.instead)
+    stored = config.get("quantization_config")
+    if stored:
+        method = stored.get("quant_method") or stored.get("quant_algo") if isinstance(stored, Mapping) else stored
+        raise BadModel(
+            "The weights are quantised.",
+            expected="tensors of float32, float16 or bfloat16: packed integers are no weights before they are unpacked",
+            got=f"quantization_config, method {str(method or 'not stated')[:40]!r}",
+            remedy="Open the checkpoint it was made from, or dequantise it with the library that made it and save that.",
+        )

@@ -1,0 +1,40 @@
+"""Qwen 3 against `transformers`: norms over each head's queries and keys, heads wider than d_model / heads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, saved
+from tests.unit.families.test_llama import ODD, SMALL
+
+CASES: dict[str, dict[str, Any]] = {
+    "qwen3": {},
+    "biases": {"attention_bias": True},
+    "odd": {**ODD, "head_dim": 6, "tie_word_embeddings": True},
+    "windows": {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1},
+}
+
+
+def made(name: str) -> Any:
+    """The configuration of one case."""
+    transformers = pytest.importorskip("transformers")
+    return transformers.Qwen3Config(**{**SMALL, "head_dim": 10, **CASES[name]})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_qwen3_agrees_with_transformers(tmp_path: Path, name: str) -> None:
+    opened = assert_agrees(tmp_path, saved(tmp_path, made(name)))
+    assert opened.weights.config.qk_norm == "rms"
+    assert opened.weights.config.windows == ((0, 3) if name == "windows" else ())
+
+
+def test_qwen3_in_bfloat16(tmp_path: Path) -> None:
+    assert_agrees_in_bfloat16(tmp_path, made("qwen3"))
+
+
+def test_analyses_work_on_qwen3(tmp_path: Path) -> None:
+    saved(tmp_path, made("qwen3"))
+    assert_analyses_work(tmp_path)
