@@ -44,7 +44,7 @@ def _damage(path: Path, what: str) -> None:
     elif what == "config is no JSON":
         (path / "config.json").write_text("{")
     elif what == "unknown family":
-        (path / "config.json").write_text('{"model_type": "bert"}')
+        (path / "config.json").write_text('{"model_type": "neither"}')
     elif what == "unknown field":
         _rewrite(path, n_experts=8)
     elif what == "wrong shape":
@@ -119,7 +119,7 @@ def _gpt2(path: Path) -> Path:
         ({"n_head": 3}, "divide"),
         ({"n_embd": "8"}, "n_embd"),
         ({"activation_function": "swishy"}, "activation"),
-        ({"scale_attn_by_inverse_layer_idx": True}, "per layer"),
+        ({"add_cross_attention": True}, "Cross-attention"),
         ({"n_layer": 3}, "lack"),
         ({"vocab_size": 12}, "wrong shape"),
         ({"tie_word_embeddings": False}, "lm_head"),

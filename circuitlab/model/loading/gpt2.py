@@ -1,7 +1,8 @@
 """Hugging Face GPT-2 directories (Radford et al. 2019): `config.json` with `"model_type": "gpt2"`.
 
 GPT-2 stores `Conv1D` weights as [in, out], which is our row-vector form; queries, keys and values of all heads lie side by
-side in `c_attn` [d_model, 3 d_model]. The per-head tensors are views of it.
+side in `c_attn` [d_model, 3 d_model]. The per-head tensors are views of it. Where scores are also divided by the layer's number,
+counted from 1 (Mistral's GPT-2 reruns do that), W_Q and b_Q are: the scores are the same.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _SCALES = "scale_attn_by_inverse_layer_idx"
 
 def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
     """Our configuration of a GPT-2 `config.json`, with what was assumed."""
-    refuse(config, {"add_cross_attention": "Cross-attention", _SCALES: "A score scale per layer"})
+    refuse(config, {"add_cross_attention": "Cross-attention"})
     d_model, n_heads = size(config, "n_embd"), size(config, "n_head")
     d_head = head_size(config, d_model, n_heads)
     scaled = flag(config, "scale_attn_weights", True)
@@ -45,11 +46,13 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
     )
     said = "from scale_attn_weights" if "scale_attn_weights" in config else "GPT-2's, the file does not say"
     notes = (scale_note(made.score_scale, d_head, said),)
+    if flag(config, _SCALES, False):
+        notes += (f"W_Q and b_Q stand divided by layer + 1, as {_SCALES} divides the scores: exact up to rounding",)
     return made, (*notes, "unembedding tied to the embedding") if made.tied else notes
 
 
-def layout(config: ModelConfig) -> Layout:
-    """Where GPT-2 keeps its tensors."""
+def layout(config: ModelConfig, divided: bool = False) -> Layout:
+    """Where GPT-2 keeps its tensors. `divided`: queries are divided by their layer's number, counted from 1."""
     ends = {"embed.W_E": stored("wte.weight"), "embed.W_pos": stored("wpe.weight"), **norm("unembed.norm", "ln_f", bias=True)}
     block: dict[str, Stored] = {**norm("attn_norm", "h.{i}.ln_1", bias=True), **norm("mlp_norm", "h.{i}.ln_2", bias=True)}
     for which in ("q", "k", "v"):
@@ -60,12 +63,18 @@ def layout(config: ModelConfig) -> Layout:
     block |= {"mlp.W_out": stored("h.{i}.mlp.c_proj.weight"), "mlp.b_out": stored("h.{i}.mlp.c_proj.bias")}
     ends |= {} if config.tied else {"unembed.W_U": stored("lm_head.weight").T}
     # the causal mask that older files carry, and the second name of a tied embedding
-    return Layout(ends, block, (".attn.bias", ".attn.masked_bias", "lm_head.weight"), ("transformer.",))
+    own = {i: {n: _divided(block[n], i + 1) for n in ("W_Q", "b_Q")} for i in range(config.n_layers)} if divided else {}
+    return Layout(ends, block, (".attn.bias", ".attn.masked_bias", "lm_head.weight"), ("transformer.",), own)
+
+
+def _divided(where: Stored, by: int) -> Stored:
+    return where.then(lambda c, x: x.float() / by)
 
 
 def _load(found: Found, keep: Keep) -> Opened:
     config, notes = read_config(found.config)
-    parts, unused = lay_out(config, layout(config), found.needed(), keep == "resident")
+    where = layout(config, flag(found.config, _SCALES, False))
+    parts, unused = lay_out(config, where, found.needed(), keep == "resident")
     return Opened(SourcedWeights(config, find_tokenizer(found.folder), parts), (*notes, *unused), found.files, "", "GPT-2")
 
 
