@@ -12,6 +12,7 @@ For one:
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import Intervention
+from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from circuitlab.session.state import State
 
@@ -41,9 +43,13 @@ def engine() -> Engine:
     return _ENGINE
 
 
-def open(model: str, checkpoint: int | None = None, use: Engine | None = None) -> Model:
-    """Open a shipped model by name or a model directory by path. Raises `BadModel`."""
-    ref = dataclasses.replace(reference(model), checkpoint=checkpoint)
+def open(model: str, checkpoint: int | None = None, use: Engine | None = None, assume: Mapping[str, str] | None = None) -> Model:
+    """Open a shipped model by name, or a model's folder or file by path. Raises `BadModel`.
+
+    `assume` says what the files leave open, by the names that `Model.assumptions` lists.
+    """
+    said = tuple(sorted((assume or {}).items()))
+    ref = dataclasses.replace(reference(model), checkpoint=checkpoint, assume=said)
     chosen = use or engine()
     chosen.store.open(ref)
     return Model(ref, chosen)
@@ -59,6 +65,11 @@ class Model:
     def config(self) -> ModelConfig:
         """The model's configuration."""
         return self.engine.store.open(self.ref).opened.weights.config
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What no file of the model says and was taken for granted."""
+        return self.engine.store.open(self.ref).opened.assumptions
 
     def tokens(self, text: str, bos: bool | None = None) -> tuple[int, ...]:
         """Ids of a text; `bos` None: as the model was trained. Raises `BadInput` without a tokenizer or for no Unicode text."""
@@ -174,7 +185,8 @@ def snippet(request: Request) -> str:
     said += [f"{name}={_literal(value)}" for name, value in given if value != defaults[name]]
     model = subject.model
     at = "" if model.checkpoint is None else f", checkpoint={model.checkpoint}"
-    opened = f"model = lab.open({model.source!r}{at})"
+    said = f", assume={dict(model.assume)!r}" if model.assume else ""
+    opened = f"model = lab.open({model.source!r}{at}{said})"
     return "\n".join([*imports, "", opened, f"answer = model.compute({', '.join(said)})", "print(lab.table(answer))"])
 
 

@@ -37,8 +37,14 @@ def _count(text: str) -> int:
 _gib.__name__, _count.__name__ = "memory in GiB", "number of threads"  # argparse says: invalid … value
 
 
+def _assume_argument(parser: argparse.ArgumentParser) -> None:
+    tip = "what the model's files leave open, by the names that `circuitlab info` lists"
+    parser.add_argument("--assume", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help=tip)
+
+
 def _subject_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="a shipped model's name or a model directory")
+    _assume_argument(parser)
     text = parser.add_mutually_exclusive_group()
     text.add_argument("--text", help="the prompt")
     text.add_argument("--text-file", metavar="FILE", help="the prompt, from a UTF-8 file")
@@ -60,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     window = commands.add_parser("open", help="open the window on a model")
     window.add_argument("model", nargs="?", help="a shipped model's name or a model directory")
     window.add_argument("--text", help="the prompt")
+    _assume_argument(window)
     compute = commands.add_parser("compute", help="one analysis, printed or written", epilog=EXITS)
     compute.add_argument("analysis", help="see `circuitlab analyses`")
     _subject_arguments(compute)
@@ -80,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser(name, help=text)
     info = commands.add_parser("info", help="what a model is")
     info.add_argument("model")
+    _assume_argument(info)
     info.add_argument("--json", action="store_true", help="for a program")
     train = commands.add_parser("train", help="train a small model from text")
     from circuitlab.train_arguments import add_arguments
@@ -98,8 +106,9 @@ def _run(args: argparse.Namespace) -> int:
     if args.command in (None, "open"):
         from circuitlab import launch
 
-        model = getattr(args, "model", None)
-        return launch.open_or_render(model or launch.DEFAULT_MODEL, getattr(args, "text", None))
+        model, assume = getattr(args, "model", None), getattr(args, "assume", [])
+        source, text = model or launch.DEFAULT_MODEL, getattr(args, "text", None)
+        return launch.open_or_render(source, text, assume=_assumed(assume)) if assume else launch.open_or_render(source, text)
     if args.command == "train":
         from circuitlab.training.command import run
 
@@ -107,6 +116,12 @@ def _run(args: argparse.Namespace) -> int:
     from circuitlab import commands
 
     return commands.RUN[args.command](args)
+
+
+def _assumed(given: list[str]) -> tuple[tuple[str, str], ...]:
+    from circuitlab.model.loading.assumptions import pairs
+
+    return pairs(given)
 
 
 def _told_apart(words: list[str]) -> list[str]:

@@ -15,13 +15,14 @@ import torch
 from circuitlab import api
 from circuitlab.analysis.base import analyses, find_analysis
 from circuitlab.cli_output import print_answer, progress
-from circuitlab.engine.codec import describe, parse, parse_params
+from circuitlab.engine.codec import describe, parse, parse_params, to_json
 from circuitlab.engine.engine import GIB, Engine
 from circuitlab.engine.export_data import data_bytes, write_answer
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, BadMachine, UsageError
 from circuitlab.model.intervention import Intervention
+from circuitlab.model.loading.assumptions import Assumption, pairs
 from circuitlab.model.subject import Head, Target
 from circuitlab.session.cuts import ablation
 
@@ -30,7 +31,7 @@ FORMS = ("json", "csv", "npz")
 
 def _open(args: argparse.Namespace) -> api.Model:
     torch.set_num_threads(args.threads)
-    return api.open(args.model, use=Engine(ModelStore(), int(args.budget * GIB)))
+    return api.open(args.model, use=Engine(ModelStore(), int(args.budget * GIB)), assume=dict(pairs(args.assume)))
 
 
 def _prompt(args: argparse.Namespace) -> tuple[str | None, tuple[int, ...]]:
@@ -136,7 +137,7 @@ def figure(args: argparse.Namespace) -> int:
 
 def info(args: argparse.Namespace) -> int:
     """`circuitlab info`."""
-    model = api.open(args.model, use=Engine(ModelStore()))
+    model = api.open(args.model, use=Engine(ModelStore()), assume=dict(pairs(args.assume)))
     opened = model.engine.store.open(model.ref)
     answer = model.compute("model_facts")
     facts = answer.result.facts  # type: ignore[attr-defined]
@@ -149,14 +150,22 @@ def info(args: argparse.Namespace) -> int:
             "n_parameters": model.config.n_parameters(),
             "exactness": answer.result.exactness,  # type: ignore[attr-defined]
             "notes": list(opened.opened.notes),
+            "assumptions": to_json(opened.opened.assumptions),
             "tokenizer": None if tokenizer is None else {"n_tokens": tokenizer.n_tokens, "bos": tokenizer.bos},
             "sha256": model.engine.store.sha256(model.ref),
         }
         print(json.dumps(about, ensure_ascii=False, indent=1))
         return 0
-    for group, name, value in (*facts, *(("loading", "note", n) for n in opened.opened.notes)):
+    told = [("loading", "note", note) for note in opened.opened.notes]
+    told += [("assumed", a.name, f"{a.value} ({a.why})" + _others(a)) for a in opened.opened.assumptions]
+    for group, name, value in (*facts, *told):
         print(f"{group:<12}{name:<22}{value}")
     return 0
+
+
+def _others(assumption: Assumption) -> str:
+    others = [c for c in assumption.choices if c != assumption.value]
+    return f"; --assume {assumption.name}={'|'.join(others)}" if others else ""
 
 
 RUN: dict[str, Callable[[argparse.Namespace], int]] = {

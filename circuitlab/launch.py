@@ -36,10 +36,12 @@ def import_torch() -> None:
     torch.set_num_threads(max(1, (os.cpu_count() or 1) - 1))
 
 
-def open_or_render(source: str = DEFAULT_MODEL, text: str | None = None, picture: Path = PICTURE) -> int:
+def open_or_render(
+    source: str = DEFAULT_MODEL, text: str | None = None, picture: Path = PICTURE, assume: tuple[tuple[str, str], ...] = ()
+) -> int:
     """Open the window on `source`; where there is no display, paint the same window into `picture` and say why.
 
-    `text` None is the sample text. Returns the exit status.
+    `text` None is the sample text; `assume` what the model's files leave open. Returns the exit status.
     """
     from circuitlab import probe
 
@@ -52,7 +54,7 @@ def open_or_render(source: str = DEFAULT_MODEL, text: str | None = None, picture
     from circuitlab.gui import main as window
 
     if plan.kind == "window":
-        return window.open_window(source, text)
+        return window.open_window(source, text, assume) if assume else window.open_window(source, text)
     window.render_window(picture, source, text)
     print(f"{plan.reason} The window was painted into {picture.resolve()} instead.", file=sys.stderr)
     return 0

@@ -152,7 +152,7 @@ class Engine:
         found, subject = find_analysis(request.analysis), request.subject
         all_of_it = {"tokens": (subject.tokens, subject.edits), "edits": (subject.edits,), "weights": ()}
         about = all_of_it[needs(found, request.params)]
-        return ("answer", found.name, found.version, request.params, subject.conventions, model.identity, about)
+        return ("answer", found.name, found.version, request.params, subject.conventions, model.key, about)
 
     def cached(self, request: Request) -> Answer | None:
         """The complete answer if it is in the cache. Never blocks, never opens a model."""
@@ -247,7 +247,7 @@ class Engine:
 
     def run_in(self, cache: Cache, model: OpenModel, subject: Subject, ctx: Ctx) -> Run:
         """`run_of` with a given cache; only runs of the engine's own cache begin where another one left off."""
-        about = ("run", model.identity, subject.conventions, subject.edits)
+        about = ("run", model.key, subject.conventions, subject.edits)
         key = (*about, subject.tokens)
         ctx = ctx if isinstance(ctx, Listening) else Listening(ctx, self._flights)
         with self._flights.alone((id(cache), key), lambda: ctx.tick(0, 1, "waiting for the same forward pass")):

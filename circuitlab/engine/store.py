@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -24,7 +24,7 @@ SMALL = 64 * 2**20  # bytes that are hashed at once when a model is opened: at m
 GIB = 2**30
 LARGEST_COPY = 4 * GIB  # bytes of weights that are copied into memory; the engine puts its budget in its place
 
-Opener = Callable[[Path, Keep], Opened]
+Opener = Callable[[Path, Keep, Mapping[str, str]], Opened]
 Identity = tuple[tuple[str, int, int], ...]
 
 
@@ -45,7 +45,7 @@ def reference(text: str) -> ModelRef:
 
 @dataclass(eq=False)
 class OpenModel:
-    """A model in the store. `identity` is what its answers are keyed by; `sha256` is "" until it has been read."""
+    """A model in the store. `key` is what its answers are kept under; `sha256` is "" until it has been read."""
 
     ref: ModelRef
     path: Path
@@ -61,6 +61,11 @@ class OpenModel:
             if conventions not in self._presented:
                 self._presented[conventions] = under(self.opened.weights, conventions)
             return self._presented[conventions]
+
+    @property
+    def key(self) -> Hashable:
+        """Its files as they were opened, and what was assumed of them."""
+        return self.identity, self.ref.assume
 
     @property
     def changed_on_disk(self) -> bool:
@@ -129,7 +134,7 @@ class ModelStore:
         try:
             before = _stats(path)
             size = sum(size for name, (size, _) in before.items() if name.endswith(".safetensors"))
-            opened = self._opener(path, "mapped" if size > self.largest_copy else "resident")
+            opened = self._opener(path, "mapped" if size > self.largest_copy else "resident", dict(ref.assume))
             if not opened.weights.resident:
                 budget = f"{size / GIB:.2f} GiB are over the budget of {self.largest_copy / GIB:.2f}"
                 note = f"weights are read from the file as they are needed: {budget}; damage in them is found when it is read"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QDeadlineTimer, QEvent, QEventLoop, QPoint, QSize
@@ -31,13 +32,22 @@ def first_state(ref: ModelRef, text: str | None) -> State:
     return State(ref, text=samples()[0][1] if text is None else text)
 
 
-def make_window(source: str | None, text: str | None, remember: bool = True, memory: int | None = None) -> Window:
-    """A window on a model, opened before it is shown; `memory` in bytes, None: the setting. Raises `BadModel` and its kin."""
+def make_window(
+    source: str | None,
+    text: str | None,
+    remember: bool = True,
+    memory: int | None = None,
+    assume: tuple[tuple[str, str], ...] = (),
+) -> Window:
+    """A window on a model, opened before it is shown; `memory` in bytes, None: the setting; `assume`: see `ModelRef`.
+
+    Raises `BadModel` and its kin.
+    """
     settings = Settings(remember)
     if settings["threads"]:
         use_threads(settings["threads"])
     engine = Engine(ModelStore(), memory or round(settings["memory"] * GIB))
-    ref = reference(source or DEFAULT)
+    ref = replace(reference(source or DEFAULT), assume=assume)
     model = engine.store.open(ref)
     state = looking_at_induction(model, state_on(model, first_state(ref, text), None))
     window = Window(engine, state, remember, settings)
@@ -61,14 +71,14 @@ def looking_at_induction(model: OpenModel, state: State) -> State:
     return state.select(heads=(Head(layer, head),), destination=last if last > 0 else None, locked=last > 0)
 
 
-def open_window(source: str | None = None, text: str | None = None) -> int:
+def open_window(source: str | None = None, text: str | None = None, assume: tuple[tuple[str, str], ...] = ()) -> int:
     """Open the window and run until it is closed. A model that cannot be opened is said, and the default one opened."""
     app = application()
     hook = ErrorHook()
     hook.install()
     failure: CircuitLabError | None = None
     try:
-        window = make_window(source, text)
+        window = make_window(source, text, assume=assume)
     except CircuitLabError as error:
         if source in (None, DEFAULT):
             raise

@@ -35,11 +35,13 @@ class Head(NamedTuple):
 class ModelRef:
     """Where a model comes from: `"file:PATH"`, `"builtin:NAME"`; later `"hub:ID@REV"` and `"construct:NAME?…"`.
 
-    `checkpoint` is an index into the model's checkpoint series, `None` the final weights.
+    `checkpoint` is an index into the model's checkpoint series, `None` the final weights. `assume`: (name, value) of what no
+    file says and the person said, by name.
     """
 
     source: str
     checkpoint: int | None = None
+    assume: tuple[tuple[str, str], ...] = ()
 
     @property
     def name(self) -> str:

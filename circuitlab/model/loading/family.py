@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from circuitlab.errors import BadModel
+from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.loading.found import Found, look, read_json
+from circuitlab.model.sourced import SourcedWeights
 from circuitlab.model.subject import ModelRef
 from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.model.weights import Weights
@@ -21,13 +23,17 @@ Keep = Literal["resident", "mapped"]
 
 @dataclass(frozen=True)
 class Opened:
-    """An opened model. `notes` say what was assumed or left unused; `files` are what its identity is made from."""
+    """An opened model. `notes` say what was assumed or left unused; `files` are what its identity is made from.
+
+    `assumptions` are what no file says and a person may correct.
+    """
 
     weights: Weights
     notes: tuple[str, ...]
     files: tuple[Path, ...]
     card: str = ""
     family: str = ""
+    assumptions: tuple[Assumption, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,7 @@ def open_model(path: Path, keep: Keep = "resident", assume: Mapping[str, str] | 
     found = look(path, assume)
     for family in families():
         if family.claims(found):
-            return family.load(found, keep)
+            return _settled(family.load(found, keep), found)
     if not found.config and path.is_dir():
         read_json(path / "config.json")  # says that it is not there
     kind = found.model_type or found.config.get("format") or "none stated"
@@ -77,6 +83,34 @@ def open_model(path: Path, keep: Keep = "resident", assume: Mapping[str, str] | 
         got=f"model_type {str(kind)[:60]!r} in {path}",
         remedy="Convert it to one of these, or import it with a map of its parameter names.",
     )
+
+
+def _settled(opened: Opened, found: Found) -> Opened:
+    """With the tokenizer that was said, where one was; raises `BadModel` for what was said of something that is not assumed."""
+    assumptions, weights = opened.assumptions, opened.weights
+    said = found.assume.get("tokenizer")
+    if isinstance(weights, SourcedWeights) and (said is not None or weights.tokenizer is None):
+        if said not in (None, "none"):
+            weights.tokenizer = _tokenizer_at(said)
+        why = "none lies beside the weights" if said is None else "as you said"
+        assumptions = (*assumptions, Assumption("tokenizer", said or "none", (), f"{why}; a path, or a shipped model's name"))
+    names = [a.name for a in assumptions]
+    if unknown := sorted(set(found.assume) - set(names)):
+        raise BadModel(
+            "There is nothing of that name to assume.",
+            expected=" ".join(names) or "nothing: the files say it all",
+            got=" ".join(unknown)[:80],
+        )
+    return replace(opened, assumptions=assumptions)
+
+
+def _tokenizer_at(said: str) -> Tokenizer | None:
+    """The tokenizer of a shipped model, of a folder, or of a file. Raises `BadModel`."""
+    place = model_dir(said) if said in shipped_models() else Path(said).expanduser()
+    found = find_tokenizer(place) if place.is_dir() else Tokenizer.from_file(place)
+    if found is None:
+        raise BadModel("There is no tokenizer there.", expected="a tokenizer.json", got=str(place))
+    return found
 
 
 def resolve(ref: ModelRef) -> Path:

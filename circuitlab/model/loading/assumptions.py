@@ -1,0 +1,95 @@
+"""What a checkpoint does not say and its reader takes for granted: listed by name, with a reason, and open to correction.
+
+A loader asks `Assumed` for each value that no file states. What the person said (`--assume NAME=VALUE`, `Found.assume`) comes
+before the loader's own choice; a value that is not among the choices is an error, never passed over.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from circuitlab.errors import BadModel, UsageError
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """One value taken for granted. `choices` are the others that are possible, () for a number or a path; `why` the reason."""
+
+    name: str
+    value: str
+    choices: tuple[str, ...] = ()
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.value}" + (f" ({self.why})" if self.why else "")
+
+
+class Assumed:
+    """Collects the assumptions of one loading, in the order in which they are asked for: `made`."""
+
+    def __init__(self, said: Mapping[str, str]) -> None:
+        self._said = said
+        self.made: list[Assumption] = []
+
+    def said(self, name: str) -> bool:
+        """Whether the person said it."""
+        return name in self._said
+
+    def choice(self, name: str, default: str, choices: tuple[str, ...], why: str) -> str:
+        """One of `choices`. Raises `BadModel` for another."""
+        value = self._said.get(name, default)
+        if value not in choices:
+            raise _bad(name, " or ".join(choices), value)
+        return self._put(name, value, choices, why)
+
+    def text(self, name: str, default: str, choices: tuple[str, ...], why: str) -> str:
+        """One of `choices` or something else, which the caller reads."""
+        return self._put(name, self._said.get(name, default), choices, why)
+
+    def number(self, name: str, default: float, why: str) -> float:
+        """A finite number. Raises `BadModel` for what is none."""
+        text = self._said.get(name, f"{default:.10g}")
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise _bad(name, "a finite number", text)
+        self._put(name, text, (), why)
+        return value
+
+    def size(self, name: str, default: int | None, why: str) -> int:
+        """A whole number of at least 1; `default` None: it must be said. Raises `BadModel`."""
+        if default is None and name not in self._said:
+            raise BadModel(
+                f"{name} cannot be told from the tensors.",
+                expected=why,
+                got="shapes alone",
+                remedy=f"Say it: --assume {name}=NUMBER, or put a configuration beside the file.",
+            )
+        text = self._said.get(name, str(default))
+        if not (text.isascii() and text.isdecimal() and int(text[:18]) > 0):
+            raise _bad(name, "a whole number of at least 1", text)
+        self._put(name, text, (), why)
+        return int(text[:18])
+
+    def _put(self, name: str, value: str, choices: tuple[str, ...], why: str) -> str:
+        self.made.append(Assumption(name, value, choices, "as you said" if name in self._said else why))
+        return value
+
+
+def _bad(name: str, expected: str, got: str) -> BadModel:
+    return BadModel(f"The assumption {name} cannot be read.", expected=expected, got=repr(got)[:80])
+
+
+def pairs(given: list[str] | tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """`NAME=VALUE` words as pairs in the order of their names, the last of a name. Raises `UsageError`."""
+    found = {}
+    for item in given:
+        name, equals, value = item.partition("=")
+        if not (equals and name.strip()):
+            raise UsageError("An assumption could not be read.", expected="NAME=VALUE, such as positions=shortformer", got=item)
+        found[name.strip()] = value.strip()
+    return tuple(sorted(found.items()))
