@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter
@@ -16,6 +18,16 @@ from circuitlab.figures.marks import Bars
 
 ROW = 20
 GAP = 8
+
+
+def _numbers(values: np.ndarray) -> list[str]:
+    """One number of digits for all, so that they can be read down the column."""
+    finite = np.abs(values[np.isfinite(values)])
+    top = float(finite.max()) if finite.size else 0.0
+    if not 1e-3 <= top < 1e4 or (finite == np.round(finite)).all():
+        return ["" if v != v else number(v) for v in values.tolist()]
+    digits = max(2, 2 - math.floor(math.log10(top)))
+    return ["" if v != v else f"{v:.{digits}f}".replace("-", "−") for v in values.tolist()]
 
 
 class BarsMark(PaintedMark):
@@ -51,7 +63,7 @@ class BarsMark(PaintedMark):
         finite = values[np.isfinite(values)]
         low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
         self._span = (min(low, 0.0), max(high, 0.0)) if low or high else (0.0, 1.0)
-        self._texts = ["" if v != v else number(v) for v in values.tolist()]
+        self._texts = _numbers(values)
         names = QFontMetricsF(self._font())
         self._names = max((names.horizontalAdvance(t) for t in self.mark.labels), default=0.0)
         numbers = QFontMetricsF(self.theme.font(self.theme.small))

@@ -22,11 +22,12 @@ from PySide6.QtWidgets import (
 )
 
 from circuitlab.draw.rows_cells import RowsDelegate, RowsTable
-from circuitlab.draw.rows_model import RowsModel, cell_text
+from circuitlab.draw.rows_model import RowsModel, cell_text, is_number
 from circuitlab.draw.theme import Theme
 from circuitlab.figures.marks import Hit, Rows
 
 ROW = 22
+SHORTENED = 64  # px: words are cut down to this, so that the numbers beside them stay in sight
 ON_PAPER = 40  # rows that an export shows; all of them are in the CSV
 
 
@@ -48,6 +49,7 @@ class RowsMark(QWidget):
         self._hovered = -1
         self._on_paper = False
         self._widths: list[int] = []
+        self._least: list[int] = []
         self._stretched: list[int] = []
         self.filter_box = QLineEdit(self)
         self.filter_box.setPlaceholderText("Filter")
@@ -168,7 +170,7 @@ class RowsMark(QWidget):
         columns = self.mark.columns
         bars = [i for i, c in enumerate(columns) if c.bar]
         self._stretched = bars[:1] or [i for i, c in enumerate(columns) if c.tokens]
-        self._widths = []
+        self._widths, self._least = [], []
         for i, column in enumerate(columns):
             metrics = mono if column.tokens else plain
             texts = [cell_text(column, r) for r in range(min(200, len(column.values)))]
@@ -178,10 +180,12 @@ class RowsMark(QWidget):
             header.setSectionResizeMode(i, QHeaderView.ResizeMode.Interactive)
             header.resizeSection(i, round(width))
             self._widths.append(round(width))
+            shortest = widest + 16 if is_number(column) else min(widest + 18, SHORTENED)
+            self._least.append(round(min(width, max(shortest, plain.horizontalAdvance(title) + 20))))
         self._stretch()
 
     def _stretch(self) -> None:
-        """Give what is left to the columns that stretch; where nothing is, they keep what their text needs."""
+        """Give what is left to the columns that stretch; where nothing is, words are shortened before numbers are pushed out."""
         header, bar = self.table.horizontalHeader(), self.table.verticalScrollBar()
         room = self.width() - (bar.sizeHint().width() if bar.isVisible() else 0)  # the table itself is laid out later
         fits = sum(self._widths) <= room
@@ -189,8 +193,12 @@ class RowsMark(QWidget):
             mode = QHeaderView.ResizeMode.Stretch if fits else QHeaderView.ResizeMode.Interactive
             if i < len(self._widths) and header.sectionResizeMode(i) != mode:
                 header.setSectionResizeMode(i, mode)
-                if not fits:
-                    header.resizeSection(i, self._widths[i])
+        if fits or not self._widths:
+            return
+        spare = sum(self._widths) - sum(self._least)
+        share = min(1.0, (sum(self._widths) - room + 2) / spare) if spare else 0.0
+        for i, (width, least) in enumerate(zip(self._widths, self._least, strict=True)):
+            header.resizeSection(i, int(width - share * (width - least)))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Another width, another room to share."""

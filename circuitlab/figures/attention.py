@@ -112,20 +112,17 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     note = ""
     values = _chosen(answer, view)
     levels, colours = once(answer, ("levels", view), lambda: _levels(values, view))
-    if state.reference is not None and "attention" in ref:
-        levels = _shared(levels, _levels(_chosen(ref["attention"], view), view)[0])
     title = f"{names} · {NAMES[view.show]}"
     if comparing(state, ref) and "attention" in ref:
         values, levels, colours, title, note = _compared(state, answer, ref["attention"], view, title)
-    axis_state = _shown_state(state)
     heat = Heatmap(
         name="attention",
         values=values,
         levels=levels,
         map=colours,
         unit=UNITS[view.show],
-        x=once(answer, ("x", axis_state.tokens), lambda: token_axis("source", axis_state, facts)),
-        y=once(answer, ("y", axis_state.tokens), lambda: token_axis("destination", axis_state, facts)),
+        x=once(answer, ("x", state.tokens), lambda: token_axis("source", state, facts)),
+        y=once(answer, ("y", state.tokens), lambda: token_axis("destination", state, facts)),
         row=state.selection.destination,
         col=state.selection.source,
     )
@@ -140,12 +137,8 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     if view.several == "average" and len(heads) > 1:
         title = f"mean of {title}"
     text = _text(state, facts, heat, view)
-    return Figure(((heat,), (text,)), title, caption(answer, note, _reading(state, facts, view)), weights=(4.0, 1.0))
-
-
-def _shown_state(state: State) -> State:
-    pin = state.reference
-    return state.at(pin) if state.compare == "reference" and pin is not None else state
+    said = caption(answer, note, _reading(state, facts, view))
+    return Figure(((heat,), (text,)), title, said, weights=(4.0, 1.0), compared=bool(note))
 
 
 def _compared(
@@ -154,25 +147,11 @@ def _compared(
     pin = state.reference
     assert pin is not None
     there, here = _chosen(ref, view), _chosen(now, view)
-    if state.compare == "reference":
-        levels, colours = _levels(there, view)
-        return (
-            there,
-            _shared(levels, _levels(here, view)[0]),
-            colours,
-            f"{title} on {pin.label}",
-            "reference, on the scale of both",
-        )
     aligned = alignment_of(state.tokens, pin.subject.tokens)
     change = once(now, ("change", id(ref.result), view.several), lambda: here - beside(there, aligned.align))
     top = top_level(change)
     same = "" if pin.subject.tokens == state.tokens else f", {aligned.words}"
     return change, (-top, top), "signed", f"{title} − {pin.label}", f"now minus {pin.label}{same}"
-
-
-def _shared(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
-    """One scale for before and after."""
-    return min(a[0], b[0]), max(a[1], b[1])
 
 
 def _reading(state: State, facts: Facts, view: AttentionView) -> str:
@@ -182,7 +161,6 @@ def _reading(state: State, facts: Facts, view: AttentionView) -> str:
 
 
 def _text(state: State, facts: Facts, heat: Heatmap, view: AttentionView) -> Tokens:
-    shown = _shown_state(state)
     position = min(destination(state), heat.values.shape[0] - 1)
     row = heat.values[position] if view.direction == "dest → src" else heat.values[:, position]
     rgb = None
@@ -195,7 +173,7 @@ def _text(state: State, facts: Facts, heat: Heatmap, view: AttentionView) -> Tok
         levels=heat.levels,
         map=heat.map,
         unit=heat.unit,
-        tips=tuple(f"{i} {t} (id {shown.tokens[i]})" for i, t in enumerate(heat.x.ticks)),
+        tips=tuple(f"{i} {t} (id {state.tokens[i]})" for i, t in enumerate(heat.x.ticks)),
         row=state.selection.destination,
         locked=state.selection.locked,
         rgb=rgb,

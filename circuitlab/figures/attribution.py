@@ -11,7 +11,7 @@ from circuitlab.analysis.base import find_analysis
 from circuitlab.analysis.direct_attribution import CONSTANT, DirectAttributionParams, DirectAttributionResult
 from circuitlab.analysis.token_attribution import TokenAttributionParams, TokenAttributionResult
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import caption, comparing, destination, digits, once, pick_position, quoted, texts, top_level
+from circuitlab.figures.common import caption, destination, digits, once, pick_position, quoted, texts, top_level
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, Tokens, empty, ids
 from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -84,7 +84,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     if isinstance(asked, Why):
         return empty(asked.text, "Attribution")
     if "parts" in now and _view(state).page == "parts":
-        return _parts(state, facts, now["parts"], ref)
+        return _parts(state, facts, now["parts"])
     if "tokens" in now and _view(state).page == "tokens":
         return _tokens(state, facts, now["tokens"])
     return Figure(title="Attribution")
@@ -96,10 +96,10 @@ def _direct(answer: Answer) -> DirectAttributionResult:
     return result
 
 
-def _parts(state: State, facts: Facts, answer: Answer, ref: Answers) -> Figure:
+def _parts(state: State, facts: Facts, answer: Answer) -> Figure:
     result, head = _direct(answer), state.selection.head
-    values, note = _compared(state, answer, ref)
-    top = once(answer, ("top", id(values)), lambda: top_level(values))
+    values = once(answer, "heads", lambda: np.ascontiguousarray(result.heads[:, :, result.at], dtype=np.float32))
+    top = once(answer, "top", lambda: top_level(values))
     layers, heads = values.shape
     inside = head.layer < layers and head.head < heads
     heat = Heatmap(
@@ -115,7 +115,7 @@ def _parts(state: State, facts: Facts, answer: Answer, ref: Answers) -> Figure:
     )
     rows = once(answer, "others", lambda: _others(result))
     title = _title(state, facts, result, head if inside else None)
-    return Figure(((heat, rows),), title, caption(answer, note))
+    return Figure(((heat, rows),), title, caption(answer))
 
 
 def _title(state: State, facts: Facts, result: DirectAttributionResult, head: Head | None) -> str:
@@ -127,23 +127,6 @@ def _title(state: State, facts: Facts, result: DirectAttributionResult, head: He
         return name
     rank = int((np.nan_to_num(own) > np.nan_to_num(own[head])).sum()) + 1
     return f"{name}, of it {head} {own[head]:+.2f} (no. {rank} of {own.size})"
-
-
-def _compared(state: State, answer: Answer, ref: Answers) -> tuple[np.ndarray, str]:
-    """[layer, head] drawn: now, on the reference, or their difference; and what is said of it."""
-    result = _direct(answer)
-    here = once(answer, "heads", lambda: np.ascontiguousarray(result.heads[:, :, result.at], dtype=np.float32))
-    pin, there = state.reference, ref.get("parts")
-    if not comparing(state, ref) or there is None or pin is None:
-        return here, ""
-    pinned = _direct(there)
-    if pinned.heads.shape != result.heads.shape:
-        return here, f"not compared: the model of {pin.label} has other heads"
-    other = once(there, "heads", lambda: np.ascontiguousarray(pinned.heads[:, :, pinned.at], dtype=np.float32))
-    if state.compare == "reference":
-        return other, f"map: {pin.label}"
-    same = "" if np.array_equal(pinned.ids, result.ids) else ", targets differ"
-    return once(answer, ("change", id(pinned)), lambda: here - other), f"map: now minus {pin.label}{same}"
 
 
 def _short(name: str) -> str:

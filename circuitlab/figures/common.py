@@ -73,8 +73,8 @@ def top_level(values: np.ndarray, fallback: float = 1.0) -> float:
 
 
 def texts(found: np.ndarray, facts: Facts) -> np.ndarray:
-    """[n] display forms of token ids [n]."""
-    return np.array([facts.token_text(int(i)) for i in found], dtype=object)
+    """[n] display forms of token ids [n]; a small vocabulary fills a table with −1, which is no token."""
+    return np.array([facts.token_text(int(i)) if i >= 0 else "" for i in found], dtype=object)
 
 
 def digits(top: float) -> int:

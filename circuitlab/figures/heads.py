@@ -9,7 +9,7 @@ import numpy as np
 
 from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import caption, comparing, once, top_level
+from circuitlab.figures.common import caption, once, top_level
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -61,40 +61,19 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     result = answer.result
     assert isinstance(result, HeadScoresResult)
     name = view.score.replace("_", " ")
-    there, note = _reference(state, result, ref)
-    if state.compare == "reference" and there is not None:
-        result = there
     if np.isnan(result.of(view.score)).all():
         return empty(f"No position of this prompt has a target for {name}: repeat a word in it.", "Heads")
     chosen = tuple((h.layer, h.head) for h in state.selection.heads)
     rank = ranks(result.of(view.score))
-    title = f"{name} · {state.selection.head}" + (f" on {note}" if state.compare == "reference" and there else "")
+    title = f"{name} · {state.selection.head}"
     if state.selection.head.layer < rank.shape[0] and state.selection.head.head < rank.shape[1]:
         head = state.selection.head
         title += f" {result.of(view.score)[head]:.2f}, rank {rank[head]} of {rank.size}"
     return Figure(
-        ((_map(answer, result, view, state, there), _ranking(answer, result, view, chosen, there, note)),),
+        ((_map(answer, result, view, state), _ranking(answer, result, view, chosen)),),
         title,
-        caption(answer, _said(state, there, note), "a score is a hint, not a mechanism"),
+        caption(answer, "a score is a hint, not a mechanism"),
     )
-
-
-def _reference(state: State, result: HeadScoresResult, ref: Answers) -> tuple[HeadScoresResult | None, str]:
-    """The scores on the pin and its name; None where nothing is compared or the models have other heads."""
-    found = ref.get("scores")
-    if not comparing(state, ref) or found is None or state.reference is None:
-        return None, ""
-    there = found.result
-    assert isinstance(there, HeadScoresResult)
-    return there if there.mean.shape == result.mean.shape else None, state.reference.label
-
-
-def _said(state: State, there: HeadScoresResult | None, label: str) -> str:
-    if not label:
-        return ""
-    if there is None:
-        return f"not compared: the model of {label} has other heads"
-    return f"reference {label}" if state.compare == "reference" else f"map: now minus {label}"
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
@@ -105,21 +84,14 @@ def ranks(values: np.ndarray) -> np.ndarray:
     return out.reshape(values.shape)
 
 
-def _map(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State, there: HeadScoresResult | None) -> Heatmap:
-    changes = state.compare == "difference" and there is not None
-
-    def make() -> np.ndarray:
-        values = result.of(view.score)
-        return (values - there.of(view.score) if changes and there is not None else values).astype(np.float32)
-
-    values = once(answer, ("map", view.score, id(result), id(there) if changes else 0), make)
-    top = 1.0 if view.score not in UNITS and not changes else top_level(values)
+def _map(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State) -> Heatmap:
+    values = once(answer, ("map", view.score), lambda: result.of(view.score).astype(np.float32))
+    top = 1.0 if view.score not in UNITS else top_level(values)
     head = state.selection.head
     return Heatmap(
         name="map",
         values=values,
-        levels=(-top, top) if changes else (0.0, top),
-        map="signed" if changes else "magnitude",
+        levels=(0.0, top),
         unit=UNITS.get(view.score, "score"),
         x=once(answer, "x", lambda: Axis("head", tuple(f"H{h}" for h in range(values.shape[1])))),
         y=once(answer, "y", lambda: Axis("layer", tuple(f"L{i}" for i in range(values.shape[0])))),
@@ -128,14 +100,7 @@ def _map(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State
     )
 
 
-def _ranking(
-    answer: Answer,
-    result: HeadScoresResult,
-    view: HeadsView,
-    chosen: tuple[tuple[int, int], ...],
-    there: HeadScoresResult | None,
-    label: str,
-) -> Rows:
+def _ranking(answer: Answer, result: HeadScoresResult, view: HeadsView, chosen: tuple[tuple[int, int], ...]) -> Rows:
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         i = result.names.index(view.score)
         values = result.mean[i]
@@ -150,12 +115,9 @@ def _ranking(
             RowColumn("sd", result.spread[i].ravel()[order], digits=3, tip="standard deviation over samples"),
             RowColumn("control", result.control[i].ravel()[order], digits=3, tip="the same on unrepeated random tokens"),
         )
-        if there is not None and there is not result:
-            pinned = there.of(view.score).ravel()[order]
-            columns += (RowColumn(f"in {label}", pinned, digits=3), RowColumn("Δ", columns[2].values - pinned, digits=3))
         return columns, ids(layer, head)
 
-    columns, keys = once(answer, ("rows", view.score, id(result), id(there)), make)
+    columns, keys = once(answer, ("rows", view.score), make)
     picked = tuple(i for i, key in enumerate(keys.tolist()) if tuple(key) in chosen)
     return Rows("ranking", columns, keys, chosen=picked)
 

@@ -130,7 +130,7 @@ def _loss(state: State, answer: Answer, ref: Answers) -> Figure:
     if np.isnan(result.loss).all():
         return empty("This prompt has no token that follows another: type some more.", "Induction")
     ys, names = _curves(answer, result, view.curve)
-    there = ref.get("loss")
+    there, note = ref.get("loss"), ""
     if comparing(state, ref) and there is not None and state.reference is not None:
         pinned = there.result
         assert isinstance(pinned, InContextResult)
@@ -138,7 +138,7 @@ def _loss(state: State, answer: Answer, ref: Answers) -> Figure:
             ys = once(
                 answer, ("ref", view.curve, id(pinned)), lambda: np.vstack([ys[:1], _curves(there, pinned, view.curve)[0][:1]])
             )
-            names = ("now", state.reference.label)
+            names, note = ("now", state.reference.label), f"dashed: {state.reference.label}"
     starts = tuple((float(s), f"repetition {i + 1}") for i, s in enumerate(result.starts))
     label = "nats" if view.curve == "loss" else "d loss / d ln(index), nats"
     axes = once(answer, ("axes", label), lambda: (Axis("index of the token"), Axis(label)))
@@ -159,7 +159,8 @@ def _loss(state: State, answer: Answer, ref: Answers) -> Figure:
         error = f" ± {result.error:.2f}" if np.isfinite(result.error) else ""
         said.append(f"in-context score {result.score:.2f}{error} nats".replace("-", "−"))
     words = "a repetition's mean leaves out its first token" if result.starts else ""
-    return Figure(((curves,),), " · ".join(said) or "Loss by index", caption(answer, words))
+    title = " · ".join(said) or "Loss by index"
+    return Figure(((curves,),), title, caption(answer, note, words), compared=bool(note))
 
 
 def _curves(answer: Answer, result: InContextResult, curve: str) -> tuple[np.ndarray, tuple[str, ...]]:

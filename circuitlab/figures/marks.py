@@ -230,7 +230,8 @@ class Figure:
     """Rows of marks, top to bottom, left to right. `weights`: relative heights of the rows, `()` = by content.
 
     `caption`: conventions, sample, remainder. `shown`: (k, n) where something was pruned. `why_empty`: one sentence saying
-    why there is nothing, with what to do next; then `grid` is empty. `dimmed_reason`: a note above a partial picture.
+    why there is nothing, with what to do next; then `grid` is empty. `compared`: the reference pin is in it already, and
+    the caption says how.
     """
 
     grid: tuple[tuple[Mark, ...], ...] = ()
@@ -239,6 +240,7 @@ class Figure:
     shown: tuple[int, int] | None = None
     why_empty: str = ""
     weights: tuple[float, ...] = ()
+    compared: bool = False
 
     def marks(self) -> tuple[Mark, ...]:
         """All marks, row by row."""

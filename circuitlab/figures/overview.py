@@ -68,11 +68,11 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         colour_bar=False,
     )
     title = f"All {config.n_layers * config.n_heads} heads · {title}"
-    return Figure(((heat,),), title, caption(answer, note, "one scale for all heads"))
+    return Figure(((heat,),), title, caption(answer, note, "one scale for all heads"), compared=bool(note))
 
 
 def _shown(state: State, answer: Answer, ref: Answers, view: OverviewView) -> tuple[np.ndarray, bool, str, str]:
-    """What is drawn now, on the reference, or their difference: (sheet, whether it is signed, title, note)."""
+    """What is drawn, now or its difference to the reference: (sheet, whether it is signed, title, note)."""
     here, there, name = answer.result, ref.get("overview"), NAMES[view.show]
     assert isinstance(here, OverviewResult)
     signed, pin = view.show == "scores", state.reference
@@ -82,8 +82,6 @@ def _shown(state: State, answer: Answer, ref: Answers, view: OverviewView) -> tu
     assert isinstance(pinned, OverviewResult)
     if pinned.sheet.shape != here.sheet.shape or pinned.step != here.step:
         return here.sheet, signed, name, f"not compared: the prompt or the model of {pin.label} has another size"
-    if state.compare == "reference":
-        return pinned.sheet, signed, f"{name} on {pin.label}", "reference"
     change = once(answer, ("change", id(pinned)), lambda: here.sheet - pinned.sheet)
     pooled = f", of the largest of {here.step} × {here.step} positions" if here.step > 1 else ""
     return change, True, f"{name} − {pin.label}", f"now minus {pin.label}{pooled}"

@@ -16,13 +16,14 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Any, Literal
 
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import UsageError
+from circuitlab.figures.compare import with_reference
 from circuitlab.figures.marks import Figure, Hit
 from circuitlab.model.subject import ModelRef
 from circuitlab.session.state import State
@@ -42,7 +43,7 @@ class Facts:
     """What a panel may know of the open model without asking: handed to `requests` and `figure` by whoever runs them.
 
     `token_text(id)` is the display form of a token (visible spaces and newlines), `find_tokens(text, most)` the ids that a text
-    may mean, `config` the model's, `name` its title.
+    may mean, `config` the model's, `name` its title; `others(ref)` the facts of another model, of the pinned one for instance.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Facts:
     has_tokenizer: bool = True
     has_bos: bool = False
     notes: tuple[str, ...] = ()
+    others: Callable[[ModelRef], Facts | None] = lambda ref: None
 
     def tokens(self, ids: tuple[int, ...]) -> tuple[str, ...]:
         """Display texts of a prompt."""
@@ -74,6 +76,7 @@ def facts_of(engine: Engine, ref: ModelRef) -> Facts:
         has_tokenizer=tokenizer is not None,
         has_bos=tokenizer is not None and tokenizer.bos is not None,
         notes=opened.notes,
+        others=lambda other: facts_of(engine, other),
     )
 
 
@@ -135,11 +138,12 @@ _REGISTRY: dict[str, Panel] = {}
 
 
 def register(panel: Panel) -> Panel:
-    """Add a panel to the registry."""
+    """Add a panel to the registry; from here on its figure stands beside the reference pin where there is one."""
     if panel.name in _REGISTRY:
         raise ValueError(f"two panels are called {panel.name}")
-    _REGISTRY[panel.name] = panel
-    return panel
+    registered = replace(panel, figure=partial(with_reference, panel))
+    _REGISTRY[panel.name] = registered
+    return registered
 
 
 @cache

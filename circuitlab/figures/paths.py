@@ -24,6 +24,7 @@ from circuitlab.figures.common import (
     token_axis,
     top_level,
 )
+from circuitlab.figures.compare import short_label
 from circuitlab.figures.marks import Bars, Figure, Heatmap, Hit, Rows, Tokens, empty
 from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -102,9 +103,7 @@ def _shown(state: State, answer: Answer, ref: Answers) -> tuple[Answer, Other | 
     found, pin = ref.get("paths"), state.reference
     if not comparing(state, ref) or found is None or pin is None:
         return answer, None, ""
-    if state.compare == "reference":
-        return found, None, f"reference {pin.label}"
-    return answer, Other(_expansion(found), pin.label), f"beside: {pin.label}, and now minus it"
+    return answer, Other(_expansion(found), short_label(pin)), f"beside: {pin.label}, and now minus it"
 
 
 def _expansion(answer: Answer) -> PathExpansionResult:
@@ -135,7 +134,8 @@ def _terms(state: State, facts: Facts, answer: Answer, there: Other | None, note
     bars = _orders(answer, view)
     grid, weights = ((bars,), (rows,)), (len(bars.values) + 0.6, 8.0)
     said = caption(answer, note, "all rows together are the whole" if view.order == "all" else "")
-    return Figure(grid, _title(state, facts, answer), said, (made.shown, made.total), weights=weights)
+    shown = (made.shown, made.total)
+    return Figure(grid, _title(state, facts, answer), said, shown, weights=weights, compared=there is not None)
 
 
 def _order(order: Order) -> int | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from circuitlab.analysis.predictions import PredictionsParams, PredictionsResult
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import caption, comparing, destination, once, quoted
+from circuitlab.figures.common import caption, destination, once, quoted
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.session.state import State
@@ -54,7 +54,6 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     result = answer.result
     assert isinstance(result, PredictionsResult)
     columns = once(answer, "rows", lambda: _rows(answer, facts))
-    columns = (*columns[:3], *_difference(state, answer, ref, facts), *columns[3:])  # beside p, before what may be scrolled off
     chosen = tuple(int(i) for i in np.flatnonzero(result.ids == result.actual))
     rows = Rows("tokens", columns, once(answer, "ids", lambda: ids(result.ids)), chosen=chosen)
     token = quoted(facts.token_text(state.tokens[min(result.position, len(state.tokens) - 1)]))
@@ -68,23 +67,6 @@ def _actual(result: PredictionsResult, facts: Facts) -> str:
         return f"{entropy} · end of the prompt"
     follows = f"follows: {quoted(facts.token_text(result.actual))}"
     return f"{entropy} · {follows} rank {result.actual_rank:,}, p {np.exp(result.actual_log_prob):.4f}"
-
-
-def _difference(state: State, answer: Answer, ref: Answers, facts: Facts) -> tuple[RowColumn, ...]:
-    """The reference's probability of the same tokens, where it lists them; NaN: not among its top."""
-    there = ref.get("predictions")
-    if not comparing(state, ref) or there is None:
-        return ()
-    pinned = there.result
-    assert isinstance(pinned, PredictionsResult)
-    known = dict(zip(pinned.ids.tolist(), np.exp(pinned.log_probs).tolist(), strict=True))
-    result = answer.result
-    assert isinstance(result, PredictionsResult)
-    made = lambda: np.array([known.get(int(i), np.nan) for i in result.ids])
-    probability = once(answer, ("ref", id(pinned)), made)
-    assert state.reference is not None
-    tip = f"probability in {state.reference.label}; empty where it is not among the top {len(pinned.ids)} there"
-    return (RowColumn("p there", probability, digits=4, tip=tip),)
 
 
 def pick(state: State, hit: Hit) -> State:

@@ -10,7 +10,7 @@ import numpy as np
 from circuitlab.analysis.head_step import HeadStepParams, HeadStepResult
 from circuitlab.analysis.tensor_identity import TensorIdentityParams, TensorIdentityResult
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import caption, comparing, digits, once, quoted, texts, top_level
+from circuitlab.figures.common import caption, digits, once, quoted, texts, top_level
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.pivot import leading, pair
@@ -63,18 +63,13 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     if "step" not in now or _page(state) == "A ⊗ W":
         return Figure(title="Step by step")
     answer, page = now["step"], _page(state)
-    pinned = ref.get("step") if comparing(state, ref) else None
-    if pinned is not None and state.compare == "reference":
-        answer = pinned
     result = _as_step(answer)
-    shown = state if answer is now["step"] or state.reference is None else state.at(state.reference)
-    title = f"{state.selection.head} · {_place(result.destination, shown, facts)} → {_place(result.source, shown, facts)}"
+    title = f"{state.selection.head} · {_place(result.destination, state, facts)} → {_place(result.source, state, facts)}"
     if page == "entries":
         return Figure(((_entries(answer),),), title, caption(answer, "sorted by q · k: which entries make the score"))
     if page == "sources":
-        return Figure(((_sources(answer, shown, facts),),), title, caption(answer, "a click chooses the source"))
-    rows, note = _steps(state, facts, answer, shown, None if pinned is answer else pinned)
-    return Figure(((rows,),), title, caption(answer, note))
+        return Figure(((_sources(answer, state, facts),),), title, caption(answer, "a click chooses the source"))
+    return Figure(((_steps(state, facts, answer),),), title, caption(answer))
 
 
 def _as_step(answer: Answer) -> HeadStepResult:
@@ -158,23 +153,15 @@ def _ordinal(n: int) -> str:
     return f"{n}{ends} largest"
 
 
-def _steps(state: State, facts: Facts, answer: Answer, shown: State, pinned: Answer | None) -> tuple[Rows, str]:
-    def make(of: Answer, at: State) -> list[tuple[int, str, str]]:
-        return once(of, ("lines", at.tokens), lambda: _lines(_as_step(of), at, facts))
+def _steps(state: State, facts: Facts, answer: Answer) -> Rows:
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        number, step, text = zip(*_lines(_as_step(answer), state, facts), strict=True)
+        columns = RowColumn("#", np.array(number), digits=0), _words("step", step), _words("this run", text)
+        within = [number[:i].count(n) for i, n in enumerate(number)]  # a run may have a line more than another
+        return columns, ids(np.array(number), np.array(within))
 
-    lines = make(answer, shown)
-
-    def columns() -> tuple[RowColumn, ...]:
-        number, step, text = zip(*lines, strict=True)
-        found = [RowColumn("#", np.array(number), digits=0), *(_words(n, v) for n, v in (("step", step), ("this run", text)))]
-        if pinned is not None and state.reference is not None:
-            there = make(pinned, state.at(state.reference))
-            found.append(_words(f"in {state.reference.label}", tuple(text for _, _, text in there)[: len(lines)]))
-        return tuple(found)
-
-    key = ("steps", shown.tokens, None if pinned is None else id(pinned.result))
-    rows = Rows("steps", once(answer, key, columns), once(answer, ("ids", len(lines)), lambda: ids(np.arange(len(lines)))))
-    return rows, f"beside: {state.reference.label}" if pinned is not None and state.reference is not None else ""
+    columns, keys = once(answer, ("steps", state.tokens), make)
+    return Rows("steps", columns, keys)
 
 
 def _words(name: str, values: tuple[str, ...]) -> RowColumn:

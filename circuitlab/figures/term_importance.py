@@ -10,7 +10,7 @@ import numpy as np
 from circuitlab.analysis.base import TextRef
 from circuitlab.analysis.term_importance import TermImportanceParams, TermImportanceResult
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import caption, comparing, has_mlps, once, top_level
+from circuitlab.figures.common import caption, has_mlps, once, top_level
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -62,7 +62,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     if np.isnan(result.reduction).all():
         return Figure(title="Term importance")
     path = " → ".join(f"{loss:.2f}" for loss in (result.uniform, *result.loss) if np.isfinite(loss))
-    marks = ((_orders(answer, result, state, facts, ref),), (_parts(answer, result, state),))
+    marks = ((_orders(answer, result, facts),), (_parts(answer, result, state),))
     said = "" if len(result.whole) > 1 else "no standard error from one text"
     heights = (len(result.orders) + 2.5, min(marks[1][0].ids.shape[0], 8) + 2.5)  # in rows, with heading and scroll bar
     return Figure(marks, f"Loss {path} nats", caption(answer, said), weights=heights)
@@ -76,7 +76,7 @@ def _what(result: TermImportanceResult, i: int, facts: Facts) -> str:
     return f"{words.get(result.name(i), f'chains, {result.name(i)}')} ({int(result.terms[i]):,})"
 
 
-def _orders(answer: Answer, result: TermImportanceResult, state: State, facts: Facts, ref: Answers) -> Rows:
+def _orders(answer: Answer, result: TermImportanceResult, facts: Facts) -> Rows:
     def make() -> tuple[RowColumn, ...]:
         names = np.array([_what(result, i, facts) for i in range(len(result.orders))], dtype=object)
         top = top_level(result.reduction)
@@ -90,16 +90,6 @@ def _orders(answer: Answer, result: TermImportanceResult, state: State, facts: F
         )
 
     columns = once(answer, "orders", make)
-    there = ref.get("terms")
-    if comparing(state, ref) and there is not None and state.reference is not None:
-        pinned = there.result
-        assert isinstance(pinned, TermImportanceResult)
-        if pinned.orders.tolist() == result.orders.tolist():
-            beside = (
-                RowColumn(f"in {state.reference.label}", pinned.reduction),
-                RowColumn("Δ", result.reduction - pinned.reduction),
-            )
-            columns = (*columns[:3], *once(answer, ("ref", id(pinned)), lambda: beside), *columns[3:])
     keys = once(answer, "order ids", lambda: ids(result.orders))
     return Rows("orders", columns, keys, heading="Nats that each order takes off the loss, over all lower ones")
 

@@ -72,12 +72,15 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     shown, result, note = _compared(state, answer, ref)
     title = _title(state, facts, result)
     if view.page == "map":
-        return Figure(((_map(answer, shown, view),),), title, caption(answer, note, _colours(result)))
+        said = caption(answer, note, _colours(result))
+        return Figure(((_map(answer, shown, view),),), title, said, compared=bool(note))
     below, count = _terms(answer, shown, view) if view.page == "terms" else (_heads(answer, shown, view, state), None)
     groups = _groups(answer, shown, view)
     if below is None:
-        return Figure(((groups,),), title, caption(answer, note, "no earlier head: this is the first layer"))
-    return Figure(((groups,), (below,)), title, caption(answer, note, _mean(result)), count, weights=(1.25, 1.0))
+        said = caption(answer, note, "no earlier head: this is the first layer")
+        return Figure(((groups,),), title, said, compared=bool(note))
+    said = caption(answer, note, _mean(result))
+    return Figure(((groups,), (below,)), title, said, count, weights=(1.25, 1.0), compared=bool(note))
 
 
 def _title(state: State, facts: Facts, result: ScoreExpansionResult) -> str:
@@ -119,8 +122,6 @@ def _compared(state: State, answer: Answer, ref: Answers) -> tuple[_Shown, Score
     if not comparing(state, ref) or there is None or state.reference is None:
         return once(answer, "shown", lambda: _shown(here)), here, ""
     pinned, label = _as_result(there), state.reference.label
-    if state.compare == "reference":
-        return once(there, "shown", lambda: _shown(pinned)), pinned, f"reference {label}"
     change = once(answer, ("change", id(pinned)), lambda: _change(here, pinned))
     return change, here, f"now minus {label}, whose cell is {pinned.destination} → {pinned.source}"
 

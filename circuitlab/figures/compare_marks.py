@@ -1,0 +1,277 @@
+"""One mark beside the same mark of the reference: a signed difference, columns before and after, or one shared scale.
+
+Items are matched by what they are (token by the alignment of the prompts, head and row by id or name), never by where they happen
+to stand. What has no partner is left empty. A mark that cannot be compared comes back with the reason.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from circuitlab.figures.marks import Axis, Bars, Edges, Heatmap, Lines, Mark, Points, RowColumn, Rows, Tokens
+
+T = TypeVar("T")
+_KEPT: OrderedDict[tuple[Any, ...], tuple[tuple[Any, ...], Any]] = OrderedDict()
+KEPT = 64
+PLAIN = 2  # columns of plain numbers that are compared where none of a table is drawn as bars or colours
+PINNED_HUE = 2 * 4096 + 5  # of the reference's points where both are drawn, unlike any head's of a small model
+
+
+@dataclass(frozen=True, eq=False)
+class Pinned:
+    """What a comparison knows of the reference: its name, and `align` [pos], its position for each of ours (−1: none)."""
+
+    label: str
+    align: np.ndarray
+    n_there: int
+
+
+def kept(of: tuple[Any, ...], key: Any, make: Callable[[], T]) -> T:
+    """`make()` once for the same objects and key, so that what is compared again is not drawn again."""
+    where = (key, *map(id, of))
+    if where not in _KEPT:
+        _KEPT[where] = (of, make())  # the objects are held, or another could take an id over
+        while len(_KEPT) > KEPT:
+            _KEPT.popitem(last=False)
+    _KEPT.move_to_end(where)
+    return _KEPT[where][1]
+
+
+def difference(here: Mark, there: Mark | None, pin: Pinned) -> tuple[Mark, str]:
+    """The mark of now against the reference's, and how it was made; or the mark as it is, and why ("not compared: …")."""
+    if there is None or type(here) is not type(there):
+        return here, f"not compared: {pin.label} has no such part"
+    made = _MADE[type(here)](here, there, pin)
+    if made is None:
+        return here, f"not compared: {pin.label} has another size"
+    return (here, f"{here.name}: the same in {pin.label}") if _unmoved(here, there, made[0]) else made
+
+
+def _unmoved(here: Mark, there: Mark, made: Mark) -> bool:
+    """Whether nothing that is drawn differs."""
+    if isinstance(made, Heatmap | Tokens | Bars):
+        return not np.nan_to_num(made.values).any() and bool(np.isfinite(made.values).any())
+    if isinstance(here, Lines) and isinstance(there, Lines):
+        return np.array_equal(here.ys, there.ys, equal_nan=True)
+    if isinstance(here, Points) and isinstance(there, Points):
+        return np.array_equal(here.x, there.x, equal_nan=True) and np.array_equal(here.y, there.y, equal_nan=True)
+    return False
+
+
+def shared(here: Mark, there: Mark | None) -> Mark:
+    """The mark on the scale of both."""
+    if isinstance(here, Rows) and isinstance(there, Rows):
+        columns = kept((here.columns, there.columns), "shared", lambda: _shared_columns(here.columns, there.columns))
+        return here if columns is here.columns else replace(here, columns=columns)
+    if not isinstance(here, Heatmap | Tokens) or type(here) is not type(there) or here.rgb is not None:
+        return here
+    assert isinstance(there, Heatmap | Tokens)
+    if there.rgb is not None or there.map != here.map or here.unit != there.unit:
+        return here
+    levels = _union(here.levels, there.levels)
+    return here if levels == here.levels else replace(here, levels=levels)
+
+
+def _union(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+    return min(a[0], b[0]), max(a[1], b[1])
+
+
+def _shared_columns(here: tuple[RowColumn, ...], there: tuple[RowColumn, ...]) -> tuple[RowColumn, ...]:
+    known = {c.name: c for c in there if c.bar or c.map is not None}
+    scaled = lambda c: replace(c, levels=_union(c.levels, known[c.name].levels)) if c.bar or c.map is not None else c
+    found = tuple(scaled(c) if c.name in known else c for c in here)
+    return here if all(a.levels == b.levels for a, b in zip(here, found, strict=True)) else found
+
+
+def _top(values: np.ndarray) -> float:
+    finite = np.abs(values[np.isfinite(values)])
+    return float(finite.max()) if finite.size and finite.max() > 0 else 1.0
+
+
+def _partners(here: Axis, there: Axis, n: int, m: int, pin: Pinned) -> np.ndarray | None:
+    """[n]: the reference's step of an axis for each of ours, −1 for none; None where they cannot be matched."""
+    if here.tokens and n == len(pin.align) and m == pin.n_there:
+        return pin.align
+    if len(set(here.ticks)) == n and len(set(there.ticks)) == m and not here.tokens:
+        place = {text: i for i, text in enumerate(there.ticks)}
+        return np.array([place.get(text, -1) for text in here.ticks])
+    return np.arange(n) if n == m else None
+
+
+def _taken(values: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+    found = values[np.ix_(np.maximum(rows, 0), np.maximum(cols, 0))].astype(np.float32)
+    found[rows < 0], found[:, cols < 0] = np.nan, np.nan
+    return found
+
+
+def _heatmap(here: Heatmap, there: Heatmap, pin: Pinned) -> tuple[Mark, str] | None:
+    (n, m), (n_there, m_there) = here.values.shape, there.values.shape
+    if here.tiles is not None or there.tiles is not None:
+        if here.values.shape != there.values.shape or here.tiles is None:
+            return None
+        rows, cols = np.arange(n), np.arange(m)
+    else:
+        down, across = _partners(here.y, there.y, n, n_there, pin), _partners(here.x, there.x, m, m_there, pin)
+        if down is None or across is None or min(down.max(initial=-1), across.max(initial=-1)) < 0:
+            return None
+        rows, cols = down, across
+    change = kept((here.values, there.values, pin.align), "map", lambda: here.values - _taken(there.values, rows, cols))
+    top = _top(change)
+    unit = f"Δ {here.unit}".strip()
+    plain = {"rgb": None, "legend": (), "colour_bar": True} if here.rgb is not None else {}
+    return replace(here, values=change, levels=(-top, top), map="signed", unit=unit, **plain), f"map: now minus {pin.label}"
+
+
+def _tokens(here: Tokens, there: Tokens, pin: Pinned) -> tuple[Mark, str] | None:
+    n, m = len(here.texts), len(there.texts)
+    align = pin.align if (n, m) == (len(pin.align), pin.n_there) else np.arange(n) if n == m else None
+    if align is None:
+        return None
+
+    def make() -> np.ndarray:
+        return here.values - np.where(align >= 0, there.values[np.maximum(align, 0)], np.nan)
+
+    change = kept((here.values, there.values, align), "text", make)
+    top = _top(change)
+    made = replace(here, values=change, levels=(-top, top), map="signed", unit=f"Δ {here.unit}".strip(), rgb=None)
+    return made, f"text: now minus {pin.label}"
+
+
+def _lines(here: Lines, there: Lines, pin: Pinned) -> tuple[Mark, str] | None:
+    """The reference's curves dashed, in the colours of ours."""
+    n = len(here.x)
+    if len(there.x) < n or not np.array_equal(here.x, there.x[:n]) or here.y_axis.label != there.y_axis.label:
+        return None
+    count = min(len(here.ys), len(there.ys))
+    ys = kept((here.ys, there.ys), "curves", lambda: np.vstack([here.ys, there.ys[:count, :n]]))
+    hues = here.hues or tuple(range(len(here.ys)))
+    alone = len(here.names) == 1
+    ours = ("now",) if alone else here.names
+    theirs = (pin.label,) if alone else tuple(f"{name} in {pin.label}" for name in there.names[:count])
+    dashed = (*(here.dashed or (False,) * len(here.ys)), *(True,) * count)
+    made = replace(here, ys=ys, names=(*ours, *theirs), hues=(*hues, *hues[:count]), dashed=dashed)
+    return made, f"dashed: {pin.label}"
+
+
+def _bars(here: Bars, there: Bars, pin: Pinned) -> tuple[Mark, str] | None:
+    known = dict(zip(there.labels, there.values.tolist(), strict=True))
+    make = lambda: np.array([value - known.get(name, 0.0) for name, value in zip(here.labels, here.values, strict=True)])
+    change = kept((here.values, there.values), "bars", make)
+    return replace(here, values=change, unit=f"Δ {here.unit}".strip()), f"bars: now minus {pin.label}"
+
+
+def _keys(ids: np.ndarray) -> list[tuple[int, ...]]:
+    return [tuple(key) for key in ids.tolist()]
+
+
+def _points(here: Points, there: Points, pin: Pinned) -> tuple[Mark, str] | None:
+    """How far each item moved along both axes; where items have no name of their own (eigenvalues), both sets."""
+    if here.equal:
+        made = kept((here.x, there.x, here.tips), "both", lambda: _both(here, there, pin))
+        return made, f"one other colour: {pin.label}"
+    place = {key: i for i, key in enumerate(_keys(there.ids))}
+    rows = np.array([place.get(key, -1) for key in _keys(here.ids)])
+    if rows.max(initial=-1) < 0:
+        return None
+
+    def moved(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.where(rows >= 0, a - b[np.maximum(rows, 0)], np.nan)
+
+    x, y = kept((here.x, here.y, there.x, there.y), "moved", lambda: (moved(here.x, there.x), moved(here.y, there.y)))
+    axes = {f"{side}_axis": Axis(f"Δ {getattr(here, f'{side}_axis').label}") for side in "xy"}
+    alone = int((rows < 0).sum())
+    said = f", {alone} not listed there" if alone else ""
+    return replace(here, x=x, y=y, **axes), f"points: how far each moved since {pin.label}{said}"
+
+
+def _both(here: Points, there: Points, pin: Pinned) -> Points:
+    n = len(there.x)
+    tips = (*here.tips, *(f"{pin.label}: {tip}" for tip in there.tips)) if here.tips else ()
+    labels = (*here.labels, *("" for _ in range(n))) if here.labels else ()
+    hues = None if here.hues is None else np.concatenate([here.hues, np.full(n, PINNED_HUE)])
+    values = None if here.values is None or there.values is None else np.concatenate([here.values, there.values])
+    join = lambda a, b: np.concatenate([a, b])
+    x, y, keys = join(here.x, there.x), join(here.y, there.y), join(here.ids, there.ids)
+    return replace(here, x=x, y=y, ids=keys, tips=tips, labels=labels, hues=hues, values=values)
+
+
+def _edges(here: Edges, there: Edges, pin: Pinned) -> tuple[Mark, str] | None:
+    def keys(mark: Edges) -> list[tuple[int, ...]]:
+        of = mark.ends if mark.edge_ids is None else mark.edge_ids
+        return [(*key, int(kind)) for key, kind in zip(_keys(of), mark.kinds, strict=True)]
+
+    def make() -> tuple[np.ndarray, np.ndarray]:
+        value = lambda mark: mark.weights if mark.values is None else mark.values
+        known = dict(zip(keys(there), value(there).tolist(), strict=True))
+        change = np.array([v - known.get(key, np.nan) for key, v in zip(keys(here), value(here).tolist(), strict=True)])
+        return change, np.nan_to_num(np.abs(change) / _top(change))
+
+    change, weights = kept((here.ends, here.weights, there.ends, there.weights), "edges", make)
+    made = replace(here, values=change, weights=weights, unit=f"Δ {here.unit}".strip())
+    return made, f"edges: size of the change since {pin.label}, its sign under the pointer; those not listed there are left out"
+
+
+def _rows(here: Rows, there: Rows, pin: Pinned) -> tuple[Mark, str] | None:
+    """Columns before and after beside the measured ones; the change only where a row is the same thing in both."""
+    if not len(here.ids) or here.ids.shape[1] != there.ids.shape[1]:
+        return None
+    key = (here.columns, there.columns, here.ids, there.ids)
+    columns, said = kept(key, ("rows", pin.label), lambda: _columns(here, there, pin))
+    return replace(here, columns=columns), said
+
+
+def _columns(here: Rows, there: Rows, pin: Pinned) -> tuple[tuple[RowColumn, ...], str]:
+    rows = _same_rows(here, there)
+    known = {c.name: c for c in there.columns}
+    ours = [c for c in here.columns if c.name in known]
+    said = lambda c: np.where(rows >= 0, known[c.name].values[np.maximum(rows, 0)], "")
+    words = [c for c in ours if c.values.dtype == object and c.name]
+    named = next(iter(words), None)
+    same = rows >= 0 if named is None else (rows >= 0) & (said(named) == named.values)
+    numbers = [c for c in ours if c.values.dtype.kind == "f"]
+    measured = [c for c in numbers if c.bar or c.map is not None] or numbers
+    before = {c.name: np.where(rows >= 0, known[c.name].values[np.maximum(rows, 0)], np.nan) for c in measured}
+    change = {c.name: np.where(same, c.values - before[c.name], np.nan) for c in measured}
+    moved = [c for c in measured if np.nan_to_num(change[c.name]).any() or not same.any()]
+    moved = moved if any(c.bar or c.map is not None for c in moved) else moved[:PLAIN]
+    other = [c for c in words if (np.where(rows >= 0, said(c), c.values) != c.values).any()]
+    made = list[RowColumn]()
+    for column in here.columns:
+        made.append(column)
+        if column in other:
+            made.append(RowColumn(f"{column.name} in {pin.label}", said(column).astype(object), tokens=column.tokens))
+        if column in moved:
+            made += _before_and_after(column, before[column.name], change[column.name], pin, column is moved[0])
+    if not moved and not other:
+        return here.columns, f"columns: the same in {pin.label}"
+    alone = int((rows < 0).sum())
+    return tuple(made), f"columns: {pin.label} beside now, Δ now minus it" + (f", {alone} rows not listed there" if alone else "")
+
+
+def _before_and_after(column: RowColumn, before: np.ndarray, change: np.ndarray, pin: Pinned, first: bool) -> list[RowColumn]:
+    top = _top(change)
+    delta = RowColumn("Δ" if first else f"Δ {column.name}", change, digits=column.digits, map="signed", levels=(-top, top))
+    tip = f"{column.name} in {pin.label}; empty where it is not listed there"
+    return [RowColumn(f"in {pin.label}", before, digits=column.digits, tip=tip), delta] if first else [delta]
+
+
+def _same_rows(here: Rows, there: Rows) -> np.ndarray:
+    """[row]: the reference's row of the same id, −1 for none."""
+    place = {key: i for i, key in reversed(list(enumerate(_keys(there.ids))))}
+    return np.array([place.get(key, -1) for key in _keys(here.ids)])
+
+
+_MADE: dict[type[Any], Callable[[Any, Any, Pinned], tuple[Mark, str] | None]] = {
+    Heatmap: _heatmap,
+    Tokens: _tokens,
+    Lines: _lines,
+    Bars: _bars,
+    Points: _points,
+    Edges: _edges,
+    Rows: _rows,
+}

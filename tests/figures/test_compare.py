@@ -1,0 +1,248 @@
+"""The pin: every panel and page beside an uncut run, another text, another model; and what a difference is made of."""
+
+from __future__ import annotations
+
+import typing
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.store import ModelStore
+from circuitlab.errors import BadInput, CircuitLabError
+from circuitlab.figures.compare_marks import Pinned, difference
+from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Lines, Points, RowColumn, Rows, Tokens, ids
+from circuitlab.figures.panel import Panel, panels
+from circuitlab.model.saving import random_tensors, save_directory
+from circuitlab.model.subject import Head, ModelRef
+from circuitlab.report.render import figure_of
+from circuitlab.session.cuts import ablation, with_edits
+from circuitlab.session.state import Compare, Pin, State
+from tests.models import CONFIGS, byte_tokenizer, directory
+
+TOKENS = (0, 5, 9, 5, 7, 5, 9)
+OWN_FILE = ("prompt_sets",)  # draws a file of prompts, which is longer than these models' context
+
+
+def pages_of(panel: Panel) -> tuple[tuple[str, str], ...]:
+    """(panel, page) for each choice of the row of buttons, or of a field called page."""
+    hints = typing.get_type_hints(panel.view)
+    name = page_field(panel)
+    return tuple((panel.name, page) for page in (get_args(hints[name]) if name else ("",)))
+
+
+def page_field(panel: Panel) -> str:
+    found = (f.name for f in fields(panel.view) if f.name == "page" or f.metadata.get("kind") == "tabs")
+    return next(found, "")
+
+
+PAGES = tuple(page for panel in panels().values() if panel.name not in OWN_FILE for page in pages_of(panel))
+
+
+def on_page(state: State, name: str, page: str) -> State:
+    panel = panels()[name]
+    return state.with_view(name, replace(panel.view(), **{page_field(panel): page})) if page else state
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> tuple[Engine, dict[str, State]]:
+    path = tmp_path_factory.mktemp("models")
+    of = lambda name: State(ModelRef(f"file:{directory(path / name, CONFIGS[name])}")).with_tokens(TOKENS)
+    return Engine(ModelStore()), {
+        name: of(name).select(heads=(Head(1, 2), Head(0, 1))) for name in ("attention-only", "gpt2", "odd")
+    }
+
+
+def signature(figure: Figure) -> list[Any]:
+    """What is drawn, as values that can be compared."""
+    flat = lambda v: v.tobytes() if v.dtype.kind in "fiu" else tuple(map(str, v.ravel()))
+    plain = lambda v: (v.shape, flat(v)) if isinstance(v, np.ndarray) else v
+    found: list[Any] = []
+    for mark in figure.marks():
+        if isinstance(mark, Rows):
+            found += [(mark.name, c.name, plain(c.values)) for c in mark.columns]
+        else:
+            found += [(mark.name, k, plain(v)) for k, v in vars(mark).items() if k not in ("x_axis", "y_axis", "x", "y")]
+            found += [(mark.name, k, plain(vars(mark)[k])) for k in ("x", "y") if isinstance(vars(mark).get(k), np.ndarray)]
+    return found
+
+
+def drawn(engine: Engine, name: str, state: State, compare: Compare) -> Figure:
+    return figure_of(engine, panels()[name], replace(state, compare=compare))
+
+
+def answers(engine: Engine, state: State, name: str, page: str) -> bool:
+    """Whether the page has something to show on this model."""
+    try:
+        return bool(drawn(engine, name, on_page(state, name, page), "now").grid)
+    except CircuitLabError:
+        return False
+
+
+@pytest.mark.parametrize(("name", "page"), PAGES)
+def test_every_page_shows_the_uncut_run_beside_the_cut_one(bench: tuple[Engine, dict[str, State]], name: str, page: str) -> None:
+    engine, states = bench
+    state = states["gpt2" if name == "neurons" else "attention-only"]
+    heads = (Head(0, 1), Head(1, 2))[:: 1 if name == "patching" else -1]  # a path starts at an early head
+    cut = on_page(with_edits(state.select(heads=heads), ablation(Head(0, 1))), name, page)
+    if not answers(engine, cut, name, page):
+        assert (name, page) == ("circuits", "bugs")  # which needs the bigrams of a training text
+        return
+    now, change, before = (drawn(engine, name, cut, c) for c in ("now", "difference", "reference"))
+    moved = signature(change) != signature(now)
+    reason = "not compared" in change.caption or "the same in uncut" in change.caption
+    assert "uncut" in change.caption
+    assert moved or reason, change.caption
+    assert "reference uncut" in before.caption or reason
+    assert before.title.startswith("uncut · ") or reason
+    assert not (moved and "what differs does not enter here" in change.caption)
+
+
+@pytest.mark.parametrize(("name", "page"), PAGES)
+@pytest.mark.parametrize("there", ["attention-only", "odd"])
+def test_every_page_stands_beside_another_text_or_another_model(
+    bench: tuple[Engine, dict[str, State]], name: str, page: str, there: str
+) -> None:
+    engine, states = bench
+    state = on_page(states["attention-only"], name, page)
+    other = states[there].with_tokens((0, 5, 6, 1, 5) if there == "odd" else (0, 5, 9, 6, 7, 5, 9, 3, 5))
+    label = "a long name of what was pinned"
+    state = replace(state, pins=(Pin(label, other.subject),))
+    if not answers(engine, state, name, page):
+        return
+    for compare in ("difference", "reference"):
+        try:
+            figure = drawn(engine, name, state, compare)
+        except BadInput as error:  # the dock shows the reason
+            assert error.what
+            continue
+        assert label in figure.caption
+        assert all(len(c.name) < 32 for m in figure.marks() if isinstance(m, Rows) for c in m.columns)
+
+
+def test_the_weights_of_another_model_of_this_shape_stand_beside_ours(tmp_path: Path) -> None:
+    config = CONFIGS["attention-only"]
+    for seed in (0, 1):
+        save_directory(tmp_path / str(seed), config, random_tensors(config, seed, 0.35), byte_tokenizer())
+    refs = [ModelRef(f"file:{tmp_path / str(seed)}") for seed in (0, 1)]
+    here, there = (State(ref).with_tokens(TOKENS).select(heads=(Head(1, 2),)) for ref in refs)
+    engine, state = Engine(ModelStore()), replace(here, pins=(Pin("other", there.subject),))
+    for name, page in (
+        ("composition", "matrix"),
+        ("composition", "graph"),
+        ("composition", "list"),
+        ("spectra", "copying"),
+        ("residual", "overlap"),
+    ):
+        shown = on_page(state, name, page)
+        now, change = drawn(engine, name, shown, "now"), drawn(engine, name, shown, "difference")
+        assert signature(now) != signature(change)
+        assert "other" in change.caption
+    matrix = on_page(state, "composition", "matrix")
+    alone = [drawn(engine, "composition", on_page(s, "composition", "matrix"), "now").marks() for s in (here, there)]
+    for mark, a, b in zip(drawn(engine, "composition", matrix, "difference").marks(), *alone, strict=True):
+        assert isinstance(mark, Heatmap)
+        np.testing.assert_array_equal(mark.values, a.values - b.values)  # type: ignore[union-attr]
+        assert mark.levels[0] == -mark.levels[1]
+    for mark, a, b in zip(drawn(engine, "composition", matrix, "now").marks(), *alone, strict=True):
+        assert mark.levels == (min(a.levels[0], b.levels[0]), max(a.levels[1], b.levels[1]))  # type: ignore[union-attr]
+
+
+def test_nothing_is_drawn_again_while_the_pointer_moves(bench: tuple[Engine, dict[str, State]]) -> None:
+    engine, states = bench
+    cut = with_edits(on_page(states["attention-only"], "logit_lens", "grid"), ablation(Head(0, 1)))
+    first, second = (drawn(engine, "logit_lens", cut.select(source=i), "difference").marks()[0] for i in (1, 2))
+    assert isinstance(first, Heatmap)
+    assert isinstance(second, Heatmap)
+    assert first.values is second.values
+
+
+# ------------------------------------------------------------------------------------------------------------- marks
+
+SAME = Pinned("before", np.arange(3), 3)
+
+
+def heat(values: Any, ticks: tuple[str, ...] = (), tokens: bool = False) -> Heatmap:
+    made = np.array(values, dtype=np.float32)
+    axis = Axis("", ticks, tokens=tokens)
+    return Heatmap("map", made, (0.0, 1.0), x=axis, y=axis)
+
+
+def test_a_map_is_matched_by_token_and_by_name() -> None:
+    here, there = np.arange(9.0).reshape(3, 3), np.arange(16.0).reshape(4, 4) ** 2
+    pin = Pinned("before", np.array([0, -1, 3]), 4)
+    made, said = difference(heat(here, ("a", "x", "d"), True), heat(there, ("a", "b", "c", "d"), True), pin)
+    assert said == "map: now minus before"
+    nan = np.nan
+    wanted = [[0 - there[0, 0], nan, 2 - there[0, 3]], [nan] * 3, [6 - there[3, 0], nan, 8 - there[3, 3]]]
+    np.testing.assert_array_equal(made.values, np.array(wanted, dtype=np.float32))  # type: ignore[union-attr]
+    turned = here[::-1, ::-1]
+    made, _ = difference(heat(here, ("H0", "H1", "H2")), heat(turned + 1, ("H2", "H1", "H0")), SAME)
+    assert (made.values == -1).all()  # type: ignore[union-attr]
+    same, said = difference(named := heat(here, ("H0", "H1", "H2")), heat(turned, ("H2", "H1", "H0")), SAME)
+    assert same is named
+    assert said == "map: the same in before"
+
+
+def test_what_has_another_size_or_another_kind_says_so() -> None:
+    here = heat(np.ones((3, 3)))
+    for there in (heat(np.ones((2, 2))), None, Tokens("map", ("a",), np.ones(1))):
+        made, said = difference(here, there, SAME)
+        assert made is here
+        assert said.startswith("not compared: before has")
+
+
+def rows(names: list[str], keys: list[int], p: list[float]) -> Rows:
+    columns = (
+        RowColumn("token", np.array(names, dtype=object)),
+        RowColumn("p", np.array(p), bar=True),
+        RowColumn("sd", np.ones(len(p))),
+    )
+    return Rows("tokens", columns, ids(np.array(keys)))
+
+
+def test_rows_are_matched_by_what_they_are_and_show_before_and_after() -> None:
+    made, said = difference(rows(["a", "b", "c"], [4, 5, 6], [0.5, 0.25, 0.125]), rows(["b", "a"], [5, 4], [0.5, 0.25]), SAME)
+    assert isinstance(made, Rows)
+    assert [c.name for c in made.columns] == ["token", "p", "in before", "Δ", "sd"]
+    np.testing.assert_array_equal(made.columns[2].values, [0.25, 0.5, np.nan])
+    np.testing.assert_array_equal(made.columns[3].values, [0.25, -0.25, np.nan])
+    assert "1 rows not listed there" in said
+
+
+def test_a_row_of_another_name_has_no_change() -> None:
+    made, _ = difference(rows(["a", "b"], [0, 1], [0.5, 0.25]), rows(["a", "z"], [0, 1], [0.25, 0.25]), SAME)
+    assert isinstance(made, Rows)
+    by = {c.name: c.values.tolist() for c in made.columns}
+    assert by["token in before"] == ["a", "z"]
+    np.testing.assert_array_equal(by["Δ"], [0.25, np.nan])
+
+
+def test_curves_stand_dashed_beside_ours_and_points_say_how_far_they_moved() -> None:
+    line = lambda y: Lines("loss", np.arange(3.0), np.array([y]), ("loss",))
+    made, said = difference(line([1.0, 2.0, 3.0]), line([1.0, 2.0, 4.0]), SAME)
+    assert isinstance(made, Lines)
+    assert (made.names, made.dashed, made.hues) == (("now", "before"), (False, True), (0, 0))
+    assert said == "dashed: before"
+    points = lambda x, key: Points("plane", np.array(x), np.array(x) * 2, ids(np.array(key)), values=np.zeros(len(x)))
+    made, said = difference(points([1.0, 5.0], [7, 8]), points([4.0], [7]), SAME)
+    assert isinstance(made, Points)
+    np.testing.assert_array_equal(made.x, [-3.0, np.nan])
+    np.testing.assert_array_equal(made.y, [-6.0, np.nan])
+    assert "1 not listed there" in said
+
+
+def test_an_edge_is_as_wide_as_its_change() -> None:
+    def graph(ends: list[list[int]], values: list[float]) -> Edges:
+        of = np.array(values)
+        return Edges(
+            "g", np.zeros((3, 2)), ("a", "b", "c"), np.zeros(3, int), np.array(ends), of, np.zeros(len(of), int), values=of
+        )
+
+    made, _ = difference(graph([[0, 1], [1, 2], [0, 2]], [0.5, 0.25, 1.0]), graph([[1, 2], [0, 1]], [0.5, 0.375]), SAME)
+    assert isinstance(made, Edges)
+    np.testing.assert_array_equal(made.values, [0.125, -0.25, np.nan])
+    np.testing.assert_array_equal(made.weights, [0.5, 1.0, 0.0])
