@@ -32,7 +32,14 @@ def visible(text: str) -> str:
 
 
 class Tokenizer:
-    """A tokenizer. `bos` is the id of its beginning-of-sequence token, None where it has none."""
+    """A tokenizer. `bos` is the id of its beginning-of-sequence token, None where it has none.
+
+    `adds_bos`: whether the model's own tokenizer puts it in front of a text. `source`: the files that it was put together from,
+    "" for one that came whole.
+    """
+
+    adds_bos = False
+    source = ""
 
     def __init__(self, inner: _Tokenizer, bos: int | None = None) -> None:
         self._inner = inner
@@ -41,8 +48,7 @@ class Tokenizer:
         added = inner.get_added_tokens_decoder()
         self._special = {i: str(t.content) for i, t in added.items() if t.special}
         self._byte_level = '"ByteLevel"' in json.dumps(json.loads(inner.to_str()).get("decoder") or {})
-        names = {text: i for i, text in self._special.items()}
-        self.bos = bos if bos is not None else next((names[n] for n in _BOS_NAMES if n in names), None)
+        self.bos = bos if bos is not None else self.likely_bos()
         self.n_tokens: int = inner.get_vocab_size(with_added_tokens=True)
         self.display = lru_cache(maxsize=None)(self._display)
 
@@ -55,6 +61,21 @@ class Tokenizer:
             raise BadModel(f"{path.name} is not there.", expected="a tokenizer.json", got=str(path)) from error
         except Exception as error:  # the library raises bare Exception on any malformed file
             raise BadModel(f"{path.name} cannot be read.", expected="a tokenizers file", got=str(error)[:200]) from error
+
+    def likely_bos(self) -> int | None:
+        """A special token whose name says that it begins a text."""
+        names = {text: i for i, text in self._special.items()}
+        return next((names[n] for n in _BOS_NAMES if n in names), None)
+
+    def first_added(self) -> int | None:
+        """The special token that the tokenizer itself puts in front of a text, None where it adds nothing there."""
+        self._inner.encode_special_tokens = True
+        plain, whole = (self._inner.encode("a", add_special_tokens=added).ids for added in (False, True))
+        return whole[0] if plain and whole[1 : 1 + len(plain)] == plain and whole[0] in self._special else None
+
+    def id_of(self, text: str) -> int | None:
+        """The id of the token spelled so in the vocabulary, special ones included."""
+        return self._inner.token_to_id(text)
 
     def save(self, path: Path) -> None:
         """Write `tokenizer.json`."""

@@ -12,6 +12,8 @@ from typing import Literal
 from circuitlab.errors import BadModel
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.loading.found import Found, look, read_json
+from circuitlab.model.loading.tokenizer_files import find_tokenizer as find_tokenizer
+from circuitlab.model.loading.tokenizer_files import fitted
 from circuitlab.model.sourced import SourcedWeights
 from circuitlab.model.subject import ModelRef
 from circuitlab.model.tokenizer import Tokenizer
@@ -62,12 +64,6 @@ def families() -> tuple[Family, ...]:
     return tuple(sorted(found, key=lambda family: family.last))
 
 
-def find_tokenizer(path: Path, bos: int | None = None) -> Tokenizer | None:
-    """The directory's tokenizer, None without one."""
-    file = path / "tokenizer.json"
-    return Tokenizer.from_file(file, bos) if file.is_file() else None
-
-
 def open_model(path: Path, keep: Keep = "resident", assume: Mapping[str, str] | None = None) -> Opened:
     """Open a model's folder or file. Raises `BadModel` with what was expected, what came and what to do."""
     found = look(path, assume)
@@ -86,7 +82,10 @@ def open_model(path: Path, keep: Keep = "resident", assume: Mapping[str, str] | 
 
 
 def _settled(opened: Opened, found: Found) -> Opened:
-    """With the tokenizer that was said, where one was; raises `BadModel` for what was said of something that is not assumed."""
+    """With the tokenizer that was said, where one was, and what does not fit between it and the model.
+
+    Raises `BadModel` for what was said of something that is not assumed.
+    """
     assumptions, weights = opened.assumptions, opened.weights
     said = found.assume.get("tokenizer")
     if isinstance(weights, SourcedWeights) and (said is not None or weights.tokenizer is None):
@@ -101,7 +100,10 @@ def _settled(opened: Opened, found: Found) -> Opened:
             expected=" ".join(names) or "nothing: the files say it all",
             got=" ".join(unknown)[:80],
         )
-    return replace(opened, assumptions=assumptions)
+    notes: tuple[str, ...] = ()
+    if isinstance(weights, SourcedWeights):
+        weights, notes = fitted(weights, found.folder)
+    return replace(opened, weights=weights, notes=(*opened.notes, *notes), assumptions=assumptions)
 
 
 def _tokenizer_at(said: str) -> Tokenizer | None:

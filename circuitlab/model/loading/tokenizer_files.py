@@ -1,0 +1,158 @@
+"""The tokenizer that lies in a folder: which files make it, which token begins a text, and what of it does not fit the model.
+
+`tokenizer.json` is taken as it is. `vocab.json` with `merges.txt` become GPT-2's byte-level BPE (Radford et al. 2019), with
+Qwen's way of splitting text where `tokenizer_config.json` names that class. A lone SentencePiece file is not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Regex, decoders, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as Inner
+from tokenizers.models import BPE
+
+from circuitlab.errors import BadModel
+from circuitlab.model.loading.found import read_json
+from circuitlab.model.sourced import SourcedWeights
+from circuitlab.model.tokenizer import Tokenizer
+
+# Where Qwen's tokenizer cuts a text before its merges: digits one by one, line ends apart.
+_QWEN_CUTS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
+
+
+def find_tokenizer(folder: Path, bos: int | None = None) -> Tokenizer | None:
+    """The folder's tokenizer, None without one; `bos` where the caller knows it. Raises `BadModel` for damaged files."""
+    made = _from_files(folder)
+    if made is None:
+        return None
+    tokenizer, said = made, _optional(folder / "tokenizer_config.json")
+    tokenizer.bos = bos if bos is not None else _stated_bos(folder, tokenizer, said)
+    adds = said.get("add_bos_token")
+    first = tokenizer.first_added()
+    if not isinstance(adds, bool):
+        adds = first is not None and tokenizer.bos in (None, first)
+    if tokenizer.bos is None:
+        tokenizer.bos = first if first is not None else tokenizer.likely_bos()
+    tokenizer.adds_bos = adds and tokenizer.bos is not None
+    return tokenizer
+
+
+def fitted(weights: SourcedWeights, folder: Path) -> tuple[SourcedWeights, tuple[str, ...]]:
+    """The weights with BOS in front of prompts where the tokenizer puts it there, and what a person should know of the two."""
+    tokenizer, config = weights.tokenizer, weights.config
+    if tokenizer is None:
+        return weights, _why_none(folder)
+    notes = [f"tokenizer built from {tokenizer.source}"] if tokenizer.source else []
+    if tokenizer.bos is not None and tokenizer.bos >= config.d_vocab:
+        notes.append(f"the tokenizer's BOS, id {tokenizer.bos}, is outside the vocabulary of {config.d_vocab}: not used")
+        tokenizer.bos, tokenizer.adds_bos = None, False
+    more, less = tokenizer.n_tokens > config.d_vocab, tokenizer.n_tokens < config.d_vocab
+    if more:
+        notes.append(f"the tokenizer has {tokenizer.n_tokens} tokens, the model {config.d_vocab}: text with others cannot be run")
+    if less:
+        notes.append(f"the tokenizer has {tokenizer.n_tokens} tokens, the model {config.d_vocab}: the ids above have no text")
+    if tokenizer.adds_bos and not config.prepend_bos:
+        weights = SourcedWeights(replace(config, prepend_bos=True), tokenizer, weights.parts, weights.dtype)
+    return weights, tuple(notes)
+
+
+def _why_none(folder: Path) -> tuple[str, ...]:
+    lone = next((name for name in _SENTENCEPIECE if (folder / name).is_file()), None)
+    if lone is None:
+        return ()
+    return (
+        f"no text: {lone} (SentencePiece) is not read. Prompts can be typed as ids; a tokenizer.json of the same model, laid "
+        "beside the weights, brings text",
+    )
+
+
+def _from_files(folder: Path) -> Tokenizer | None:
+    if (folder / "tokenizer.json").is_file():
+        return Tokenizer.from_file(folder / "tokenizer.json")
+    if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
+        return _byte_level(folder)
+    return None
+
+
+def _optional(file: Path) -> Mapping[str, Any]:
+    return read_json(file) if file.is_file() else {}
+
+
+def _stated_bos(folder: Path, tokenizer: Tokenizer, said: Mapping[str, Any]) -> int | None:
+    """The id of the token that the files name as BOS, by its text or else by its id."""
+    config = _optional(folder / "config.json")
+    for place in (said, _optional(folder / "special_tokens_map.json"), config):
+        named = place.get("bos_token")
+        named = named.get("content") if isinstance(named, Mapping) else named
+        found = tokenizer.id_of(named) if isinstance(named, str) else None
+        if found is not None:
+            return found
+    inner = config.get("text_config")
+    found = config.get("bos_token_id", inner.get("bos_token_id") if isinstance(inner, Mapping) else None)
+    inside = isinstance(found, int) and not isinstance(found, bool) and 0 <= found < tokenizer.n_tokens
+    return found if inside else None
+
+
+def _byte_level(folder: Path) -> Tokenizer:
+    """`vocab.json` and `merges.txt` as a tokenizer. Raises `BadModel`."""
+    vocab, said = read_json(folder / "vocab.json"), _optional(folder / "tokenizer_config.json")
+    if not all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in vocab.values()):
+        raise BadModel("vocab.json does not number its tokens.", expected="token: id", got="other values")
+    inner = _bpe(folder, vocab)
+    space = said.get("add_prefix_space") is True
+    kind = str(said.get("tokenizer_class") or "")
+    if kind.startswith("Qwen2"):
+        inner.normalizer = normalizers.NFC()
+        cuts = pre_tokenizers.Split(Regex(_QWEN_CUTS), behavior="isolated")
+        inner.pre_tokenizer = pre_tokenizers.Sequence([cuts, pre_tokenizers.ByteLevel(space, use_regex=False)])
+    else:
+        inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
+    inner.decoder = decoders.ByteLevel()
+    for content, number in _added(folder, said, vocab):
+        inner.add_special_tokens([AddedToken(content, special=True, normalized=False)])
+        if inner.token_to_id(content) != number:
+            what = f"the added token {content[:40]!r} at id {number}"
+            raise BadModel("vocab.json and the added tokens do not fit.", expected=what, got=str(inner.token_to_id(content)))
+    made = Tokenizer(inner)
+    named = "Qwen's" if kind.startswith("Qwen2") else "GPT-2's"
+    made.source = f"vocab.json and merges.txt, as {named} byte-level BPE"
+    return made
+
+
+def _bpe(folder: Path, vocab: dict[str, int]) -> Inner:
+    pairs: list[tuple[str, str]] = []
+    try:
+        for line in (folder / "merges.txt").read_text(encoding="utf-8").split("\n"):
+            left, space, right = line.rstrip("\r").partition(" ")
+            if space and not line.startswith("#version"):
+                pairs.append((left, right))
+        return Inner(BPE(vocab=vocab, merges=pairs))
+    except Exception as error:  # the library raises bare Exception for merges of pieces that are not there
+        raise BadModel("merges.txt does not fit vocab.json.", expected="merges of its tokens", got=str(error)[:200]) from error
+
+
+def _added(folder: Path, said: Mapping[str, Any], vocab: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Tokens that stand for no text, with their ids, by id."""
+    found: dict[str, int] = {}
+    for content, number in _optional(folder / "added_tokens.json").items():
+        if isinstance(number, int):
+            found[content] = number
+    listed = said.get("added_tokens_decoder")
+    for number, token in listed.items() if isinstance(listed, Mapping) else ():
+        content = token.get("content") if isinstance(token, Mapping) else None
+        if isinstance(content, str) and str(number).isdecimal():
+            found[content] = int(number)
+    for name in ("bos_token", "eos_token", "pad_token", "unk_token"):
+        for place in (said, _optional(folder / "special_tokens_map.json")):
+            token = place.get(name)
+            token = token.get("content") if isinstance(token, Mapping) else token
+            if isinstance(token, str) and token in vocab:
+                found[token] = vocab[token]
+    if "<|endoftext|>" in vocab:
+        found["<|endoftext|>"] = vocab["<|endoftext|>"]
+    return sorted(found.items(), key=lambda pair: pair[1])
