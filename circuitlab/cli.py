@@ -103,6 +103,10 @@ def _run(args: argparse.Namespace) -> int:
         from circuitlab import doctor
 
         return doctor.run(args.json)
+    if getattr(args, "model", None):
+        from circuitlab.hub_terminal import fetch_if_needed
+
+        fetch_if_needed(args.model)
     if args.command in (None, "open"):
         from circuitlab import launch
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from circuitlab.errors import BadModel
 from circuitlab.model.folding import under
+from circuitlab.model.hub import HubName, looks_like_a_name
 from circuitlab.model.loading import Keep, Opened, open_model, resolve
 from circuitlab.model.subject import Conventions, ModelRef
 from circuitlab.model.weights import Weights
@@ -35,11 +36,18 @@ def file_identity(files: tuple[Path, ...]) -> Identity:
 
 
 def reference(text: str) -> ModelRef:
-    """The reference a person means: `builtin:NAME`, `file:PATH`, a shipped model's name, or a path."""
+    """The reference a person means: `builtin:NAME`, `file:PATH`, `hub:OWNER/NAME`, a shipped model's name, a path, OWNER/NAME.
+
+    Raises `UsageError` for a name of the hub that is none.
+    """
+    if text.startswith("hub:"):
+        return ModelRef(f"hub:{HubName.parse(text)}")
     if text.startswith(("builtin:", "file:")):
         return ModelRef(text)
     if text in shipped_models() and not Path(text).exists():
         return ModelRef(f"builtin:{text}")
+    if looks_like_a_name(text) and not Path(text).expanduser().exists():
+        return ModelRef(f"hub:{HubName.parse(text)}")
     return ModelRef(f"file:{Path(text).expanduser().resolve()}")
 
 

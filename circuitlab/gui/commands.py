@@ -79,6 +79,8 @@ def _arrange(name: str, shortcut: str) -> Command:
 
 COMMANDS: tuple[Command, ...] = (
     Command("open", "Open model…", "File", lambda w: w.ask_open(), "Ctrl+O"),
+    Command("open-file", "Open model file…", "File", lambda w: w.ask_open_file()),
+    Command("open-hub", "Open from the hub…", "File", lambda w: w.ask_hub(), "Ctrl+Shift+O"),
     Command("reload", "Reload model from disk", "File", lambda w: w.opening.reload()),
     Command("copy-session", "Copy session as JSON", "File", lambda w: w.copy_session(), separator=True),
     Command("export-picture", "Export the panel's picture…", "File", lambda w: w.panel_action("export_picture"), "Ctrl+E"),

@@ -15,12 +15,14 @@ from circuitlab.engine.store import OpenModel, reference
 from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.settings import stored
+from circuitlab.model.hub import HubName, snapshot
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.paths import shipped_models
 from circuitlab.session.state import Selection, State
 
 log = logging.getLogger("circuitlab.opening")
 RECENT = 8
+WEIGHT_FILES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 
 
 def state_on(model: OpenModel, state: State, text: str | None) -> State:
@@ -43,9 +45,13 @@ def state_on(model: OpenModel, state: State, text: str | None) -> State:
 
 
 class Opening(QObject):
-    """`opened()` after another model has become the subject, or has come back from disk."""
+    """`opened()` after another model has become the subject, or has come back from disk.
+
+    `wanted(HubName)`: a model of the hub that is not in the cache was asked for.
+    """
 
     opened = Signal()
+    wanted = Signal(object)
 
     def __init__(self, bench: Bench, remember: bool, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -62,6 +68,9 @@ class Opening(QObject):
         except (CircuitLabError, OSError, RuntimeError) as error:  # a name that is no path, no home folder
             self.bench.failed.emit(error)
             return
+        if ref.source.startswith("hub:") and snapshot(name := HubName.parse(ref.source)) is None:
+            self.wanted.emit(name)
+            return
         self._text = text
         self.bench.runner.do("open", f"open {ref.name}", lambda job: self.bench.engine.store.open(ref))
 
@@ -72,9 +81,10 @@ class Opening(QObject):
         self.bench.runner.do("open", f"reload {ref.name}", lambda job: self.bench.engine.store.reload(ref))
 
     def drop(self, data: QMimeData) -> None:
-        """A folder, or a file of one."""
+        """A folder, a file of one, or a weight file that stands for itself."""
         path = Path(data.urls()[0].toLocalFile())
-        self.open(str(path if path.is_dir() else path.parent))
+        alone = path.suffix in WEIGHT_FILES and not (path.parent / "config.json").is_file()
+        self.open(str(path if path.is_dir() or alone else path.parent))
 
     @Slot(str, object)
     def _finished(self, slot: str, value: object) -> None:

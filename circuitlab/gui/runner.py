@@ -1,9 +1,10 @@
-"""The worker threads: two lanes and one for files, results through queued signals.
+"""The worker threads: two lanes, one for files and one for the network, results through queued signals.
 
 live  cheap work while typing and dragging: the newest request of a slot waits, the running one finishes and is shown
       (conflate); what somebody may want next is computed when nothing else is (prefetch) and stopped when something is
 slow  work of seconds and minutes: a new request of the slot cancels the running one (restart); `tick` lets live go first
 io    opening, hashing, writing files
+net   downloads, which may take long and must not hold up opening and writing
 
 A request holds everything it needs; workers never read the document. A result that comes after a newer one is dropped.
 """
@@ -45,6 +46,7 @@ class Job:
     done: int = 0
     total: int = 0
     text: str = ""
+    told: float = 0.0  # when the window last heard how far it is
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
@@ -108,7 +110,9 @@ class Runner(QObject):
         super().__init__(parent)
         self.engine = engine
         self.live_busy = threading.Event()
-        self._pools = {lane: ThreadPoolExecutor(1, thread_name_prefix=f"circuitlab-{lane}") for lane in ("live", "slow", "io")}
+        self._pools = {
+            lane: ThreadPoolExecutor(1, thread_name_prefix=f"circuitlab-{lane}") for lane in ("live", "slow", "io", "net")
+        }
         self._serials: dict[str, int] = {}
         self._floor: dict[str, int] = {}  # results with a serial up to this are no longer shown
         self._later: deque[Request] = deque()
@@ -169,6 +173,14 @@ class Runner(QObject):
     def do(self, slot: str, title: str, work: Callable[[Job], Any], lane: str = "io") -> None:
         """Other work on a lane: opening, exporting, continuing a text. `work` gets its job, whose `cancelled` it may look at."""
         self._submit(slot, title, lane, work)
+
+    def say(self, job: Job, done: int, total: int, text: str) -> None:
+        """How far other work is; called on its worker, as often as it likes."""
+        job.done, job.total, job.text = done, total, text
+        now = time.monotonic()
+        if now - job.told >= PARTIAL_EVERY:
+            job.told = now
+            self.told.emit("progress", job, None)
 
     def _forget(self, slot: str) -> None:
         """What is under way for a slot no longer matters."""

@@ -23,13 +23,15 @@ from circuitlab.gui.docks.log import LogDock
 from circuitlab.gui.docks.prompt import PromptDock
 from circuitlab.gui.document import Document
 from circuitlab.gui.errors import ErrorDialog
+from circuitlab.gui.hub_dialog import HubDialog
 from circuitlab.gui.layout import Layout
 from circuitlab.gui.looking_ahead import LookingAhead
 from circuitlab.gui.moves import Moves
-from circuitlab.gui.opening import Opening
+from circuitlab.gui.opening import WEIGHT_FILES, Opening
 from circuitlab.gui.palette import Palette, ShortcutSheet
 from circuitlab.gui.panel_dock import PanelDock, on_screen
 from circuitlab.gui.settings import Settings, SettingsDialog
+from circuitlab.model.hub import HubName
 from circuitlab.session.state import State
 
 log = logging.getLogger("circuitlab.window")
@@ -50,6 +52,7 @@ class Window(QMainWindow):
         self.moves = Moves(self.bench, self)
         self.opening = Opening(self.bench, remember, self)
         self.docks: dict[str, QDockWidget] = {}
+        self._hub: HubDialog | None = None
         self._restored, self._saying = False, False
         self._actions: list[QAction] = []
         self._apply_theme()
@@ -114,6 +117,7 @@ class Window(QMainWindow):
         bench.document.changed.connect(self._changed)
         bench.failed.connect(self.show_error)
         self.opening.opened.connect(self.refresh)
+        self.opening.wanted.connect(self.ask_hub)
         self.settings.changed.connect(self._setting)
         for dock in self.docks.values():
             if isinstance(dock, PanelDock):
@@ -171,6 +175,23 @@ class Window(QMainWindow):
         path = QFileDialog.getExistingDirectory(self, "Open model: the folder with config.json")
         if path:
             self.open_model(path)
+
+    def ask_open_file(self) -> None:
+        """A dialog for one weight file: state dicts, nanoGPT's and llama2.c's checkpoints."""
+        kinds = " ".join(f"*{suffix}" for suffix in WEIGHT_FILES)
+        path, _ = QFileDialog.getOpenFileName(self, "Open model file", "", f"Weights ({kinds});;All files (*)")
+        if path:
+            self.open_model(path)
+
+    @Slot(object)
+    def ask_hub(self, name: HubName | None = None) -> None:
+        """The hub's dialog; with a name it begins at once. It outlives being closed, as a download does."""
+        if self._hub is None:
+            self._hub = HubDialog(self.opening, self)
+        self._hub.show()
+        self._hub.raise_()
+        if name is not None:
+            self._hub.start(name)
 
     @property
     def can_undo(self) -> bool:

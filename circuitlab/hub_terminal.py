@@ -1,0 +1,35 @@
+"""Before a command opens a model of the hub that is not in the cache: the download, with its progress in the terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from circuitlab.model.hub import HubName, looks_like_a_name, snapshot
+
+
+def fetch_if_needed(model: str) -> None:
+    """Download `model` where it names one of the hub that is not there yet; nothing for anything else. Ctrl+C stops it.
+
+    Raises `CircuitLabError`. What has come stays for the next time.
+    """
+    named = model.startswith("hub:") or (looks_like_a_name(model) and not Path(model).expanduser().exists())
+    if not named or snapshot(name := HubName.parse(model)) is not None:
+        return
+    from circuitlab.model.hub_download import Progress, fetch, plan
+
+    what = plan(name)
+    print(f"{name}: {len(what.files)} files, {what.total / 2**20:,.1f} MiB from the hub", file=sys.stderr)
+    shown = 0.0
+
+    def say(progress: Progress) -> None:
+        nonlocal shown
+        if time.monotonic() - shown > 0.2 or progress.done == progress.total:
+            shown = time.monotonic()
+            print(f"\r{progress}".ljust(70), end="", file=sys.stderr, flush=True)
+
+    try:
+        fetch(what, say)
+    finally:
+        print(file=sys.stderr)

@@ -1,0 +1,96 @@
+"""Models of the Hugging Face hub as they lie in its local cache: found without the network and without its library.
+
+A reference is `hub:OWNER/NAME@REVISION`; the revision is a branch, a tag or a commit, `main` where none is named. The cache
+is the library's own (`models--OWNER--NAME/{refs,snapshots,blobs}`), so what another tool has downloaded is there already.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from circuitlab.errors import BadModel, UsageError
+
+_ID = re.compile(r"^(?:[A-Za-z0-9][\w.-]{0,95}/)?[A-Za-z0-9][\w.-]{0,95}$")
+_REVISION = re.compile(r"^[\w][\w./+-]{0,200}$")
+SINGLE = ("model.safetensors", "pytorch_model.bin")
+INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+
+
+@dataclass(frozen=True)
+class HubName:
+    """A repository and a revision of it."""
+
+    repo: str
+    revision: str = "main"
+
+    def __str__(self) -> str:
+        return self.repo if self.revision == "main" else f"{self.repo}@{self.revision}"
+
+    @classmethod
+    def parse(cls, text: str) -> HubName:
+        """`"OWNER/NAME"` or `"OWNER/NAME@REVISION"`. Raises `UsageError`."""
+        repo, at, revision = text.strip().removeprefix("hub:").partition("@")
+        revision = revision if at else "main"
+        unsafe = any(part in ("", ".", "..") for part in (*repo.split("/"), *revision.split("/")))
+        if unsafe or not _ID.match(repo) or not _REVISION.match(revision):
+            raise UsageError("That is no model of the hub.", expected="OWNER/NAME or OWNER/NAME@REVISION", got=repr(text)[:120])
+        return cls(repo, revision)
+
+    @property
+    def folder(self) -> Path:
+        """Where the cache keeps this repository."""
+        return cache_folder() / ("models--" + self.repo.replace("/", "--"))
+
+
+def looks_like_a_name(text: str) -> bool:
+    """Whether a word that is no path here may name a model of the hub: `OWNER/NAME`, with or without a revision."""
+    repo = text.partition("@")[0]
+    return repo.count("/") == 1 and bool(_ID.match(repo)) and not repo.startswith(".")
+
+
+def cache_folder() -> Path:
+    """The hub's cache, by the variables that its own library obeys."""
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if os.environ.get(name):
+            return Path(os.environ[name]).expanduser()
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "huggingface"
+    return Path(home).expanduser() / "hub"
+
+
+def snapshot(name: HubName) -> Path | None:
+    """The folder of a revision that is in the cache whole; None where it is not, or not all of it."""
+    ref = name.folder / "refs" / name.revision
+    try:
+        commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else name.revision
+    except (OSError, UnicodeDecodeError):
+        return None
+    folder = name.folder / "snapshots" / commit
+    if "/" in commit or ".." in commit or not (folder / "config.json").is_file():
+        return None
+    return folder if any((folder / f).is_file() for f in SINGLE) or any(_all_there(folder / f) for f in INDEXES) else None
+
+
+def _all_there(index: Path) -> bool:
+    """Whether an index and all its shards lie in a snapshot."""
+    try:
+        table = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        return bool(table) and all((index.parent / shard).is_file() for shard in set(table.values()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return False
+
+
+def in_cache(name: HubName) -> Path:
+    """The same, or `BadModel` that says how to get it."""
+    found = snapshot(name)
+    if found is None:
+        raise BadModel(
+            f"{name} has not been downloaded.",
+            expected=f"a complete snapshot of {name.revision} in {cache_folder()}",
+            got="part of it" if name.folder.is_dir() else "nothing",
+            remedy=f"File → Open from the hub…, or: circuitlab {name}",
+        )
+    return found

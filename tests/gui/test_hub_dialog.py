@@ -1,0 +1,88 @@
+"""“Open from the hub…” with a real window, against a server on loopback."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from circuitlab.gui.hub_dialog import HubDialog
+from circuitlab.gui.window import Window
+from circuitlab.model.hub import HubName, snapshot
+from tests.hub_server import Hub, serving
+from tests.models import CONFIGS, directory
+
+pytest.importorskip("huggingface_hub")
+NAME = HubName("somebody/small")
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub with one model, and an empty cache."""
+    path = directory(tmp_path / "repo", CONFIGS["gpt2"])
+    with serving(Hub({NAME.repo: path}, revisions=("main", "step64"))) as made:
+        monkeypatch.setenv("HF_ENDPOINT", made.url)
+        monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+        monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+        yield made
+
+
+def _dialog(window: Window) -> HubDialog:
+    window.ask_hub()
+    found = window.findChild(HubDialog)
+    assert isinstance(found, HubDialog)
+    return found
+
+
+def test_looked_up_downloaded_opened(window: Window, qtbot: QtBot, hub: Hub) -> None:
+    dialog = _dialog(window)
+    assert not dialog.get.isEnabled()
+    dialog.name.setText(NAME.repo)
+    dialog.look.click()
+    qtbot.waitUntil(lambda: "3 files" in dialog.said.text(), timeout=20000)
+    assert [dialog.revision.itemText(i) for i in range(dialog.revision.count())] == ["main", "step64"]
+    dialog.revision.setCurrentText("step64")
+    with qtbot.waitSignal(window.opening.opened, timeout=20000):
+        dialog.get.click()
+    assert window.bench.document.state.model.source == "hub:somebody/small@step64"
+    assert "small@step64" in window.windowTitle()
+    assert not dialog.isVisible()
+
+
+def test_stopped_and_taken_up_again(window: Window, qtbot: QtBot, hub: Hub) -> None:
+    hub.wait = threading.Event()
+    before = window.bench.document.state.model
+    dialog = _dialog(window)
+    dialog.name.setText(NAME.repo)
+    dialog.get.click()
+    assert not dialog.name.isEnabled()
+    qtbot.waitUntil(lambda: "MiB" in dialog.said.text() and dialog.bar.value() > 0, timeout=20000)
+    dialog.stop.click()
+    qtbot.waitUntil(lambda: "goes on from there" in dialog.said.text(), timeout=20000)
+    assert window.bench.document.state.model == before
+    assert snapshot(NAME) is None
+    hub.wait.set()
+    with qtbot.waitSignal(window.opening.opened, timeout=20000):
+        dialog.get.click()
+    assert window.bench.document.state.model.source == "hub:somebody/small"
+
+
+def test_a_model_that_is_not_there_is_said_in_the_dialog(window: Window, qtbot: QtBot, hub: Hub) -> None:
+    dialog = _dialog(window)
+    dialog.name.setText("nobody/nothing")
+    dialog.get.click()
+    qtbot.waitUntil(lambda: "not on the hub, or is private" in dialog.said.text(), timeout=20000)
+    assert dialog.get.isEnabled()
+
+
+def test_opening_by_name_asks_the_hub_where_the_cache_has_nothing(window: Window, qtbot: QtBot, hub: Hub) -> None:
+    with qtbot.waitSignal(window.opening.opened, timeout=20000):
+        window.open_model("somebody/small")
+    assert window.bench.document.state.model.source == "hub:somebody/small"
+    hub.log.clear()
+    with qtbot.waitSignal(window.opening.opened, timeout=20000):
+        window.open_model("somebody/small")
+    assert not hub.log

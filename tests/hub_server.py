@@ -1,0 +1,152 @@
+"""A server on loopback that speaks as much of the hub's protocol as a download needs, and can misbehave on purpose."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+LARGE = 4096  # bytes from which a file counts as LFS: named by its sha256
+
+
+@dataclass
+class Hub:
+    """Repositories by name, each a folder; `log` has (method, path, range).
+
+    `cut_after`: bytes after which a transfer breaks off, once. `wait`: a transfer pauses after every block until this is set.
+    `damage`: bytes sent are not those of the file.
+    """
+
+    repos: dict[str, Path]
+    gated: frozenset[str] = frozenset()
+    revisions: tuple[str, ...] = ("main",)
+    log: list[tuple[str, str, str]] = field(default_factory=list)
+    cut_after: int = 0
+    wait: threading.Event | None = None
+    damage: bool = False
+    url: str = ""
+
+
+def _name_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest() if len(data) >= LARGE else hashlib.sha1(data).hexdigest()  # as git names blobs
+
+
+class _Handler(BaseHTTPRequestHandler):
+    hub: Hub
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+    def do_HEAD(self) -> None:
+        self._answer(body=False)
+
+    def do_GET(self) -> None:
+        self._answer(body=True)
+
+    def _answer(self, body: bool) -> None:
+        path = unquote(urlsplit(self.path).path).strip("/")
+        self.hub.log.append((self.command, path, self.headers.get("Range", "")))
+        if path.startswith("api/models/"):
+            self._api(path.removeprefix("api/models/"))
+        elif "/resolve/" in path:
+            repo, _, rest = path.partition("/resolve/")
+            revision, _, name = rest.partition("/")
+            self._file(repo, revision, name, body)
+        else:
+            self._error(404, "RepoNotFound", "no such page")
+
+    def _api(self, path: str) -> None:
+        repo, _, what = path.partition("/revision/")
+        refs = path.endswith("/refs")
+        repo = path.removesuffix("/refs") if refs else repo
+        if repo not in self.hub.repos:
+            self._error(401, "RepoNotFound", "Repository not found, or you are not logged in")
+        elif refs:
+            branches = [{"name": r, "ref": f"refs/heads/{r}", "targetCommit": COMMIT} for r in self.hub.revisions]
+            self._json({"branches": branches, "tags": [], "converts": []})
+        elif what and what not in (*self.hub.revisions, COMMIT):
+            self._error(404, "RevisionNotFound", f"no revision {what}")
+        else:
+            files = [f for f in sorted(self.hub.repos[repo].iterdir()) if f.is_file()]
+            siblings = [{"rfilename": f.name, "size": f.stat().st_size, "blobId": "0"} for f in files]
+            self._json({"id": repo, "modelId": repo, "sha": COMMIT, "siblings": siblings, "tags": [], "private": False})
+
+    def _file(self, repo: str, revision: str, name: str, body: bool) -> None:
+        file = self.hub.repos.get(repo, Path("/nowhere")) / name
+        if repo in self.hub.gated:
+            self._error(403, "GatedRepo", "Access to this model is restricted")
+        elif not file.is_file():
+            self._error(404, "EntryNotFound", name)
+        else:
+            self._send(file.read_bytes(), body)
+
+    def _send(self, data: bytes, body: bool) -> None:
+        asked = self.headers.get("Range", "")
+        start = int(asked.removeprefix("bytes=").split("-")[0]) if asked else 0
+        self.send_response(206 if asked else 200)
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("ETag", f'"{_name_of(data)}"')
+        self.send_header("Accept-Ranges", "bytes")
+        if asked:
+            self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
+        self.send_header("Content-Length", str(len(data) - start))
+        self.end_headers()
+        if body:
+            self._blocks(bytes(len(data) - start) if self.hub.damage and len(data) >= LARGE else data[start:])
+
+    def _blocks(self, data: bytes) -> None:
+        size = 1 << 14
+        for at in range(0, len(data), size):
+            self.wfile.write(data[at : at + size])
+            self.wfile.flush()
+            if self.hub.cut_after and at + size >= self.hub.cut_after:
+                self.hub.cut_after = 0
+                self.close_connection = True
+                self.connection.shutdown(socket.SHUT_RDWR)
+                return
+            if self.hub.wait is not None and len(data) > size:
+                self.hub.wait.wait(0.2)
+
+    def _json(self, value: object) -> None:
+        data = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _error(self, status: int, code: str, said: str) -> None:
+        data = json.dumps({"error": said}).encode()
+        self.send_response(status)
+        self.send_header("X-Error-Code", code)
+        self.send_header("X-Error-Message", said)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+
+@contextmanager
+def serving(hub: Hub) -> Iterator[Hub]:
+    """`hub` on a port of its own, until the block ends."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": hub}))
+    server.daemon_threads = False  # closing waits for them
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    hub.url = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield hub
+    finally:
+        if hub.wait is not None:
+            hub.wait.set()
+        server.shutdown()
+        server.server_close()
