@@ -17,6 +17,11 @@ QkNormOver = Literal["head", "all"]
 Activation = Literal["relu", "gelu", "gelu_new", "silu", "quick_gelu", "relu2", "solu_ln"]
 BiasName = Literal["q", "k", "v", "o", "mlp", "unembed"]
 
+_MOST = {"n_layers": 10_000, "d_head": 65_536, "n_heads": 65_536}  # beyond any model; what is made per layer stays small
+_LARGEST = 2**40
+_NUMBERS = ("norm_eps", "embed_scale", "score_scale", "score_soft_cap", "logit_soft_cap")
+_SWITCHES = ("final_norm", "gated", "parallel", "smeared_keys", "tied", "prepend_bos")
+
 _CHOICES: dict[str, tuple[str, ...]] = {
     "positions": get_args(Positions),
     "norm": get_args(NormKind),
@@ -41,6 +46,15 @@ class Rotary:
     dims: int = 0
     theta: tuple[float, ...] = ()
     amplitude: float = 1.0
+
+    def __post_init__(self) -> None:
+        values: tuple[Any, ...] = (self.base, self.amplitude, *self.theta) if isinstance(self.theta, tuple) else ("no list",)
+        if not all(type(v) in (int, float) and math.isfinite(v) for v in values) or not 1e-6 <= self.base <= 1e30:
+            raise BadModel(
+                "Rotary frequencies are not numbers.", expected="finite numbers, the base above 0", got=repr(self)[:200]
+            )
+        if type(self.dims) is not int or not 0 <= self.dims <= _MOST["d_head"] or self.pairs not in ("interleaved", "half"):
+            raise BadModel("Rotary columns cannot be.", expected="a number of them, half or interleaved", got=repr(self)[:200])
 
     def frequencies(self, d_head: int) -> tuple[float, ...]:
         """θ, one per turning pair (radians per position)."""
@@ -105,23 +119,44 @@ class ModelConfig:
         if self.positions == "rotary" and self.rotary is None:
             put("rotary", Rotary())
         self._check_sizes()
+        self._check_types()
         put("score_scale", float(self.score_scale) or 1 / math.sqrt(self.d_head))
         self._check_choices()
 
     def _check_sizes(self) -> None:
         for name in ("n_heads", "d_model", "d_head", "d_vocab", "d_vocab_out", "n_ctx", "n_kv_heads"):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
+            if type(value) is not int or value < 1:
                 raise BadModel(f"{name} is not a size.", expected="a whole number of at least 1", got=repr(value))
         for name in ("n_layers", "d_mlp"):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < 0:
+            if type(value) is not int or value < 0:
                 raise BadModel(f"{name} is not a size.", expected="a whole number of at least 0", got=repr(value))
+        for name in ("n_layers", "n_heads", "d_model", "d_head", "d_vocab", "d_vocab_out", "n_ctx", "d_mlp"):
+            if (value := getattr(self, name)) > (most := _MOST.get(name, _LARGEST)):
+                raise BadModel(f"{name} is beyond any model.", expected=f"at most {most}", got=str(value))
         if self.n_heads % self.n_kv_heads:
             raise BadModel(
                 "Query heads do not divide into key-value groups.",
                 expected="n_heads a multiple of n_kv_heads",
                 got=f"{self.n_heads} and {self.n_kv_heads}",
+            )
+
+    def _check_types(self) -> None:
+        for name in _NUMBERS:
+            value = getattr(self, name)
+            if type(value) not in (int, float) or not math.isfinite(value):
+                raise BadModel(f"{name} is not a number.", expected="a finite number", got=repr(value)[:80])
+        for name in _SWITCHES:
+            if type(getattr(self, name)) is not bool:
+                raise BadModel(f"{name} is neither true nor false.", expected="true or false", got=repr(getattr(self, name))[:80])
+        for name in ("windows", "position_layers"):
+            value = getattr(self, name)
+            if not isinstance(value, tuple) or not all(type(v) is int and v >= 0 for v in value):
+                raise BadModel(f"{name} is no list of whole numbers.", expected="whole numbers", got=repr(value)[:80])
+        if not isinstance(self.biases, tuple) or not isinstance(self.family, str):
+            raise BadModel(
+                "biases or family cannot be read.", expected="a list, and text", got=repr((self.biases, self.family))[:80]
             )
 
     def _check_choices(self) -> None:
@@ -147,6 +182,8 @@ class ModelConfig:
             raise BadModel("A parallel block has an MLP.", expected="d_mlp > 0", got="d_mlp 0, parallel")
 
     def _check_rotary(self, rotary: Rotary) -> None:
+        if not isinstance(rotary, Rotary):
+            raise BadModel("The rotary positions cannot be read.", expected="base, pairs and dims", got=repr(rotary)[:80])
         dims = rotary.dims or self.d_head
         if dims > self.d_head or dims % 2:
             raise BadModel("Rotary columns do not pair up.", expected=f"an even number ≤ {self.d_head}", got=str(dims))
@@ -154,8 +191,6 @@ class ModelConfig:
             raise BadModel(
                 "Rotary frequencies do not match the columns.", expected=f"{dims // 2} of them", got=str(len(rotary.theta))
             )
-        if not all(map(math.isfinite, (rotary.amplitude, rotary.base, *rotary.theta))):
-            raise BadModel("Rotary frequencies are not numbers.", expected="finite numbers", got=repr(rotary)[:200])
 
     @property
     def attention_only(self) -> bool:

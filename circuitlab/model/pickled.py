@@ -1,53 +1,138 @@
-"""State dicts in torch's pickle format (`.bin`, `.pt`, `.pth`, `.ckpt`), read without running anything that is in them.
+"""State dicts in torch's pickle formats (`.bin`, `.pt`, `.pth`, `.ckpt`), read without running anything that is in them.
 
-Only `torch.load(weights_only=True)` is used: it knows tensors and plain containers and refuses everything else. Archives of the
-current format are memory-mapped, so that opening one does not read its weights.
+What they hold is read as descriptions (`unpickling`), checked against the bytes that are there, and mapped like safetensors:
+opening one reads no weights. Takes less than `torch.load(weights_only=True)` does, and gives the same tensors for what both take.
 """
 
 from __future__ import annotations
 
-import pickle
-import zipfile
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from circuitlab.errors import BadModel
-from circuitlab.model.tensors import ResidentTensors
+from circuitlab.model.archive import LARGEST_PICKLE, damaged, entries, is_archive, structure
+from circuitlab.model.places import Place, check_name, check_shape
+from circuitlab.model.tensors import MappedTensors
+from circuitlab.model.unpickling import DAMAGE, Other, Strided, Unwanted, plain, unpickled
+from circuitlab.model.whole_file import WholeFile
 
 _NESTED = ("model", "state_dict", "model_state_dict", "module")  # where trainers keep the weights beside their own state
 _PROTOCOL = b"\x80"  # the first byte of a pickle, of torch's older format too
+_MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001  # how torch's older format begins
+_WEIGHTS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+_SHARED = 256 * 2**20  # bytes by which tensors that lie over each other may be more than their file
 
 
-def read_pickle(path: Path) -> tuple[ResidentTensors, Mapping[str, Any]] | None:
-    """Tensors by name and what was stored beside them; None for a file that is no pickle at all. Raises `BadModel`."""
-    with path.open("rb") as file:
-        first = file.read(1)
-    zipped = zipfile.is_zipfile(path)
-    if not zipped and first != _PROTOCOL:
+def read_pickle(path: Path) -> tuple[MappedTensors, Mapping[str, Any]] | None:
+    """Tensors by name and the plain values stored beside them; None for a file that is no pickle at all. Raises `BadModel`."""
+    file = WholeFile(path)
+    zipped = is_archive(file)
+    if not zipped and file.read(0, min(1, file.size)) != _PROTOCOL:
         return None
     try:
-        held = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
-    except (pickle.UnpicklingError, RuntimeError, OSError, ValueError, EOFError, KeyError, AttributeError, TypeError) as error:
+        held, storages = _archived(file) if zipped else _older(file)
+    except Unwanted as error:
         raise BadModel(
-            f"{path.name} cannot be read as weights alone.",
-            expected="a state dict: tensors by name, nothing that runs code",
-            got=str(error).splitlines()[0][:200] if str(error) else type(error).__name__,
-            remedy="Save the model's state_dict, or convert it to safetensors.",
+            f"{file.name} holds more than weights.",
+            expected="a state dict: tensors by name and plain values, nothing that runs code",
+            got=f"{ascii(error.what)[1:-1][:150]}; it was not run",
+            remedy="Save the model's state_dict where it can be trusted, or convert it to safetensors.",
         ) from error
-    if not isinstance(held, Mapping):
-        raise BadModel(f"{path.name} holds no state dict.", expected="tensors by name", got=type(held).__name__)
-    return _apart(path, held)
+    except DAMAGE as error:
+        reason = str(error).partition("\n")[0].encode("ascii", "replace").decode()[:150]
+        raise damaged(file, "a pickle of torch.save", reason or type(error).__name__) from error
+    if not isinstance(held, dict):
+        raise BadModel(f"{file.name} holds no state dict.", expected="tensors by name", got=type(held).__name__)
+    return _apart(file, held, storages)
 
 
-def _apart(path: Path, held: Mapping[Any, Any]) -> tuple[ResidentTensors, Mapping[str, Any]]:
+def _archived(file: WholeFile) -> tuple[Any, Mapping[str, tuple[int, int]]]:
+    """What an archive holds, and where its storages lie."""
+    listed = entries(file)
+    held, _ = unpickled(BytesIO(structure(file, listed)))
+    return held, {name.removeprefix("data/"): span for name, span in listed.items() if name.startswith("data/")}
+
+
+def _older(file: WholeFile) -> tuple[Any, Mapping[str, tuple[int, int]]]:
+    """The format before torch 1.6: five pickles, then each storage behind its length."""
+    stream = BytesIO(file.read(0, min(file.size, LARGEST_PICKLE)))
+    magic, _ = unpickled(stream)
+    if magic != _MAGIC:
+        raise damaged(file, "a checkpoint of torch.save", "another pickle")
+    version, machine = unpickled(stream)[0], unpickled(stream)[0]
+    held, sizes = unpickled(stream)
+    keys, _ = unpickled(stream)
+    if version != _VERSION or not isinstance(machine, dict) or machine.get("little_endian") is not True:
+        raise damaged(file, f"version {_VERSION}, little-endian", f"{ascii(version)[:40]}, {ascii(machine)[:80]}")
+    spans: dict[str, tuple[int, int]] = {}
+    at = stream.tell()
+    for key in keys if isinstance(keys, list) else ():
+        if str(key) not in sizes:
+            raise damaged(file, "storages of tensors", f"storage {ascii(key)[:40]}, which no tensor uses")
+        n = int.from_bytes(file.read(at, at + 8), "little")
+        spans[str(key)] = (at + 8, at + 8 + n * sizes[str(key)])
+        at = spans[str(key)][1]
+    return held, spans
+
+
+def _apart(
+    file: WholeFile, held: Mapping[Any, Any], storages: Mapping[str, tuple[int, int]]
+) -> tuple[MappedTensors, Mapping[str, Any]]:
     """The tensors, and the rest."""
-    inner = next((held[k] for k in _NESTED if isinstance(held.get(k), Mapping)), held)
-    tensors = {str(name): value.detach() for name, value in inner.items() if isinstance(value, Tensor)}
-    if not tensors:
-        raise BadModel(f"{path.name} holds no tensors.", expected="tensors by name", got=", ".join(map(str, list(held)[:6])))
-    rest = {str(k): v for k, v in held.items() if v is not inner and not isinstance(v, Tensor)}
-    return ResidentTensors(tensors), rest
+    inner = next((held[k] for k in _NESTED if isinstance(held.get(k), dict)), held)
+    places: dict[str, Place] = {}
+    for key, value in inner.items():
+        if isinstance(value, Strided | Other):
+            name = check_name(file.name, str(key))
+            places[name] = _odd(value) if isinstance(value, Other) else _place(file, name, value, storages)
+    if not places:
+        raise BadModel(
+            f"{file.name} holds no tensors.", expected="tensors by name", got=", ".join(ascii(k)[:60] for k in list(held)[:6])
+        )
+    total = sum(p.span * p.itemsize for p in set(places.values()))
+    if total > file.size + _SHARED:
+        raise damaged(file, f"tensors of at most {file.size + _SHARED} bytes in all", f"{total}: they lie over each other")
+    rest = {str(k): v for k, v in held.items() if v is not inner and plain(v)}
+    return MappedTensors(file, places), rest
+
+
+def _odd(value: Other) -> Place:
+    return Place(0, value.kind, None, (), ())
+
+
+def _place(file: WholeFile, name: str, value: Strided, storages: Mapping[str, tuple[int, int]]) -> Place:
+    """Where one tensor lies. Raises `BadModel` where that is not within its storage, or it repeats what it has."""
+    if value.storage.key not in storages:
+        raise damaged(file, f"the numbers of {name}", f"no storage {ascii(value.storage.key)[:40]}")
+    start, stop = storages[value.storage.key]
+    if value.storage.n * value.storage.dtype.itemsize != stop - start or stop > file.size:
+        said = value.storage.n * value.storage.dtype.itemsize
+        raise damaged(file, f"{said} bytes of {name}'s storage", f"{min(stop, file.size) - start} bytes")
+    shape = check_shape(file.name, name, value.shape)
+    stride, offset = check_shape(file.name, name, value.stride), value.offset
+    if len(stride) != len(shape) or type(offset) is not int or offset < 0:
+        raise damaged(file, f"a start and {len(shape)} strides of {name}", f"{ascii(offset)[:40]} and {stride}")
+    kind = str(value.dtype).removeprefix("torch.")
+    item = value.dtype.itemsize
+    made = Place(start + offset * item, kind, value.dtype if value.dtype in _WEIGHTS else None, shape, stride)
+    if start + (offset + made.span) * item > stop:
+        raise damaged(file, f"{name} {shape} within its {(stop - start) // item} numbers", f"{offset + made.span}")
+    if _count(shape) > made.span:
+        raise BadModel(
+            f"{file.name}: {name} repeats its numbers.",
+            expected="every element stored once",
+            got=f"{_count(shape)} elements over {made.span} numbers",
+            remedy="Save it with .contiguous().",
+        )
+    return made
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    n = 1
+    for size in shape:
+        n *= size
+    return n

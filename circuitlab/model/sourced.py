@@ -14,7 +14,7 @@ from torch import Tensor
 
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.tensors import TensorSource
+from circuitlab.model.tensors import TensorSource, check_kind
 from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.model.weights import Embed, Layer, Mlp, Norm, Unembed
 
@@ -152,5 +152,6 @@ def check_shapes(config: ModelConfig, source: TensorSource) -> None:
             got=", ".join(unused[:6]),
         )
     for name, shape in wanted.items():
+        check_kind(source, name)
         if source.shape(name) != shape:
             raise BadModel(f"{name} has the wrong shape.", expected=str(shape), got=str(source.shape(name)))

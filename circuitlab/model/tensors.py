@@ -1,23 +1,23 @@
-"""Tensors by name: what a loader reads from. Resident in memory, or in a memory-mapped safetensors file.
+"""Tensors by name: what a loader reads from. Resident in memory, or in a file read where it lies.
 
-Maps are shared and read-only: a private writable map of a large file would count against a memory limit.
+Maps are shared and read-only: a private writable map of a large file would count against a memory limit. Copies are not made
+through a map (`whole_file` says why).
 """
 
 from __future__ import annotations
 
-import json
-import mmap
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from circuitlab.errors import BadModel
+from circuitlab.model.places import Place, safetensors_places
+from circuitlab.model.whole_file import WholeFile
 
-_DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+_KINDS = ("float64", "float32", "float16", "bfloat16")
 
 
 class TensorSource(Protocol):
@@ -28,6 +28,18 @@ class TensorSource(Protocol):
     def names(self) -> frozenset[str]: ...
     def shape(self, name: str) -> tuple[int, ...]: ...
     def tensor(self, name: str) -> Tensor: ...
+
+    def kind(self, name: str) -> str:
+        """What its elements are, in torch's words, or why it is no plain tensor ("sparse")."""
+        ...
+
+    def copy(self, name: str) -> Tensor:
+        """One tensor in memory of its own, in its own dtype."""
+        ...
+
+    def alias(self, name: str) -> Hashable:
+        """Equal for two names of the same numbers (a tied embedding)."""
+        ...
 
 
 class ResidentTensors:
@@ -50,50 +62,64 @@ class ResidentTensors:
         """One tensor, not to be written to."""
         return self._tensors[name]
 
+    def kind(self, name: str) -> str:
+        """Its dtype, in torch's words."""
+        return str(self._tensors[name].dtype).removeprefix("torch.")
+
+    def copy(self, name: str) -> Tensor:
+        """One tensor in memory of its own."""
+        return self._tensors[name].clone()
+
+    def alias(self, name: str) -> Hashable:
+        """Equal for two views of the same numbers."""
+        value = self._tensors[name]
+        return value.data_ptr(), value.dtype, tuple(value.shape), value.stride()
+
 
 class MappedTensors:
-    """A safetensors file read where it lies: nothing is copied until it is used.
+    """The tensors of one file, at their places: nothing is read until it is used.
 
-    The library checks the header first (lengths, offsets, overlaps). Raises `BadModel` for anything else than a whole file.
+    `tensor` gives a view of the map and `copy` a copy; both raise `BadModel` where the file is shorter by now. Every place must
+    have been checked to lie within the file.
     """
 
     resident = False
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        check_safetensors(path)
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(length))
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._base = 8 + length
-        self._entries = {k: v for k, v in header.items() if k != "__metadata__"}
-        for name, entry in self._entries.items():
-            if entry["dtype"] not in _DTYPES:
-                kinds = " ".join(_DTYPES)
-                raise BadModel(f"{path.name}: {name} has a dtype that is no weight.", expected=kinds, got=entry["dtype"])
+    def __init__(self, file: WholeFile, places: Mapping[str, Place]) -> None:
+        self._file, self._places = file, dict(places)
 
     def names(self) -> frozenset[str]:
         """All names."""
-        return frozenset(self._entries)
+        return frozenset(self._places)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of one tensor, from the header."""
-        return tuple(self._entries[name]["shape"])
+        return self._places[name].shape
+
+    def kind(self, name: str) -> str:
+        """Its dtype, or what else it is."""
+        place = self._places[name]
+        return place.kind if place.dtype is None else str(place.dtype).removeprefix("torch.")
 
     def tensor(self, name: str) -> Tensor:
         """One tensor over the map, in its own dtype; writing to it is an error of the caller."""
-        entry = self._entries[name]
-        start, stop = entry["data_offsets"]
-        dtype = _DTYPES[entry["dtype"]]
-        if start == stop:
-            return torch.zeros(entry["shape"], dtype=dtype)
-        view = memoryview(self._map)[self._base + start : self._base + stop]
-        return _over(view, dtype).reshape(entry["shape"])
+        return self._weights(name).view(self._file)
+
+    def copy(self, name: str) -> Tensor:
+        """One tensor in memory of its own, in its own dtype."""
+        return self._weights(name).copy(self._file)
+
+    def alias(self, name: str) -> Hashable:
+        """The file and the place in it."""
+        return self._file, self._places[name]
+
+    def _weights(self, name: str) -> Place:
+        check_kind(self, name)
+        return self._places[name]
 
 
 class ShardedTensors:
-    """Several mapped files under one face. Maps of shards are made when the first tensor of each is asked for."""
+    """Several files under one face. Maps of shards are made when the first tensor of each is asked for."""
 
     resident = False
 
@@ -108,65 +134,104 @@ class ShardedTensors:
         """The shape of one tensor, from its shard's header."""
         return self._where[name].shape(name)
 
+    def kind(self, name: str) -> str:
+        """Its dtype, or what else it is."""
+        return self._where[name].kind(name)
+
     def tensor(self, name: str) -> Tensor:
         """One tensor over its shard's map."""
         return self._where[name].tensor(name)
 
+    def copy(self, name: str) -> Tensor:
+        """One tensor in memory of its own."""
+        return self._where[name].copy(name)
 
-def open_shards(index: Path, data: Mapping[str, Any]) -> tuple[ShardedTensors, tuple[Path, ...]]:
-    """The safetensors shards of `model.safetensors.index.json`, and their files. Raises `BadModel`."""
+    def alias(self, name: str) -> Hashable:
+        """The shard's file and the place in it."""
+        return self._where[name].alias(name)
+
+
+def open_safetensors(path: Path) -> MappedTensors:
+    """The tensors of a safetensors file. Raises `BadModel` for anything else than a whole one."""
+    file = WholeFile(path)
+    return MappedTensors(file, safetensors_places(file))
+
+
+def shard_table(index: Path, data: Mapping[str, Any], endings: tuple[str, ...] = (".safetensors", ".bin")) -> dict[str, str]:
+    """Tensor name -> name of its shard, by `*.index.json`. Raises `BadModel`.
+
+    A shard is named, never located: its name must be a bare file name in the index's own folder. A symbolic link of that name is
+    followed wherever it leads, as the hub's cache needs; an index cannot make one.
+    """
     table = data.get("weight_map")
-    if not isinstance(table, dict) or not all(isinstance(v, str) for v in table.values()):
-        raise BadModel(f"{index.name} has no weight_map.", expected="tensor names with their files", got=type(table).__name__)
+    if not isinstance(table, dict) or not table or not all(isinstance(v, str) for v in table.values()):
+        raise BadModel(
+            f"{index.name} has no weight_map.",
+            expected="tensor names with their files",
+            got=f"{type(table).__name__} {table!r:.60}",
+        )
     for name in set(table.values()):
-        if Path(name).name != name or not name.endswith(".safetensors"):
+        bare = name.isprintable() and not set(name) & set(r"/\:") and len(name) < 200
+        if not bare or not name.endswith(endings):
             raise BadModel(
-                f"{index.name} names a file elsewhere.", expected="safetensors in the same folder", got=repr(name)[:100]
+                f"{index.name} names a file elsewhere.",
+                expected=f"names of files in the same folder, ending in {' or '.join(endings)}",
+                got=ascii(name)[:100],
+                remedy="Download the checkpoint again from a source you trust.",
             )
-    shards = {name: MappedTensors(index.with_name(name)) for name in sorted(set(table.values()))}
+    return table
+
+
+def open_shards(
+    index: Path, data: Mapping[str, Any], opener: Callable[[Path], MappedTensors] = open_safetensors
+) -> tuple[ShardedTensors, tuple[Path, ...]]:
+    """The shards of `*.index.json`, each opened by `opener`, and their files.
+
+    Raises `BadModel` where one is missing or damaged, lacks a tensor that the index says it has, or two have the same one.
+    """
+    table = shard_table(index, data)
+    shards = {name: opener(index.with_name(name)) for name in sorted(set(table.values()))}
     if lost := sorted(t for t, f in table.items() if t not in shards[f].names()):
         raise BadModel(
-            "A shard lacks tensors that the index says it has.", expected=", ".join(lost[:6]), got=f"{len(lost)} missing"
+            "A shard lacks tensors that the index says it has.",
+            expected=", ".join(f"{ascii(t)[1:-1][:100]} in {table[t]}" for t in lost[:4]),
+            got=f"{len(lost)} missing",
+            remedy="Shards of two checkpoints may have been mixed. Download the checkpoint again.",
         )
-    return ShardedTensors({t: shards[f] for t, f in table.items()}), tuple(index.with_name(n) for n in shards)
+    where: dict[str, str] = dict(table)
+    for file, shard in shards.items():
+        for name in shard.names():
+            if where.setdefault(name, file) != file:
+                raise BadModel(
+                    "Two shards have a tensor of the same name.", expected=f"{name} once", got=f"in {file} and {where[name]}"
+                )
+    return ShardedTensors({t: shards[f] for t, f in where.items()}), tuple(index.with_name(n) for n in shards)
 
 
-def _over(view: memoryview, dtype: torch.dtype) -> Tensor:
-    import warnings
-
-    with warnings.catch_warnings():  # torch warns that the buffer is read-only, which is the point
-        warnings.simplefilter("ignore", UserWarning)
-        return torch.frombuffer(view, dtype=dtype)
-
-
-def check_safetensors(path: Path) -> None:
-    """Raise `BadModel` unless `path` is a whole safetensors file."""
-    if not path.is_file():
+def check_kind(source: TensorSource, name: str) -> None:
+    """Raise `BadModel` where a tensor that is needed is of a dtype that weights are not."""
+    if source.kind(name) not in _KINDS:
         raise BadModel(
-            f"{path.name} is not there.",
-            expected=f"weights at {path}",
-            got="no such file",
-            remedy="Check the folder, or download the checkpoint again.",
+            f"{name} has a dtype that is no weight.",
+            expected=" ".join(_KINDS),
+            got=source.kind(name),
+            remedy="Save it as float32 or bfloat16; what was quantised has to be dequantised by what made it.",
         )
-    try:
-        with safe_open(str(path), framework="np"):
-            pass
-    except (SafetensorError, OSError, ValueError) as error:
-        raise BadModel(
-            f"{path.name} is damaged or not a safetensors file.",
-            expected="a whole safetensors file",
-            got=f"{error} ({path.stat().st_size} bytes)",
-            remedy="Copy or download it again; convert other formats with the safetensors library.",
-        ) from error
 
 
-def copied(source: TensorSource, dtype: torch.dtype = torch.float32) -> ResidentTensors:
-    """Every tensor of `source` in memory, in `dtype`. Raises `BadModel` naming the first one that is not finite."""
+def copied(source: TensorSource, dtype: torch.dtype = torch.float32, names: Collection[str] | None = None) -> ResidentTensors:
+    """Tensors of `source` (all, or those of `names`) in memory, in `dtype`; one with two names is there once.
+
+    Raises `BadModel` naming the first one that is not finite.
+    """
     made: dict[str, Tensor] = {}
-    for name in sorted(source.names()):
-        value = source.tensor(name)
-        made[name] = value.to(dtype) if value.dtype != dtype else value.clone()
-        check_finite(name, made[name])
+    known: dict[Hashable, Tensor] = {}
+    for name in sorted(source.names() if names is None else names):
+        alias = source.alias(name)
+        if alias not in known:
+            known[alias] = source.copy(name).to(dtype)
+            check_finite(name, known[alias])
+        made[name] = known[alias]
     return ResidentTensors(made)
 
 

@@ -36,6 +36,9 @@ def size(config: Mapping[str, Any], name: str, default: Any = _NEEDED) -> int:
     if value is _NEEDED or not isinstance(value, int) or isinstance(value, bool):
         got = "nothing" if value is _NEEDED else repr(value)[:80]
         raise BadModel(f"config.json: {name} is not a whole number.", expected="a size", got=got)
+    most = 10_000 if "layer" in name else 65_536 if "head" in name else 2**40  # before anything is made of so many
+    if abs(value) > most:
+        raise BadModel(f"config.json: {name} is beyond any model.", expected=f"at most {most}", got=str(value))
     return value
 
 
@@ -74,6 +77,8 @@ def head_size(config: Mapping[str, Any], d_model: int, n_heads: int, name: str =
         raise BadModel(
             "config.json: heads do not divide the width.", expected="a multiple of the heads", got=f"{d_model}, {n_heads}"
         )
+    if d_model // n_heads > 65_536:
+        raise BadModel("config.json: heads beyond any model.", expected="at most 65536 columns", got=f"{d_model // n_heads}")
     return d_model // n_heads
 
 

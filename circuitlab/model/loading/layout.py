@@ -18,7 +18,7 @@ from torch import Tensor
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.sourced import expected_shapes
-from circuitlab.model.tensors import ResidentTensors, TensorSource, check_finite
+from circuitlab.model.tensors import TensorSource, check_kind, copied
 
 Step = Callable[[ModelConfig, Tensor], Tensor]
 Which = Literal["q", "k", "v", "o"]
@@ -197,7 +197,7 @@ def lay_out(config: ModelConfig, layout: Layout, source: TensorSource, resident:
     used = _checked(parts)
     unused = sorted(n for n in source.names() - used if not n.endswith(layout.buffers or ("\0",)))
     notes = (f"unused tensors ({len(unused)}): {', '.join(unused[:12])}{' …' if len(unused) > 12 else ''}",) if unused else ()
-    return (LaidOut(config, layout, _copied(source, used), prefix) if resident else parts), notes
+    return (LaidOut(config, layout, copied(source, names=used), prefix) if resident else parts), notes
 
 
 def _checked(parts: LaidOut) -> set[str]:
@@ -207,6 +207,8 @@ def _checked(parts: LaidOut) -> set[str]:
     for name, where, i in parts.layout.each(parts.config):
         found[name] = tuple(map(parts.full, where.names(i)))
         if there.issuperset(found[name]):
+            for stored_as in found[name]:
+                check_kind(parts.source, stored_as)
             _check_shape(name, where, i, parts, wanted)
     used = {stored_as for names in found.values() for stored_as in names}
     if missing := sorted(used - there):
@@ -235,12 +237,3 @@ def _check_shape(name: str, where: Stored, i: int, parts: LaidOut, wanted: Mappi
         raise BadModel(
             f"{stored_as} has the wrong shape.", expected=f"{name} {expected} by the configuration", got=f"{shapes}, {reason}"
         )
-
-
-def _copied(source: TensorSource, names: set[str]) -> ResidentTensors:
-    made = {}
-    for name in sorted(names):
-        value = source.tensor(name)
-        made[name] = value.to(torch.float32) if value.dtype != torch.float32 else value.clone()
-        check_finite(name, made[name])
-    return ResidentTensors(made)

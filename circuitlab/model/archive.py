@@ -1,0 +1,111 @@
+"""Torch's archives: a zip whose entries are stored as they are, so that every storage can be read where it lies.
+
+Refused: entries that are compressed (a small file could grow without end), that lie over each other or outside the file, two of
+one name, more than torch would ever write.
+"""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+import zlib
+from collections.abc import Mapping
+from itertools import pairwise
+
+from circuitlab.errors import BadModel
+from circuitlab.model.whole_file import WholeFile
+
+LARGEST_PICKLE = 4 * 2**20  # bytes of structure: about 30 000 tensors
+_LARGEST_DIRECTORY = 16 * 2**20
+_END, _END64 = b"PK\x05\x06", b"PK\x06\x06"
+_LOCAL = b"PK\x03\x04"
+
+
+def is_archive(file: WholeFile) -> bool:
+    """Whether this is, or began its life as, a zip archive."""
+    return file.read(0, min(4, file.size)) == _LOCAL or _end(file) is not None
+
+
+def entries(file: WholeFile) -> Mapping[str, tuple[int, int]]:
+    """First byte and the one behind the last of each entry, by its name without the archive's own. Raises `BadModel`."""
+    _check_directory(file)
+    try:
+        with file.again() as again, zipfile.ZipFile(again) as archive:
+            listed = archive.infolist()
+        found = {info.filename: _span(file, info) for info in listed}
+    except (zipfile.BadZipFile, struct.error, ValueError, NotImplementedError, OSError, EOFError, OverflowError) as error:
+        raise damaged(file, "a zip directory", str(error)[:150] or type(error).__name__) from error
+    if len(found) != len(listed):
+        raise damaged(file, "each entry once", "two entries of one name")
+    spans = sorted(found.values())
+    if any(after[0] < before[1] for before, after in pairwise(spans)):
+        raise damaged(file, "entries side by side", "entries that lie over each other")
+    return {name.partition("/")[2] or name: span for name, span in found.items()}
+
+
+def structure(file: WholeFile, listed: Mapping[str, tuple[int, int]]) -> bytes:
+    """The pickle of an archive. Raises `BadModel` where there is none, or the bytes are of another kind of machine."""
+    if "constants.pkl" in listed or any(name.startswith("code/") for name in listed):
+        raise BadModel(
+            f"{file.name} is a TorchScript program.",
+            expected="a state dict: tensors by name, nothing that runs",
+            got="an archive with code in it",
+            remedy="Load it where it comes from and save its state_dict.",
+        )
+    if "data.pkl" not in listed:
+        raise damaged(file, "an archive of torch.save, with data.pkl", ", ".join(map(ascii, list(listed)[:4])) or "nothing")
+    if "byteorder" in listed and (order := file.read(*listed["byteorder"])[:20]) != b"little":
+        raise damaged(file, "little-endian numbers", ascii(order))
+    start, stop = listed["data.pkl"]
+    if stop - start > LARGEST_PICKLE:
+        raise damaged(file, f"a structure of at most {LARGEST_PICKLE >> 20} MiB", f"{stop - start} bytes")
+    return file.read(start, stop)
+
+
+def _span(file: WholeFile, info: zipfile.ZipInfo) -> tuple[int, int]:
+    """Where an entry's bytes lie, by its local header. Raises `BadModel`."""
+    name = ascii(info.filename)[:100]
+    if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
+        raise damaged(
+            file, "entries stored as they are", f"{name} is compressed or encrypted ({info.file_size} bytes when opened)"
+        )
+    head = file.read(info.header_offset, info.header_offset + 30)
+    if not head.startswith(_LOCAL):
+        raise damaged(file, f"the head of {name} at byte {info.header_offset}", ascii(head[:4]))
+    start = info.header_offset + 30 + sum(struct.unpack_from("<HH", head, 26))
+    if info.file_size != info.compress_size or start + info.file_size > file.size:
+        raise damaged(file, f"{name} within the file", f"{info.file_size} bytes from byte {start}")
+    checked = info.filename.endswith("/data.pkl") and info.file_size <= LARGEST_PICKLE
+    if checked and zlib.crc32(file.read(start, start + info.file_size)) != info.CRC:
+        raise damaged(file, "the structure that was saved", "its checksum is another")
+    return start, start + info.file_size
+
+
+def _end(file: WholeFile) -> int | None:
+    """Where the end record of the directory begins."""
+    tail = file.read(max(0, file.size - 22 - 65535), file.size)
+    at = tail.rfind(_END)
+    whole = at >= 0 and at + 22 <= len(tail) and at + 22 + int.from_bytes(tail[at + 20 : at + 22], "little") == len(tail)
+    return file.size - len(tail) + at if whole else None
+
+
+def _check_directory(file: WholeFile) -> None:
+    """Raise `BadModel` where the directory is not there, or would take more memory than any that torch writes."""
+    at = _end(file)
+    if at is None:
+        raise damaged(file, "a zip directory at the end", "none: the file was cut short, or changed as if it were text")
+    size = struct.unpack("<I", file.read(at + 12, at + 16))[0]
+    if at >= 76 and file.read(at - 76, at - 72) == _END64:
+        size = max(size if size != 0xFFFFFFFF else 0, struct.unpack("<Q", file.read(at - 36, at - 28))[0])
+    if size > min(_LARGEST_DIRECTORY, file.size):
+        raise damaged(file, f"a directory of at most {_LARGEST_DIRECTORY >> 20} MiB", f"{size} bytes")
+
+
+def damaged(file: WholeFile, expected: str, got: str) -> BadModel:
+    """The error of an archive or pickle that is not as it should be."""
+    return BadModel(
+        f"{file.name} is damaged or no checkpoint of torch.",
+        expected=expected,
+        got=f"{got} ({file.size} bytes)",
+        remedy="Copy or download it again, as a binary file; or convert it to safetensors where it can be opened.",
+    )

@@ -1,0 +1,65 @@
+"""JSON as files of models may have it: no name twice in one object, no number beyond 64 bits, no nesting without end.
+
+Python's reader takes the last of two equal names and whole numbers of any length; either would be a silent surprise here.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from circuitlab.errors import BadModel
+from circuitlab.model.whole_file import WholeFile
+
+LARGEST = 16 * 2**20  # bytes: read, they take up to 24 times as much
+_DEEPEST = 64
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file. Raises `BadModel`."""
+    file = WholeFile(path)
+    if file.size > LARGEST:
+        raise BadModel(f"{file.name} is too large.", expected=f"at most {LARGEST >> 20} MiB", got=f"{file.size} bytes")
+    data = parse(file.read(0, file.size), file.name)
+    if _deeper_than(data, _DEEPEST):
+        raise BadModel(f"{file.name} is nested too deep.", expected=f"at most {_DEEPEST} levels", got="more")
+    return data
+
+
+def parse(data: bytes, name: str) -> dict[str, Any]:
+    """The JSON object in `data`, which `name` is said to hold. Raises `BadModel`."""
+    try:
+        found = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_once, parse_int=_whole)
+    except (ValueError, RecursionError) as error:
+        reason = "nesting without end" if isinstance(error, RecursionError) else str(error)[:200]
+        raise BadModel(
+            f"{name} is not JSON.", expected="a JSON object, each name once", got=reason, remedy="Copy or download it again."
+        ) from error
+    if not isinstance(found, dict):
+        raise BadModel(f"{name} is not a JSON object.", expected="an object", got=type(found).__name__)
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
+        raise ValueError(f"{twice[:100]!r} stands there twice")
+    return made
+
+
+def _whole(text: str) -> int:
+    if len(text) > 19:
+        raise ValueError(f"a number of {len(text)} digits")
+    return int(text)
+
+
+def _deeper_than(value: Any, most: int) -> bool:
+    level = [value]
+    for _ in range(most):
+        level = [inner for x in level if isinstance(x, dict | list) for inner in (x.values() if isinstance(x, dict) else x)]
+        if not level:
+            return False
+    return any(isinstance(x, dict | list) for x in level)

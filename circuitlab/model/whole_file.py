@@ -1,0 +1,126 @@
+"""A file on disk that is read as it was when it was opened, and says so where it no longer is.
+
+Only regular files are opened: a pipe or a device would hang or never end. A file may be cut short by someone else while it is in
+use, and reading past the end of a map then ends the process with a signal (SIGBUS). Copies are therefore read through the file
+handle, which comes back short instead, and a view of the map is handed out only after the size has been looked at again. What
+remains: a file that is cut between that look and the arithmetic on the view. A file replaced by another of its name is no danger,
+since the handle stays with the old one.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+import threading
+import weakref
+from pathlib import Path
+from typing import BinaryIO
+
+import torch
+from torch import Tensor
+
+from circuitlab.errors import BadModel
+
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+def shown(path: Path) -> str:
+    """A path as text that can be printed, whatever bytes are in it."""
+    return str(path).encode("utf-8", "replace").decode("utf-8")
+
+
+class WholeFile:
+    """An open regular file of `size` bytes. Raises `BadModel` where there is none, or it may not be read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.name = path, shown(Path(path.name))
+        try:
+            _regular(self.name, path.stat().st_mode)
+            self._file = os.fdopen(os.open(path, _FLAGS), "rb", buffering=0)
+        except (OSError, ValueError) as error:
+            raise _unreadable(path, error) from error
+        weakref.finalize(self, self._file.close)
+        now = os.fstat(self._file.fileno())
+        _regular(self.name, now.st_mode)
+        self.size = now.st_size
+        self._lock = threading.Lock()
+        self._map: mmap.mmap | None = None
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Bytes start … stop. Raises `BadModel` where the file ends before."""
+        made = bytearray(max(0, min(stop, self.size) - start))
+        self._read_into(memoryview(made), start)
+        if len(made) < stop - start:
+            raise self._short(start + len(made), stop)
+        return bytes(made)
+
+    def copy(self, start: int, stop: int) -> Tensor:
+        """Bytes start … stop as a uint8 tensor in memory of its own. Raises `BadModel` where the file ends before."""
+        if stop > self.size:
+            raise self._short(self.size, stop)
+        made = torch.empty(stop - start, dtype=torch.uint8)
+        if stop > start:
+            self._read_into(made.numpy().data, start)
+        return made
+
+    def view(self, start: int, stop: int) -> memoryview:
+        """Bytes start … stop of a shared read-only map. Raises `BadModel` where the file is shorter than when it was opened."""
+        now = os.fstat(self._file.fileno()).st_size
+        if now < stop:
+            raise self._short(now, stop)
+        with self._lock:
+            if self._map is None:
+                self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+            if len(self._map) < stop:
+                raise self._short(len(self._map), stop)
+        return memoryview(self._map)[start:stop]
+
+    def again(self) -> BinaryIO:
+        """Another handle on the same file, for who closes it; both share one position."""
+        return os.fdopen(os.dup(self._file.fileno()), "rb", buffering=0)
+
+    def _read_into(self, into: memoryview, start: int) -> None:
+        done = 0
+        with self._lock:
+            try:
+                self._file.seek(start)
+                while done < len(into):
+                    got = self._file.readinto(into[done : done + 2**30])
+                    if not got:
+                        raise self._short(start + done, start + len(into))
+                    done += got
+            except OSError as error:
+                raise _unreadable(self.path, error) from error
+
+    def _short(self, got: int, wanted: int) -> BadModel:
+        return BadModel(
+            f"{self.name} ends too early.",
+            expected=f"at least {wanted} bytes",
+            got=f"{got} bytes" + (f", {self.size} when it was opened" if got != self.size else ""),
+            remedy="It was cut short or is still being written. Copy or download it again.",
+        )
+
+
+def _regular(name: str, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        kinds = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
+        kind = next((what for is_one, what in kinds if is_one(mode)), "a device")
+        raise BadModel(f"{name} is no regular file.", expected="a file", got=kind, remedy="Put the model's own file there.")
+
+
+def _unreadable(path: Path, error: OSError | ValueError) -> BadModel:
+    if isinstance(error, FileNotFoundError):
+        return BadModel(
+            f"{shown(Path(path.name))} is not there.",
+            expected=f"a file at {shown(path)}",
+            got="a link that leads nowhere" if path.is_symlink() else "no such file",
+            remedy="Check the folder, or download the checkpoint again.",
+        )
+    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return BadModel(
+        f"{shown(Path(path.name))} cannot be read.",
+        expected=f"a readable file at {shown(path)[:300]}",
+        got=why[:200],
+        remedy="Check its permissions, and that its links lead somewhere.",
+    )
