@@ -14,7 +14,7 @@ from circuitlab.model.loading.family import Keep, Opened, find_tokenizer
 from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.huggingface import number
 from circuitlab.model.loading.layout import Layout, Stored, Which, lay_out, linear, norm, stored
-from circuitlab.model.loading.rotary_scaling import rotary
+from circuitlab.model.loading.rotary_scaling import context, rotary
 from circuitlab.model.sourced import SourcedWeights
 
 ReadConfig = Callable[[Mapping[str, Any]], tuple[ModelConfig, tuple[str, ...]]]
@@ -27,18 +27,23 @@ def filled(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[dict
     return {**config, **{name: defaults[name] for name in assumed}}, (f"not stated, the family's own: {said}",) if said else ()
 
 
-def turned(config: Mapping[str, Any], d_head: int, base: float, partial: float) -> tuple[Rotary, tuple[str, ...]]:
-    """Rotary positions of the first columns of each head, in halves, and notes. Raises `BadModel` where no pair would turn."""
-    found, said = rotary(config, d_head, base, partial)
-    share = (config.get("rope_parameters") or {}).get("partial_rotary_factor", config.get("partial_rotary_factor", partial))
-    if int(d_head * number({"share": share}, "share")) < 2:
+def turned(config: Mapping[str, Any], d_head: int, partial: float, n_ctx: int) -> tuple[Rotary, int, tuple[str, ...]]:
+    """Rotary positions of the first columns of each head, in halves, the context over which they hold, and notes.
+
+    `partial` and `n_ctx` are the family's defaults. Raises `BadModel` where no pair would turn.
+    """
+    found, said = rotary(config, d_head, partial=partial)
+    whole, limited = context(config, n_ctx)
+    name, stated = "partial_rotary_factor", config.get("rope_parameters") or config.get("rope_scaling") or {}
+    share = number(stated, name, number(config, name, partial))
+    if int(d_head * share) < 2:  # a width of 0 stands for all columns
         raise BadModel(
             "No pair of columns turns with the position.",
             expected=f"a part of each head's {d_head} columns that holds at least 2",
-            got=f"{share} of them",
+            got=f"a share of {share:g}",
         )
-    width = found.dims or d_head
-    return found, (f"rotary positions turn {width} of {d_head} columns, base {found.base:g}", *said)
+    width, assumed = found.dims or d_head, "" if name in stated or name in config else ", as the file states no share"
+    return found, whole, (f"rotary positions turn {width} of {d_head} columns{assumed}, base {found.base:g}", *said, *limited)
 
 
 def tied_note(config: ModelConfig) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.loading.decoder_parts import filled, tied_note
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
 from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.huggingface import activation, flag, head_size, number, refuse, scale_note, size
@@ -19,11 +20,18 @@ from circuitlab.model.loading.layout import Layout, Stored, lay_out, norm, store
 from circuitlab.model.sourced import SourcedWeights
 
 _SCALES = "scale_attn_by_inverse_layer_idx"
+_DEFAULTS = {
+    "n_positions": 1024,
+    "activation_function": "gelu_new",
+    "layer_norm_epsilon": 1e-5,
+    "tie_word_embeddings": True,
+}
 
 
 def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
     """Our configuration of a GPT-2 `config.json`, with what was assumed."""
     refuse(config, {"add_cross_attention": "Cross-attention"})
+    config, assumed = filled({"n_positions": config.get("n_ctx"), **config}, _DEFAULTS)
     d_model, n_heads = size(config, "n_embd"), size(config, "n_head")
     d_head = head_size(config, d_model, n_heads)
     scaled = flag(config, "scale_attn_weights", True)
@@ -33,11 +41,11 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
         d_model=d_model,
         d_head=d_head,
         d_vocab=size(config, "vocab_size"),
-        n_ctx=size(config, "n_positions", config.get("n_ctx", 1024)),
+        n_ctx=size(config, "n_positions"),
         d_mlp=size(config, "n_inner", 4 * d_model),
         positions="learned",
         norm="layer",
-        norm_eps=number(config, "layer_norm_epsilon", 1e-5),
+        norm_eps=number(config, "layer_norm_epsilon"),
         activation=activation(config, "activation_function", "gelu_new"),
         biases=("q", "k", "v", "o", "mlp"),
         tied=flag(config, "tie_word_embeddings", True),
@@ -48,7 +56,7 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
     notes = (scale_note(made.score_scale, d_head, said),)
     if flag(config, _SCALES, False):
         notes += (f"W_Q and b_Q stand divided by layer + 1, as {_SCALES} divides the scores: exact up to rounding",)
-    return made, (*notes, "unembedding tied to the embedding") if made.tied else notes
+    return made, (*notes, *tied_note(made), *assumed)
 
 
 def layout(config: ModelConfig, divided: bool = False) -> Layout:

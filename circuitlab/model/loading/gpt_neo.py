@@ -7,6 +7,7 @@ positions, itself included. Queries, keys and values have no biases. `Linear` we
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain, islice, repeat
 from typing import Any
 
 from circuitlab.errors import BadModel
@@ -18,6 +19,7 @@ from circuitlab.model.loading.layout import Layout, Stored, linear, norm, stored
 
 _DEFAULTS = {
     "max_position_embeddings": 2048,
+    "window_size": 256,
     "activation_function": "gelu_new",
     "layer_norm_epsilon": 1e-5,
     "tie_word_embeddings": True,
@@ -54,7 +56,7 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
 def _windows(config: Mapping[str, Any], n_layers: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Per layer how many positions a destination sees, () without local layers; `attention_layers` goes before the short form."""
     kinds = config.get("attention_layers")
-    kinds = _expanded(config) if kinds is None else kinds
+    kinds = _expanded(config, n_layers) if kinds is None else kinds
     if not isinstance(kinds, list) or len(kinds) != n_layers or set(map(str, kinds)) - {"global", "local"}:
         raise BadModel(
             "config.json: the kinds of attention do not fit the layers.",
@@ -63,16 +65,20 @@ def _windows(config: Mapping[str, Any], n_layers: int) -> tuple[tuple[int, ...],
         )
     if "local" not in kinds:
         return (), ()
-    width, local = size(config, "window_size", 256), [i for i, kind in enumerate(kinds) if kind == "local"]
+    width, local = size(config, "window_size"), [i for i, kind in enumerate(kinds) if kind == "local"]
     said = f"local attention over {width} positions in layers {', '.join(map(str, local))}"
     return tuple(width if kind == "local" else 0 for kind in kinds), (said,)
 
 
-def _expanded(config: Mapping[str, Any]) -> list[str]:
-    """`[[["global", "local"], 12]]`: each list of kinds, as often as stands beside it."""
+def _expanded(config: Mapping[str, Any], n_layers: int) -> list[str]:
+    """`[[["global", "local"], 12]]`: each list of kinds, as often as stands beside it; at most one more than there are layers."""
+    made: list[str] = []
     try:
-        return [str(kind) for kinds, times in config["attention_types"] for kind in list(kinds) * min(int(times), 10_000)]
-    except (KeyError, TypeError, ValueError) as error:
+        for kinds, times in config["attention_types"]:
+            some = chain.from_iterable(repeat(tuple(kinds), times if kinds else 0))
+            made += map(str, islice(some, n_layers + 1 - len(made)))
+        return made
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise BadModel(
             "config.json: attention_types cannot be read.",
             expected='[[["global", "local"], 12]] or attention_layers',

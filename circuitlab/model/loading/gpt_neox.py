@@ -16,7 +16,6 @@ from circuitlab.model.loading.huggingface import activation, flag, head_size, nu
 from circuitlab.model.loading.layout import Layout, Stored, linear, norm, stored
 
 _DEFAULTS = {
-    "max_position_embeddings": 2048,
     "hidden_act": "gelu",
     "layer_norm_eps": 1e-5,
     "use_parallel_residual": True,
@@ -30,14 +29,14 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
     config, assumed = filled(config, _DEFAULTS)
     d_model, n_heads = size(config, "hidden_size"), size(config, "num_attention_heads")
     d_head = head_size(config, d_model, n_heads)
-    rotary, turns = turned(config, d_head, number(config, "rotary_emb_base", 10000.0), number(config, "rotary_pct", 0.25))
+    rotary, n_ctx, turns = turned(_renamed(config), d_head, 0.25, 2048)
     made = ModelConfig(
         n_layers=size(config, "num_hidden_layers"),
         n_heads=n_heads,
         d_model=d_model,
         d_head=d_head,
         d_vocab=size(config, "vocab_size"),
-        n_ctx=size(config, "max_position_embeddings"),
+        n_ctx=n_ctx,
         d_mlp=size(config, "intermediate_size"),
         positions="rotary",
         rotary=rotary,
@@ -50,6 +49,12 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
         family="gpt_neox",
     )
     return made, (scale_note(made.score_scale, d_head, "the family's own"), *turns, *tied_note(made), *assumed)
+
+
+def _renamed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The rotary fields of older files under today's names."""
+    names = {"rotary_pct": "partial_rotary_factor", "rotary_emb_base": "rope_theta"}
+    return {**config, **{new: config[old] for old, new in names.items() if config.get(old) is not None}}
 
 
 def layout(config: ModelConfig) -> Layout:

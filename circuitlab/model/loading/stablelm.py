@@ -19,7 +19,6 @@ from circuitlab.model.loading.huggingface import activation, flag, head_size, nu
 from circuitlab.model.loading.layout import Layout, Stored, linear, norm, stored
 
 _DEFAULTS = {
-    "max_position_embeddings": 4096,
     "hidden_act": "silu",
     "layer_norm_eps": 1e-5,
     "use_qkv_bias": False,
@@ -34,7 +33,7 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
     config, assumed = filled(config, _DEFAULTS)
     d_model, n_heads = size(config, "hidden_size"), size(config, "num_attention_heads")
     d_head = head_size(config, d_model, n_heads)
-    rotary, turns = turned(config, d_head, 10000.0, 0.25)
+    rotary, n_ctx, turns = turned(config, d_head, 0.25, 4096)
     made = ModelConfig(
         n_layers=size(config, "num_hidden_layers"),
         n_heads=n_heads,
@@ -42,7 +41,7 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
         d_model=d_model,
         d_head=d_head,
         d_vocab=size(config, "vocab_size"),
-        n_ctx=size(config, "max_position_embeddings"),
+        n_ctx=n_ctx,
         d_mlp=size(config, "intermediate_size"),
         positions="rotary",
         rotary=rotary,
