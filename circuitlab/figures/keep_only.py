@@ -1,78 +1,75 @@
-"""Keep only this circuit: the chosen heads alone, beside random sets of as many heads."""
+"""Keep only this circuit: the chosen heads, or a list of edges between heads, alone, beside random sets of as many."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import replace
 
 import numpy as np
 
+from circuitlab.analysis.edge_sets import Edge, Through
 from circuitlab.analysis.keep_only import KeepOnlyParams, KeepOnlyResult
+from circuitlab.analysis.kept_result import names_of
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.ablation import Measured, base_params, too_short
+from circuitlab.figures.ablation import base_params, too_short
 from circuitlab.figures.common import caption, once
 from circuitlab.figures.hues import head_hue
+from circuitlab.figures.kept_edges import KeepOnlyView, edges_of, list_of, pick_edge, view_of, with_edges
 from circuitlab.figures.marks import Axis, Bars, Figure, Hit, Points, empty
-from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, register
 from circuitlab.figures.pivot import chosen
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
 FAITHFUL = Axis("faithfulness, %")
 COMPLETE = Axis("completeness, %")
-
-
-@dataclass(frozen=True)
-class KeepOnlyView:
-    """The controls of the circuit panel."""
-
-    how: Literal["zero", "mean", "resample"] = control(
-        "zero", label="By", tip="What z of every other head becomes: zero, its mean over this text, or the pinned text's"
-    )
-    effect: Measured = control("loss", label="On", tip="What is measured; the target is the one chosen in the bar above")
-    samples: int = control(20, label="Random sets", tip="How many sets of as many heads stand beside", low=0, high=1000)
-    seed: int = control(0, label="Seed", tip="By which the random sets are drawn", low=0, high=9999)
-
-
-def _view(state: State) -> KeepOnlyView:
-    return state.view("keep_only", KeepOnlyView)
+TITLE = "Keep only this circuit"
 
 
 def requests(state: State, facts: Facts) -> Requests | Why:
-    """The chosen heads are the circuit."""
-    view = _view(state)
+    """The chosen heads are the circuit, or the listed edges."""
+    view = view_of(state)
     base = base_params(state, view.how, view.effect)
     if isinstance(base, Why):
         return base
+    params = KeepOnlyParams((), base.how, base.source, base.effect, base.target, base.position, view.samples, view.seed)
+    if view.of == "edges":
+        edges = edges_of(state, facts)
+        if isinstance(edges, Why):
+            return edges
+        ways: tuple[Through, ...] = ("Q", "K", "V", "logits") if view.ends else ("Q", "K", "V")
+        return {"circuit": Request("keep_only", replace(params, edges=tuple(map(str, edges)), through=ways), state.subject)}
     heads = tuple(sorted(chosen(state, facts)))
     if not heads:
         return Why("Choose the heads of a circuit: click one in All heads, Shift-click adds more.")
-    params = KeepOnlyParams(heads, base.how, base.source, base.effect, base.target, base.position, view.samples, view.seed)
-    return {"circuit": Request("keep_only", params, state.subject)}
+    return {"circuit": Request("keep_only", replace(params, heads=heads), state.subject)}
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
-    """The plane of faithfulness and completeness, and what each head adds."""
+    """The plane of faithfulness and completeness, and what each head or edge adds."""
     asked = requests(state, facts)
     if isinstance(asked, Why):
-        return empty(asked.text, "Keep only this circuit")
+        return empty(asked.text, TITLE)
     answer = now.get("circuit")
     if answer is None:
-        return Figure(title="Keep only this circuit")
+        return Figure(title=TITLE)
     result = answer.result
     assert isinstance(result, KeepOnlyResult)
-    if np.isnan(result.all_heads):
-        return empty(too_short(state), "Keep only this circuit")
+    if np.isnan(result.intact):
+        return empty(too_short(state), TITLE)
     if np.isnan(result.whole) and result.done == 1:
-        why = "Ablating every head changes nothing here, so that no share can be taken: measure something else, or another text."
-        return empty(why, "Keep only this circuit")
-    grid = ((_plane(answer, result),), (_minimality(answer, result),))
-    return Figure(grid, _title(result), caption(answer, *_values(result)), weights=(2.0, 1.0))
+        what = "edge" if result.are_edges else "head"
+        why = (
+            f"Ablating every {what} changes nothing here, so that no share can be taken: measure something else, or another text."
+        )
+        return empty(why, TITLE)
+    below = list_of(answer, result, state, facts) if result.are_edges else _minimality(answer, result)
+    weights = (1.4, 1.0) if result.are_edges else (2.0, 1.0)
+    return Figure(((_plane(answer, result),), (below,)), _title(result), caption(answer, *_values(result)), weights=weights)
 
 
 def _title(result: KeepOnlyResult) -> str:
-    names = [str(Head(*h)) for h in result.heads.tolist()]
-    said = " ".join(names) if len(names) <= 4 else f"{len(names)} heads"
+    what, few = ("edges", 2) if result.are_edges else ("heads", 4)
+    said = " ".join(map(_shown, result.names)) if len(result.names) <= few else f"{len(result.names)} {what}"
     if np.isnan(result.faithfulness):
         return f"only {said}"
     rank, n = result.rank("faithfulness")
@@ -80,11 +77,16 @@ def _title(result: KeepOnlyResult) -> str:
     return f"only {said}: faithful {result.faithfulness:.0%}{among}, complete {result.completeness:.0%}"
 
 
+def _shown(name: str) -> str:
+    return name.replace("->", "→")
+
+
 def _values(result: KeepOnlyResult) -> tuple[str, ...]:
     """The values that shares are made of, and the random sets in two numbers."""
+    what = "edges" if result.are_edges else "heads"
     named = {
-        "all heads": result.all_heads,
-        "none": result.no_heads,
+        f"all {what}": result.intact,
+        "none": result.bare,
         "only these": result.circuit,
         "without these": result.without,
     }
@@ -93,22 +95,22 @@ def _values(result: KeepOnlyResult) -> tuple[str, ...]:
     random = random[~np.isnan(random)]
     spread = f" ± {random.std(ddof=1):.0%} (sd)" if len(random) > 1 else ""
     beside = f"random sets: faithful {random.mean():.0%}{spread}" if len(random) else ""
-    return f"{values} {result.unit}", beside, "ringed: the chosen heads"
+    return f"{values} {result.unit}", beside, f"ringed: the {what} kept"
 
 
 def _plane(answer: Answer, result: KeepOnlyResult) -> Points:
     def make() -> tuple[np.ndarray, ...]:
         x = 100 * np.concatenate([[result.faithfulness], result.random_faithfulness])
         y = 100 * np.concatenate([[result.completeness], result.random_completeness])
-        members = [result.heads, *(np.argwhere(one) for one in result.random_members)]
-        keys = np.stack([np.asarray(one, dtype=np.int64).ravel() for one in members])
+        keys = np.stack([np.asarray(one, dtype=np.int64).ravel() for one in (result.members, *result.random_members)])
         known = np.flatnonzero(~np.isnan(x) & ~np.isnan(y))
         return x[known], y[known], keys[known]
 
     x, y, keys = once(answer, "points", make)
-    names = once(answer, "names", lambda: tuple(_name(key) for key in keys))
+    width = result.members.shape[1]
+    names = once(answer, "names", lambda: tuple(_name(key.reshape(-1, width)) for key in keys))
     tip = lambda i: f"{names[i]}  faithful {x[i]:.1f} %, complete {y[i]:.1f} %"
-    own = tuple(np.flatnonzero((keys == result.heads.ravel()).all(axis=1)).tolist())
+    own = tuple(np.flatnonzero((keys == result.members.ravel()).all(axis=1)).tolist())
     values = once(answer, "shade", lambda: np.where(np.arange(len(x)) == 0, 1.0, 0.35))
     return Points(
         name="plane",
@@ -125,12 +127,13 @@ def _plane(answer: Answer, result: KeepOnlyResult) -> Points:
     )
 
 
-def _name(key: np.ndarray) -> str:
-    return " ".join(str(Head(*map(int, h))) for h in key.reshape(-1, 2))
+def _name(members: np.ndarray) -> str:
+    names = [_shown(name) for name in names_of(members)]
+    return " ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def _minimality(answer: Answer, result: KeepOnlyResult) -> Bars:
-    heads = [Head(*h) for h in result.heads.tolist()]
+    heads = [Head(*h) for h in result.members.tolist()]
     return Bars(
         name="minimality",
         values=once(answer, "minimality", lambda: np.round(100 * result.minimality, 1)),
@@ -141,8 +144,12 @@ def _minimality(answer: Answer, result: KeepOnlyResult) -> Bars:
 
 
 def pick(state: State, hit: Hit) -> State:
-    """A bar opens its head's place in the circuit; a point makes that set the circuit."""
-    if hit.gesture not in ("click", "double-click") or not hit.id:
+    """A bar or row opens its head's or edge's place in the circuit; “+ add” keeps an edge; a point makes that set the circuit."""
+    if hit.gesture not in ("click", "shift-click", "double-click") or not hit.id:
+        return state
+    if hit.mark == "kept":
+        return pick_edge(state, hit)
+    if hit.gesture == "shift-click":
         return state
     if hit.mark == "minimality":
         heads = tuple(sorted(state.selection.heads))
@@ -150,6 +157,8 @@ def pick(state: State, hit: Hit) -> State:
             return state
         first = heads[hit.id[0]]
         return state.select(heads=(first, *(h for h in state.selection.heads if h != first)))
+    if hit.mark == "plane" and view_of(state).of == "edges":
+        return with_edges(state, tuple(Edge.of(row) for row in np.array(hit.id).reshape(-1, 5)))
     if hit.mark == "plane":
         pairs = np.array(hit.id).reshape(-1, 2).tolist()
         return state.select(heads=tuple(Head(*h) for h in pairs), edge=None)
@@ -166,8 +175,12 @@ PANEL = register(
         help=(
             "S are the chosen heads (Shift-click adds one); F is the measured value with only some heads left, every other "
             "head's output replaced; MLPs and embeddings stay. Right: the chosen heads do alone what the model does. Up: "
-            "without them it is gone. The other points are random sets of as many heads: a circuit should stand out from them. "
-            "Bars: what is lost when one head leaves the circuit; near zero: it is not needed. Click a point to take its heads."
+            "without them it is gone. The other points are random sets of as many: a circuit should stand out from them. "
+            "Bars: what is lost when one leaves the circuit; near zero: it is not needed. Click a point to take its heads.\n\n"
+            "Edges: an edge is cut for one reader. The query, key or value of the later head is made of the stream "
+            "x − Σ z_s W_O of the senders s cut for it; every edge from a head to a later head is cut but those listed, and with "
+            "“Logits too” those to the unembedding. What heads write to MLPs is never cut. Choose an edge in Composition, then "
+            "“+ add” here, or “Keep the edge …” under the right button."
         ),
         requests=requests,
         figure=figure,

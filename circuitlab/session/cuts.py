@@ -35,6 +35,16 @@ class Offer:
     state: State
 
 
+Offering = Callable[[State, ModelConfig], "tuple[Offer, ...]"]
+_ALSO: list[Offering] = []
+
+
+def also(offering: Offering) -> Offering:
+    """Add what a panel can do with the thing pointed at; it is offered after the interventions."""
+    _ALSO.append(offering)
+    return offering
+
+
 def ablation(head: Head) -> Intervention:
     """What ablating a head means here: its z, and with it what it adds to the stream, is zero."""
     return Intervention("zero", Site("z", head.layer, (head.head,)))
@@ -85,6 +95,7 @@ def offers(state: State, config: ModelConfig, token_text: Callable[[int], str] =
         layer = heads[0].layer
         cut = Intervention("zero", Site("mlp_out", layer))
         made.append(Offer(f"Zero the MLP of layer {layer}", with_edits(state, cut)))
+    made += [one for offering in _ALSO for one in offering(state, config)]
     return (*made, *_of_token(state, token_text))
 
 

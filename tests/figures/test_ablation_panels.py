@@ -207,7 +207,7 @@ def test_the_circuit_stands_among_random_sets(engine: Engine, state: State) -> N
     assert plane.chosen == (0,)
     assert plane.ids[0].tolist() == [0, 1, 1, 2]
     for key, members in zip(plane.ids[1:].tolist(), found.random_members, strict=True):
-        assert np.argwhere(members).ravel().tolist() == key
+        assert members.ravel().tolist() == key
     assert bars.labels == ("without L0H1", "without L1H2")
     np.testing.assert_allclose(bars.values, 100 * found.minimality, atol=0.051)
     rank, n = found.rank("faithfulness")
