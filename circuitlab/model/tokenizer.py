@@ -6,14 +6,15 @@ front by whoever builds the prompt, and is on the screen when it is there.
 
 from __future__ import annotations
 
-import json
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 from tokenizers import Tokenizer as _Tokenizer
 
 from circuitlab.errors import BadInput, BadModel
+from circuitlab.model.whole_file import WholeFile
 
+_LARGEST = 64 * 2**20
 _BOS_NAMES = ("<|bos|>", "<s>", "<bos>", "<|begin_of_text|>", "<|endoftext|>", "[BOS]")
 _VISIBLE = {" ": "·", "\n": "↵", "\t": "⇥", "\r": "␍", "\u00a0": "⍽"}
 
@@ -47,7 +48,7 @@ class Tokenizer:
         self._inner.no_padding()
         added = inner.get_added_tokens_decoder()
         self._special = {i: str(t.content) for i, t in added.items() if t.special}
-        self._byte_level = '"ByteLevel"' in json.dumps(json.loads(inner.to_str()).get("decoder") or {})
+        self._byte_level = inner.decoder is not None and b'"ByteLevel"' in inner.decoder.__getstate__()
         self.bos = bos if bos is not None else self.likely_bos()
         self.n_tokens: int = inner.get_vocab_size(with_added_tokens=True)
         self.display = lru_cache(maxsize=None)(self._display)
@@ -55,12 +56,21 @@ class Tokenizer:
     @classmethod
     def from_file(cls, path: Path, bos: int | None = None) -> Tokenizer:
         """Open a `tokenizer.json`. Raises `BadModel`."""
+        file = WholeFile(path)
+        if file.size > _LARGEST:
+            raise BadModel(f"{file.name} is too large.", expected=f"at most {_LARGEST >> 20} MiB", got=f"{file.size} bytes")
+        data = file.read(0, file.size)
         try:
-            return cls(_Tokenizer.from_str(path.read_text(encoding="utf-8")), bos)
-        except FileNotFoundError as error:
-            raise BadModel(f"{path.name} is not there.", expected="a tokenizer.json", got=str(path)) from error
-        except Exception as error:  # the library raises bare Exception on any malformed file
-            raise BadModel(f"{path.name} cannot be read.", expected="a tokenizers file", got=str(error)[:200]) from error
+            return cls(_Tokenizer.from_str(data.decode("utf-8")), bos)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # the library raises bare Exception on a malformed file, and its panics are not even that
+            raise BadModel(
+                f"{file.name} cannot be read.",
+                expected="a tokenizers file",
+                got=str(error).partition("\n")[0][:200],
+                remedy="Download it again, or take it away and go on by token ids.",
+            ) from error
 
     def likely_bos(self) -> int | None:
         """A special token whose name says that it begins a text."""

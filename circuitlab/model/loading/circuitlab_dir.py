@@ -9,6 +9,8 @@ from circuitlab.model.saving import FORMAT
 from circuitlab.model.sourced import CanonicalParts, SourcedWeights
 from circuitlab.model.tensors import copied
 
+_LONGEST_CARD = 2**20  # characters
+
 
 def _load(found: Found, keep: Keep) -> Opened:
     made = ModelConfig.from_json({name: value for name, value in found.config.items() if name != "format"})
@@ -17,7 +19,10 @@ def _load(found: Found, keep: Keep) -> Opened:
     if keep == "resident":
         parts = CanonicalParts(made, copied(mapped))
     card = found.folder / "card.md"
-    text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
+    text = ""
+    if card.is_file():
+        with card.open(encoding="utf-8", errors="replace") as file:
+            text = file.read(_LONGEST_CARD)
     return Opened(SourcedWeights(made, find_tokenizer(found.folder), parts), (), found.files, text, "CircuitLab")
 
 
