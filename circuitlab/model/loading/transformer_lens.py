@@ -1,0 +1,324 @@
+"""TransformerLens: state dicts of a `HookedTransformer` (.pt, .pth, .safetensors), with its configuration or without.
+
+The configuration is the JSON beside the file, or a dict that was saved with the weights. Without one the architecture is inferred
+from names and shapes, and whatever these leave open is listed as an assumption. Sizes always come from the tensors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from circuitlab.errors import BadModel
+from circuitlab.model.config import BiasName, ModelConfig
+from circuitlab.model.loading.assumptions import Assumed
+from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
+from circuitlab.model.loading.found import Found
+from circuitlab.model.loading.hooked_axes import STREAM_AXIS, Axes, axes, short
+from circuitlab.model.loading.hooked_config import Architecture, read_config
+from circuitlab.model.loading.hooked_inference import infer
+from circuitlab.model.loading.layout import Layout, Stored, Which, lay_out, stored
+from circuitlab.model.sourced import SourcedWeights
+from circuitlab.model.tensors import TensorSource
+
+_BUFFERS = ("attn.mask", "attn.IGNORE", "attn.rotary_sin", "attn.rotary_cos")
+_BIASES: tuple[tuple[BiasName, str], ...] = (("q", "attn.b_Q"), ("k", "attn.b_K"), ("v", "attn.b_V"), ("o", "attn.b_O"))
+_BLOCK = re.compile(r"blocks\.(\d+)\.")
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names of a file behind their common prefix, and shapes and tensors by them."""
+
+    source: TensorSource
+    prefix: str
+    all: frozenset[str]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.all
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of one tensor."""
+        return self.source.shape(self.prefix + name)
+
+    def tensor(self, name: str) -> Tensor:
+        """One tensor."""
+        return self.source.tensor(self.prefix + name)
+
+    @property
+    def n_layers(self) -> int:
+        """How many blocks there are."""
+        return 1 + max((int(m[1]) for n in self.all if (m := _BLOCK.match(n))), default=-1)
+
+    def attention(self, which: str, layer: int = 0) -> str:
+        """The name of `W_K` … in one layer: grouped heads are kept under names with an underscore."""
+        plain = f"blocks.{layer}.attn.{which}"
+        grouped = f"blocks.{layer}.attn._{which}"
+        return grouped if grouped in self else plain
+
+
+def names_of(source: TensorSource | None) -> Names | None:
+    """The names where they are TransformerLens', None where they are not."""
+    if source is None:
+        return None
+    for name in source.names():
+        prefix = name.removesuffix("embed.W_E")
+        if prefix == name or prefix.endswith(("un", "pos_")):
+            continue
+        rest = frozenset(n.removeprefix(prefix) for n in source.names() if n.startswith(prefix))
+        if "unembed.W_U" in rest and not any(n.startswith("layers.") for n in rest):
+            return Names(source, prefix, rest)
+    return None
+
+
+def stated_config(found: Found) -> Mapping[str, Any]:
+    """The `HookedTransformerConfig` beside the weights or saved with them, {} without one."""
+    held = [found.config, found.said, *(v for v in found.said.values() if isinstance(v, Mapping))]
+    return next((c for c in held if "d_model" in c and "n_layers" in c), {})
+
+
+def _stream_vectors(names: Names) -> Iterable[tuple[int, ...]]:
+    ends = (".ln1.w", ".ln2.w", "ln_final.w", "attn.b_O", "mlp.b_out")
+    return [names.shape(n) for n in names.all if n.endswith(ends)]
+
+
+def _weights(names: Names) -> dict[str, tuple[int, ...]]:
+    """Shapes of the ends' weights and of those of the first block."""
+    first = [n for n in names.all if n.startswith("blocks.0.")] if names.n_layers else []
+    wanted = [n for n in (*first, "embed.W_E", "unembed.W_U", "pos_embed.W_pos") if n in names and short(n) in STREAM_AXIS]
+    found = {n: names.shape(n) for n in wanted}
+    if bad := [f"{n} {s}" for n, s in found.items() if len(s) not in (2, 3)]:
+        raise BadModel("A weight has the wrong number of axes.", expected="2, or 3 with heads", got=", ".join(bad[:4]))
+    return found
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the tensors' shapes say."""
+
+    n_layers: int
+    n_heads: int
+    n_kv_heads: int
+    d_model: int
+    d_head: int
+    d_vocab: int
+    d_vocab_out: int
+    d_mlp: int
+
+
+def _sizes(names: Names, found: Axes, config: Mapping[str, Any], ask: Assumed) -> Sizes:
+    other = lambda name: _other_axis(names.shape(name), short(name), found)
+    n_heads = n_kv = d_head = 1
+    if names.n_layers:
+        for part in ("W_Q", "W_K", "W_V", "W_O"):
+            if names.attention(part) not in names:
+                raise BadModel("The weights lack tensors.", expected=names.attention(part), got="blocks without it")
+        n_heads, d_head = _heads(names, "Q", other, config, ask)
+        keys = names.attention("W_K")
+        n_kv = names.shape(keys)[0] if len(names.shape(keys)) == 3 else other(keys) // d_head
+    inner = "blocks.0.mlp.W_in"
+    return Sizes(
+        names.n_layers, n_heads, n_kv, found.d_model, d_head, other("embed.W_E"), other("unembed.W_U"),
+        other(inner) if inner in names else 0,
+    )  # fmt: skip
+
+
+def _other_axis(shape: tuple[int, ...], which: str, found: Axes) -> int:
+    """The length of a weight's last axes that is not the stream's."""
+    axis = STREAM_AXIS[which] ^ (which in found.transposed)
+    return shape[-2:][1 - axis]
+
+
+def _heads(names: Names, part: str, other: Any, config: Mapping[str, Any], ask: Assumed) -> tuple[int, int]:
+    """(heads, columns of each): from an axis of their own, a bias, the configuration, or what was said."""
+    weight, bias = names.attention(f"W_{part}"), names.attention(f"b_{part}")
+    if len(names.shape(weight)) == 3:
+        return names.shape(weight)[0], other(weight)
+    width = other(weight)
+    if bias in names and len(names.shape(bias)) == 2:
+        n = names.shape(bias)[0]
+    elif isinstance(config.get("n_heads"), int):
+        n = config["n_heads"]
+    else:
+        n = ask.size("n_heads", None, f"heads in an axis of their own; {weight} is {names.shape(weight)}")
+    if n < 1 or width % n:
+        raise BadModel("The heads do not divide their columns.", expected=f"a divisor of {width}", got=str(n))
+    return n, width // n
+
+
+def _biases(names: Names, sizes: Sizes) -> tuple[tuple[BiasName, ...], tuple[str, ...]]:
+    """The biases that are there and not zero everywhere, and a note about those that are."""
+    layers = range(sizes.n_layers)
+    kinds: list[tuple[BiasName, list[str]]] = []
+    for kind, name in _BIASES:
+        kinds.append((kind, [names.attention(name.removeprefix("attn."), i) for i in layers]))
+    kinds.append(("mlp", [f"blocks.{i}.mlp.{b}" for i in layers for b in ("b_in", "b_out")]))
+    kinds.append(("unembed", ["unembed.b_U"]))
+    there: list[tuple[BiasName, list[str]]] = [(kind, ns) for kind, ns in kinds if any(n in names for n in ns)]
+    kept: tuple[BiasName, ...] = tuple(
+        kind for kind, ns in there if any(n in names and bool((names.tensor(n) != 0).any()) for n in ns)
+    )
+    zero = [kind for kind, _ in there if kind not in kept]
+    return kept, (f"biases that are zero everywhere left out: {' '.join(zero)}",) if zero else ()
+
+
+def configuration(sizes: Sizes, arch: Architecture, biases: tuple[BiasName, ...], gated: bool) -> ModelConfig:
+    """Our configuration."""
+    shapes = {name: getattr(sizes, name) for name in Sizes.__dataclass_fields__}
+    return ModelConfig(
+        **shapes,
+        n_ctx=arch.n_ctx,
+        positions=arch.positions,
+        rotary=arch.rotary,
+        rotary_windowed=arch.rotary_windowed,
+        norm=arch.norm,
+        norm_placement="both" if arch.both else "pre",
+        final_norm=arch.norm != "none",
+        norm_eps=arch.norm_eps,
+        activation=arch.activation,
+        gated=gated,
+        parallel=arch.parallel and sizes.d_mlp > 0,
+        qk_norm=arch.qk_norm,
+        biases=biases,
+        score_scale=arch.score_scale,
+        score_soft_cap=arch.score_soft_cap,
+        logit_soft_cap=arch.logit_soft_cap,
+        windows=arch.windows,
+        prepend_bos=arch.prepend_bos,
+        family="transformer_lens",
+    )
+
+
+def layout(config: ModelConfig, names: Names, found: Axes, arch: Architecture) -> Layout:
+    """Where the file keeps each tensor."""
+    turned = lambda name: _turned(stored(name), short(name), found)
+    ends = {"embed.W_E": turned("embed.W_E"), "unembed.W_U": turned("unembed.W_U")}
+    ends |= {"embed.W_pos": turned("pos_embed.W_pos")} if config.stored_positions else {}
+    ends |= {"unembed.b_U": stored("unembed.b_U")} if "unembed" in config.biases else {}
+    block: dict[str, Stored] = {}
+    for which in ("q", "k", "v", "o"):
+        part = which.upper()
+        at = lambda name: names.attention(name).replace("blocks.0.", "blocks.{i}.")
+        block[f"W_{part}"] = _turned_heads(names, at(f"W_{part}"), which, found)
+        if which in config.biases:
+            flat = which != "o" and len(names.shape(names.attention(f"b_{part}"))) == 1
+            block[f"b_{part}"] = stored(at(f"b_{part}")).heads(which) if flat else stored(at(f"b_{part}"))
+    if config.d_mlp:
+        block |= {f"mlp.W_{name}": turned(f"blocks.{{i}}.mlp.W_{name}") for name in ("in", "out")}
+        block |= _mlp_biases(config) if "mlp" in config.biases else {}
+        block |= {"mlp.W_gate": turned("blocks.{i}.mlp.W_gate")} if config.gated else {}
+    norms, final = _norms(config, names, arch)
+    prefixes = (names.prefix,) if names.prefix else ("",)
+    zero = tuple(n for n in ("b_Q", "b_K", "b_V", "b_O", "b_in", "b_out", "b_U") if not _has_bias(config, n))
+    buffers = (*_BUFFERS, *(f".{n}" for n in zero), *(f"._{n}" for n in zero))
+    return Layout(ends | final, block | norms, buffers, prefixes, _by_layer(config, block | norms) if arch.by_layer else {})
+
+
+def _has_bias(config: ModelConfig, name: str) -> bool:
+    kind = {"b_in": "mlp", "b_out": "mlp", "b_U": "unembed"}.get(name, name[-1].lower())
+    return kind in config.biases
+
+
+def _turned(where: Stored, which: str, found: Axes) -> Stored:
+    return where.T if which in found.transposed else where
+
+
+def _turned_heads(names: Names, name: str, which: Which, found: Axes) -> Stored:
+    """W_Q … of one layer: heads in an axis of their own or flat, either order of the axes."""
+    exchanged = short(name) in found.transposed
+    if len(names.shape(name.replace("{i}", "0"))) == 2:
+        return _turned(stored(name), short(name), found).heads(which)
+    return stored(name).then(lambda c, x: x.transpose(1, 2)) if exchanged else stored(name)
+
+
+def _mlp_biases(config: ModelConfig) -> dict[str, Stored]:
+    """Behind a gate TransformerLens adds `b_in` to the product, so that it is the constant `b_in W_out` of the output."""
+    b_in, b_out = stored("blocks.{i}.mlp.b_in"), stored("blocks.{i}.mlp.b_out")
+    if not config.gated:
+        return {"mlp.b_in": b_in, "mlp.b_out": b_out}
+    none = b_in.then(lambda c, x: torch.zeros_like(x))
+    whole = b_out.joined((b_in, stored("blocks.{i}.mlp.W_out")), lambda out, inner, W: out + inner @ W)
+    return {"mlp.b_in": none, "mlp.b_gate": none, "mlp.b_out": whole}
+
+
+def _norms(config: ModelConfig, names: Names, arch: Architecture) -> tuple[dict[str, Stored], dict[str, Stored]]:
+    """Gains and biases of the norms in a block, and of the last one."""
+
+    def gain(ours: str, theirs: str, kind: str) -> dict[str, Stored]:
+        made = {f"{ours}.gain": stored(f"{theirs}.w")}
+        return made | ({f"{ours}.bias": stored(f"{theirs}.b")} if kind == "layer" else {})
+
+    at, block = "blocks.{i}.", {}
+    if arch.gains and config.norm != "none":
+        block |= gain("attn_norm", f"{at}ln1", config.norm)
+        block |= gain("mlp_norm", f"{at}ln2", config.norm) if config.d_mlp else {}
+    if arch.both:
+        block |= gain("attn_post_norm", f"{at}ln1_post", config.norm)
+        block |= gain("mlp_post_norm", f"{at}ln2_post", config.norm) if config.d_mlp else {}
+    if config.activation == "solu_ln" and config.d_mlp and "blocks.0.mlp.ln.w" in names:
+        block |= gain("mlp.norm", f"{at}mlp.ln", "layer")
+    if config.qk_norm != "none":
+        block |= gain("q_norm", f"{at}attn.q_norm", "rms") | gain("k_norm", f"{at}attn.k_norm", "rms")
+    final = gain("unembed.norm", "ln_final", config.norm) if arch.gains and config.final_norm else {}
+    return block, final
+
+
+def _by_layer(config: ModelConfig, block: Mapping[str, Stored]) -> dict[int, dict[str, Stored]]:
+    """Scores of layer i divided by i + 1: its queries are, or the gain of their norm."""
+    names = ("q_norm.gain",) if config.qk_norm != "none" else ("W_Q", "b_Q")
+    divided = lambda where, i: where.then(lambda c, x: x / (i + 1))
+    return {i: {n: divided(block[n], i) for n in names if n in block} for i in range(1, config.n_layers)}
+
+
+def _load(found: Found, keep: Keep) -> Opened:
+    source, ask = found.needed(), Assumed(found.assume)
+    names, config = names_of(source), stated_config(found)
+    assert names is not None  # it was claimed
+    stated = config.get("d_model") if isinstance(config.get("d_model"), int) else None
+    where = axes(_weights(names), _stream_vectors(names), stated, ask)
+    sizes = _sizes(names, where, config, ask)
+    _agree(config, sizes)
+    known = bool(config)
+    arch = read_config(config, sizes.d_head, sizes.n_layers) if known else infer(names, sizes, where, ask)
+    if config.get("act_fn") is None and known and sizes.d_mlp:
+        raise BadModel("The configuration has no activation.", expected="act_fn", got="a model with MLPs")
+    biases, left = _biases(names, sizes)
+    made = configuration(sizes, arch, biases, "blocks.0.mlp.W_gate" in names)
+    parts, unused = lay_out(made, layout(made, names, where, arch), source, keep == "resident")
+    notes = [*arch.notes, *left, *unused, *_notes(where, arch, made)]
+    notes += ["no configuration: what the tensors do not show is assumed"] if not known else []
+    weights = SourcedWeights(made, find_tokenizer(found.folder), parts)
+    return Opened(weights, tuple(notes), found.files, "", "TransformerLens", tuple(ask.made))
+
+
+def _notes(where: Axes, arch: Architecture, made: ModelConfig) -> list[str]:
+    notes = [f"stored transposed, read so: {' '.join(sorted(where.transposed))}"] if where.transposed else []
+    notes += (
+        ["norms without gain and bias: folded into the weights before they were saved"]
+        if (made.norm != "none" and not arch.gains)
+        else []
+    )
+    notes += ["queries of layer i divided by i + 1 (scale_attn_by_inverse_layer_idx)"] if arch.by_layer else []
+    return notes + (["b_in behind the gate moved into b_out"] if made.gated and "mlp" in made.biases else [])
+
+
+def _agree(config: Mapping[str, Any], sizes: Sizes) -> None:
+    """Raise `BadModel` where a stated size is not the tensors'."""
+    for name in Sizes.__dataclass_fields__:
+        value, got = config.get(name), getattr(sizes, name)
+        if (name == "d_mlp" and not got) or value in (None, -1) or (name == "n_kv_heads"):
+            continue
+        if value != got:
+            raise BadModel(f"{name} of the configuration is not the tensors'.", expected=repr(value)[:40], got=str(got))
+
+
+def _claims(found: Found) -> bool:
+    return not found.model_type and "format" not in found.config and names_of(found.tensors) is not None
+
+
+FAMILY = Family("transformer_lens", "a TransformerLens state dict", _claims, _load, last=True)

@@ -1,0 +1,262 @@
+"""TransformerLens state dicts against what the library computed with them; inferred ones, older orders of axes, refusals."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from circuitlab.cli import main
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Request
+from circuitlab.engine.store import ModelStore
+from circuitlab.errors import BadModel, UsageError
+from circuitlab.model.folding import under
+from circuitlab.model.forward import forward
+from circuitlab.model.loading import Opened, open_model
+from circuitlab.model.loading.assumptions import pairs
+from circuitlab.model.subject import Conventions, ModelRef, Subject
+from circuitlab.session.jsonfile import state_from_text, state_to_text
+from circuitlab.session.state import State
+from tests.reference.make_hooked import FOLDER, MODELS, TOKENS
+
+ACTIVATIONS = np.load(FOLDER / "activations.npz")
+PLAIN = [name for name in MODELS if name != "local"]
+
+
+def _held(name: str) -> dict[str, Any]:
+    return torch.load(FOLDER / f"{name}.pt", weights_only=name != "local")
+
+
+def _plain(config: dict[str, Any]) -> dict[str, Any]:
+    plain = {n: v.item() if isinstance(v, np.generic) else v for n, v in config.items()}
+    return {n: v for n, v in plain.items() if v is None or isinstance(v, str | int | float | bool | list)}
+
+
+def _agrees(opened: Opened, name: str, tolerance: float = 2e-5) -> None:
+    run = forward(opened.weights, TOKENS)
+    n = opened.weights.config.n_layers
+    ours = {
+        "logits": run.logits(),
+        "patterns": torch.cat([run.get("pattern", i) for i in range(n)]),
+        "streams": torch.stack([run.get("resid_pre", i) for i in range(n)]),
+    }
+    for what, value in ours.items():
+        theirs = ACTIVATIONS[f"{name} {what}"]
+        assert np.abs(value.numpy() - theirs).max() <= tolerance * max(1.0, np.abs(theirs).max()), what
+    folded = forward(under(opened.weights, Conventions()), TOKENS).log_probs()
+    theirs = torch.tensor(ACTIVATIONS[f"{name} logits"]).log_softmax(-1)
+    assert float((folded - theirs).abs().max()) < 1e-4
+
+
+@pytest.mark.parametrize("keep", ["resident", "mapped"])
+@pytest.mark.parametrize("name", PLAIN)
+def test_saved_models_compute_what_the_library_computes(name: str, keep: Any) -> None:
+    opened = open_model(FOLDER / f"{name}.pt", keep)
+    _agrees(opened, name)
+    assert [a.name for a in opened.assumptions] == ["tokenizer"]
+    assert any(note.startswith("score scale") for note in opened.notes)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_configuration_as_json_beside_safetensors(tmp_path: Path, name: str) -> None:
+    held = _held(name)
+    save_file({n: v.contiguous() for n, v in held["model"].items()}, tmp_path / "weights.safetensors")
+    (tmp_path / "weights.json").write_text(json.dumps(_plain(held["cfg"])))
+    opened = open_model(tmp_path / "weights.safetensors")
+    _agrees(opened, name)
+    assert opened.weights.config.prepend_bos is (name != "solu")
+
+
+def _inferred(path: Path, name: str, **assume: str) -> Opened:
+    torch.save(_held(name)["model"], path / "model.pt")
+    return open_model(path / "model.pt", assume=assume)
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "assumed"),
+    [
+        ("shortformer", {"positions": "shortformer"}, {"positions": "learned", "norm": "LNPre", "score_scale": "1/√d_head"}),
+        ("attention", {"score_scale": "1"}, {"norm": "none", "mask": "causal"}),
+        ("gelu", {"activation": "gelu"}, {"activation": "gelu_new", "norm": "LN", "mlp_reads": "after attention"}),
+        ("solu", {"activation": "solu_ln", "prepend_bos": "no"}, {"norm": "LNPre", "activation": "gelu_new"}),
+        ("parallel", {"activation": "gelu", "mlp_reads": "beside attention"}, {"positions": "rotary"}),
+        ("grouped", {"norm_eps": "1e-3"}, {"norm": "RMS", "activation": "silu", "positions": "rotary"}),
+    ],
+)
+def test_inferred_models_list_what_they_assume(tmp_path: Path, name: str, said: dict[str, str], assumed: dict[str, str]) -> None:
+    opened = _inferred(tmp_path, name)
+    listed = {a.name: a for a in opened.assumptions}
+    assert assumed.items() <= {n: a.value for n, a in listed.items()}.items()
+    assert all(a.why and (not a.choices or a.value in a.choices or a.name == "score_scale") for a in listed.values())
+    corrected = _inferred(tmp_path, name, **said)
+    assert {a.name for a in corrected.assumptions if a.why.startswith("as you said")} == set(said)
+    _agrees(corrected, name)
+
+
+def test_rotary_is_read_from_the_stored_tables(tmp_path: Path) -> None:
+    rotary = _inferred(tmp_path, "grouped").weights.config.rotary
+    assert rotary is not None and (rotary.base, rotary.pairs, rotary.dims) == (500.0, "half", 0)
+    rotary = _inferred(tmp_path, "parallel").weights.config.rotary
+    assert rotary is not None and (rotary.pairs, rotary.dims) == ("interleaved", 2)
+
+
+@pytest.mark.parametrize(
+    ("assume", "words"),
+    [
+        ({"position": "learned"}, "nothing of that name"),
+        ({"activation": "tanh"}, "activation cannot be read"),
+        ({"score_scale": "0"}, "score scale"),
+        ({"norm_eps": "small"}, "norm_eps"),
+        ({"mask": "none"}, "causally"),
+        ({"tokenizer": "/nowhere/tokenizer.json"}, "not there"),
+    ],
+)
+def test_what_cannot_be_assumed_is_refused(tmp_path: Path, assume: dict[str, str], words: str) -> None:
+    with pytest.raises(BadModel, match=words):
+        _inferred(tmp_path, "gelu", **assume)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"positional_embedding_type": "alibi"}, "positions"),
+        ({"positional_embedding_type": "relative_positional_bias"}, "positions"),
+        ({"attention_dir": "bidirectional"}, "causally"),
+        ({"final_rms": True}, "final norm"),
+        ({"num_experts": 4}, "mixture of experts"),
+        ({"normalization_type": "BN"}, "norm is not known"),
+        ({"act_fn": "xielu"}, "activation"),
+        ({"act_fn": None}, "activation"),
+        ({"d_model": 13}, "d_model of the"),
+        ({"n_heads": 4}, "n_heads"),
+        ({"n_ctx": 12}, "W_pos"),
+        ({"use_local_attn": True, "window_size": 3}, "attn_types"),
+    ],
+)
+def test_configurations_that_are_not_known_are_refused_in_words(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    held = _held("gelu")
+    torch.save({"state_dict": held["model"], "config": {**held["cfg"], **changes}}, tmp_path / "model.pt")
+    with pytest.raises(BadModel, match=words):
+        open_model(tmp_path / "model.pt")
+
+
+# -- older orders of the axes ------------------------------------------------------------------------------------------------
+
+
+def _toy(rng: torch.Generator, d: int, heads: int, k: int, vocab: int, mlp: int) -> dict[str, Tensor]:
+    """Today's names and order, no norms, MLP with biases."""
+    shapes = {"embed.W_E": (vocab, d), "pos_embed.W_pos": (9, d), "unembed.W_U": (d, vocab - 1)}
+    for i in range(2):
+        shapes |= {f"blocks.{i}.attn.W_{n}": (heads, d, k) for n in "QKV"} | {f"blocks.{i}.attn.W_O": (heads, k, d)}
+        shapes |= {f"blocks.{i}.mlp.W_in": (d, mlp), f"blocks.{i}.mlp.W_out": (mlp, d)}
+        shapes |= {f"blocks.{i}.mlp.b_in": (mlp,), f"blocks.{i}.mlp.b_out": (d,)}
+    return {n: torch.randn(s, generator=rng) * 0.4 for n, s in shapes.items()}
+
+
+def _older(tensors: dict[str, Tensor], flat_output: bool) -> dict[str, Tensor]:
+    """As code of 2022 kept them: every matrix but W_pos and W_U as [out, in]; W_O [d_model, head · d_head] if asked."""
+    made = {}
+    for name, x in tensors.items():
+        part = name.rpartition(".")[2]
+        if part == "W_O" and flat_output:
+            made[name] = x.flatten(0, 1).T.contiguous()
+        elif part in ("W_E", "W_Q", "W_K", "W_V", "W_O", "W_in", "W_out"):
+            made[name] = x.transpose(-1, -2).contiguous()
+        else:
+            made[name] = x
+    return made
+
+
+IDS = (1, 4, 0, 6, 6, 2)
+
+
+@pytest.mark.parametrize("flat_output", [False, True])
+def test_older_orders_are_recognised_by_their_shapes(tmp_path: Path, flat_output: bool) -> None:
+    tensors = _toy(torch.Generator().manual_seed(3), 10, 3, 4, 7, 16)
+    torch.save(tensors, tmp_path / "today.pt")
+    torch.save(_older(tensors, flat_output), tmp_path / "older.pt")
+    today, older = open_model(tmp_path / "today.pt"), open_model(tmp_path / "older.pt")
+    assert torch.allclose(forward(today.weights, IDS).logits(), forward(older.weights, IDS).logits(), atol=1e-5)
+    assert any("transposed" in note and "W_Q" in note for note in older.notes)
+    assert today.weights.config.d_vocab_out == 6
+
+
+def test_square_weights_among_transposed_ones_are_asked_about(tmp_path: Path) -> None:
+    tensors = _toy(torch.Generator().manual_seed(4), 12, 3, 4, 7, 16)  # W_O flat is [12, 12]
+    torch.save(tensors, tmp_path / "today.pt")
+    torch.save(_older(tensors, True), tmp_path / "older.pt")
+    with pytest.raises(BadModel, match="shape does not say") as caught:
+        open_model(tmp_path / "older.pt")
+    assert "--map" in caught.value.remedy and "axes=transposed" in caught.value.remedy
+    older = open_model(tmp_path / "older.pt", assume={"axes": "transposed"})
+    today = open_model(tmp_path / "today.pt")
+    assert torch.allclose(forward(today.weights, IDS).logits(), forward(older.weights, IDS).logits(), atol=1e-5)
+
+
+def test_one_head_as_wide_as_the_stream_is_an_assumption(tmp_path: Path) -> None:
+    torch.save(_toy(torch.Generator().manual_seed(5), 6, 1, 6, 7, 16), tmp_path / "model.pt")
+    found = {a.name: a.value for a in open_model(tmp_path / "model.pt").assumptions}
+    assert found["axes"] == "today's"
+
+
+def test_flat_heads_must_be_counted(tmp_path: Path) -> None:
+    tensors = _toy(torch.Generator().manual_seed(6), 10, 3, 4, 7, 16)
+    flat = {n: x.permute(1, 0, 2).flatten(1).contiguous() if n[-3:] in ("W_Q", "W_K", "W_V") else x for n, x in tensors.items()}
+    flat = {n: x.flatten(0, 1) if n.endswith("W_O") else x for n, x in flat.items()}
+    torch.save(flat, tmp_path / "flat.pt")
+    torch.save(tensors, tmp_path / "today.pt")
+    with pytest.raises(BadModel, match="n_heads cannot be told"):
+        open_model(tmp_path / "flat.pt")
+    found = open_model(tmp_path / "flat.pt", assume={"n_heads": "3"})
+    today = open_model(tmp_path / "today.pt")
+    assert torch.allclose(forward(today.weights, IDS).logits(), forward(found.weights, IDS).logits(), atol=1e-5)
+
+
+# -- what is assumed belongs to the model ------------------------------------------------------------------------------------
+
+
+def test_answers_of_other_assumptions_are_kept_apart(tmp_path: Path) -> None:
+    torch.save(_held("shortformer")["model"], tmp_path / "model.pt")
+    engine = Engine(ModelStore())
+    ref = ModelRef(f"file:{tmp_path / 'model.pt'}")
+    other = replace(ref, assume=(("positions", "shortformer"),))
+    loss = lambda r: engine.answer(Request("token_loss", _params("token_loss"), Subject(r, TOKENS))).result.arrays()["loss"]
+    assert np.nanmax(np.abs(loss(ref) - loss(other))) > 1e-3
+    assert np.array_equal(loss(ref), loss(ref), equal_nan=True)
+
+
+def _params(name: str) -> Any:
+    from circuitlab.analysis.base import find_analysis
+
+    return find_analysis(name).params()
+
+
+def test_assumptions_are_kept_in_sessions() -> None:
+    state = State(ModelRef("file:/a/b.pt", assume=(("norm", "LNPre"), ("positions", "shortformer"))))
+    assert state_from_text(state_to_text(state), {}).model == state.model
+
+
+def test_the_command_line_lists_and_takes_assumptions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.save(_held("shortformer")["model"], tmp_path / "model.pt")
+    path = str(tmp_path / "model.pt")
+    assert main(["info", path]) == 0
+    assert "--assume positions=shortformer" in capsys.readouterr().out
+    assert main(["info", path, "--json", "--assume", "positions=shortformer", "tokenizer=attn-only-2l"]) == 0
+    about = json.loads(capsys.readouterr().out)
+    assert about["config"]["positions"] == "shortformer" and about["tokenizer"]["n_tokens"] > 17
+    assert main(["compute", "token_loss", path, "--tokens", "1,2,3", "--assume", "positions"]) == 2
+    assert "NAME=VALUE" in capsys.readouterr().err
+
+
+def test_words_of_assumptions() -> None:
+    assert pairs(["b=1", " a = x=y "]) == (("a", "x=y"), ("b", "1"))
+    with pytest.raises(UsageError):
+        pairs(["=1"])
