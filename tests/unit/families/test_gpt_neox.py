@@ -43,8 +43,9 @@ def test_gpt_neox_agrees_with_transformers(tmp_path: Path, name: str) -> None:
     assert any(note.startswith("score scale") for note in opened.notes)
 
 
-def test_analyses_work(tmp_path: Path) -> None:
-    saved(tmp_path, made({}))
+@pytest.mark.parametrize("name", ["parallel", "sequential", "a quarter turns"])
+def test_analyses_work(tmp_path: Path, name: str) -> None:
+    saved(tmp_path, made(CASES[name]))
     assert_analyses_work(tmp_path)
 
 

@@ -39,10 +39,18 @@ def test_opt_agrees_with_transformers(tmp_path: Path, name: str) -> None:
     assert any(note.startswith("score scale") and "1/√d_head" in note for note in opened.notes)
 
 
-def test_bfloat16(tmp_path: Path) -> None:
-    assert_agrees_in_bfloat16(tmp_path, made({}))
+@pytest.mark.parametrize("name", ["norms before", "as 350m"])
+def test_bfloat16(tmp_path: Path, name: str) -> None:
+    assert_agrees_in_bfloat16(tmp_path, made(CASES[name]))
 
 
-def test_analyses_work(tmp_path: Path) -> None:
-    saved(tmp_path, made({}))
+@pytest.mark.parametrize("name", ["norms before", "projected, norms before", "without a final norm"])
+def test_analyses_work(tmp_path: Path, name: str) -> None:
+    saved(tmp_path, made(CASES[name]))
     assert_analyses_work(tmp_path)
+
+
+def test_analyses_of_a_normalised_stream_say_why_not(tmp_path: Path) -> None:
+    saved(tmp_path, made(CASES["as 350m"]))
+    refused = ("composition", "ov_table", "qk_table", "direct_attribution", "path_expansion")
+    assert_analyses_work(tmp_path, refused)

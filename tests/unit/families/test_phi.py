@@ -42,6 +42,7 @@ def test_bfloat16(tmp_path: Path) -> None:
     assert_agrees_in_bfloat16(tmp_path, made({}))
 
 
-def test_analyses_work(tmp_path: Path) -> None:
-    saved(tmp_path, made({}))
+@pytest.mark.parametrize("name", ["half of the columns turn", "norms of queries and keys"])
+def test_analyses_work(tmp_path: Path, name: str) -> None:
+    saved(tmp_path, made(CASES[name]))
     assert_analyses_work(tmp_path)
