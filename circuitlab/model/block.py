@@ -72,6 +72,12 @@ def _normed_axes(config: ModelConfig) -> tuple[int, ...]:
     return (-1,) if config.qk_norm_over == "head" else (-3, -1)
 
 
+def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """`x W + b`; the bias goes into the product's own memory, which is fresh and which no gradient looks at."""
+    product = x @ weight
+    return product if bias is None else product.add_(bias)
+
+
 def flat_in(weight: Tensor) -> Tensor:
     """[head, d_model, d_head] -> [d_model, head · d_head], without a copy where the storage allows it."""
     return weight.permute(1, 0, 2).reshape(weight.shape[1], -1)
@@ -93,8 +99,7 @@ def merge_heads(x: Tensor) -> Tensor:
 
 
 def _project(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    flat = x @ flat_in(weight)
-    return split_heads(flat if bias is None else flat + bias.reshape(-1), weight.shape[0])
+    return split_heads(affine(x, flat_in(weight), None if bias is None else bias.reshape(-1)), weight.shape[0])
 
 
 def smear(keys: Tensor, alpha: Tensor) -> Tensor:
@@ -187,8 +192,7 @@ def head_results(layer: Layer, z: Tensor) -> Tensor:
 
 def write(layer: Layer, z: Tensor) -> Tensor:
     """[..., dest, d_model]: all heads together with the output bias."""
-    merged = merge_heads(z) @ flat_out(layer.W_O)
-    return merged if layer.b_O is None else merged + layer.b_O
+    return affine(merge_heads(z), flat_out(layer.W_O), layer.b_O)
 
 
 def activate(x: Tensor, name: str) -> Tensor:
@@ -206,15 +210,14 @@ def activate(x: Tensor, name: str) -> Tensor:
 
 def mlp_hidden(config: ModelConfig, mlp: Mlp, x: Tensor) -> Tensor:
     """[..., pos, d_mlp]: the neurons' activations, gate included."""
-    up = x @ mlp.W_in if mlp.b_in is None else x @ mlp.W_in + mlp.b_in
+    up = affine(x, mlp.W_in, mlp.b_in)
     if mlp.W_gate is None:
         hidden = activate(up, config.activation)
         return normalise(hidden, mlp.norm, "layer", config.norm_eps) if config.activation == "solu_ln" else hidden
-    gate = x @ mlp.W_gate if mlp.b_gate is None else x @ mlp.W_gate + mlp.b_gate
+    gate = affine(x, mlp.W_gate, mlp.b_gate)
     return activate(gate, config.activation) * up
 
 
 def mlp_out(config: ModelConfig, mlp: Mlp, x: Tensor) -> Tensor:
     """[..., pos, d_model]: what the MLP writes."""
-    out = mlp_hidden(config, mlp, x) @ mlp.W_out
-    return out if mlp.b_out is None else out + mlp.b_out
+    return affine(mlp_hidden(config, mlp, x), mlp.W_out, mlp.b_out)

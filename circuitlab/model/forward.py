@@ -162,16 +162,19 @@ def _attention(run: Run, layer: Layer, i: int, qkv: QKV, start: int) -> Tensor:
     return post_norm(config, layer, block.write(layer, block.attend(config, i, qkv, start)), "attn")
 
 
-def _plain_block(w: Weights, layer: Layer, i: int, x: Tensor, see: Callable[[QKV], None] | None = None) -> Tensor:
+def _plain_block(w: Weights, layer: Layer, i: int, x: Tensor) -> Tensor:
     """Block i on [..., pos, d_model] without interventions: batches and training."""
     config = w.config
     qkv = _project(w, layer, i, x, 0, None)
-    if see is not None:
-        see(qkv)
     if config.score_soft_cap:
         z = full_pattern(config, i, qkv) @ block.per_query_head(config, qkv.v)
     else:
         z = block.attend(config, i, qkv, 0)
+    return _after_plain(config, layer, x, z)
+
+
+def _after_plain(config: ModelConfig, layer: Layer, x: Tensor, z: Tensor) -> Tensor:
+    """The streams after a block without interventions, from those before it and z."""
     mid = after_attention(config, layer, x, post_norm(config, layer, block.write(layer, z), "attn"))
     if layer.mlp is None:
         return mid
@@ -194,13 +197,17 @@ def logits(w: Weights, tokens: Tensor) -> Tensor:
 
 
 def patterns(w: Weights, tokens: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """(layer, [batch, head, dest, src]) for [batch, pos] ids, one layer at a time."""
+    """(layer, [batch, head, dest, src]) for [batch, pos] ids, one layer at a time; not to be written to."""
+    config = w.config
     with torch.inference_mode():
-        x = embedded(w.config, w.embed(), tokens, 0)
-        for i in range(w.config.n_layers):
-            seen: list[QKV] = []
-            x = _plain_block(w, w.layer(i), i, x, seen.append)
-            yield i, full_pattern(w.config, i, seen[0])
+        x = embedded(config, w.embed(), tokens, 0)
+        for i in range(config.n_layers):
+            layer = w.layer(i)
+            qkv = _project(w, layer, i, x, 0, None)
+            pattern = full_pattern(config, i, qkv)
+            yield i, pattern
+            if i < config.n_layers - 1:  # nothing looks at what the last layer writes
+                x = _after_plain(config, layer, x, pattern @ block.per_query_head(config, qkv.v))
 
 
 def attended(run: Run, i: int, layer: Layer, x: Tensor, held: bool = False, dest: slice = slice(None)) -> Tensor:
