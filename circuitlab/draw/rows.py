@@ -24,11 +24,18 @@ from PySide6.QtWidgets import (
 from circuitlab.draw.rows_cells import RowsDelegate, RowsTable
 from circuitlab.draw.rows_model import RowsModel, cell_text, is_number
 from circuitlab.draw.theme import Theme
-from circuitlab.figures.marks import Hit, Rows
+from circuitlab.figures.marks import Hit, RowColumn, Rows
 
 ROW = 22
+SHORT_BAR = 28  # px beside its number
 SHORTENED = 64  # px: words are cut down to this, so that the numbers beside them stay in sight
 ON_PAPER = 40  # rows that an export shows; all of them are in the CSV
+
+
+def _widest(column: RowColumn, metrics: QFontMetricsF) -> float:
+    """px of the longest text among the first rows."""
+    texts = (cell_text(column, r) for r in range(min(200, len(column.values))))
+    return max(map(metrics.horizontalAdvance, texts), default=0.0)
 
 
 class RowsMark(QWidget):
@@ -136,7 +143,7 @@ class RowsMark(QWidget):
             self._counted()
             if names:
                 self.table.verticalScrollBar().setValue(place)
-            else:
+            if not names or self._outgrown():
                 self._fit_columns()
         if not same or mark.chosen != old.chosen:
             self._select(mark.chosen)
@@ -163,26 +170,30 @@ class RowsMark(QWidget):
             self.table.scrollTo(self.model.index(rows[0], 0))
 
     def _fit_columns(self) -> None:
-        """As wide as the first rows and the header; a bar takes what is left, or the tokens share it."""
+        """As wide as the first rows and the header; bars share what is left evenly, so that they compare, or tokens do."""
         header = self.table.horizontalHeader()
         plain = QFontMetricsF(self.theme.font(self.theme.normal))
         mono = QFontMetricsF(self.theme.font(self.theme.normal, mono=True))
         columns = self.mark.columns
         bars = [i for i, c in enumerate(columns) if c.bar]
-        self._stretched = bars[:1] or [i for i, c in enumerate(columns) if c.tokens]
+        self._stretched = bars or [i for i, c in enumerate(columns) if c.tokens]
         self._widths, self._least = [], []
         for i, column in enumerate(columns):
-            metrics = mono if column.tokens else plain
-            texts = [cell_text(column, r) for r in range(min(200, len(column.values)))]
             title = self.model.headerData(i, Qt.Orientation.Horizontal) or ""
-            widest = max([metrics.horizontalAdvance(t) for t in texts], default=0.0)
+            widest = _widest(column, mono if column.tokens else plain)
             width = max(min(widest, 220) + 18, plain.horizontalAdvance(title) + 34)
             header.setSectionResizeMode(i, QHeaderView.ResizeMode.Interactive)
             header.resizeSection(i, round(width))
             self._widths.append(round(width))
-            shortest = widest + 16 if is_number(column) else min(widest + 18, SHORTENED)
+            shortest = widest + 16 + SHORT_BAR * column.bar if is_number(column) else min(widest + 18, SHORTENED)
             self._least.append(round(min(width, max(shortest, plain.horizontalAdvance(title) + 20))))
         self._stretch()
+
+    def _outgrown(self) -> bool:
+        """Whether other values have numbers too long for the columns; words may be shortened, and nothing jumps for less."""
+        plain = QFontMetricsF(self.theme.font(self.theme.normal))
+        pairs = zip(self.mark.columns, self._widths, strict=True)
+        return any(is_number(c) and _widest(c, plain) + 16 > width for c, width in pairs)
 
     def _stretch(self) -> None:
         """Give what is left to the columns that stretch; where nothing is, words are shortened before numbers are pushed out."""

@@ -6,15 +6,16 @@ from typing import Any
 
 from PySide6.QtCore import QPoint, QRect, Qt, Signal, Slot
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QPainter, QPaintEvent, QPixmap, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from circuitlab.draw.busy import Busy
 from circuitlab.draw.realise import realise
 from circuitlab.draw.theme import GRID, LIGHT, Theme, palette, stylesheet
-from circuitlab.figures.marks import Bars, Figure, Hit, Mark, Rows, Tokens
+from circuitlab.figures.marks import Bars, Figure, Heatmap, Hit, Mark, Rows, Tokens
 
 Key = tuple[type, str]
 _HOVERS = ("hover", "leave")
+NARROW, TALL = 480, 400  # px: below and above these a table goes under its map
 
 
 def _layout_of(figure: Figure) -> tuple[tuple[Key, ...], ...]:
@@ -122,7 +123,19 @@ class FigureView(QWidget):
             weight = round(100 * figure.weights[i]) if i < len(figure.weights) else 100
             self._body.setStretch(i, weight)
         self._shape = shape
+        self._turn()
         self._busy.raise_()
+
+    def _turn(self) -> None:
+        """A map and its table stand side by side; one above the other where that is too narrow and there is the height."""
+        narrow = self.width() < NARROW and not self._on_paper
+        stacked = narrow and self.height() >= TALL and len(self._rows) == 1
+        for holder, row in zip(self._rows, self._figure.grid, strict=False):
+            side = holder.layout()
+            if isinstance(side, QBoxLayout) and len(row) == 2 and isinstance(row[0], Heatmap) and isinstance(row[1], Rows):
+                side.setDirection(QBoxLayout.Direction.TopToBottom if stacked else QBoxLayout.Direction.LeftToRight)
+                side.setStretch(0, 2)
+                side.setStretch(1, 3 if narrow else 2)
 
     def _make(self, mark: Mark) -> Any:
         widget = realise(mark, self._theme)
@@ -254,6 +267,7 @@ class FigureView(QWidget):
         """The veil covers everything."""
         super().resizeEvent(event)
         self._busy.setGeometry(self.rect())
+        self._turn()
         self._share_by_content()
 
     def set_stroke(self, scale: float) -> None:

@@ -118,15 +118,19 @@ def _parts(state: State, facts: Facts, answer: Answer) -> Figure:
     return Figure(((heat, rows),), title, caption(answer))
 
 
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "−")
+
+
 def _title(state: State, facts: Facts, result: DirectAttributionResult, head: Head | None) -> str:
     position = min(int(result.positions[result.at]), len(state.tokens) - 1)
     after = f"after {position} {quoted(facts.token_text(state.tokens[position]))}"
-    name = f"{target_name(result.ids[result.at], facts)} {after}: {result.total[result.at]:+.2f}"
+    name = f"{target_name(result.ids[result.at], facts)} {after}: {_signed(result.total[result.at])}"
     own = result.heads[:, :, result.at]
     if head is None or np.isnan(own).any():
         return name
     rank = int((np.nan_to_num(own) > np.nan_to_num(own[head])).sum()) + 1
-    return f"{name}, of it {head} {own[head]:+.2f} (no. {rank} of {own.size})"
+    return f"{name}, of it {head} {_signed(own[head])} (no. {rank} of {own.size})"
 
 
 def _short(name: str) -> str:

@@ -68,7 +68,8 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         colour_bar=False,
     )
     title = f"All {config.n_layers * config.n_heads} heads · {title}"
-    return Figure(((heat,),), title, caption(answer, note, "one scale for all heads"), compared=bool(note))
+    scale = f"one scale for all heads, ±{top:.2g}: orange more, blue less" if signed and note else "one scale for all heads"
+    return Figure(((heat,),), title, caption(answer, note, scale), compared=bool(note))
 
 
 def _shown(state: State, answer: Answer, ref: Answers, view: OverviewView) -> tuple[np.ndarray, bool, str, str]:

@@ -8,10 +8,14 @@ import numpy as np
 
 from circuitlab.analysis.predictions import PredictionsParams, PredictionsResult
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import caption, destination, once, quoted
+from circuitlab.figures.common import caption, comparing, destination, once, quoted, texts, top_level
+from circuitlab.figures.compare import short_label
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.session.state import State
+from circuitlab.session.state import Pin, State
+
+KNOWN = 1000  # tokens that are known of both sides while something is pinned, so that what is listed here is found there
+FORMER = 3  # of the reference's most probable tokens are listed here too
 
 
 @dataclass(frozen=True)
@@ -26,21 +30,39 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if not state.tokens:
         return Why("Type some text in the Prompt to see what comes next.")
     view: PredictionsView = state.view("predictions", PredictionsView)
-    params = PredictionsParams(destination(state), max(1, view.k))
+    k = max(1, view.k)
+    params = PredictionsParams(destination(state), max(k, KNOWN) if state.pins else k)
     return {"predictions": Request("predictions", params, state.subject)}
 
 
-def _rows(answer: Answer, facts: Facts) -> tuple[RowColumn, ...]:
+def _result(answer: Answer) -> PredictionsResult:
     result = answer.result
     assert isinstance(result, PredictionsResult)
-    names = np.array([facts.token_text(int(i)) for i in result.ids], dtype=object)
-    return (
-        RowColumn("#", np.arange(1, len(result.ids) + 1), digits=0),
-        RowColumn("token", names, tokens=True),
-        RowColumn("p", np.exp(result.log_probs), digits=4, bar=True, levels=(0.0, 1.0), tip="probability"),
-        RowColumn("logit", result.logits, digits=2),
-        RowColumn("id", result.ids, digits=0),
+    return result
+
+
+def _rows(result: PredictionsResult, k: int, there: PredictionsResult | None, pin: Pin | None, facts: Facts) -> Rows:
+    """The `k` most probable tokens; beside a reference also those that were, with their probability there."""
+    known = {} if there is None else dict(zip(there.ids.tolist(), np.exp(there.log_probs).tolist(), strict=True))
+    former = [] if there is None else there.ids[:FORMER].tolist()
+    listed = np.flatnonzero((np.arange(len(result.ids)) < k) | np.isin(result.ids, former))
+    found, p = result.ids[listed], np.exp(result.log_probs[listed])
+    beside = ()
+    if pin is not None:
+        before = np.array([known.get(int(i), np.nan) for i in found])
+        top = top_level(p - before)
+        tip = f"probability in {pin.label}; empty where it is not among the first {KNOWN:,} there"
+        change = RowColumn("Δ", p - before, digits=4, map="signed", levels=(-top, top), tip="now minus then")
+        beside = (RowColumn(f"in {short_label(pin)}", before, digits=4, tip=tip), change)
+    columns = (
+        RowColumn("#", listed + 1, digits=0),
+        RowColumn("token", texts(found, facts), tokens=True),
+        RowColumn("p", p, digits=4, bar=True, levels=(0.0, 1.0), tip="probability"),
+        *beside,
+        RowColumn("logit", result.logits[listed], digits=2),
+        RowColumn("id", found, digits=0),
     )
+    return Rows("tokens", columns, ids(found), chosen=tuple(np.flatnonzero(found == result.actual).tolist()))
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
@@ -51,14 +73,21 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     answer = now.get("predictions")
     if answer is None:
         return Figure(title="Predictions")
-    result = answer.result
-    assert isinstance(result, PredictionsResult)
-    columns = once(answer, "rows", lambda: _rows(answer, facts))
-    chosen = tuple(int(i) for i in np.flatnonzero(result.ids == result.actual))
-    rows = Rows("tokens", columns, once(answer, "ids", lambda: ids(result.ids)), chosen=chosen)
+    result, view = _result(answer), state.view("predictions", PredictionsView)
+    found = ref.get("predictions") if comparing(state, ref) else None
+    pin, there = (None, None) if found is None else (state.reference, _result(found))
+    key = ("rows", view.k, id(there), pin)
+    rows = once(answer, key, lambda: _rows(result, max(1, view.k), there, pin, facts))
     token = quoted(facts.token_text(state.tokens[min(result.position, len(state.tokens) - 1)]))
-    shown = (len(result.ids), result.n_vocab)
-    return Figure(((rows,),), f"after {result.position} {token}", caption(answer, _actual(result, facts)), shown)
+    said = caption(answer, _actual(result, facts), "" if pin is None or there is None else _then(there, pin, facts))
+    shown = (len(rows.ids), result.n_vocab)
+    return Figure(((rows,),), f"after {result.position} {token}", said, shown, compared=pin is not None)
+
+
+def _then(there: PredictionsResult, pin: Pin, facts: Facts) -> str:
+    """What stands beside."""
+    first = quoted(facts.token_text(int(there.ids[0])))
+    return f"beside: {pin.label}, and now minus it · most probable there: {first} {np.exp(there.log_probs[0]):.4f}"
 
 
 def _actual(result: PredictionsResult, facts: Facts) -> str:

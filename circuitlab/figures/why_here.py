@@ -16,6 +16,7 @@ from circuitlab.figures.pivot import leading, pick_edge
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
+LEAST_SHARED = 0.1  # of the largest group: a smaller sum is not shared out
 LARGEST = 200
 FEW = 50  # rows that need no search line
 SAID = {"none": "neither side", "Q": "the query (Q)", "K": "the key (K)", "both": "both sides"}
@@ -163,7 +164,8 @@ def _groups(answer: Answer, shown: _Shown, view: WhyHereView) -> Rows:
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         centred, raw = (np.append(shown.groups[of], shown.groups[of].sum()) for of in ("centred", "raw"))
-        share = 100 * centred / centred[-1] if centred[-1] else np.full(len(centred), np.nan)
+        small = abs(centred[-1]) < LEAST_SHARED * np.abs(centred).max()  # a share of next to nothing says nothing
+        share = np.full(len(centred), np.nan) if small or not centred[-1] else 100 * centred / centred[-1]
         columns = (
             RowColumn("heads wrote", np.array([*(SAID[g] for g in GROUPS), "sum"], dtype=object)),
             _column("centred", centred, centred, view.values == "centred", "minus the mean over the row's sources"),

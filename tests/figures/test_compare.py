@@ -44,7 +44,8 @@ PAGES = tuple(page for panel in panels().values() if panel.name not in OWN_FILE 
 
 def on_page(state: State, name: str, page: str) -> State:
     panel = panels()[name]
-    return state.with_view(name, replace(panel.view(), **{page_field(panel): page})) if page else state
+    more = {"edges": "L0H1->L1H2:K"} if (name, page) == ("keep_only", "edges") else {}
+    return state.with_view(name, replace(panel.view(), **{page_field(panel): page}, **more)) if page else state
 
 
 @pytest.fixture(scope="module")
