@@ -74,7 +74,11 @@ def _title(result: KeepOnlyResult) -> str:
         return f"only {said}"
     rank, n = result.rank("faithfulness")
     among = f" (rank {rank} of {n})" if n > 1 else ""
-    return f"only {said}: faithful {result.faithfulness:.0%}{among}, complete {result.completeness:.0%}"
+    return f"only {said}: faithful {_percent(result.faithfulness)}{among}, complete {_percent(result.completeness)}"
+
+
+def _percent(share: float) -> str:
+    return f"{round(share, 2) + 0.0:.0%}"  # no −0 %
 
 
 def _shown(name: str) -> str:

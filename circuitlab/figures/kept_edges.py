@@ -119,8 +119,8 @@ def list_of(answer: Answer, result: KeepOnlyResult, state: State, facts: Facts) 
 
     columns, keys = once(answer, ("list", here, frozenset(kept)), make)
     at = () if here is None else tuple(np.flatnonzero((keys[:, 1:] == here.row()).all(axis=1)).tolist())
-    add = "“+ add” keeps the chosen edge; " if (keys[:, 0] == OFFERED).any() else ""
-    return Rows("kept", columns, keys, chosen=at, heading=f"The circuit: {add}Shift-click lets one go")
+    heading = "Click “+ add” to keep the edge" if (keys[:, 0] == OFFERED).any() else "Kept; Shift-click lets one go"
+    return Rows("kept", columns, keys, chosen=at, heading=heading)
 
 
 def with_edges(state: State, edges: tuple[Edge, ...]) -> State:
