@@ -35,12 +35,11 @@ def visible(text: str) -> str:
 class Tokenizer:
     """A tokenizer. `bos` is the id of its beginning-of-sequence token, None where it has none.
 
-    `adds_bos`: whether the model's own tokenizer puts it in front of a text. `source`: the files that it was put together from,
-    "" for one that came whole.
+    `adds_bos`: whether the model's own tokenizer puts it in front of a text. `notes`: what was assumed about its files.
     """
 
     adds_bos = False
-    source = ""
+    notes: tuple[str, ...] = ()
 
     def __init__(self, inner: _Tokenizer, bos: int | None = None) -> None:
         self._inner = inner

@@ -25,20 +25,23 @@ _QWEN_CUTS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\
 _SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
 
 
-def find_tokenizer(folder: Path, bos: int | None = None) -> Tokenizer | None:
-    """The folder's tokenizer, None without one; `bos` where the caller knows it. Raises `BadModel` for damaged files."""
-    made = _from_files(folder)
-    if made is None:
+def find_tokenizer(folder: Path) -> Tokenizer | None:
+    """The folder's tokenizer, None without one. Raises `BadModel` for damaged files.
+
+    A `tokenizer.json` says itself what it puts in front of a text; for other files `add_bos_token` does.
+    """
+    tokenizer = _from_files(folder)
+    if tokenizer is None:
         return None
-    tokenizer, said = made, _optional(folder / "tokenizer_config.json")
-    tokenizer.bos = bos if bos is not None else _stated_bos(folder, tokenizer, said)
-    adds = said.get("add_bos_token")
-    first = tokenizer.first_added()
-    if not isinstance(adds, bool):
-        adds = first is not None and tokenizer.bos in (None, first)
-    if tokenizer.bos is None:
-        tokenizer.bos = first if first is not None else tokenizer.likely_bos()
-    tokenizer.adds_bos = adds and tokenizer.bos is not None
+    said = _optional(folder / "tokenizer_config.json")
+    first, stated, flag = tokenizer.first_added(), _stated_bos(folder, tokenizer, said), said.get("add_bos_token")
+    whole = (folder / "tokenizer.json").is_file()
+    known = (id for id in (first, stated, tokenizer.likely_bos()) if id is not None)
+    tokenizer.bos = next(known, None)
+    tokenizer.adds_bos = first is not None if whole else flag is True and tokenizer.bos is not None
+    if whole and isinstance(flag, bool) and flag != tokenizer.adds_bos:
+        does = "puts BOS in front" if tokenizer.adds_bos else "puts nothing in front"
+        tokenizer.notes = (f"tokenizer.json {does} of a text, whatever tokenizer_config.json says; so does this model here",)
     return tokenizer
 
 
@@ -47,7 +50,7 @@ def fitted(weights: SourcedWeights, folder: Path) -> tuple[SourcedWeights, tuple
     tokenizer, config = weights.tokenizer, weights.config
     if tokenizer is None:
         return weights, _why_none(folder)
-    notes = [f"tokenizer built from {tokenizer.source}"] if tokenizer.source else []
+    notes = list(tokenizer.notes)
     if tokenizer.bos is not None and tokenizer.bos >= config.d_vocab:
         notes.append(f"the tokenizer's BOS, id {tokenizer.bos}, is outside the vocabulary of {config.d_vocab}: not used")
         tokenizer.bos, tokenizer.adds_bos = None, False
@@ -120,7 +123,7 @@ def _byte_level(folder: Path) -> Tokenizer:
             raise BadModel("vocab.json and the added tokens do not fit.", expected=what, got=str(inner.token_to_id(content)))
     made = Tokenizer(inner)
     named = "Qwen's" if kind.startswith("Qwen2") else "GPT-2's"
-    made.source = f"vocab.json and merges.txt, as {named} byte-level BPE"
+    made.notes = (f"tokenizer built from vocab.json and merges.txt, as {named} byte-level BPE",)
     return made
 
 
