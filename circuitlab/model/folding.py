@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.sourced import SourcedWeights
 from circuitlab.model.subject import Conventions
 from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.model.weights import Embed, Layer, Mlp, Norm, Unembed, Weights
@@ -46,6 +47,8 @@ class FoldedWeights:
         self._layers: dict[int, Layer] = {}
         self._embed: Embed | None = None
         self._unembed: Unembed | None = None
+        # as they lie in the file: what is converted here is a copy of our own, which may then be folded in place
+        self._stored: Weights = raw.as_stored() if isinstance(raw, SourcedWeights) else raw
         c = raw.config
         self._fold = conventions.fold_norm and c.norm != "none" and c.norm_placement in ("pre", "both")
         self._fold_final = conventions.fold_norm and c.norm != "none" and c.final_norm
@@ -79,7 +82,7 @@ class FoldedWeights:
         if i in self._layers:
             return self._layers[i]
         whole = mlp or self.resident
-        made = self._folded_layer(self.raw.layer(i, whole))
+        made = self._folded_layer(self._stored.layer(i, whole))
         if self.resident:
             self._layers[i] = made
         return made
@@ -92,21 +95,22 @@ class FoldedWeights:
         return made
 
     def _folded_embed(self) -> Embed:
-        raw = self.raw.embed()
+        raw = self._stored.embed()
         # shortformer positions are added to what queries and keys read, behind the norm: their mean counts
         move_pos = self.config.positions != "shortformer"
         pos = None if raw.W_pos is None else self._cast(raw.W_pos)
-        return Embed(self._written(self._cast(raw.W_E)), self._written(pos) if move_pos and pos is not None else pos)
+        W_E = self._written(self._cast(raw.W_E), raw.W_E)
+        return Embed(W_E, self._written(pos, raw.W_pos) if move_pos and pos is not None else pos)
 
     def _folded_unembed(self) -> Unembed:
-        raw = self.raw.unembed()
+        raw = self._stored.unembed()
         W, norm = self._cast(raw.W_U), self._cast_norm(raw.norm)
         b = None if raw.b_U is None else self._cast(raw.b_U)
         if self._fold_final:
             b = _moved(b, norm.bias, W)
-            W, norm = (W if norm.gain is None else norm.gain[:, None] * W), Norm()
+            W, norm = W if norm.gain is None else _times(W, norm.gain[:, None], raw.W_U), Norm()
         if self._centre_logits:
-            W = W - W.mean(dim=1, keepdim=True)
+            W = _less(W, W.mean(dim=1, keepdim=True), raw.W_U)
             b = None if b is None else b - b.mean()
         return Unembed(W, b, norm)
 
@@ -118,25 +122,26 @@ class FoldedWeights:
         gain = None if norm.gain is None else self._cast(norm.gain)
         return Norm(gain, None if norm.bias is None else self._cast(norm.bias))
 
-    def _written(self, x: Tensor) -> Tensor:
-        return x - x.mean(dim=-1, keepdim=True) if self._centre_writes else x
+    def _written(self, x: Tensor, stored: Tensor | None) -> Tensor:
+        return _less(x, x.mean(dim=-1, keepdim=True), stored) if self._centre_writes else x
 
-    def _folded_layer(self, raw: Layer) -> Layer:
-        raw = self._cast_layer(raw)
+    def _folded_layer(self, stored: Layer) -> Layer:
+        raw = self._cast_layer(stored)
         # shortformer adds positions behind the norm, where a folded gain would reach them too
         reads = self._fold and self.config.positions != "shortformer"
-        attention = self._folded_attention(raw) if reads else raw
+        attention = self._folded_attention(raw, stored) if reads else raw
         mlp = attention.mlp
         if mlp is not None and self._fold:
-            mlp = _folded_mlp(mlp, raw.mlp_norm)
+            mlp = _folded_mlp(mlp, raw.mlp_norm, stored.mlp)
             attention = replace(attention, mlp_norm=Norm())
         if mlp is not None:
-            out = None if mlp.b_out is None else self._written(mlp.b_out)
-            mlp = replace(mlp, W_out=self._written(mlp.W_out), b_out=out)
-        b_O = None if attention.b_O is None else self._written(attention.b_O)
-        return replace(attention, mlp=mlp, W_O=self._written(attention.W_O), b_O=b_O)
+            assert stored.mlp is not None
+            out = None if mlp.b_out is None else self._written(mlp.b_out, stored.mlp.b_out)
+            mlp = replace(mlp, W_out=self._written(mlp.W_out, stored.mlp.W_out), b_out=out)
+        b_O = None if attention.b_O is None else self._written(attention.b_O, stored.b_O)
+        return replace(attention, mlp=mlp, W_O=self._written(attention.W_O, stored.W_O), b_O=b_O)
 
-    def _folded_attention(self, raw: Layer) -> Layer:
+    def _folded_attention(self, raw: Layer, stored: Layer) -> Layer:
         gain, bias = raw.attn_norm.gain, raw.attn_norm.bias
         folded = {}
         for name in "QKV":
@@ -144,7 +149,8 @@ class FoldedWeights:
             if bias is not None:
                 shift = torch.einsum("d,hdk->hk", bias, W)
                 b = shift if b is None else b + shift
-            folded |= {f"W_{name}": W if gain is None else gain[None, :, None] * W, f"b_{name}": b}
+            scaled = W if gain is None else _times(W, gain[None, :, None], getattr(stored, f"W_{name}"))
+            folded |= {f"W_{name}": scaled, f"b_{name}": b}
         return replace(raw, attn_norm=Norm(), **folded)
 
     def _cast_layer(self, layer: Layer) -> Layer:
@@ -168,12 +174,22 @@ def _moved(c: Tensor | None, bias: Tensor | None, W: Tensor) -> Tensor | None:
     return bias @ W if c is None else c + bias @ W
 
 
-def _folded_mlp(mlp: Mlp, norm: Norm) -> Mlp:
-    scaled = lambda W: W if norm.gain is None else norm.gain[:, None] * W
-    return replace(
-        mlp,
-        W_in=scaled(mlp.W_in),
-        b_in=_moved(mlp.b_in, norm.bias, mlp.W_in),
-        W_gate=None if mlp.W_gate is None else scaled(mlp.W_gate),
-        b_gate=None if mlp.W_gate is None else _moved(mlp.b_gate, norm.bias, mlp.W_gate),
-    )
+def _times(W: Tensor, factor: Tensor, stored: Tensor) -> Tensor:
+    """W · factor, in place where W is a converted copy of what is stored: a model larger than memory has no room for two."""
+    return W * factor if W is stored else W.mul_(factor)
+
+
+def _less(W: Tensor, mean: Tensor, stored: Tensor | None) -> Tensor:
+    """W − mean, in place likewise."""
+    return W - mean if W is stored else W.sub_(mean)
+
+
+def _folded_mlp(mlp: Mlp, norm: Norm, stored: Mlp | None) -> Mlp:
+    assert stored is not None
+    made: dict[str, Tensor | None] = {}
+    for W, b in (("W_in", "b_in"), ("W_gate", "b_gate")):
+        weight, kept = getattr(mlp, W), getattr(stored, W)
+        if weight is not None:  # the bias first: it reads the weight before its gain
+            made[b] = _moved(getattr(mlp, b), norm.bias, weight)
+            made[W] = weight if norm.gain is None else _times(weight, norm.gain[:, None], kept)
+    return replace(mlp, **made)  # type: ignore[arg-type]

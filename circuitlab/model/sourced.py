@@ -33,12 +33,16 @@ class Parts(Protocol):
 
 
 class SourcedWeights:
-    """`Weights` over `Parts`, converted to `dtype` when asked if they are stored in another."""
+    """`Weights` over `Parts`, converted to `dtype` when asked if they are stored in another (None: as they are)."""
 
     def __init__(
-        self, config: ModelConfig, tokenizer: Tokenizer | None, parts: Parts, dtype: torch.dtype = torch.float32
+        self, config: ModelConfig, tokenizer: Tokenizer | None, parts: Parts, dtype: torch.dtype | None = torch.float32
     ) -> None:
         self.config, self.tokenizer, self.parts, self.dtype = config, tokenizer, parts, dtype
+
+    def as_stored(self) -> SourcedWeights:
+        """The same tensors in the file's own dtype."""
+        return SourcedWeights(self.config, self.tokenizer, self.parts, None)
 
     def embed(self) -> Embed:
         """The embeddings."""
@@ -69,7 +73,7 @@ class SourcedWeights:
         return Unembed(self._to(W_U), self._maybe(ends.get("unembed.b_U")), norm)
 
     def _to(self, value: Tensor) -> Tensor:
-        return value if value.dtype == self.dtype else value.to(self.dtype)
+        return value if self.dtype in (None, value.dtype) else value.to(self.dtype)
 
     def _maybe(self, value: Tensor | None) -> Tensor | None:
         return None if value is None else self._to(value)
