@@ -102,7 +102,7 @@ def _heads(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     marks = ((_map(answer, result, state, there), _ranking(answer, result, state)),)
     text = _text(answer, result, state, facts)
     known, n = int(result.exact.sum()), result.exact.size
-    said = "" if known == n else f"{known} of {n} exact, ≈ marks first-order estimates"
+    said = "" if known == n else f"{known} of {n} exact; hatched, ≈: first-order estimates"
     words = (said, *_said(result), "" if there is None else f"map: now minus {state.reference.label}")  # type: ignore[union-attr]
     grid = marks if text is None else (*marks, (text,))
     weights = () if text is None else (3.0, 1.0)
@@ -146,7 +146,14 @@ def _map(answer: Answer, result: AblationResult, state: State, there: AblationRe
         y=once(answer, "y", lambda: Axis("layer", rows())),
         row=head.layer if head.layer < n_layers else None,
         col=head.head if head.head < n_heads else None,
+        hatched=once(answer, "hatched", lambda: _estimated(result)),
+        texts=once(answer, "texts", lambda: np.where(_estimated(result), "≈", "")) if _estimated(result).any() else None,
     )
+
+
+def _estimated(result: AblationResult) -> np.ndarray:
+    """Bool [layer, head]: where a first-order estimate stands for the exact value."""
+    return ~result.exact & ~np.isnan(result.effect)
 
 
 def _ranking(answer: Answer, result: AblationResult, state: State) -> Rows:
@@ -253,10 +260,10 @@ PANEL = register(
         source="Olsson et al. 2022, In-context Learning and Induction Heads, “pattern-preserving ablation”",
         help=(
             "Each cell: how much the measured value changes when this head's output is taken away and everything after it is "
-            "computed again. Orange: the loss rises without it, so the head helps. ≈ marks estimates, which exact values replace "
-            "from the last layer down. Hold patterns: later heads still look where they looked, so only what is moved counts; a "
-            "head that matters only by where it makes later heads look then stops mattering. Heads stand in for one another: "
-            "two that do little alone may matter together (Sets)."
+            "computed again. Orange: the loss rises without it, so the head helps. Hatched cells and ≈ are first-order "
+            "estimates, which exact values replace from the last layer down. Hold patterns: later heads still look where they "
+            "looked, so only what is moved counts; a head that matters only by where it makes later heads look then stops "
+            "mattering. Heads stand in for one another: two that do little alone may matter together (Sets)."
         ),
         requests=requests,
         figure=figure,
