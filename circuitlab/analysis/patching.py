@@ -10,6 +10,7 @@ patching (Vig et al. 2020; Meng et al. 2022; Wang et al. 2022).
 
 Cells outside the causal cone are not computed: their value is `clean`, exactly. Outside is what no later layer can bring to the
 position that is read, and what is the same in both runs: every position before the first difference.
+With `estimate`, a first-order one of every cell (`patching_first_order`) stands until its exact value replaces it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, read_only
 from circuitlab.analysis.patched_block import BY_HEAD, SITES, Cells, What, inside_cone, patched_block
+from circuitlab.analysis.patching_first_order import first_order, gradients, off_by, passed_entries, slope_of
 from circuitlab.analysis.patching_parts import ROWS, WAVE, Tick
 from circuitlab.analysis.two_runs import differ, two_runs
 from circuitlab.errors import BadInput
@@ -50,7 +52,8 @@ class PatchingParams:
 
     `what` is exchanged: for each head (of a key or value: each key-value head), or for each layer where it has no heads.
     `grid` "position": at each position by itself; "all": at all positions at once. `heads` restricts the rows.
-    `contrast`: without a target, the logit of what the other prompt makes most probable minus that of what this one does.
+    `estimate`: first-order estimates until exact values are there (none where an intervention acts along a path). `contrast`:
+    without a target, the logit of what the other prompt makes most probable minus that of what this one does.
     """
 
     source: tuple[int, ...] = ()
@@ -60,14 +63,16 @@ class PatchingParams:
     position: int = -1
     heads: tuple[Head, ...] = ()
     contrast: bool = False
+    estimate: bool = False
 
     reads_other: ClassVar[bool] = True  # over a set of prompts, each line must have the prompt that is patched from
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PatchingResult(Result):
-    """`values` [row, col]: the target after the patch; NaN: not computed yet (`exact` bool says the same).
+    """`values` [row, col]: the target after the patch; where not `exact` bool [row, col]: a first-order estimate of it, or NaN.
 
+    `estimate` [row, col]: estimated effects, kept beside the exact ones that replace them; NaN where there are none.
     `rows` int64 [row, 2]: (layer, head), head −1 where the row is a layer, a key-value head at "k" and "v". `positions` int64
     [col], or (−1,) for all at once. `inside` bool [row, col]: whether the cell can have any effect. `align` int64 [pos]: the
     position there of each of ours, −1 for none; `differs` bool [pos]: aligned to another token. `clean`, `other`: the target on
@@ -79,6 +84,7 @@ class PatchingResult(Result):
     positions: np.ndarray
     inside: np.ndarray
     exact: np.ndarray
+    estimate: np.ndarray
     align: np.ndarray
     differs: np.ndarray
     ids: np.ndarray
@@ -106,7 +112,8 @@ class PatchingResult(Result):
         if tuple(self.positions) != (-1,) or not every:
             return {}
         shape = (-1, n_heads) if n_heads else (-1,)
-        return {"effect": self.effect[:, 0].reshape(shape), "normalised": self.normalised[:, 0].reshape(shape)}
+        known = lambda x: np.where(self.exact, x, np.nan)[:, 0].reshape(shape)
+        return {"effect": known(self.effect), "normalised": known(self.normalised)}
 
     def table(self) -> Table:
         """One row a cell."""
@@ -120,6 +127,9 @@ class PatchingResult(Result):
                 Column("effect", self.effect.ravel()),
                 Column("normalised", self.normalised.ravel()),
                 Column("inside the cone", self.inside.ravel()),
+                Column(
+                    "is", np.where(self.exact, "exact", np.where(np.isnan(self.values), "not computed", "first-order")).ravel()
+                ),
             )
         )
 
@@ -146,6 +156,7 @@ def _memory(config: ModelConfig, n: int, p: PatchingParams) -> int:
     batch = rows * (3 * config.n_heads * n + 3 * config.d_mlp + 8 * config.n_heads * config.d_head + 6 * config.d_model)
     batch += rows * config.n_heads * config.d_model  # what each head writes, where an intervention reads it
     wave = 3 * (WAVE + rows) * config.d_model
+    values += passed_entries(config, n) if p.estimate else 0
     return 8 * (there + values + batch + wave) + config.n_layers * config.n_heads * n * (n + 32)
 
 
@@ -155,11 +166,12 @@ def _refuse(config: ModelConfig, p: PatchingParams) -> str | None:
     return None
 
 
-@analysis(version=1, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
 def patching(inputs: Inputs, p: PatchingParams, ctx: Ctx) -> PatchingResult:
     """The target with one value after another taken from the run on another prompt."""
     sweep = _Sweep(inputs, p, ctx)
     with torch.inference_mode():
+        sweep.estimates()
         for layer in sorted({layer for layer, _ in sweep.rows}, reverse=True):  # the last layers are the cheapest
             sweep.layer(layer)
     return sweep.result(1.0)
@@ -174,10 +186,28 @@ class _Sweep:
         self.rows = rows_of(inputs.weights.config, p.what, p.heads)
         n_cols = self.two.run.n if p.grid == "position" else 1
         self.values = np.full((len(self.rows), n_cols), np.nan)
-        self.inside = np.zeros(self.values.shape, dtype=bool)
+        self.inside, self.estimate = np.zeros(self.values.shape, dtype=bool), np.full(self.values.shape, np.nan)
         before = ctx.previous
         if isinstance(before, PatchingResult) and before.values.shape == self.values.shape:
-            self.values, self.inside = before.values.copy(), before.inside.copy()
+            self.values, self.inside = np.where(before.exact, before.values, np.nan), before.inside.copy()
+            self.estimate = before.estimate.copy()
+
+    def estimates(self) -> None:
+        """First-order estimates of all cells, the last layer first, unless they are there already."""
+        two, n_layers = self.two, self.two.run.weights.config.n_layers
+        if not self.p.estimate or two.paths or not (np.isnan(self.values) & np.isnan(self.estimate)).any():
+            return
+        tick = lambda: self.ctx.tick(0, self.values.size, "first-order estimate")
+        after = slope_of(two, tick)
+        for layer in reversed(range(min(i for i, _ in self.rows), n_layers)):
+            by_value, after = gradients(two.run, layer, self.p.what, after, tick)
+            made = patched_block(two, layer, self.p.what, tick)
+            cone = inside_cone(made, two.shared(layer))
+            found = np.where(cone.numpy(), first_order(made, by_value).numpy(), 0.0)
+            for row, col in self._places(layer, cone.numpy()):
+                one = found[max(self.rows[row][1], 0)]
+                self.estimate[row, col] = one.sum() if self.p.grid == "all" else one[col]
+            self.ctx.partial(self.result(min(0.999, float((~np.isnan(self.values)).mean()))))
 
     def layer(self, layer: int) -> None:
         """All cells of one layer that are not there yet."""
@@ -224,11 +254,8 @@ class _Sweep:
         """As `PatchedBlock.values`, a forward pass a cell: interventions along paths read the changed run itself."""
         what, two = self.p.what, self.two
         if what == "resid_mid":
-            raise BadInput(
-                "The stream after attention cannot be patched while an intervention acts along a path.",
-                expected="another value, or no such intervention",
-                got="resid_mid",
-            )
+            why = "The stream after attention cannot be patched while an intervention acts along a path."
+            raise BadInput(why, expected="another value, or no such intervention", got="resid_mid")
         name: SiteName = SITES.get(what, what)  # type: ignore[arg-type]
         for cell, head in enumerate(cells.heads):
             chosen = (head,) if what in BY_HEAD else ()
@@ -240,11 +267,12 @@ class _Sweep:
         """A snapshot."""
         positions = np.arange(self.two.run.n) if self.p.grid == "position" else np.array([-1])
         return PatchingResult(
-            values=self.values.copy(),
+            values=np.where(np.isnan(self.values), self.two.clean + self.estimate, self.values),
             rows=read_only(np.array(self.rows, dtype=np.int64)),
             positions=positions,
             inside=self.inside.copy(),
             exact=~np.isnan(self.values),
+            estimate=self.estimate.copy(),
             align=self.two.aligned.align,
             differs=self.two.aligned.differs,
             ids=read_only(self.two.aim.ids[0].numpy().copy()),
@@ -261,4 +289,9 @@ class _Sweep:
         grouped = ["of key-value heads"] if p.what in ("k", "v") and inputs.weights.config.group > 1 else []
         source = "from the other prompt" if p.source else "from this prompt without its interventions"
         said = " ".join([SAID[p.what], *grouped, where, source])
-        return (*inputs.subject.conventions.words(), said, *self.two.words())
+        return (
+            *inputs.subject.conventions.words(),
+            said,
+            *self.two.words(),
+            *off_by(self.values - self.two.clean, self.estimate),
+        )

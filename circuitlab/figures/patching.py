@@ -117,7 +117,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         return {"paths": Request("path_patching", paths, state.subject)}
     heads = tuple(sorted(chosen(state, facts))) if view.rows == "chosen heads" else ()
     grid = "position" if view.at == "each position" else "all"
-    params = PatchingParams(source, WHAT[view.exchange], grid, target, position, heads, contrast=True)
+    params = PatchingParams(source, WHAT[view.exchange], grid, target, position, heads, contrast=True, estimate=True)
     return {"grid": Request("patching", params, state.subject)}
 
 
@@ -163,19 +163,26 @@ def _grid(state: State, facts: Facts, answer: Answer, view: PatchingView) -> Fig
         square=False,
         row_ids=rows,
         col_ids=cols,
-        hatched=once(answer, "hatched", lambda: ~result.inside & result.exact),
+        hatched=once(answer, "hatched", lambda: _estimated(result) | (~result.inside & result.exact)),
+        texts=once(answer, "texts", lambda: np.where(_estimated(result), "≈", "")) if _estimated(result).any() else None,
     )
-    outside = int((~result.inside & result.exact).sum())
-    cone = f"{outside} of {result.inside.size} cells hatched: they cannot matter" if outside else ""
+    outside, estimated = int((~result.inside & result.exact).sum()), int(_estimated(result).sum())
+    cone = f"{outside} of {result.inside.size} cells empty and hatched: they cannot matter" if outside else ""
+    said = f"{estimated} of {result.inside.size} coloured and hatched, ≈: first-order estimates until exact" if estimated else ""
     title = f"{view.exchange} as pinned · {measured(result, facts)}"
-    words = caption(answer, cone, TEXTS, _reading(result, row, col))
+    words = caption(answer, said, cone, TEXTS, _reading(result, row, col))
     above = prompts(state, facts, answer)
     return Figure((*above, (heat,)), title, words, weights=(*strip_weights(above), 4.0))
 
 
+def _estimated(result: PatchingResult) -> np.ndarray:
+    """Bool [row, col]: where a first-order estimate stands for the exact value."""
+    return ~result.exact & ~np.isnan(result.values)
+
+
 def _inside(result: PatchingResult, show: Show) -> np.ndarray:
     """[row, col] float32: cells that cannot matter are empty."""
-    return np.where(result.inside, shown(show, result), np.nan).astype(np.float32)
+    return np.where(result.inside | _estimated(result), shown(show, result), np.nan).astype(np.float32)
 
 
 def _axes(answer: Answer, result: PatchingResult, facts: Facts) -> tuple[Axis, Axis, np.ndarray, np.ndarray]:
@@ -216,7 +223,8 @@ def _reading(result: PatchingResult, row: int | None, col: int | None) -> str:
     if row is None or col is None or not result.inside[row, col] or np.isnan(result.values[row, col]):
         return ""
     share = result.normalised[row, col]
-    return f"chosen cell {result.effect[row, col]:+.3f}" + ("" if np.isnan(share) else f", {share:.0%} of the difference")
+    sign = "" if result.exact[row, col] else "≈ "
+    return f"chosen cell {sign}{result.effect[row, col]:+.3f}" + ("" if np.isnan(share) else f", {share:.0%} of the difference")
 
 
 def pick(state: State, hit: Hit) -> State:
@@ -241,15 +249,19 @@ PANEL = register(
         title=TITLE,
         view=PatchingView,
         equation="effect = target(this run, one value ← pinned) − target(this run);  share = effect / (target pinned − here)",
-        source="Vig et al. 2020; Meng et al. 2022; Wang et al. 2022, Interpretability in the Wild; Goldowsky-Dill et al. 2023",
+        source=(
+            "Vig et al. 2020; Meng et al. 2022; Wang et al. 2022, Interpretability in the Wild; Goldowsky-Dill et al. 2023; "
+            "estimates: Nanda 2023, Attribution Patching; Syed et al. 2023"
+        ),
         help=(
             "Two prompts: the pinned one, and this one. Each cell runs this prompt again with a single value taken from the "
             "pinned run (the output of head h at position p, a query, a whole stream …), lets everything after it follow, and "
             "shows how far the target moved. Without a target of your own it is the logit of what the pinned prompt predicts "
             "minus that of what this one does: a cell that reaches the whole difference carries all that tells the prompts "
             "apart. Cells are empty where nothing can happen: before the first token that differs, and where no later layer "
-            "leads to the token that is read. Paths: what one head wrote there is shown to the query, key or value of one later "
-            "head alone."
+            "leads to the token that is read. Coloured cells that are hatched are estimates, the slope of the target times the "
+            "difference between the prompts, until the exact value replaces them. Paths: what one head wrote there is shown to "
+            "the query, key or value of one later head alone."
         ),
         requests=requests,
         figure=figure,

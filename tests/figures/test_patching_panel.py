@@ -63,7 +63,7 @@ def found(engine: Engine, state: State, name: str, params: Any) -> Any:
 def test_the_grid_is_the_answers_and_empty_outside_the_cone(engine: Engine, state: State, exchange: Any) -> None:
     heat = drawn(engine, state, exchange=exchange).find("grid")
     assert isinstance(heat, Heatmap)
-    result = found(engine, state, "patching", PatchingParams(PINNED, WHAT[exchange], contrast=True))
+    result = found(engine, state, "patching", PatchingParams(PINNED, WHAT[exchange], contrast=True, estimate=True))
     assert result.inside.any() and not result.inside.all()
     np.testing.assert_array_equal(np.isnan(heat.values), ~result.inside)
     np.testing.assert_allclose(heat.values[result.inside], result.effect[result.inside].astype(np.float32))
@@ -72,7 +72,7 @@ def test_the_grid_is_the_answers_and_empty_outside_the_cone(engine: Engine, stat
     np.testing.assert_allclose(shares.values[result.inside], result.normalised[result.inside], rtol=1e-5)
     whole = drawn(engine, state, exchange=exchange, at="all positions")
     assert render(whole, QSize(400, 320)).width() == 400
-    assert "cells hatched" in drawn(engine, state, exchange=exchange).caption
+    assert "cells empty and hatched" in drawn(engine, state, exchange=exchange).caption
 
 
 def test_both_prompts_stand_above_with_what_differs(engine: Engine, state: State) -> None:
@@ -80,7 +80,7 @@ def test_both_prompts_stand_above_with_what_differs(engine: Engine, state: State
     pinned, text = figure.find("pinned"), figure.find("text")
     assert isinstance(pinned, Tokens) and isinstance(text, Tokens)
     assert len(pinned.texts) == len(PINNED) and len(text.texts) == len(TOKENS)
-    result = found(engine, state, "patching", PatchingParams(PINNED, contrast=True))
+    result = found(engine, state, "patching", PatchingParams(PINNED, contrast=True, estimate=True))
     assert result.align.tolist() == [0, 1, 2, 3, -1, 4, 5, 6]
     assert np.sign(np.nan_to_num(text.values)).tolist() == [0, 0, 1, 0, -1, 0, 1, 0]
     assert np.sign(np.nan_to_num(pinned.values)).tolist() == [0, 0, 1, 0, 0, 1, 0]
