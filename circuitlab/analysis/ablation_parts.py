@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs
-from circuitlab.analysis.measured import Effect, Measure, measure_of
+from circuitlab.analysis.measured import CELLS, Effect, Measure, measure_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.editor import Editor
 from circuitlab.model.forward import after_heads, attended, rerun_from
@@ -263,7 +263,8 @@ def bytes_of(config: ModelConfig, n: int, source: tuple[int, ...] = ()) -> int:
     patterns = 3 * config.n_heads * n * rows  # of each at once, where scores are capped or interventions see patterns
     tables = heads * config.d_vocab_out if config.attention_only and n > 2 * config.d_head else 0
     other = len(source) * config.n_layers * (config.d_model + 3 * heads)
-    return 8 * (block + patterns + 3 * ROWS * config.d_vocab_out + tables + other)
+    logits = 3 * ROWS * config.d_vocab_out + 3 * min(CELLS, rows * config.d_vocab_out)
+    return 8 * (block + patterns + logits + tables + other)
 
 
 def ticker(ctx: Ctx, done: int, total: int, text: str) -> Callable[[], None]:

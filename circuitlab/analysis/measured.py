@@ -20,6 +20,7 @@ from circuitlab.model.weights import Norm, Weights
 
 Effect = Literal["loss", "second_half", "target", "in_context"]
 
+CELLS = 2**22  # logits at a time: a tile that stays in the cache, and below the time in which cancelling must be noticed
 WIDTH = 10  # tokens averaged at either end of the in-context score, as in `in_context`
 
 
@@ -43,15 +44,12 @@ class Measure:
         return slice(int(self.at.min()), int(self.at.max()) + 1) if len(self.at) else slice(0, 1)
 
     def losses(self, run: Run, final: Tensor, tick: Callable[[], None]) -> Tensor:
-        """[batch, row], nats, of last streams [batch, dest, d_model]; a tile of rows at a time, each with its `tick()`."""
+        """[batch, row], nats, of last streams [batch, dest, d_model]; a tile of logits at a time, each with its `tick()`."""
+        if not len(self.at):
+            return final.new_zeros(len(final), 0)
         rows = final[:, self.at - self.dest.start].flatten(0, 1)
         wanted = torch.tensor(self.tokens)[self.at + 1].repeat(len(final))
-        ends = run.weights.unembed()
-        parts = []
-        for x, ids in zip(rows.split(ROWS), wanted.split(ROWS), strict=True):
-            tick()
-            parts.append(F.cross_entropy(unembed(run.weights, ends, x), ids, reduction="none"))
-        return torch.cat(parts).unflatten(0, (len(final), -1)) if parts else rows.new_zeros(len(final), 0)
+        return token_losses(run.weights, rows, wanted, tick).unflatten(0, (len(final), -1))
 
     def value(self, run: Run, final: Tensor, losses: Tensor) -> Tensor:
         """[batch] float64; NaN where there is nothing to measure."""
@@ -88,6 +86,28 @@ class Measure:
         """(value [batch], losses [batch, row]); a target leaves losses out: [batch, 0]."""
         losses = final.new_zeros(len(final), 0) if self.aim is not None else self.losses(run, final, tick)
         return self.value(run, final, losses), losses
+
+
+def token_losses(weights: Weights, x: Tensor, ids: Tensor, tick: Callable[[], None]) -> Tensor:
+    """[row], nats: losses of the tokens `ids` [row] after last streams x [row, d_model].
+
+    `ln Σ exp(logit)` goes over tiles of the vocabulary with all rows at once: each weight is read once, no row is kept whole.
+    """
+    config, ends = weights.config, weights.unembed()
+    x = block.normalise(x, ends.norm, config.norm, config.norm_eps) if config.final_norm else x
+    top, total, own = x.new_full((len(x),), -torch.inf), x.new_zeros(len(x)), x.new_zeros(len(x))
+    width = max(1, CELLS // len(x))
+    for start in range(0, config.d_vocab_out, width):
+        tick()
+        some = slice(start, start + width)
+        tile = block.affine(x, ends.W_U[:, some], None if ends.b_U is None else ends.b_U[some])
+        tile = block.soft_cap(tile, config.logit_soft_cap)
+        here = torch.nonzero((ids >= start) & (ids < start + width))[:, 0]
+        own[here] = tile[here, ids[here] - start]
+        higher = torch.maximum(top, tile.amax(dim=-1))
+        total = total * (top - higher).exp() + tile.sub_(higher[:, None]).exp_().sum(dim=-1)
+        top = higher
+    return total.log() - (own - top)  # in this order: a loss of almost nothing keeps its digits
 
 
 def measure_of(inputs: Inputs, run: Run, effect: Effect, target: Target, position: int) -> Measure:

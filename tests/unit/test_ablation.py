@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from circuitlab.analysis import ablation_parts
+from circuitlab.analysis import ablation_parts, measured
 from circuitlab.analysis.ablation import AblationParams, AblationResult
 from circuitlab.analysis.ablation_parts import Holding, bench
 from circuitlab.analysis.base import Quiet
@@ -30,6 +31,7 @@ from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.run import Run
 from circuitlab.model.saving import random_tensors
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
+from circuitlab.model.weights import Norm, Unembed
 from tests.models import CONFIGS, directory
 
 TOKENS = (0, 5, 3, 5, 6, 5, 3, 2, 5)
@@ -409,3 +411,33 @@ def test_a_batch_of_streams_goes_on_with_the_interventions_of_the_run(tmp_path: 
     torch.testing.assert_close(out[0], run.logits(), atol=1e-9, rtol=1e-9)
     assert not torch.allclose(out[1], out[0])
     torch.testing.assert_close(forward_from(weights, run, 1, streams, slice(3, 5)), out[:, 3:5], atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("cells", [1, 12, 60, 10**6])
+@pytest.mark.parametrize("cap", [0.0, 5.0])
+def test_losses_over_tiles_of_the_vocabulary(cells: int, cap: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As −log softmax of whole rows in float64, wherever tiles end; a loss of almost nothing keeps its digits."""
+    monkeypatch.setattr(measured, "CELLS", cells)
+    made = torch.Generator().manual_seed(0)
+    draw = lambda *shape: torch.randn(*shape, generator=made)
+    bias, gain, shift = draw(23), draw(8), draw(8)
+    ends = Unembed(3 * draw(8, 23), bias, Norm(gain, shift))
+    config = SimpleNamespace(final_norm=True, norm="layer", norm_eps=1e-5, logit_soft_cap=cap, d_vocab_out=23)
+    weights: Any = SimpleNamespace(config=config, unembed=lambda: ends)
+    x, ids, ticks = draw(6, 8), torch.tensor([0, 22, 7, 7, 11, 3]), []
+
+    def logits() -> torch.Tensor:
+        """[row, d_vocab] in double precision."""
+        centred = x.double() - x.double().mean(-1, keepdim=True)
+        read = centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt() * gain + shift
+        whole = read @ ends.W_U.double() + bias
+        return cap * torch.tanh(whole / cap) if cap else whole
+
+    ids[5] = logits()[5].argmax()
+    if not cap:
+        bias[ids[5]] += 12  # all but certain
+    wanted = -torch.log_softmax(logits(), dim=-1)[torch.arange(6), ids]
+    found = measured.token_losses(weights, x, ids, lambda: ticks.append(None))
+    np.testing.assert_allclose(found.double(), wanted, rtol=2e-6, atol=2e-6)
+    assert cap or abs(float(found[5] - wanted[5])) < 2e-7
+    assert len(ticks) == -(-23 // max(1, cells // 6))
