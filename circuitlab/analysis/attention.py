@@ -6,6 +6,9 @@
     contribution   A[d, s] · ‖v_s W_O‖                        gauge-free: the length of what is moved from s to d
 
 v_s is the value of the query head's own key-value group (Elhage et al. 2021; Kobayashi et al. 2020 for the norms).
+
+No mean over a set of prompts: a cell (destination, source) stands for other tokens in every prompt. `head_scores` averages what
+patterns have in common.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@
 (Elhage et al. 2021, "Attention heads are independent and additive".) What z_d W_O and its part from s do to logits is read at
 the recorded scales of the norms behind the head, minus the mean over the vocabulary. Interventions on q, k, v, scores, pattern, z
 and result are in the numbers from the step on at which they act.
+
+No mean over a set of prompts: every vector belongs to one destination and one source, which are other tokens in another prompt.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@
 
 The mean of the mass over destinations with an allowed source is the head's prefix-matching score (Olsson et al. 2022). On random
 tokens it is the first sample of `head_scores` under the same block, repeats and seed; on the prompt, the prompt's own run.
+
+No mean over a set of prompts: it is the picture of one pattern. `head_scores` averages prefix matching.
 """
 
 from __future__ import annotations

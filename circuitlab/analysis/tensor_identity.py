@@ -10,6 +10,8 @@ to 1. Two heads one after the other (Elhage et al. 2021, "virtual attention head
 where s [pos] and N [d_model, d_model] are the norms between the two at their recorded scales (s = 1, N = I without norms, and
 the composed pattern is then A₂ A₁). Where an intervention changed a value, a z or a result, what it put there is carried along as
 a recorded term, so that the two sides of each identity are the same run.
+
+No mean over a set of prompts: these are rounding errors of identities that hold on every run, of which only the largest counts.
 """
 
 from __future__ import annotations

@@ -6,6 +6,9 @@
 recorded scale of the norms between the two heads (in front of the later one, behind the earlier one), 1 without: rows sum to
 1 without norms and interventions, and do not otherwise. What interventions at the heads' v, z and result and on the stream
 between them leave, as a factor, is inside; what they put in place of something is no part of this path.
+
+No mean over a set of prompts: a cell of the composed pattern stands for other tokens in every prompt, and row sums do as well.
+What a pair of heads does to a target, averaged, is `path_expansion` and `path_patching`.
 """
 
 from __future__ import annotations
