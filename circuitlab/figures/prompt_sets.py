@@ -29,21 +29,27 @@ SetName = Literal[
     "random_tokens",
     "a file",
 ]
-What = Literal["direct_attribution", "ablation", "path_expansion", "patching", "head_scores"]
+What = Literal[
+    "direct_attribution", "token_attribution", "ablation", "path_expansion", "patching", "term_importance", "head_scores"
+]
 END = 34  # characters of a prompt that are listed
 # (analysis, its parameters, the array): what is averaged
 ASKED: dict[str, tuple[dict[str, Any], str]] = {
     "direct_attribution": ({}, "heads"),
+    "token_attribution": ({}, "heads"),
     "ablation": ({"effect": "target"}, "effect"),
     "path_expansion": ({}, "head_total"),
     "patching": ({"what": "head", "grid": "all"}, "effect"),
+    "term_importance": ({"heads": True}, "heads"),
     "head_scores": ({"on": "text"}, "mean"),
 }
 SAID = {
     "direct_attribution": "logit that each head writes",
+    "token_attribution": "logit that the head sent from all sources",
     "ablation": "change of the target when the head is zeroed",
     "path_expansion": "all paths that end in the head",
     "patching": "change of the target when the head is taken from the other prompt",
+    "term_importance": "loss that the head's own terms take away over the direct path",
     "head_scores": "prefix matching on the prompts",
 }
 
