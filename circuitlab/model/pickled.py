@@ -21,7 +21,7 @@ from circuitlab.model.unpickling import DAMAGE, Other, Strided, Unwanted, plain,
 from circuitlab.model.whole_file import WholeFile
 
 _NESTED = ("model", "state_dict", "model_state_dict", "module")  # where trainers keep the weights beside their own state
-_PROTOCOL = b"\x80"  # the first byte of a pickle, of torch's older format too
+_PROTOCOL = tuple(bytes((0x80, n)) for n in range(2, 6))  # the first bytes of a pickle, of torch's older format too
 _MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001  # how torch's older format begins
 _WEIGHTS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 _SHARED = 256 * 2**20  # bytes by which tensors that lie over each other may be more than their file
@@ -31,7 +31,7 @@ def read_pickle(path: Path) -> tuple[MappedTensors, Mapping[str, Any]] | None:
     """Tensors by name and the plain values stored beside them; None for a file that is no pickle at all. Raises `BadModel`."""
     file = WholeFile(path)
     zipped = is_archive(file)
-    if not zipped and file.read(0, min(1, file.size)) != _PROTOCOL:
+    if not zipped and file.read(0, min(2, file.size)) not in _PROTOCOL:
         return None
     try:
         held, storages = _archived(file) if zipped else _older(file)

@@ -12,6 +12,7 @@ from typing import Literal
 from circuitlab.errors import BadModel
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.loading.found import Found, look, read_json
+from circuitlab.model.loading.llama2c_tokenizer import read_tokenizer
 from circuitlab.model.loading.tokenizer_files import find_tokenizer as find_tokenizer
 from circuitlab.model.loading.tokenizer_files import fitted
 from circuitlab.model.sourced import SourcedWeights
@@ -42,7 +43,8 @@ class Opened:
 class Family:
     """A checkpoint family. `claims` looks at what was found and never raises; `load` raises `BadModel`.
 
-    `last`: asked only after all others, for who can make something of files that say little about themselves.
+    `first`: asked before all others, for who knows a file by its bytes, whatever configuration lies beside it. `last`: asked only
+    after all others, for who can make something of files that say little about themselves.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Family:
     claims: Callable[[Found], bool]
     load: Callable[[Found, Keep], Opened]
     last: bool = False
+    first: bool = False
 
 
 def families() -> tuple[Family, ...]:
@@ -61,7 +64,7 @@ def families() -> tuple[Family, ...]:
         loaded = importlib.import_module(f"{package.__name__}.{module}")
         if hasattr(loaded, "FAMILY"):
             found.append(loaded.FAMILY)
-    return tuple(sorted(found, key=lambda family: family.last))
+    return tuple(sorted(found, key=lambda family: family.last - family.first))
 
 
 def open_model(path: Path, keep: Keep = "resident", assume: Mapping[str, str] | None = None) -> Opened:
@@ -109,7 +112,10 @@ def _settled(opened: Opened, found: Found) -> Opened:
 def _tokenizer_at(said: str) -> Tokenizer | None:
     """The tokenizer of a shipped model, of a folder, or of a file. Raises `BadModel`."""
     place = model_dir(said) if said in shipped_models() else Path(said).expanduser()
-    found = find_tokenizer(place) if place.is_dir() else Tokenizer.from_file(place)
+    if place.is_dir():
+        found = find_tokenizer(place)
+    else:
+        found = read_tokenizer(place) if place.suffix == ".bin" else Tokenizer.from_file(place)
     if found is None:
         raise BadModel("There is no tokenizer there.", expected="a tokenizer.json", got=str(place))
     return found
