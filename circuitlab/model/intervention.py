@@ -57,7 +57,8 @@ class Intervention:
     - `patch`: it becomes what it is in the run on the tokens `source` without interventions; `align[i]` is the position there
       that belongs to position i here, -1 for none (left alone); empty: the same position.
     - `path_from`: instead of replacing the site's value, it is computed again from an input in which only what the sender
-      at `path_from` wrote has undergone the operation. For `q`, `k`, `v` and a `result` or `mlp_out` sender.
+      at `path_from` wrote has undergone the operation. For `q`, `k`, `v` and a `result` or `mlp_out` sender. Where several
+      choose one cell, the changes of all senders are in its input together.
     """
 
     op: Op

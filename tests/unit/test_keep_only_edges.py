@@ -90,7 +90,7 @@ def test_it_is_an_intervention_for_every_edge(name: str, how: Any, edits: Any) -
     every, rng = universe(weights.config, ("Q", "K", "V")), np.random.default_rng(2)
     op, source = {"zero": ("zero", ()), "mean": ("mean", OTHER), "resample": ("patch", OTHER)}[how]
     put = Put(how, source, forward(weights, OTHER) if source else None)
-    for share in (0.1, 0.9):
+    for share in (0.1, 0.9) if name == "gpt2" else (0.5,):
         rows = every.rows[rng.random(len(every)) < share]
         wanted = by_interventions(weights, rows, op, source, edits)
         np.testing.assert_allclose(losses(fast(weights, rows, every.through, put, edits), TOKENS), wanted, atol=1e-9)
