@@ -20,13 +20,13 @@ import torch
 from circuitlab import __version__
 from circuitlab.analysis.base import Analysis, Ctx, Quiet, Result, TextRef, find_analysis
 from circuitlab.engine.cache import Cache
+from circuitlab.engine.estimates import estimate_run, estimate_streaming
 from circuitlab.engine.flights import Flights
 from circuitlab.engine.listening import Listening
 from circuitlab.engine.request import Answer, Provenance, Request
 from circuitlab.engine.store import ModelStore, OpenModel
 from circuitlab.engine.texts import Texts, checked_text, read_text
 from circuitlab.errors import BadInput, Cancelled, OverBudget, Refused
-from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.prompts import Prompt, read_prompts
@@ -58,12 +58,6 @@ def needs(found: Analysis[Any, Any], params: Any) -> str:
     "tokens": the prompt and its interventions; "edits": the interventions, on prompts of its own; "weights": neither.
     """
     return getattr(params, "needs", found.needs)
-
-
-def estimate_run(config: ModelConfig, n_tokens: int, dtype: str = "float32") -> int:
-    """Bytes of one run: streams, queries, keys and values of every layer, and the last stream."""
-    per_layer = config.d_model + (config.n_heads + 2 * config.n_kv_heads) * config.d_head
-    return (8 if dtype == "float64" else 4) * n_tokens * (per_layer * config.n_layers + config.d_model)
 
 
 class _Inputs:
@@ -198,12 +192,15 @@ class Engine:
     def check(self, request: Request) -> int:
         """The memory estimate in bytes. Raises `Refused` or `OverBudget`."""
         found, subject = find_analysis(request.analysis), request.subject
-        config = self.store.open(subject.model).opened.weights.config
+        weights = self.store.open(subject.model).opened.weights
+        config = weights.config
         if reason := found.refuse(config, request.params):
             raise Refused(f"{found.name}: {reason}")
         n = len(subject.tokens)
         needed = found.memory(config, n, request.params)
-        needed += estimate_run(config, n, subject.conventions.dtype) if needs(found, request.params) == "tokens" else 0
+        if needs(found, request.params) == "tokens":
+            needed += estimate_run(config, n, subject.conventions.dtype)
+            needed += 0 if weights.resident else estimate_streaming(config, subject.conventions.dtype)
         if needed > self.memory:
             raise OverBudget(
                 f"{found.name} does not fit in the memory budget.",

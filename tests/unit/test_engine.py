@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +25,7 @@ from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadInput, BadModel, Cancelled, OverBudget, UsageError
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
-from tests.models import directory
+from tests.models import CONFIGS, directory
 
 TOKENS = (0, 5, 9, 5, 7)
 
@@ -274,3 +274,17 @@ def test_scores_on_random_tokens_outlive_the_prompt(ref: ModelRef) -> None:
     text = HeadScoresParams(on="text")
     engine.answer(Request("head_scores", text, Subject(ref, TOKENS)))
     assert engine.cached(Request("head_scores", text, Subject(ref, (1, 2)))) is None
+
+
+def test_a_streamed_forward_pass_that_does_not_fit_is_refused_with_the_number(tmp_path: Path) -> None:
+    from circuitlab.engine.estimates import estimate_run, estimate_streaming
+
+    config = replace(CONFIGS["llama"], d_vocab=20000, d_vocab_out=20000)
+    ref = ModelRef(f"file:{directory(tmp_path / 'm', config)}")
+    wide = estimate_streaming(config)
+    assert wide == 4 * 20000 * config.d_model, "its unembedding is larger than a block"
+    needed = wide + estimate_run(config, len(TOKENS))
+    small = Engine(ModelStore(), needed)
+    with pytest.raises(OverBudget, match="GiB"):
+        small.answer(_ask(ref))
+    assert Engine(ModelStore(), needed + (1 << 22)).answer(_ask(ref)).complete

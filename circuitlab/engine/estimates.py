@@ -1,0 +1,20 @@
+"""What a forward pass holds, by the sizes alone: what is told and refused before anything is computed."""
+
+from __future__ import annotations
+
+from circuitlab.model.config import ModelConfig
+
+
+def estimate_run(config: ModelConfig, n_tokens: int, dtype: str = "float32") -> int:
+    """Bytes of one run: streams, queries, keys and values of every layer, and the last stream."""
+    per_layer = config.d_model + (config.n_heads + 2 * config.n_kv_heads) * config.d_head
+    return (8 if dtype == "float64" else 4) * n_tokens * (per_layer * config.n_layers + config.d_model)
+
+
+def estimate_streaming(config: ModelConfig, dtype: str = "float32") -> int:
+    """Bytes that a forward pass holds of a model whose weights stay in their file: one block, or one end where that is larger."""
+    wide = 8 if dtype == "float64" else 4
+    ends = max(config.d_vocab, config.d_vocab_out) * config.d_model
+    outside = config.d_vocab * config.d_model + (0 if config.tied else config.d_model * config.d_vocab_out)
+    block = (config.n_parameters() - outside) // max(1, config.n_layers)
+    return wide * max(block, ends)
