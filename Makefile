@@ -1,6 +1,7 @@
 # make run    the window (without a display: its picture, circuitlab.png)        make test       the tests, offscreen
 # make bench  speed as ratios against named peers                              make test-slow  types, wheel, X server, models
-# make lint   style, types, imports                                            make clean      forget what was installed
+# make lint   style, types, imports                                            make fuzz       2 000 damaged and hostile model files
+# make clean  forget what was installed
 #
 # Everything is installed into .venv, from constraints.txt, when pyproject.toml or constraints.txt changed; otherwise at once.
 #   PYTHON=…   the interpreter to make .venv with (else the first of those below that has venv)
@@ -23,7 +24,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.installed
 TESTED := $(VENV)/.installed-test
 
-.PHONY: help run test test-slow bench lint clean
+.PHONY: help run test test-slow bench fuzz lint clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -87,6 +88,9 @@ lint: $(TESTED)
 
 bench: $(TESTED)
 	$(BIN)/python -m tests.benchmarks $(ARGS)
+
+fuzz: $(TESTED)
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 clean:
 	rm -rf $(VENV) .venvs build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

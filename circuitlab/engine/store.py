@@ -16,6 +16,7 @@ from circuitlab.errors import BadModel
 from circuitlab.model.folding import under
 from circuitlab.model.hub import HubName, looks_like_a_name
 from circuitlab.model.loading import Keep, Opened, open_model, resolve
+from circuitlab.model.loading.found import weight_files
 from circuitlab.model.subject import Conventions, ModelRef
 from circuitlab.model.weights import Weights
 from circuitlab.paths import shipped_models
@@ -141,7 +142,7 @@ class ModelStore:
         path = resolve(ref)
         try:
             before = _stats(path)
-            size = sum(size for name, (size, _) in before.items() if name.endswith(".safetensors"))
+            size = sum(f.stat().st_size for f in weight_files(path) if f.is_file())
             opened = self._opener(path, "mapped" if size > self.largest_copy else "resident", dict(ref.assume))
             if not opened.weights.resident:
                 budget = f"{size / GIB:.2f} GiB are over the budget of {self.largest_copy / GIB:.2f}"
@@ -171,8 +172,8 @@ class ModelStore:
         return model
 
 
-def _stats(folder: Path) -> dict[str, tuple[int, int]]:
-    files = [f for f in folder.iterdir() if f.is_file()] if folder.is_dir() else []
+def _stats(path: Path) -> dict[str, tuple[int, int]]:
+    files = [f for f in (path.iterdir() if path.is_dir() else (path,)) if f.is_file()]
     return {name: (size, mtime) for name, size, mtime in file_identity(tuple(files))}
 
 

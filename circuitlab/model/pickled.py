@@ -17,7 +17,7 @@ from circuitlab.errors import BadModel
 from circuitlab.model.archive import LARGEST_PICKLE, damaged, entries, is_archive, structure
 from circuitlab.model.places import Place, check_name, check_shape
 from circuitlab.model.tensors import MappedTensors
-from circuitlab.model.unpickling import DAMAGE, Other, Strided, Unwanted, plain, unpickled
+from circuitlab.model.unpickling import DAMAGE, Other, Strided, Unwanted, plain, unpickled, without_marks
 from circuitlab.model.whole_file import WholeFile
 
 _NESTED = ("model", "state_dict", "model_state_dict", "module")  # where trainers keep the weights beside their own state
@@ -90,13 +90,13 @@ def _apart(
             name = check_name(file.name, str(key))
             places[name] = _odd(value) if isinstance(value, Other) else _place(file, name, value, storages)
     if not places:
-        raise BadModel(
-            f"{file.name} holds no tensors.", expected="tensors by name", got=", ".join(ascii(k)[:60] for k in list(held)[:6])
-        )
+        got = ", ".join(ascii(k)[:60] for k in list(held)[:6]) or "an empty dictionary"
+        raise BadModel(f"{file.name} holds no tensors.", expected="tensors by name", got=got)
     total = sum(p.span * p.itemsize for p in set(places.values()))
     if total > file.size + _SHARED:
         raise damaged(file, f"tensors of at most {file.size + _SHARED} bytes in all", f"{total}: they lie over each other")
-    rest = {str(k): v for k, v in held.items() if v is not inner and plain(v)}
+    others = ((k, without_marks(v)) for k, v in held.items() if v is not inner)
+    rest = {str(k): v for k, v in others if plain(v)}
     return MappedTensors(file, places), rest
 
 

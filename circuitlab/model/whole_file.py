@@ -71,10 +71,18 @@ class WholeFile:
             raise self._short(now, stop)
         with self._lock:
             if self._map is None:
-                self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+                self._map = self._mapped()
             if len(self._map) < stop:
                 raise self._short(len(self._map), stop)
         return memoryview(self._map)[start:stop]
+
+    def _mapped(self) -> mmap.mmap:
+        try:
+            return mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError, OverflowError) as error:
+            raise BadModel(
+                f"{self.name} cannot be mapped.", expected=f"room for {self.size} bytes of addresses", got=str(error)[:200]
+            ) from error
 
     def again(self) -> BinaryIO:
         """Another handle on the same file, for who closes it; both share one position."""

@@ -47,7 +47,7 @@ class Found:
     def needed(self) -> TensorSource:
         """The named tensors. Raises `BadModel` where the files have none."""
         if self.tensors is None:
-            raise BadModel("There are no named tensors here.", expected="safetensors or a state dict", got=str(self.path))
+            raise BadModel("There are no named tensors here.", expected="safetensors or a state dict", got=shown(self.path))
         return self.tensors
 
 

@@ -6,6 +6,7 @@ Qwen's way of splitting text where `tokenizer_config.json` names that class. A l
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +20,11 @@ from circuitlab.errors import BadModel
 from circuitlab.model.loading.found import read_json
 from circuitlab.model.sourced import SourcedWeights
 from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.whole_file import WholeFile
 
 # Where Qwen's tokenizer cuts a text before its merges: digits one by one, line ends apart.
 _QWEN_CUTS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_LARGEST_MERGES = 16 * 2**20
 _SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
 
 
@@ -75,7 +78,7 @@ def _why_none(folder: Path) -> tuple[str, ...]:
 
 
 def _from_files(folder: Path) -> Tokenizer | None:
-    if (folder / "tokenizer.json").is_file():
+    if os.path.lexists(folder / "tokenizer.json"):  # whatever it is: what is no file is said
         return Tokenizer.from_file(folder / "tokenizer.json")
     if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
         return _byte_level(folder)
@@ -83,7 +86,7 @@ def _from_files(folder: Path) -> Tokenizer | None:
 
 
 def _optional(file: Path) -> Mapping[str, Any]:
-    return read_json(file) if file.is_file() else {}
+    return read_json(file) if os.path.lexists(file) else {}
 
 
 def _stated_bos(folder: Path, tokenizer: Tokenizer, said: Mapping[str, Any]) -> int | None:
@@ -129,8 +132,12 @@ def _byte_level(folder: Path) -> Tokenizer:
 
 def _bpe(folder: Path, vocab: dict[str, int]) -> Inner:
     pairs: list[tuple[str, str]] = []
+    file = WholeFile(folder / "merges.txt")
+    if file.size > _LARGEST_MERGES:
+        raise BadModel("merges.txt is too large.", expected=f"at most {_LARGEST_MERGES >> 20} MiB", got=f"{file.size} bytes")
+    data = file.read(0, file.size)
     try:
-        for line in (folder / "merges.txt").read_text(encoding="utf-8").split("\n"):
+        for line in data.decode("utf-8").split("\n"):
             left, space, right = line.rstrip("\r").partition(" ")
             if space and not line.startswith("#version"):
                 pairs.append((left, right))

@@ -1,0 +1,24 @@
+"""`python -m tests.fuzz [--count 2000] [--seed 0] [--only SEED] [--verbose]`: a table of outcomes; exit code 1 on failure."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tests.fuzz.runner import run, seeds
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
+    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", help="one case, as a failure names it: 0:117")
+    parser.add_argument("--verbose", action="store_true")
+    wanted = parser.parse_args()
+    report = run(iter([wanted.only]) if wanted.only else seeds(wanted.count, wanted.seed), print if wanted.verbose else None)
+    print(report.table())
+    return 1 if report.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,375 @@
+"""Readers of model files against files that lie: each says what is wrong, before it takes memory, and runs nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import warnings
+from collections import OrderedDict
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from circuitlab.engine.store import ModelStore
+from circuitlab.errors import BadModel
+from circuitlab.model.config import ModelConfig, Rotary
+from circuitlab.model.forward import forward
+from circuitlab.model.loading import open_model
+from circuitlab.model.loading.found import weight_files
+from circuitlab.model.pickled import read_pickle
+from circuitlab.model.subject import ModelRef
+from circuitlab.model.tensors import MappedTensors, copied, open_safetensors
+from circuitlab.model.whole_file import WholeFile
+from tests.fuzz.corpus import CORPUS
+from tests.models import directory
+
+
+def _tensors() -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    wide = torch.randn(6, 5, generator=generator)
+    return {
+        "wide": wide,
+        "tied": wide,
+        "part": wide[2:4, 1:],
+        "turned": wide.T,
+        "half": wide.half(),
+        "brain": wide.bfloat16(),
+        "double": wide.double(),
+        "none": torch.zeros(0, 3),
+        "scalar": torch.tensor(2.5),
+        "parameter": torch.nn.Parameter(wide[0].clone()),
+    }
+
+
+def _opened(path: Path) -> MappedTensors:
+    found = read_pickle(path)
+    assert found is not None
+    return found[0]
+
+
+FORMATS = [{}, {"_use_new_zipfile_serialization": False}, {"pickle_protocol": 4}, {"pickle_protocol": 5}]
+
+
+@pytest.mark.parametrize("how", FORMATS)
+def test_pickles_give_the_tensors_that_torch_gives(tmp_path: Path, how: dict) -> None:
+    path = tmp_path / "a.pt"
+    torch.save({"model": OrderedDict(_tensors()), "model_args": {"n_layer": 2, "bias": False}, "step": 7}, path, **how)
+    found = read_pickle(path)
+    assert found is not None
+    source, said = found
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch about newer protocols
+        wanted = _tensors() if "pickle_protocol" in how else torch.load(path, weights_only=True)["model"]
+    assert source.names() == set(wanted)
+    assert not source.resident
+    for name, value in wanted.items():
+        for got in (source.tensor(name), source.copy(name)):
+            assert torch.equal(got, value), name
+            assert (got.dtype, got.stride()) == (value.dtype, value.stride()), name
+    assert said == {"model_args": {"n_layer": 2, "bias": False}, "step": 7}
+
+
+def test_tied_tensors_are_read_once(tmp_path: Path) -> None:
+    torch.save(_tensors(), tmp_path / "a.pt")
+    made = copied(_opened(tmp_path / "a.pt"))
+    assert made.tensor("wide").data_ptr() == made.tensor("tied").data_ptr() != made.tensor("part").data_ptr()
+    assert made.tensor("brain").dtype == torch.float32
+
+
+class _Runs:
+    def __init__(self, *call: object) -> None:
+        self.call = call
+
+    def __reduce__(self) -> tuple:
+        return self.call[0], self.call[1:]
+
+
+@pytest.mark.parametrize("how", FORMATS)
+@pytest.mark.parametrize("where", ["value", "whole", "nested"])
+def test_code_in_a_pickle_is_not_run(tmp_path: Path, how: dict, where: str) -> None:
+    trick = _Runs(os.mkdir, str(tmp_path / "ran"))
+    held = {"value": {"a": torch.zeros(2), "b": trick}, "whole": trick, "nested": {"model": {"a": [[trick]]}}}[where]
+    torch.save(held, tmp_path / "a.pt", **how)
+    with pytest.raises(BadModel, match=r"mkdir; it was not run"):
+        read_pickle(tmp_path / "a.pt")
+    assert not (tmp_path / "ran").exists()
+    torch.load(tmp_path / "a.pt", weights_only=False)  # and it would have run
+    assert (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("how", FORMATS[:2])
+def test_a_small_file_cannot_claim_a_large_tensor(tmp_path: Path, how: dict) -> None:
+    torch.save({"a": torch.zeros(1).expand(10**13)}, tmp_path / "a.pt", **how)
+    with pytest.raises(BadModel, match="repeats its numbers"):
+        read_pickle(tmp_path / "a.pt")
+
+
+def test_many_overlapping_views_are_not_copied_one_by_one(tmp_path: Path) -> None:
+    whole = torch.zeros(2**20)
+    torch.save({str(i): whole[i:] for i in range(300)}, tmp_path / "a.pt")
+    with pytest.raises(BadModel, match="lie over each other"):
+        read_pickle(tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [torch.eye(3).to_sparse(), torch.empty(10**12, device="meta"), torch.ones(3, dtype=torch.int64), torch.ones(3) > 0],
+    ids=["sparse", "meta", "integers", "bool"],
+)
+def test_what_is_no_weight_is_an_error_only_where_it_is_needed(tmp_path: Path, value: torch.Tensor) -> None:
+    torch.save({"a": torch.ones(3), "mask": value}, tmp_path / "a.pt")
+    source = _opened(tmp_path / "a.pt")
+    assert torch.equal(source.copy("a"), torch.ones(3))
+    with pytest.raises(BadModel, match="no weight"):
+        source.tensor("mask")
+
+
+def test_compressed_archives_are_refused(tmp_path: Path) -> None:
+    import zipfile
+
+    torch.save({"a": torch.zeros(2**20)}, tmp_path / "a.pt")
+    with zipfile.ZipFile(tmp_path / "a.pt") as old, zipfile.ZipFile(tmp_path / "b.pt", "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+    with pytest.raises(BadModel, match="stored as they are"):
+        read_pickle(tmp_path / "b.pt")
+
+
+def _header(path: Path, header: str, body: bytes = bytes(16)) -> Path:
+    path.write_bytes(struct.pack("<Q", len(header)) + header.encode() + body)
+    return path
+
+
+HEADERS = {
+    "twice": (
+        '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}',
+        "twice",
+    ),
+    "overlap": (
+        '{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]},"b":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}}',
+        "overlaps",
+    ),
+    "gap": (
+        '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[12,16]}}',
+        "gap",
+    ),
+    "short": ('{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', "bytes by its header"),
+    "shape": ('{"a":{"dtype":"F32","shape":[5],"data_offsets":[0,16]}}', "20 bytes of a"),
+    "huge shape": ('{"a":{"dtype":"F32","shape":[0, 1e30],"data_offsets":[0,0]}}', "shape that cannot be"),
+    "deep": ('{"a":' + "[" * 50_000, "nesting without end"),
+    "name": ('{"\\u001b[2J":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}', "whose name is none"),
+}
+
+
+@pytest.mark.parametrize("kind", HEADERS)
+def test_headers_that_lie_are_refused(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(BadModel, match=HEADERS[kind][1]):
+        open_safetensors(_header(tmp_path / "a.safetensors", HEADERS[kind][0]))
+
+
+def test_safetensors_are_what_the_library_reads(tmp_path: Path) -> None:
+    tensors = {n: t.detach().contiguous().clone() for n, t in _tensors().items()} | {"ids": torch.arange(3)}
+    save_file(tensors, tmp_path / "a.safetensors", metadata={"format": "pt"})
+    source = open_safetensors(tmp_path / "a.safetensors")
+    for name, value in load_file(tmp_path / "a.safetensors").items():
+        if name != "ids":
+            assert torch.equal(source.tensor(name), value)
+            assert torch.equal(source.copy(name), value)
+    assert source.kind("ids") == "I64"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "circle", "device", "nowhere"])
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
+def test_only_regular_files_are_opened(tmp_path: Path, kind: str, name: str) -> None:
+    path = directory(tmp_path / "m")
+    file = path / name
+    file.unlink()
+    makers = {
+        "pipe": lambda: os.mkfifo(file),
+        "folder": file.mkdir,
+        "circle": lambda: file.symlink_to(name),
+        "device": lambda: file.symlink_to("/dev/zero"),
+        "nowhere": lambda: file.symlink_to("nobody"),
+    }
+    makers[kind]()
+    with pytest.raises(BadModel, match=name):
+        ModelStore().open(ModelRef(f"file:{path}"))
+
+
+@pytest.mark.parametrize("corpus", ["gpt2", "gpt2-sharded", "gpt2-bin", "gpt2-bin-older", "gpt2-bin-sharded"])
+def test_a_file_cut_while_it_is_mapped_is_an_error_not_a_signal(tmp_path: Path, corpus: str) -> None:
+    path = CORPUS[corpus](tmp_path / "m")
+    weights = open_model(path, "mapped").weights
+    assert forward(weights, (1, 2, 3)).logits().shape == (3, 11)
+    for file in weight_files(path):
+        os.truncate(file, file.stat().st_size // 3)
+    with pytest.raises(BadModel, match="ends too early"):
+        forward(weights, (1, 2, 3))
+
+
+def test_a_file_cut_while_it_is_copied_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(bytes(10_000))
+    file = WholeFile(path)
+    os.truncate(path, 6000)
+    assert torch.equal(file.copy(0, 6000), torch.zeros(6000, dtype=torch.uint8))
+    for read in (file.copy, file.read, file.view):
+        with pytest.raises(BadModel, match="10000 when it was opened" if read != file.copy else "ends too early"):
+            read(0, 10_000)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"n_layers": 10**9},
+        {"d_vocab": 10**12},
+        {"n_ctx": 10**18},
+        {"d_head": 10**9},
+        {"norm_eps": float("nan")},
+        {"norm_eps": "1e-5"},
+        {"embed_scale": float("inf")},
+        {"gated": "yes"},
+        {"windows": [1.5, 2]},
+        {"biases": [["q"]]},
+        {"family": ["x"]},
+    ],
+)
+def test_configurations_beyond_any_model_are_refused_at_once(tmp_path: Path, changes: dict) -> None:
+    path = directory(tmp_path / "m")
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps({**config, **changes}))
+    with pytest.raises(BadModel):
+        open_model(path)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"base": 0.0}, {"base": -2.0}, {"base": "x"}, {"dims": 10**12}, {"dims": -2}, {"theta": ("a",)}]
+)
+def test_rotations_that_cannot_be_are_refused(changes: dict) -> None:
+    with pytest.raises(BadModel):
+        Rotary(**changes)
+
+
+def test_a_layer_count_is_refused_before_layers_are_counted() -> None:
+    with pytest.raises(BadModel, match="beyond any model"):
+        ModelConfig(n_layers=10**9, n_heads=1, d_model=2, d_head=2, d_vocab=3, n_ctx=4)
+
+
+@pytest.mark.parametrize(
+    "name", ["../model.safetensors", "/etc/passwd", "a/b.safetensors", "C:\\a.safetensors", "", "a\0.safetensors"]
+)
+def test_an_index_names_files_of_its_own_folder_alone(tmp_path: Path, name: str) -> None:
+    path = CORPUS["gpt2-sharded"](tmp_path / "m")
+    index = path / "model.safetensors.index.json"
+    data = json.loads(index.read_text())
+    data["weight_map"]["wte.weight"] = name
+    index.write_text(json.dumps(data))
+    with pytest.raises(BadModel, match="elsewhere"):
+        open_model(path)
+
+
+def test_two_shards_may_not_have_the_same_tensor(tmp_path: Path) -> None:
+    path = CORPUS["gpt2-sharded"](tmp_path / "m")
+    first, second = weight_files(path)
+    save_file(load_file(second) | {"wte.weight": load_file(first).get("wte.weight", torch.zeros(11, 8))}, second)
+    save_file(load_file(first) | {"wte.weight": torch.zeros(11, 8)}, first)
+    with pytest.raises(BadModel, match="same name"):
+        open_model(path)
+
+
+def test_a_link_out_of_the_folder_is_followed_as_the_cache_of_the_hub_needs(tmp_path: Path) -> None:
+    path = CORPUS["gpt2"](tmp_path / "m")
+    (tmp_path / "blobs").mkdir()
+    (path / "model.safetensors").rename(tmp_path / "blobs" / "1")
+    (path / "model.safetensors").symlink_to(tmp_path / "blobs" / "1")
+    assert open_model(path).weights.config.n_layers == 2
+
+
+def test_the_same_key_twice_is_refused(tmp_path: Path) -> None:
+    path = CORPUS["gpt2"](tmp_path / "m")
+    config = (path / "config.json").read_text()
+    (path / "config.json").write_text(config.replace("{", '{"n_layer": 1, ', 1))
+    with pytest.raises(BadModel, match="'n_layer' stands there twice"):
+        open_model(path)
+
+
+# -- the store -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("corpus", ["gpt2", "gpt2-sharded", "gpt2-bin", "gpt2-bin-sharded", "llama-pt-f16"])
+def test_weights_of_every_kind_of_file_count_towards_what_is_copied(tmp_path: Path, corpus: str) -> None:
+    path = CORPUS[corpus](tmp_path / "m")
+    size = sum(f.stat().st_size for f in weight_files(path))
+    ref = ModelRef(f"file:{path}")
+    assert ModelStore(largest_copy=size).open(ref).opened.weights.resident
+    mapped = ModelStore(largest_copy=size - 1).open(ref)
+    assert not mapped.opened.weights.resident
+    assert "read from the file" in " ".join(mapped.opened.notes)
+    tokens = (1, 2, 3)
+    wanted = forward(ModelStore(largest_copy=size).open(ref).opened.weights, tokens).logits()
+    assert torch.equal(forward(mapped.opened.weights, tokens).logits(), wanted)
+
+
+def test_a_single_file_is_measured_and_watched(tmp_path: Path) -> None:
+    path = CORPUS["llama-pt-f16"](tmp_path / "m")
+    ref = ModelRef(f"file:{path / 'weights.pt'}")
+    assert not ModelStore(largest_copy=10).open(ref).opened.weights.resident
+
+    def meddling(place: Path, keep: str, *more: object) -> object:
+        opened = open_model(place, keep)  # type: ignore[arg-type]
+        os.utime(place, ns=(1, 1))
+        return opened
+
+    with pytest.raises(BadModel, match="changed while"):
+        ModelStore(opener=meddling).open(ref)  # type: ignore[arg-type]
+
+
+def test_a_failed_open_leaves_what_was_open(tmp_path: Path) -> None:
+    good, bad = ModelRef(f"file:{CORPUS['gpt2'](tmp_path / 'a')}"), ModelRef(f"file:{CORPUS['gpt2-bin'](tmp_path / 'b')}")
+    store = ModelStore(most=1)
+    kept = store.open(good)
+    (tmp_path / "b" / "pytorch_model.bin").write_bytes(b"PK\x03\x04 and nothing else")
+    with pytest.raises(BadModel):
+        store.open(bad)
+    assert store.peek(good) is kept
+    assert store.peek(bad) is None
+    os.truncate(tmp_path / "a" / "model.safetensors", 100)
+    with pytest.raises(BadModel):
+        store.reload(good)
+    assert store.peek(good) is kept
+    assert forward(kept.opened.weights, (1, 2)).logits().shape == (2, 11)
+    assert kept.changed_on_disk
+
+
+def test_opening_twice_at_once_opens_once_and_others_go_on(tmp_path: Path) -> None:
+    import threading
+
+    slow_path, other_path = CORPUS["gpt2"](tmp_path / "slow"), CORPUS["llama-bf16"](tmp_path / "other")
+    began, go_on, count = threading.Event(), threading.Event(), []
+
+    def opener(path: Path, keep: str, *more: object) -> object:
+        if path == slow_path:
+            count.append(path)
+            began.set()
+            assert go_on.wait(10)
+        return open_model(path, keep)  # type: ignore[arg-type]
+
+    store = ModelStore(opener=opener)  # type: ignore[arg-type]
+    slow, other = ModelRef(f"file:{slow_path}"), ModelRef(f"file:{other_path}")
+    running = store.open(other)
+    got: list[object] = []
+    threads = [threading.Thread(target=lambda: got.append(store.open(slow))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    assert began.wait(10)
+    assert store.open(other) is running  # while the other one is being opened
+    assert forward(running.opened.weights, (1, 2)).logits().shape == (2, 11)
+    assert store.peek(slow) is None
+    go_on.set()
+    for thread in threads:
+        thread.join(10)
+    assert len(count) == 1
+    assert got[0] is got[1] is store.peek(slow)
