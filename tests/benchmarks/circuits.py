@@ -175,7 +175,8 @@ def ablation_rows(shape: Shape) -> list[Row]:
     def compared(name: str, mine: Both, theirs: Both, target: float, note: str) -> Row:
         """Forward pass and estimate are done once by us, however many heads follow; all else is per head."""
         ours_f, theirs_f = (shape.n / len(some if b is half else every) for b in (mine, theirs))
-        seconds = mine.mine["first"] + ours_f * (mine.mine["seconds"] - mine.mine["first"])
+        once = mine.mine["estimated"]
+        seconds = once + ours_f * (mine.mine["seconds"] - once)
         sample = f"; of {len(some)} heads × {ours_f:g}" if ours_f > 1 else ""
         return faster(f"{what}, {name}", theirs.name, seconds, theirs.best["seconds"] * theirs_f, target, f"{note}{sample}")
 
