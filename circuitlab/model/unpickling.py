@@ -1,14 +1,15 @@
 """The structure of a pickled state dict, without running anything that is in it and without making a tensor.
 
-A strict subset of what `torch.load(weights_only=True)` takes: numbers, text, plain containers and tensors. Names in a pickle
-become inert marks of this module, never the things they name; tensors become descriptions (`Strided`), checked before a byte of
-them is read. Against a hostile file that matters twice: torch would run none of its code either, but would make an array as large
-as it says.
+Little more than a subset of what `torch.load(weights_only=True)` takes: numbers (also numpy's, which libraries leave in their
+configurations), text, plain containers and tensors. Names in a pickle become inert marks of this module, never the things they
+name; tensors become descriptions (`Strided`), checked before a byte of them is read. Against a hostile file that matters twice:
+torch would run none of its code either, but would make an array as large as it says.
 """
 
 from __future__ import annotations
 
 import pickle
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
@@ -31,6 +32,7 @@ _KINDS: dict[str, torch.dtype] = {
     "ComplexDoubleStorage": torch.complex128,
     "UntypedStorage": torch.uint8,
 }
+_NUMBERS = {"f8": "<d", "f4": "<f", "i8": "<q", "i4": "<i", "b1": "<?"}  # numpy's kinds of number, as `struct` calls them
 _OPCODES = (
     "PROTO FRAME STOP MARK GLOBAL STACK_GLOBAL REDUCE BUILD BINPERSID NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 "
     "BINFLOAT BINUNICODE SHORT_BINUNICODE BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 "
@@ -125,6 +127,19 @@ def _key(key: Any) -> Any:
     return key
 
 
+def _numpy_kind(name: Any, *_: Any) -> _Mark:
+    return _Mark(value=_NUMBERS[name])
+
+
+def _number(kind: Any, data: Any, *_: Any) -> Any:
+    """One of numpy's numbers, such as libraries leave in a configuration."""
+    if not isinstance(kind, _Mark) or not isinstance(kind.value, str) or not isinstance(data, bytes):
+        raise TypeError("a number without a kind or bytes")
+    if len(data) != struct.calcsize(kind.value):
+        raise ValueError("a number of another length")
+    return struct.unpack(kind.value, data)[0]
+
+
 def _other(kind: str) -> _Mark:
     return _Mark(lambda *_: Other(kind))
 
@@ -148,6 +163,9 @@ _NAMES: dict[str, _Mark] = {
     "torch.nn.parameter.Parameter": _Mark(),
     "torch.per_tensor_affine": _Mark(),
     "torch.per_channel_affine": _Mark(),
+    "numpy.dtype": _Mark(_numpy_kind),
+    "numpy.core.multiarray.scalar": _Mark(_number),
+    "numpy._core.multiarray.scalar": _Mark(_number),
     "_codecs.encode": _Mark(lambda text, *_: text.encode("latin1")),
 }
 
@@ -213,6 +231,11 @@ def unpickled(stream: BytesIO) -> tuple[Any, dict[str, int]]:
     reader = _Reader(stream, encoding="utf-8")
     reader.named = {}
     return reader.load(), reader.named
+
+
+def without_marks(value: Any) -> Any:
+    """A dictionary without the entries that are names of torch's (the dtype in a configuration); anything else as it is."""
+    return {k: v for k, v in value.items() if not isinstance(v, _Mark)} if isinstance(value, dict) else value
 
 
 def plain(value: Any, budget: int = 10_000, depth: int = 16) -> bool:

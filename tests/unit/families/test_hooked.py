@@ -28,7 +28,6 @@ from circuitlab.session.state import State
 from tests.reference.make_hooked import FOLDER, MODELS, TOKENS
 
 ACTIVATIONS = np.load(FOLDER / "activations.npz")
-PLAIN = [name for name in MODELS if name != "local"]
 
 
 def _held(name: str) -> dict[str, Any]:
@@ -57,7 +56,7 @@ def _agrees(opened: Opened, name: str, tolerance: float = 2e-5) -> None:
 
 
 @pytest.mark.parametrize("keep", ["resident", "mapped"])
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", MODELS)
 def test_saved_models_compute_what_the_library_computes(name: str, keep: Any) -> None:
     opened = open_model(FOLDER / f"{name}.pt", keep)
     _agrees(opened, name)
