@@ -78,12 +78,13 @@ def test_what_has_no_place_is_named_and_what_is_missing_refused(tmp_path: Path, 
 
 
 def test_pythia_as_it_was_first_saved(tmp_path: Path) -> None:
-    model = saved(tmp_path, test_gpt_neox.made({}))
+    half = {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}
+    model = saved(tmp_path, test_gpt_neox.made({"rope_parameters": half}))
     older = lambda tensors: {n.replace("lm_head.", "embed_out."): x for n, x in tensors.items()}
-    rewritten(tmp_path, older, rope_parameters=None, rotary_pct=0.5, rotary_emb_base=10000)
+    rewritten(tmp_path, older, rope_parameters=None, rotary_pct=0.5, rotary_emb_base=500)
     assert "embed_out.weight" in load_file(tmp_path / "model.safetensors")
     opened = assert_agrees(tmp_path, model)
-    assert any("turn 4 of 8 columns, base 10000" in note for note in opened.notes)
+    assert any("turn 4 of 8 columns, base 500" in note for note in opened.notes)
     newer = lambda tensors: {n.replace("embed_out.", "lm_head."): x for n, x in tensors.items()}
     assert_agrees(rewritten(tmp_path, newer), model)
 
