@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks [forward] [window] [weights] [circuits] [--quick]`: one table, kept in bench-results/ too."""
+"""`python -m tests.benchmarks [NAME …] [--quick]`: one table, kept in bench-results/ too."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ import platform
 import sys
 from dataclasses import asdict
 
-from tests.benchmarks import circuits, forward, weights, window
+from tests.benchmarks import circuits, forward, larger, loading, weights, window
 from tests.benchmarks.common import THREADS, WORK, Row
 
-BENCHMARKS = {"forward": forward.rows, "window": window.rows, "weights": weights.rows, "circuits": circuits.rows}
+BENCHMARKS = {
+    "forward": forward.rows,
+    "window": window.rows,
+    "weights": weights.rows,
+    "circuits": circuits.rows,
+    "loading": loading.rows,
+    "larger": larger.rows,
+}
 
 
 def main() -> int:
