@@ -90,9 +90,8 @@ def _apart(
             name = check_name(file.name, str(key))
             places[name] = _odd(value) if isinstance(value, Other) else _place(file, name, value, storages)
     if not places:
-        raise BadModel(
-            f"{file.name} holds no tensors.", expected="tensors by name", got=", ".join(ascii(k)[:60] for k in list(held)[:6])
-        )
+        got = ", ".join(ascii(k)[:60] for k in list(held)[:6]) or "an empty dictionary"
+        raise BadModel(f"{file.name} holds no tensors.", expected="tensors by name", got=got)
     total = sum(p.span * p.itemsize for p in set(places.values()))
     if total > file.size + _SHARED:
         raise damaged(file, f"tensors of at most {file.size + _SHARED} bytes in all", f"{total}: they lie over each other")

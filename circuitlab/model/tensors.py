@@ -79,14 +79,15 @@ class ResidentTensors:
 class MappedTensors:
     """The tensors of one file, at their places: nothing is read until it is used.
 
-    `tensor` gives a view of the map and `copy` a copy; both raise `BadModel` where the file is shorter by now. Every place must
-    have been checked to lie within the file.
+    `tensor` gives a view of the map and `copy` a copy. Both raise `BadModel` where the file is shorter by now; `tensor` too where
+    the numbers are not finite, the first time that it is asked for them. Every place must have been checked to lie within the file.
     """
 
     resident = False
 
     def __init__(self, file: WholeFile, places: Mapping[str, Place]) -> None:
         self._file, self._places = file, dict(places)
+        self._finite: set[str] = set()
 
     def names(self) -> frozenset[str]:
         """All names."""
@@ -103,7 +104,11 @@ class MappedTensors:
 
     def tensor(self, name: str) -> Tensor:
         """One tensor over the map, in its own dtype; writing to it is an error of the caller."""
-        return self._weights(name).view(self._file)
+        value = self._weights(name).view(self._file)
+        if name not in self._finite:
+            check_finite(name, value)
+            self._finite.add(name)
+        return value
 
     def copy(self, name: str) -> Tensor:
         """One tensor in memory of its own, in its own dtype."""
@@ -237,14 +242,15 @@ def copied(source: TensorSource, dtype: torch.dtype = torch.float32, names: Coll
 
 def check_finite(name: str, value: Tensor) -> None:
     """Raise `BadModel` where a weight is NaN or infinite."""
-    # one pass without a mask: a sum is finite when all terms are, and only then is a closer look saved
-    if not torch.isfinite(value.sum(dtype=torch.float64)):
+    if not value.numel():
+        return
+    # one pass without a mask, ten times as fast as a sum in float64; NaN is passed on as both extremes
+    if not all(torch.isfinite(extreme) for extreme in value.detach().aminmax()):
         bad = ~torch.isfinite(value)
-        if bool(bad.any()):
-            at = tuple(int(i) for i in bad.nonzero()[0])
-            raise BadModel(
-                f"{name} has weights that are not numbers.",
-                expected="finite weights",
-                got=f"{int(bad.sum())} NaN or infinite, the first at {at}",
-                remedy="The checkpoint is damaged or its training diverged; use another one.",
-            )
+        at = tuple(int(i) for i in bad.nonzero()[0])
+        raise BadModel(
+            f"{name} has weights that are not numbers.",
+            expected="finite weights",
+            got=f"{int(bad.sum())} NaN or infinite, the first at {at}",
+            remedy="The checkpoint is damaged or its training diverged; use another one.",
+        )

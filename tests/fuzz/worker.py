@@ -56,7 +56,7 @@ def _tried(path: Path, mapped: bool, cut: bool) -> str:
         tokens = tuple(i % config.d_vocab for i in range(min(3, config.n_ctx)))
         logits = forward(weights, tokens).logits()
     assert logits.shape == (len(tokens), config.d_vocab_out)
-    return "opened" if bool(torch.isfinite(logits).all()) else "opened, logits not finite"
+    return "opened" if bool(torch.isfinite(logits).all()) else "opened, but finite weights give logits that are not"
 
 
 def _outcome(path: Path, mapped: bool, cut: bool) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from circuitlab.model.loading import open_model
 from circuitlab.model.loading.found import weight_files
 from circuitlab.model.pickled import read_pickle
 from circuitlab.model.subject import ModelRef
-from circuitlab.model.tensors import MappedTensors, copied, open_safetensors
+from circuitlab.model.tensors import MappedTensors, check_finite, copied, open_safetensors
 from circuitlab.model.whole_file import WholeFile
 from tests.fuzz.corpus import CORPUS
 from tests.models import directory
@@ -373,3 +373,27 @@ def test_opening_twice_at_once_opens_once_and_others_go_on(tmp_path: Path) -> No
         thread.join(10)
     assert len(count) == 1
     assert got[0] is got[1] is store.peek(slow)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_every_number_is_looked_at(dtype: torch.dtype) -> None:
+    for bad in (float("nan"), float("inf"), -float("inf")):
+        for at in (0, 1, 31, 32, 500, 1022, 1023):
+            value = torch.full((1024,), torch.finfo(dtype).max, dtype=dtype)
+            check_finite("x", value)
+            value[at] = bad
+            for shaped in (value, value.view(32, 32).T):
+                with pytest.raises(BadModel, match="1 NaN or infinite"):
+                    check_finite("x", shaped)
+
+
+@pytest.mark.parametrize("keep", ["resident", "mapped"])
+@pytest.mark.parametrize("corpus", ["gpt2", "gpt2-bin"])
+def test_weights_that_are_not_finite_are_found_when_they_are_read(tmp_path: Path, keep: str, corpus: str) -> None:
+    path = CORPUS[corpus](tmp_path / "m")
+    (file,) = weight_files(path)
+    tensors = load_file(file) if corpus == "gpt2" else torch.load(file, weights_only=True)
+    tensors["h.1.mlp.c_proj.weight"][3, 4] = torch.nan
+    save_file(tensors, file) if corpus == "gpt2" else torch.save(tensors, file)
+    with pytest.raises(BadModel, match=r"h\.1\.mlp\.c_proj\.weight has weights that are not numbers"):
+        forward(open_model(path, keep).weights, (1, 2))  # type: ignore[arg-type]
