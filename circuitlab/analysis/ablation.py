@@ -154,8 +154,8 @@ def _cut(found: _Found, sets: list[list[Head]], ctx: Ctx) -> tuple[np.ndarray, n
     value, losses = made.cut(cut, ticker(ctx, done, found.total, f"ablation {done + 1}/{found.total}"))
     change = np.full((len(sets), made.run.n), np.nan, dtype=np.float32)
     if losses.shape[1]:
-        change[:, (made.measure.at + 1).numpy()] = (losses - made.losses).numpy()
-    return value.numpy() - made.before, change
+        change[:, (made.measure.at + 1).cpu().numpy()] = (losses - made.losses).cpu().numpy()
+    return value.cpu().numpy() - made.before, change
 
 
 def _each(found: _Found, heads: tuple[Head, ...], ctx: Ctx) -> None:
@@ -221,7 +221,7 @@ def ablation(inputs: Inputs, p: AblationParams, ctx: Ctx) -> AblationResult:
     if made.slope is not None and not has_paths(made.run):
 
         def show(estimate: torch.Tensor) -> None:
-            found.effect = np.where(found.exact, found.effect, estimate.numpy())
+            found.effect = np.where(found.exact, found.effect, estimate.cpu().numpy())
             ctx.partial(found.result())
 
         first_order(made, ticker(ctx, 0, total, "first-order estimate"), show)

@@ -104,7 +104,7 @@ def attention(inputs: Inputs, p: AttentionParams, ctx: Ctx) -> AttentionResult:
         for layer in sorted({h.layer for h in heads}):
             ctx.tick(layer, inputs.weights.config.n_layers, f"layer {layer}")
             where = [i for i, h in enumerate(heads) if h.layer == layer]
-            out[where] = values_of(run, layer, tuple(heads[i].head for i in where), p.show).float().numpy()
+            out[where] = values_of(run, layer, tuple(heads[i].head for i in where), p.show).float().cpu().numpy()
     return AttentionResult(
         values=out,
         heads=read_only(np.array(heads, dtype=np.int64).reshape(-1, 2)),

@@ -91,10 +91,10 @@ def attention_overview(inputs: Inputs, p: OverviewParams, ctx: Ctx) -> OverviewR
             if p.leave_out_bos:
                 values = values.clone()
                 values[:, :, 0] = torch.nan
-            small = pooled(values, step).float().numpy()
+            small = pooled(values, step).float().cpu().numpy()
         for head in range(config.n_heads):
             sheet[layer * edge : layer * edge + tile, head * edge : head * edge + tile] = small[head]
-        largest[layer] = values.nan_to_num(-torch.inf).amax((-1, -2)).float().numpy()
+        largest[layer] = values.nan_to_num(-torch.inf).amax((-1, -2)).float().cpu().numpy()
         if layer + 1 < config.n_layers and layer % 4 == 3:
             ctx.partial(replace(made, sheet=sheet.copy(), largest=largest.copy(), done=(layer + 1) / config.n_layers))
     return replace(made, sheet=sheet, largest=largest)

@@ -75,14 +75,14 @@ def bigram(inputs: Inputs, p: BigramParams, ctx: Ctx) -> BigramResult:
         ends, W_E = inputs.weights.unembed(), inputs.weights.embed().W_E
         row = direct_logits(inputs.weights, ends, W_E, [p.token])[0].double()
         top = torch.topk(row, min(p.k, len(row)))
-        log_probs = torch.log_softmax(row, 0).numpy()
+        log_probs = torch.log_softmax(row, 0).cpu().numpy()
         mean = float(row.mean())
-    ids = top.indices.numpy()
+    ids = top.indices.cpu().numpy()
     likely = corpus.log_probs(p.token) if corpus else np.full(c.d_vocab_out, np.nan)
     said = corpus.words() if corpus else "no corpus beside the model"
     return BigramResult(
         ids=ids,
-        logits=(top.values.numpy() - mean).astype(np.float32),
+        logits=(top.values.cpu().numpy() - mean).astype(np.float32),
         probabilities=np.exp(log_probs[ids]),
         corpus_log_probs=likely[ids],
         correlation=correlation(log_probs, likely),

@@ -281,7 +281,7 @@ class _Pairs:
         found = (
             (score2 - 1 / d) / torch.where(variance > 0, variance, torch.nan).sqrt() if d else torch.full_like(score2, torch.nan)
         )
-        scores[:, :, :layer], z[:, :, :layer] = score2.sqrt().float().numpy(), found.float().numpy()
+        scores[:, :, :layer], z[:, :, :layer] = score2.sqrt().float().cpu().numpy(), found.float().cpu().numpy()
         return scores, z
 
 

@@ -150,7 +150,7 @@ def _scores(weights: Weights, tokens: Tensor, counted: Tensor, mean_out: Tensor,
         for layer in range(config.n_layers):
             ctx.tick(layer, config.n_layers, "shares")
             shares = _shares(run, layer, seen, where)[:, counted]
-            out[layer] = (2 * shares.nanmean(dim=-1) - 1).double().numpy()
+            out[layer] = (2 * shares.nanmean(dim=-1) - 1).double().cpu().numpy()
     return out
 
 

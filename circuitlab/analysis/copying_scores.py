@@ -141,12 +141,12 @@ def _scores(
 
 
 def _trace(matrices: Tensor) -> np.ndarray:
-    return matrices.diagonal(dim1=-2, dim2=-1).sum(-1).numpy()
+    return matrices.diagonal(dim1=-2, dim2=-1).sum(-1).cpu().numpy()
 
 
 def identity_likeness(heads: Heads) -> np.ndarray:
     """[head] tr W_OV / (√d_head ‖W_OV‖); NaN where W_OV is 0."""
-    trace = (heads.W_V.mT * heads.W_O).sum((-2, -1), dtype=torch.float64).numpy()
+    trace = (heads.W_V.mT * heads.W_O).sum((-2, -1), dtype=torch.float64).cpu().numpy()
     reads, writes = heads.W_V.mT @ heads.W_V, heads.W_O @ heads.W_O.mT
     norm = np.sqrt(np.maximum(_trace(reads.double() @ writes.double()), 0))
     scale = np.sqrt(heads.W_V.shape[-1]) * norm
@@ -164,7 +164,7 @@ class _Diagonal:
             ids = torch.arange(SAMPLE) * c.d_vocab // SAMPLE
             W_E, W_U = W_E[ids], W_U[:, ids]
         self.n, self._W_E, self._W_U = len(W_E), W_E, W_U
-        self._mean = torch.from_numpy(products.unembed_mean.copy()).to(W_U.dtype)[:, None]
+        self._mean = torch.as_tensor(products.unembed_mean.copy()).to(W_U.dtype)[:, None]
 
     def __call__(self, heads: Heads, tick: Callable[[], None]) -> tuple[np.ndarray, np.ndarray]:
         """Share [head] of tokens that raise themselves, and histogram [head, 41]."""
@@ -181,7 +181,7 @@ class _Diagonal:
             reads += z @ z.mT
             writes += out @ out.mT
         rms = np.sqrt(np.maximum(_trace(reads @ writes), 0)) / self.n
-        return (own > 0).double().mean(1).numpy(), _histogram(own.double().numpy(), rms)
+        return (own > 0).double().mean(1).cpu().numpy(), _histogram(own.double().cpu().numpy(), rms)
 
 
 def _histogram(own: np.ndarray, rms: np.ndarray) -> np.ndarray:

@@ -110,7 +110,7 @@ class _Sweep:
 
     def put(self, name: str, values: Tensor) -> None:
         if name in self.names:
-            self.others[self.names.index(name)] = values.numpy()
+            self.others[self.names.index(name)] = values.cpu().numpy()
 
     def begin(self, constant: Tensor) -> None:
         for name, x in entering(self.run, self.dest).items():
@@ -130,7 +130,7 @@ class _Sweep:
         self.put(f"attention bias L{i}", bias)
         if not run.weights.config.attention_only:
             self.put(f"MLP L{i}", self._mlp(i, heads.sum(0) + bias))
-        self.heads[i] = heads.numpy()
+        self.heads[i] = heads.cpu().numpy()
 
     def _mlp(self, i: int, attention: Tensor) -> Tensor:
         """[pos]. For one position the MLP is computed; for all, it is what the recorded stream gained besides attention."""
@@ -186,7 +186,7 @@ def direct_attribution(inputs: Inputs, p: DirectAttributionParams, ctx: Ctx) -> 
 
 
 def _result(inputs: Inputs, p: DirectAttributionParams, s: _Sweep, total: Tensor, done: float) -> DirectAttributionResult:
-    remainder, whole = None, total.numpy()
+    remainder, whole = None, total.cpu().numpy()
     if done == 1.0:
         left = np.abs(s.heads.sum((0, 1)) + s.others.sum(0) - whole).max()
         size = (np.abs(s.heads).sum((0, 1)) + np.abs(s.others).sum(0)).max()
@@ -198,8 +198,8 @@ def _result(inputs: Inputs, p: DirectAttributionParams, s: _Sweep, total: Tensor
         heads=s.heads.copy(),
         others=s.others.copy(),
         total=read_only(whole),
-        positions=read_only(s.aim.positions.numpy()),
-        ids=read_only(s.aim.ids.numpy()),
+        positions=read_only(s.aim.positions.cpu().numpy()),
+        ids=read_only(s.aim.ids.cpu().numpy()),
         names=s.names,
         at=s.at,
         conventions=(*inputs.subject.conventions.words(), *words),

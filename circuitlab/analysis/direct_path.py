@@ -99,7 +99,7 @@ def _correlations(inputs: Inputs, corpus: CorpusBigrams, ctx: Ctx) -> tuple[floa
     step = tile_rows(c.d_vocab_out, 8)
     for start in range(0, c.d_vocab, step):
         ctx.tick(start, c.d_vocab, "bigrams of every token")
-        logits = direct_logits(inputs.weights, ends, W_E, slice(start, start + step)).double().numpy()
+        logits = direct_logits(inputs.weights, ends, W_E, slice(start, start + step)).double().cpu().numpy()
         for token, row in enumerate(logits, start):
             a, b = row - row.mean(), corpus.log_probs(token)
             b = b - b.mean()

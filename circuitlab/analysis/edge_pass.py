@@ -67,7 +67,7 @@ def cut_of(config: ModelConfig, rows: np.ndarray, through: tuple[Through, ...]) 
     n_layers, n_heads = config.n_layers, config.n_heads
     reads = torch.zeros(3, n_layers, n_heads, n_layers, n_heads, dtype=torch.bool)
     logits = torch.zeros(n_layers, n_heads, dtype=torch.bool)
-    a, b, c, d, kind = torch.from_numpy(np.ascontiguousarray(rows.T, dtype=np.int64))
+    a, b, c, d, kind = torch.as_tensor(np.ascontiguousarray(rows.T, dtype=np.int64))
     to_head = kind < 3
     reader = torch.where(kind == 0, d, d // config.group)
     reads[kind[to_head], c[to_head], reader[to_head], a[to_head], b[to_head]] = True

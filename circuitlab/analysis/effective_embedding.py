@@ -59,7 +59,7 @@ def effective_embedding(inputs: Inputs, p: EffectiveEmbeddingParams, ctx: Ctx) -
             x = effective_rows(inputs.weights, tokens)
             plain = W_E[tokens].double()
             scale = x.double().norm(dim=1) * plain.norm(dim=1)  # 0: no direction, NaN
-            values[start : start + tile] = x.numpy()
-            cosine[start : start + tile] = ((x.double() * plain).sum(1) / scale).numpy()
+            values[start : start + tile] = x.cpu().numpy()
+            cosine[start : start + tile] = ((x.double() * plain).sum(1) / scale).cpu().numpy()
     said = "no MLP: W_E" if c.attention_only else "W_E + MLP₀(norm(W_E)), as the next norm scales it"
     return EffectiveEmbeddingResult(values=values, cosine=cosine, conventions=words(inputs, said))

@@ -65,4 +65,4 @@ def embedding_gram(inputs: Inputs, p: EmbeddingGramParams, ctx: Ctx) -> Embeddin
         G = G - G.mean(0, keepdim=True)
         total = total - total.mean()
     said = words(inputs, "W_E not centred over the vocabulary")
-    return EmbeddingGramResult(G=G.numpy(), mean=(total / c.d_vocab).numpy(), n_vocab=c.d_vocab, conventions=said)
+    return EmbeddingGramResult(G=G.cpu().numpy(), mean=(total / c.d_vocab).cpu().numpy(), n_vocab=c.d_vocab, conventions=said)

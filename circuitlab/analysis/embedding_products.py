@@ -88,9 +88,9 @@ def embedding_products(inputs: Inputs, p: EmbeddingProductsParams, ctx: Ctx) -> 
         M = M - M.mean(1, keepdim=True)
         embed_sum = embed_sum - embed_sum.mean()
     return EmbeddingProductsResult(
-        M=M.numpy() if both else np.full((d, d), np.nan),
-        unembed_mean=(unembed_sum / c.d_vocab_out).numpy(),
-        embed_mean=(embed_sum / c.d_vocab).numpy(),
+        M=M.cpu().numpy() if both else np.full((d, d), np.nan),
+        unembed_mean=(unembed_sum / c.d_vocab_out).cpu().numpy(),
+        embed_mean=(embed_sum / c.d_vocab).cpu().numpy(),
         n_vocab=c.d_vocab,
         conventions=words(inputs, "W_U not centred over the vocabulary"),
     )

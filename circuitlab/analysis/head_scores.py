@@ -89,7 +89,7 @@ def scores_on(inputs: Inputs, tokens: Tensor, judged: Tensor, ctx: Ctx, text: st
 def all_scores(pattern: Tensor, tokens: Tensor) -> np.ndarray:
     """[score, ..., head] of patterns [..., head, dest, src] of tokens [..., pos]."""
     with torch.inference_mode():
-        return torch.stack([score(pattern, tokens) for score in SCORES.values()]).double().numpy()
+        return torch.stack([score(pattern, tokens) for score in SCORES.values()]).double().cpu().numpy()
 
 
 def _refuse(config: ModelConfig, p: HeadScoresParams) -> str | None:

@@ -113,13 +113,15 @@ def head_step(inputs: Inputs, p: HeadStepParams, ctx: Ctx) -> HeadStepResult:
         aim = aim_at(inputs, p.target, [d], run)
         passage = Passage(run, p.head.layer, c.n_layers, slice(d, d + 1))
         found |= _effects(run, aim, passage, found["result"], found["moved"], p.k)
-    arrays = {name: value.double().numpy() if value.is_floating_point() else value.numpy() for name, value in found.items()}
+    arrays = {
+        name: value.double().cpu().numpy() if value.is_floating_point() else value.cpu().numpy() for name, value in found.items()
+    }
     numbers = {name: float(arrays.pop(name)) for name in list(arrays) if arrays[name].ndim == 0}
     numbers |= {"scale": c.score_scale, "attention": float(arrays["pattern"][s])}
     said = () if allowed.start <= s < allowed.stop else ("the mask hides this source",)
     norm = ("logit effect at recorded norm scales, minus the vocabulary mean",)
     conventions = (*inputs.subject.conventions.words(), *norm, f"target: {aim.words}", *said)
-    rest = {"target_ids": aim.ids[0].numpy(), "target_words": aim.words, "destination": d, "source": s}
+    rest = {"target_ids": aim.ids[0].cpu().numpy(), "target_words": aim.words, "destination": d, "source": s}
     return HeadStepResult(**arrays, **numbers, **rest, conventions=conventions)  # pyright: ignore[reportArgumentType]
 
 

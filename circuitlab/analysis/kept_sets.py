@@ -86,8 +86,8 @@ class HeadSets:
 
     def values(self, made: Bench, batch: list[int], tick: Callable[[], None]) -> np.ndarray:
         cut = np.stack([cut_members(self.circuit, self.drawn, self.of, i) for i in batch])
-        shaped = torch.from_numpy(cut.reshape(-1, self.config.n_layers, self.config.n_heads))
-        return made.cut(shaped, tick)[0].numpy()
+        shaped = torch.as_tensor(cut.reshape(-1, self.config.n_layers, self.config.n_heads))
+        return made.cut(shaped, tick)[0].cpu().numpy()
 
 
 @dataclass(eq=False)

@@ -160,7 +160,7 @@ class _Search:
         a, b, self.slack = lengths(A, B, ctx)
         a, self.row_order = a.sort(descending=True)
         b, self.col_order = b.sort(descending=True)
-        self.a, self.minus_b = a.tolist(), (-b).numpy()
+        self.a, self.minus_b = a.tolist(), (-b).cpu().numpy()
         ctx.tick(0, 1, "in the order of their lengths")
         self.A, self.B = A[self.row_order], B[self.col_order]
         self.k = min(k, len(A) * len(B))
@@ -216,9 +216,9 @@ class _Search:
         values = (self.A[self.rows].double() * self.B[self.cols].double()).sum(1)
         order = torch.argsort(values, descending=True, stable=True)
         return LargestEntriesResult(
-            rows_ids=self.row_order[self.rows[order]].numpy(),
-            cols_ids=self.col_order[self.cols[order]].numpy(),
-            values=values[order].float().numpy(),
+            rows_ids=self.row_order[self.rows[order]].cpu().numpy(),
+            cols_ids=self.col_order[self.cols[order]].cpu().numpy(),
+            values=values[order].float().cpu().numpy(),
             skipped=1 - self.made / (len(self.A) * len(self.B)) if done == 1 else float("nan"),
             n_vocab=(len(self.A), len(self.B)),
             conventions=conventions,

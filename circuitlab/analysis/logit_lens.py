@@ -140,7 +140,7 @@ class _Lens:
             found = log_probs(weights, normed)
             last = found if last is None else last
             self.put(i, rows, found, last)
-            self.arrays["value"][i, rows] = ((normed * aim.D[rows]).sum(-1) + aim.offset[rows]).numpy()
+            self.arrays["value"][i, rows] = ((normed * aim.D[rows]).sum(-1) + aim.offset[rows]).cpu().numpy()
             if done + rows.stop - start < total:
                 ctx.partial(self.result((done + rows.stop - start) / total, aim.words))
 
@@ -148,16 +148,16 @@ class _Lens:
         """What is read from the log-probabilities [row, d_vocab_out] of one stage."""
         a, k = self.arrays, self.arrays["ids"].shape[2]
         top = torch.topk(found, k, dim=1)
-        a["ids"][stage, rows], a["probs"][stage, rows] = top.indices.numpy(), top.values.exp().numpy()
+        a["ids"][stage, rows], a["probs"][stage, rows] = top.indices.cpu().numpy(), top.values.exp().cpu().numpy()
         p = found.exp()
-        a["entropy"][stage, rows] = -torch.nan_to_num(p * found, nan=0.0).sum(1).numpy()
+        a["entropy"][stage, rows] = -torch.nan_to_num(p * found, nan=0.0).sum(1).cpu().numpy()
         gap = torch.exp(last, out=p) * (last - found)
-        a["kl"][stage, rows] = torch.nan_to_num(gap, nan=0.0).sum(1).clamp(min=0.0).numpy()
+        a["kl"][stage, rows] = torch.nan_to_num(gap, nan=0.0).sum(1).clamp(min=0.0).cpu().numpy()
         follows = torch.tensor(self.actual[rows])
         known = follows >= 0
         own = found.gather(1, follows.clamp(min=0)[:, None])
-        a["log_prob"][stage, rows] = own[:, 0].masked_fill(~known, torch.nan).numpy()
-        a["rank"][stage, rows] = ((found > own).sum(1) + 1).masked_fill(~known, 0).numpy()
+        a["log_prob"][stage, rows] = own[:, 0].masked_fill(~known, torch.nan).cpu().numpy()
+        a["rank"][stage, rows] = ((found > own).sum(1) + 1).masked_fill(~known, 0).cpu().numpy()
 
     def result(self, done: float, words: str) -> LogitLensResult:
         """A copy of what there is."""

@@ -135,7 +135,7 @@ def in_tokens(weights: Weights, writes: Tensor, k: int) -> tuple[np.ndarray, ...
     out = out - out.mean(dim=1, keepdim=True)
     k = min(max(0, k), out.shape[1])
     top, bottom = out.topk(k, dim=1), out.topk(k, dim=1, largest=False)
-    return top.indices.numpy(), top.values.numpy(), bottom.indices.numpy(), bottom.values.numpy()
+    return top.indices.cpu().numpy(), top.values.cpu().numpy(), bottom.indices.cpu().numpy(), bottom.values.cpu().numpy()
 
 
 def _memory(config: ModelConfig, n: int, p: NeuronsParams) -> int:
@@ -186,7 +186,7 @@ def _layer(run: Run, layer: int, D: Directions, row: slice, kept: _Kept, k: int)
     whole, summed = float(D.of(run.get("mlp_out", layer, (), row))), float(effect.sum())
     placed = whole - summed - float(bias) if float(share) != 1 else 0.0
     sums = np.array([summed, float(bias), placed, whole])
-    return kept.with_layer(layer, act[0], effect, weights, k), sums, effect.numpy()
+    return kept.with_layer(layer, act[0], effect, weights, k), sums, effect.cpu().numpy()
 
 
 def _result(
@@ -202,10 +202,10 @@ def _result(
     c = inputs.weights.config
     left = float(np.abs(sums[0] + sums[1] + sums[2] - sums[3]).max())
     return NeuronsResult(
-        layer=read_only(kept.ids[:, 0].numpy()),
-        neuron=read_only(kept.ids[:, 1].numpy()),
-        activation=kept.activation.numpy(),
-        effect=kept.effect.numpy(),
+        layer=read_only(kept.ids[:, 0].cpu().numpy()),
+        neuron=read_only(kept.ids[:, 1].cpu().numpy()),
+        activation=kept.activation.cpu().numpy(),
+        effect=kept.effect.cpu().numpy(),
         top_ids=tokens[0],
         top=tokens[1],
         bottom_ids=tokens[2],
@@ -215,7 +215,7 @@ def _result(
         bias=sums[1],
         placed=sums[2],
         mlp=sums[3],
-        ids=read_only(ids.numpy()),
+        ids=read_only(ids.cpu().numpy()),
         position=position_of(run.n, p.position),
         total=total,
         n_neurons=c.n_layers * c.d_mlp,

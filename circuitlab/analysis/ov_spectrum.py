@@ -183,7 +183,7 @@ def _full(inputs: Inputs) -> _Sides:
     assert isinstance(embed, EmbeddingGramResult)
     assert isinstance(unembedding, UnembeddingGramResult)
     dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
-    cast = lambda array: torch.from_numpy(np.array(array)).to(dtype)
+    cast = lambda array: torch.as_tensor(np.array(array)).to(dtype)
     return _Sides(Middle.unembed_embed(products, dtype), cast(embed.gram(False)), cast(unembedding.gram(True)))
 
 

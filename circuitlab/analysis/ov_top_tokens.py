@@ -99,6 +99,6 @@ def ov_top_tokens(inputs: Inputs, p: OvTopTokensParams, ctx: Ctx) -> OvTopTokens
             part = sources[start : start + rows]
             made = torch.mm(part, outs, out=tile[: len(part)])
             top, at = top_of_rows(made, n, k)
-            ids[start : start + rows], values[start : start + rows] = at.numpy(), top.numpy()
+            ids[start : start + rows], values[start : start + rows] = at.cpu().numpy(), top.cpu().numpy()
     said = (side.said, "rows minus their means over the out vocabulary", ov_bias_words(head))
     return OvTopTokensResult(ids=ids, values=values, first=p.first, conventions=words(inputs, *said))

@@ -132,7 +132,7 @@ def pairs_between(reader: Reader, W_V: Tensor, W_O: Tensor, tick: Callable[[], N
         tick()
         values = Values.of(small[start : start + step], raw[start : start + step], dtype)
         found.append(np.stack([values.score, values.score_raw]))
-    both = torch.from_numpy(np.concatenate(found, axis=1)).unflatten(1, shape)
+    both = torch.as_tensor(np.concatenate(found, axis=1)).unflatten(1, shape)
     return both[0], both[1]
 
 
@@ -179,7 +179,7 @@ def _into(inputs: Inputs, layer: int, G: Middle, ctx: Ctx) -> tuple[np.ndarray, 
         for start in range(0, c.n_heads, step):
             some = slice(start, start + step)
             centred, plain = pairs_between(reader, heads.W_V[some], heads.W_O[some], tick)
-            pairs[:, source, some], raw[:, source, some] = centred.T.numpy(), plain.T.numpy()
+            pairs[:, source, some], raw[:, source, some] = centred.T.cpu().numpy(), plain.T.cpu().numpy()
     return pairs, raw
 
 

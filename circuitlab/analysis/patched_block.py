@@ -182,7 +182,7 @@ def patched_block(two: TwoRuns, layer: int, what: What, tick: Tick) -> PatchedBl
     run, there, stop = two.run, two.there, slice(0, two.span.stop)
     if what == "resid_mid":
         here, from_there = run.get("resid_mid", layer, (), stop), there.get("resid_mid", layer)
-        rows = torch.from_numpy(two.aligned.align.copy())[stop]
+        rows = torch.as_tensor(two.aligned.align.copy())[stop]
         new = torch.where((rows >= 0)[:, None], from_there[rows.clamp(min=0)], here)
         return PatchedBlock(run, layer, what, here, new, two.span)
     name: SiteName = SITES.get(what, what)  # type: ignore[arg-type]

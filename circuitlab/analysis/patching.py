@@ -203,8 +203,8 @@ class _Sweep:
             by_value, after = gradients(two.run, layer, self.p.what, after, tick)
             made = patched_block(two, layer, self.p.what, tick)
             cone = inside_cone(made, two.shared(layer))
-            found = np.where(cone.numpy(), first_order(made, by_value).numpy(), 0.0)
-            for row, col in self._places(layer, cone.numpy()):
+            found = np.where(cone.cpu().numpy(), first_order(made, by_value).cpu().numpy(), 0.0)
+            for row, col in self._places(layer, cone.cpu().numpy()):
                 one = found[max(self.rows[row][1], 0)]
                 self.estimate[row, col] = one.sum() if self.p.grid == "all" else one[col]
             self.ctx.partial(self.result(min(0.999, float((~np.isnan(self.values)).mean()))))
@@ -217,7 +217,7 @@ class _Sweep:
         tick = lambda: self.ctx.tick(done, self.values.size, f"layer {layer}")
         made = patched_block(self.two, layer, self.p.what, tick)
         cone = inside_cone(made, self.two.shared(layer))
-        places = self._places(layer, cone.numpy())
+        places = self._places(layer, cone.cpu().numpy())
         if not places:
             return
         cells = self._cells(places, cone)
@@ -275,7 +275,7 @@ class _Sweep:
             estimate=self.estimate.copy(),
             align=self.two.aligned.align,
             differs=self.two.aligned.differs,
-            ids=read_only(self.two.aim.ids[0].numpy().copy()),
+            ids=read_only(self.two.aim.ids[0].cpu().numpy().copy()),
             clean=self.two.clean,
             other=self.two.other,
             at=self.two.at,

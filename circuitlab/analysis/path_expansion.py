@@ -148,7 +148,9 @@ def path_expansion(inputs: Inputs, p: PathExpansionParams, ctx: Ctx) -> PathExpa
         found = follow(run, aim, names, p.order, ctx)
         if p.measure == "log_prob":
             found.levels[0][0].values[0, names.index("−logsumexp")] = beside
-        made = replace(_listed(found, c, p, names), whole=whole, position=position, target_ids=read_only(aim.ids[0].numpy()))
+        made = replace(
+            _listed(found, c, p, names), whole=whole, position=position, target_ids=read_only(aim.ids[0].cpu().numpy())
+        )
         made = replace(made, conventions=(*inputs.subject.conventions.words(), *_words(made, aim, p, run)))
         if c.n_layers > p.order:
             ctx.partial(made)
@@ -186,8 +188,8 @@ def _listed(found: Followed, c: ModelConfig, p: PathExpansionParams, names: tupl
     left_out, n_left_out = np.zeros(len(orders)), np.zeros(len(orders), np.int64)
     width, rows = max(1, min(p.order, c.n_layers)), []
     for k, level in enumerate(found.levels[: c.n_layers + 1]):
-        values = np.concatenate([paths.values.double().numpy() for paths in level])
-        heads = np.concatenate([paths.heads.numpy() for paths in level])
+        values = np.concatenate([paths.values.double().cpu().numpy() for paths in level])
+        heads = np.concatenate([paths.heads.cpu().numpy() for paths in level])
         orders[k] = values.sum()
         if k:
             by_head[..., k] = 0
@@ -210,7 +212,7 @@ def _listed(found: Followed, c: ModelConfig, p: PathExpansionParams, names: tupl
         orders=orders,
         left_out=left_out,
         n_left_out=n_left_out,
-        head_total=found.direct.double().numpy(),
+        head_total=found.direct.double().cpu().numpy(),
         head_orders=by_head,
         target_ids=np.full(2, -1),
         whole=math.nan,
@@ -223,7 +225,7 @@ def _with_deeper(made: PathExpansionResult, by_order: Tensor, order: int) -> Pat
     """With the sums of the orders that are not followed one by one."""
     deeper = slice(order + 1, None)
     by_head, orders = made.head_orders.copy(), made.orders.copy()
-    by_head[..., deeper] = by_order[..., deeper].double().numpy()
+    by_head[..., deeper] = by_order[..., deeper].double().cpu().numpy()
     orders[deeper] = by_head[..., deeper].sum((0, 1))
     return replace(made, head_orders=by_head, orders=orders)
 

@@ -220,7 +220,7 @@ def _result(two: TwoRuns, p: PathPatchingParams, values: np.ndarray, total: floa
         names=tuple(p.through),
         align=two.aligned.align,
         differs=two.aligned.differs,
-        ids=read_only(two.aim.ids[0].numpy().copy()),
+        ids=read_only(two.aim.ids[0].cpu().numpy().copy()),
         clean=two.clean,
         other=two.other,
         total=total,

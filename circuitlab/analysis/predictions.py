@@ -81,9 +81,9 @@ def predictions(inputs: Inputs, p: PredictionsParams, ctx: Ctx) -> PredictionsRe
             }
     centred = "logits minus their vocabulary mean" if inputs.subject.conventions.centre else "raw logits"
     return PredictionsResult(
-        ids=read_only(top.indices.numpy()),
-        logits=read_only(top.values.numpy()),
-        log_probs=read_only(log_probs[top.indices].numpy(), np.float64),
+        ids=read_only(top.indices.cpu().numpy()),
+        logits=read_only(top.values.cpu().numpy()),
+        log_probs=read_only(log_probs[top.indices].cpu().numpy(), np.float64),
         position=position,
         entropy=entropy,
         n_vocab=len(logits),

@@ -95,9 +95,9 @@ def prefix_stripe(inputs: Inputs, p: PrefixStripeParams, ctx: Ctx) -> PrefixStri
         said = (f"{front}{block} random tokens × {p.repeats}, seed {p.seed}, one sample", "no interventions")
     else:
         run, said = inputs.run(), (f"this prompt, {len(inputs.subject.tokens)} tokens",)
-    allowed = prefix_matching_mask(torch.tensor(run.tokens)).numpy()
+    allowed = prefix_matching_mask(torch.tensor(run.tokens)).cpu().numpy()
     ctx.tick(0, 1, str(head))
-    pattern = run.get("pattern", head.layer, (head.head,))[0].float().numpy()
+    pattern = run.get("pattern", head.layer, (head.head,))[0].float().cpu().numpy()
     again = allowed.any(axis=1)
     mass = np.where(again, (pattern * allowed).sum(axis=1, dtype=float), np.nan)
     return PrefixStripeResult(

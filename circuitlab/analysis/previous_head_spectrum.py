@@ -130,6 +130,6 @@ def _weighted(inputs: Inputs, counts: np.ndarray, ctx: Ctx) -> tuple[np.ndarray,
             found[layer, where], raw[layer, where] = values.score, values.score_raw
         for part, where in parts(heads, every) if layer < c.n_layers - 1 else ():
             ctx.tick(layer, c.n_layers, f"what the heads of layer {layer} move")
-            p = torch.from_numpy(counts[layer, where]).to(part.W_V.dtype)
+            p = torch.as_tensor(counts[layer, where]).to(part.W_V.dtype)
             moved += beside(p[:, None, None] * part.W_V) @ part.W_O.flatten(0, 1)
     return found, raw

@@ -166,7 +166,7 @@ def _of_stream(inputs: Inputs, Q: Tensor, first: int, ctx: Ctx) -> tuple[np.ndar
         x = x[first:].double()
         for i, values in enumerate((x, turned_rows(x, Q, tick))):
             tick()
-            over_positions[i, layer] = kurtosis(values, 0).numpy()
+            over_positions[i, layer] = kurtosis(values, 0).cpu().numpy()
             over_dimensions[i, layer] = float(kurtosis(values, 1).nanmean())
     return over_positions, over_dimensions
 
@@ -180,7 +180,7 @@ def _of_weights(inputs: Inputs, Q: Tensor, ctx: Ctx) -> tuple[np.ndarray, np.nda
         there = ~found.isnan()
         sums += torch.where(there, found, 0.0)
         counts += there
-    weights, control = torch.where(counts > 0, sums / counts.clamp(min=1), torch.nan).numpy()
+    weights, control = torch.where(counts > 0, sums / counts.clamp(min=1), torch.nan).cpu().numpy()
     return weights, control
 
 

@@ -141,7 +141,7 @@ def _full(inputs: Inputs) -> _Sides:
     found = inputs.answer("embedding_gram", EmbeddingGramParams())
     assert isinstance(found, EmbeddingGramResult)
     dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
-    return _Sides(Middle.gram(found, dtype), torch.from_numpy(np.array(found.gram(False))).to(dtype))
+    return _Sides(Middle.gram(found, dtype), torch.as_tensor(np.array(found.gram(False))).to(dtype))
 
 
 def qk_words(c: ModelConfig, distance: int) -> list[str]:

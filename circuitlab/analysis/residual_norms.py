@@ -149,7 +149,7 @@ def _with(inputs: Inputs, p: ResidualNormsParams, made: ResidualNormsResult | No
     """The result so far with the positions `dest`: arrays of its own, so that what was shown stays as it was."""
     arrays: dict[str, Any] = {}
     for name in ("stream", "added", "cosine"):
-        tile = torch.stack(getattr(rows, name)).numpy()
+        tile = torch.stack(getattr(rows, name)).cpu().numpy()
         arrays[name] = np.full((len(tile), run.n), np.nan, tile.dtype) if made is None else getattr(made, name).copy()
         arrays[name][:, dest] = tile
     return ResidualNormsResult(

@@ -79,7 +79,7 @@ def random_orthogonal(d: int, seed: int, step: Step) -> Tensor:
     Q = torch.zeros(d, d, dtype=torch.float64)
     for start in range(0, d, BLOCK):
         step()
-        block, done = torch.from_numpy(drawn[:, start : start + BLOCK]), Q[:, :start]
+        block, done = torch.as_tensor(drawn[:, start : start + BLOCK]), Q[:, :start]
         for _ in range(2):  # twice is enough: once leaves rounding
             made, R = torch.linalg.qr(block - done @ (done.T @ block))
             block = made * torch.where(R.diagonal() < 0, -1.0, 1.0)
@@ -219,7 +219,7 @@ def _moved(weights: Weights, tokens: tuple[int, ...], Q: Tensor, rms: bool, ctx:
     c = weights.config
     step = lambda: ctx.tick(0, 1, "turning the model")
     ids, places = np.unique(np.array(tokens), return_inverse=True)
-    other = Turned(weights, Q, torch.from_numpy(ids), rms, step)
+    other = Turned(weights, Q, torch.as_tensor(ids), rms, step)
     listen = lambda text: lambda i, n: ctx.tick(i, n, text)
     one = forward(weights, tokens, tick=listen("the model")).final
     two = forward(other, tuple(int(i) for i in places), tick=listen("the turned model")).final

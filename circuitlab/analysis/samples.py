@@ -39,7 +39,7 @@ def repeated_random(config: ModelConfig, bos: int | None, block: int, repeats: i
     once = rng.choice(drawable(config, bos), size=(samples, block))
     body = np.tile(once, (1, repeats))
     start = np.full((samples, 0 if bos is None else 1), bos or 0, dtype=np.int64)
-    return torch.from_numpy(np.concatenate([start, body], axis=1))
+    return torch.as_tensor(np.concatenate([start, body], axis=1))
 
 
 def largest_block(config: ModelConfig, block: int, repeats: int) -> int:
@@ -92,5 +92,5 @@ def losses_of(run: Run, ctx: Ctx) -> np.ndarray:
         for start in range(0, run.n - 1, ROWS):
             ctx.tick(start, run.n, "unembedding")
             rows = slice(start, min(start + ROWS, run.n - 1))
-            parts.append(F.cross_entropy(run.logits(rows), targets[rows], reduction="none").double().numpy())
+            parts.append(F.cross_entropy(run.logits(rows), targets[rows], reduction="none").double().cpu().numpy())
     return np.concatenate(parts) if parts else np.zeros(0)

@@ -172,7 +172,7 @@ def _recorded(run: Run, head: Head, d: int) -> tuple[np.ndarray, np.ndarray, np.
         q, k = run.get("q", head.layer, only, rows)[0].double(), run.get("k", head.layer, (c.kv_head(head.head),))[0].double()
         raw = c.score_scale * (q @ k.T)[0]
         read, weight = (run.get(name, head.layer, only, rows)[0, 0].double() for name in ("scores", "pattern"))
-    return raw.numpy(), read.numpy(), weight.numpy()
+    return raw.cpu().numpy(), read.cpu().numpy(), weight.cpu().numpy()
 
 
 def _said(c: ModelConfig, allowed: slice) -> tuple[str, ...]:

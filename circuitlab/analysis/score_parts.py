@@ -185,8 +185,8 @@ def score_parts(inputs: Inputs, p: ScorePartsParams, ctx: Ctx) -> ScorePartsResu
         q, k = (torch.stack([sides[s][x.name].value if x.name in sides[s] else none for x in known]) for s in ("Q", "K"))
         remainder = _remainder(run, p.head, q, k)
     return ScorePartsResult(
-        q=q.numpy(),
-        k=k.numpy(),
+        q=q.cpu().numpy(),
+        k=k.cpu().numpy(),
         heads=np.array([part.head or (-1, -1) for part in known], dtype=np.int64),
         kinds=tuple(part.kind for part in known),
         names=tuple(part.name for part in known),

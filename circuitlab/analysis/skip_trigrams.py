@@ -174,7 +174,7 @@ def _desc(row: Tensor, p: SkipTrigramsParams) -> tuple[np.ndarray, np.ndarray]:
     """(ids, values) of the largest positive entries of a row: of two such lists the k largest products need no more than k."""
     top = torch.topk(row, min(WIDTH if p.bugs else p.k, len(row)))
     positive = int((top.values > 0).sum())
-    return top.indices[:positive].numpy(), top.values[:positive].double().numpy()
+    return top.indices[:positive].cpu().numpy(), top.values[:positive].double().cpu().numpy()
 
 
 class _Triples:

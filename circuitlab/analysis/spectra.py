@@ -95,7 +95,7 @@ def largest_first(values: np.ndarray) -> np.ndarray:
 
 def eigenvalues(small: Tensor) -> np.ndarray:
     """[head, d_head] complex128 eigenvalues of `small` [head, d_head, d_head], in float64, largest modulus first."""
-    return largest_first(torch.linalg.eigvals(small.double()).numpy())
+    return largest_first(torch.linalg.eigvals(small.double()).cpu().numpy())
 
 
 def singular_values(left: Tensor, right: Tensor) -> np.ndarray:
@@ -105,12 +105,12 @@ def singular_values(left: Tensor, right: Tensor) -> np.ndarray:
     """
     C = root(left.double())
     squares = torch.linalg.eigvalsh(C.mT @ right.double() @ C)
-    return squares.clamp(min=0).sqrt().flip(-1).numpy()
+    return squares.clamp(min=0).sqrt().flip(-1).cpu().numpy()
 
 
 def positivity(small: Tensor, values: np.ndarray) -> np.ndarray:
     """[head] Σλ / Σ|λ| in [−1, 1]: the trace of `small` over the moduli of its eigenvalues; NaN where all of them are 0."""
-    trace = small.double().diagonal(dim1=-2, dim2=-1).sum(-1).numpy()
+    trace = small.double().diagonal(dim1=-2, dim2=-1).sum(-1).cpu().numpy()
     moduli = np.abs(values).sum(-1)
     return np.divide(trace, moduli, out=np.full_like(trace, np.nan), where=moduli > 0)
 
@@ -159,7 +159,7 @@ class Middle:
 
 
 def _tensor(array: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.array(array))
+    return torch.as_tensor(np.array(array))
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class Values:
         """From the d_head × d_head matrices. Eigenvalues that are rounding (of `dtype`) beside the matrices have no score."""
         values = eigenvalues(small)
         values_raw = values if raw is small else eigenvalues(raw)
-        size = np.maximum(*(matrix.square().sum((-2, -1)).sqrt().numpy() for matrix in (small, raw)))
+        size = np.maximum(*(matrix.square().sum((-2, -1)).sqrt().cpu().numpy() for matrix in (small, raw)))
         floor = 16 * torch.finfo(dtype).eps * size
         scores = [
             np.where(np.abs(found).sum(-1) > floor, positivity(matrix, found), np.nan)

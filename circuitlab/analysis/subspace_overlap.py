@@ -197,7 +197,7 @@ def _pair(left: _Stock, right: _Stock, p: SubspaceOverlapParams, ctx: Ctx) -> np
     found = torch.linalg.svdvals(U.T @ V).clamp(max=1)
     least = min(int(one.rank[p.first.head]), int(other.rank[p.second.head]))
     out = np.full(left.d_head, np.nan)
-    out[:least] = found[:least].numpy()
+    out[:least] = found[:least].cpu().numpy()
     return out
 
 
@@ -219,7 +219,7 @@ def _layers(left: _Stock, right: _Stock, at: tuple[int, int], ctx: Ctx, n_layers
     there = least > 0
     mean = torch.where(there, mean / least.clamp(min=1), torch.nan)
     most = torch.where(there, most.clamp(max=1), torch.nan)
-    return mean.clamp(max=1).numpy(), most.numpy(), other.rank.numpy()
+    return mean.clamp(max=1).cpu().numpy(), most.cpu().numpy(), other.rank.cpu().numpy()
 
 
 def _largest(blocks: Tensor, ctx: Ctx, done: tuple[int, int]) -> Tensor:
@@ -246,9 +246,9 @@ def _weighted(inputs: Inputs, left: _Stock, ctx: Ctx) -> tuple[np.ndarray, np.nd
             factor = (one.U.double() * one.values[:, None, :]).mT
             seen = ((factor @ gram) * factor).sum((-2, -1)).clamp(min=0)
             squared = one.values.square().sum(-1) * whole
-            found[i, layer] = torch.where(squared > 0, (seen / squared).sqrt(), torch.nan).numpy()
+            found[i, layer] = torch.where(squared > 0, (seen / squared).sqrt(), torch.nan).cpu().numpy()
     for layer in range(c.n_layers):
-        rank[layer] = left.of(layer, ctx, (0, 1)).rank.numpy()
+        rank[layer] = left.of(layer, ctx, (0, 1)).rank.cpu().numpy()
     return found, rank
 
 

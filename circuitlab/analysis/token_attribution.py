@@ -166,7 +166,7 @@ class _Sent:
             values=self.values,
             summed=summed,
             heads=read_only(np.array(self.heads, dtype=np.int64).reshape(-1, 2)),
-            ids=read_only(self.aim.ids.numpy()),
+            ids=read_only(self.aim.ids.cpu().numpy()),
             tokens=read_only(np.array(self.run.tokens)),
             position=self.position,
             conventions=(*self.inputs.subject.conventions.words(), *said),
@@ -191,9 +191,9 @@ class _Sources(_Sent):
             share = self.share(layer, heads)
             pattern = self.run.get("pattern", layer, tuple(heads), self.dest)[:, 0]
             sent = pattern * (self.values_of(layer, heads) @ q[..., None])[..., 0] * share
-            self.values[where] = sent.masked_fill(~self.visible(layer) & (pattern == 0), torch.nan).numpy()
-            wrote[where] = by_head(self.run, layer, weights, E, z, self.dest)[heads, 0].double().numpy()
-            edited[where] = (share != 1).any(dim=1).numpy()
+            self.values[where] = sent.masked_fill(~self.visible(layer) & (pattern == 0), torch.nan).cpu().numpy()
+            wrote[where] = by_head(self.run, layer, weights, E, z, self.dest)[heads, 0].double().cpu().numpy()
+            edited[where] = (share != 1).any(dim=1).cpu().numpy()
         kept[:] = np.nansum(self.values, axis=1)
         assert self.run.final is not None
         total = float(self.aim.measure(self.run.weights, self.run.final[self.dest])[0])
@@ -225,7 +225,7 @@ class _Destinations(_Sent):
             effect = (written @ E.base.T) * E.scale[:, 0]
             pattern = self.column(layer, heads, ctx)
             sent = pattern * effect * self.share(layer, heads)
-            self.values[np.ix_(where, range(self.position, self.run.n))] = self.masked(layer, sent).numpy()
+            self.values[np.ix_(where, range(self.position, self.run.n))] = self.masked(layer, sent).cpu().numpy()
         return self.result(placed=np.full(len(self.heads), np.nan))
 
     def column(self, layer: int, heads: list[int], ctx: Ctx) -> Tensor:

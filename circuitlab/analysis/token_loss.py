@@ -60,8 +60,8 @@ def token_loss(inputs: Inputs, p: TokenLossParams, ctx: Ctx) -> TokenLossResult:
             logits = run.logits(slice(start, stop))
             targets = torch.tensor(tokens[start + 1 : stop + 1])[:, None]
             own = logits.gather(1, targets)
-            loss[start + 1 : stop + 1] = (logits.logsumexp(1, keepdim=True) - own)[:, 0].float().numpy()
-            rank[start + 1 : stop + 1] = ((logits > own).sum(1) + 1).numpy()
+            loss[start + 1 : stop + 1] = (logits.logsumexp(1, keepdim=True) - own)[:, 0].float().cpu().numpy()
+            rank[start + 1 : stop + 1] = ((logits > own).sum(1) + 1).cpu().numpy()
     return TokenLossResult(
         loss=loss,
         rank=rank,

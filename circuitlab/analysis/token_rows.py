@@ -222,8 +222,8 @@ def ends_of(row: Tensor, k: int) -> Ends:
     """The two ends of a row [n]; fewer than k where the row is shorter."""
     k = min(max(1, k), len(row))
     top, bottom = torch.topk(row, k), torch.topk(row, k, largest=False)
-    plain = lambda x: x.to(torch.float32).numpy()
-    return Ends(top.indices.numpy(), plain(top.values), bottom.indices.numpy(), plain(bottom.values))
+    plain = lambda x: x.to(torch.float32).cpu().numpy()
+    return Ends(top.indices.cpu().numpy(), plain(top.values), bottom.indices.cpu().numpy(), plain(bottom.values))
 
 
 def rank_of(row: Tensor, token: int) -> int:

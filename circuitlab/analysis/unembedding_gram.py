@@ -61,8 +61,8 @@ def unembedding_gram(inputs: Inputs, p: UnembeddingGramParams, ctx: Ctx) -> Unem
     if not bool(torch.isfinite(K).all()):
         raise BadModel("The unembedding is not finite.", expected="finite W_U", got="NaN or infinity")
     return UnembeddingGramResult(
-        K=K.numpy(),
-        mean=(total / c.d_vocab_out).numpy(),
+        K=K.cpu().numpy(),
+        mean=(total / c.d_vocab_out).cpu().numpy(),
         n_vocab=c.d_vocab_out,
         conventions=words(inputs, "W_U not centred over the vocabulary"),
     )

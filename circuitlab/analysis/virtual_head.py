@@ -82,8 +82,8 @@ def virtual_head(inputs: Inputs, p: VirtualHeadParams, ctx: Ctx) -> VirtualHeadR
     whole = max(abs(low - 1), abs(high - 1)) < 1e-5
     said = "rows sum to 1" if whole else f"rows sum to {low:.3g} … {high:.3g}: scales or interventions between the patterns"
     return VirtualHeadResult(
-        pattern=made.numpy(),
-        row_sums=sums.numpy(),
+        pattern=made.cpu().numpy(),
+        row_sums=sums.cpu().numpy(),
         heads=read_only(np.array((p.earlier, p.later), dtype=np.int64)),
         sums_to_one=whole,
         conventions=(*inputs.subject.conventions.words(), f"{p.later} ∘ {p.earlier}: patterns and scales as recorded", said),

@@ -203,7 +203,7 @@ def _computed(inputs: Inputs, p: VirtualWeightParams, ctx: Ctx) -> VirtualWeight
         writer_norm=norms[0],
         reader_norm=norms[1],
         product=_product(p, used, c),
-        singular_values=sigma.numpy(),
+        singular_values=sigma.cpu().numpy(),
         left_ids=left_ids,
         left=left_values,
         right_ids=right_ids,
@@ -258,7 +258,7 @@ def _top(vectors: tuple[Tensor | None, Tensor | None], n: int, k: int) -> list[t
             found.append(nothing)
             continue
         ids = side.abs().topk(min(k, side.shape[1]), dim=1).indices
-        found.append((ids.numpy(), (side * sign).gather(1, ids).float().numpy()))
+        found.append((ids.cpu().numpy(), (side * sign).gather(1, ids).float().cpu().numpy()))
     return found
 
 
