@@ -11,10 +11,17 @@ For one:
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
+import functools
+import shutil
+import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from circuitlab.analysis.base import analyses, find_analysis
 from circuitlab.engine.codec import as_text, params_of, parse
@@ -24,9 +31,14 @@ from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.importing import ImportMap, canonical, refuse_problems, survey
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.loading.assumptions import Assumption
+from circuitlab.model.loading.family import tokenizer_at
+from circuitlab.model.streamed import stream_directory
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
+from circuitlab.model.tensors import ResidentTensors
+from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.session.state import State
 
 if TYPE_CHECKING:
@@ -53,6 +65,39 @@ def open(model: str, checkpoint: int | None = None, use: Engine | None = None, a
     chosen = use or engine()
     chosen.store.open(ref)
     return Model(ref, chosen)
+
+
+def Transformer(
+    config: ModelConfig | Mapping[str, Any],
+    tensors: Mapping[str, Any],
+    tokenizer: Tokenizer | str | Path | None = None,
+    folder: str | Path | None = None,
+    use: Engine | None = None,
+) -> Model:
+    """A model straight from tensors (torch's or numpy's), by canonical names: `embed.W_E`, `layers.0.W_Q`, `unembed.W_U` ….
+
+    `config` may be a mapping of `ModelConfig`'s fields. Norms' gains and biases may be left out: they are 1 and 0. It is written
+    to `folder` as a CircuitLab directory, without one to a temporary folder that goes when Python ends. Raises `BadModel` that
+    names every tensor that is missing, has no place or has another shape.
+    """
+    made = config if isinstance(config, ModelConfig) else ModelConfig.from_json(config)
+    as_given = {name: torch.as_tensor(value) for name, value in tensors.items()}
+    given = {name: x.detach().cpu() if x.is_floating_point() else x.float().cpu() for name, x in as_given.items()}
+    found, parts = survey(ImportMap(made, canonical(made, given)), ResidentTensors(given))
+    refuse_problems(replace(found, problems=(*found.problems, *(f"{n} has no place in this model" for n in found.unused))))
+    if isinstance(tokenizer, str | Path):
+        tokenizer = tokenizer_at(str(tokenizer))
+    where = Path(folder) if folder is not None else Path(_temporary()) / f"{len(list(Path(_temporary()).iterdir()))}-model"
+    stream_directory(where, parts, tokenizer)
+    return open(str(where), use=use)
+
+
+@functools.cache
+def _temporary() -> str:
+    """A folder for models made from tensors, removed when Python ends."""
+    made = tempfile.mkdtemp(prefix="circuitlab-")
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
 
 
 class Model:
@@ -197,4 +242,4 @@ def _literal(value: Any) -> str:
     return repr(value) if plain or numbers else repr(as_text(value))
 
 
-__all__ = ["Model", "analyses", "engine", "open", "save", "snippet", "table"]
+__all__ = ["Model", "Transformer", "analyses", "engine", "open", "save", "snippet", "table"]

@@ -16,7 +16,7 @@ from pathlib import Path
 from circuitlab import __version__, paths
 from circuitlab.errors import CircuitLabError, UsageError
 
-COMMANDS = ("open", "compute", "analyses", "panels", "figure", "info", "train", "doctor")
+COMMANDS = ("open", "compute", "analyses", "panels", "figure", "info", "import", "train", "doctor")
 EXITS = "exit status: 0 done, 1 our fault, 2 usage, 3 bad model, input or machine, 4 over the memory budget, 130 cancelled"
 
 
@@ -89,6 +89,14 @@ def _parser() -> argparse.ArgumentParser:
     info.add_argument("model")
     _assume_argument(info)
     info.add_argument("--json", action="store_true", help="for a program")
+    imported = commands.add_parser("import", help="make a model of a file by a map of its parameter names", epilog=EXITS)
+    imported.add_argument("file", metavar="FILE", help="safetensors or a state dict, or a folder of them")
+    imported.add_argument("--map", required=True, metavar="MAP", help="a TOML file: see README, Any other checkpoint")
+    imported.add_argument("--output", metavar="DIR", help="a new folder (default: beside FILE, its name with -circuitlab)")
+    imported.add_argument(
+        "--tokenizer", metavar="PATH", help="a tokenizer.json or a shipped model (default: what lies beside FILE)"
+    )
+    imported.add_argument("--check", action="store_true", help="report what fits, what is missing and unused; write nothing")
     train = commands.add_parser("train", help="train a small model from text")
     from circuitlab.train_arguments import add_arguments
 

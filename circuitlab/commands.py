@@ -168,10 +168,37 @@ def _others(assumption: Assumption) -> str:
     return f"; --assume {assumption.name}={'|'.join(others)}" if others else ""
 
 
+def import_model(args: argparse.Namespace) -> int:
+    """`circuitlab import`."""
+    from circuitlab.model.importing import read_map, refuse_problems, survey
+    from circuitlab.model.loading.family import find_tokenizer, tokenizer_at
+    from circuitlab.model.loading.found import tensors_at
+    from circuitlab.model.streamed import stream_directory
+
+    path = Path(args.file).expanduser()
+    found, parts = survey(read_map(Path(args.map)), tensors_at(path))
+    unused = f": {', '.join(found.unused[:20])}{' …' if found.unused[20:] else ''}" if found.unused else ""
+    print(f"used {found.used} tensors, unused {len(found.unused)}{unused}")
+    for line in (*found.notes, *(f"problem: {p}" for p in found.problems)):
+        print(line)
+    if args.check:
+        print("the map makes a whole model" if not found.problems else f"{len(found.problems)} problems")
+        return 3 if found.problems else 0
+    refuse_problems(found)
+    folder = path if path.is_dir() else path.parent
+    tokenizer = tokenizer_at(args.tokenizer) if args.tokenizer else find_tokenizer(folder)
+    target = Path(args.output).expanduser() if args.output else path.absolute().with_name(f"{path.stem}-circuitlab")
+    with progress("import") as ctx:
+        size = stream_directory(target, parts, tokenizer, ctx.tick)
+    print(f"{target}: {size:,} bytes of weights" + ("" if tokenizer else "; no tokenizer, prompts are token ids"))
+    return 0
+
+
 RUN: dict[str, Callable[[argparse.Namespace], int]] = {
     "compute": compute,
     "analyses": list_analyses,
     "panels": list_panels,
     "figure": figure,
     "info": info,
+    "import": import_model,
 }

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from circuitlab.errors import BadModel
+from circuitlab.model.hub import HubName, in_cache
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.loading.found import Found, look, read_json
 from circuitlab.model.loading.llama2c_tokenizer import read_tokenizer
@@ -19,6 +20,7 @@ from circuitlab.model.sourced import SourcedWeights
 from circuitlab.model.subject import ModelRef
 from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.model.weights import Weights
+from circuitlab.model.whole_file import shown
 from circuitlab.paths import model_dir, shipped_models
 
 Keep = Literal["resident", "mapped"]
@@ -79,7 +81,7 @@ def open_model(path: Path, keep: Keep = "resident", assume: Mapping[str, str] | 
     raise BadModel(
         "The model's family is not known.",
         expected=", ".join(f.title for f in families()),
-        got=f"model_type {str(kind)[:60]!r} in {path}",
+        got=f"model_type {str(kind)[:60]!r} in {shown(path)}",
         remedy="Convert it to one of these, or import it with a map of its parameter names.",
     )
 
@@ -93,7 +95,7 @@ def _settled(opened: Opened, found: Found) -> Opened:
     said = found.assume.get("tokenizer")
     if isinstance(weights, SourcedWeights) and (said is not None or weights.tokenizer is None):
         if said not in (None, "none"):
-            weights.tokenizer = _tokenizer_at(said)
+            weights.tokenizer = tokenizer_at(said)
         why = "none lies beside the weights" if said is None else "as you said"
         assumptions = (*assumptions, Assumption("tokenizer", said or "none", (), f"{why}; a path, or a shipped model's name"))
     names = [a.name for a in assumptions]
@@ -109,7 +111,7 @@ def _settled(opened: Opened, found: Found) -> Opened:
     return replace(opened, weights=weights, notes=(*opened.notes, *notes), assumptions=assumptions)
 
 
-def _tokenizer_at(said: str) -> Tokenizer | None:
+def tokenizer_at(said: str) -> Tokenizer | None:
     """The tokenizer of a shipped model, of a folder, or of a file. Raises `BadModel`."""
     place = model_dir(said) if said in shipped_models() else Path(said).expanduser()
     if place.is_dir():
@@ -132,4 +134,6 @@ def resolve(ref: ModelRef) -> Path:
         return model_dir(rest)
     if kind == "file":
         return Path(rest)
+    if kind == "hub":
+        return in_cache(HubName.parse(rest))
     raise BadModel("That is no model reference.", expected="file:PATH or builtin:NAME", got=repr(ref.source))

@@ -113,6 +113,12 @@ def _pickled_shard(file: Path) -> MappedTensors:
     return found[0]
 
 
+def tensors_at(path: Path) -> TensorSource:
+    """The named tensors of a folder or a file, whatever its configuration says. Raises `BadModel`."""
+    weights = _weights_in(path) if path.is_dir() else path
+    return Found(path, path, tensors=_open(weights or path / "model.safetensors")[0]).needed()
+
+
 def weight_files(path: Path) -> tuple[Path, ...]:
     """The files whose bytes are the weights of what lies at `path`, unread. Raises `BadModel` for an index that is none."""
     weights = _weights_in(path) if path.is_dir() else path

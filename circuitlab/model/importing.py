@@ -1,0 +1,247 @@
+"""Import by a map: a TOML file that says where each canonical tensor lies in a file whose family is not known.
+
+    prefix = "model."                       # in front of their names, optional
+    ignore = [".mask"]                      # endings of their names that are no weights
+    [config]                                # fields of ModelConfig
+    n_layers = 2
+    [tensors]                               # ours = theirs; {i} is the layer
+    "embed.W_E" = "wte.weight"
+    W_Q = { from = "h.{i}.qkv.weight", transpose = true, split = "q", heads = true }
+
+Steps are taken in the order `transpose`, `permute`, `split` ("q", or "q within heads"), `half`, `heads`, `offset`; a name that
+ends in `[{i}]` is one slice of a tensor that holds all layers. `survey` says all that is wrong at once.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from circuitlab.errors import BadModel, UsageError
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.loading.layout import LaidOut, Layout, Stored, Which, stored
+from circuitlab.model.sourced import expected_shapes
+from circuitlab.model.tensors import TensorSource
+
+_STEPS = {"from", "transpose", "permute", "split", "half", "heads", "offset"}
+_KINDS = ("float64", "float32", "float16", "bfloat16")
+_WITHIN = " within heads"
+_OPTIONAL = ("norm.gain", "norm.bias")  # a norm may have neither
+_INDEXED = re.compile(r"^(.*)\[(\d+)\]$")
+_LARGEST = 2**20
+
+
+@dataclass(frozen=True)
+class ImportMap:
+    """A map that has been read: our configuration, and where each tensor lies."""
+
+    config: ModelConfig
+    layout: Layout
+
+
+def read_map(path: Path) -> ImportMap:
+    """The map of a TOML file. Raises `UsageError` for what cannot be read, `BadModel` for a contradicting configuration."""
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise UsageError("The map is too large.", expected="at most 1 MiB", got=f"{path.stat().st_size} bytes")
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError("The map cannot be read.", expected="a TOML file", got=str(error)[:200]) from error
+    return map_of(data)
+
+
+def map_of(data: Mapping[str, Any]) -> ImportMap:
+    """The map of its tables. Raises as `read_map` does."""
+    known = {"prefix": str, "ignore": list, "config": dict, "tensors": dict}
+    for name, value in data.items():
+        if name not in known or not isinstance(value, known[name]):
+            raise UsageError("The map has a part that is not known.", expected=" ".join(known), got=f"{name} {value!r}"[:80])
+    config = ModelConfig.from_json(data.get("config", {}))
+    ends: dict[str, Stored] = {}
+    block: dict[str, Stored] = {}
+    for ours, value in data.get("tensors", {}).items():
+        where = _stored(ours, value)
+        (ends if ours.startswith(("embed.", "unembed.")) else block)[ours] = where
+    ignore = tuple(str(name) for name in data.get("ignore", ()))
+    prefix = data.get("prefix", "")
+    return ImportMap(config, Layout(ends, block, ignore, (prefix,) if prefix else ("",)))
+
+
+def _stored(ours: str, value: Any) -> Stored:
+    """One line of `[tensors]`. Raises `UsageError`."""
+    steps = {"from": value} if isinstance(value, str) else value
+    if not isinstance(steps, dict) or not isinstance(steps.get("from"), str):
+        raise UsageError(f"{ours} cannot be read.", expected="a name, or {from = NAME, …}", got=repr(value)[:80])
+    if unknown := sorted(set(steps) - _STEPS):
+        raise UsageError(f"{ours} has steps that are not known.", expected=" ".join(sorted(_STEPS)), got=" ".join(unknown))
+    where = stored(steps["from"])
+    where = where.T if _flag(ours, steps, "transpose") else where
+    if (order := steps.get("permute")) is not None:
+        where = where.then(_permuted(ours, order))
+    where = _split(ours, where, steps.get("split"))
+    if (half := steps.get("half")) is not None:
+        if half not in (0, 1) or isinstance(half, bool):
+            raise UsageError(f"{ours}: half is the first or the second.", expected="0 or 1", got=repr(half)[:40])
+        where = where.half(half)
+    if _flag(ours, steps, "heads"):
+        which = ours[-1].lower()
+        if ours[:2] not in ("W_", "b_") or which not in "qkvo" or ours == "b_O":
+            raise UsageError(f"{ours} has no heads.", expected="W_Q W_K W_V W_O b_Q b_K b_V", got=ours[:40])
+        where = where.heads(cast("Which", which))
+    return _shifted(ours, where, steps.get("offset"))
+
+
+def _flag(ours: str, steps: Mapping[str, Any], name: str) -> bool:
+    value = steps.get(name, False)
+    if not isinstance(value, bool):
+        raise UsageError(f"{ours}: {name} is neither true nor false.", expected="true or false", got=repr(value)[:40])
+    return value
+
+
+def _permuted(ours: str, order: Any) -> Any:
+    if not isinstance(order, list) or sorted(map(repr, order)) != [repr(i) for i in range(len(order))]:
+        raise UsageError(f"{ours}: permute is no order of axes.", expected="such as [0, 2, 1]", got=repr(order)[:60])
+    return lambda c, x: x.permute(order)
+
+
+def _split(ours: str, where: Stored, text: Any) -> Stored:
+    if text is None:
+        return where
+    which = text.removesuffix(_WITHIN) if isinstance(text, str) else ""
+    if which not in ("q", "k", "v"):
+        raise UsageError(f"{ours}: split is not known.", expected=f'"q" "k" "v", or "q{_WITHIN}"', got=repr(text)[:60])
+    return where.within_heads(which) if text.endswith(_WITHIN) else where.beside(which)
+
+
+def _shifted(ours: str, where: Stored, offset: Any) -> Stored:
+    if offset is None:
+        return where
+    if isinstance(offset, bool) or not isinstance(offset, int | float):
+        raise UsageError(f"{ours}: offset is no number.", expected="such as 1", got=repr(offset)[:40])
+    return where.then(lambda c, x: x.float() + offset)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a map makes of a file. `problems` are sentences, () where the model is whole; `unused` are their names."""
+
+    problems: tuple[str, ...]
+    unused: tuple[str, ...]
+    used: int
+    notes: tuple[str, ...] = field(default=())
+
+
+def survey(found: ImportMap, source: TensorSource) -> tuple[Survey, LaidOut]:
+    """All that is wrong with a map of this file, and the parts of the model that it gives."""
+    prefix = found.layout.prefixes[0]
+    parts = LaidOut(found.config, found.layout, Sliced(source, frozenset(_asked(found, prefix))), prefix)
+    wanted, problems, used = expected_shapes(found.config), list[str](), set[str]()
+    given = set[str]()
+    for name, where, i in found.layout.each(found.config):
+        given.add(name)
+        names = tuple(map(parts.full, where.names(i)))
+        used |= {_whole(n) for n in names}
+        if name not in wanted:
+            problems.append(f"{name} has no place in a model of this configuration")
+        elif lost := [n for n in names if n not in parts.source.names()]:
+            problems.append(f"{name}: there is no tensor {lost[0]}")
+        elif odd := [n for n in names if parts.source.kind(n) not in _KINDS]:
+            problems.append(f"{name}: {odd[0]} has a dtype that is no weight, {parts.source.kind(odd[0])}")
+        elif said := _misfit(parts, where, i, wanted[name]):
+            problems.append(f"{name} from {names[0]} {parts.source.shape(names[0])}: {said}")
+    left = [n for n in wanted if n not in given]
+    problems += [f"{n} {wanted[n]}: the map does not say where it is" for n in left if not n.endswith(_OPTIONAL)]
+    none = [n for n in left if n.endswith(_OPTIONAL)]
+    unused = sorted(n for n in source.names() - used if not n.endswith(found.layout.buffers or ("\0",)))
+    notes = (f"norms without gain or bias, written as 1 and 0: {', '.join(none[:6])}{' …' if none[6:] else ''}",) if none else ()
+    return Survey(tuple(problems), tuple(unused), len(used & source.names()), notes), parts
+
+
+def canonical(config: ModelConfig, given: Mapping[str, Any]) -> Layout:
+    """The layout of tensors that have canonical names already; norms that are not `given` are left out."""
+    names = [n for n in expected_shapes(config) if n in given or not n.endswith(_OPTIONAL)]
+    layers: dict[int, dict[str, Stored]] = {i: {} for i in range(config.n_layers)}
+    for name in (n for n in names if n.startswith("layers.")):
+        _, i, rest = name.split(".", 2)
+        layers[int(i)][rest] = stored(name)
+    return Layout({n: stored(n) for n in names if not n.startswith("layers.")}, {}, own=layers)
+
+
+def _asked(found: ImportMap, prefix: str) -> set[str]:
+    return {start + n for _, where, i in found.layout.each(found.config) for n in where.names(i) for start in {prefix, ""}}
+
+
+def _misfit(parts: LaidOut, where: Stored, i: int, expected: tuple[int, ...]) -> str:
+    """Why a tensor does not become what it should; "" where it does."""
+    without_data = lambda name: torch.empty(parts.source.shape(parts.full(name)), device="meta")
+    try:
+        got = tuple(where.take(parts.config, without_data, i).shape)
+    except (RuntimeError, IndexError, ValueError) as error:
+        return f"{str(error).splitlines()[0][:120]}"
+    return "" if got == expected else f"becomes {got}, not {expected}"
+
+
+def _whole(name: str) -> str:
+    match = _INDEXED.match(name)
+    return match[1] if match else name
+
+
+class Sliced:
+    """A source in which `NAME[3]` is the fourth slice of NAME along its first axis, for the names in `asked`."""
+
+    def __init__(self, source: TensorSource, asked: frozenset[str]) -> None:
+        self._source, self.resident = source, source.resident
+        there = source.names()
+        self._slices: dict[str, tuple[str, int]] = {}
+        for name in asked - there:
+            match = _INDEXED.match(name)
+            if match and match[1] in there and source.shape(match[1])[:1] > (int(match[2][:9]),):
+                self._slices[name] = (match[1], int(match[2]))
+
+    def names(self) -> frozenset[str]:
+        """All names, those of slices too."""
+        return self._source.names() | self._slices.keys()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of one tensor or slice."""
+        return self._source.shape(self._slices[name][0])[1:] if name in self._slices else self._source.shape(name)
+
+    def kind(self, name: str) -> str:
+        """Its dtype."""
+        return self._source.kind(_whole(name) if name in self._slices else name)
+
+    def tensor(self, name: str) -> Tensor:
+        """One tensor or slice."""
+        if name not in self._slices:
+            return self._source.tensor(name)
+        whole, i = self._slices[name]
+        return self._source.tensor(whole)[i]
+
+    def copy(self, name: str) -> Tensor:
+        """One tensor or slice in memory of its own."""
+        return self.tensor(name).clone()
+
+    def alias(self, name: str) -> Any:
+        """The place of its numbers."""
+        return (self._source.alias(self._slices[name][0]), self._slices[name][1]) if name in self._slices else (
+            self._source.alias(name)
+        )  # fmt: skip
+
+
+def refuse_problems(found: Survey) -> None:
+    """Raise `BadModel` with every problem, where there is one."""
+    if found.problems:
+        more = [f"and {len(found.problems) - 20} more"] if found.problems[20:] else []
+        raise BadModel(
+            "The map does not make a whole model of this file.",
+            expected="every tensor of the configuration, each in its shape",
+            got="\n            ".join([*found.problems[:20], *more]),
+            remedy="Mend the map; `circuitlab import FILE --map MAP --check` reports without writing.",
+        )

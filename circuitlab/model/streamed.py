@@ -1,0 +1,93 @@
+"""Writing a CircuitLab directory from parts of another file, one tensor in memory at a time, each in its own dtype."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import torch
+from torch import Tensor
+
+from circuitlab.errors import BadMachine, UsageError
+from circuitlab.model.loading.layout import LaidOut, Stored
+from circuitlab.model.saving import FORMAT
+from circuitlab.model.sourced import expected_shapes
+from circuitlab.model.tensors import check_finite
+from circuitlab.model.tokenizer import Tokenizer
+
+_NAMES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+
+Tick = Callable[[int, int, str], None]
+
+
+def stream_directory(path: Path, parts: LaidOut, tokenizer: Tokenizer | None, tick: Tick = lambda *_: None) -> int:
+    """Write the model to `path`, a folder that is new or empty; gives the bytes of its weights.
+
+    `tick(done, total, name)` before each tensor, in bytes; it may raise, and then no weights are left. Norms that the parts lack
+    are written as gain 1 and bias 0. Raises `BadModel` for weights that are not finite, `UsageError` for a folder in use.
+    """
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UsageError("There is something where the model should go.", expected="a new or an empty folder", got=str(path))
+    unfinished = path / "model.safetensors.new"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with unfinished.open("wb") as file:
+            total = _write(file, parts, tick)
+        os.replace(unfinished, path / "model.safetensors")
+        text = json.dumps({"format": FORMAT, **parts.config.to_json()}, indent=1)
+        (path / "config.json").write_text(text + "\n", encoding="utf-8")
+        if tokenizer is not None:
+            tokenizer.save(path / "tokenizer.json")
+    except OSError as error:
+        raise BadMachine("The model cannot be written.", expected="room on the disk", got=f"{path}: {error.strerror}") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return total
+
+
+def _write(file: BinaryIO, parts: LaidOut, tick: Tick) -> int:
+    where = {name: (stored, i) for name, stored, i in parts.layout.each(parts.config)}
+    wanted, header, at = expected_shapes(parts.config), {}, 0
+    for name, shape in wanted.items():
+        dtype = _dtype(parts, *where[name]) if name in where else torch.float32
+        stop = at + dtype.itemsize * math.prod(shape)
+        header[name] = {"dtype": _NAMES[dtype], "shape": list(shape), "data_offsets": [at, stop]}
+        at = stop
+    text = json.dumps({"__metadata__": {"format": FORMAT}, **header}).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for name, shape in wanted.items():
+        tick(header[name]["data_offsets"][0], at, name)
+        value = _value(parts, name, *where[name]) if name in where else _plain(name, shape)
+        for piece in _bytes(value):
+            file.write(piece)
+    return at
+
+
+def _dtype(parts: LaidOut, where: Stored, i: int) -> torch.dtype:
+    kind = lambda name: getattr(torch, parts.source.kind(parts.full(name)))
+    empty = lambda name: torch.empty(parts.source.shape(parts.full(name)), dtype=kind(name), device="meta")
+    return where.take(parts.config, empty, i).dtype
+
+
+def _value(parts: LaidOut, name: str, where: Stored, i: int) -> Tensor:
+    value = where.take(parts.config, lambda n: parts.source.tensor(parts.full(n)), i)
+    check_finite(name, value)
+    return value
+
+
+def _plain(name: str, shape: tuple[int, ...]) -> Tensor:
+    """The gain or the bias of a norm that has none."""
+    return torch.ones(shape) if name.endswith(".gain") else torch.zeros(shape)
+
+
+def _bytes(value: Tensor) -> Iterator[bytes]:
+    """The numbers in order, a part of at most 64 MiB at a time where rows allow it."""
+    rows = value if value.dim() else value[None]
+    step = max(1, (1 << 26) // max(1, value.itemsize * math.prod(rows.shape[1:])))
+    for start in range(0, len(rows), step):
+        yield rows[start : start + step].contiguous().view(-1).view(torch.uint8).numpy().tobytes()
