@@ -66,6 +66,8 @@ def _windows(config: Mapping[str, Any], n_layers: int) -> tuple[tuple[int, ...],
     if "local" not in kinds:
         return (), ()
     width, local = size(config, "window_size"), [i for i, kind in enumerate(kinds) if kind == "local"]
+    if width < 1:  # a window of 0 stands for all positions
+        raise BadModel("config.json: local attention sees nothing.", expected="a window_size of at least 1", got=str(width))
     said = f"local attention over {width} positions in layers {', '.join(map(str, local))}"
     return tuple(width if kind == "local" else 0 for kind in kinds), (said,)
 
