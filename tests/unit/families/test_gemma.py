@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from circuitlab.model.forward import forward
-from circuitlab.model.loading import open_model
+from circuitlab.model.loading import gemma2, gemma3, open_model
 from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, saved
 from tests.unit.families.test_llama import ODD, SMALL
 
@@ -91,6 +91,15 @@ def test_fields_that_gemma3_files_leave_out_are_the_family_s_own(tmp_path: Path)
         theirs = model(torch.tensor([ids])).logits[0]
     assert torch.allclose(forward(opened.weights, ids).logits(), theirs, atol=1e-3)
     assert any("num_attention_heads 8" in note and "head_dim 256" in note for note in opened.notes)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 7])
+def test_windowed_layers_where_the_file_lists_no_kinds(n: int) -> None:
+    transformers = pytest.importorskip("transformers")
+    for read, kind in ((gemma2.read_config, "Gemma2Config"), (gemma3.read_config, "Gemma3TextConfig")):
+        fields = getattr(transformers, kind)(**{**BASE, "sliding_window": 9, "num_hidden_layers": n}).to_dict()
+        wanted = tuple(9 if layer == "sliding_attention" else 0 for layer in fields.pop("layer_types"))
+        assert read(fields)[0].windows == wanted
 
 
 def test_older_gemma3_files_state_a_local_base(tmp_path: Path) -> None:

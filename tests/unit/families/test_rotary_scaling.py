@@ -25,6 +25,7 @@ SCALINGS: dict[str, dict[str, Any]] = {
         "original_max_position_embeddings": 16,
     },
     "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16},
+    "yarn, a ramp within the pairs": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096},
     "yarn, its own numbers": {
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 4.0, "beta_slow": 0.5,
         "attention_factor": 0.7, "truncate": False,
