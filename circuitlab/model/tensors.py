@@ -80,7 +80,7 @@ class MappedTensors:
     """The tensors of one file, at their places: nothing is read until it is used.
 
     `tensor` gives a view of the map and `copy` a copy. Both raise `BadModel` where the file is shorter by now; `tensor` too where
-    the numbers are not finite, the first time that it is asked for them. Every place must have been checked to lie within the file.
+    the numbers are not finite, the first time that it is asked for them. Every place must be known to lie within the file.
     """
 
     resident = False

@@ -49,6 +49,8 @@ def _tried(path: Path, mapped: bool, cut: bool) -> str:
     store = ModelStore(largest_copy=0 if mapped else GIB)
     model = store.open(ModelRef(f"file:{path}"))
     if cut:
+        with torch.inference_mode():
+            forward(model.opened.weights, (0,))  # so that it is mapped by now
         _cut(path)
     with torch.inference_mode():
         weights = model.weights(Conventions())

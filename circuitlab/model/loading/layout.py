@@ -47,7 +47,7 @@ class Stored:
     @property
     def T(self) -> Stored:
         """[out, in] -> [in, out]: torch's `Linear` keeps the transpose of our row-vector form."""
-        return self.then(lambda c, x: x.T)
+        return self.then(lambda c, x: x.transpose(0, 1))  # an error for a vector, where `.T` would only warn
 
     def heads(self, which: Which) -> Stored:
         """Split by head: q, k, v [d_model, head · d_head] -> [head, d_model, d_head]; o [head · d_head, d_model] ->
