@@ -68,6 +68,12 @@ def biases(config: Mapping[str, Any]) -> tuple[BiasName, ...]:
     return (*every, "mlp") if flag(config, "mlp_bias", False) else every
 
 
+def filled_unless_null(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """The configuration with defaults for fields that the file leaves out, and a note; one that is null there means none."""
+    said = ", ".join(f"{name} {value:g}" for name, value in defaults.items() if name not in config)
+    return {**defaults, **config}, (f"not stated, the family's own: {said}",) if said else ()
+
+
 def noted(config: ModelConfig, notes: tuple[str, ...], scale: str = "the family's own") -> Read:
     """The configuration with its notes, the score scale in front and why it is this one (`scale`)."""
     return config, (scale_note(config.score_scale, config.d_head, scale), *notes, *tied_note(config))

@@ -11,7 +11,7 @@ from circuitlab.errors import BadModel
 from circuitlab.model.loading import gemma
 from circuitlab.model.loading.decoder_parts import opener
 from circuitlab.model.loading.family import Family
-from circuitlab.model.loading.gated_decoder import Read, noted, read
+from circuitlab.model.loading.gated_decoder import Read, filled_unless_null, noted, read
 from circuitlab.model.loading.huggingface import number, sliding_windows
 
 _DEFAULTS = {**gemma.DEFAULTS, "num_key_value_heads": 4, "query_pre_attn_scalar": 256}
@@ -21,8 +21,7 @@ _STATED_OR_NONE = {"sliding_window": 4096, "attn_logit_softcapping": 50.0, "fina
 def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of a Gemma 2 `config.json`, with what was assumed."""
     made, notes = read(config, _DEFAULTS, "hidden_activation")
-    said = ", ".join(f"{name} {value:g}" for name, value in _STATED_OR_NONE.items() if name not in config)
-    config = {**_STATED_OR_NONE, **config}  # a field that is null there means none
+    config, said = filled_unless_null(config, _STATED_OR_NONE)
     made = replace(
         made,
         norm_placement="both",
@@ -31,8 +30,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
         logit_soft_cap=number(config, "final_logit_softcapping", 0.0),
         windows=sliding_windows(config, made.n_layers, lambda i: i % 2 == 0),
     )
-    made, notes = gemma.scaled(made, (*notes, f"not stated, the family's own: {said}") if said else notes)
-    return noted(made, notes, "query_pre_attn_scalar^-1/2")
+    return noted(*gemma.scaled(made, (*notes, *said)), "query_pre_attn_scalar^-1/2")
 
 
 def query_scale(config: Mapping[str, Any]) -> float:

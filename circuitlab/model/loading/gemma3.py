@@ -18,7 +18,7 @@ from circuitlab.model.loading import gemma
 from circuitlab.model.loading.decoder_parts import opener
 from circuitlab.model.loading.family import Family
 from circuitlab.model.loading.found import Found
-from circuitlab.model.loading.gated_decoder import Read, noted, read
+from circuitlab.model.loading.gated_decoder import Read, filled_unless_null, noted, read
 from circuitlab.model.loading.gemma2 import query_scale
 from circuitlab.model.loading.huggingface import number, size, sliding_windows
 from circuitlab.model.loading.rotary_scaling import rotary
@@ -42,9 +42,9 @@ def read_config(config: Mapping[str, Any]) -> Read:
     every = size(config, "sliding_window_pattern", 6)
     if every < 1:
         raise BadModel("config.json: sliding_window_pattern is no distance.", expected="6, for instance", got=str(every))
-    width = {"sliding_window": 4096, **config}
-    # a file without a width still has the other rotation in its windowed layers, which then see everything
-    width["sliding_window"] = width["sliding_window"] or made.n_ctx
+    width, assumed = filled_unless_null(config, {"sliding_window": 4096})
+    # without a width the windowed layers see everything, and still have the other rotation
+    width = {**width, "sliding_window": width["sliding_window"] or made.n_ctx}
     made = replace(
         made,
         norm_placement="both",
@@ -55,7 +55,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
         rotary_windowed=local,
         windows=sliding_windows(width, made.n_layers, lambda i: bool((i + 1) % every)),
     )
-    return noted(*gemma.scaled(made, (*notes, *said, *said_local)), "query_pre_attn_scalar^-1/2")
+    return noted(*gemma.scaled(made, (*notes, *said, *said_local, *assumed)), "query_pre_attn_scalar^-1/2")
 
 
 def _text_part(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from circuitlab.model.loading.decoder_parts import opener
 from circuitlab.model.loading.family import Family
-from circuitlab.model.loading.gated_decoder import Read, layout, noted, read
+from circuitlab.model.loading.gated_decoder import Read, filled_unless_null, layout, noted, read
 from circuitlab.model.loading.huggingface import sliding_windows
 
 _DEFAULTS = {"max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "hidden_act": "silu"}
@@ -17,8 +17,9 @@ _DEFAULTS = {"max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "hidden_ac
 def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of a Mistral `config.json`, with what was assumed."""
     made, notes = read(config, _DEFAULTS)
+    config, said = filled_unless_null(config, {"sliding_window": 4096})
     alike = {name: value for name, value in config.items() if name != "layer_types"}  # not a field of this family
-    return noted(replace(made, windows=sliding_windows(alike, made.n_layers, lambda i: True)), notes)
+    return noted(replace(made, windows=sliding_windows(alike, made.n_layers, lambda i: True)), (*notes, *said))
 
 
 FAMILY = Family("mistral", "Mistral", lambda f: f.model_type == "mistral", opener(read_config, layout, "Mistral"))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from circuitlab.model.loading import mistral
 from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, saved
 
 SMALL = {
@@ -40,6 +41,14 @@ def test_llama_kinds_agree_with_transformers(tmp_path: Path, name: str) -> None:
     opened = assert_agrees(tmp_path, saved(tmp_path, made(name)))
     assert any(note.startswith("score scale") for note in opened.notes)
     assert ("unembedding tied to the embedding" in opened.notes) == opened.weights.config.tied
+
+
+def test_a_mistral_without_a_width_has_the_family_s_own() -> None:
+    fields = made("mistral").to_dict()
+    del fields["sliding_window"]
+    config, notes = mistral.read_config(fields)
+    assert config.windows == (4096, 4096)
+    assert "not stated, the family's own: sliding_window 4096" in notes
 
 
 @pytest.mark.parametrize("name", ["llama", "mistral", "qwen2"])
