@@ -19,6 +19,7 @@ LONG = {
 CASES: dict[str, dict[str, Any]] = {
     "phi3": {},
     "window": {"sliding_window": 5},
+    "a window wider than the context": {"sliding_window": 262144},
     "odd": {**ODD, "tie_word_embeddings": True},
     "partial rotary": {"num_attention_heads": 3, "num_key_value_heads": 3, "partial_rotary_factor": 0.5},
     "longrope": LONG,
@@ -35,6 +36,7 @@ def made(name: str) -> Any:
 def test_phi3_agrees_with_transformers(tmp_path: Path, name: str) -> None:
     opened = assert_agrees(tmp_path, saved(tmp_path, made(name)))
     limited = [note for note in opened.notes if note.startswith("context limited to 16 positions of 64")]
+    assert bool(opened.weights.config.windows) == (name == "window")
     assert bool(limited) == (name == "longrope") == (opened.weights.config.n_ctx == 16)
 
 
