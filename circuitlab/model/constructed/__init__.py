@@ -1,0 +1,62 @@
+"""Models that are computed from parameters instead of read from files: `construct:rope-induction?alpha=20`.
+
+They are ordinary `Weights` with an ordinary `ModelConfig`: every analysis and every panel works on them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.constructed.card import card, notes
+from circuitlab.model.constructed.matrices import configuration, tensors
+from circuitlab.model.constructed.parameters import KIND, NAME, RopeInduction
+from circuitlab.model.constructed.tokenizer import letter_tokenizer
+from circuitlab.model.sourced import CanonicalParts, SourcedWeights
+from circuitlab.model.tensors import ResidentTensors
+
+SOURCES = (KIND + NAME,)
+
+
+@dataclass(frozen=True)
+class Constructed:
+    """A constructed model. `source` is its canonical reference; `sha256` that of its tensors in the order of their names."""
+
+    source: str
+    weights: SourcedWeights
+    card: str
+    notes: tuple[str, ...]
+    nbytes: int
+    sha256: str
+
+
+def build(p: RopeInduction) -> Constructed:
+    """The model of these parameters."""
+    config, made = configuration(p), tensors(p)
+    weights = SourcedWeights(config, letter_tokenizer(p.letters), CanonicalParts(config, ResidentTensors(made)))
+    size = sum(x.nbytes for x in made.values())
+    return Constructed(KIND + str(p), weights, card(p), notes(p), size, _sha256(made))
+
+
+def _sha256(made: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name, value in sorted(made.items()):
+        digest.update(f"{name} {tuple(value.shape)} {value.dtype}\n".encode())
+        digest.update(value.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def named(text: str) -> bool:
+    """Whether a word is the short name of a constructed model, with or without parameters: `rope-induction?alpha=20`."""
+    return text.partition("?")[0] == NAME
+
+
+def parameters_of(config: ModelConfig) -> RopeInduction | None:
+    """The parameters that a model was constructed from, saved copies included; None for any other model."""
+    return RopeInduction.parse(config.family) if named(config.family) else None
+
+
+__all__ = ["KIND", "NAME", "SOURCES", "Constructed", "RopeInduction", "build", "named", "parameters_of"]

@@ -1,0 +1,77 @@
+"""What the constructed model is, in words: the card beside it and the notes on what its parameters break."""
+
+from __future__ import annotations
+
+import math
+
+from circuitlab.model.constructed.closed_forms import alpha_needed, best_rival, beta_needed
+from circuitlab.model.constructed.matrices import configuration, stream
+from circuitlab.model.constructed.parameters import RopeInduction
+
+EPSILON = 0.01
+
+_TOKENS = {
+    "one-hot": "one coordinate a token, so that no two letters resemble each other",
+    "sinusoidal": "½ sin(φ + 0.1 j), φ = place in the alphabet · π/13: all letters lie on one circle, 13 apart are opposite",
+    "rank-one": "½ sin(φ + 0.1 j), φ = place in the alphabet · π/13: all letters lie on one circle, 13 apart are opposite",
+}
+_LAYER_1 = {
+    "one-hot": "asks for positions whose `prev` is the token here, and rests on BOS where there is none",
+    "sinusoidal": "asks for positions whose `prev` has the angle of the token here, and rests on BOS where there is none",
+    "rank-one": "multiplies one number of the token here with one of the token there (the cosine of its angle): every "
+    "destination attends to the largest of them or, where its own is negative, to the smallest, whatever followed",
+}
+
+
+def card(p: RopeInduction) -> str:
+    """Markdown: what each part of the stream and each matrix is."""
+    c, at = configuration(p), stream(p)
+    places = ", ".join(f"`{name}` {s.start}…{s.stop - 1}" for name, s in at.items())
+    return f"""# rope-induction
+
+Written by hand, not trained: two layers of one head that complete A B … A with B, after Wendler's construction.
+`{p}`: {c.d_vocab} tokens, d_model {c.d_model}, d_head {c.d_head}, context {c.n_ctx}, {c.n_parameters():,} numbers, most
+of them 0.
+
+## The stream
+
+{places}. No norm, no MLP and no bias; scores are plain products; positions turn queries and keys of layer 0 alone.
+
+## The matrices
+
+| matrix | what it does |
+|---|---|
+| W_E | writes the token into `tok` ({_TOKENS[p.variant]}), and 1 into `one` |
+| layer 0 W_K | reads `one`: the same key c = (1, 0, 1, 0, …) for every token, so that only the rotation tells positions apart |
+| layer 0 W_Q | α times the same, turned back by {p.offset}: the query here meets the key {p.offset} behind it in step |
+| layer 0 W_V, W_O | copy what `tok` says of that token into `prev` |
+| layer 1 W_Q, W_K | {_LAYER_1[p.variant]} |
+| layer 1 W_V, W_O | copy what `tok` says of the token found there into `out`, times γ |
+| W_U | reads `out` alone: the direct path adds nothing |
+
+## How sure it is
+
+{chr(10).join("- " + note for note in notes(p))}
+"""
+
+
+def notes(p: RopeInduction) -> tuple[str, ...]:
+    """What holds at these parameters and what does not, each in one sentence with its number."""
+    rival = best_rival(p)
+    a, b = alpha_needed(p, EPSILON), beta_needed(p, EPSILON)
+    enough = "enough" if p.alpha >= a else "too little"
+    needs_a = f"α {a:.3g} is needed, {p.alpha:g} is {enough}" if math.isfinite(a) else "no α is enough"
+    said = [
+        f"layer 0: the best rival stands at Δ = {rival.delta}, {rival.gap:.3g} α below the peak: for ε = {EPSILON:g} {needs_a}"
+    ]
+    if p.variant == "rank-one":
+        said.append("layer 1 is of rank one: it does not complete A B … A")
+    elif not p.bos:
+        said.append("without BOS layer 1 has no resting place, and position 0 takes itself for its own predecessor")
+    elif math.isfinite(b):
+        said.append(f"layer 1: β {b:.3g} is needed, {p.beta:g} is {'enough' if p.beta >= b else 'too little'}")
+    else:
+        said.append("layer 1 cannot tell all letters and its resting place apart, whatever β is")
+    if p.token_in_key:
+        said.append(f"the key of layer 0 holds {p.token_in_key:.0%} of the token: it looks at tokens as well as at positions")
+    return tuple(said)

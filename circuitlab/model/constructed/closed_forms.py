@@ -1,0 +1,142 @@
+"""The mathematics of `rope-induction`, without its matrices: scores, attention and logits in closed form, and the bounds.
+
+    layer 0    score(m, n) = α Σ_i cos((n − m + o) θ_i)                          largest, α d_head/2, at n = m − o
+    gap        g = min over Δ ≠ 0, −(N−1) ≤ Δ ≤ o, of Σ_i (1 − cos Δθ_i)         how far below it the best rival is, in units of α
+    layer 1    score(m, n) = β Σ_j A⁰[n, j] code(t_m) · code(t_j) + β σ [t_n is BOS]
+    logits     γ Σ_n A¹[m, n] value(t_n) · value(t)
+
+With one-hot letters, prompts of up to N tokens, α ≥ ln(N/ε)/g and β ≥ ln(N/ε)/(½ − ε) (σ = ½), each head puts at least 1 − ε
+where it should: a rival in layer 0 weighs e^{−αg} of the peak, and in layer 1 a match scores at least β(1 − ε), anything else at
+most βε, the resting place β/2. With the letters in one plane the nearest rival is δ = 1 − cos(π/13) below a match and the resting
+place half as much: β ≥ 2 ln(N/ε)/δ, and a little more for what strays in layer 0.
+
+numpy, float64; m destination, n source, o offset.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from circuitlab.model.constructed.features import carried, codes, features
+from circuitlab.model.constructed.parameters import RopeInduction
+
+
+class Rival(NamedTuple):
+    """The Δ = n − m + o that comes nearest to the peak, and g, how far below it is (in units of α)."""
+
+    gap: float
+    delta: int
+
+
+def hands(p: RopeInduction, delta: np.ndarray) -> np.ndarray:
+    """[delta, pair] radians, −π … π: where each clock hand stands when the source is Δ away from the one looked for."""
+    angle = np.asarray(delta, dtype=np.float64)[:, None] * np.array(p.theta())
+    return np.arctan2(np.sin(angle), np.cos(angle))
+
+
+def sum_of_cosines(p: RopeInduction, delta: np.ndarray) -> np.ndarray:
+    """[delta]: Σ_i cos(Δ θ_i), d_head/2 at Δ = 0."""
+    return np.cos(np.asarray(delta, dtype=np.float64)[:, None] * np.array(p.theta())).sum(axis=1)
+
+
+def rivals(p: RopeInduction) -> np.ndarray:
+    """Every Δ within the context, 0 included: −(N − 1) … o."""
+    return np.arange(1 - p.n_ctx, p.offset + 1)
+
+
+def best_rival(p: RopeInduction) -> Rival:
+    """g and where it is; the Δ nearest to 0 of several."""
+    others = rivals(p)[rivals(p) != 0]
+    below = p.d_head / 2 - sum_of_cosines(p, others)
+    least = float(below.min())
+    nearest = min(others[below <= least + 1e-12 * p.d_head], key=lambda delta: (abs(delta), delta))
+    return Rival(max(0.0, least), int(nearest))
+
+
+def alpha_needed(p: RopeInduction, epsilon: float) -> float:
+    """α from which layer 0 puts 1 − ε on its position; infinite where a rival is as high as the peak."""
+    gap = best_rival(p).gap
+    return math.log(p.n_ctx / epsilon) / gap if gap > 1e-12 * p.d_head else math.inf
+
+
+def beta_needed(p: RopeInduction, epsilon: float) -> float:
+    """β from which layer 1 puts 1 − ε on what it looks for, and on BOS where there is nothing; infinite where no β is enough.
+
+    Full rank, one-hot: as in the theorem, with layer 0 within ε too. Else e = N e^{−αg} of layer 0 strays at this very α: a match
+    scores at least 1 − 2e, the nearest other letter, c below 1, at most c + e(1 − c), in units of β.
+    """
+    if p.variant == "rank-one" or not p.bos:
+        return math.inf
+    if p.variant == "one-hot" and p.rank in (0, p.letters):
+        room = min(1 - epsilon - p.sigma, p.sigma - epsilon)
+    else:
+        code = codes(p)[1:]
+        products = code @ code.T
+        match = float(products.diagonal().min())
+        other = max(0.0, float(products[~np.eye(len(code), dtype=bool)].max()))
+        stray = p.n_ctx * math.exp(-p.alpha * best_rival(p).gap)
+        room = min(match - 2 * stray - p.sigma, p.sigma - other - stray * (1 - other))
+    return math.log(p.n_ctx / epsilon) / room if room > 1e-12 else math.inf
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    causal = np.tril(np.ones(scores.shape, dtype=bool))
+    shifted = np.where(causal, scores, -np.inf)
+    weights = np.exp(shifted - shifted.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def scores_0(p: RopeInduction, tokens: Sequence[int]) -> np.ndarray:
+    """[dest, src] scores of layer 0; those of later sources too, which the mask takes away.
+
+    Where the key holds a share s of the token, its feature u (of the length of c) takes part: each pair of a key is a complex
+    number z, 1 − s + s(u_{2i} + i u_{2i+1}) √(d_head/2), and the score is α Σ_i Re(z̄_m e^{iΔθ_i} z_n); columns that do not turn
+    add their plain product.
+    """
+    place = np.arange(len(tokens))
+    delta = place[None, :] - place[:, None] + p.offset
+    if not p.token_in_key:
+        return p.alpha * sum_of_cosines(p, delta.ravel()).reshape(delta.shape)
+    found = p.token_in_key * math.sqrt(p.d_head / 2) * features(p)[list(tokens)]
+    wide = np.pad(found, ((0, 0), (0, max(0, p.d_head - found.shape[1]))))
+    z = 1 - p.token_in_key + wide[:, 0 : p.d_head : 2] + 1j * wide[:, 1 : p.d_head : 2]
+    turned = np.exp(1j * delta[:, :, None] * np.array(p.theta()))
+    still = wide[:, p.d_head :]
+    return p.alpha * (np.einsum("mi,mni,ni->mn", z.conj(), turned, z).real + still @ still.T)
+
+
+def attention_0(p: RopeInduction, tokens: Sequence[int]) -> np.ndarray:
+    """[dest, src] of layer 0."""
+    return _softmax(scores_0(p, tokens))
+
+
+def scores_1(p: RopeInduction, tokens: Sequence[int]) -> np.ndarray:
+    """[dest, src] scores of layer 1; of the rank-one head β cos φ_m cos φ_n, without a resting place."""
+    code = codes(p)[list(tokens)]
+    if p.variant == "rank-one":
+        return p.beta * code @ code.T
+    rest = p.sigma * (np.array(tokens) == 0)
+    return p.beta * (code @ (attention_0(p, tokens) @ code).T + rest)
+
+
+def attention_1(p: RopeInduction, tokens: Sequence[int]) -> np.ndarray:
+    """[dest, src] of layer 1."""
+    return _softmax(scores_1(p, tokens))
+
+
+def logits(p: RopeInduction, tokens: Sequence[int]) -> np.ndarray:
+    """[dest, token]: γ times the attention mass on positions that hold the token (one-hot), or its product with the mean."""
+    value = carried(p)
+    return p.gamma * attention_1(p, tokens) @ value[list(tokens)] @ value.T
+
+
+def targets(p: RopeInduction, tokens: Sequence[int]) -> np.ndarray:
+    """[dest, src] bool: where layer 1 should look: positions `o` behind which stands the destination's own token, if a letter."""
+    t, o = np.array(tokens), p.offset
+    made = np.zeros((len(t), len(t)), dtype=bool)
+    made[:, o:] = (t[:, None] == t[None, : len(t) - o]) & (t[:, None] != 0)
+    return np.tril(made)
