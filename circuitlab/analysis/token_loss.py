@@ -19,7 +19,10 @@ class TokenLossParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TokenLossResult(Result):
-    """`loss` [pos] nats and `rank` [pos] from 1, each of the token at that position; NaN and 0 at the first."""
+    """`loss` [pos] nats and `rank` [pos] from 1, each of the token at that position; NaN and 0 at the first.
+
+    NaN and 0 also for tokens that the model reads but cannot predict (ids from d_vocab_out on).
+    """
 
     loss: np.ndarray
     rank: np.ndarray
@@ -27,8 +30,13 @@ class TokenLossResult(Result):
 
     @property
     def mean(self) -> float:
-        """Mean loss of the predicted tokens, nats; NaN for a single token."""
-        return float(np.mean(self.loss[1:])) if len(self.loss) > 1 else float("nan")
+        """Mean loss of the predicted tokens, nats; NaN without any."""
+        return float(np.nanmean(self.loss)) if self.n_predicted else float("nan")
+
+    @property
+    def n_predicted(self) -> int:
+        """How many tokens have a loss."""
+        return int(np.isfinite(self.loss).sum())
 
     def table(self) -> Table:
         """One row a position."""
@@ -59,12 +67,16 @@ def token_loss(inputs: Inputs, p: TokenLossParams, ctx: Ctx) -> TokenLossResult:
         with torch.inference_mode():
             logits = run.logits(slice(start, stop))
             targets = torch.tensor(tokens[start + 1 : stop + 1])[:, None]
-            own = logits.gather(1, targets)
-            loss[start + 1 : stop + 1] = (logits.logsumexp(1, keepdim=True) - own)[:, 0].float().cpu().numpy()
-            rank[start + 1 : stop + 1] = ((logits > own).sum(1) + 1).cpu().numpy()
+            there = targets < inputs.weights.config.d_vocab_out
+            own = logits.gather(1, targets * there)
+            lost = (logits.logsumexp(1, keepdim=True) - own).masked_fill(~there, torch.nan)
+            loss[start + 1 : stop + 1] = lost[:, 0].float().cpu().numpy()
+            rank[start + 1 : stop + 1] = (((logits > own).sum(1) + 1) * there[:, 0]).cpu().numpy()
+    without = sum(t >= inputs.weights.config.d_vocab_out for t in tokens[1:])
+    said = (f"{without} tokens that the model cannot predict have no loss",) if without else ()
     return TokenLossResult(
         loss=loss,
         rank=rank,
         tokens=read_only(np.array(tokens)),
-        conventions=(*inputs.subject.conventions.words(), f"{max(0, n - 1)} predicted tokens"),
+        conventions=(*inputs.subject.conventions.words(), f"{max(0, n - 1 - without)} predicted tokens", *said),
     )

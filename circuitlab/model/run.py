@@ -141,8 +141,8 @@ class Run:
     def _pattern(self, layer: int, heads: tuple[int, ...], dest: slice) -> Tensor:
         config, n = self.weights.config, self.captured[layer].q.shape[1]
         rows = slice(None) if self._mixes_rows(layer) else dest
-        positions = torch.arange(n)[rows]
-        src = torch.arange(n)[None, :]
+        every = torch.arange(n, device=self.captured[layer].q.device)
+        positions, src = every[rows], every[None, :]
         mask = src <= positions[:, None]
         if window := config.window(layer):
             mask &= src > positions[:, None] - window
@@ -195,12 +195,17 @@ class Run:
             return torch.log_softmax(self.logits(dest), dim=-1)
 
     def losses(self) -> Tensor:
-        """[pos − 1], nats: entry i is the loss of token i + 1 predicted at position i. A tile of rows at a time."""
-        targets = torch.tensor(self.tokens[1:])
+        """[pos − 1], nats: entry i is the loss of token i + 1 predicted at position i. A tile of rows at a time.
+
+        NaN for a token that the model reads but cannot predict (id from d_vocab_out on).
+        """
+        assert self.final is not None
+        targets = torch.tensor(self.tokens[1:], device=self.final.device)
+        there = targets < self.weights.config.d_vocab_out
         tiles = [slice(i, min(i + ROWS, self.n - 1)) for i in range(0, self.n - 1, ROWS)]
         with torch.inference_mode():
-            parts = [F.cross_entropy(self.logits(t), targets[t], reduction="none") for t in tiles]
-            return torch.cat(parts) if parts else torch.zeros(0)
+            parts = [F.cross_entropy(self.logits(t), targets[t] * there[t], reduction="none") for t in tiles]
+            return torch.cat(parts).masked_fill(~there, torch.nan) if parts else self.final.new_zeros(0)
 
 
 def _pick(x: Tensor, heads: tuple[int, ...]) -> Tensor:

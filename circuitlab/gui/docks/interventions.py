@@ -175,9 +175,11 @@ class InterventionsDock(QDockWidget):
         assert isinstance(cut, TokenLossResult)
         assert isinstance(whole, TokenLossResult)
         change = np.asarray(cut.loss[1:], float) - whole.loss[1:]
+        if not np.isfinite(change).any():  # one token, or none that the model can predict
+            return
         at = int(np.nanargmax(np.abs(change))) + 1
         token = self.bench.facts().token_text(int(cut.tokens[at]))
         self.effect.setText(
-            f"mean loss {whole.mean:.3f} → {cut.mean:.3f} nats ({cut.mean - whole.mean:+.3f}) over {len(change)} tokens; "
+            f"mean loss {whole.mean:.3f} → {cut.mean:.3f} nats ({cut.mean - whole.mean:+.3f}) over {whole.n_predicted} tokens; "
             f"most at {at} ‘{token}’: {whole.loss[at]:.2f} → {cut.loss[at]:.2f}".replace("-", "−")
         )

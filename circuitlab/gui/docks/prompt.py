@@ -401,9 +401,9 @@ class PromptDock(QDockWidget):
         return self._texts[1], self._texts[2]
 
     def _caption(self, result: object, top: float) -> str:
-        if not isinstance(result, TokenLossResult) or len(result.loss) < 2:
+        if not isinstance(result, TokenLossResult) or not result.n_predicted:
             return "colour: loss of each token in nats"
-        mean = f"mean {result.mean:.3f} nats over {len(result.loss) - 1} tokens"
+        mean = f"mean {result.mean:.3f} nats over {result.n_predicted} tokens"
         return f"colour: loss of each token, 0 to {top:.1f} nats (uniform guess) · {mean}"
 
     @Slot(object)

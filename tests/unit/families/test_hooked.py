@@ -13,11 +13,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from circuitlab.analysis.base import analyses, find_analysis
 from circuitlab.cli import main
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
-from circuitlab.errors import BadModel, UsageError
+from circuitlab.errors import BadModel, CircuitLabError, UsageError
 from circuitlab.model.folding import under
 from circuitlab.model.forward import forward
 from circuitlab.model.loading import Opened, open_model
@@ -232,9 +233,27 @@ def test_answers_of_other_assumptions_are_kept_apart(tmp_path: Path) -> None:
     assert np.array_equal(loss(ref), loss(ref), equal_nan=True)
 
 
-def _params(name: str) -> Any:
-    from circuitlab.analysis.base import find_analysis
+def test_tokens_that_cannot_be_predicted_have_no_loss() -> None:
+    """A model of five outputs reads seventeen tokens: every analysis answers or says why not."""
+    engine = Engine(ModelStore())
+    subject = Subject(ModelRef(f"file:{FOLDER / 'attention.pt'}"), TOKENS)
+    answer = engine.answer(Request("token_loss", _params("token_loss"), subject))
+    loss = answer.result.arrays()["loss"]
+    logits = torch.tensor(ACTIVATIONS["attention logits"])
+    for i, token in enumerate(TOKENS[1:]):
+        wanted = float(-logits[i].log_softmax(-1)[token]) if token < 5 else np.nan
+        assert np.isclose(loss[i + 1], wanted, atol=1e-4, equal_nan=True)
+    assert f"{sum(t >= 5 for t in TOKENS[1:])} tokens that the model cannot predict have no loss" in answer.result.conventions
+    run = forward(open_model(FOLDER / "attention.pt").weights, TOKENS)
+    assert np.allclose(run.losses().numpy(), loss[1:], atol=1e-4, equal_nan=True)
+    for name in analyses():
+        try:
+            engine.answer(Request(name, _params(name), subject))
+        except CircuitLabError as error:  # refused, or over the budget, in words
+            assert error.what, name
 
+
+def _params(name: str) -> Any:
     return find_analysis(name).params()
 
 
