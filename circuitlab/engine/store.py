@@ -54,13 +54,17 @@ def reference(text: str) -> ModelRef:
 
 @dataclass(eq=False)
 class OpenModel:
-    """A model in the store. `key` is what its answers are kept under; `sha256` is "" until it has been read."""
+    """A model in the store. `key` is what its answers are kept under; `beside` are its configuration and tokenizer files.
+
+    `sha256` is "" until it has been read.
+    """
 
     ref: ModelRef
     path: Path
     opened: Opened
     identity: Identity
     sha256: str = ""
+    beside: Identity = ()
     _presented: dict[Conventions, Weights] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -73,8 +77,8 @@ class OpenModel:
 
     @property
     def key(self) -> Hashable:
-        """Its files as they were opened, and what was assumed of them."""
-        return self.identity, self.ref.assume
+        """Its files as they were opened, what lay beside them, and what was assumed of them."""
+        return self.identity, self.beside, self.ref.assume
 
     @property
     def changed_on_disk(self) -> bool:
@@ -158,7 +162,8 @@ class ModelStore:
                 got=str(path),
                 remedy="Open it again when whoever writes them is done.",
             )
-        model = OpenModel(ref, path, opened, identity)
+        beside = tuple((name, *stat) for name, stat in sorted(before.items()) if name.endswith((".json", ".txt")))
+        model = OpenModel(ref, path, opened, identity, beside=beside)
         if sum(size for _, size, _ in identity) <= SMALL:
             model.sha256 = _hash(model)
         return model
@@ -173,7 +178,7 @@ class ModelStore:
 
 
 def _stats(path: Path) -> dict[str, tuple[int, int]]:
-    files = [f for f in (path.iterdir() if path.is_dir() else (path,)) if f.is_file()]
+    files = [f for f in (path.iterdir() if path.is_dir() else (path, *path.parent.glob("*.json"))) if f.is_file()]
     return {name: (size, mtime) for name, size, mtime in file_identity(tuple(files))}
 
 
