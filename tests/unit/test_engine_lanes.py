@@ -193,7 +193,7 @@ def test_fresh_answers_are_bit_equal_whatever_was_computed_before(ref: ModelRef)
 def test_open_models_stay_at_hand_while_another_is_being_opened(tmp_path: Path, ref: ModelRef) -> None:
     inside, go = threading.Event(), threading.Event()
 
-    def opener(path: Path, keep: Keep = "resident") -> Opened:
+    def opener(path: Path, keep: Keep = "resident", *more: object) -> Opened:
         if path.name == "other":
             inside.set()
             assert go.wait(20)
@@ -225,7 +225,7 @@ def test_only_so_many_models_stay_open(tmp_path: Path) -> None:
 def test_files_that_change_while_they_are_read_are_refused(tmp_path: Path) -> None:
     folder = directory(tmp_path / "m")
 
-    def opener(path: Path, keep: Keep = "resident") -> Opened:
+    def opener(path: Path, keep: Keep = "resident", *more: object) -> Opened:
         opened = open_model(path)
         directory(folder, n_ctx=40)
         return opened

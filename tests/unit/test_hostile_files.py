@@ -397,3 +397,15 @@ def test_weights_that_are_not_finite_are_found_when_they_are_read(tmp_path: Path
     save_file(tensors, file) if corpus == "gpt2" else torch.save(tensors, file)
     with pytest.raises(BadModel, match=r"h\.1\.mlp\.c_proj\.weight has weights that are not numbers"):
         forward(open_model(path, keep).weights, (1, 2))  # type: ignore[arg-type]
+
+
+def test_a_changed_configuration_is_another_model(tmp_path: Path) -> None:
+    path = CORPUS["gpt2"](tmp_path / "m")
+    ref, store = ModelRef(f"file:{path}"), ModelStore()
+    first = store.open(ref)
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps({**config, "layer_norm_epsilon": 0.5}))
+    second = store.reload(ref)
+    assert second.opened.weights.config.norm_eps == 0.5
+    assert second.identity == first.identity
+    assert second.key != first.key
