@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from circuitlab.errors import BadModel
+from circuitlab.model.constructed import KIND, RopeInduction, build, named
 from circuitlab.model.folding import under
 from circuitlab.model.hub import HubName, looks_like_a_name
 from circuitlab.model.loading import Keep, Opened, open_model, resolve
@@ -37,10 +38,13 @@ def file_identity(files: tuple[Path, ...]) -> Identity:
 
 
 def reference(text: str) -> ModelRef:
-    """The reference a person means: `builtin:NAME`, `file:PATH`, `hub:OWNER/NAME`, a shipped model's name, a path, OWNER/NAME.
+    """The reference a person means: `builtin:NAME`, `file:PATH`, `hub:OWNER/NAME`, a shipped model's name, a path, OWNER/NAME;
+    or `construct:NAME?…`, of which equal parameters give equal references.
 
-    Raises `UsageError` for a name of the hub that is none.
+    Raises `UsageError` for a name of the hub that is none, and for parameters that cannot be.
     """
+    if text.startswith(KIND) or (named(text) and not Path(text).exists()):
+        return ModelRef(f"{KIND}{RopeInduction.parse(text)}")
     if text.startswith("hub:"):
         return ModelRef(f"hub:{HubName.parse(text)}")
     if text.startswith(("builtin:", "file:")):
@@ -82,9 +86,9 @@ class OpenModel:
 
     @property
     def changed_on_disk(self) -> bool:
-        """Whether its files are not what they were when it was opened."""
+        """Whether its files are not what they were when it was opened; a model without files never changes."""
         try:
-            return file_identity(self.opened.files) != self.identity
+            return bool(self.opened.files) and file_identity(self.opened.files) != self.identity
         except OSError:
             return True
 
@@ -143,6 +147,8 @@ class ModelStore:
             raise BadModel(
                 "This model has no checkpoint series.", expected="the final weights", got=f"checkpoint {ref.checkpoint}"
             )
+        if ref.source.startswith(KIND):
+            return _constructed(ref)
         path = resolve(ref)
         try:
             before = _stats(path)
@@ -180,6 +186,15 @@ class ModelStore:
 def _stats(path: Path) -> dict[str, tuple[int, int]]:
     files = [f for f in (path.iterdir() if path.is_dir() else (path, *path.parent.glob("*.json"))) if f.is_file()]
     return {name: (size, mtime) for name, size, mtime in file_identity(tuple(files))}
+
+
+def _constructed(ref: ModelRef) -> OpenModel:
+    """A model of parameters, without files: known by their canonical text, its sha256 that of its tensors. Raises `BadModel`."""
+    if ref.assume:
+        raise BadModel("A constructed model leaves nothing to assume.", expected="its parameters, behind ?", got=str(ref.assume))
+    made = build(RopeInduction.parse(ref.source))
+    opened = Opened(made.weights, made.notes, (), made.card, "constructed")
+    return OpenModel(ref, resolve(ref), opened, ((made.source, made.nbytes, 0),), made.sha256)
 
 
 def _hash(model: OpenModel) -> str:

@@ -15,6 +15,7 @@ from circuitlab.engine.store import OpenModel, reference
 from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.settings import stored
+from circuitlab.model.constructed import SOURCES
 from circuitlab.model.hub import HubName, snapshot
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.paths import shipped_models
@@ -133,11 +134,12 @@ class Opening(QObject):
             stored().setValue("recent", [ref.source, *rest][:RECENT])
 
     def fill(self, menu: QMenu) -> None:
-        """The recent and the shipped models, each once."""
+        """The recent, the shipped and the constructed models, each once."""
         menu.clear()
-        for source in dict.fromkeys([*self.recent(), *(f"builtin:{name}" for name in shipped_models())]):
+        for source in dict.fromkeys([*self.recent(), *(f"builtin:{name}" for name in shipped_models()), *SOURCES]):
             kind, _, where = source.partition(":")
-            action = menu.addAction(f"{where} (shipped)" if kind == "builtin" else where.replace("&", "&&"))
+            said = {"builtin": " (shipped)", "construct": " (constructed)"}.get(kind, "")
+            action = menu.addAction(where.replace("&", "&&") + said)
             action.setData(source)
             action.triggered.connect(self._chosen)
 

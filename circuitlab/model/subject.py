@@ -33,7 +33,7 @@ class Head(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelRef:
-    """Where a model comes from: `"file:PATH"`, `"builtin:NAME"`, `"hub:OWNER/NAME@REVISION"`; later `"construct:NAME?…"`.
+    """Where a model comes from: `"file:PATH"`, `"builtin:NAME"`, `"hub:OWNER/NAME@REVISION"`, `"construct:NAME?…"`.
 
     `checkpoint` is an index into the model's checkpoint series, `None` the final weights. `assume`: (name, value) of what no
     file says and the person said, by name.

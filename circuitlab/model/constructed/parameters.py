@@ -129,8 +129,9 @@ class RopeInduction:
                 what = "is given twice" if key in values else "is no parameter"
                 raise UsageError(f"{key[:40]} {what} of {NAME}.", expected=" ".join(defaults), got=query[:120])
             values[key] = _read(key, value, type(defaults[key]))
-        variant: Any = values.pop("variant", "one-hot")
-        return cls.preset(SHORT.get(variant, variant), **values)
+        if "variant" in values:
+            values["variant"] = SHORT.get(values["variant"], values["variant"])
+        return cls.preset(**values)
 
     def __str__(self) -> str:
         """The canonical text: what differs from the variant's preset, in the order of the fields."""

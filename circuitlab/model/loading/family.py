@@ -124,7 +124,7 @@ def tokenizer_at(said: str) -> Tokenizer | None:
 
 
 def resolve(ref: ModelRef) -> Path:
-    """The directory of a reference. Raises `BadModel`."""
+    """The directory of a reference; of a constructed model a place where nothing lies. Raises `BadModel`."""
     kind, _, rest = ref.source.partition(":")
     if kind == "builtin":
         if rest not in shipped_models():
@@ -136,4 +136,7 @@ def resolve(ref: ModelRef) -> Path:
         return Path(rest)
     if kind == "hub":
         return in_cache(HubName.parse(rest))
-    raise BadModel("That is no model reference.", expected="file:PATH or builtin:NAME", got=repr(ref.source))
+    if kind == "construct":
+        return Path(ref.source)
+    expected = "file:PATH, builtin:NAME, hub:NAME or construct:NAME"
+    raise BadModel("That is no model reference.", expected=expected, got=repr(ref.source))
