@@ -188,8 +188,8 @@ class EdgesMark(XYPlot):
         """A node's label, or the ends, kind and weight of an edge."""
         kind, i = item
         if kind == 0:
-            badge = self.mark.badges[i] if self.mark.badges else ""
-            return f"{self.mark.labels[i]} · {badge}" if badge else self.mark.labels[i]
+            more = [texts[i] for texts in (self.mark.badges, self.mark.hints) if texts]
+            return " · ".join(filter(None, (self.mark.labels[i], *more)))
         start, end = (self.mark.labels[int(n)] for n in self.mark.ends[i])
         values = self.mark.weights if self.mark.values is None else self.mark.values
         return f"{start} → {end} {KINDS[int(self.mark.kinds[i])]} · {number(float(values[i]), self.mark.unit)}"

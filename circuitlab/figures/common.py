@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -63,6 +63,18 @@ def captions(answers: tuple[Answer, ...], *more: str) -> str:
     for answer in answers:
         said |= dict.fromkeys(word for word in caption(answer).split(" · ") if word.strip())
     return " · ".join((*said, *(m for m in more if m)))
+
+
+def hints(facts: Facts) -> Mapping[tuple[int, int], str]:
+    """By layer and head: what papers have called it, with the source; {} for a model that none is about."""
+    known = facts.known_heads()
+    return {} if known is None else known.hints
+
+
+def published(facts: Facts) -> str:
+    """For a caption: whose heads are named, by whom, and how this model was recognised; "" where none is."""
+    known = facts.known_heads()
+    return "" if known is None else known.caption
 
 
 def top_level(values: np.ndarray, fallback: float = 1.0) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 from circuitlab.analysis.composition import CompositionParams, CompositionResult
 from circuitlab.analysis.head_scores import HeadScoresResult
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import caption, once, top_level
+from circuitlab.figures.common import caption, hints, once, published, top_level
 from circuitlab.figures.heads import random_scores
 from circuitlab.figures.hues import head_hue
 from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Hit, Mark, RowColumn, Rows, empty, ids
@@ -141,7 +141,9 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     if view.form == "matrix" and len(kinds) > 1:
         low, high = _levels(answer, view)
         words = f"colour: {low:.3g} to {high:.3g} {UNITS[view.by]} in all of them"
-    return Figure((marks,), _title(state, result), caption(answer, words), counted)
+    named_by = published(facts)
+    dagger = "† " if named_by and view.form == "graph" else ""
+    return Figure((marks,), _title(state, result), caption(answer, words, dagger + named_by), counted)
 
 
 def _title(state: State, result: CompositionResult) -> str:
@@ -206,8 +208,9 @@ def _graph(
     key = (view.by, view.top, view.least, kinds)
     ends, weights, edge_ids = once(answer, ("edges", *key), make)
     heads = {(h.layer, h.head) for h in state.selection.heads}
-    words = lambda: tuple(named.get(Head(layer, head), "") for layer, head in node_ids.tolist())
-    badges = once(answer, ("badges", tuple(named.items())), words)
+    said = hints(facts)
+    mark = lambda node: " ".join(filter(None, (named.get(Head(*node), ""), "†" if tuple(node) in said else "")))
+    badges = once(answer, ("badges", tuple(named.items()), facts.known_heads()), lambda: tuple(map(mark, node_ids.tolist())))
     return Edges(
         name="composition" if len(kinds) > 1 else f"composition {''.join(kinds)}",
         xy=xy,
@@ -223,8 +226,16 @@ def _graph(
         node_ids=node_ids,
         edge_ids=edge_ids,
         badges=badges,
+        hints=_hints(answer, facts, node_ids),
         rows=once(answer, "rows", lambda: tuple((float(i), f"L{i}") for i in range(facts.config.n_layers))),
     )
+
+
+def _hints(answer: Answer, facts: Facts, node_ids: np.ndarray) -> tuple[str, ...]:
+    """[n]: what papers have called each head, with the source; () where nothing is published of this model."""
+    said = hints(facts)
+    make = lambda: tuple(said.get((layer, head), "") for layer, head in node_ids.tolist())
+    return once(answer, ("hints", facts.known_heads()), make) if said else ()
 
 
 def _edge(state: State) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -13,8 +14,8 @@ from circuitlab.analysis.copying_head_score import CopyingHeadScoreParams, Copyi
 from circuitlab.analysis.copying_scores import CopyingScoresParams, CopyingScoresResult
 from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import captions, once
-from circuitlab.figures.heads import random_scores, ranks
+from circuitlab.figures.common import captions, hints, once, published
+from circuitlab.figures.heads import published_column, random_scores, ranks
 from circuitlab.figures.marks import Axis, Figure, Hit, Points, RowColumn, Rows, empty, ids
 from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -149,7 +150,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         y=y.ravel()[kept],
         ids=keys,
         labels=names,
-        tips=tuple(_tip(names[i], view, x, y, colour, int(k)) for i, k in enumerate(kept)),
+        tips=tuple(_tip(names[i], view, x, y, colour, int(k), hints(facts)) for i, k in enumerate(kept)),
         values=colour.ravel()[kept].astype(np.float32),
         levels=(low - 0.5 * (high - low), high),  # the lowest is still seen against the paper
         chosen=picked,
@@ -157,7 +158,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         y_axis=Axis(view.y),
     )
     said = f"colour: {view.colour}, {low:.3g} (faint) to {high:.3g} (strong)"
-    text = captions(tuple(now[r] for r in asked if r in now), said, "a score is a hint, not a mechanism")
+    text = captions(tuple(now[r] for r in asked if r in now), said, "a score is a hint, not a mechanism", published(facts))
     shown = (len(kept), y.size) if len(kept) < y.size else None
     return Figure(((points,),), _title(state, view, x, y), text, shown)
 
@@ -168,9 +169,18 @@ def _range(values: np.ndarray) -> tuple[float, float]:
     return low, high if high > low else low + 1.0
 
 
-def _tip(name: str, view: HeadFinderView, x: np.ndarray, y: np.ndarray, colour: np.ndarray, i: int) -> str:
+def _tip(
+    name: str,
+    view: HeadFinderView,
+    x: np.ndarray,
+    y: np.ndarray,
+    colour: np.ndarray,
+    i: int,
+    named: Mapping[tuple[int, int], str],
+) -> str:
     parts = dict(zip((view.y, view.x, view.colour), (y, x, colour), strict=True))
-    return name + " · " + " · ".join(f"{score} {v.ravel()[i]:.3g}" for score, v in parts.items())
+    said = [f"{score} {v.ravel()[i]:.3g}" for score, v in parts.items()]
+    return " · ".join(filter(None, (name, *said, named.get(divmod(i, x.shape[1]), ""))))
 
 
 def _title(state: State, view: HeadFinderView, x: np.ndarray, y: np.ndarray) -> str:
@@ -209,12 +219,15 @@ def _table(state: State, facts: Facts, now: Answers, found: dict[Score, np.ndarr
     for name, values in found.items():
         flat, bar = values.ravel()[order], name == "prefix matching"
         columns += [RowColumn(SHORT.get(name, name), flat, digits=2, bar=bar, levels=(0.0, 1.0), tip=tips[name])]
+    columns += published_column(facts.known_heads(), layer, head)
     keys = ids(layer, head)
     rows = Rows("table", tuple(columns), keys, chosen=_picked(state, keys), sort=(2, "down"))
     missing = "" if len(found) == len(TABLE) else "left out: scores that this model's weights do not allow"
     shown = (len(order), lead.size) if len(order) < lead.size else None
     answers: tuple[Answer, ...] = tuple(now.values())
-    return Figure(((rows,),), f"{lead.size} heads by prefix matching, copying, depth", captions(answers, missing), shown)
+    return Figure(
+        ((rows,),), f"{lead.size} heads by prefix matching, copying, depth", captions(answers, missing, published(facts)), shown
+    )
 
 
 def pick(state: State, hit: Hit) -> State:

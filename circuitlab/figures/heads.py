@@ -9,10 +9,11 @@ import numpy as np
 
 from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import caption, once, top_level
+from circuitlab.figures.common import caption, hints, once, published, top_level
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.model.known_heads import KnownHeads
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
@@ -70,9 +71,9 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         head = state.selection.head
         title += f" {result.of(view.score)[head]:.2f}, rank {rank[head]} of {rank.size}"
     return Figure(
-        ((_map(answer, result, view, state), _ranking(answer, result, view, chosen)),),
+        ((_map(answer, result, view, state, facts), _ranking(answer, result, view, chosen, facts)),),
         title,
-        caption(answer, "a score is a hint, not a mechanism"),
+        caption(answer, "a score is a hint, not a mechanism", published(facts)),
     )
 
 
@@ -84,7 +85,7 @@ def ranks(values: np.ndarray) -> np.ndarray:
     return out.reshape(values.shape)
 
 
-def _map(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State) -> Heatmap:
+def _map(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State, facts: Facts) -> Heatmap:
     values = once(answer, ("map", view.score), lambda: result.of(view.score).astype(np.float32))
     top = 1.0 if view.score not in UNITS else top_level(values)
     head = state.selection.head
@@ -97,10 +98,15 @@ def _map(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State
         y=once(answer, "y", lambda: Axis("layer", tuple(f"L{i}" for i in range(values.shape[0])))),
         row=head.layer if head.layer < values.shape[0] else None,
         col=head.head if head.head < values.shape[1] else None,
+        hints=hints(facts),
     )
 
 
-def _ranking(answer: Answer, result: HeadScoresResult, view: HeadsView, chosen: tuple[tuple[int, int], ...]) -> Rows:
+def _ranking(
+    answer: Answer, result: HeadScoresResult, view: HeadsView, chosen: tuple[tuple[int, int], ...], facts: Facts
+) -> Rows:
+    known = facts.known_heads()
+
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         i = result.names.index(view.score)
         values = result.mean[i]
@@ -115,11 +121,19 @@ def _ranking(answer: Answer, result: HeadScoresResult, view: HeadsView, chosen: 
             RowColumn("sd", result.spread[i].ravel()[order], digits=3, tip="standard deviation over samples"),
             RowColumn("control", result.control[i].ravel()[order], digits=3, tip="the same on unrepeated random tokens"),
         )
-        return columns, ids(layer, head)
+        return (*columns, *published_column(known, layer, head)), ids(layer, head)
 
-    columns, keys = once(answer, ("rows", view.score), make)
+    columns, keys = once(answer, ("rows", view.score, known), make)
     picked = tuple(i for i, key in enumerate(keys.tolist()) if tuple(key) in chosen)
     return Rows("ranking", columns, keys, chosen=picked)
+
+
+def published_column(known: KnownHeads | None, layer: np.ndarray, head: np.ndarray) -> tuple[RowColumn, ...]:
+    """What papers have called these heads, as a column; none where nothing is published of this model."""
+    if known is None:
+        return ()
+    said = [known.short(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)]
+    return (RowColumn("published", np.array(said, dtype=object), tip=f"What papers called it: a hint; {known.how}"),)
 
 
 def pick(state: State, hit: Hit) -> State:

@@ -6,6 +6,7 @@ arrays: a mark whose arrays are the same objects as last time is not drawn again
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -59,7 +60,8 @@ class Heatmap(_Frozen):
     `levels` (low, high) of the colour map; "signed" maps are symmetric about 0. `rgb` [row, col, 3] uint8 in place of the
     colour map (several heads, a hue each; `values` then hold what the readout says; `legend` names the hues: (text, hue)).
     `row`, `col`: a crosshair on a selected cell, row or column. Hits are (row, col), a tile, or (*row_ids[row], *col_ids[col])
-    where these [·, k] int are given. `texts` [row, col] str: token text written into a cell where it fits.
+    where these [·, k] int are given. `texts` [row, col] str: token text written into a cell where it fits. `hints`: what else the
+    readout says of a cell or tile.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Heatmap(_Frozen):
     col_ids: np.ndarray | None = None
     hatched: np.ndarray | None = None
     texts: np.ndarray | None = None
+    hints: Mapping[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +151,8 @@ class Edges(_Frozen):
 
     `kinds` [m] int: 0 Q, 1 K, 2 V (colour and dash); `values` [m] in `unit`: what the readout says in place of the weight.
     Hits are (0, node) or (1, edge), or (0, *node_ids[node]) and (1, *edge_ids[edge]) where these [·, k] int are given.
-    `badges` [n]: a few words above a node, "" for none. `rows`: (y, text) names a row of nodes at the left edge.
+    `badges` [n]: a few words above a node, "" for none; `hints` [n]: what else the readout says of it. `rows`: (y, text)
+    names a row of nodes at the left edge.
     """
 
     name: str
@@ -165,6 +169,7 @@ class Edges(_Frozen):
     node_ids: np.ndarray | None = None
     edge_ids: np.ndarray | None = None
     badges: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
     rows: tuple[tuple[float, str], ...] = ()
 
 

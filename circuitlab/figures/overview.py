@@ -10,7 +10,7 @@ from circuitlab.analysis.attention import Show
 from circuitlab.analysis.attention_overview import GAP, OverviewParams, OverviewResult
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.attention import NAMES, UNITS
-from circuitlab.figures.common import caption, comparing, once, top_level
+from circuitlab.figures.common import caption, comparing, hints, once, published, top_level
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, Tiles, empty
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.model.subject import Head
@@ -66,10 +66,11 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         y=once(answer, "y", lambda: Axis("layer", tuple(f"L{i}" for i in range(config.n_layers)))),
         tiles=tiles,
         colour_bar=False,
+        hints=hints(facts),
     )
     title = f"All {config.n_layers * config.n_heads} heads · {title}"
     scale = f"one scale for all heads, ±{top:.2g}: orange more, blue less" if signed and note else "one scale for all heads"
-    return Figure(((heat,),), title, caption(answer, note, scale), compared=bool(note))
+    return Figure(((heat,),), title, caption(answer, note, scale, published(facts)), compared=bool(note))
 
 
 def _shown(state: State, answer: Answer, ref: Answers, view: OverviewView) -> tuple[np.ndarray, bool, str, str]:

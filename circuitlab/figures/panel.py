@@ -25,6 +25,7 @@ from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import UsageError
 from circuitlab.figures.compare import with_reference
 from circuitlab.figures.marks import Figure, Hit
+from circuitlab.model.known_heads import KnownHeads, complaints, known_heads
 from circuitlab.model.subject import ModelRef
 from circuitlab.session.state import State
 
@@ -44,6 +45,7 @@ class Facts:
 
     `token_text(id)` is the display form of a token (visible spaces and newlines), `find_tokens(text, most)` the ids that a text
     may mean, `config` the model's, `name` its title; `others(ref)` the facts of another model, of the pinned one for instance.
+    `known_heads()` is what papers have named of its heads, asked anew each time: its files' hash may come late.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Facts:
     has_bos: bool = False
     notes: tuple[str, ...] = ()
     others: Callable[[ModelRef], Facts | None] = lambda ref: None
+    known_heads: Callable[[], KnownHeads | None] = lambda: None
 
     def tokens(self, ids: tuple[int, ...]) -> tuple[str, ...]:
         """Display texts of a prompt."""
@@ -67,16 +70,22 @@ def _by_id(n: int) -> Callable[[str, int], tuple[int, ...]]:
 def facts_of(engine: Engine, ref: ModelRef) -> Facts:
     """The facts of a model, which is opened if it is not. Raises what opening it raises."""
     opened = engine.store.open(ref).opened
-    tokenizer = opened.weights.tokenizer
+    tokenizer, config = opened.weights.tokenizer, opened.weights.config
+
+    def hash_of() -> str:
+        model = engine.store.peek(ref)  # facts outlive a model that is closed, and must not hold its weights
+        return "" if model is None else model.sha256
+
     return Facts(
         name=ref.name,
-        config=opened.weights.config,
+        config=config,
         token_text=tokenizer.display if tokenizer is not None else str,
-        find_tokens=_by_id(opened.weights.config.d_vocab) if tokenizer is None else tokenizer.search,
+        find_tokens=_by_id(config.d_vocab) if tokenizer is None else tokenizer.search,
         has_tokenizer=tokenizer is not None,
         has_bos=tokenizer is not None and tokenizer.bos is not None,
-        notes=opened.notes,
+        notes=(*opened.notes, *complaints()),
         others=lambda other: facts_of(engine, other),
+        known_heads=lambda: known_heads(config, ref.source, hash_of()),
     )
 
 

@@ -119,7 +119,9 @@ class TopBar(QToolBar):
         state = self.bench.document.state
         self.model.setText(f"{state.model.name} ▾".replace("&", "&&"))
         heads = " ".join(map(str, state.selection.heads[:6])) + (" …" if len(state.selection.heads) > 6 else "")
-        self.heads.setText(heads)
+        hint = self._published(state)
+        self.heads.setText(f"{heads} · published: {hint[0]}" if hint[0] else heads)
+        self.heads.setToolTip("\n".join(filter(None, (heads, *hint[1:]))))
         self.target.refresh()
         said = (*state.conventions.words(), "BOS" if state.bos else "no BOS")
         self.conventions.setText(f"{' · '.join(said)} ▾")
@@ -134,6 +136,14 @@ class TopBar(QToolBar):
         self._optional[self.edits].setVisible(bool(edits))
         for widget in (self.pinned, *self.compare):
             self._optional[widget].setVisible(bool(state.pins))
+
+    def _published(self, state: State) -> tuple[str, ...]:
+        """What papers have called the chosen heads: the leading one's roles, then a line for each head that has any."""
+        known = self.bench.facts().known_heads() if self.bench.engine.store.peek(state.model) is not None else None
+        if known is None:
+            return ("",)
+        said = [f"{head} {words}" for head in state.selection.heads if (words := known.words(head))]
+        return (known.short(state.selection.head), *said, *([f"Hints: {known.how}."] if said else []))
 
     @Slot()
     def _fill_models(self) -> None:

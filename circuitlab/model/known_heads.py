@@ -1,0 +1,192 @@
+"""Heads that papers have named in public models: facts with their sources, one JSON file a model in `resources/known_heads`.
+
+    {"model": "GPT-2 small", "names": ["openai-community/gpt2"], "shape": {"n_layers": 12, …}, "sha256": [],
+     "sources": [{"cite": "Wang et al. 2022, …", "where": "…", "heads": {"name mover": ["L9H9", …]}, "note": "…"}]}
+
+`shape` has fields of `ModelConfig`; all of them must be the open model's, else a file is not about it. Then it is known by its
+fingerprint (`sha256` as `circuitlab info --json` prints it), by its name on the hub, or by that shape alone. A fine-tuned copy
+has the shape too: whatever matched, a published role is a hint about a head, never a finding on it, and says its source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from circuitlab.errors import BadModel, CircuitLabError
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.hub import HubName
+from circuitlab.model.strict_json import read_object
+from circuitlab.model.subject import Head
+from circuitlab.paths import resource
+
+By = Literal["fingerprint", "name", "shape"]
+FIELDS = ("model", "names", "shape", "sha256", "sources")
+OF_A_SOURCE = ("cite", "where", "heads", "note")
+
+
+@dataclass(frozen=True)
+class Role:
+    """What a head was called, and by whom: `cite` names the work, `where` the place that the list was taken from."""
+
+    name: str
+    cite: str
+    where: str
+
+
+@dataclass(frozen=True, eq=False)
+class Published:
+    """One file: the roles of heads of one public model, and how that model is recognised."""
+
+    model: str
+    names: tuple[str, ...]
+    shape: Mapping[str, Any]
+    sha256: tuple[str, ...]
+    roles: Mapping[Head, tuple[Role, ...]]
+    notes: tuple[str, ...] = ()
+
+    def about(self, config: ModelConfig, source: str, sha256: str) -> By | None:
+        """How it is known that this is its model, None where it is not."""
+        if any(getattr(config, name) != value for name, value in self.shape.items()):
+            return None
+        if sha256 and sha256 in self.sha256:
+            return "fingerprint"
+        return "name" if source.startswith("hub:") and HubName.parse(source).repo in self.names else "shape"
+
+
+@dataclass(frozen=True, eq=False)
+class KnownHeads:
+    """What is published of the open model's heads, and `by` what that model was recognised."""
+
+    published: Published
+    by: By
+
+    @property
+    def model(self) -> str:
+        """The name of the model that the papers are about."""
+        return self.published.model
+
+    @property
+    def how(self) -> str:
+        """By what it was recognised, in words."""
+        return {
+            "fingerprint": f"this is {self.model} by its fingerprint",
+            "name": f"this is {self.model} by its name",
+            "shape": f"this has the shape of {self.model}, which a fine-tuned or another model may have too",
+        }[self.by]
+
+    @cached_property
+    def hints(self) -> Mapping[tuple[int, int], str]:
+        """`words` of every head that has any, by layer and head."""
+        return {head: self.words(head) for head in self.published.roles}
+
+    @property
+    def cites(self) -> tuple[str, ...]:
+        """The works, each once."""
+        return tuple(dict.fromkeys(role.cite for roles in self.published.roles.values() for role in roles))
+
+    def short(self, head: Head) -> str:
+        """The head's roles alone, "" for none: `name mover`."""
+        return ", ".join(dict.fromkeys(role.name for role in self.published.roles.get(head, ())))
+
+    def words(self, head: Head) -> str:
+        """The hint with its source, "" for none: `published for GPT-2 small: name mover (Wang et al. 2022, indirect objects)`."""
+        roles = self.published.roles.get(head, ())
+        if not roles:
+            return ""
+        said = "; ".join(f"{role.name} ({role.cite})" for role in roles)
+        return f"published for {self.model}{' (only the shape fits)' if self.by == 'shape' else ''}: {said}"
+
+    @property
+    def caption(self) -> str:
+        """For a caption: whose heads, by whom, and how sure it is that they are these."""
+        return f"heads published for {self.model}: {'; '.join(self.cites)}: hints, {self.how}"
+
+
+@lru_cache(maxsize=16)
+def known_heads(config: ModelConfig, source: str, sha256: str = "") -> KnownHeads | None:
+    """What is published of a model's heads; `source` as in `ModelRef`, `sha256` "" while it has not been read.
+
+    The surest match of all files. Raises nothing: files that cannot be read are `complaints()`.
+    """
+    matches = [KnownHeads(file, by) for file in _shipped()[0] if (by := file.about(config, source, sha256)) is not None]
+    return min(matches, key=lambda m: ("fingerprint", "name", "shape").index(m.by), default=None)
+
+
+def complaints() -> tuple[str, ...]:
+    """What is wrong with shipped files, a line a file."""
+    return _shipped()[1]
+
+
+@cache
+def _shipped() -> tuple[tuple[Published, ...], tuple[str, ...]]:
+    good, bad = [], []
+    for file in sorted(resource("known_heads").glob("*.json")):
+        try:
+            good.append(read(file))
+        except CircuitLabError as error:
+            bad.append(" ".join(str(error).split()))
+    return tuple(good), tuple(bad)
+
+
+def read(file: Path) -> Published:
+    """One file. Raises `BadModel` with the file's name and what is wrong."""
+    data = read_object(file)
+    name = file.name
+    _check(name, data, FIELDS, ("model", "shape", "sources"))
+    shape, sources = data["shape"], data["sources"]
+    if not isinstance(data["model"], str) or not isinstance(shape, dict) or not isinstance(sources, list):
+        raise _bad(name, "model: a name, shape: an object, sources: a list", "another kind of value")
+    if unknown := sorted(set(shape) - set(ModelConfig.__dataclass_fields__)):
+        raise _bad(name, "fields of a model's configuration in shape", ", ".join(unknown)[:80])
+    if not {"n_layers", "n_heads"} <= set(shape):
+        raise _bad(name, "n_layers and n_heads in shape", ", ".join(shape) or "nothing")
+    texts = {key: _texts(name, key, data.get(key, [])) for key in ("names", "sha256")}
+    roles: dict[Head, tuple[Role, ...]] = {}
+    notes: list[str] = []
+    for source in sources:
+        _check(name, source, OF_A_SOURCE, ("cite", "where", "heads"))
+        for head, role in _roles(name, source, shape):
+            roles[head] = (*roles.get(head, ()), role)
+        notes += [source["note"]] if "note" in source else []
+    return Published(data["model"], texts["names"], shape, texts["sha256"], roles, _texts(name, "note", notes))
+
+
+def _roles(file: str, source: Mapping[str, Any], shape: Mapping[str, Any]) -> list[tuple[Head, Role]]:
+    """(head, role) of one source."""
+    cite, where = _texts(file, "cite and where", [source["cite"], source["where"]])
+    if not isinstance(source["heads"], dict):
+        raise _bad(file, "heads: lists of heads by role", type(source["heads"]).__name__)
+    found = []
+    for name, listed in source["heads"].items():
+        for text in _texts(file, name, listed):
+            try:
+                head = Head.parse(text)
+            except CircuitLabError as error:
+                raise _bad(file, f"{name}: heads such as L9H6", error.got) from error
+            if head.layer >= shape["n_layers"] or head.head >= shape["n_heads"]:
+                raise _bad(file, f"{name}: heads below L{shape['n_layers']}H{shape['n_heads']}", text)
+            found.append((head, Role(name, cite, where)))
+    return found
+
+
+def _check(file: str, data: Any, allowed: tuple[str, ...], needed: tuple[str, ...]) -> None:
+    if not isinstance(data, dict):
+        raise _bad(file, f"an object with {', '.join(needed)}", type(data).__name__)
+    if unknown := sorted(set(data) - set(allowed)):
+        raise _bad(file, ", ".join(allowed), ", ".join(unknown)[:80])
+    if missing := [key for key in needed if key not in data]:
+        raise _bad(file, ", ".join(needed), f"no {', '.join(missing)}")
+
+
+def _texts(file: str, key: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+        raise _bad(file, f"{key}: a list of texts", repr(value)[:80])
+    return tuple(value)
+
+
+def _bad(file: str, expected: str, got: str) -> BadModel:
+    return BadModel(f"{file} cannot be read: it lists published heads.", expected=expected, got=got)
