@@ -230,10 +230,12 @@ class HeatmapMark(PlotMark):
         names = _step(self.mark.y, row), _step(self.mark.x, col)
         heads = self.mark.y.label == "layer" and self.mark.x.label == "head"
         where = "".join(a.ticks[i] for a, i in ((self.mark.y, row), (self.mark.x, col))) if heads else " · ".join(names)
+        hint = self.mark.hints.get((row, col), "")
+        hint = f" · {hint}" if hint else ""
         if self.mark.tiles:
-            return where
+            return f"{where}{hint}"
         written = "" if self.mark.texts is None else f" · ‘{self.mark.texts[row, col]}’"
-        return f"{where}{written} · {number(float(self.mark.values[row, col]), self.mark.unit)}"
+        return f"{where}{written} · {number(float(self.mark.values[row, col]), self.mark.unit)}{hint}"
 
     def emit_hit(self, item: Id, gesture: Gesture) -> None:
         """Tell the view, in the ids of the mark where it has them."""
