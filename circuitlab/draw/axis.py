@@ -50,6 +50,7 @@ class LabelAxis(pg.AxisItem):
         self.count, self.pitch, self.offset = 0, 1.0, 0.0
         self.chosen: int | None = None
         self.cell = 0.0
+        self.short = False  # little room: a title that the ticks say too goes ("head" under H0 H1 …)
         self.set_theme(theme)
 
     def set_theme(self, theme: Theme) -> None:
@@ -106,7 +107,7 @@ class LabelAxis(pg.AxisItem):
             longest = min(max((self._advance(t) for t in labels), default=0.0), LONGEST)
         else:
             longest = metrics.height()
-        title = QFontMetricsF(self.theme.font(self.theme.small)).height() + 2 if self.spec.label else 0.0
+        title = QFontMetricsF(self.theme.font(self.theme.small)).height() + 2 if self._titled() else 0.0
         extent = round(TICK + longest + 4 + title)
         if self.vertical:
             self.setWidth(extent)
@@ -114,6 +115,10 @@ class LabelAxis(pg.AxisItem):
             self.setHeight(extent)
         self.update()
         return extent
+
+    def _titled(self) -> bool:
+        said = self.spec.ticks and not self.spec.tokens and self.spec.ticks[-1].lower().lstrip("≈ ")[:1] == self.spec.label[:1]
+        return bool(self.spec.label) and not (self.short and said)
 
     def _advance(self, text: str) -> float:
         size, mono = self._face()
@@ -223,7 +228,7 @@ class LabelAxis(pg.AxisItem):
             p.drawText(QPointF(at - width / 2, TICK + metrics.ascent()), text)
 
     def _title(self, p: QPainter) -> None:
-        if not self.spec.label:
+        if not self._titled():
             return
         p.setFont(self.theme.font(self.theme.small))
         p.setPen(self.theme.colour("muted"))

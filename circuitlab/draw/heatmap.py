@@ -14,12 +14,12 @@ from math import ceil, floor
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QBrush, QPainter, QPen, QResizeEvent
+from PySide6.QtGui import QBrush, QColor, QPainter, QPen, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from circuitlab.draw.cell_texts import paint_texts
 from circuitlab.draw.colourbar import ColourBar
-from circuitlab.draw.colours import inks, rgba_table, steps
+from circuitlab.draw.colours import dark_text, inks, rgb, rgba_table, steps
 from circuitlab.draw.gestures import Id, number
 from circuitlab.draw.legend import Legend
 from circuitlab.draw.plot import Overlay, PlotMark, Range
@@ -28,6 +28,8 @@ from circuitlab.figures.hues import hue_rgb
 from circuitlab.figures.marks import Axis, Gesture, Heatmap, Hit
 
 LARGEST_CELL = 56.0
+SHORT = 150  # px of height below which axes leave out titles that their ticks say
+LOWEST_BAR = 40  # px of picture: on less the colour bar has no room for its numbers
 
 
 def pooled(values: np.ndarray) -> np.ndarray:
@@ -58,6 +60,7 @@ class HeatmapMark(PlotMark):
         self._mips = []
         self._mip = 0
         self._cursor: Id | None = None
+        self._hatched: tuple[Heatmap, Theme, np.ndarray] | None = None
         self.box.invertY(True)
         self.image = pg.ImageItem()
         self.box.addItem(self.image, ignoreBounds=True)
@@ -85,7 +88,6 @@ class HeatmapMark(PlotMark):
             self._cursor = self._hovered = None
         self._describe()
         self.bar.show_levels(mark.map, mark.levels, mark.unit, self.theme)
-        self.bar.setVisible(mark.colour_bar and mark.rgb is None)
         self.legend.show_entries([(text, hue_rgb(hue, self.theme.dark)) for text, hue in mark.legend], self.theme)
         parts = (shape, mark.square != old.square, mark.colour_bar != old.colour_bar, mark.legend != old.legend)
         if (
@@ -152,11 +154,12 @@ class HeatmapMark(PlotMark):
         rows, cols = self.mark.values.shape
         return (0.0, float(cols)), (0.0, float(rows))
 
-    def _measure(self, width: float, height: float) -> tuple[float, float]:
-        """What a picture in this room takes of it; the axes say as much as fits beside cells of that size."""
+    def _measure(self, width: float, height: float, barred: bool) -> tuple[float, float, float]:
+        """(width, height) that a picture takes of this room, and its own height; axes say what fits beside cells of that size."""
         rows, cols = self.mark.values.shape
         left, bottom, top, cell_x, cell_y = 0.0, 0.0, 0.0, 64.0, 64.0
-        bar = self.bar.extent() if self.bar.isVisible() else 0.0
+        bar = self.bar.extent() if barred else 0.0
+        self.left_axis.short = self.bottom_axis.short = height < SHORT
         for _ in range(3):
             left, bottom = self.left_axis.fit(cell_y), self.bottom_axis.fit(cell_x)
             top = self.legend.height_for(min(cell_x * cols, width - left - bar))
@@ -164,12 +167,20 @@ class HeatmapMark(PlotMark):
             cell_y = max((height - bottom - top - 10) / rows, 1e-3)
             if self.mark.square:
                 cell_x = cell_y = self._snapped(min(cell_x, cell_y, LARGEST_CELL))
-        return left + bar + cell_x * cols, bottom + top + cell_y * rows
+        return left + bar + cell_x * cols, bottom + top + cell_y * rows, cell_y * rows
+
+    def _barred(self) -> bool:
+        return self.mark.colour_bar and self.mark.rgb is None
 
     def fit(self) -> None:
         """Give the plot a whole number of device pixels a cell, at the top left of the room there is."""
         width, height = self.viewport().width(), self.viewport().height()
-        used_x, used_y = self._measure(width, height)
+        barred = self._barred()
+        used_x, used_y, picture = self._measure(width, height, barred)
+        if barred and picture < LOWEST_BAR:
+            barred = False
+            used_x, used_y, _ = self._measure(width, height, barred)
+        self.bar.setVisible(barred)
         layout = self.plot_item.layout
         layout.setContentsMargins(0, 5, max(0.0, width - used_x), max(0.0, height - used_y - 5))
         # The margins are part of the least size of the plot: until they are right its geometry may have been refused.
@@ -185,7 +196,7 @@ class HeatmapMark(PlotMark):
         """Square cells of this width and their labels."""
         if not self.mark.square:
             return round(min(width * 0.6, self.mark.values.shape[0] * 18 + 120))
-        return ceil(self._measure(width, 1e4)[1] + 12)
+        return ceil(self._measure(width, 1e4, self._barred())[1] + 12)
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Fit again; the zoom stays."""
@@ -300,14 +311,28 @@ class HeatmapMark(PlotMark):
             painter.drawRect(self._item_box(self._cursor).adjusted(0, 0, -1, -1))
 
     def _draw_hatching(self, painter: QPainter) -> None:
-        """Runs of cells that mean nothing, a row at a time; of many rows those that a pixel can tell apart."""
+        """Runs of cells that mean nothing or are estimates, a row at a time, in an ink that shows on their colour."""
         if self.mark.hatched is None:
             return
-        brush = QBrush(self.theme.colour("line"), Qt.BrushStyle.BDiagPattern)
-        for row, cells in enumerate(self.mark.hatched):
-            edges = np.flatnonzero(np.diff(np.concatenate([[False], cells, [False]]).astype(np.int8)))
-            for start, stop in edges.reshape(-1, 2).tolist():
-                painter.fillRect(self._box(row, start, 1, stop - start), brush)
+        inks_of = {1: self.theme.colour("line"), 2: QColor(16, 16, 20, 110), 3: QColor(255, 255, 255, 130)}
+        for row, kinds in enumerate(self._hatch_inks()):
+            starts = np.flatnonzero(np.diff(kinds, prepend=-1))
+            for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(kinds)], strict=True):
+                if kinds[start]:
+                    brush = QBrush(inks_of[int(kinds[start])], Qt.BrushStyle.BDiagPattern)
+                    painter.fillRect(self._box(row, start, 1, stop - start), brush)
+
+    def _hatch_inks(self) -> np.ndarray:
+        """int8 [row, col]: 0 not hatched, 1 nothing is drawn there, 2 light cells, which take dark lines, 3 dark cells."""
+        mark = self.mark
+        if mark.rgb is not None or mark.hatched is None:
+            return np.asarray(mark.hatched, dtype=np.int8)
+        known = self._hatched
+        if known is None or known[0] is not mark or known[1] is not self.theme:
+            light = dark_text(rgb(mark.values, mark.levels, mark.map, self.theme))
+            kinds = np.where(np.isnan(mark.values), 1, np.where(light, 2, 3)) * mark.hatched
+            self._hatched = known = (mark, self.theme, kinds.astype(np.int8))
+        return known[2]
 
     def _tiles(self) -> list[Id]:
         tiles = self.mark.tiles

@@ -200,16 +200,27 @@ class RowsMark(QWidget):
         header, bar = self.table.horizontalHeader(), self.table.verticalScrollBar()
         room = self.width() - (bar.sizeHint().width() if bar.isVisible() else 0)  # the table itself is laid out later
         fits = sum(self._widths) <= room
+        self._hide_rank(room)
         for i in self._stretched:
             mode = QHeaderView.ResizeMode.Stretch if fits else QHeaderView.ResizeMode.Interactive
             if i < len(self._widths) and header.sectionResizeMode(i) != mode:
                 header.setSectionResizeMode(i, mode)
         if fits or not self._widths:
             return
-        spare = sum(self._widths) - sum(self._least)
-        share = min(1.0, (sum(self._widths) - room + 2) / spare) if spare else 0.0
-        for i, (width, least) in enumerate(zip(self._widths, self._least, strict=True)):
-            header.resizeSection(i, int(width - share * (width - least)))
+        seen = slice(1 if header.isSectionHidden(0) else 0, None)
+        widths, least = self._widths[seen], self._least[seen]
+        spare = sum(widths) - sum(least)
+        share = min(1.0, max(0.0, sum(widths) - room + 2) / spare) if spare else 0.0
+        for i, (width, smallest) in enumerate(zip(widths, least, strict=True), seen.start):
+            header.resizeSection(i, int(width - share * (width - smallest)))
+
+    def _hide_rank(self, room: int) -> None:
+        """The rank is the first column to go: rows stand in its order."""
+        header = self.table.horizontalHeader()
+        ranked = len(self._widths) > 2 and self.mark.columns[0].name == "#"
+        hidden = ranked and sum(self._least) > room
+        if self._widths and header.isSectionHidden(0) != hidden:
+            header.setSectionHidden(0, hidden)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Another width, another room to share."""

@@ -9,17 +9,34 @@ from PySide6.QtGui import QGuiApplication, QKeyEvent, QPainter, QPaintEvent, QPi
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from circuitlab.draw.busy import Busy
+from circuitlab.draw.caption import Caption
 from circuitlab.draw.realise import realise
 from circuitlab.draw.theme import GRID, LIGHT, Theme, palette, stylesheet
 from circuitlab.figures.marks import Bars, Figure, Heatmap, Hit, Mark, Rows, Tokens
 
 Key = tuple[type, str]
 _HOVERS = ("hover", "leave")
-NARROW, TALL = 480, 400  # px: below and above these a table goes under its map
+NARROW, TALL = 480, 260  # px: below and above these a table goes under its map
+ROOMY = 400  # px of height: from here on a table under its map gets more of it than the map
+CAPTION_LINE = 150  # px of height for each line of caption above the second
+UNLIMITED = (1 << 24) - 1  # Qt's own
 
 
 def _layout_of(figure: Figure) -> tuple[tuple[Key, ...], ...]:
     return tuple(tuple((type(m), m.name) for m in row) for row in figure.grid)
+
+
+def _map_and_table(row: tuple[Mark, ...]) -> bool:
+    return len(row) == 2 and isinstance(row[0], Heatmap) and isinstance(row[1], Rows)
+
+
+def _share_of_table(narrow: bool, stacked: bool, height: int) -> int:
+    """What a table gets where its map gets 2."""
+    if not narrow:
+        return 2
+    if stacked:
+        return 3 if height >= ROOMY else 2
+    return 5
 
 
 class FigureView(QWidget):
@@ -39,11 +56,12 @@ class FigureView(QWidget):
         self._shape: tuple[tuple[Key, ...], ...] = ()
         self._widgets: dict[Key, Any] = {}
         self._rows: list[QWidget] = []
-        self._title, self._shown, self._why, self._caption = (QLabel(self) for _ in range(4))
-        for label in (self._title, self._shown, self._why, self._caption):
+        self._stacked = False
+        self._title, self._shown, self._why = (QLabel(self) for _ in range(3))
+        self._caption = Caption(self)
+        for label in (self._title, self._shown, self._why):
             label.setTextFormat(Qt.TextFormat.PlainText)
         self._title.setWordWrap(True)
-        self._caption.setWordWrap(True)
         self._why.setWordWrap(True)
         self._why.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._shown.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignBottom)
@@ -129,13 +147,16 @@ class FigureView(QWidget):
     def _turn(self) -> None:
         """A map and its table stand side by side; one above the other where that is too narrow and there is the height."""
         narrow = self.width() < NARROW and not self._on_paper
-        stacked = narrow and self.height() >= TALL and len(self._rows) == 1
+        self._stacked = stacked = narrow and self.height() >= TALL
         for holder, row in zip(self._rows, self._figure.grid, strict=False):
             side = holder.layout()
-            if isinstance(side, QBoxLayout) and len(row) == 2 and isinstance(row[0], Heatmap) and isinstance(row[1], Rows):
+            if isinstance(side, QBoxLayout) and _map_and_table(row):
                 side.setDirection(QBoxLayout.Direction.TopToBottom if stacked else QBoxLayout.Direction.LeftToRight)
+                side.setSpacing(GRID if stacked else 2 * GRID)
                 side.setStretch(0, 2)
-                side.setStretch(1, 3 if narrow else 2)
+                side.setStretch(1, _share_of_table(narrow, stacked, self.height()))
+                map_ = self._widgets[type(row[0]), row[0].name]
+                map_.setMaximumHeight(map_.natural_height(self.width() - 2 * GRID) if stacked else UNLIMITED)
 
     def _make(self, mark: Mark) -> Any:
         widget = realise(mark, self._theme)
@@ -170,9 +191,10 @@ class FigureView(QWidget):
     def _cap_by_content(self) -> None:
         width = max(self.width() - 2 * GRID, 100)
         for holder, row in zip(self._rows[:-1], self._figure.grid, strict=False):
-            if all(isinstance(m, Rows | Bars) for m in row):
-                need = max(self._widgets[type(m), m.name].natural_height(width // len(row)) for m in row)
-                holder.setMaximumHeight(max(28, need))
+            under = self._stacked and _map_and_table(row)
+            if all(isinstance(m, Rows | Bars) for m in row) or _map_and_table(row):
+                needs = [self._widgets[type(m), m.name].natural_height(width // (1 if under else len(row))) for m in row]
+                holder.setMaximumHeight(max(28, sum(needs) + GRID if under else max(needs)))
 
     def _label(self) -> None:
         figure = self._figure
@@ -181,13 +203,14 @@ class FigureView(QWidget):
         shown = f"showing {figure.shown[0]:,} of {figure.shown[1]:,}" if figure.shown else ""
         for label, text in (
             (self._title, figure.title),
-            (self._caption, caption),
             (self._shown, shown),
             (self._why, figure.why_empty),
         ):
             if label.text() != text:
                 label.setText(text)
             label.setVisible(bool(text))
+        self._caption.say(caption, 0 if self._on_paper else max(2, self.height() // CAPTION_LINE))
+        self._caption.setVisible(bool(caption))
         self.setAccessibleName(figure.title)
         self.setAccessibleDescription(caption or figure.why_empty)
 
@@ -269,6 +292,7 @@ class FigureView(QWidget):
         self._busy.setGeometry(self.rect())
         self._turn()
         self._share_by_content()
+        self._label()
 
     def set_stroke(self, scale: float) -> None:
         """Line widths for a painter that is scaled by `scale`."""

@@ -203,3 +203,15 @@ def test_one_token_and_high_resolution():
     one = Heatmap("map", np.ones((1, 1), np.float32), (0, 1), x=Axis("source", ("a",), True), y=Axis("destination", ("a",), True))
     image = render(figure(one), QSize(300, 200), DARK, 2.0)
     assert (image.width(), image.height()) == (600, 400)
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda t: t.name)
+def test_the_hatching_of_an_estimate_shows_on_every_colour(view, theme):
+    view.set_theme(theme)
+    values = np.array([[-1, -0.5, 0, 0.5, 1]], dtype=np.float32)
+    widget = settled(view, heat(values=values, hatched=np.ones((1, 5), dtype=bool)))
+    image = widget.viewport().grab().toImage()
+    for col in range(5):
+        middle = centre(widget, 0, col)
+        seen = {image.pixelColor(middle + QPoint(dx, dy)).lightness() for dx in range(-6, 7) for dy in range(-6, 7)}
+        assert max(seen) - min(seen) > 40, (col, seen)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QContextMenuEvent, QGuiApplication
 from PySide6.QtWidgets import QApplication, QLabel
 
 from circuitlab.draw.app import application, load_fonts
+from circuitlab.draw.caption import Caption
 from circuitlab.draw.theme import DARK, LIGHT, apply_theme
 from circuitlab.draw.view import FigureView
-from circuitlab.figures.marks import Bars, Figure, Heatmap, Hit, Tokens, empty
+from circuitlab.figures.marks import Bars, Figure, Heatmap, Hit, RowColumn, Rows, Tokens, empty, ids
 
 VALUES = np.eye(4, dtype=np.float32)
 
@@ -145,3 +146,69 @@ def test_nothing_is_left_behind(qapp):
 
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
     assert len(qapp.topLevelWidgets()) == before
+
+
+WORDS = " · ".join(f"word {i}" for i in range(60))
+
+
+def test_a_long_caption_takes_few_lines_and_the_rest_is_in_its_tip(view):
+    said = f"{WORDS} · remainder 1e-7 of 3 logits"
+    view.show_figure(Figure(((heat(),),), "A", said))
+    view.resize(330, 300)
+    QApplication.processEvents()
+    caption = view.findChild(Caption)
+    assert caption.height() <= 2 * caption.fontMetrics().lineSpacing() + 2
+    assert caption.text().startswith("word 0 · ")
+    assert caption.text().endswith("remainder 1e-7 of 3 logits · …")  # what does not add up stays in sight
+    assert "word 59" in caption.toolTip()
+    assert view.accessibleDescription() == said
+    view.resize(1400, 900)
+    QApplication.processEvents()
+    assert caption.text() == said
+    assert not caption.toolTip()
+
+
+def test_on_paper_a_caption_is_whole(qtbot):
+    paper = FigureView(on_paper=True)
+    qtbot.addWidget(paper)
+    paper.show_figure(Figure(((heat(),),), "A", WORDS))
+    paper.resize(330, 300)
+    paper.lay_out_for_paper(330)
+    assert paper.findChild(Caption).text() == WORDS
+
+
+def table(n: int = 8) -> Rows:
+    columns = (RowColumn("#", np.arange(n), digits=0), RowColumn("head", np.array(["L0H0"] * n, dtype=object)))
+    return Rows("ranking", (*columns, RowColumn("mean", np.linspace(1, 0, n), bar=True)), ids(np.arange(n)))
+
+
+def places(view, *names: str) -> list[QRect]:
+    view.grab()
+    QApplication.processEvents()
+    return [QRect(w.mapTo(view, QPoint(0, 0)), w.size()) for w in map(view.widget, names)]
+
+
+def test_a_table_goes_under_its_map_where_it_is_narrow_and_the_text_follows_at_once(view):
+    text = Tokens("text", ("a", "b"), np.zeros(2))
+    view.show_figure(Figure(((heat(), table()), (text,)), "A", weights=(3.0, 1.0)))
+    view.resize(330, 300)
+    under, over = places(view, "ranking", "map")
+    assert over.bottom() <= under.top()
+    assert over.height() >= 60
+    assert under.height() >= 60
+    view.resize(330, 200)  # no room for both, one above the other
+    beside, map_ = places(view, "ranking", "map")
+    assert map_.right() <= beside.left()
+    view.resize(1000, 1400)
+    beside, map_, below = places(view, "ranking", "map", "text")
+    assert map_.right() <= beside.left()
+    assert below.top() <= map_.top() + view.widget("map").natural_height(490) + 20  # no gap between
+
+
+def test_ranks_go_before_numbers_are_pushed_out(view):
+    view.show_figure(Figure(((table(),),), "A"))
+    header = view.widget("ranking").table.horizontalHeader()
+    for width, hidden in ((640, False), (130, True), (640, False)):
+        view.resize(width, 300)
+        places(view, "ranking")
+        assert header.isSectionHidden(0) is hidden, width
