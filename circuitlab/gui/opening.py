@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from circuitlab.engine.store import OpenModel, reference
 from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.settings import stored
+from circuitlab.model.config import ModelConfig
 from circuitlab.model.constructed import SOURCES
 from circuitlab.model.hub import HubName, snapshot
 from circuitlab.model.subject import Head, ModelRef
@@ -37,12 +39,21 @@ def state_on(model: OpenModel, state: State, text: str | None) -> State:
         tokens = whole[: config.n_ctx]
         words = words if len(whole) <= config.n_ctx else tokenizer.decode(tokens)
     else:
-        words, tokens = "", tuple(t for t in state.tokens if t < config.d_vocab)[: config.n_ctx] or (0,)
+        # ids that were typed for a model without words stay; those of another model's words would mean nothing here
+        kept = () if state.text else tuple(t for t in state.tokens if t < config.d_vocab)[: config.n_ctx]
+        words, tokens = "", kept or repeated_ids(config)
     heads = tuple(h for h in state.selection.heads if h.layer < config.n_layers and h.head < config.n_heads)
     # interventions name heads of the model they were made for
     edits = state.edits if state.model == model.ref else ()
     made = replace(state, model=model.ref, bos=bos, edits=edits, selection=Selection(heads=heads or (Head(0, 0),)))
     return made.with_text(words, tokens)
+
+
+def repeated_ids(config: ModelConfig) -> tuple[int, ...]:
+    """A first prompt for a model without words: a few random ids, the same at every start, and then the same ids again."""
+    drawn = random.Random(0)
+    half = [drawn.randrange(config.d_vocab) for _ in range(max(1, min(12, config.n_ctx // 2)))]
+    return tuple(half + half)[: config.n_ctx]
 
 
 class Opening(QObject):
