@@ -230,8 +230,8 @@ def snippet(request: Request) -> str:
     said += [f"{name}={_literal(value)}" for name, value in given if value != defaults[name]]
     model = subject.model
     at = "" if model.checkpoint is None else f", checkpoint={model.checkpoint}"
-    said = f", assume={dict(model.assume)!r}" if model.assume else ""
-    opened = f"model = lab.open({model.source!r}{at}{said})"
+    assumed = f", assume={dict(model.assume)!r}" if model.assume else ""
+    opened = f"model = lab.open({model.source!r}{at}{assumed})"
     return "\n".join([*imports, "", opened, f"answer = model.compute({', '.join(said)})", "print(lab.table(answer))"])
 
 

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+import circuitlab.api as lab
 from circuitlab.analysis.base import analyses, find_analysis
 from circuitlab.cli import main
 from circuitlab.engine.engine import Engine
@@ -255,6 +256,16 @@ def test_tokens_that_cannot_be_predicted_have_no_loss() -> None:
 
 def _params(name: str) -> Any:
     return find_analysis(name).params()
+
+
+def test_a_snippet_opens_the_model_under_the_same_assumptions(tmp_path: Path) -> None:
+    torch.save(_held("shortformer")["model"], tmp_path / "model.pt")
+    model = lab.open(str(tmp_path / "model.pt"), assume={"positions": "shortformer"})
+    request = Request("token_loss", _params("token_loss"), model.subject(tokens=TOKENS))
+    space: dict[str, Any] = {}
+    exec(lab.snippet(request).replace("print(", "str("), space)
+    assert space["model"].ref == model.ref and space["answer"].request == request
+    assert space["model"].config.positions == "shortformer"
 
 
 def test_assumptions_are_kept_in_sessions() -> None:
