@@ -177,6 +177,16 @@ class Quiet:
         """Nothing."""
 
 
+Memory = Callable[[ModelConfig, int, Any], int] | Callable[[ModelConfig, int, Any, str], int]
+
+
+def _of_dtype(memory: Callable[..., int]) -> Callable[[ModelConfig, int, Any, str], int]:
+    """An estimate as it is asked for, whether or not it depends on the dtype; `dtype` may be left out: float32."""
+    if len(inspect.signature(memory).parameters) > 3:
+        return lambda config, n, p, dtype="float32": memory(config, n, p, dtype)
+    return lambda config, n, p, dtype="float32": memory(config, n, p)
+
+
 def _never(config: ModelConfig, p: Any) -> str | None:
     return None
 
@@ -186,7 +196,8 @@ class Analysis(Generic[P, R]):
     """A registered analysis. `needs` "weights": keyed without tokens and interventions.
 
     `lane` "live": cheap, conflated while dragging; "slow": restarted, with progress. `refuse(config, params)` is the reason
-    why it does not apply, or None; `memory(config, n_tokens, params)` is its estimate in bytes.
+    why it does not apply, or None; `memory(config, n_tokens, params)` is its estimate in bytes, or `memory(…, dtype)` where it
+    depends on what is computed in. `doubles`: whether it computes in float64 in between, which not every device has.
     """
 
     name: str
@@ -196,8 +207,9 @@ class Analysis(Generic[P, R]):
     version: int
     needs: Literal["weights", "tokens"]
     lane: Literal["live", "slow"]
-    memory: Callable[[ModelConfig, int, P], int]
+    memory: Callable[[ModelConfig, int, P, str], int]
     refuse: Callable[[ModelConfig, P], str | None] = _never
+    doubles: bool = True
 
     @property
     def summary(self) -> str:
@@ -213,8 +225,9 @@ def analysis(
     version: int,
     needs: Literal["weights", "tokens"],
     lane: Literal["live", "slow"],
-    memory: Callable[[ModelConfig, int, Any], int],
+    memory: Memory,
     refuse: Callable[[ModelConfig, Any], str | None] = _never,
+    doubles: bool = True,
 ) -> Callable[[Callable[[Inputs, Any, Ctx], Any]], Analysis[Any, Any]]:
     """Register a function `(inputs, p: Params, ctx) -> Result` as the analysis of its own name."""
 
@@ -228,8 +241,9 @@ def analysis(
             version=version,
             needs=needs,
             lane=lane,
-            memory=memory,
+            memory=_of_dtype(memory),
             refuse=refuse,
+            doubles=doubles,
         )
         if made.name in _REGISTRY:
             raise ValueError(f"two analyses are called {made.name}")

@@ -37,7 +37,7 @@ def written_on(
         if stop(i):
             break
         run = engine.run_of(model, replace(subject, tokens=tokens), Quiet())
-        logits = run.logits(slice(len(tokens) - 1, None))[0].double()
+        logits = run.logits(slice(len(tokens) - 1, None))[0].cpu().double()
         chosen = torch.multinomial((logits / temperature).softmax(0), 1, generator=generator) if sampled else logits.argmax()
         tokens = (*tokens, int(chosen))
     return tokens

@@ -1,8 +1,8 @@
 """The only way anything is computed: Request -> Answer, with a cache, partial results, cancelling and a memory budget.
 
-An answer is keyed by analysis, its version, parameters, conventions and the weights' identity, and, where the analysis needs
-them, by tokens and interventions. Runs share the same cache; the run with the longest common prefix is handed to the forward
-pass, so that a changed end of the prompt costs only the change.
+An answer is keyed by analysis, its version, parameters, conventions, the device (numbers of two differ in rounding) and the
+weights' identity, and, where the analysis needs them, by tokens and interventions. Runs share the same cache; the run with the
+longest common prefix is handed to the forward pass, so that a changed end of the prompt costs only the change.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Hashable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import lru_cache
 from importlib import metadata
@@ -18,20 +19,20 @@ from typing import Any
 import torch
 
 from circuitlab import __version__
-from circuitlab.analysis.base import Analysis, Ctx, Quiet, Result, TextRef, find_analysis
+from circuitlab.analysis.base import Analysis, Ctx, Quiet, TextRef, find_analysis
 from circuitlab.engine.cache import Cache
-from circuitlab.engine.estimates import estimate_run, estimate_streaming
+from circuitlab.engine.estimates import estimate_run, estimate_streaming, estimate_weights
 from circuitlab.engine.flights import Flights
+from circuitlab.engine.inputs import Clean, InputsOf
 from circuitlab.engine.listening import Listening
 from circuitlab.engine.request import Answer, Provenance, Request
 from circuitlab.engine.store import ModelStore, OpenModel
-from circuitlab.engine.texts import Texts, checked_text, read_text
+from circuitlab.engine.texts import Texts, read_text
 from circuitlab.errors import BadInput, Cancelled, OverBudget, Refused
+from circuitlab.model.devices import checked, has_doubles, making_on, memory_of
 from circuitlab.model.forward import forward
-from circuitlab.model.intervention import Intervention
-from circuitlab.model.prompts import Prompt, read_prompts
 from circuitlab.model.run import Run
-from circuitlab.model.subject import Conventions, Subject
+from circuitlab.model.subject import Subject
 from circuitlab.model.weights import Weights
 
 GIB = 2**30
@@ -60,77 +61,15 @@ def needs(found: Analysis[Any, Any], params: Any) -> str:
     return getattr(params, "needs", found.needs)
 
 
-class _Inputs:
-    """What one running analysis sees. `cache` is the engine's, or one of its own for an answer computed afresh."""
-
-    def __init__(self, engine: Engine, model: OpenModel, subject: Subject, ctx: Listening, cache: Cache) -> None:
-        self._engine, self._model, self._ctx, self._cache = engine, model, ctx, cache
-        self._last: tuple[Subject, Run] | None = None
-        self.subject = subject
-        self.weights: Weights = model.weights(subject.conventions)
-        self.memory = engine.memory
-        self.reused = 0
-
-    def presented(self, conventions: Conventions) -> Weights:
-        return self._model.weights(conventions)
-
-    def run(self, tokens: tuple[int, ...] | None = None, edits: tuple[Intervention, ...] | None = None) -> Run:
-        subject = replace(
-            self.subject,
-            tokens=self.subject.tokens if tokens is None else tokens,
-            edits=self.subject.edits if edits is None else edits,
-        )
-        # held here too: a run that is too large for the cache is not to be made again at every call
-        if self._last is None or self._last[0] != subject:
-            self._last = subject, self._engine.run_in(self._cache, self._model, subject, self._ctx)
-        run = self._last[1]
-        self.reused = max(self.reused, run.reused)
-        return run
-
-    def answer(self, name: str, params: Any) -> Result:
-        made = self._engine.answer_in(self._cache, Request(name, params, self.subject), self._ctx)
-        self.reused = max(self.reused, made.provenance.reused)
-        return made.result
-
-    def at(self, tokens: tuple[int, ...], edits: tuple[Intervention, ...] = ()) -> _Inputs:
-        subject = replace(self.subject, tokens=tokens, edits=edits)
-        return _Inputs(self._engine, self._model, subject, self._ctx, self._cache)
-
-    def text(self, ref: TextRef) -> tuple[int, ...]:
-        return self._engine.read_text(self._model, ref)
-
-    def prompts(self, ref: TextRef) -> tuple[Prompt, ...]:
-        return read_prompts(checked_text(ref), ref.path, self.weights.tokenizer, self.weights.config)
-
-
-class _Clean:
-    """Runs without interventions, for freeze, patch and mean.
-
-    A run keeps this to compute things again later. It must not keep the listener of the request that happened to make it: that
-    one may have been cancelled since.
-    """
-
-    def __init__(self, engine: Engine, cache: Cache, model: OpenModel, subject: Subject, ctx: Ctx) -> None:
-        self._engine, self._cache, self._model = engine, cache, model
-        self._subject, self._ctx = replace(subject, edits=()), ctx
-
-    def __call__(self, tokens: tuple[int, ...]) -> Run:
-        return self._engine.run_in(self._cache, self._model, replace(self._subject, tokens=tokens), self._ctx)
-
-    def let_go(self) -> None:
-        """The forward pass is done: from now on nobody listens."""
-        self._ctx = Quiet()
-
-
 class Engine:
     """One a process, shared by window, command line and notebook; safe to call from several threads.
 
     `memory` is the budget in bytes: an analysis whose estimate is larger is refused with the number; a quarter of it holds
-    runs and answers. Weights are counted apart.
+    runs and answers. Weights are counted apart. `device` is where it computes (`model.devices`).
     """
 
-    def __init__(self, store: ModelStore, memory: int = 4 * GIB) -> None:
-        self.store, self.cache = store, Cache(0)
+    def __init__(self, store: ModelStore, memory: int = 4 * GIB, device: str = "cpu") -> None:
+        self.store, self.cache, self.device = store, Cache(0), checked(device)
         self.budget(memory)
         self._flights = Flights()
         self._texts = Texts()
@@ -141,12 +80,27 @@ class Engine:
         self.cache.limit = memory // 4
         self.store.largest_copy = memory
 
-    def key(self, request: Request, model: OpenModel) -> Hashable:
-        """What an answer is kept under."""
+    def use_device(self, name: str) -> None:
+        """Compute elsewhere from now on; what runs goes on where it is. Raises `BadMachine` for a device that is not there."""
+        self.device = checked(name)
+        self.store.leave_devices(("cpu", self.device))
+
+    def place(self, request: Request) -> str:
+        """Where this is computed: on the engine's device, on the CPU where that has no float64 and float64 is needed."""
+        wide = find_analysis(request.analysis).doubles or request.subject.conventions.dtype == "float64"
+        return self.device if has_doubles(self.device) or not wide else "cpu"
+
+    def _making_on(self, place: str) -> AbstractContextManager[Any]:
+        # a part that is computed on the CPU may have been asked for by one that is not
+        return torch.device("cpu") if place == "cpu" and self.device != "cpu" else making_on(place)
+
+    def key(self, request: Request, model: OpenModel, place: str | None = None) -> Hashable:
+        """What an answer is kept under; `place`: where it was computed, None: where it would be."""
         found, subject = find_analysis(request.analysis), request.subject
         all_of_it = {"tokens": (subject.tokens, subject.edits), "edits": (subject.edits,), "weights": ()}
         about = all_of_it[needs(found, request.params)]
-        return ("answer", found.name, found.version, request.params, subject.conventions, model.key, about)
+        where = place or self.place(request)
+        return ("answer", found.name, found.version, request.params, subject.conventions, where, model.key, about)
 
     def cached(self, request: Request) -> Answer | None:
         """The complete answer if it is in the cache. Never blocks, never opens a model."""
@@ -167,20 +121,22 @@ class Engine:
         cache = Cache(self.memory) if fresh else self.cache
         made = self.answer_in(cache, request, ctx or Quiet())
         if fresh:
-            self._keep(self.key(made.request, self.store.open(made.request.subject.model)), made)
+            model = self.store.open(made.request.subject.model)
+            self._keep(self.key(made.request, model, made.provenance.device), made)
         return made
 
     def answer_in(self, cache: Cache, request: Request, ctx: Ctx) -> Answer:
         """`answer` with a given cache: what one analysis asks of another goes where its own answer goes."""
         model = self.store.open(request.subject.model)
         request = replace(request, params=self._texts.settled(request.params))
-        key = self.key(request, model)
+        place = self.place(request)
+        key = self.key(request, model, place)
         with self._flights.alone((id(cache), key), lambda: ctx.tick(0, 1, "waiting for the same question")):
             found = cache.get(key)
             if isinstance(found, Answer) and found.complete:
                 return _for(found, request, model)
             listening = Listening(ctx, self._flights, found.result if isinstance(found, Answer) else None)
-            return self._compute(cache, request, model, key, listening)
+            return self._compute(cache, request, model, key, listening, place)
 
     def identified(self, answer: Answer) -> Answer:
         """The answer with the sha256 of its weights, for files. Reads the model's files where that has not been done."""
@@ -197,10 +153,11 @@ class Engine:
         if reason := found.refuse(config, request.params):
             raise Refused(f"{found.name}: {reason}")
         n = len(subject.tokens)
-        needed = found.memory(config, n, request.params)
+        needed = found.memory(config, n, request.params, subject.conventions.dtype)
         if needs(found, request.params) == "tokens":
             needed += estimate_run(config, n, subject.conventions.dtype)
             needed += 0 if weights.resident else estimate_streaming(config, subject.conventions.dtype)
+        self._check_device(request, found.name, needed, weights)
         if needed > self.memory:
             raise OverBudget(
                 f"{found.name} does not fit in the memory budget.",
@@ -210,24 +167,37 @@ class Engine:
             )
         return needed
 
-    def _compute(self, cache: Cache, request: Request, model: OpenModel, key: Hashable, ctx: Listening) -> Answer:
+    def _check_device(self, request: Request, name: str, needed: int, weights: Weights) -> None:
+        place = self.place(request)
+        there = memory_of(place) if place != "cpu" else 0
+        held = estimate_weights(weights.config, request.subject.conventions.dtype) if weights.resident else 0
+        if there and needed + held > there:
+            raise OverBudget(
+                f"{name} does not fit in the memory of {place}.",
+                expected=f"at most {there / GIB:.2f} GiB",
+                got=f"{(needed + held) / GIB:.2f} GiB, {held / GIB:.2f} of them weights",
+                remedy="Compute on the CPU, or shorten the prompt.",
+            )
+
+    def _compute(self, cache: Cache, request: Request, model: OpenModel, key: Hashable, ctx: Listening, place: str) -> Answer:
         found: Analysis[Any, Any] = find_analysis(request.analysis)
         self.check(request)
         if needs(found, request.params) == "tokens" and not request.subject.tokens:
             raise BadInput("The prompt is empty.", expected="at least one token", got="none", remedy="Type some text.")
         began = time.perf_counter()
-        inputs = _Inputs(self, model, request.subject, ctx, cache)
+        inputs = InputsOf(self, model, request.subject, ctx, cache, place)
         made = lambda result, complete: Answer(
-            request, result, complete, _provenance(model, time.perf_counter() - began, inputs.reused)
+            request, result, complete, _provenance(model, place, time.perf_counter() - began, inputs.reused)
         )
         try:
-            result = found.run(inputs, request.params, ctx)
+            with self._making_on(place):
+                result = found.run(inputs, request.params, ctx)
         except Cancelled:
             if ctx.last is not None:
                 self._keep(key, made(ctx.last, False))
             raise
         except (MemoryError, RuntimeError) as error:
-            if isinstance(error, MemoryError) or "allocate memory" in str(error):
+            if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
                 raise _out_of_memory(found.name, error) from error
             raise
         answer = made(result, True)
@@ -240,11 +210,13 @@ class Engine:
 
     def run_of(self, model: OpenModel, subject: Subject, ctx: Ctx, fresh: bool = False) -> Run:
         """A forward pass, from the cache, from a cached prefix, or computed."""
-        return self.run_in(Cache(self.memory) if fresh else self.cache, model, subject, ctx)
+        wide = subject.conventions.dtype == "float64"
+        place = self.device if has_doubles(self.device) or not wide else "cpu"
+        return self.run_in(Cache(self.memory) if fresh else self.cache, model, subject, ctx, place)
 
-    def run_in(self, cache: Cache, model: OpenModel, subject: Subject, ctx: Ctx) -> Run:
+    def run_in(self, cache: Cache, model: OpenModel, subject: Subject, ctx: Ctx, place: str) -> Run:
         """`run_of` with a given cache; only runs of the engine's own cache begin where another one left off."""
-        about = ("run", model.key, subject.conventions, subject.edits)
+        about = ("run", model.key, subject.conventions, subject.edits, place)
         key = (*about, subject.tokens)
         ctx = ctx if isinstance(ctx, Listening) else Listening(ctx, self._flights)
         with self._flights.alone((id(cache), key), lambda: ctx.tick(0, 1, "waiting for the same forward pass")):
@@ -252,18 +224,18 @@ class Engine:
             if isinstance(found, Run):
                 return found
             prefix = self._longest_prefix(about, subject.tokens) if cache is self.cache else None
-            clean = _Clean(self, cache, model, subject, ctx)
+            clean = Clean(self, cache, model, subject, ctx, place)
             tick = lambda i, n: ctx.tick(i, n, "forward pass")
-            weights = model.weights(subject.conventions)
+            weights = model.weights(subject.conventions, place)
             made = forward(weights, subject.tokens, subject.edits, prefix, clean, tick)
             clean.let_go()
             cache.put(key, made, made.nbytes + ENTRY + PER_TOKEN * len(subject.tokens))
             return made
 
     def _longest_prefix(self, about: tuple[Any, ...], tokens: tuple[int, ...]) -> Run | None:
-        keys = self.cache.newest(lambda k: isinstance(k, tuple) and k[0] == "run" and k[:4] == about)[:16]
-        best = max(keys, key=lambda k: _common(k[4], tokens), default=None)
-        return None if best is None or not _common(best[4], tokens) else self.cache.get(best)
+        keys = self.cache.newest(lambda k: isinstance(k, tuple) and k[:5] == about)[:16]
+        best = max(keys, key=lambda k: _common(k[5], tokens), default=None)
+        return None if best is None or not _common(best[5], tokens) else self.cache.get(best)
 
     def read_text(self, model: OpenModel, ref: TextRef) -> tuple[int, ...]:
         """Tokens of a text file. Raises `BadInput` where it is missing, not UTF-8, or not what its hash says."""
@@ -276,8 +248,8 @@ def _for(found: Answer, request: Request, model: OpenModel) -> Answer:
     return replace(found, request=request, provenance=replace(said, weights=said.weights or model.sha256))
 
 
-def _provenance(model: OpenModel, seconds: float, reused: int) -> Provenance:
-    return Provenance(model.sha256, versions(), torch.get_num_threads(), "cpu", seconds, reused)
+def _provenance(model: OpenModel, place: str, seconds: float, reused: int) -> Provenance:
+    return Provenance(model.sha256, versions(), torch.get_num_threads(), place, seconds, reused)
 
 
 def _out_of_memory(name: str, error: Exception) -> OverBudget:

@@ -18,3 +18,8 @@ def estimate_streaming(config: ModelConfig, dtype: str = "float32") -> int:
     outside = config.d_vocab * config.d_model + (0 if config.tied else config.d_model * config.d_vocab_out)
     block = (config.n_parameters() - outside) // max(1, config.n_layers)
     return wide * max(block, ends)
+
+
+def estimate_weights(config: ModelConfig, dtype: str = "float32") -> int:
+    """Bytes of all weights in memory."""
+    return (8 if dtype == "float64" else 4) * config.n_parameters()

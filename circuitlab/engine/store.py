@@ -69,15 +69,21 @@ class OpenModel:
     identity: Identity
     sha256: str = ""
     beside: Identity = ()
-    _presented: dict[Conventions, Weights] = field(default_factory=dict)
+    _presented: dict[tuple[Conventions, str], Weights] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def weights(self, conventions: Conventions) -> Weights:
-        """The weights under `conventions`, made once: a run's prefix is known by the identity of its weights."""
+    def weights(self, conventions: Conventions, device: str = "cpu") -> Weights:
+        """The weights under `conventions` on a device, made once: a run's prefix is known by the identity of its weights."""
         with self._lock:
-            if conventions not in self._presented:
-                self._presented[conventions] = under(self.opened.weights, conventions)
-            return self._presented[conventions]
+            if (conventions, device) not in self._presented:
+                self._presented[conventions, device] = under(self.opened.weights, conventions, device)
+            return self._presented[conventions, device]
+
+    def leave_devices(self, kept: tuple[str, ...]) -> None:
+        """Let go of weights on other devices than these."""
+        with self._lock:
+            for key in [key for key in self._presented if key[1] not in kept]:
+                del self._presented[key]
 
     @property
     def key(self) -> Hashable:
@@ -129,6 +135,13 @@ class ModelStore:
         if not model.sha256:
             model.sha256 = _hash(model)
         return model.sha256
+
+    def leave_devices(self, kept: tuple[str, ...]) -> None:
+        """Let go of what open models hold on other devices than these."""
+        with self._lock:
+            models = list(self._models.values())
+        for model in models:
+            model.leave_devices(kept)
 
     def _use(self, ref: ModelRef) -> OpenModel | None:
         with self._lock:

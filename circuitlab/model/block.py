@@ -143,10 +143,10 @@ def _smeared(
     return smear(torch.cat([earlier, k], dim=-2), layer.smear)[..., 1:, :]
 
 
-def allowed(n_dest: int, n_src: int, start: int, window: int) -> Tensor:
+def allowed(n_dest: int, n_src: int, start: int, window: int, device: torch.device | None = None) -> Tensor:
     """[dest, src] bool: causal, and within the last `window` positions where there is a window. Row 0 is position `start`."""
-    dest = torch.arange(start, start + n_dest)[:, None]
-    src = torch.arange(n_src)[None, :]
+    dest = torch.arange(start, start + n_dest, device=device)[:, None]
+    src = torch.arange(n_src, device=device)[None, :]
     seen = src <= dest
     return seen & (src > dest - window) if window else seen
 
@@ -177,7 +177,7 @@ def attend(config: ModelConfig, index: int, qkv: QKV, start: int) -> Tensor:
     k, v = per_query_head(config, qkv.k), per_query_head(config, qkv.v)
     n_dest, n_src, window = qkv.q.shape[-2], k.shape[-2], config.window(index)
     plain = start == 0 and not window
-    mask = None if plain or (n_dest == 1 and not window) else allowed(n_dest, n_src, start, window)
+    mask = None if plain or (n_dest == 1 and not window) else allowed(n_dest, n_src, start, window, k.device)
     # the fused kernel wants a batch axis: without one the whole [head, dest, src] pattern is built (1.6 times as slow at 1 024)
     single = qkv.q.dim() == 3
     q, k, v = (x[None] if single else x for x in (qkv.q, k, v))

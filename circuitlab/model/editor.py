@@ -83,16 +83,17 @@ class Editor:
 
     def where(self, site: Site, x: Tensor, start: int, heads: tuple[int, ...] | None) -> Tensor:
         """Bool, broadcastable to x: where the site is."""
-        rows = torch.ones(x.shape[-2], dtype=torch.bool)
+        on = x.device
+        rows = torch.ones(x.shape[-2], dtype=torch.bool, device=on)
         if site.positions:
-            here = torch.arange(start, start + x.shape[-2])
-            rows = torch.isin(here, torch.tensor(site.positions))
+            here = torch.arange(start, start + x.shape[-2], device=on)
+            rows = torch.isin(here, torch.tensor(site.positions, device=on))
         chosen = rows[:, None]
         if site.name not in HEADLESS and site.heads:
-            held = torch.arange(x.shape[-3]) if heads is None else torch.tensor(heads)
-            chosen = torch.isin(held, torch.tensor(site.heads))[:, None, None] & chosen
+            held = torch.arange(x.shape[-3], device=on) if heads is None else torch.tensor(heads, device=on)
+            chosen = torch.isin(held, torch.tensor(site.heads, device=on))[:, None, None] & chosen
         if site.sources:
-            chosen = chosen & torch.isin(torch.arange(x.shape[-1]), torch.tensor(site.sources))
+            chosen = chosen & torch.isin(torch.arange(x.shape[-1], device=on), torch.tensor(site.sources, device=on))
         return chosen
 
     def _new_value(self, edit: Intervention, site: Site, x: Tensor, start: int, heads: tuple[int, ...] | None) -> Tensor:
@@ -117,16 +118,16 @@ class Editor:
                 expected=f"1 or {x.shape[-1]} numbers",
                 got=str(len(edit.value)),
             )
-        return torch.tensor(edit.value, dtype=x.dtype).expand_as(x)
+        return torch.tensor(edit.value, dtype=x.dtype, device=x.device).expand_as(x)
 
     def _aligned(self, edit: Intervention, site: Site, x: Tensor, there: Tensor, start: int) -> Tensor:
         here = range(start, start + x.shape[-2])
         align = edit.align or tuple(range(len(self._tokens)))
         limit = there.shape[-2]
-        rows = torch.tensor([align[p] if align[p] < limit else -1 for p in here])
+        rows = torch.tensor([align[p] if align[p] < limit else -1 for p in here], device=x.device)
         taken = there[..., rows.clamp(min=0), :]
         if site.name in ("scores", "pattern"):
-            columns = torch.tensor([a if a < limit else -1 for a in align[: x.shape[-1]]])
+            columns = torch.tensor([a if a < limit else -1 for a in align[: x.shape[-1]]], device=x.device)
             taken = taken[..., columns.clamp(min=0)]
             taken = torch.where(columns >= 0, taken, x) if site.name == "scores" else taken * (columns >= 0)
         return torch.where((rows >= 0)[:, None], taken, x)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.placed import PlacedWeights
 from circuitlab.model.sourced import SourcedWeights
 from circuitlab.model.subject import Conventions
 from circuitlab.model.tokenizer import Tokenizer
@@ -26,8 +27,13 @@ from circuitlab.model.weights import Embed, Layer, Mlp, Norm, Unembed, Weights
 _TORCH = {"float32": torch.float32, "float64": torch.float64}
 
 
-def under(weights: Weights, conventions: Conventions) -> Weights:
-    """`weights` as `conventions` presents them; the same object where nothing changes. Folded layers are kept once made."""
+def under(weights: Weights, conventions: Conventions, device: str = "cpu") -> Weights:
+    """`weights` as `conventions` presents them, on a device; the same object where nothing changes.
+
+    Of a resident model, folded layers are kept once made.
+    """
+    if device != "cpu":
+        return FoldedWeights(weights, conventions, device)
     dtype = _TORCH[conventions.dtype]
     same = not (conventions.fold_norm or conventions.centre) and weights.embed().W_E.dtype == dtype
     return weights if same else FoldedWeights(weights, conventions)
@@ -42,13 +48,14 @@ def centres_writes(config: ModelConfig, conventions: Conventions) -> bool:
 class FoldedWeights:
     """See the module. Keeps what it has folded where the model is resident; folds anew at each call where it is mapped."""
 
-    def __init__(self, raw: Weights, conventions: Conventions) -> None:
+    def __init__(self, raw: Weights, conventions: Conventions, device: str = "cpu") -> None:
         self.raw, self.conventions = raw, conventions
         self._layers: dict[int, Layer] = {}
         self._embed: Embed | None = None
         self._unembed: Unembed | None = None
         # as they lie in the file: what is converted here is a copy of our own, which may then be folded in place
-        self._stored: Weights = raw.as_stored() if isinstance(raw, SourcedWeights) else raw
+        stored: Weights = raw.as_stored() if isinstance(raw, SourcedWeights) else raw
+        self._stored = stored if device == "cpu" else PlacedWeights(stored, device)
         c = raw.config
         self._fold = conventions.fold_norm and c.norm != "none" and c.norm_placement in ("pre", "both")
         self._fold_final = conventions.fold_norm and c.norm != "none" and c.final_norm

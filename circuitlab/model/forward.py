@@ -69,7 +69,7 @@ def forward(
     run = Run(w, tokens, edits, editor, reused=keep)
     with torch.inference_mode():
         old = prefix if keep else None
-        x = embedded(w.config, w.embed(), torch.tensor(tokens[keep:]), keep)
+        x = _of_tokens(w, tokens[keep:], keep)
         for i in range(w.config.n_layers):
             if tick is not None:
                 tick(i, w.config.n_layers)
@@ -88,6 +88,11 @@ def _common(w: Weights, tokens: tuple[int, ...], edits: tuple[Intervention, ...]
     return min(same, len(tokens) - 1)
 
 
+def _of_tokens(w: Weights, tokens: tuple[int, ...], start: int) -> Tensor:
+    ends = w.embed()
+    return embedded(w.config, ends, torch.tensor(tokens, device=ends.W_E.device), start)
+
+
 def embedded(config: ModelConfig, embed: Embed, tokens: Tensor, start: int) -> Tensor:
     """x_0 [..., pos, d_model] of tokens [..., pos] whose first position is `start`."""
     x = embed.W_E[tokens]
@@ -97,7 +102,7 @@ def embedded(config: ModelConfig, embed: Embed, tokens: Tensor, start: int) -> T
     if config.positions == "learned" and embed.W_pos is not None:
         x = x + embed.W_pos[start:stop]
     if config.positions == "sinusoidal":
-        x = x + sinusoid_table(stop, config.d_model, x.dtype)[start:stop]
+        x = x + sinusoid_table(stop, config.d_model, x.dtype, x.device)[start:stop]
     return x
 
 
@@ -184,7 +189,7 @@ def _after_plain(config: ModelConfig, layer: Layer, x: Tensor, z: Tensor) -> Ten
 def full_pattern(config: ModelConfig, i: int, qkv: QKV) -> Tensor:
     """[..., head, dest, src] of layer i."""
     n = qkv.q.shape[-2]
-    mask = block.allowed(n, n, 0, config.window(i))
+    mask = block.allowed(n, n, 0, config.window(i), qkv.q.device)
     return block.pattern(block.scores(config, qkv.q, block.per_query_head(config, qkv.k)), mask)
 
 
@@ -229,7 +234,7 @@ def attended(run: Run, i: int, layer: Layer, x: Tensor, held: bool = False, dest
     if not (config.score_soft_cap or editor.touches(i, "scores", "pattern")):
         return editor.apply("z", i, block.attend(config, i, QKV(q, k, v), start))
     raw = editor.apply("scores", i, block.scores(config, q, block.per_query_head(config, k)))
-    seen = block.allowed(q.shape[-2], stop, start, config.window(i))
+    seen = block.allowed(q.shape[-2], stop, start, config.window(i), q.device)
     pattern = editor.apply("pattern", i, block.pattern(raw, seen))
     return editor.apply("z", i, pattern @ block.per_query_head(config, v))
 
@@ -286,8 +291,7 @@ def rerun_from(run: Run, edits: tuple[Intervention, ...], editor: Editor, layer:
     """[pos, d_model]: the last stream of `run` with other interventions, different in `layer` and later only; paths included."""
     with torch.inference_mode():
         trial = Run(run.weights, run.tokens, edits, editor, list(run.captured[:layer]))
-        start = lambda: embedded(run.weights.config, run.weights.embed(), torch.tensor(run.tokens), 0)
-        x = run.get("resid_post", layer - 1) if layer else start()
+        x = run.get("resid_post", layer - 1) if layer else _of_tokens(run.weights, run.tokens, 0)
         for i in range(layer, run.weights.config.n_layers):
             x = _captured_block(trial, None, i, x, 0)
         return x

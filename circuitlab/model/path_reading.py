@@ -43,7 +43,9 @@ class Reading:
 
     def narrowed(self, config: ModelConfig, layer: Layer) -> Layer:
         """The layer with these heads' projections, and one head of the others; all heads where one norm is over all of them."""
-        one = torch.zeros(1, dtype=torch.int64)  # of what is not asked for, as little as a projection takes
+        one = torch.zeros(
+            1, dtype=torch.int64, device=self.chosen.device
+        )  # of what is not asked for, as little as a projection takes
         kept = dict.fromkeys(READS, one) | {self.name: self.heads}
         if config.qk_norm != "none" and config.qk_norm_over == "all":
             return layer
@@ -94,7 +96,7 @@ def _cells(editor: Editor, run: Run, layer: int, name: SiteName) -> list[Cells]:
         return []
     config = run.weights.config
     n_heads, n = config.n_heads if name == "q" else config.n_kv_heads, run.n if any(e.site.positions for e in edits) else 1
-    like = torch.empty(n_heads, n, 1)
+    like = torch.empty(n_heads, n, 1, device=run.captured[0].resid_pre.device)
     member = torch.stack([editor.where(e.site, like, 0, None).expand(n_heads, n, 1).flatten() for e in edits])
     kinds, of = torch.unique(member, dim=1, return_inverse=True)
     found = []

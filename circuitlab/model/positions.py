@@ -10,20 +10,22 @@ from torch import Tensor
 from circuitlab.model.config import Rotary
 
 
-def sinusoid_table(n: int, d_model: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def sinusoid_table(n: int, d_model: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> Tensor:
     """[n, d_model]: the left half sin(p·θ_i), the right half cos(p·θ_i), θ_i = 10000^(−2i/d_model)."""
-    position = torch.arange(n, dtype=torch.float64)[:, None]
-    theta = 10000.0 ** (-2 * torch.arange(d_model // 2, dtype=torch.float64) / d_model)
+    # on the CPU in float64 and then moved: an Apple GPU has none
+    position = torch.arange(n, dtype=torch.float64, device="cpu")[:, None]
+    theta = 10000.0 ** (-2 * torch.arange(d_model // 2, dtype=torch.float64, device="cpu") / d_model)
     angle = position * theta
-    return torch.cat([angle.sin(), angle.cos()], dim=1).to(dtype)
+    return torch.cat([angle.sin(), angle.cos()], dim=1).to(dtype).to(device)
 
 
 @lru_cache(maxsize=32)
-def _turns(rotary: Rotary, d_head: int, start: int, stop: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _turns(rotary: Rotary, d_head: int, start: int, stop: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     with torch.inference_mode(False):  # kept: must serve gradients too, whoever asked first
-        position = torch.arange(start, stop, dtype=torch.float64)[:, None]
-        angle = position * torch.tensor(rotary.frequencies(d_head), dtype=torch.float64)
-        return (rotary.amplitude * angle.cos()).to(dtype), (rotary.amplitude * angle.sin()).to(dtype)
+        position = torch.arange(start, stop, dtype=torch.float64, device="cpu")[:, None]
+        angle = position * torch.tensor(rotary.frequencies(d_head), dtype=torch.float64, device="cpu")
+        cos, sin = ((rotary.amplitude * turn).to(dtype) for turn in (angle.cos(), angle.sin()))
+        return cos.to(device), sin.to(device)
 
 
 def rotate(x: Tensor, rotary: Rotary, start: int) -> Tensor:
@@ -34,7 +36,7 @@ def rotate(x: Tensor, rotary: Rotary, start: int) -> Tensor:
     """
     d_head = x.shape[-1]
     dims = rotary.dims or d_head
-    cos, sin = _turns(rotary, d_head, start, start + x.shape[-2], x.dtype)
+    cos, sin = _turns(rotary, d_head, start, start + x.shape[-2], x.dtype, x.device)
     turning, rest = x[..., :dims], x[..., dims:]
     if rotary.pairs == "interleaved":
         a, b = turning[..., 0::2], turning[..., 1::2]

@@ -18,8 +18,9 @@ from circuitlab.analysis.ablation_parts import Holding, bench
 from circuitlab.analysis.base import Quiet
 from circuitlab.analysis.first_order import first_order
 from circuitlab.analysis.in_context import windows
-from circuitlab.engine.engine import Engine, _Inputs
+from circuitlab.engine.engine import Engine
 from circuitlab.engine.flights import Flights
+from circuitlab.engine.inputs import InputsOf
 from circuitlab.engine.listening import Listening
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -195,7 +196,7 @@ def test_the_estimate_is_the_slope_of_a_small_change(tmp_path: Path, name: str, 
     subject, size = Subject(asker.ref, TOKENS, edits, asker.conventions), 1e-5
     model = asker.engine.store.open(asker.ref)
     for effect, target in (("second_half", Target()), ("target", Target((3, 5)))):
-        inputs = _Inputs(asker.engine, model, subject, Listening(Quiet(), Flights()), asker.engine.cache)
+        inputs = InputsOf(asker.engine, model, subject, Listening(Quiet(), Flights()), asker.engine.cache)
         made = bench(inputs, "zero", (), frozen, effect, target, -2, lambda: None, True)  # type: ignore[arg-type]
         estimate = first_order(made, lambda: None)
         for head in (Head(0, 0), Head(0, 2), Head(1, 1)):

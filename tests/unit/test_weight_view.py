@@ -13,7 +13,8 @@ from circuitlab.analysis.base import Quiet
 from circuitlab.analysis.embedding_gram import EmbeddingGramParams
 from circuitlab.analysis.embedding_products import EmbeddingProductsParams
 from circuitlab.analysis.weight_view import embedding, exactness, heads_of, refuse_inexact, turned
-from circuitlab.engine.engine import Engine, _Inputs
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.inputs import InputsOf
 from circuitlab.engine.listening import Listening
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -28,10 +29,10 @@ TOKENS = (0, 5, 9, 5, 7, 5, 9, 200, 5)
 DOUBLE = Conventions(dtype="float64")
 
 
-def _inputs(path: Path, conventions: Conventions = DOUBLE) -> _Inputs:
+def _inputs(path: Path, conventions: Conventions = DOUBLE) -> InputsOf:
     engine, ref = Engine(ModelStore()), ModelRef(f"file:{path}")
     ctx = Listening(Quiet(), engine._flights)
-    return _Inputs(engine, engine.store.open(ref), Subject(ref, (), (), conventions), ctx, engine.cache)
+    return InputsOf(engine, engine.store.open(ref), Subject(ref, (), (), conventions), ctx, engine.cache)
 
 
 @pytest.mark.parametrize("name", ["rotary-half", "rotary-one-layer", "rotary-partial", "no-positions", "odd"])
@@ -99,7 +100,7 @@ def test_a_weight_that_is_not_finite_is_named_also_in_a_mapped_file(tmp_path: Pa
     model = engine.store.open(ref)
     assert not model.opened.weights.resident
     assert "as they are needed" in model.opened.notes[-1]
-    inputs = _Inputs(engine, model, Subject(ref), Listening(Quiet(), engine._flights), engine.cache)
+    inputs = InputsOf(engine, model, Subject(ref), Listening(Quiet(), engine._flights), engine.cache)
     heads_of(inputs, 0)
     with pytest.raises(BadModel, match=r"layers\.1\.W_K"):
         heads_of(inputs, 1)

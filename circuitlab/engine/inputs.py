@@ -1,0 +1,85 @@
+"""What a running analysis sees of the engine: weights, runs, other answers, texts; all on the device where it runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from circuitlab.analysis.base import Ctx, Quiet, Result, TextRef
+from circuitlab.engine.cache import Cache
+from circuitlab.engine.listening import Listening
+from circuitlab.engine.request import Request
+from circuitlab.engine.store import OpenModel
+from circuitlab.engine.texts import checked_text
+from circuitlab.model.intervention import Intervention
+from circuitlab.model.prompts import Prompt, read_prompts
+from circuitlab.model.run import Run
+from circuitlab.model.subject import Conventions, Subject
+from circuitlab.model.weights import Weights
+
+if TYPE_CHECKING:
+    from circuitlab.engine.engine import Engine
+
+
+class InputsOf:
+    """What one running analysis sees. `cache` is the engine's, or one of its own for an answer computed afresh."""
+
+    def __init__(
+        self, engine: Engine, model: OpenModel, subject: Subject, ctx: Listening, cache: Cache, place: str = "cpu"
+    ) -> None:
+        self._engine, self._model, self._ctx, self._cache, self._place = engine, model, ctx, cache, place
+        self._last: tuple[Subject, Run] | None = None
+        self.subject = subject
+        self.weights: Weights = model.weights(subject.conventions, place)
+        self.memory = engine.memory
+        self.reused = 0
+
+    def presented(self, conventions: Conventions) -> Weights:
+        return self._model.weights(conventions, self._place)
+
+    def run(self, tokens: tuple[int, ...] | None = None, edits: tuple[Intervention, ...] | None = None) -> Run:
+        subject = replace(
+            self.subject,
+            tokens=self.subject.tokens if tokens is None else tokens,
+            edits=self.subject.edits if edits is None else edits,
+        )
+        # held here too: a run that is too large for the cache is not to be made again at every call
+        if self._last is None or self._last[0] != subject:
+            self._last = subject, self._engine.run_in(self._cache, self._model, subject, self._ctx, self._place)
+        run = self._last[1]
+        self.reused = max(self.reused, run.reused)
+        return run
+
+    def answer(self, name: str, params: Any) -> Result:
+        made = self._engine.answer_in(self._cache, Request(name, params, self.subject), self._ctx)
+        self.reused = max(self.reused, made.provenance.reused)
+        return made.result
+
+    def at(self, tokens: tuple[int, ...], edits: tuple[Intervention, ...] = ()) -> InputsOf:
+        subject = replace(self.subject, tokens=tokens, edits=edits)
+        return InputsOf(self._engine, self._model, subject, self._ctx, self._cache, self._place)
+
+    def text(self, ref: TextRef) -> tuple[int, ...]:
+        return self._engine.read_text(self._model, ref)
+
+    def prompts(self, ref: TextRef) -> tuple[Prompt, ...]:
+        return read_prompts(checked_text(ref), ref.path, self.weights.tokenizer, self.weights.config)
+
+
+class Clean:
+    """Runs without interventions, for freeze, patch and mean.
+
+    A run keeps this to compute things again later. It must not keep the listener of the request that happened to make it: that
+    one may have been cancelled since.
+    """
+
+    def __init__(self, engine: Engine, cache: Cache, model: OpenModel, subject: Subject, ctx: Ctx, place: str) -> None:
+        self._engine, self._cache, self._model, self._place = engine, cache, model, place
+        self._subject, self._ctx = replace(subject, edits=()), ctx
+
+    def __call__(self, tokens: tuple[int, ...]) -> Run:
+        return self._engine.run_in(self._cache, self._model, replace(self._subject, tokens=tokens), self._ctx, self._place)
+
+    def let_go(self) -> None:
+        """The forward pass is done: from now on nobody listens."""
+        self._ctx = Quiet()

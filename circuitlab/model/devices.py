@@ -1,0 +1,78 @@
+"""Where numbers are computed: the CPU, a CUDA device, an Apple GPU (mps).
+
+Names are torch's: `cpu`, `cuda` (the first one), `cuda:1`, `mps`. An Apple GPU has no float64.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from circuitlab.errors import BadMachine
+
+NAMES = ("cpu", "cuda", "mps")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device that is there: torch's name, what a person calls it, and its memory in bytes (0: not known)."""
+
+    name: str
+    title: str
+    memory: int = 0
+
+
+def devices() -> tuple[Device, ...]:
+    """What this machine computes on, the CPU first."""
+    found = [Device("cpu", f"CPU, {os.cpu_count()} cores", _main_memory())]
+    if torch.cuda.is_available():
+        for i in range(torch.cuda.device_count()):
+            about = torch.cuda.get_device_properties(i)
+            found.append(Device("cuda" if i == 0 else f"cuda:{i}", about.name, about.total_memory))
+    if torch.backends.mps.is_available():
+        found.append(Device("mps", "Apple GPU", torch.mps.recommended_max_memory()))
+    return tuple(found)
+
+
+def _main_memory() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not asked for in this way on Windows
+        return 0
+
+
+def checked(name: str) -> str:
+    """`name` where that device is there. Raises `BadMachine` with those that are."""
+    there = [device.name for device in devices()]
+    wanted = "cuda" if name == "cuda:0" else name
+    if wanted not in there:
+        raise BadMachine(
+            f"There is no device {name} here.",
+            expected=" ".join(there),
+            got=name,
+            remedy="`circuitlab doctor` lists the devices; a GPU needs its driver and a torch that was built for it.",
+        )
+    return wanted
+
+
+def memory_of(name: str) -> int:
+    """Bytes of a device's memory, 0 where that is not known."""
+    return next((device.memory for device in devices() if device.name == name), 0)
+
+
+def has_doubles(name: str) -> bool:
+    """Whether the device computes in float64."""
+    return not name.startswith("mps")
+
+
+def making_on(name: str) -> AbstractContextManager[Any]:
+    """Inside it, tensors that this thread makes from nothing are made on the device.
+
+    Nothing at all for the CPU: the context costs a little at every call. Where one device's work asks for another's (a part that
+    is computed on the CPU), say so with `torch.device` itself.
+    """
+    return nullcontext() if name == "cpu" else torch.device(name)

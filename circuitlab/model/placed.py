@@ -1,0 +1,69 @@
+"""Weights on a device: what is read from where they lie and moved there, a layer at a time, when it is asked for.
+
+Nothing is kept here. Weights are moved as they are stored (bfloat16 is half the way) and converted there: `FoldedWeights` stands
+on top, which keeps what it has made where the model is resident, so that such a model is moved once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.weights import Embed, Layer, Unembed, Weights
+
+T = TypeVar("T")
+
+
+class PlacedWeights:
+    """`raw`, every tensor of it on `device`."""
+
+    def __init__(self, raw: Weights, device: str) -> None:
+        self.raw, self.device = raw, torch.device(device)
+
+    @property
+    def config(self) -> ModelConfig:
+        """The raw model's."""
+        return self.raw.config
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """The raw model's."""
+        return self.raw.tokenizer
+
+    @property
+    def resident(self) -> bool:
+        """The raw model's."""
+        return self.raw.resident
+
+    def embed(self) -> Embed:
+        """The embeddings."""
+        with torch.device("cpu"):  # whoever asks may make its tensors elsewhere; files are read into memory
+            found = self.raw.embed()
+        return moved(found, self.device)
+
+    def layer(self, i: int, mlp: bool = True) -> Layer:
+        """Block i."""
+        with torch.device("cpu"):
+            found = self.raw.layer(i, mlp)
+        return moved(found, self.device)
+
+    def unembed(self) -> Unembed:
+        """The final norm and the unembedding."""
+        with torch.device("cpu"):
+            found = self.raw.unembed()
+        return moved(found, self.device)
+
+
+def moved(part: T, device: torch.device) -> T:
+    """A part of a model (a dataclass of tensors, of such parts, and of None) with every tensor on `device`."""
+    if isinstance(part, Tensor):
+        return cast(T, part.to(device))
+    if not is_dataclass(part) or isinstance(part, type):
+        return part
+    values: dict[str, Any] = {f.name: moved(getattr(part, f.name), device) for f in fields(part)}
+    return replace(part, **values)
