@@ -176,9 +176,9 @@ def test_saved_answers_carry_the_hash_of_the_weights(model: str, tmp_path: Path)
     [
         ([], ("builtin:attn-only-2l", None)),
         (["open"], ("builtin:attn-only-2l", None)),
-        (["some/model"], ("some/model", None)),
+        (["a/folder/here"], ("a/folder/here", None)),
         (["attn-only-2l", "--text", "a b"], ("attn-only-2l", "a b")),
-        (["open", "some/model", "--text", ""], ("some/model", "")),
+        (["open", "a/folder/here", "--text", ""], ("a/folder/here", "")),
     ],
 )
 def test_without_a_command_the_window_opens(

@@ -194,11 +194,11 @@ def test_a_model_that_cannot_be_opened_changes_nothing(
     shown: list[ErrorDialog] = []
     monkeypatch.setattr(ErrorDialog, "exec", lambda dialog: shown.append(dialog))
     state = window.bench.document.state
-    for wrong in (tmp_path / "nowhere", tmp_path):
+    for wrong, said in ((tmp_path / "nowhere", "nowhere is not there"), (tmp_path, "config.json is not there")):
         window.open_model(str(wrong))
         qtbot.waitUntil(lambda: bool(shown), timeout=5000)
         dialog = shown.pop()
-        assert "config.json" in dialog.text()
+        assert said in dialog.text()
         assert "Traceback" in dialog.report
         assert window.bench.document.state == state
     assert heat(window).values.shape[0] == len(state.tokens)

@@ -54,6 +54,13 @@ class Found:
 def look(path: Path, assume: Mapping[str, str] | None = None) -> Found:
     """Look at a folder or a file. Raises `BadModel` where it cannot be read, holds no weights, or is of a kind not opened."""
     try:
+        if not os.path.lexists(path):
+            raise BadModel(
+                f"{shown(Path(path.name))} is not there.",
+                expected="a folder with config.json and weights, or a weight file",
+                got=f"nothing at {shown(path)[:200]}",
+                remedy="Check the path, or download the checkpoint again.",
+            )
         if path.is_dir():
             config_file, weights = path / "config.json", _weights_in(path)
         else:
