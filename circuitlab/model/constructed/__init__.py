@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from circuitlab.errors import CircuitLabError
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.constructed.card import card, notes
 from circuitlab.model.constructed.matrices import configuration, tensors
@@ -56,7 +57,11 @@ def named(text: str) -> bool:
 
 def parameters_of(config: ModelConfig) -> RopeInduction | None:
     """The parameters that a model was constructed from, saved copies included; None for any other model."""
-    return RopeInduction.parse(config.family) if named(config.family) else None
+    try:
+        p = RopeInduction.parse(config.family)
+    except CircuitLabError:
+        return None
+    return p if configuration(p) == config else None
 
 
 __all__ = ["KIND", "NAME", "SOURCES", "Constructed", "RopeInduction", "build", "named", "parameters_of"]

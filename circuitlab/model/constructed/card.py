@@ -72,6 +72,8 @@ def notes(p: RopeInduction) -> tuple[str, ...]:
         said.append(f"layer 1: β {b:.3g} is needed, {p.beta:g} is {'enough' if p.beta >= b else 'too little'}")
     else:
         said.append("layer 1 cannot tell all letters and its resting place apart, whatever β is")
+    if p.variant == "sinusoidal":
+        said.append("where several letters have followed, their mean direction is a letter in between")
     if p.token_in_key:
         said.append(f"the key of layer 0 holds {p.token_in_key:.0%} of the token: it looks at tokens as well as at positions")
     return tuple(said)

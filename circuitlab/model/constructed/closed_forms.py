@@ -93,20 +93,22 @@ def _softmax(scores: np.ndarray) -> np.ndarray:
 def scores_0(p: RopeInduction, tokens: Sequence[int]) -> np.ndarray:
     """[dest, src] scores of layer 0; those of later sources too, which the mask takes away.
 
-    Where the key holds a share s of the token, its feature u (of the length of c) takes part: each pair of a key is a complex
-    number z, 1 − s + s(u_{2i} + i u_{2i+1}) √(d_head/2), and the score is α Σ_i Re(z̄_m e^{iΔθ_i} z_n); columns that do not turn
-    add their plain product.
+    Where the key holds a share s of the token, its features u take part: each turning pair of a key is a complex number z,
+    1 − s + s √(d_head/2) (u_{2i} + i u_{2i+1}), and the score is α Σ_i Re(z̄_m e^{iΔθ_i} z_n); columns that do not turn add their
+    plain product.
     """
     place = np.arange(len(tokens))
-    delta = place[None, :] - place[:, None] + p.offset
     if not p.token_in_key:
-        return p.alpha * sum_of_cosines(p, delta.ravel()).reshape(delta.shape)
+        steps = np.arange(p.offset + 1 - len(tokens), p.offset + len(tokens))
+        curve = sum_of_cosines(p, steps)
+        return p.alpha * curve[place[None, :] - place[:, None] + len(tokens) - 1]
     found = p.token_in_key * math.sqrt(p.d_head / 2) * features(p)[list(tokens)]
     wide = np.pad(found, ((0, 0), (0, max(0, p.d_head - found.shape[1]))))
     z = 1 - p.token_in_key + wide[:, 0 : p.d_head : 2] + 1j * wide[:, 1 : p.d_head : 2]
-    turned = np.exp(1j * delta[:, :, None] * np.array(p.theta()))
+    angle = np.array(p.theta())
+    looking, standing = z * np.exp(1j * (place[:, None] - p.offset) * angle), z * np.exp(1j * place[:, None] * angle)
     still = wide[:, p.d_head :]
-    return p.alpha * (np.einsum("mi,mni,ni->mn", z.conj(), turned, z).real + still @ still.T)
+    return p.alpha * ((looking.conj() @ standing.T).real + still @ still.T)
 
 
 def attention_0(p: RopeInduction, tokens: Sequence[int]) -> np.ndarray:
