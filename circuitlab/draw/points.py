@@ -185,24 +185,43 @@ class PointsMark(XYPlot):
         self._draw_labels(painter, order, at, radius)
 
     def _draw_labels(self, painter: QPainter, order: list[int], at: dict[int, list[float]], radius: float) -> None:
-        """The most wanted first; a label that would cover another is left out."""
+        """The most wanted first; a label that has no place left is left out."""
         painter.setFont(self.theme.font(self.theme.small))
         metrics = QFontMetricsF(painter.font())
-        taken: list[QRectF] = []
         frame = self.frame()
+        known = [p for p in at.values() if np.isfinite(p).all()]
+        dots = [QRectF(x - 3, y - 3, 6, 6) for x, y in known]
+        taken: list[QRectF] = []
         for i in order:
             x, y = at[i]
             if not np.isfinite((x, y)).all() or not frame.contains(QPointF(x, y)):
                 continue  # without a place (for Qt, NaN lies within every frame), or out of sight
             text = self.mark.labels[i]
-            width = metrics.horizontalAdvance(text)
-            left = x + radius + 2 if x + radius + 2 + width <= frame.right() else x - radius - 2 - width
-            box = QRectF(left, y - metrics.height() / 2, width, metrics.height())
-            if any(box.intersects(other) for other in taken):
+            box = _free(QPointF(x, y), metrics.horizontalAdvance(text), metrics.height(), radius, frame, taken, dots)
+            if box is None:
                 continue
             taken.append(box)
             painter.setPen(QColor(self.theme.colour("accent" if i in self.mark.chosen else "muted")))
             painter.drawText(QPointF(box.left(), box.top() + metrics.ascent()), text)
+
+
+def _free(
+    at: QPointF, width: float, height: float, radius: float, frame: QRectF, taken: list[QRectF], dots: list[QRectF]
+) -> QRectF | None:
+    """Where a label of this size stands beside its point: right, left, above, below; over no other label and on no point.
+
+    None: nowhere.
+    """
+    x, away = at.x(), radius + 2
+    y = min(max(at.y(), frame.top() + height / 2 + 1), frame.bottom() - height / 2 - 1)
+    places = (
+        QRectF(x + away, y - height / 2, width, height),
+        QRectF(x - away - width, y - height / 2, width, height),
+        QRectF(x - width / 2, at.y() - away - height, width, height),
+        QRectF(x - width / 2, at.y() + away, width, height),
+    )
+    inside = (box for box in places if frame.contains(box))
+    return next((box for box in inside if not any(box.intersects(other) for other in (*taken, *dots))), None)
 
 
 def nearest_towards(pixels: np.ndarray, here: int, dx: int, dy: int) -> int:

@@ -198,7 +198,8 @@ class RowsMark(QWidget):
     def _stretch(self) -> None:
         """Give what is left to the columns that stretch; where nothing is, words are shortened before numbers are pushed out."""
         header, bar = self.table.horizontalHeader(), self.table.verticalScrollBar()
-        room = self.width() - (bar.sizeHint().width() if bar.isVisible() else 0)  # the table itself is laid out later
+        scrolls = bar.isVisible() or self.model.rowCount() * ROW + 32 > self.height()
+        room = self.width() - (bar.sizeHint().width() if scrolls else 0)  # the table itself is laid out later
         fits = sum(self._widths) <= room
         self._hide_rank(room)
         for i in self._stretched:

@@ -71,12 +71,13 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         return Figure(title="Why here")
     view: WhyHereView = state.view("why_here", WhyHereView)
     shown, result, note = _compared(state, answer, ref)
-    title = _title(state, facts, result)
+    title = _title(state, facts, result) + (f" · minus {state.reference.label}" if note and state.reference else "")
+    sign = "Δ " if note else ""
     if view.page == "map":
         said = caption(answer, note, _colours(result))
-        return Figure(((_map(answer, shown, view),),), title, said, compared=bool(note))
-    below, count = _terms(answer, shown, view) if view.page == "terms" else (_heads(answer, shown, view, state), None)
-    groups = _groups(answer, shown, view)
+        return Figure(((_map(answer, shown, view, sign),),), title, said, compared=bool(note))
+    below, count = _terms(answer, shown, view, sign) if view.page == "terms" else (_heads(answer, shown, view, state, sign), None)
+    groups = _groups(answer, shown, view, sign)
     if below is None:
         said = caption(answer, note, "no earlier head: this is the first layer")
         return Figure(((groups,),), title, said, compared=bool(note))
@@ -159,7 +160,7 @@ def _column(name: str, values: np.ndarray, of: np.ndarray, bar: bool, tip: str =
     return RowColumn(name, values, digits(top_level(of)), bar=bar, levels=_ends(of), tip=tip)
 
 
-def _groups(answer: Answer, shown: _Shown, view: WhyHereView) -> Rows:
+def _groups(answer: Answer, shown: _Shown, view: WhyHereView, sign: str) -> Rows:
     """Four group sums and what they add up to, centred and raw."""
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
@@ -168,9 +169,9 @@ def _groups(answer: Answer, shown: _Shown, view: WhyHereView) -> Rows:
         share = np.full(len(centred), np.nan) if small or not centred[-1] else 100 * centred / centred[-1]
         columns = (
             RowColumn("heads wrote", np.array([*(SAID[g] for g in GROUPS), "sum"], dtype=object)),
-            _column("centred", centred, centred, view.values == "centred", "minus the mean over the row's sources"),
+            _column(f"{sign}centred", centred, centred, view.values == "centred", "minus the mean over the row's sources"),
             RowColumn("%", share, digits=0, tip="share of the centred sum; over 100 where others stand against it"),
-            _column("raw", raw, raw, view.values == "raw", "of the score itself"),
+            _column(f"{sign}raw", raw, raw, view.values == "raw", "of the score itself"),
         )
         return columns, ids(np.arange(len(centred)))
 
@@ -178,7 +179,7 @@ def _groups(answer: Answer, shown: _Shown, view: WhyHereView) -> Rows:
     return Rows("groups", columns, keys)
 
 
-def _terms(answer: Answer, shown: _Shown, view: WhyHereView) -> tuple[Rows, tuple[int, int] | None]:
+def _terms(answer: Answer, shown: _Shown, view: WhyHereView, sign: str) -> tuple[Rows, tuple[int, int] | None]:
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         by = shown.terms[view.values]
         order = np.argsort(-np.abs(by), axis=None, kind="stable")[:LARGEST]
@@ -189,7 +190,7 @@ def _terms(answer: Answer, shown: _Shown, view: WhyHereView) -> tuple[Rows, tupl
         ]
         for name in ("centred", "raw"):
             values, leads = shown.terms[name][dest, src], name == view.values
-            columns.append(_column(name, values, by, leads))
+            columns.append(_column(f"{sign}{name}", values, by, leads))
         return tuple(columns), ids(dest, src, *shown.heads[dest].T, *shown.heads[src].T)
 
     most = lambda: _most(shown, view.values)
@@ -210,7 +211,7 @@ def _most(shown: _Shown, of: str) -> str:
     return said.replace("-", "−")
 
 
-def _heads(answer: Answer, shown: _Shown, view: WhyHereView, state: State) -> Rows | None:
+def _heads(answer: Answer, shown: _Shown, view: WhyHereView, state: State, sign: str) -> Rows | None:
     """Every earlier head: what it put into the query, into the key, and by both sides from heads."""
     if not len(shown.earlier):
         return None
@@ -229,7 +230,7 @@ def _heads(answer: Answer, shown: _Shown, view: WhyHereView, state: State) -> Ro
         names = np.array([str(Head(*map(int, h))) for h in shown.earlier], dtype=object)
         columns = [RowColumn("head", names[order])]
         for name, column, tip in said:
-            columns.append(_column(name, column[order], both, len(name) > 1, tip))
+            columns.append(_column(f"{sign}{name}", column[order], both, len(name) > 1, tip))
         by_key = (np.abs(as_key) >= np.abs(as_query)).astype(np.int64)
         return tuple(columns), ids(*shown.earlier[order].T, by_key[order])
 
@@ -239,7 +240,7 @@ def _heads(answer: Answer, shown: _Shown, view: WhyHereView, state: State) -> Ro
     return Rows("heads", columns, keys, chosen=picked, heading=f"{view.values} terms whose key, or query, an earlier head wrote")
 
 
-def _map(answer: Answer, shown: _Shown, view: WhyHereView) -> Heatmap:
+def _map(answer: Answer, shown: _Shown, view: WhyHereView, sign: str) -> Heatmap:
     """Every term: rows what wrote the query, columns what wrote the key."""
     values = once(answer, ("map", view.values, id(shown)), lambda: shown.terms[view.values].astype(np.float32))
     top = once(answer, ("top", view.values, id(shown)), lambda: top_level(values))
@@ -248,7 +249,7 @@ def _map(answer: Answer, shown: _Shown, view: WhyHereView) -> Heatmap:
         values=values,
         levels=(-top, top),
         map="signed",
-        unit=f"{view.values} score",
+        unit=f"{sign}{view.values} score",
         x=once(answer, ("x", id(shown)), lambda: Axis("key from", shown.names_src)),
         y=once(answer, ("y", id(shown)), lambda: Axis("query from", shown.names_dest)),
         row_ids=once(answer, ("ids", id(shown)), lambda: ids(*shown.heads.T)),

@@ -139,19 +139,20 @@ def test_a_difference_is_term_by_term_and_one_that_is_missing_there_counts_as_no
     pinned = replace(state, edits=cut, pins=(Pin("before", state.subject, state.selection),), compare="difference")
     before, after = expansion(engine, state), expansion(engine, pinned)
     figure = drawn(engine, pinned, "why_here")
-    np.testing.assert_allclose(column(rows_of(figure, "groups"), "raw")[:4], after.groups - before.groups, atol=1e-12)
+    np.testing.assert_allclose(column(rows_of(figure, "groups"), "Δ raw")[:4], after.groups - before.groups, atol=1e-12)
     terms = rows_of(figure, "terms")
     for i, (dest, src) in enumerate(terms.ids[:, :2].tolist()):
         names = after.names_dest[dest], after.names_src[src]
         there = 0.0
         if "interventions" not in names:
             there = before.terms[before.names_dest.index(names[0]), before.names_src.index(names[1])]
-        assert column(terms, "raw")[i] == pytest.approx(after.terms[dest, src] - there, abs=1e-12)
+        assert column(terms, "Δ raw")[i] == pytest.approx(after.terms[dest, src] - there, abs=1e-12)
     heads = rows_of(drawn(engine, pinned, "why_here", WhyHereView("heads")), "heads")
     at = heads.ids.tolist().index(next(i for i in heads.ids.tolist() if i[:2] == [0, 1]))
     was = before.through_centred[before.earlier.tolist().index([0, 1])]
-    assert column(heads, "key")[at] == pytest.approx(-(was[1] + was[3]))
+    assert column(heads, "Δ key")[at] == pytest.approx(-(was[1] + was[3]))
     assert "minus before" in figure.caption
+    assert figure.title.endswith("minus before")
     reference = drawn(engine, replace(pinned, compare="reference"), "why_here")
     np.testing.assert_allclose(column(rows_of(reference, "groups"), "raw")[:4], before.groups)
 
