@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QMenu
 from circuitlab.engine.store import OpenModel, reference
 from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.gui.bench import Bench
+from circuitlab.gui.runner import Job
 from circuitlab.gui.settings import stored
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.constructed import SOURCES
@@ -84,7 +85,14 @@ class Opening(QObject):
             self.wanted.emit(name)
             return
         self._text = text
-        self.bench.runner.do("open", f"open {ref.name}", lambda job: self.bench.engine.store.open(ref))
+        self.bench.runner.do("open", f"open {ref.name}", lambda job: self._read(ref, job))
+
+    def _read(self, ref: ModelRef, job: Job) -> OpenModel:
+        """On the file thread. An open that was cancelled meanwhile changes nothing in the window."""
+        model = self.bench.engine.store.open(ref)
+        if job.cancelled.is_set():
+            raise Cancelled
+        return model
 
     def reload(self) -> None:
         """Read the model's files again."""

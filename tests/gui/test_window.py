@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -202,6 +203,29 @@ def test_a_model_that_cannot_be_opened_changes_nothing(
         assert "Traceback" in dialog.report
         assert window.bench.document.state == state
     assert heat(window).values.shape[0] == len(state.tokens)
+
+
+def test_a_cancelled_open_changes_nothing(qtbot: Any, window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cancelled while its files are being read; opened again, it opens."""
+    state, store, go_on = window.bench.document.state, window.bench.engine.store, threading.Event()
+    opener = store._opener
+
+    def slowly(*words: Any) -> Any:
+        go_on.wait(20)
+        return opener(*words)
+
+    monkeypatch.setattr(store, "_opener", slowly)
+    path = str(directory(tmp_path / "other", n_layers=1))
+    window.open_model(path)
+    qtbot.waitUntil(lambda: any(job.slot == "open" and job.began for job in window.bench.runner.jobs))
+    window.bench.runner.cancel_slot("open")
+    with qtbot.waitSignal(window.bench.runner.failed, timeout=20000) as heard:
+        go_on.set()
+    assert heard.args[0] == "open"
+    assert window.bench.document.state == state
+    with qtbot.waitSignal(window.opening.opened, timeout=20000):
+        window.open_model(path)
+    assert window.bench.document.state.model.name == "other"
 
 
 def test_another_model_takes_text_and_is_undone(qtbot: Any, window: Window, tmp_path: Path) -> None:
