@@ -39,7 +39,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         columns = (RowColumn("", np.array(shown, dtype=object)), RowColumn("fact", names), RowColumn("value", values))
         return Rows("facts", columns, ids(np.arange(len(rows))))
 
-    return Figure(((once(answer, "rows", make),),), facts.name, caption(answer))
+    return Figure(((once(answer, "rows", make),),), facts.name, caption(answer, result.exactness))
 
 
 def pick(state: State, hit: Hit) -> State:
