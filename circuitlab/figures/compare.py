@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from circuitlab.engine.request import Answer
     from circuitlab.figures.panel import Facts, Panel
 
+ROUNDING = 1e-5  # of what a mark shows: raw and folded weights give the same run up to this, in float32
 SHORT = 12  # letters of a name that fits a header
 _aligned = lru_cache(maxsize=16)(alignment_of)
 
@@ -43,7 +44,7 @@ def with_reference(panel: Panel, state: State, facts: Facts, now: Mapping[str, A
     if state.compare == "reference":
         return _reference(alone, there, pin)
     made = panel.figure(state, facts, now, ref)
-    return made if made.compared else _difference(alone, there, state, pin)
+    return made if made.compared and not _presented_otherwise(state, pin) else _difference(alone, there, state, pin)
 
 
 def short_label(pin: Pin) -> str:
@@ -105,10 +106,23 @@ def _reference(made: Figure, there: Figure, pin: Pin) -> Figure:
     return _say(replace(there, grid=grid, title=title), f"reference {pin.label}, on the scale of both")
 
 
+def _presented_otherwise(state: State, pin: Pin) -> bool:
+    """Whether the reference is the same run under other conventions: raw and folded weights, for instance."""
+    return pin.subject != state.subject and replace(pin.subject, conventions=state.conventions) == state.subject
+
+
+def _other_conventions(state: State, pin: Pin) -> str:
+    """Which conventions the reference has that this state has not, "" for none."""
+    here, there = state.conventions.words(), pin.subject.conventions.words()
+    other = [b for a, b in zip(here, there, strict=True) if a != b]
+    return f"{short_label(pin)}: {', '.join(other)}" if other else ""
+
+
 def _difference(made: Figure, there: Figure, state: State, pin: Pin) -> Figure:
     """Now against the reference, mark by mark."""
     aligned: Alignment = _aligned(state.tokens, pin.subject.tokens)
-    pinned = Pinned(short_label(pin), aligned.align, len(pin.subject.tokens))
+    rounding = ROUNDING if _presented_otherwise(state, pin) else 0.0
+    pinned = Pinned(short_label(pin), aligned.align, len(pin.subject.tokens), rounding)
     said: dict[str, None] = {}
     changed = False
 
@@ -124,5 +138,6 @@ def _difference(made: Figure, there: Figure, state: State, pin: Pin) -> Figure:
     words = aligned.words if texts and pin.subject.tokens != state.tokens else ""
     title = f"now − {short_label(pin)} · {made.title}" if changed else made.title
     before = f"{pin.label}: {there.title}" if there.title != made.title else ""
+    before = " · ".join(w for w in (_other_conventions(state, pin), before) if w)
     before = before or (f"{short_label(pin)}: {pin.label}" if short_label(pin) != pin.label else "")
     return _say(replace(made, grid=grid, title=title), " · ".join(w for w in (*said, words, before) if w))

@@ -24,11 +24,15 @@ PINNED_HUE = 2 * 4096 + 5  # of the reference's points where both are drawn, unl
 
 @dataclass(frozen=True, eq=False)
 class Pinned:
-    """What a comparison knows of the reference: its name, and `align` [pos], its position for each of ours (−1: none)."""
+    """What a comparison knows of the reference: its name, and `align` [pos], its position for each of ours (−1: none).
+
+    `rounding`: the share of a mark's size up to which a change is rounding, where the same run is presented in another way.
+    """
 
     label: str
     align: np.ndarray
     n_there: int
+    rounding: float = 0.0
 
 
 def kept(of: tuple[Any, ...], key: Any, make: Callable[[], T]) -> T:
@@ -49,7 +53,19 @@ def difference(here: Mark, there: Mark | None, pin: Pinned) -> tuple[Mark, str]:
     made = _MADE[type(here)](here, there, pin)
     if made is None:
         return here, f"not compared: {pin.label} has another size"
-    return (here, f"{here.name}: the same in {pin.label}") if _unmoved(here, there, made[0]) else made
+    if _unmoved(here, there, made[0]):
+        return here, f"{here.name}: the same in {pin.label}"
+    if _rounding(here, made[0], pin):
+        return here, f"{here.name}: the same in {pin.label} but for rounding"
+    return made
+
+
+def _rounding(here: Mark, made: Mark, pin: Pinned) -> bool:
+    """Whether what differs is no more than float32 leaves of another way to compute the same."""
+    if not (pin.rounding and isinstance(here, Heatmap | Tokens | Bars) and isinstance(made, Heatmap | Tokens | Bars)):
+        return False
+    change = np.abs(made.values[np.isfinite(made.values)])
+    return bool(change.size) and float(change.max()) <= pin.rounding * _top(here.values)
 
 
 def _unmoved(here: Mark, there: Mark, made: Mark) -> bool:

@@ -19,17 +19,11 @@ from circuitlab.draw.theme import Theme
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.icons import icon
 from circuitlab.gui.labels import ShortLabel, label
-from circuitlab.gui.moves import COMPARE, Moves
+from circuitlab.gui.moves import COMPARE, CONVENTIONS, Moves
 from circuitlab.gui.opening import Opening
 from circuitlab.gui.target_button import TargetButton
 from circuitlab.session.cuts import words
 from circuitlab.session.state import State
-
-CONVENTIONS = (
-    ("fold_norm", "Fold norms into the weights", True, False, "Gains and biases of norms go into the weights after them"),
-    ("centre", "Centre what writes to the stream", True, False, "Means that a LayerNorm or the softmax removes are taken out"),
-    ("dtype", "Compute in float64", "float64", "float32", "Slower, for checking small numbers"),
-)  # fmt: skip
 
 
 def button(parent: QWidget, name: str, text: str, tip: str) -> QToolButton:

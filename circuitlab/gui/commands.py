@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from PySide6.QtGui import QAction, QKeySequence
 
 from circuitlab.gui.arrangements import ARRANGEMENTS
+from circuitlab.gui.moves import CONVENTIONS
 
 if TYPE_CHECKING:
     from circuitlab.gui.window import Window
 
+CONVENTION_KEYS = {"fold_norm": "Ctrl+Shift+F", "centre": "Ctrl+Shift+M"}
 MENUS = ("File", "Edit", "Go", "View", "Help")
 
 
@@ -77,6 +79,12 @@ def _arrange(name: str, shortcut: str) -> Command:
     )
 
 
+def _convention(name: str, text: str, on: object, off: object) -> Command:
+    now = lambda w: getattr(w.bench.document.recorded.conventions, name) == on
+    switch = lambda w: w.moves.convention(name, off if now(w) else on)
+    return Command(f"convention-{name}", text, "View", switch, CONVENTION_KEYS.get(name, ""), checked=now, submenu="Conventions")
+
+
 COMMANDS: tuple[Command, ...] = (
     Command("open", "Open model…", "File", lambda w: w.ask_open(), "Ctrl+O"),
     Command("open-file", "Open model file…", "File", lambda w: w.ask_open_file()),
@@ -103,6 +111,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("all-heads", "Select all heads of this layer", "Go", lambda w: w.moves.select_layer(), "Alt+A"),
     Command("token-left", "Previous token", "Go", lambda w: w.moves.walk_tokens(-1), "Alt+Shift+Left", separator=True),
     Command("token-right", "Next token", "Go", lambda w: w.moves.walk_tokens(1), "Alt+Shift+Right"),
+    *(_convention(name, text, on, off) for name, text, on, off, _ in CONVENTIONS),
+    Command("raw", "Raw or folded weights", "View", lambda w: w.moves.raw_or_folded(), "Ctrl+R", submenu="Conventions"),
     Command("pin", "Pin this as the reference", "View", lambda w: w.moves.pin(), "Ctrl+P"),
     Command("unpin", "Unpin", "View", lambda w: w.moves.unpin(), enabled=_has_pin),
     Command("compare", "Compare: now, reference, difference", "View", lambda w: w.moves.next_compare(), "Ctrl+D"),

@@ -8,12 +8,18 @@ from PySide6.QtCore import QObject, Slot
 
 from circuitlab.gui.bench import Bench
 from circuitlab.model.intervention import Intervention
-from circuitlab.model.subject import Head
+from circuitlab.model.subject import Conventions, Head
 from circuitlab.session.cuts import ablation, switched, with_edits, without_edit, words
 from circuitlab.session.state import Compare, Pin, State
 
 COMPARE: tuple[Compare, ...] = ("now", "reference", "difference")
 MOST_PINS = 8
+# field of `Conventions`, what a menu says, its value when checked and when not, what it does
+CONVENTIONS = (
+    ("fold_norm", "Fold norms into the weights", True, False, "Gains and biases of norms go into the weights after them"),
+    ("centre", "Centre what writes to the stream", True, False, "Means that a LayerNorm or the softmax removes are taken out"),
+    ("dtype", "Compute in float64", "float64", "float32", "Slower, for checking small numbers"),
+)  # fmt: skip
 
 
 class Moves(QObject):
@@ -60,7 +66,9 @@ class Moves(QObject):
         text = state.text if len(state.text) <= 24 else f"…{state.text[-23:]}"
         label = f"“{text}”" if text else f"{len(state.tokens)} tokens"
         edited = f", {len(state.subject.edits)} ablated" if state.subject.edits else ""
-        pin = Pin(f"{state.model.name} {label}{edited}", state.subject, state.selection, state.text)
+        unusual = [w for w, usual in zip(state.conventions.words(), Conventions().words(), strict=True) if w != usual]
+        said = "".join(f", {w}" for w in unusual)
+        pin = Pin(f"{state.model.name} {label}{edited}{said}", state.subject, state.selection, state.text)
         self.bench.document.apply(replace(state, pins=(pin, *state.pins[: MOST_PINS - 1])), "pin")
         self.bench.readout.emit("Pinned. Change anything, then compare (Ctrl+D).")
 
@@ -87,6 +95,13 @@ class Moves(QObject):
         state = self.bench.document.recorded
         changed = replace(state.conventions, **{name: value})  # type: ignore[arg-type]
         self.bench.document.apply(replace(state, conventions=changed), f"conventions: {name.replace('_', ' ')}")
+
+    def raw_or_folded(self) -> None:
+        """Weights as their file has them, or folded and centred."""
+        state = self.bench.document.recorded
+        raw = state.conventions.fold_norm or state.conventions.centre
+        changed = replace(state.conventions, fold_norm=not raw, centre=not raw)
+        self.bench.document.apply(replace(state, conventions=changed), f"conventions: {'raw' if raw else 'folded and centred'}")
 
     def ablate(self) -> None:
         """Zero the chosen heads, or put them back where they all are zeroed."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +14,14 @@ from PySide6.QtWidgets import QApplication, QDialogButtonBox, QDoubleSpinBox, QP
 
 from circuitlab.figures.hues import composition_rgb, hue_rgb
 from circuitlab.figures.marks import Heatmap, Hit, Rows
+from circuitlab.gui import main as gui
+from circuitlab.gui.commands import CommandAction
 from circuitlab.gui.settings import SETTINGS, SettingsDialog
 from circuitlab.gui.window import Window
 from circuitlab.model.intervention import Site
-from circuitlab.model.subject import Head
-from tests.gui.driving import dock, heat, settle
+from circuitlab.model.subject import Conventions, Head
+from tests.gui.driving import TEXT, dock, heat, settle
+from tests.models import CONFIGS, directory
 
 
 def test_the_settings_dialog_holds_every_setting_and_acts_at_once(qtbot: Any, window: Window) -> None:
@@ -104,14 +110,12 @@ def test_maps_of_all_heads_show_the_difference_to_the_pin(qtbot: Any, window: Wi
     if name == "heads":
         rows = panel.view.figure.find("ranking")
         assert isinstance(rows, Rows)
-        delta, mean, pinned = rows.columns[-1], rows.columns[2], rows.columns[-2]
+        mean, pinned, delta = rows.columns[2:5]
         assert delta.name == "Δ"
         np.testing.assert_allclose(delta.values, mean.values - pinned.values)
 
 
 def panel_view(window: Window, **changes: Any) -> Any:
-    from dataclasses import replace
-
     panel = dock(window, "heads").panel
     return replace(window.bench.document.state.view("heads", panel.view), **changes)
 
@@ -145,3 +149,69 @@ def test_hues_stand_out_on_either_ground() -> None:
     for kind in range(3):
         assert contrast(composition_rgb(kind), (255, 255, 255)) >= 3
         assert contrast(composition_rgb(kind, dark=True), (27, 27, 30)) >= 4.5
+
+
+@pytest.fixture
+def normed(qtbot: Any, tmp_path: Path) -> Iterator[Window]:
+    """A window on a model whose norms have gains, so that raw and folded weights differ."""
+    made = gui.make_window(str(directory(tmp_path / "normed", CONFIGS["gpt2"])), TEXT, remember=False)
+    made.resize(1280, 800)
+    made.show()
+    settle(qtbot, made)
+    yield made
+    made.close()
+    made.deleteLater()
+
+
+def test_folded_is_compared_with_raw_through_the_pin(qtbot: Any, normed: Window) -> None:
+    window = normed
+    window.layout_of_docks.arrange("Weights")
+    document = window.bench.document
+    view = replace(document.recorded.view("composition", dock(window, "composition").panel.view), form="matrix", by="score")
+    document.apply(document.recorded.with_view("composition", view), "x")
+    settle(qtbot, window)
+    folded = dock(window, "composition").view.figure.find("K")
+    window.moves.pin()
+    window.activateWindow()
+    window.setFocus()
+    qtbot.keyClick(window, Qt.Key.Key_R, Qt.KeyboardModifier.ControlModifier)
+    assert (document.state.conventions.fold_norm, document.state.conventions.centre) == (False, False)
+    settle(qtbot, window)
+    figure = dock(window, "composition").view.figure
+    raw = figure.find("K")
+    assert "norm not folded · not centred" in figure.caption
+    window.moves.compare("difference")
+    settle(qtbot, window)
+    figure = dock(window, "composition").view.figure
+    change = figure.find("K")
+    assert isinstance(folded, Heatmap) and isinstance(raw, Heatmap) and isinstance(change, Heatmap)
+    np.testing.assert_allclose(change.values, raw.values - folded.values, atol=1e-6)
+    assert np.abs(change.values).max() > 0.01
+    assert "norm folded, centred" in figure.caption  # what the reference has
+    window.layout_of_docks.go_to("attention")
+    settle(qtbot, window)
+    assert heat(window).map == "magnitude"  # a pattern is what it was: rounding is not drawn as a difference
+    assert "but for rounding" in dock(window, "attention").view.figure.caption
+    document.undo()
+    document.undo()
+    assert document.state.conventions.fold_norm and document.state.conventions.centre
+
+
+def test_conventions_are_commands_of_the_palette_and_the_menus(qtbot: Any, window: Window) -> None:
+    actions = {a.command.name: a for a in window._actions if isinstance(a, CommandAction)}
+    for name, field in (("convention-fold_norm", "fold_norm"), ("convention-centre", "centre")):
+        assert actions[name].isCheckable()
+        actions[name].trigger()
+        assert not getattr(window.bench.document.state.conventions, field)
+        window.refresh_actions()
+        assert not actions[name].isChecked()
+        assert not next(a for a in window.top.conventions.menu().actions() if a.data() == field).isChecked()
+    settle(qtbot, window)
+    window.moves.pin()
+    assert window.bench.document.state.pins[0].label.endswith("norm not folded, not centred")
+    actions["raw"].trigger()
+    assert window.bench.document.state.conventions == Conventions()
+    actions["convention-dtype"].trigger()
+    assert window.bench.document.state.conventions.dtype == "float64"
+    settle(qtbot, window)
+    assert "float64" in dock(window, "attention").view.figure.caption

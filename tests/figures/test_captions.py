@@ -1,0 +1,90 @@
+"""Every panel, on a model of every exactness class: its caption has the conventions, and how exact a reading of weights is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from circuitlab.analysis.base import find_analysis
+from circuitlab.analysis.weight_view import exactness
+from circuitlab.engine.engine import Engine, needs
+from circuitlab.engine.request import Request
+from circuitlab.engine.store import ModelStore
+from circuitlab.errors import BadInput, Refused
+from circuitlab.figures.marks import Figure
+from circuitlab.figures.panel import Panel, Why, facts_of, panels
+from circuitlab.model.subject import Conventions, Head, ModelRef
+from circuitlab.report.render import figure_of
+from circuitlab.session.state import State
+from tests.models import CONFIGS, directory
+
+CLASSES = {
+    "attention-only": "exact",
+    "rotary-half": "offset-dependent (rotary)",
+    "post-sublayer": "exact up to a positive scale per position",
+    "post-residual": "none: the norm stands on the stream itself",
+}
+# asked without a prompt, but measured by forward passes on tokens of their own: exact wherever norms stand
+MEASURED = {"head_scores", "in_context", "copying_head_score", "prefix_stripe"}
+RAW = Conventions(fold_norm=False, centre=False, dtype="float64")
+
+
+def pages(panel: Panel) -> Iterator[Any]:
+    """The panel's view at its defaults, and with each of its pages in front."""
+    yield panel.view()
+    hints = get_type_hints(panel.view)
+    for field in fields(panel.view):
+        if field.metadata.get("kind") == "tabs" or field.name in ("page", "form", "through"):
+            yield from (replace(panel.view(), **{field.name: value}) for value in get_args(hints[field.name])[1:])
+
+
+@pytest.fixture(scope="module", params=CLASSES)
+def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Engine, State, str]:
+    path = directory(tmp_path_factory.mktemp("m") / "model", CONFIGS[request.param])
+    state = State(ModelRef(f"file:{Path(path)}")).with_tokens((0, 5, 9, 5, 7, 5, 9))
+    state = state.select(heads=(Head(1, 1),), edge=(Head(0, 1), Head(1, 1)), destination=4, source=2)
+    return Engine(ModelStore()), state, CLASSES[request.param]
+
+
+@pytest.mark.parametrize("name", panels())
+def test_captions_say_the_conventions_and_how_exact_weights_are_read(bench: tuple[Engine, State, str], name: str) -> None:
+    engine, state, kind = bench
+    panel, facts = panels()[name], facts_of(engine, state.model)
+    assert exactness(facts.config) == kind
+    for conventions in (Conventions(), RAW):
+        for view in pages(panel):
+            shown = replace(state, conventions=conventions).with_view(name, view)
+            asked = panel.requests(shown, facts)
+            if isinstance(asked, Why):
+                assert asked.text
+                continue
+            try:
+                figure: Figure = figure_of(engine, panel, shown)
+            except (Refused, BadInput) as error:
+                assert error.what
+                continue
+            if figure.why_empty:
+                continue
+            both = name == "residual" and view.page == "rotation"  # a table of the model as it is, and folded and centred
+            for word in conventions.words()[2 if both else 0 :]:
+                assert word in figure.caption, (view, figure.caption)
+            if any(_of_weights(r) for r in asked.values()):
+                assert kind in figure.caption, (view, figure.caption)
+
+
+def _of_weights(request: Request) -> bool:
+    return request.analysis not in MEASURED and needs(find_analysis(request.analysis), request.params) == "weights"
+
+
+@pytest.mark.parametrize("name", ["composition", "circuits", "spectra", "virtual"])
+def test_where_weights_alone_say_nothing_exact_the_panel_says_so(bench: tuple[Engine, State, str], name: str) -> None:
+    engine, state, kind = bench
+    asked = panels()[name].requests(state, facts_of(engine, state.model))
+    if kind.startswith("none"):
+        assert isinstance(asked, Why) and "the norm stands on the stream itself" in asked.text
+    else:
+        assert not isinstance(asked, Why)
