@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from circuitlab.analysis.base import TextRef
+from circuitlab.analysis.base import TextRef, find_analysis
 from circuitlab.analysis.over_prompts import OverPromptsParams, OverPromptsResult
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import caption, digits, once, top_level
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.patching_paths import pick_path, sender_of, why_no_path
+from circuitlab.figures.prompt_lists import curve_of, leading, rows_of
+from circuitlab.model.plain import from_json
 from circuitlab.model.subject import Head
 from circuitlab.paths import resource
 from circuitlab.session.state import State
@@ -30,10 +33,20 @@ SetName = Literal[
     "a file",
 ]
 What = Literal[
-    "direct_attribution", "token_attribution", "ablation", "path_expansion", "patching", "term_importance", "head_scores"
+    "direct_attribution",
+    "token_attribution",
+    "ablation",
+    "path_expansion",
+    "patching",
+    "term_importance",
+    "head_scores",
+    "neurons",
+    "distances",
+    "receivers",
+    "orders",
 ]
 END = 34  # characters of a prompt that are listed
-# (analysis, its parameters, the array): what is averaged
+# its parameters, the array: what is averaged of an analysis by layer and head
 ASKED: dict[str, tuple[dict[str, Any], str]] = {
     "direct_attribution": ({}, "heads"),
     "token_attribution": ({}, "heads"),
@@ -43,6 +56,13 @@ ASKED: dict[str, tuple[dict[str, Any], str]] = {
     "term_importance": ({"heads": True}, "heads"),
     "head_scores": ({"on": "text"}, "mean"),
 }
+# the same of what is listed: analysis, parameters, array
+LISTS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "neurons": ("neurons", {}, "effect"),
+    "distances": ("token_attribution", {}, "by_distance"),
+    "receivers": ("path_patching", {}, "effect"),
+    "orders": ("term_importance", {}, "reduction"),
+}
 SAID = {
     "direct_attribution": "logit that each head writes",
     "token_attribution": "logit that the head sent from all sources",
@@ -51,6 +71,10 @@ SAID = {
     "patching": "change of the target when the head is taken from the other prompt",
     "term_importance": "loss that the head's own terms take away over the direct path",
     "head_scores": "prefix matching on the prompts",
+    "neurons": "logit that each neuron writes",
+    "distances": "logit that all heads sent over each distance",
+    "receivers": "change of the target by one head's output as one later head reads it",
+    "orders": "nats that terms of each order take off the loss",
 }
 
 
@@ -68,11 +92,20 @@ class PromptSetsView:
         when="prompts",
         values=("a file",),
     )
-    page: Literal["heads", "prompts"] = control("heads", label="", tip="Mean by head, or prompt by prompt", kind="tabs")
+    page: Literal["heads", "prompts"] = control("heads", label="", tip="The mean, or prompt by prompt", kind="tabs")
 
 
 def _path(view: PromptSetsView) -> str:
     return view.file if view.prompts == "a file" else str(resource("prompts", f"{view.prompts}.tsv"))
+
+
+def _asked(what: What, state: State, facts: Facts) -> tuple[str, dict[str, Any], str]:
+    """Analysis, its parameters, the array."""
+    if what not in LISTS:
+        return what, *ASKED[what]
+    name, given, field = LISTS[what]
+    sender = sender_of(state, facts) if what == "receivers" else None
+    return name, given if sender is None else {"sender": str(sender), "contrast": True}, field
 
 
 def requests(state: State, facts: Facts) -> Requests | Why:
@@ -82,8 +115,13 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         return Why("This model has no tokenizer, so it reads no prompt sets.")
     if not _path(view):
         return Why("Choose a file with one prompt a line: prompt, tab, answer, tab, other answer.")
-    given, field = ASKED[view.what]
-    params = OverPromptsParams(TextRef(_path(view)), view.what, json.dumps(given), field)
+    if view.what == "receivers" and (why := why_no_path(state, facts)):
+        return Why(why)
+    name, given, field = _asked(view.what, state, facts)
+    found = find_analysis(name)
+    if view.what in LISTS and (reason := found.refuse(facts.config, from_json(found.params, given, name))):
+        return Why(reason[0].upper() + reason[1:])
+    params = OverPromptsParams(TextRef(_path(view)), name, json.dumps(given), field)
     return {"set": Request("over_prompts", params, state.subject)}
 
 
@@ -107,9 +145,14 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     result = answer.result
     assert isinstance(result, OverPromptsResult)
     title = f"{SAID[view.what]} · mean of {result.counted} prompts"
+    if view.what in LISTS:
+        return _listed(answer, result, view, title, state, facts)
     if view.page == "prompts":
         head = state.selection.head
-        return Figure(((_prompts(answer, result, head),),), f"{SAID[view.what]} · {head}", caption(answer))
+        each = _values(result)[2]
+        inside = head.layer < each.shape[1] and head.head < each.shape[2]
+        values = each[:, head.layer, head.head] if inside else np.full(len(each), np.nan)
+        return Figure(((_prompts(answer, result, str(head), values),),), f"{SAID[view.what]} · {head}", caption(answer))
     return Figure(((_map(answer, result, state), _ranking(answer, result, state)),), title, caption(answer))
 
 
@@ -159,11 +202,8 @@ def _end(text: str) -> str:
     return shown if len(shown) <= END else f"…{shown[-END:]}"
 
 
-def _prompts(answer: Answer, result: OverPromptsResult, head: Head) -> Rows:
+def _prompts(answer: Answer, result: OverPromptsResult, name: str, values: np.ndarray) -> Rows:
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
-        each = _values(result)[2]
-        inside = head.layer < each.shape[1] and head.head < each.shape[2]
-        values = each[:, head.layer, head.head] if inside else np.full(len(each), np.nan)
         top = top_level(values)
         texts = np.array([_end(t) for t in result.prompts], dtype=object)
         columns = (
@@ -172,12 +212,42 @@ def _prompts(answer: Answer, result: OverPromptsResult, head: Head) -> Rows:
         )
         return columns, ids(np.arange(len(values)))
 
-    columns, found = once(answer, ("prompts", head), make)
+    columns, found = once(answer, ("prompts", name), make)
     return Rows("prompts", columns, found)
 
 
+def _listed(answer: Answer, result: OverPromptsResult, view: PromptSetsView, title: str, state: State, facts: Facts) -> Figure:
+    """The list, under its curve where entries are distances; or the prompts with the value of its largest entry."""
+    name = LISTS[view.what][0]
+    sender = sender_of(state, facts) if view.what == "receivers" else None
+    said = f"sent by {sender}" if sender is not None else ""
+    if view.page == "prompts":
+        entry, values = leading(answer, result, name)
+        of = f"{SAID[view.what]} · {entry}, the largest mean"
+        return Figure(((_prompts(answer, result, entry, values),),), of, caption(answer, said))
+    rows, shown = rows_of(answer, result, name)
+    title = title.replace("one head's", f"{sender}'s") if sender is not None else title
+    if view.what == "distances":
+        return Figure(((curve_of(answer, result),), (rows,)), title, caption(answer), weights=(1.2, 1.0))
+    return Figure(((_chosen(rows, state, sender),),), title, caption(answer, said), shown)
+
+
+def _chosen(rows: Rows, state: State, sender: Head | None) -> Rows:
+    """With the receiver of the chosen pair marked."""
+    edge, kind = state.selection.edge, state.selection.edge_kind
+    if sender is None or edge is None or edge[0] != sender:
+        return rows
+    key = ["QKV".index(kind), *edge[1]]
+    return replace(rows, chosen=tuple(i for i, k in enumerate(rows.ids.tolist()) if k == key))
+
+
 def pick(state: State, hit: Hit) -> State:
-    """Choose heads."""
+    """Choose heads; a receiver chooses its pair with the sender."""
+    if hit.mark == "list" and len(hit.id) == 3 and hit.gesture in ("click", "double-click"):
+        edge, view = state.selection.edge, state.view("prompt_sets", PromptSetsView)
+        held = edge is not None and edge[1] == state.selection.head
+        sender = edge[0] if edge is not None and held else state.selection.head
+        return pick_path(state, Hit(hit.mark, (*sender, hit.id[1], hit.id[0], hit.id[2]))) if view.what == "receivers" else state
     return pick_head(state, Head(*hit.id), hit.gesture) if hit.mark in ("map", "heads") and len(hit.id) == 2 else state
 
 
@@ -191,7 +261,8 @@ PANEL = register(
         help=(
             "What one prompt shows may be an accident of it. The same analysis is run on every line of a prompt set, each "
             "with its own answer as the target, and averaged: the spread stands beside the mean, and how many prompts agree "
-            "in sign. Click a head to select it everywhere; the second page lists every prompt with that head's value."
+            "in sign. Neurons, distances, receivers of one head's output and orders of terms are lists. Click a head to select "
+            "it everywhere; the second page lists every prompt with that head's value, or with that of the largest entry."
         ),
         requests=requests,
         figure=figure,

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from circuitlab.analysis.over_prompts import OverPromptsParams
+from circuitlab.analysis.over_prompts import OverPromptsParams, OverPromptsResult
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
-from circuitlab.figures.marks import Heatmap, Hit, Rows
+from circuitlab.figures.marks import Figure, Heatmap, Hit, Lines, Rows
 from circuitlab.figures.panel import Why, facts_of, find_panel
-from circuitlab.figures.prompt_sets import ASKED, PromptSetsView, What
+from circuitlab.figures.prompt_sets import ASKED, LISTS, PromptSetsView, What
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import State
@@ -78,3 +78,90 @@ def test_a_head_is_chosen_by_a_click_and_what_is_missing_is_said(engine: Engine,
     assert Path(params.file.path).is_file()
     bare = ModelRef(f"file:{directory(tmp_path / 'm', CONFIGS['attention-only'], tokenizer=False)}")
     assert isinstance(PANEL.requests(replace(state(), model=bare), facts_of(engine, bare)), Why)
+
+
+def answered(engine: Engine, asked: State) -> tuple[Figure, Rows, OverPromptsResult]:
+    """The figure, its list, and the answer that it must agree with."""
+    figure, wanted = figure_of(engine, PANEL, asked), PANEL.requests(asked, facts_of(engine, asked.model))
+    assert not isinstance(wanted, Why), wanted.text
+    result, rows = engine.answer(wanted["set"]).result, figure.find("list")
+    assert isinstance(result, OverPromptsResult)
+    assert isinstance(rows, Rows)
+    return figure, rows, result
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """For a tokenizer of bytes: the answers begin with different ones."""
+    path = tmp_path_factory.mktemp("sets") / "letters.tsv"
+    path.write_text("one two one\tt\to\tone six one\nab ac ab\ta\tb\tab zc ab\nxyxyx\ty\tz\txzxzx\n", encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def with_mlps(tmp_path_factory: pytest.TempPathFactory) -> ModelRef:
+    return ModelRef(f"file:{directory(tmp_path_factory.mktemp('m') / 'm', CONFIGS['gpt2'])}")
+
+
+@pytest.mark.parametrize("what", list(LISTS))
+def test_lists_hold_mean_and_spread_of_their_entries(engine: Engine, letters: str, with_mlps: ModelRef, what: What) -> None:
+    asked = replace(state(what=what, prompts="a file", file=letters), model=with_mlps).select(heads=(Head(0, 1),))
+    figure, rows, result = answered(engine, asked)
+    at = tuple(rows.ids.T)
+    by = {c.name: c.values for c in rows.columns}
+    values = np.stack([one[at] for one in result.values]).astype(float)
+    assert len(values) == 3
+    weights = result.weights[:, None] * ~np.isnan(values)
+    mean = np.nansum(weights * values, axis=0) / weights.sum(axis=0)
+    np.testing.assert_allclose(by["mean"], mean, rtol=1e-5, atol=1e-7)
+    n = (~np.isnan(values)).sum(axis=0)
+    assert (n == 3).all() if "prompts" not in by else (by["prompts"] == n).all()
+    np.testing.assert_allclose(by["same sign"], (np.sign(values) == np.sign(by["mean"])).sum(axis=0) / n)
+    assert "mean of 3 prompts" in figure.caption
+    if what in ("neurons", "receivers"):
+        assert (np.diff(np.abs(by["mean"])) <= 0).all()
+        assert abs(by["mean"][0]) == np.nanmax(np.abs(result.mean))
+    if what == "neurons":
+        assert figure.shown == (40, 80)
+    if what == "receivers":
+        assert set(rows.ids[:, 1]) == {1}  # the sender stands in the first layer
+        assert "L0H1's output" in figure.title
+    if what == "distances":
+        curve = figure.find("distance")
+        assert isinstance(curve, Lines)
+        np.testing.assert_allclose(curve.ys[0][rows.ids[:, 0]], by["mean"], rtol=1e-6)
+    if what == "orders":
+        assert by["terms"].tolist() == ["direct path", "order 1", "order 2"]
+
+
+def test_the_prompts_of_a_list_show_its_largest_entry(engine: Engine, letters: str, with_mlps: ModelRef) -> None:
+    asked = replace(state(what="neurons", prompts="a file", file=letters), model=with_mlps)
+    _, rows, result = answered(engine, asked)
+    figure = figure_of(
+        engine, PANEL, asked.with_view("prompt_sets", replace(asked.view("prompt_sets", PromptSetsView), page="prompts"))
+    )
+    found = figure.find("prompts")
+    assert isinstance(found, Rows)
+    assert str(rows.columns[0].values[0]) in figure.title
+    np.testing.assert_array_equal(found.columns[0].values, [one[tuple(rows.ids[0])] for one in result.values])
+
+
+def test_a_receiver_chooses_its_pair_and_the_sender_stays(engine: Engine, three: str) -> None:
+    asked = state(what="receivers", prompts="a file", file=three).select(heads=(Head(0, 1),))
+    _, rows, _ = answered(engine, asked)
+    taken = PANEL.pick(asked, Hit("list", tuple(rows.ids[2].tolist())))
+    way, layer, head = rows.ids[2].tolist()
+    assert taken.selection.edge == (Head(0, 1), Head(layer, head))
+    assert taken.selection.edge_kind == "QKV"[way]
+    _, again, _ = answered(engine, taken)
+    assert again.chosen == (2,)
+    assert again.ids is rows.ids
+    last = PANEL.requests(asked.select(heads=(Head(1, 1),)), facts_of(engine, SHIPPED))
+    assert isinstance(last, Why)
+    assert "last layer" in last.text
+
+
+def test_neurons_of_a_model_without_mlps_say_why(engine: Engine, three: str) -> None:
+    found = PANEL.requests(state(what="neurons", prompts="a file", file=three), facts_of(engine, SHIPPED))
+    assert isinstance(found, Why)
+    assert "MLP" in found.text
