@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from PySide6.QtCore import QPoint, Qt
 
-from circuitlab.figures.marks import Hit, Tokens
+from circuitlab.figures.keep_only import KeepOnlyView
+from circuitlab.figures.marks import Edges, Hit, Rows, Tokens
 from circuitlab.gui.docks.interventions import InterventionsDock
 from circuitlab.gui.window import Window
 from circuitlab.model.subject import Head, Target
@@ -110,3 +111,46 @@ def test_a_head_that_another_model_lacks_is_not_offered(qtbot: Any, window: Wind
     menu = dock(window, "attention").actions_menu
     menu.aim(None)
     assert not [a for a in menu.cuts.actions() if "L9H9" in a.text()]
+
+
+def test_the_chosen_edge_is_kept_and_let_go_under_the_right_button(qtbot: Any, window: Window) -> None:
+    window.layout_of_docks.go_to("keep_only")
+    document = window.bench.document
+    document.apply(document.state.select(edge=(Head(0, 1), Head(1, 2)), edge_kind="K"), "edge")
+    settle(qtbot, window)
+    panel = dock(window, "keep_only")
+    title = "Keep the edge L0H1 → L1H2 through K"
+    cut(window, "composition", None, title)
+    settle(qtbot, window)
+    kept = panel.view.figure.find("kept")
+    assert isinstance(kept, Rows)
+    assert kept.columns[0].values.tolist() == ["kept"]
+    assert kept.columns[1].values.tolist() == ["L0H1 → L1H2  K"]
+    assert "L0H1→L1H2:K" in panel.view.figure.title
+    assert not document.state.edits  # a circuit to look at, not an intervention
+    view: KeepOnlyView = document.state.view("keep_only", KeepOnlyView)
+    assert (view.of, view.edges) == ("edges", "L0H1->L1H2:K")
+    menu = panel.actions_menu
+    menu.aim(None)
+    names = [a.text() for a in menu.cuts.actions()]
+    assert not [n for n in names if n.startswith("Keep the edge")]
+    cut(window, "keep_only", None, "Let the edge L0H1 → L1H2")
+    settle(qtbot, window)
+    assert not document.state.view("keep_only", KeepOnlyView).edges
+    document.undo()
+    assert document.state.view("keep_only", KeepOnlyView).edges == "L0H1->L1H2:K"
+
+
+def test_an_edge_of_the_drawn_graph_is_kept_from_its_own_menu(qtbot: Any, window: Window) -> None:
+    window.layout_of_docks.go_to("composition")
+    settle(qtbot, window)
+    graph = next(m for m in dock(window, "composition").view.figure.marks() if isinstance(m, Edges))
+    assert graph.edge_ids is not None
+    hit = Hit(graph.name, (1, *graph.edge_ids[0].tolist()))
+    cut(window, "composition", hit, "Keep the edge ")
+    settle(qtbot, window)
+    state = window.bench.document.state
+    edge = state.selection.edge
+    assert edge is not None
+    wanted = f"{edge[0]}->{edge[1]}:{state.selection.edge_kind}"
+    assert state.view("keep_only", KeepOnlyView).edges == wanted
