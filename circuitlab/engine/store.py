@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, Cancelled
 from circuitlab.model.constructed import KIND, RopeInduction, build, named
 from circuitlab.model.folding import under
 from circuitlab.model.hub import HubName, looks_like_a_name
@@ -129,11 +129,14 @@ class ModelStore:
         with self._door(ref):
             return self._place(self._staged(ref))
 
-    def sha256(self, ref: ModelRef) -> str:
-        """The hash of the model's files, read once. Slow for large files: call it off the GUI thread. Raises `BadModel`."""
+    def sha256(self, ref: ModelRef, stopped: Callable[[], bool] = lambda: False) -> str:
+        """The hash of the model's files, read once. Slow for large files: call it off the GUI thread.
+
+        Raises `BadModel`, and `Cancelled` once `stopped()`.
+        """
         model = self.open(ref)
         if not model.sha256:
-            model.sha256 = _hash(model)
+            model.sha256 = _hash(model, stopped)
         return model.sha256
 
     def leave_devices(self, kept: tuple[str, ...]) -> None:
@@ -166,9 +169,9 @@ class ModelStore:
         try:
             before = _stats(path)
             size = sum(f.stat().st_size for f in weight_files(path) if f.is_file())
-            opened = self._opener(path, "mapped" if size > self.largest_copy else "resident", dict(ref.assume))
+            opened, copied = self._within_budget(path, size, dict(ref.assume))
             if not opened.weights.resident:
-                budget = f"{size / GIB:.2f} GiB are over the budget of {self.largest_copy / GIB:.2f}"
+                budget = f"{copied / GIB:.2f} GiB as float32 are over the budget of {self.largest_copy / GIB:.2f}"
                 note = f"weights are read from the file as they are needed: {budget}; damage in them is found when it is read"
                 opened = replace(opened, notes=(*opened.notes, note))
             identity = file_identity(opened.files)
@@ -186,6 +189,14 @@ class ModelStore:
         if sum(size for _, size, _ in identity) <= SMALL:
             model.sha256 = _hash(model)
         return model
+
+    def _within_budget(self, path: Path, size: int, assume: dict[str, str]) -> tuple[Opened, int]:
+        """Copied where the copy, which is float32 whatever the file holds, fits in the budget; else mapped. The copy's bytes."""
+        if 2 * size <= self.largest_copy:
+            return self._opener(path, "resident", assume), size
+        opened = self._opener(path, "mapped", assume)
+        copied = max(size, 4 * opened.weights.config.n_parameters())
+        return (opened if copied > self.largest_copy else self._opener(path, "resident", assume)), copied
 
     def _place(self, model: OpenModel) -> OpenModel:
         with self._lock:
@@ -210,13 +221,15 @@ def _constructed(ref: ModelRef) -> OpenModel:
     return OpenModel(ref, resolve(ref), opened, ((made.source, made.nbytes, 0),), made.sha256)
 
 
-def _hash(model: OpenModel) -> str:
+def _hash(model: OpenModel, stopped: Callable[[], bool] = lambda: False) -> str:
     """sha256 over all files in their order. Raises `BadModel` where they are no longer those that were opened."""
     digest = hashlib.sha256()
     try:
         for path in model.opened.files:
             with path.open("rb") as file:
                 while chunk := file.read(1 << 22):
+                    if stopped():
+                        raise Cancelled
                     digest.update(chunk)
     except OSError as error:
         raise BadModel("The model's files cannot be read.", expected="what was opened", got=str(error)) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,14 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QMenu
 
 from circuitlab.engine.store import OpenModel, reference
-from circuitlab.errors import Cancelled, CircuitLabError
+from circuitlab.errors import BadModel, Cancelled, CircuitLabError
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.runner import Job
 from circuitlab.gui.settings import stored
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.constructed import SOURCES
 from circuitlab.model.hub import HubName, snapshot
+from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.paths import shipped_models
 from circuitlab.session.state import Selection, State
@@ -57,19 +59,32 @@ def repeated_ids(config: ModelConfig) -> tuple[int, ...]:
     return tuple(half + half)[: config.n_ctx]
 
 
+def asked_of(error: object) -> dict[str, tuple[str, ...]]:
+    """The assumptions that an error asks for, by the words that a command line would take, with values that it names."""
+    words = error.remedy if isinstance(error, BadModel) else ""
+    asked: dict[str, tuple[str, ...]] = dict.fromkeys(re.findall(r"--assume (\w+)=", words), ())
+    for name in asked:
+        named = re.findall(rf"\b{name}=([^\s,]+?)[.,]?(?=\s|$)", words)
+        asked[name] = tuple(value for value in named if not value.isupper())  # NUMBER stands for one
+    return asked
+
+
 class Opening(QObject):
     """`opened()` after another model has become the subject, or has come back from disk.
 
-    `wanted(HubName)`: a model of the hub that is not in the cache was asked for.
+    `wanted(HubName)`: a model of the hub that is not in the cache was asked for. `asked(ModelRef, error)`: a model that cannot
+    be opened before the person has said what its files do not say.
     """
 
     opened = Signal()
     wanted = Signal(object)
+    asked = Signal(object, object)
 
     def __init__(self, bench: Bench, remember: bool, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.bench, self.remember = bench, remember
         self._text: str | None = None
+        self._ref: ModelRef | None = None
         bench.runner.finished.connect(self._finished)
         bench.runner.failed.connect(self._failed)
         bench.document.changed.connect(self._changed)
@@ -84,15 +99,20 @@ class Opening(QObject):
         if ref.source.startswith("hub:") and snapshot(name := HubName.parse(ref.source)) is None:
             self.wanted.emit(name)
             return
-        self._text = text
-        self.bench.runner.do("open", f"open {ref.name}", lambda job: self._read(ref, job))
+        self._text, self._ref = text, ref
+        self.bench.runner.do("open", f"open {ref.name}", lambda job: self.read(ref, job))
 
-    def _read(self, ref: ModelRef, job: Job) -> OpenModel:
+    def read(self, ref: ModelRef, job: Job) -> OpenModel:
         """On the file thread. An open that was cancelled meanwhile changes nothing in the window."""
         model = self.bench.engine.store.open(ref)
         if job.cancelled.is_set():
             raise Cancelled
         return model
+
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What was assumed of the open model."""
+        model = self.bench.engine.store.peek(self.bench.document.state.model)
+        return () if model is None else model.opened.assumptions
 
     def reload(self) -> None:
         """Read the model's files again."""
@@ -115,7 +135,9 @@ class Opening(QObject):
 
     @Slot(str, object)
     def _failed(self, slot: str, error: BaseException) -> None:
-        if slot in ("open", "reopen") and not isinstance(error, Cancelled):
+        if slot == "open" and self._ref is not None and asked_of(error):
+            self.asked.emit(self._ref, error)
+        elif slot in ("open", "reopen") and not isinstance(error, Cancelled):
             self.bench.failed.emit(error)
 
     def adopt(self, model: OpenModel, text: str | None) -> None:
@@ -129,7 +151,10 @@ class Opening(QObject):
     def announce(self, model: OpenModel) -> None:
         """Into the log and the recent list; its hash is read meanwhile."""
         self.remember_model(model.ref)
-        self.bench.runner.do("sha256", f"hash {model.ref.name}", lambda job: self.bench.engine.store.sha256(model.ref))
+        store = self.bench.engine.store
+        self.bench.runner.do(
+            "sha256", f"hash {model.ref.name}", lambda job: store.sha256(model.ref, job.cancelled.is_set), "hash"
+        )
         log.info("opened %s: %s", model.path, "; ".join(model.opened.notes) or "nothing assumed")
 
     @Slot(object, object)

@@ -1,10 +1,11 @@
-"""The worker threads: two lanes, one for files and one for the network, results through queued signals.
+"""The worker threads: two lanes for answers, and one each for files, the network and hashes; results through queued signals.
 
 live  cheap work while typing and dragging: the newest request of a slot waits, the running one finishes and is shown
       (conflate); what somebody may want next is computed when nothing else is (prefetch) and stopped when something is
 slow  work of seconds and minutes: a new request of the slot cancels the running one (restart); `tick` lets live go first
 io    opening, hashing, writing files
 net   downloads, which may take long and must not hold up opening and writing
+hash  the sha256 of weights, read whole behind an open
 
 A request holds everything it needs; workers never read the document. A result that comes after a newer one is dropped.
 """
@@ -111,7 +112,7 @@ class Runner(QObject):
         self.engine = engine
         self.live_busy = threading.Event()
         self._pools = {
-            lane: ThreadPoolExecutor(1, thread_name_prefix=f"circuitlab-{lane}") for lane in ("live", "slow", "io", "net")
+            lane: ThreadPoolExecutor(1, thread_name_prefix=f"circuitlab-{lane}") for lane in ("live", "slow", "io", "net", "hash")
         }
         self._serials: dict[str, int] = {}
         self._floor: dict[str, int] = {}  # results with a serial up to this are no longer shown

@@ -24,7 +24,7 @@ from circuitlab.model.subject import ModelRef
 from circuitlab.model.tensors import MappedTensors, check_finite, copied, open_safetensors
 from circuitlab.model.whole_file import WholeFile
 from tests.fuzz.corpus import CORPUS
-from tests.models import directory
+from tests.models import CONFIGS, directory
 
 
 def _tensors() -> dict[str, torch.Tensor]:
@@ -311,6 +311,17 @@ def test_weights_of_every_kind_of_file_count_towards_what_is_copied(tmp_path: Pa
     tokens = (1, 2, 3)
     wanted = forward(ModelStore(largest_copy=size).open(ref).opened.weights, tokens).logits()
     assert torch.equal(forward(mapped.opened.weights, tokens).logits(), wanted)
+
+
+def test_half_precision_counts_as_the_float32_that_a_copy_of_it_is(tmp_path: Path) -> None:
+    path = directory(tmp_path / "m", CONFIGS["llama"], d_vocab=3000, d_vocab_out=3000)
+    tensors = load_file(path / "model.safetensors")
+    save_file({name: value.half() for name, value in tensors.items()}, path / "model.safetensors")
+    size, whole = (path / "model.safetensors").stat().st_size, sum(4 * t.numel() for t in tensors.values())
+    assert whole > 1.9 * size
+    ref = ModelRef(f"file:{path}")
+    assert ModelStore(largest_copy=whole).open(ref).opened.weights.resident
+    assert not ModelStore(largest_copy=whole - 1).open(ref).opened.weights.resident
 
 
 def test_a_single_file_is_measured_and_watched(tmp_path: Path) -> None:
