@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from circuitlab.errors import BadModel, Cancelled
 from circuitlab.model.constructed import KIND, RopeInduction, build, named
 from circuitlab.model.folding import under
 from circuitlab.model.hub import HubName, looks_like_a_name
-from circuitlab.model.loading import Keep, Opened, open_model, resolve
+from circuitlab.model.loading import Opened, open_model, resolve
 from circuitlab.model.loading.found import weight_files
 from circuitlab.model.subject import Conventions, ModelRef
 from circuitlab.model.weights import Weights
@@ -27,7 +27,7 @@ SMALL = 64 * 2**20  # bytes that are hashed at once when a model is opened: at m
 GIB = 2**30
 LARGEST_COPY = 4 * GIB  # bytes of weights that are copied into memory; the engine puts its budget in its place
 
-Opener = Callable[[Path, Keep, Mapping[str, str]], Opened]
+Opener = Callable[..., Opened]  # (path, keep, assumed, checkpoint where one is asked for)
 Identity = tuple[tuple[str, int, int], ...]
 
 
@@ -159,17 +159,13 @@ class ModelStore:
 
     def _staged(self, ref: ModelRef) -> OpenModel:
         """A model read and checked whole, not yet in the store."""
-        if ref.checkpoint is not None:
-            raise BadModel(
-                "This model has no checkpoint series.", expected="the final weights", got=f"checkpoint {ref.checkpoint}"
-            )
         if ref.source.startswith(KIND):
             return _constructed(ref)
         path = resolve(ref)
         try:
-            before = _stats(path)
-            size = sum(f.stat().st_size for f in weight_files(path) if f.is_file())
-            opened, copied = self._within_budget(path, size, dict(ref.assume))
+            before = _stats(path) | _stats_of(weight_files(path, ref.checkpoint))
+            size = sum(f.stat().st_size for f in weight_files(path, ref.checkpoint) if f.is_file())
+            opened, copied = self._within_budget(path, size, ref)
             if not opened.weights.resident:
                 budget = f"{copied / GIB:.2f} GiB as float32 are over the budget of {self.largest_copy / GIB:.2f}"
                 note = f"weights are read from the file as they are needed: {budget}; damage in them is found when it is read"
@@ -190,13 +186,15 @@ class ModelStore:
             model.sha256 = _hash(model)
         return model
 
-    def _within_budget(self, path: Path, size: int, assume: dict[str, str]) -> tuple[Opened, int]:
+    def _within_budget(self, path: Path, size: int, ref: ModelRef) -> tuple[Opened, int]:
         """Copied where the copy, which is float32 whatever the file holds, fits in the budget; else mapped. The copy's bytes."""
+        at = {} if ref.checkpoint is None else {"checkpoint": ref.checkpoint}
+        opened_as = lambda keep: self._opener(path, keep, dict(ref.assume), **at)
         if 2 * size <= self.largest_copy:
-            return self._opener(path, "resident", assume), size
-        opened = self._opener(path, "mapped", assume)
+            return opened_as("resident"), size
+        opened = opened_as("mapped")
         copied = max(size, 4 * opened.weights.config.n_parameters())
-        return (opened if copied > self.largest_copy else self._opener(path, "resident", assume)), copied
+        return (opened if copied > self.largest_copy else opened_as("resident")), copied
 
     def _place(self, model: OpenModel) -> OpenModel:
         with self._lock:
@@ -208,12 +206,17 @@ class ModelStore:
 
 
 def _stats(path: Path) -> dict[str, tuple[int, int]]:
-    files = [f for f in (path.iterdir() if path.is_dir() else (path, *path.parent.glob("*.json"))) if f.is_file()]
-    return {name: (size, mtime) for name, size, mtime in file_identity(tuple(files))}
+    return _stats_of(tuple(path.iterdir() if path.is_dir() else (path, *path.parent.glob("*.json"))))
+
+
+def _stats_of(files: tuple[Path, ...]) -> dict[str, tuple[int, int]]:
+    return {name: (size, mtime) for name, size, mtime in file_identity(tuple(f for f in files if f.is_file()))}
 
 
 def _constructed(ref: ModelRef) -> OpenModel:
     """A model of parameters, without files: known by their canonical text, its sha256 that of its tensors. Raises `BadModel`."""
+    if ref.checkpoint is not None:
+        raise BadModel("A constructed model was not trained.", expected="no checkpoint", got=str(ref.checkpoint))
     if ref.assume:
         raise BadModel("A constructed model leaves nothing to assume.", expected="its parameters, behind ?", got=str(ref.assume))
     made = build(RopeInduction.parse(ref.source))

@@ -16,6 +16,7 @@ from circuitlab.model.loading.found import Found, look, read_json
 from circuitlab.model.loading.llama2c_tokenizer import read_tokenizer
 from circuitlab.model.loading.tokenizer_files import find_tokenizer as find_tokenizer
 from circuitlab.model.loading.tokenizer_files import fitted
+from circuitlab.model.series import series_of
 from circuitlab.model.sourced import SourcedWeights
 from circuitlab.model.subject import ModelRef
 from circuitlab.model.tokenizer import Tokenizer
@@ -30,7 +31,7 @@ Keep = Literal["resident", "mapped"]
 class Opened:
     """An opened model. `notes` say what was assumed or left unused; `files` are what its identity is made from.
 
-    `assumptions` are what no file says and a person may correct.
+    `assumptions` are what no file says and a person may correct. `steps` are those of its checkpoint series, () without one.
     """
 
     weights: Weights
@@ -39,6 +40,7 @@ class Opened:
     card: str = ""
     family: str = ""
     assumptions: tuple[Assumption, ...] = ()
+    steps: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,18 @@ def families() -> tuple[Family, ...]:
     return tuple(sorted(found, key=lambda family: family.last - family.first))
 
 
-def open_model(path: Path, keep: Keep = "resident", assume: Mapping[str, str] | None = None) -> Opened:
-    """Open a model's folder or file. Raises `BadModel` with what was expected, what came and what to do."""
-    found = look(path, assume)
+def open_model(
+    path: Path, keep: Keep = "resident", assume: Mapping[str, str] | None = None, checkpoint: int | None = None
+) -> Opened:
+    """Open a model's folder or file, or a checkpoint of its series.
+
+    Raises `BadModel` with what was expected, what came and what to do.
+    """
+    found = look(path, assume, checkpoint)
     for family in families():
         if family.claims(found):
-            return _settled(family.load(found, keep), found)
+            opened = _settled(family.load(found, keep), found)
+            return replace(opened, steps=tuple(step for step, _ in series_of(found.folder)) if path.is_dir() else ())
     if not found.config and path.is_dir():
         read_json(path / "config.json")  # says that it is not there
     kind = found.model_type or found.config.get("format") or "none stated"

@@ -15,6 +15,7 @@ from typing import Any
 from circuitlab.errors import BadModel
 from circuitlab.model.loading.refusals import refuse_unsupported
 from circuitlab.model.pickled import read_pickle
+from circuitlab.model.series import checkpoint_of
 from circuitlab.model.strict_json import read_object
 from circuitlab.model.tensors import MappedTensors, TensorSource, open_safetensors, open_shards, shard_table
 from circuitlab.model.whole_file import shown
@@ -51,8 +52,10 @@ class Found:
         return self.tensors
 
 
-def look(path: Path, assume: Mapping[str, str] | None = None) -> Found:
-    """Look at a folder or a file. Raises `BadModel` where it cannot be read, holds no weights, or is of a kind not opened."""
+def look(path: Path, assume: Mapping[str, str] | None = None, checkpoint: int | None = None) -> Found:
+    """Look at a folder or a file; `checkpoint`: at one of the folder's series, its weights in place of the final ones.
+
+    Raises `BadModel` where it cannot be read, holds no weights, or is of a kind not opened."""
     try:
         if not os.path.lexists(path):
             raise BadModel(
@@ -62,7 +65,7 @@ def look(path: Path, assume: Mapping[str, str] | None = None) -> Found:
                 remedy="Check the path, or download the checkpoint again.",
             )
         if path.is_dir():
-            config_file, weights = path / "config.json", _weights_in(path)
+            config_file, weights = path / "config.json", _weights_in(path, checkpoint)
         else:
             config_file, weights = _config_of(path), path
     except OSError as error:
@@ -77,8 +80,10 @@ def look(path: Path, assume: Mapping[str, str] | None = None) -> Found:
     return Found(path, path if path.is_dir() else path.parent, config, files, tensors, said, dict(assume or {}))
 
 
-def _weights_in(folder: Path) -> Path | None:
+def _weights_in(folder: Path, checkpoint: int | None = None) -> Path | None:
     """The file that says where a folder's weights are."""
+    if checkpoint is not None:
+        return checkpoint_of(folder, checkpoint)
     names = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
     for name in names:
         if os.path.lexists(folder / name):
@@ -126,9 +131,9 @@ def tensors_at(path: Path) -> TensorSource:
     return Found(path, path, tensors=_open(weights or path / "model.safetensors")[0]).needed()
 
 
-def weight_files(path: Path) -> tuple[Path, ...]:
+def weight_files(path: Path, checkpoint: int | None = None) -> tuple[Path, ...]:
     """The files whose bytes are the weights of what lies at `path`, unread. Raises `BadModel` for an index that is none."""
-    weights = _weights_in(path) if path.is_dir() else path
+    weights = _weights_in(path, checkpoint) if path.is_dir() else path
     if weights is None:
         return ()
     if weights.name.endswith(".index.json"):

@@ -1,0 +1,40 @@
+"""A model's checkpoint series: the weights of earlier training steps, in `checkpoints/step-N.safetensors` beside the final ones.
+
+Tensors have the names and shapes of the final weights; they may be stored in half precision.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from circuitlab.errors import BadModel
+
+FOLDER = "checkpoints"
+_STEP = re.compile(r"^step-(\d{1,12})\.safetensors$")
+
+
+def series_of(folder: Path) -> tuple[tuple[int, Path], ...]:
+    """(step, file) of every checkpoint, in the order of training; () where there is no series. Raises `BadModel`."""
+    place = folder / FOLDER
+    try:
+        names = os.listdir(place) if place.is_dir() else []
+    except OSError as error:
+        raise BadModel("The checkpoints cannot be listed.", expected="a readable folder", got=str(error)) from error
+    found = [(int(match[1]), place / name) for name in names if (match := _STEP.match(name))]
+    return tuple(sorted(found))
+
+
+def checkpoint_of(folder: Path, index: int) -> Path:
+    """The weights of one checkpoint; a negative index counts from the last one. Raises `BadModel`."""
+    found = series_of(folder)
+    if not found:
+        raise BadModel(
+            "This model has no checkpoint series.",
+            expected=f"{FOLDER}/step-N.safetensors in its folder",
+            got=f"checkpoint {index}",
+        )
+    if not -len(found) <= index < len(found):
+        raise BadModel("There is no such checkpoint.", expected=f"0..{len(found) - 1}", got=str(index))
+    return found[index][1]
