@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QLabel, QWidget
 from circuitlab.draw.painted import plain_tip
 
 BETWEEN = " · "
-# what a reader must not have to look for: what does not add up, and what is not yet or not wholly drawn
+# what a reader must not have to look for: what does not add up, what is not yet or not wholly drawn, and (≈) what is estimated
 STAYS = ("remainder", "so far", "drawn as", "not compared")
 
 
@@ -42,7 +42,7 @@ class Caption(QLabel):
         text = self.words
         if self.lines and not self._fits(text):
             parts = text.split(BETWEEN)
-            stay = [p for p in parts if p.startswith(STAYS)]
+            stay = [p for p in parts if p.startswith(STAYS) or "≈" in p]
             go = [p for p in parts if p not in stay]
             while go and not self._fits(BETWEEN.join((*go, *stay, "…"))):
                 go.pop()

@@ -152,14 +152,14 @@ WORDS = " · ".join(f"word {i}" for i in range(60))
 
 
 def test_a_long_caption_takes_few_lines_and_the_rest_is_in_its_tip(view):
-    said = f"{WORDS} · remainder 1e-7 of 3 logits"
+    said = f"{WORDS} · ≈: estimates · remainder 1e-7 of 3 logits"
     view.show_figure(Figure(((heat(),),), "A", said))
     view.resize(330, 300)
     QApplication.processEvents()
     caption = view.findChild(Caption)
     assert caption.height() <= 2 * caption.fontMetrics().lineSpacing() + 2
     assert caption.text().startswith("word 0 · ")
-    assert caption.text().endswith("remainder 1e-7 of 3 logits · …")  # what does not add up stays in sight
+    assert caption.text().endswith("≈: estimates · remainder 1e-7 of 3 logits · …")  # what does not add up stays in sight
     assert "word 59" in caption.toolTip()
     assert view.accessibleDescription() == said
     view.resize(1400, 900)
