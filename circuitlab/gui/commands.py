@@ -30,6 +30,10 @@ def _has_edits(window: Window) -> bool:
     return bool(window.bench.document.state.edits)
 
 
+def _has_assumptions(window: Window) -> bool:
+    return bool(window.opening.assumptions())
+
+
 def _busy(window: Window) -> bool:
     return window.bench.runner.busy
 
@@ -89,6 +93,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("open", "Open model…", "File", lambda w: w.ask_open(), "Ctrl+O"),
     Command("open-file", "Open model file…", "File", lambda w: w.ask_open_file()),
     Command("open-hub", "Open from the hub…", "File", lambda w: w.ask_hub(), "Ctrl+Shift+O"),
+    Command("assumed", "What was assumed…", "File", lambda w: w.show_assumptions(), enabled=_has_assumptions),
     Command("reload", "Reload model from disk", "File", lambda w: w.opening.reload()),
     Command("copy-session", "Copy session as JSON", "File", lambda w: w.copy_session(), separator=True),
     Command("export-picture", "Export the panel's picture…", "File", lambda w: w.panel_action("export_picture"), "Ctrl+E"),

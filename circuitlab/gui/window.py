@@ -12,7 +12,9 @@ from PySide6.QtWidgets import QApplication, QDockWidget, QFileDialog, QMainWindo
 from circuitlab import __version__
 from circuitlab.draw.theme import DARK, LIGHT, Theme, apply_theme
 from circuitlab.engine.engine import GIB, Engine
+from circuitlab.errors import CircuitLabError
 from circuitlab.figures.panel import panels
+from circuitlab.gui.assumptions_dialog import AssumptionsDialog, plain, questions
 from circuitlab.gui.bars import Status, TopBar
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.chrome import scaled, sheet
@@ -32,6 +34,7 @@ from circuitlab.gui.palette import Palette, ShortcutSheet
 from circuitlab.gui.panel_dock import PanelDock, on_screen
 from circuitlab.gui.settings import Settings, SettingsDialog
 from circuitlab.model.hub import HubName
+from circuitlab.model.subject import ModelRef
 from circuitlab.session.state import State
 
 log = logging.getLogger("circuitlab.window")
@@ -118,6 +121,7 @@ class Window(QMainWindow):
         bench.failed.connect(self.show_error)
         self.opening.opened.connect(self.refresh)
         self.opening.wanted.connect(self.ask_hub)
+        self.opening.asked.connect(self.ask_assumptions)
         self.settings.changed.connect(self._setting)
         for dock in self.docks.values():
             if isinstance(dock, PanelDock):
@@ -192,6 +196,17 @@ class Window(QMainWindow):
         self._hub.raise_()
         if name is not None:
             self._hub.start(name)
+
+    def show_assumptions(self) -> None:
+        """What no file of the open model says, to correct."""
+        AssumptionsDialog(self.opening, self.bench.document.state.model, self.opening.assumptions(), self).show()
+
+    @Slot(object, object)
+    def ask_assumptions(self, ref: ModelRef, error: CircuitLabError) -> None:
+        """What must be said before a model can be opened; the open one stays meanwhile."""
+        dialog = AssumptionsDialog(self.opening, ref, questions(ref, error), self)
+        dialog.said.setText(plain(error))
+        dialog.show()
 
     @property
     def can_undo(self) -> bool:

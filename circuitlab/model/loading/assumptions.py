@@ -15,12 +15,14 @@ from circuitlab.errors import BadModel, UsageError
 
 @dataclass(frozen=True)
 class Assumption:
-    """One value taken for granted. `choices` are the others that are possible, () for a number or a path; `why` the reason."""
+    """One value taken for granted. `choices` are the others that are possible, () for a number or a path; `why` the reason;
+    `free`: another value than a choice may be said."""
 
     name: str
     value: str
     choices: tuple[str, ...] = ()
     why: str = ""
+    free: bool = False
 
     def __str__(self) -> str:
         return f"{self.name} {self.value}" + (f" ({self.why})" if self.why else "")
@@ -46,7 +48,7 @@ class Assumed:
 
     def text(self, name: str, default: str, choices: tuple[str, ...], why: str) -> str:
         """One of `choices` or something else, which the caller reads."""
-        return self._put(name, self._said.get(name, default), choices, why)
+        return self._put(name, self._said.get(name, default), choices, why, free=True)
 
     def number(self, name: str, default: float, why: str) -> float:
         """A finite number. Raises `BadModel` for what is none."""
@@ -75,8 +77,8 @@ class Assumed:
         self._put(name, text, (), why)
         return int(text[:18])
 
-    def _put(self, name: str, value: str, choices: tuple[str, ...], why: str) -> str:
-        self.made.append(Assumption(name, value, choices, "as you said" if name in self._said else why))
+    def _put(self, name: str, value: str, choices: tuple[str, ...], why: str, free: bool = False) -> str:
+        self.made.append(Assumption(name, value, choices, "as you said" if name in self._said else why, free))
         return value
 
 
