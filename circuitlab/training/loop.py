@@ -164,7 +164,8 @@ class Trainer:
 
 def summary(found: dict[str, Any]) -> str:
     """One line on a checkpoint's metrics."""
-    best = {n: max((v, i, h) for i, row in enumerate(found["heads"][n]) for h, v in enumerate(row)) for n in found["heads"]}
+    scored = {n: [(v, i, h) for i, row in enumerate(rows) for h, v in enumerate(row)] for n, rows in found["heads"].items()}
+    best = {n: max(scores) for n, scores in scored.items() if scores}  # a model without layers has no heads
     heads = "  ".join(f"{n} {v:.2f} (L{i}H{h})" for n, (v, i, h) in best.items() if n in ("prefix_matching", "previous_token"))
     return f"loss {found['loss']:.3f}  rep1 {found['rep1']:.2f}  rep2 {found['rep2']:.2f}  {heads}"
 

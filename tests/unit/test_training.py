@@ -238,3 +238,17 @@ def test_a_recipe_that_cannot_be_read_is_refused(tmp_path: Path, toml: str, said
         read_recipe(str(tmp_path / "r.toml"))
     with pytest.raises(BadInput, match="no such recipe"):
         read_recipe("nope")
+
+
+def test_a_model_without_layers_is_trained_and_written(recipe: Recipe, streams: Any, tmp_path: Path) -> None:
+    """The zero-layer transformer: bigrams and nothing else; it has no heads to score."""
+    from circuitlab.training.card import export
+
+    bare = replace(recipe, model={**recipe.model, "n_layers": 0})
+    trainer = _trained(bare, streams, tmp_path / "run")
+    assert trainer.history[-1]["heads"]["prefix_matching"] == []
+    assert trainer.history[-1]["loss"] < trainer.history[0]["loss"]
+    export(trainer, byte_tokenizer(), tmp_path / "model", ["text"])
+    opened = open_model(tmp_path / "model")
+    assert opened.weights.config.n_layers == 0
+    assert "0 layers" in opened.card
