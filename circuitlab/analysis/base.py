@@ -220,6 +220,11 @@ class Analysis(Generic[P, R]):
 _REGISTRY: dict[str, Analysis[Any, Any]] = {}
 
 
+def without_heads(config: ModelConfig, p: Any = None) -> str | None:
+    """The reason why an analysis of heads says nothing of a model without layers; for `@analysis(refuse=…)`."""
+    return None if config.n_layers else "this model has no layers, and so no heads."
+
+
 def analysis(
     *,
     version: int,

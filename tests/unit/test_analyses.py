@@ -22,7 +22,7 @@ from circuitlab.analysis.token_loss import TokenLossParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
-from circuitlab.errors import BadInput, Refused
+from circuitlab.errors import BadInput, CircuitLabError, Refused
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef, Subject
@@ -256,3 +256,17 @@ def test_the_same_request_computed_afresh_is_bit_equal(tmp_path: Path, name: str
         asker("token_loss", TokenLossParams(), (4, 5, 6))
         prints.add(asker.engine.answer(Request(name, params, Subject(asker.ref, TOKENS)), Quiet(), fresh=True).fingerprint)
     assert len(prints) == 1
+
+
+def test_a_model_without_layers_is_answered_or_refused_in_words(tmp_path: Path) -> None:
+    """The zero-layer transformer has no heads: whatever asks for one says so, and nothing breaks."""
+    ref = ModelRef(f"file:{directory(tmp_path / 'm', n_layers=0)}")
+    engine = Engine(ModelStore())
+    answered = set()
+    for name, found in analyses().items():
+        try:
+            engine.answer(Request(name, found.params(), Subject(ref, (0, 1, 2, 3, 1, 2, 3))))
+            answered.add(name)
+        except CircuitLabError as error:
+            assert str(error).strip()
+    assert {"bigram", "direct_path", "path_expansion", "predictions", "token_loss", "logit_lens"} <= answered
