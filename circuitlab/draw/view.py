@@ -156,6 +156,8 @@ class FigureView(QWidget):
                 side.setStretch(0, 2)
                 side.setStretch(1, _share_of_table(narrow, stacked, self.height()))
                 map_ = self._widgets[type(row[0]), row[0].name]
+                beside = (self.width() - 4 * GRID) * 2 // 7  # stretches alone do not hold where hints ask for more than there is
+                map_.setMaximumWidth(beside if narrow and not stacked else UNLIMITED)
                 map_.setMaximumHeight(map_.natural_height(self.width() - 2 * GRID) if stacked else UNLIMITED)
 
     def _make(self, mark: Mark) -> Any:

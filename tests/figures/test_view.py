@@ -199,6 +199,7 @@ def test_a_table_goes_under_its_map_where_it_is_narrow_and_the_text_follows_at_o
     view.resize(330, 200)  # no room for both, one above the other
     beside, map_ = places(view, "ranking", "map")
     assert map_.right() <= beside.left()
+    assert map_.width() < beside.width() / 2
     view.resize(1000, 1400)
     beside, map_, below = places(view, "ranking", "map", "text")
     assert map_.right() <= beside.left()
