@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from circuitlab.analysis.ov_table import OvTableParams
 from circuitlab.analysis.path_expansion import PathExpansionParams
 from circuitlab.analysis.rotation_clock import RotationClockParams
 from circuitlab.analysis.score_expansion import ScoreExpansionParams
+from circuitlab.cli import main
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore, reference
@@ -93,6 +95,21 @@ def test_sinusoids_lie_in_a_plane_and_are_read_exactly() -> None:
     assert np.abs(constant - 1).max() == pytest.approx(1.0)  # no linear key is the same for all of them
 
 
+@pytest.mark.parametrize("p", [ONE_HOT, PLANE, RANK_ONE], ids=str)
+def test_the_prediction_is_the_second_heads_alone(p: RopeInduction) -> None:
+    made = tensors(p)
+    W_E, W_U = made["embed.W_E"], made["unembed.W_U"]
+    assert not (W_E @ W_U).any()  # no direct path
+    assert not (made["layers.0.W_O"][0] @ W_U).any()  # nothing of layer 0 alone
+    assert configuration(p).d_model == (82 if p is ONE_HOT else 32 + 2 + 2 + 1 + 1)
+
+
+def test_the_27th_letter_on_the_circle_would_be_the_first() -> None:
+    letter = lambda i: [0.5 * math.sin(i * math.pi / 13 + 0.1 * j) for j in range(32)]
+    np.testing.assert_allclose(embedding(PLANE)[1:], [letter(i) for i in range(26)], atol=1e-15)
+    np.testing.assert_allclose(letter(26), letter(0), atol=1e-14)
+
+
 # -- the theorem ------------------------------------------------------------------------------------------------------------
 
 
@@ -164,7 +181,7 @@ def test_every_pair_of_letters_is_completed(p: RopeInduction) -> None:
     with torch.inference_mode():
         found = logits(_weights(p), torch.tensor(rows))[:, -1]
     assert found.argmax(dim=1).tolist() == [b for _, b in pairs]
-    assert float(found.softmax(dim=1)[range(len(pairs)), [b for _, b in pairs]].min()) > 0.999
+    assert float(found.softmax(dim=1)[range(len(pairs)), [b for _, b in pairs]].min()) > (0.9999 if p is ONE_HOT else 0.999)
 
 
 def test_several_continuations_share_as_they_are_frequent_and_none_rests_on_bos() -> None:
@@ -385,6 +402,17 @@ def test_the_store_knows_it_by_its_parameters() -> None:
     assert "W_Q" in one.opened.card and any("enough" in note for note in one.opened.notes)
     assert corpus_of(one.ref, one.opened.weights.config) is None
     assert "too little" in " ".join(store.open(reference("rope-induction?alpha=2")).opened.notes)
+
+
+def test_the_command_line_says_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "construct:rope-induction?alpha=20"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "27" in said and "α 12.8 is needed, 20 is enough" in said
+    assert main(["info", "rope-induction", "--json"]) == 0
+    about = json.loads(capsys.readouterr().out)
+    assert about["source"] == SOURCES[0] and about["sha256"] == build(ONE_HOT).sha256 and about["tokenizer"]["n_tokens"] == 27
+    assert main(["info", "rope-induction?alfa=20"]) == 2 and "no parameter" in capsys.readouterr().err
+    assert main(["info", "rope-induction?alpha=-1"]) == 3 and "alpha" in capsys.readouterr().err
 
 
 def test_letters_are_typed_with_or_without_blanks() -> None:
