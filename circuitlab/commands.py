@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +24,7 @@ from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, BadMachine, UsageError
 from circuitlab.model.intervention import Intervention
+from circuitlab.model.known_heads import KnownHeads, complaints, known_heads
 from circuitlab.model.loading.assumptions import Assumption, pairs
 from circuitlab.model.subject import Head, Target
 from circuitlab.session.cuts import ablation
@@ -151,16 +154,37 @@ def info(args: argparse.Namespace) -> int:
             "exactness": answer.result.exactness,  # type: ignore[attr-defined]
             "notes": list(opened.opened.notes),
             "assumptions": to_json(opened.opened.assumptions),
+            "published_heads": _published(known_heads(model.config, model.ref.source, model.engine.store.sha256(model.ref))),
             "tokenizer": None if tokenizer is None else {"n_tokens": tokenizer.n_tokens, "bos": tokenizer.bos},
             "sha256": model.engine.store.sha256(model.ref),
         }
         print(json.dumps(about, ensure_ascii=False, indent=1))
         return 0
-    told = [("loading", "note", note) for note in opened.opened.notes]
+    known = known_heads(model.config, model.ref.source, opened.sha256)
+    notes = [note for note in opened.opened.notes if note != "unembedding tied to the embedding"]  # stands among the options
+    told = [("loading", "note", note) for note in (*notes, *complaints())]
     told += [("assumed", a.name, f"{a.value} ({a.why})" + _others(a)) for a in opened.opened.assumptions]
-    for group, name, value in (*facts, *told):
-        print(f"{group:<12}{name:<22}{value}")
+    told += [("published", f"{len(known.hints)} heads", known.caption)] if known is not None else []
+    _print_facts([("model", "family", opened.opened.family or "circuitlab"), *facts, *told])
     return 0
+
+
+def _print_facts(facts: list[tuple[str, str, str]]) -> None:
+    """One line a fact, wrapped where the terminal ends; a group is named once."""
+    room, before = max(60, shutil.get_terminal_size().columns), ""
+    for group, name, value in facts:
+        first = f"{'' if group == before else group:<12}{name:<21} "
+        lines = textwrap.wrap(value, room - 34, break_long_words=False, break_on_hyphens=False)
+        print(first + f"\n{' ' * 34}".join(lines))
+        before = group
+
+
+def _published(known: KnownHeads | None) -> dict[str, Any] | None:
+    """What papers have named, as JSON: the model that they are about, how this one was recognised, roles by head."""
+    if known is None:
+        return None
+    roles = {str(Head(*head)): known.words(Head(*head)) for head in sorted(known.hints)}
+    return {"model": known.model, "matched_by": known.by, "heads": roles}
 
 
 def _others(assumption: Assumption) -> str:
