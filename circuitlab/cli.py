@@ -17,6 +17,7 @@ from circuitlab import __version__, paths
 from circuitlab.errors import CircuitLabError, UsageError
 
 COMMANDS = ("open", "compute", "analyses", "panels", "figure", "info", "import", "train", "doctor")
+MODEL = "a shipped model's name, a folder, a weight file, or OWNER/NAME on the hub, perhaps with @REVISION"
 EXITS = "exit status: 0 done, 1 our fault, 2 usage, 3 bad model, input or machine, 4 over the memory budget, 130 cancelled"
 
 
@@ -43,7 +44,7 @@ def _assume_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def _subject_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", help="a shipped model's name or a model directory")
+    parser.add_argument("model", help=MODEL)
     _assume_argument(parser)
     text = parser.add_mutually_exclusive_group()
     text.add_argument("--text", help="the prompt")
@@ -64,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"circuitlab {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     window = commands.add_parser("open", help="open the window on a model")
-    window.add_argument("model", nargs="?", help="a shipped model's name or a model directory")
+    window.add_argument("model", nargs="?", help=MODEL)
     window.add_argument("--text", help="the prompt")
     _assume_argument(window)
     compute = commands.add_parser("compute", help="one analysis, printed or written", epilog=EXITS)
@@ -86,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, text in (("analyses", "what can be computed"), ("panels", "what can be drawn")):
         commands.add_parser(name, help=text)
     info = commands.add_parser("info", help="what a model is")
-    info.add_argument("model")
+    info.add_argument("model", help=MODEL)
     _assume_argument(info)
     info.add_argument("--json", action="store_true", help="for a program")
     imported = commands.add_parser("import", help="make a model of a file by a map of its parameter names", epilog=EXITS)
