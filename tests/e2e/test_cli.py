@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from circuitlab import api
 from circuitlab.analysis.attention import AttentionParams
@@ -19,6 +20,7 @@ from circuitlab.errors import BadInput, UsageError
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, Subject
 from tests.models import directory
+from tests.reference.make_hooked import FOLDER
 
 
 @pytest.fixture
@@ -118,6 +120,22 @@ def test_info_says_what_a_model_is(model: str, capsys: pytest.CaptureFixture[str
     assert len(found["sha256"]) == 64
     assert main(["info", model]) == 0
     assert "d_model" in capsys.readouterr().out
+
+
+def test_info_fits_a_terminal_and_says_nothing_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.save(torch.load(FOLDER / "shortformer.pt", weights_only=True)["model"], tmp_path / "inferred.pt")
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["info", str(tmp_path / "inferred.pt")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum(line.startswith("shape") for line in lines) == 1
+    assert "TransformerLens" in lines[0]
+    said = " ".join(" ".join(lines).split())
+    assert "positions learned (a table is there; added to the embedding, as usual); --assume positions=shortformer" in said
+    notes = [line for line in lines if line[12:16] == "note"]
+    assert len(notes) == len(set(notes)) >= 3
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
