@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from circuitlab.analysis.attention import AttentionParams
+from circuitlab.analysis.base import analyses
 from circuitlab.analysis.composition import CompositionParams
 from circuitlab.analysis.head_scores import HeadScoresParams
 from circuitlab.analysis.ov_table import OvTableParams
@@ -24,7 +25,7 @@ from circuitlab.cli import main
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore, reference
-from circuitlab.errors import BadInput, BadModel, CircuitLabError, Refused, UsageError
+from circuitlab.errors import BadInput, BadModel, CircuitLabError, OverBudget, Refused, UsageError
 from circuitlab.model.constructed import SOURCES, RopeInduction, build, closed_forms, parameters_of
 from circuitlab.model.constructed.features import codes, embedding, features, reading
 from circuitlab.model.constructed.matrices import configuration, tensors
@@ -446,6 +447,20 @@ def test_analyses_answer_on_it(p: RopeInduction) -> None:
     expansion = _ask(ref, "score_expansion", ScoreExpansionParams(head=Head(1, 0), source=2), tokens)
     assert expansion.remainder.size < 1e-9 * max(1.0, expansion.remainder.of)
     assert expansion.score == pytest.approx(closed_forms.scores_1(p, tokens)[6, 2])
+
+
+@pytest.mark.parametrize("p", [ONE_HOT, PLANE], ids=str)
+def test_every_analysis_answers_or_says_why_not(p: RopeInduction) -> None:
+    engine, silent = Engine(ModelStore()), []
+    for name, found in analyses().items():
+        try:
+            result = engine.answer(Request(name, found.params(), Subject(ModelRef(f"construct:{p}"), (0, 1, 2, 3, 1, 2)))).result
+        except (BadInput, OverBudget):
+            silent.append(name)
+            continue
+        left = result.remainder
+        assert result.table().columns and (left is None or left.size < 1e-4 * max(1.0, left.of))
+    assert len(silent) < len(analyses()) / 5  # MLP neurons, a prompt set, random texts longer than the context
 
 
 @pytest.mark.parametrize("p", [ONE_HOT, PLANE, RANK_ONE, RopeInduction(d_head=8, offset=2, frequencies="equal")], ids=str)
