@@ -52,6 +52,8 @@ def _subject_arguments(parser: argparse.ArgumentParser) -> None:
     text.add_argument("--tokens", metavar="1,2,3", help="the prompt as token ids")
     parser.add_argument("--cut", default="", metavar="HEADS", help="with these heads zeroed: L1H3,L0H2")
     parser.add_argument("--no-bos", action="store_true", help="without the beginning-of-sequence token")
+    device = "where it is computed: cpu, cuda, cuda:1, mps (default cpu; `circuitlab doctor` lists what is there)"
+    parser.add_argument("--device", default="cpu", metavar="NAME", help=device)
     parser.add_argument("--budget", type=_gib, default=4.0, metavar="GIB", help="memory budget (default 4)")
     parser.add_argument("--threads", type=_count, default=1, help="torch threads (default 1: bit-equal results)")
 

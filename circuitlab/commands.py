@@ -34,7 +34,8 @@ FORMS = ("json", "csv", "npz")
 
 def _open(args: argparse.Namespace) -> api.Model:
     torch.set_num_threads(args.threads)
-    return api.open(args.model, use=Engine(ModelStore(), int(args.budget * GIB)), assume=dict(pairs(args.assume)))
+    engine = Engine(ModelStore(), int(args.budget * GIB), args.device)
+    return api.open(args.model, use=engine, assume=dict(pairs(args.assume)))
 
 
 def _prompt(args: argparse.Namespace) -> tuple[str | None, tuple[int, ...]]:

@@ -21,11 +21,14 @@ from circuitlab import __version__, paths, probe
 PACKAGES = ("torch", "numpy", "safetensors", "tokenizers", "PySide6-Essentials", "pyqtgraph")
 _MODULES = {"PySide6-Essentials": "PySide6.QtWidgets"}  # where the module is not called like its package
 
+GIB = 2**30
 _TORCH = """
 import json, os, torch
-cuda = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+cuda = [(p.name, p.total_memory) for p in map(torch.cuda.get_device_properties, range(count))]
 mps = bool(getattr(torch.backends, "mps", None)) and torch.backends.mps.is_available()
-print(json.dumps({"threads": torch.get_num_threads(), "cuda": cuda, "mps": mps}))
+room = torch.mps.recommended_max_memory() if mps else 0
+print(json.dumps({"threads": torch.get_num_threads(), "cuda": cuda, "mps": mps, "room": room}))
 """
 
 
@@ -87,14 +90,21 @@ def _package(name: str) -> Package:
     return Package(name, version, "" if fine else problem)
 
 
+def _main_memory() -> str:
+    try:
+        return f", {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / GIB:.1f} GiB"
+    except (AttributeError, OSError, ValueError):  # not asked for in this way on Windows
+        return ""
+
+
 def _devices() -> tuple[str, ...]:
     fine, out = _child(_TORCH)
     if not fine:
         return (f"unknown, torch cannot be asked: {out}",)
     told = json.loads(_last_line(out))
-    lines = [f"cpu: {os.cpu_count()} cores, {told['threads']} torch threads"]
-    lines += [f"cuda:{i}: {name}" for i, name in enumerate(told["cuda"])]
-    lines += ["mps"] if told["mps"] else []
+    lines = [f"cpu: {os.cpu_count()} cores, {told['threads']} torch threads{_main_memory()}"]
+    lines += [f"{'cuda' if i == 0 else f'cuda:{i}'}: {name}, {room / GIB:.1f} GiB" for i, (name, room) in enumerate(told["cuda"])]
+    lines += [f"mps: Apple GPU, {told['room'] / GIB:.1f} GiB"] if told["mps"] else []
     return tuple(lines)
 
 

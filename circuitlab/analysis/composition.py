@@ -124,7 +124,8 @@ class _Sources:
         """[layer · head, d_head, d_model]."""
         if self._kept is not None:
             return self._kept[layers.start * self._n_heads : layers.stop * self._n_heads]
-        return torch.cat([self._roots[i].mT @ factors_of(self._inputs, i).W_O for i in layers])
+        one = lambda i: self._roots[i].mT @ factors_of(self._inputs, i).W_O
+        return one(layers.start) if len(layers) == 1 else torch.cat([one(i) for i in layers])
 
     def size(self, layers: range) -> Tensor:
         """[layer · head] `_Side.size`."""
@@ -224,8 +225,12 @@ class _Pairs:
             self._tick(layer, 0)
             heads = factors_of(self._inputs, layer)
             grams = _grams(heads, self._kinds)
-            found = [_reader(heads, grams, kind, self._d) for kind in self._kinds]
-            readers[layer], sides[layer] = torch.cat([f for f, _ in found]), [side for _, side in found]
+            n_heads, W = len(heads.W_Q), heads.W_Q
+            readers[layer] = torch.empty(len(self._kinds) * n_heads, *W.shape[1:], dtype=W.dtype)
+            sides[layer] = []
+            for i, kind in enumerate(self._kinds):  # one after another: a model larger than memory has no room for copies
+                readers[layer][i * n_heads : (i + 1) * n_heads], side = _reader(heads, grams, kind, self._d)
+                sides[layer].append(side)
             if layer < self._c.n_layers - 1:
                 self._sources.add(heads, grams)
         return readers, sides

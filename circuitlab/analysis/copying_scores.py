@@ -26,8 +26,9 @@ from circuitlab.analysis.embedding_products import EmbeddingProductsParams, Embe
 from circuitlab.analysis.ov_spectrum import NO_BIAS, zeros
 from circuitlab.analysis.qk_spectrum import qk_words
 from circuitlab.analysis.spectra import PART_FLOPS, Middle, Values, factors_of, parts, reading_words
-from circuitlab.analysis.weight_view import Heads, embedding, is_token_map, refuse_inexact, words
+from circuitlab.analysis.weight_view import Heads, embedding_rows, is_token_map, refuse_inexact, words
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.folding import Tokens, unembed_columns
 from circuitlab.model.subject import Head
 
 WHOLE, SAMPLE = 8192, 1024  # a vocabulary that is looked at whole; of a larger one, how many tokens
@@ -159,12 +160,12 @@ class _Diagonal:
     def __init__(self, inputs: Inputs, products: EmbeddingProductsResult, p: CopyingScoresParams) -> None:
         c = inputs.weights.config
         raw = inputs.presented(replace(inputs.subject.conventions, centre=False))
-        W_E, W_U = embedding(inputs.weights), raw.unembed().W_U
-        if p.diagonal == "sample" and c.d_vocab > WHOLE:
-            ids = torch.arange(SAMPLE) * c.d_vocab // SAMPLE
-            W_E, W_U = W_E[ids], W_U[:, ids]
-        self.n, self._W_E, self._W_U = len(W_E), W_E, W_U
-        self._mean = torch.as_tensor(products.unembed_mean.copy()).to(W_U.dtype)[:, None]
+        self._weights, self._raw = inputs.weights, raw
+        sampled = p.diagonal == "sample" and c.d_vocab > WHOLE
+        self._ids = torch.arange(SAMPLE) * c.d_vocab // SAMPLE if sampled else None
+        self.n = SAMPLE if sampled else c.d_vocab
+        self._kept: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        self._mean = torch.as_tensor(products.unembed_mean.copy())[:, None]
 
     def __call__(self, heads: Heads, tick: Callable[[], None]) -> tuple[np.ndarray, np.ndarray]:
         """Share [head] of tokens that raise themselves, and histogram [head, 41]."""
@@ -175,13 +176,24 @@ class _Diagonal:
         step = max(64, int(PART_FLOPS / (4 * W_V.numel())))
         for start in range(0, self.n, step):
             tick()
-            z = (self._W_E[start : start + step] @ W_V).unflatten(1, (n_heads, d_head)).permute(1, 2, 0)
-            out = (heads.W_O.flatten(0, 1) @ (self._W_U[:, start : start + step] - self._mean)).unflatten(0, (n_heads, d_head))
+            rows, columns = self._tokens(start, step)
+            z = (rows @ W_V).unflatten(1, (n_heads, d_head)).permute(1, 2, 0)
+            out = (heads.W_O.flatten(0, 1) @ (columns - self._mean.to(columns.dtype))).unflatten(0, (n_heads, d_head))
             own[:, start : start + step] = (z * out).sum(1)
             reads += z @ z.mT
             writes += out @ out.mT
         rms = np.sqrt(np.maximum(_trace(reads @ writes), 0)) / self.n
         return (own > 0).double().mean(1).cpu().numpy(), _histogram(own.double().cpu().numpy(), rms)
+
+    def _tokens(self, start: int, step: int) -> tuple[Tensor, Tensor]:
+        """Rows [token, d_model] of W_E and columns [d_model, token] of W_U; those of a sample are kept."""
+        at: Tokens = slice(start, min(start + step, self.n))
+        if self._ids is None:
+            return embedding_rows(self._weights, at), unembed_columns(self._raw, at)
+        if (start, step) not in self._kept:
+            at = self._ids[at]
+            self._kept[start, step] = embedding_rows(self._weights, at), unembed_columns(self._raw, at)
+        return self._kept[start, step]
 
 
 def _histogram(own: np.ndarray, rms: np.ndarray) -> np.ndarray:

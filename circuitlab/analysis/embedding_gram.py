@@ -13,11 +13,11 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
-from circuitlab.analysis.embedding_products import TILE, uncentred
-from circuitlab.analysis.weight_view import embedding, words
+from circuitlab.analysis.embedding_products import uncentred
+from circuitlab.analysis.weight_view import embedding_rows, words
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.folding import centres_writes
+from circuitlab.model.folding import TILE, centres_writes
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ def _memory(c: ModelConfig, n: int, p: EmbeddingGramParams) -> int:
 def embedding_gram(inputs: Inputs, p: EmbeddingGramParams, ctx: Ctx) -> EmbeddingGramResult:
     """W_Eᵀ W_E, once per model: what QK spectra and singular values are read from."""
     weights = uncentred(inputs)
-    c, W_E = weights.config, embedding(weights)
+    c = weights.config
     G = torch.zeros(c.d_model, c.d_model, dtype=torch.float64)
     total = torch.zeros(c.d_model, dtype=torch.float64)
     for start in range(0, c.d_vocab, TILE):
         ctx.tick(start, c.d_vocab, "W_Eᵀ W_E")
-        rows = W_E[start : start + TILE]
+        rows = embedding_rows(weights, slice(start, start + TILE))
         G += rows.T @ rows
         total += rows.sum(0, dtype=torch.float64)
     if not bool(torch.isfinite(G).all()):

@@ -14,13 +14,11 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
-from circuitlab.analysis.weight_view import embedding, is_token_map, words
+from circuitlab.analysis.weight_view import embedding_rows, is_token_map, words
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.folding import centres_writes
+from circuitlab.model.folding import TILE, centres_writes, unembed_columns
 from circuitlab.model.weights import Weights
-
-TILE = 2048  # tokens at a time
 
 
 @dataclass(frozen=True)
@@ -69,19 +67,19 @@ def _memory(config: ModelConfig, n: int, p: EmbeddingProductsParams) -> int:
 def embedding_products(inputs: Inputs, p: EmbeddingProductsParams, ctx: Ctx) -> EmbeddingProductsResult:
     """W_U W_E, once per model: what the eigenvalues of OV circuits are read from."""
     weights = uncentred(inputs)
-    c, W_E, W_U = weights.config, embedding(weights), weights.unembed().W_U
+    c = weights.config
     both, d = is_token_map(c), c.d_model
     M = torch.zeros(d, d, dtype=torch.float64)
     embed_sum, unembed_sum = torch.zeros(d, dtype=torch.float64), torch.zeros(d, dtype=torch.float64)
     for start in range(0, c.d_vocab, TILE):
         ctx.tick(start, c.d_vocab, "W_U W_E")
-        rows = W_E[start : start + TILE]
+        rows = embedding_rows(weights, slice(start, start + TILE))
         embed_sum += rows.sum(0, dtype=torch.float64)
         if both:
-            M += W_U[:, start : start + TILE] @ rows
+            M += unembed_columns(weights, slice(start, start + TILE)) @ rows
     for start in range(0, c.d_vocab_out, TILE):
         ctx.tick(c.d_vocab, c.d_vocab, "W_U")
-        unembed_sum += W_U[:, start : start + TILE].sum(1, dtype=torch.float64)
+        unembed_sum += unembed_columns(weights, slice(start, start + TILE)).sum(1, dtype=torch.float64)
     if not bool(torch.isfinite(M).all() & torch.isfinite(embed_sum).all() & torch.isfinite(unembed_sum).all()):
         raise BadModel("An embedding is not finite.", expected="finite W_E and W_U", got="NaN or infinity in one of them")
     if centres_writes(c, inputs.subject.conventions):  # W_E loses its mean over d_model, at both of its places

@@ -26,6 +26,7 @@ from circuitlab.model.folding import centres_writes
 from circuitlab.model.subject import Head
 
 PART_FLOPS = 4e9  # of the heads that are computed together
+GRAM_AT_ONCE = 1 << 24  # numbers that are made float64 together; of more, a matrix at a time
 
 
 def reads_centred(inputs: Inputs) -> bool:
@@ -68,8 +69,10 @@ def reading_words(inputs: Inputs) -> str:
 
 def gram(W: Tensor) -> Tensor:
     """[..., n, n] float64: W Wᵀ of W [..., n, m]."""
-    double = W.double()
-    return double @ double.mT
+    if W.dim() < 3 or W.numel() < GRAM_AT_ONCE:
+        double = W.double()
+        return double @ double.mT
+    return torch.stack([gram(one) for one in W])
 
 
 def root(matrix: Tensor) -> Tensor:

@@ -16,8 +16,7 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysi
 from circuitlab.analysis.weight_view import words
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
-
-TILE = 2048  # tokens at a time
+from circuitlab.model.folding import TILE, unembed_columns
 
 
 @dataclass(frozen=True)
@@ -50,12 +49,12 @@ def _memory(c: ModelConfig, n: int, p: UnembeddingGramParams) -> int:
 def unembedding_gram(inputs: Inputs, p: UnembeddingGramParams, ctx: Ctx) -> UnembeddingGramResult:
     """W_U W_Uᵀ, once per model: what the singular values of OV circuits are read from."""
     weights = inputs.presented(replace(inputs.subject.conventions, centre=False))
-    c, W_U = weights.config, weights.unembed().W_U
+    c = weights.config
     K = torch.zeros(c.d_model, c.d_model, dtype=torch.float64)
     total = torch.zeros(c.d_model, dtype=torch.float64)
     for start in range(0, c.d_vocab_out, TILE):
         ctx.tick(start, c.d_vocab_out, "W_U W_Uᵀ")
-        columns = W_U[:, start : start + TILE]
+        columns = unembed_columns(weights, slice(start, start + TILE))
         K += columns @ columns.T
         total += columns.sum(1, dtype=torch.float64)
     if not bool(torch.isfinite(K).all()):

@@ -19,6 +19,7 @@ from torch import Tensor
 from circuitlab.analysis.base import Inputs
 from circuitlab.errors import BadModel, UsageError
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.folding import Tokens, embed_rows
 from circuitlab.model.positions import rotate
 from circuitlab.model.subject import Head
 from circuitlab.model.weights import Layer, Norm, Weights
@@ -135,6 +136,12 @@ def turned(x: Tensor, config: ModelConfig, layer: int, distance: int) -> Tensor:
         return x
     # turned by its own angle and scaled for both sides: the keys that it meets are left as they are
     return rotate(x.unsqueeze(-2), replace(rotary, amplitude=rotary.amplitude**2), distance).squeeze(-2)
+
+
+def embedding_rows(weights: Weights, tokens: Tokens) -> Tensor:
+    """[token, d_model]: rows of W_E as they enter the stream."""
+    rows, scale = embed_rows(weights, tokens), weights.config.embed_scale
+    return rows if scale == 1.0 else rows * scale
 
 
 def embedding(weights: Weights) -> Tensor:

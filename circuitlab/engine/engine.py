@@ -87,7 +87,11 @@ class Engine:
 
     def place(self, request: Request) -> str:
         """Where this is computed: on the engine's device, on the CPU where that has no float64 and float64 is needed."""
-        wide = find_analysis(request.analysis).doubles or request.subject.conventions.dtype == "float64"
+        return self.place_of(request.subject, find_analysis(request.analysis).doubles)
+
+    def place_of(self, subject: Subject, doubles: bool = False) -> str:
+        """Where a forward pass is computed, or what needs float64 besides."""
+        wide = doubles or subject.conventions.dtype == "float64"
         return self.device if has_doubles(self.device) or not wide else "cpu"
 
     def _making_on(self, place: str) -> AbstractContextManager[Any]:
@@ -210,9 +214,7 @@ class Engine:
 
     def run_of(self, model: OpenModel, subject: Subject, ctx: Ctx, fresh: bool = False) -> Run:
         """A forward pass, from the cache, from a cached prefix, or computed."""
-        wide = subject.conventions.dtype == "float64"
-        place = self.device if has_doubles(self.device) or not wide else "cpu"
-        return self.run_in(Cache(self.memory) if fresh else self.cache, model, subject, ctx, place)
+        return self.run_in(Cache(self.memory) if fresh else self.cache, model, subject, ctx, self.place_of(subject))
 
     def run_in(self, cache: Cache, model: OpenModel, subject: Subject, ctx: Ctx, place: str) -> Run:
         """`run_of` with a given cache; only runs of the engine's own cache begin where another one left off."""

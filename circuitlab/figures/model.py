@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import wrap
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from circuitlab.figures.common import caption, once
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, register
 from circuitlab.session.state import State
+
+LINE = 30  # characters of a value: what a narrow dock shows of it
+INDENT = "\u2003"
 
 
 @dataclass(frozen=True)
@@ -31,15 +35,23 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         return Figure(title="Model")
     result = answer.result
     assert isinstance(result, ModelFactsResult)
+    notes = [("loading", "note", note) for note in facts.notes]
+    told = (*facts.whereabouts(state.subject), *notes)
+    rows = once(answer, ("rows", told), lambda: _rows((*result.facts, *told)))
+    return Figure(((rows,),), facts.name, caption(answer, result.exactness))
 
-    def make() -> Rows:
-        rows = [*result.facts, *(("loading", "note", note) for note in facts.notes)]
-        groups, names, values = (np.array(c, dtype=object) for c in zip(*rows, strict=True))
-        shown = [g if i == 0 or groups[i - 1] != g else "" for i, g in enumerate(groups)]
-        columns = (RowColumn("", np.array(shown, dtype=object)), RowColumn("fact", names), RowColumn("value", values))
-        return Rows("facts", columns, ids(np.arange(len(rows))))
 
-    return Figure(((once(answer, "rows", make),),), facts.name, caption(answer, result.exactness))
+def _rows(facts: tuple[tuple[str, str, str], ...]) -> Rows:
+    """A line a fact under the name of its group; what is longer than a line goes on in the next ones."""
+    shown: list[tuple[str, str]] = []
+    before = ""
+    for group, name, value in facts:
+        shown += [(group, "")] if group != before else []
+        first, *more = wrap(value, LINE, break_on_hyphens=False) or [""]
+        shown += [(INDENT + name, first), *(("", line) for line in more)]
+        before = group
+    names, values = (np.array(c, dtype=object) for c in zip(*shown, strict=True))
+    return Rows("facts", (RowColumn("fact", names), RowColumn("value", values)), ids(np.arange(len(shown))))
 
 
 def pick(state: State, hit: Hit) -> State:

@@ -22,11 +22,12 @@ from typing import Any, Literal
 
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Answer, Request
+from circuitlab.engine.whereabouts import whereabouts
 from circuitlab.errors import UsageError
 from circuitlab.figures.compare import with_reference
 from circuitlab.figures.marks import Figure, Hit
 from circuitlab.model.known_heads import KnownHeads, complaints, known_heads
-from circuitlab.model.subject import ModelRef
+from circuitlab.model.subject import ModelRef, Subject
 from circuitlab.session.state import State
 
 Area = Literal["left", "centre", "right", "bottom"]
@@ -45,6 +46,7 @@ class Facts:
 
     `token_text(id)` is the display form of a token (visible spaces and newlines), `find_tokens(text, most)` the ids that a text
     may mean, `config` the model's, `name` its title; `others(ref)` the facts of another model, of the pinned one for instance.
+    `whereabouts(subject)` says where weights lie and what a forward pass takes, now.
     `known_heads()` is what papers have named of its heads, asked anew each time: its files' hash may come late.
     """
 
@@ -56,6 +58,7 @@ class Facts:
     has_bos: bool = False
     notes: tuple[str, ...] = ()
     others: Callable[[ModelRef], Facts | None] = lambda ref: None
+    whereabouts: Callable[[Subject], tuple[tuple[str, str, str], ...]] = lambda subject: ()
     known_heads: Callable[[], KnownHeads | None] = lambda: None
 
     def tokens(self, ids: tuple[int, ...]) -> tuple[str, ...]:
@@ -85,6 +88,7 @@ def facts_of(engine: Engine, ref: ModelRef) -> Facts:
         has_bos=tokenizer is not None and tokenizer.bos is not None,
         notes=(*opened.notes, *complaints()),
         others=lambda other: facts_of(engine, other),
+        whereabouts=lambda subject: whereabouts(engine, subject),
         known_heads=lambda: known_heads(config, ref.source, hash_of()),
     )
 

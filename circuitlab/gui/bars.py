@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer, Slot
-from PySide6.QtGui import QAction
+from PySide6.QtGui import QAction, QActionGroup
 from PySide6.QtWidgets import (
     QButtonGroup,
     QMenu,
@@ -22,6 +22,7 @@ from circuitlab.gui.labels import ShortLabel, label
 from circuitlab.gui.moves import COMPARE, CONVENTIONS, Moves
 from circuitlab.gui.opening import Opening
 from circuitlab.gui.target_button import TargetButton
+from circuitlab.model.devices import devices
 from circuitlab.session.cuts import words
 from circuitlab.session.state import State
 
@@ -81,9 +82,49 @@ class TopBar(QToolBar):
             action.setData(name)
             action.triggered.connect(self._convention)
             self._choices[name] = action
+        self._make_devices(menu)
         self.conventions.setMenu(menu)
         self.edits = button(self, "subject.edits", "", "Interventions in force; click to remove them all")
         self.edits.clicked.connect(self.moves.clear_edits)
+
+    def _make_devices(self, menu: QMenu) -> None:
+        """Where it is computed: this computer's devices, in the menu of conventions, because results differ in rounding."""
+        menu.addSection("Compute on")
+        self._devices: dict[str, QAction] = {}
+        group = QActionGroup(menu)
+        for device in devices():
+            room = f", {device.memory / 2**30:,.0f} GiB" if device.memory else ""
+            action = menu.addAction(f"{device.title}{room}")
+            action.setCheckable(True)
+            action.setData(device.name)
+            action.triggered.connect(self._device)
+            group.addAction(action)
+            self._devices[device.name] = action
+        self.bench.settings.changed.connect(self._setting)
+        self.bench.engine.use_device(self._wanted())
+
+    def _wanted(self) -> str:
+        wanted = self.bench.settings["device"]
+        return wanted if wanted in self._devices else "cpu"
+
+    @Slot()
+    def _device(self) -> None:
+        action = self.sender()
+        if isinstance(action, QAction):
+            self.bench.settings.set("device", action.data())
+
+    @Slot(str)
+    def _setting(self, name: str) -> None:
+        """Compute on the device of the settings from now on; on the CPU where that one is not there."""
+        found = self._wanted()
+        if name != "device" or found == self.bench.engine.device:
+            return
+        self.bench.engine.use_device(found)
+        self.refresh()
+        self.bench.runner.jobs_changed.emit()
+        again = getattr(self.window(), "refresh", None)
+        if again is not None:
+            again()
 
     def _make_comparison(self) -> None:
         self.pinned = ShortLabel(self, "caption", 360, least=72)
@@ -117,7 +158,11 @@ class TopBar(QToolBar):
         self.heads.setText(f"{heads} · published: {hint[0]}" if hint[0] else heads)
         self.heads.setToolTip("\n".join(filter(None, (heads, *hint[1:]))))
         self.target.refresh()
-        said = (*state.conventions.words(), "BOS" if state.bos else "no BOS")
+        device = self.bench.engine.device
+        elsewhere = () if device == "cpu" else (device,)
+        said = (*state.conventions.words(), *elsewhere, "BOS" if state.bos else "no BOS")
+        for name, action in self._devices.items():
+            action.setChecked(name == device)
         self.conventions.setText(f"{' · '.join(said)} ▾")
         for name, _, on, _, _ in CONVENTIONS:
             self._choices[name].setChecked(getattr(state.conventions, name) == on)
@@ -214,4 +259,4 @@ class Status(QStatusBar):
             self.running.setText(f"{job.title} {job.done}/{job.total}{more}" if job.total else f"{job.title}{more}")
             self.progress.setRange(0, job.total)
             self.progress.setValue(job.done)
-        self.memory.setText(f"CPU · {self.bench.engine.cache.nbytes / 2**20:,.1f} MiB held")
+        self.memory.setText(f"{self.bench.engine.device.upper()} · {self.bench.engine.cache.nbytes / 2**20:,.1f} MiB held")

@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from circuitlab.model.devices import NAMES
 from circuitlab.paths import config_home
 
 
@@ -46,6 +47,7 @@ SETTINGS: tuple[Setting, ...] = (
         "memory", "Memory budget", 4.0, "An analysis that needs more is refused with its number", low=0.25, high=1024,
         unit=" GiB",
     ),
+    Setting("device", "Device", "cpu", "Where it is computed; one that is not there leaves the CPU", NAMES),
     Setting(
         "threads", "Threads", 0, "Threads of the numerical work", low=0, high=256, zero="all cores but one", later=True
     ),

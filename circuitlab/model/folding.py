@@ -24,6 +24,8 @@ from circuitlab.model.subject import Conventions
 from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.model.weights import Embed, Layer, Mlp, Norm, Unembed, Weights
 
+Tokens = slice | Tensor  # consecutive ids, or [token] any
+TILE = 2048  # tokens at a time
 _TORCH = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -35,7 +37,9 @@ def under(weights: Weights, conventions: Conventions, device: str = "cpu") -> We
     if device != "cpu":
         return FoldedWeights(weights, conventions, device)
     dtype = _TORCH[conventions.dtype]
-    same = not (conventions.fold_norm or conventions.centre) and weights.embed().W_E.dtype == dtype
+    # of a model in its file a question for the embedding would convert it
+    plain = weights.resident and not (conventions.fold_norm or conventions.centre)
+    same = plain and weights.embed().W_E.dtype == dtype
     return weights if same else FoldedWeights(weights, conventions)
 
 
@@ -43,6 +47,20 @@ def centres_writes(config: ModelConfig, conventions: Conventions) -> bool:
     """Whether everything that writes to the stream loses its mean over d_model: exact where every reader is a LayerNorm."""
     reads_centred = config.norm == "layer" and config.norm_placement == "pre" and config.final_norm
     return conventions.centre and reads_centred
+
+
+def embed_rows(weights: Weights, tokens: Tokens) -> Tensor:
+    """[token, d_model]: W_E of some tokens; of a model in its file no more is converted than these."""
+    if isinstance(weights, FoldedWeights) and not weights.resident:
+        return weights.embed_rows(tokens)
+    return weights.embed().W_E[tokens]
+
+
+def unembed_columns(weights: Weights, tokens: Tokens) -> Tensor:
+    """[d_model, token]: W_U of some tokens, likewise."""
+    if isinstance(weights, FoldedWeights) and not weights.resident:
+        return weights.unembed_columns(tokens)
+    return weights.unembed().W_U[:, tokens]
 
 
 class FoldedWeights:
@@ -54,8 +72,10 @@ class FoldedWeights:
         self._embed: Embed | None = None
         self._unembed: Unembed | None = None
         # as they lie in the file: what is converted here is a copy of our own, which may then be folded in place
-        stored: Weights = raw.as_stored() if isinstance(raw, SourcedWeights) else raw
-        self._stored = stored if device == "cpu" else PlacedWeights(stored, device)
+        self._lying: Weights = raw.as_stored() if isinstance(raw, SourcedWeights) else raw
+        self._stored = self._lying if device == "cpu" else PlacedWeights(self._lying, device)
+        self._device = torch.device(device)
+        self._mean_out: Tensor | None = None
         c = raw.config
         self._fold = conventions.fold_norm and c.norm != "none" and c.norm_placement in ("pre", "both")
         self._fold_final = conventions.fold_norm and c.norm != "none" and c.final_norm
@@ -100,6 +120,34 @@ class FoldedWeights:
         if self.resident:
             self._unembed = made
         return made
+
+    def embed_rows(self, tokens: Tokens) -> Tensor:
+        """[token, d_model]: `embed().W_E` of some tokens, without the rest."""
+        with torch.device("cpu"):
+            stored = self._lying.embed().W_E[_here(tokens)]
+        stored = stored.to(self._device)
+        return self._written(self._cast(stored), stored)
+
+    def unembed_columns(self, tokens: Tokens) -> Tensor:
+        """[d_model, token]: `unembed().W_U` of some tokens, without the rest."""
+        found = self._folded_columns(tokens)
+        if not self._centre_logits:
+            return found
+        if self._mean_out is None:
+            n, total = self.config.d_vocab_out, torch.zeros_like(found[:, :1])
+            for start in range(0, n, TILE):
+                total += self._folded_columns(slice(start, start + TILE)).sum(1, keepdim=True)
+            self._mean_out = total / n
+        return found.sub_(self._mean_out)
+
+    def _folded_columns(self, tokens: Tokens) -> Tensor:
+        """A copy, before it is centred over the vocabulary."""
+        with torch.device("cpu"):
+            ends = self._lying.unembed()
+            stored = ends.W_U[:, _here(tokens)]
+        made = stored.to(self._device, _TORCH[self.conventions.dtype], copy=True)
+        gain = ends.norm.gain if self._fold_final else None
+        return made if gain is None else made.mul_(self._cast(gain.to(self._device))[:, None])
 
     def _folded_embed(self) -> Embed:
         raw = self._stored.embed()
@@ -172,6 +220,10 @@ class FoldedWeights:
             cast: dict[str, Any] = {n: self._cast(v) for n, v in vars(mlp).items() if isinstance(v, Tensor)}
             mlp = Mlp(**cast, norm=self._cast_norm(mlp.norm))
         return replace(layer, mlp=mlp, **changed)
+
+
+def _here(tokens: Tokens) -> Tokens:
+    return tokens if isinstance(tokens, slice) else tokens.cpu()
 
 
 def _moved(c: Tensor | None, bias: Tensor | None, W: Tensor) -> Tensor | None:

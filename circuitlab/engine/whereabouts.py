@@ -1,0 +1,75 @@
+"""Where a model's weights lie and what a forward pass of a prompt takes: the rows that the Model panel and `info` show."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from circuitlab.engine.engine import GIB, Engine
+from circuitlab.engine.estimates import estimate_run, estimate_streaming, estimate_weights
+from circuitlab.engine.store import Identity, OpenModel
+from circuitlab.errors import CircuitLabError
+from circuitlab.model.devices import memory_of
+from circuitlab.model.subject import Subject
+from circuitlab.model.tensors import open_safetensors
+
+MIB = 2**20
+Row = tuple[str, str, str]
+
+
+def size(n_bytes: int) -> str:
+    """As a person reads it: "0.4 MiB", "812 MiB", "6.10 GiB"."""
+    if n_bytes >= GIB:
+        return f"{n_bytes / GIB:,.2f} GiB"
+    return f"{n_bytes / MIB:,.0f} MiB" if n_bytes >= 10 * MIB else f"{n_bytes / MIB:,.1f} MiB"
+
+
+def whereabouts(engine: Engine, subject: Subject) -> tuple[Row, ...]:
+    """(group, name, value), in the order of reading; () for a model that is not open. Computes nothing and reads headers only."""
+    model = engine.store.peek(subject.model)
+    if model is None:
+        return ()
+    assumed = [("assumed", a.name, f"{a.value} — {a.why}" if a.why else a.value) for a in model.opened.assumptions]
+    return (*_memory(engine, model, subject), *_file(model, subject), *assumed)
+
+
+def _memory(engine: Engine, model: OpenModel, subject: Subject) -> list[Row]:
+    weights, dtype = model.opened.weights, subject.conventions.dtype
+    config, n, place = weights.config, len(subject.tokens), engine.place_of(subject)
+    needed = estimate_run(config, n, dtype) + (0 if weights.resident else estimate_streaming(config, dtype))
+    held = f"in memory, {size(estimate_weights(config, dtype))}"
+    rows = [
+        ("memory", "weights", held if weights.resident else f"in their file, {size(_stored_bytes(model))}, read layer by layer"),
+        ("memory", "a forward pass", f"{size(needed)} for {n} token{'' if n == 1 else 's'}" if n else "no prompt yet"),
+        ("memory", "budget", size(engine.memory) + (": the pass is refused" if n and needed > engine.memory else "")),
+        ("memory", "device", place if place == engine.device else f"{place}: {engine.device} has no float64"),
+    ]
+    there = memory_of(place) if place != "cpu" else 0
+    return [*rows, ("memory", f"memory of {place}", size(there))] if there else rows
+
+
+def _stored_bytes(model: OpenModel) -> int:
+    return sum(size for _, size, _ in model.identity)
+
+
+def _file(model: OpenModel, subject: Subject) -> list[Row]:
+    stored = stored_dtypes(model.identity)
+    said = f"stored as {' and '.join(stored)}, " if stored else ""
+    rows = [("file", "dtype", f"{said}computed in {subject.conventions.dtype}")]
+    rows += [("file", "family", model.opened.family)] if model.opened.family else []
+    sha256 = " ".join(model.sha256[i : i + 8] for i in range(0, len(model.sha256), 8))  # so that it can be broken
+    return [*rows, ("file", "sha256", sha256 or "not read yet")]
+
+
+@lru_cache(maxsize=16)
+def stored_dtypes(files: Identity) -> tuple[str, ...]:
+    """What the numbers of these files are, by the headers of safetensors; () where another format does not say it up front."""
+    found: dict[str, None] = {}
+    for name, _, _ in files:
+        if name.endswith(".safetensors"):
+            try:
+                tensors = open_safetensors(Path(name))
+            except (CircuitLabError, OSError):
+                return ()
+            found |= dict.fromkeys(tensors.kind(tensor) for tensor in sorted(tensors.names()))
+    return tuple(found)
