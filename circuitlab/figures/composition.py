@@ -143,7 +143,8 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         words = f"colour: {low:.3g} to {high:.3g} {UNITS[view.by]} in all of them"
     named_by = published(facts)
     dagger = "† " if named_by and view.form == "graph" else ""
-    return Figure((marks,), _title(state, result), caption(answer, words, dagger + named_by), counted)
+    title = _title(state, result) + (" · † named in papers" if dagger else "")
+    return Figure((marks,), title, caption(answer, words, dagger + named_by), counted)
 
 
 def _title(state: State, result: CompositionResult) -> str:

@@ -75,6 +75,7 @@ def test_every_panel_of_heads_says_what_is_published(bench: tuple[Engine, State]
     assert tips[1, 3].endswith(SAID) and "published" not in tips[0, 0]
     at = [tuple(k) for k in graph.node_ids.tolist()].index((1, 3))
     assert graph.hints[at] == SAID
+    assert figures["composition"].title.endswith("† named in papers")
     assert graph.badges[at].endswith("†") and sum("†" in b for b in graph.badges) == 2
 
 
