@@ -11,7 +11,7 @@ from circuitlab.analysis.base import find_analysis
 from circuitlab.analysis.direct_attribution import CONSTANT, DirectAttributionParams, DirectAttributionResult
 from circuitlab.analysis.token_attribution import TokenAttributionParams, TokenAttributionResult
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import caption, destination, digits, once, pick_position, quoted, texts, top_level
+from circuitlab.figures.common import caption, destination, digits, number, once, pick_position, quoted, texts, top_level
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, Tokens, empty, ids
 from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -119,7 +119,7 @@ def _parts(state: State, facts: Facts, answer: Answer) -> Figure:
 
 
 def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−")
+    return number(value, "+.2f")
 
 
 def _title(state: State, facts: Facts, result: DirectAttributionResult, head: Head | None) -> str:

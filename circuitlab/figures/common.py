@@ -28,6 +28,11 @@ def once(answer: Answer, key: Hashable, make: Callable[[], T]) -> T:
     return kept[key]
 
 
+def number(value: float, spec: str = ".2f") -> str:
+    """A number in running text, with a minus sign that is one."""
+    return f"{value:{spec}}".replace("-", "−")
+
+
 def destination(state: State) -> int:
     """The position that is read: the selected one, else the last. -1 without tokens."""
     chosen = state.selection.destination

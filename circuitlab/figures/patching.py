@@ -11,7 +11,7 @@ from circuitlab.analysis.patched_block import What
 from circuitlab.analysis.patching import PatchingParams, PatchingResult
 from circuitlab.analysis.path_patching import PathPatchingParams
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import caption, has_mlps, once, pick_position
+from circuitlab.figures.common import caption, has_mlps, number, once, pick_position
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, empty, ids
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.patching_paths import figure_of_paths, pick_path, sender_of, why_no_path
@@ -224,7 +224,9 @@ def _reading(result: PatchingResult, row: int | None, col: int | None) -> str:
         return ""
     share = result.normalised[row, col]
     sign = "" if result.exact[row, col] else "≈ "
-    return f"chosen cell {sign}{result.effect[row, col]:+.3f}" + ("" if np.isnan(share) else f", {share:.0%} of the difference")
+    return f"chosen cell {sign}{number(result.effect[row, col], '+.3f')}" + (
+        "" if np.isnan(share) else f", {share:.0%} of the difference"
+    )
 
 
 def pick(state: State, hit: Hit) -> State:

@@ -18,6 +18,7 @@ from circuitlab.figures.common import (
     captions,
     comparing,
     destination,
+    number,
     once,
     pick_position,
     quoted,
@@ -28,7 +29,7 @@ from circuitlab.figures.compare import short_label
 from circuitlab.figures.marks import Bars, Figure, Heatmap, Hit, Rows, Tokens, empty
 from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.paths_rows import HEAD, PAIR, Other, Terms, head_rows, order_sums, signed, term_rows
+from circuitlab.figures.paths_rows import HEAD, PAIR, Other, Terms, head_rows, order_sums, term_rows
 from circuitlab.figures.pivot import of_weights, pair, pick_edge, refused
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
@@ -120,7 +121,7 @@ def _title(state: State, facts: Facts, answer: Answer) -> str:
     of = " − ".join(names) or "the direction"
     what = "log p" if asked.measure == "log_prob" else "logit"
     after = quoted(facts.token_text(tokens[result.position]))
-    return f"{what} of {of} after {result.position} {after} = {signed(result.whole)}"
+    return f"{what} of {of} after {result.position} {after} = {number(result.whole)}"
 
 
 def _terms(state: State, facts: Facts, answer: Answer, there: Other | None, note: str) -> Figure:
@@ -233,7 +234,7 @@ def _adds(answer: Answer | None, heads: tuple[Head, Head]) -> str:
         return ""
     here = (result.order == 2) & (result.heads[:, :2] == np.array(heads)).all((1, 2))
     unit = "nats" if _params(answer).measure == "log_prob" else "logit"
-    return f" · adds {signed(result.value[here][0])} {unit}" if here.any() else ""
+    return f" · adds {number(result.value[here][0])} {unit}" if here.any() else ""
 
 
 def pick(state: State, hit: Hit) -> State:

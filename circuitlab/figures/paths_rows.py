@@ -36,11 +36,6 @@ class Other:
     label: str
 
 
-def signed(value: float) -> str:
-    """Two digits, with a minus sign that is one."""
-    return f"{value:.2f}".replace("-", "−")
-
-
 def order_sums(result: PathExpansionResult) -> tuple[np.ndarray, tuple[str, ...]]:
     """The sum of each order and its name, the deep ones together."""
     orders = result.orders

@@ -10,7 +10,7 @@ import numpy as np
 from circuitlab.analysis.head_step import HeadStepParams, HeadStepResult
 from circuitlab.analysis.tensor_identity import TensorIdentityParams, TensorIdentityResult
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import caption, digits, once, quoted, texts, top_level
+from circuitlab.figures.common import caption, digits, number, once, quoted, texts, top_level
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.pivot import leading, pair
@@ -88,7 +88,7 @@ def _norm(x: np.ndarray) -> str:
 
 def _vector(x: np.ndarray) -> str:
     """Its length, and how it begins."""
-    begins = "  ".join(f"{v:.2f}".replace("-", "−") for v in x[:ENTRIES])
+    begins = "  ".join(number(v) for v in x[:ENTRIES])
     return f"length {_norm(x)}: {begins} …" if len(x) > ENTRIES else f"length {_norm(x)}: {begins}"
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from circuitlab.engine.request import Answer
-from circuitlab.figures.common import once, quoted, top_level
+from circuitlab.figures.common import number, once, quoted, top_level
 from circuitlab.figures.marks import Tokens
 from circuitlab.figures.panel import Facts
 from circuitlab.session.state import State
@@ -58,8 +58,8 @@ def strip_weights(strips: Strips) -> tuple[float, float]:
 def measured(result: Any, facts: Facts) -> str:
     """What is measured, in token texts, and its value on both prompts."""
     names = [quoted(facts.token_text(int(i))) for i in result.ids if i >= 0]
-    pinned = "no partner pinned" if np.isnan(result.other) else f"pinned {result.other:.2f}"
-    return f"{' − '.join(names) or 'direction'}: here {result.clean:.2f}, {pinned}"
+    pinned = "no partner pinned" if np.isnan(result.other) else f"pinned {number(result.other)}"
+    return f"{' − '.join(names) or 'direction'}: here {number(result.clean)}, {pinned}"
 
 
 def scale(show: Show, values: np.ndarray, result: Any) -> tuple[str, float]:
