@@ -175,8 +175,9 @@ def _print_facts(facts: list[tuple[str, str, str]]) -> None:
     room, before = max(60, shutil.get_terminal_size().columns), ""
     for group, name, value in facts:
         first = f"{'' if group == before else group:<12}{name:<21} "
-        lines = textwrap.wrap(value, room - 34, break_long_words=False, break_on_hyphens=False)
-        print(first + f"\n{' ' * 34}".join(lines))
+        whole = value.replace("--assume ", "--assume\u00a0")  # is copied in one piece
+        lines = textwrap.wrap(whole, room - 34, break_long_words=False, break_on_hyphens=False)
+        print(first + f"\n{' ' * 34}".join(lines).replace("\u00a0", " "))
         before = group
 
 
