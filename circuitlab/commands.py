@@ -151,7 +151,7 @@ def info(args: argparse.Namespace) -> int:
             "source": model.ref.source,
             "family": opened.opened.family,
             "config": model.config.to_json(),
-            "n_parameters": model.config.n_parameters(),
+            "n_parameters": answer.result.n_parameters,  # type: ignore[attr-defined]
             "exactness": answer.result.exactness,  # type: ignore[attr-defined]
             "notes": list(opened.opened.notes),
             "assumptions": to_json(opened.opened.assumptions),

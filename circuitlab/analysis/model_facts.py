@@ -9,6 +9,7 @@ import numpy as np
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
 from circuitlab.analysis.weight_view import exactness
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.weights import parameters_of
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class ModelFactsParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelFactsResult(Result):
-    """`facts`: (group, name, value) in the order of reading; `n_parameters` is the count by shapes, tied ones once."""
+    """`facts`: (group, name, value) in the order of reading; `n_parameters` counts what the file holds, shared ones once."""
 
     facts: tuple[tuple[str, str, str], ...]
     n_parameters: int
@@ -54,10 +55,10 @@ def _option_facts(c: ModelConfig) -> list[tuple[str, str, str]]:
     return [("options", name, value) for name, value in options]
 
 
-def _counts(c: ModelConfig) -> list[tuple[str, str, str]]:
+def _counts(c: ModelConfig, n_parameters: int) -> list[tuple[str, str, str]]:
     attention = c.n_layers * c.d_model * c.d_head * (2 * c.n_heads + 2 * c.n_kv_heads)
     mlp = c.n_layers * c.d_model * c.d_mlp * (2 + c.gated)
-    rows = [("all", c.n_parameters()), ("embedding", c.d_vocab * c.d_model), ("attention matrices", attention)]
+    rows = [("all", n_parameters), ("embedding", c.d_vocab * c.d_model), ("attention matrices", attention)]
     rows += [("MLP matrices", mlp)] if mlp else []
     rows += [("position table", c.n_ctx * c.d_model)] if c.stored_positions else []
     return [("parameters", name, f"{count:,}") for name, count in rows]
@@ -67,12 +68,12 @@ def _counts(c: ModelConfig) -> list[tuple[str, str, str]]:
 def model_facts(inputs: Inputs, p: ModelFactsParams, ctx: Ctx) -> ModelFactsResult:
     """Sizes, options and parameter counts of the model, and how exact its weight analyses are."""
     c = inputs.weights.config
-    facts = [*_shape_facts(c), *_option_facts(c), *_counts(c)]
+    facts = [*_shape_facts(c), *_option_facts(c), *_counts(c, parameters_of(inputs.weights))]
     facts.append(("reading", "weights", exactness(c)))
     facts.append(("reading", "conventions", " · ".join(inputs.subject.conventions.words())))
     return ModelFactsResult(
         facts=tuple(facts),
-        n_parameters=c.n_parameters(),
+        n_parameters=parameters_of(inputs.weights),
         exactness=exactness(c),
         conventions=inputs.subject.conventions.words(),
     )

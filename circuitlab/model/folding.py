@@ -22,7 +22,7 @@ from circuitlab.model.placed import PlacedWeights
 from circuitlab.model.sourced import SourcedWeights
 from circuitlab.model.subject import Conventions
 from circuitlab.model.tokenizer import Tokenizer
-from circuitlab.model.weights import Embed, Layer, Mlp, Norm, Unembed, Weights
+from circuitlab.model.weights import Embed, Layer, Mlp, Norm, Unembed, Weights, parameters_of
 
 Tokens = slice | Tensor  # consecutive ids, or [token] any
 TILE = 2048  # tokens at a time
@@ -96,6 +96,11 @@ class FoldedWeights:
     def resident(self) -> bool:
         """The raw model's."""
         return self.raw.resident
+
+    @property
+    def n_parameters(self) -> int:
+        """The raw model's."""
+        return parameters_of(self.raw)
 
     def embed(self) -> Embed:
         """Embeddings, centred over d_model where that is exact."""

@@ -40,6 +40,11 @@ class SourcedWeights:
     ) -> None:
         self.config, self.tokenizer, self.parts, self.dtype = config, tokenizer, parts, dtype
 
+    @property
+    def n_parameters(self) -> int | None:
+        """How many parameters the parts are made of, shared ones once; None where the parts do not know."""
+        return getattr(self.parts, "n_parameters", None)
+
     def as_stored(self) -> SourcedWeights:
         """The same tensors in the file's own dtype."""
         return SourcedWeights(self.config, self.tokenizer, self.parts, None)

@@ -87,6 +87,12 @@ class Unembed:
     norm: Norm = Norm()
 
 
+def parameters_of(weights: Weights) -> int:
+    """The number of parameters that the file holds for this model, shared ones once; by the shapes where no file says."""
+    held = getattr(weights, "n_parameters", None)
+    return weights.config.n_parameters() if held is None else held
+
+
 class Weights(Protocol):
     """What every reader of weights sees. Nobody keeps what `layer(i)` returned past layer i.
 

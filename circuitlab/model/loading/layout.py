@@ -8,6 +8,7 @@ nothing where the storage allows it. Shapes are checked on the header alone, by 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -150,17 +151,26 @@ class Layout:
 
 @dataclass(eq=False)
 class LaidOut:
-    """`Parts` of a source whose tensors lie as `layout` says; names in the file begin with `prefix` where they have it."""
+    """`Parts` of a source whose tensors lie as `layout` says; names in the file begin with `prefix` where they have it.
+
+    `used` are the names in the file that the model is made of.
+    """
 
     config: ModelConfig
     layout: Layout
     source: TensorSource
     prefix: str = ""
+    used: frozenset[str] = frozenset()
     resident: bool = field(init=False)
     _joined: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.resident = self.source.resident
+
+    @property
+    def n_parameters(self) -> int:
+        """Numbers in the tensors that the model uses, each once however many parts share it."""
+        return sum(math.prod(self.source.shape(name)) for name in self.used)
 
     def full(self, name: str) -> str:
         """The name in the file."""
@@ -197,7 +207,8 @@ def lay_out(config: ModelConfig, layout: Layout, source: TensorSource, resident:
     used = _checked(parts)
     unused = sorted(n for n in source.names() - used if not n.endswith(layout.buffers or ("\0",)))
     notes = (f"unused tensors ({len(unused)}): {', '.join(unused[:12])}{' …' if len(unused) > 12 else ''}",) if unused else ()
-    return (LaidOut(config, layout, copied(source, names=used), prefix) if resident else parts), notes
+    kept = copied(source, names=used) if resident else source
+    return LaidOut(config, layout, kept, prefix, frozenset(used)), notes
 
 
 def _checked(parts: LaidOut) -> set[str]:

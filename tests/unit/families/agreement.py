@@ -26,6 +26,7 @@ from circuitlab.model.folding import under
 from circuitlab.model.forward import forward
 from circuitlab.model.loading import Opened, open_model
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
+from circuitlab.model.weights import parameters_of
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import State
 
@@ -50,6 +51,8 @@ def assert_agrees(path: Path, model: Any, tolerance: float = 1e-4) -> Opened:
     """Logits, patterns and folded log-probabilities of the saved model against `model`'s own."""
     opened = open_model(path)
     c = opened.weights.config
+    assert parameters_of(opened.weights) == sum(p.numel() for p in model.parameters()), "parameters, shared ones once"
+    assert parameters_of(under(opened.weights, Conventions())) == parameters_of(opened.weights)
     generator = torch.Generator().manual_seed(1)
     for n in (*[m for m in LENGTHS if m <= c.n_ctx], min(c.n_ctx, 40)):
         ids = torch.randint(0, c.d_vocab, (n,), generator=generator)
