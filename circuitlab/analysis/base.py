@@ -187,6 +187,11 @@ def _of_dtype(memory: Callable[..., int]) -> Callable[[ModelConfig, int, Any, st
     return lambda config, n, p, dtype="float32": memory(config, n, p)
 
 
+def number_size(dtype: str) -> int:
+    """Bytes of one number of what is computed in."""
+    return 8 if dtype == "float64" else 4
+
+
 def _never(config: ModelConfig, p: Any) -> str | None:
     return None
 

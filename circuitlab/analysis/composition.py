@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size
 from circuitlab.analysis.block_norms import GRAM_ROWS, SMALL, TILE_FLOPS, again, by_blocks, by_grams, by_grams_is_cheaper
 from circuitlab.analysis.spectra import factors_of, gram, reading_words, reads_centred, root
 from circuitlab.analysis.weight_view import Heads, refuse_inexact, words
@@ -151,18 +151,18 @@ def _per_layer(c: ModelConfig, kinds: int) -> int:
     return 8 * c.n_heads * c.d_model * ((kinds + 1) * c.d_head + GRAM_ROWS)
 
 
-def _layer_memory(c: ModelConfig) -> int:
-    """Bytes for one destination and one source layer in float64: weights, centred copies, factors, a tile of the product."""
-    factor = 8 * c.n_heads * c.d_head * c.d_model
+def _layer_memory(c: ModelConfig, wide: int) -> int:
+    """Bytes for a destination and a source layer, `wide` a number: weights, centred copies, factors, a tile of the product."""
+    factor = wide * c.n_heads * c.d_head * c.d_model
     rows = min(c.n_heads, max(1, int(TILE_FLOPS / (6 * c.d_head**2 * c.n_heads * c.d_model)))) * c.d_head
     small = 8 * c.n_heads * c.d_head**2 * (c.n_layers + 16)
-    blocks, grams = 3 * 8 * 3 * rows * c.n_heads * c.d_head, 8 * 4 * c.n_heads * GRAM_ROWS * c.d_model
+    blocks, grams = 3 * wide * 3 * rows * c.n_heads * c.d_head, wide * 4 * c.n_heads * GRAM_ROWS * c.d_model
     return 16 * factor + small + max(blocks, grams)
 
 
-def _memory(c: ModelConfig, n: int, p: CompositionParams) -> int:
+def _memory(c: ModelConfig, n: int, p: CompositionParams, dtype: str = "float32") -> int:
     """The result (twice, for partial ones), a layer, and up to a quarter of the budget for what layers read and write."""
-    fixed = _layer_memory(c) + 8 * 6 * len(p.kinds) * (c.n_layers * c.n_heads) ** 2
+    fixed = _layer_memory(c, number_size(dtype)) + 8 * 6 * len(p.kinds) * (c.n_layers * c.n_heads) ** 2
     return 4 * fixed // 3
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size
 from circuitlab.analysis.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
 from circuitlab.analysis.embedding_products import EmbeddingProductsParams, EmbeddingProductsResult
 from circuitlab.analysis.ov_spectrum import NO_BIAS, zeros
@@ -28,7 +28,7 @@ from circuitlab.analysis.qk_spectrum import qk_words
 from circuitlab.analysis.spectra import PART_FLOPS, Middle, Values, factors_of, parts, reading_words
 from circuitlab.analysis.weight_view import Heads, embedding_rows, is_token_map, refuse_inexact, words
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.folding import Tokens, unembed_columns
+from circuitlab.model.folding import TILE, Tokens, unembed_columns
 from circuitlab.model.subject import Head
 
 WHOLE, SAMPLE = 8192, 1024  # a vocabulary that is looked at whole; of a larger one, how many tokens
@@ -71,11 +71,13 @@ class CopyingScoresResult(Result):
         return Table((Column("head", names), *(Column(name, getattr(self, name).ravel()) for name in FIELDS)))
 
 
-def _memory(c: ModelConfig, n: int, p: CopyingScoresParams) -> int:
-    layer = 16 * c.n_heads * c.d_head * (c.d_model + c.d_head)
-    tokens = c.d_vocab if p.diagonal == "all" or c.d_vocab <= WHOLE else SAMPLE
-    ends = (4 * tokens + 2 * c.d_vocab) * c.d_model if p.diagonal != "none" else 0
-    return 8 * (layer + 12 * c.d_model**2 + ends + 3 * c.n_heads * tokens + 50 * c.n_layers * c.n_heads)
+def _memory(c: ModelConfig, n: int, p: CopyingScoresParams, dtype: str = "float32") -> int:
+    """A layer, products of the embeddings in float64, tiles of the embeddings, and the diagonals of a layer's heads."""
+    wide, tokens = number_size(dtype), c.d_vocab if p.diagonal == "all" or c.d_vocab <= WHOLE else SAMPLE
+    layer = 6 * wide * c.n_heads * c.d_head * c.d_model + 8 * 16 * c.n_heads * c.d_head**2
+    ends = wide * (4 * TILE + (3 * SAMPLE if tokens < c.d_vocab else 0)) * c.d_model
+    own = (3 * wide + 8 * 3) * c.n_heads * tokens if p.diagonal != "none" else 0
+    return layer + 8 * 7 * c.d_model**2 + ends + own + 8 * 50 * c.n_layers * c.n_heads
 
 
 @analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=refuse_inexact)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size
 from circuitlab.analysis.embedding_products import uncentred
 from circuitlab.analysis.weight_view import embedding_rows, words
 from circuitlab.errors import BadModel
@@ -35,15 +35,19 @@ class EmbeddingGramResult(Result):
 
     def gram(self, centred: bool) -> np.ndarray:
         """[d_model, d_model] W_Eᵀ W_E; `centred`: one of the two centred over the vocabulary, which is the same as both."""
-        return self.G - self.n_vocab * np.outer(self.mean, self.mean) if centred else self.G
+        if not centred:
+            return self.G
+        made = np.outer(self.mean, self.mean)
+        made *= self.n_vocab  # in place: of a large model each of these takes much
+        return np.subtract(self.G, made, out=made)
 
     def table(self) -> Table:
         """One row a dimension: the mean and the diagonal."""
         return Table((Column("dimension", np.arange(len(self.G))), Column("mean", self.mean), Column("gram", self.G.diagonal())))
 
 
-def _memory(c: ModelConfig, n: int, p: EmbeddingGramParams) -> int:
-    return 8 * 4 * c.d_model**2 + 4 * 3 * TILE * c.d_model
+def _memory(c: ModelConfig, n: int, p: EmbeddingGramParams, dtype: str = "float32") -> int:
+    return 8 * 6 * c.d_model**2 + number_size(dtype) * 4 * TILE * c.d_model
 
 
 @analysis(version=1, needs="weights", lane="slow", memory=_memory)

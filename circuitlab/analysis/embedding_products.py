@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size
 from circuitlab.analysis.weight_view import embedding_rows, is_token_map, words
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
@@ -40,7 +40,10 @@ class EmbeddingProductsResult(Result):
 
     def unembed_embed(self, centred: bool) -> np.ndarray:
         """[d_model, d_model] W_U W_E, with W_U centred over the vocabulary or as it is."""
-        return self.M - np.outer(self.unembed_mean, self.n_vocab * self.embed_mean) if centred else self.M
+        if not centred:
+            return self.M
+        made = np.outer(self.unembed_mean, self.n_vocab * self.embed_mean)
+        return np.subtract(self.M, made, out=made)  # in place: of a large model each of these takes much
 
     def table(self) -> Table:
         """One row a dimension: the means and the diagonal."""
@@ -59,8 +62,8 @@ def uncentred(inputs: Inputs) -> Weights:
     return inputs.presented(replace(inputs.subject.conventions, centre=False))
 
 
-def _memory(config: ModelConfig, n: int, p: EmbeddingProductsParams) -> int:
-    return 8 * 4 * config.d_model**2 + 4 * 3 * TILE * config.d_model
+def _memory(config: ModelConfig, n: int, p: EmbeddingProductsParams, dtype: str = "float32") -> int:
+    return 8 * 6 * config.d_model**2 + number_size(dtype) * 4 * TILE * config.d_model
 
 
 @analysis(version=2, needs="weights", lane="slow", memory=_memory)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size
 from circuitlab.analysis.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
 from circuitlab.analysis.embedding_products import EmbeddingProductsParams, EmbeddingProductsResult
 from circuitlab.analysis.spectra import (
@@ -33,11 +33,13 @@ from circuitlab.analysis.spectra import (
     parts,
     reading_words,
     singular_values,
+    tensor,
 )
 from circuitlab.analysis.token_rows import refuse_pair
 from circuitlab.analysis.unembedding_gram import UnembeddingGramParams, UnembeddingGramResult
 from circuitlab.analysis.weight_view import Heads, by_layer, chosen_heads, is_token_map, refuse_inexact, words
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.folding import TILE
 from circuitlab.model.subject import Head
 
 NOT_A_MAP = "the vocabulary going out is not the one going in, so W_E W_OV W_U has no eigenvalues; ask for the bare W_OV."
@@ -114,15 +116,18 @@ def refuse_behind(heads: tuple[Head, ...], earlier: Head | None) -> str | None:
     return next((why for head in heads or (Head(0, 0),) if (why := refuse_pair(head, earlier))), None)
 
 
-def spectrum_memory(c: ModelConfig, n_heads: int) -> int:
+def spectrum_memory(c: ModelConfig, n_heads: int, dtype: str = "float32", kept: int = 3) -> int:
     """Bytes: a layer's factors and centred copies, its small matrices, a few d_model × d_model products, and the result."""
     n_heads = n_heads or c.n_layers * c.n_heads
-    layer = 16 * c.n_heads * c.d_head * (c.d_model + c.d_head)
-    return 8 * (layer + 16 * c.d_model**2 + 8 * n_heads * c.d_head)
+    wide = number_size(dtype)
+    layer = 6 * wide * c.n_heads * c.d_head * c.d_model + 8 * 16 * c.n_heads * c.d_head**2
+    # `kept` products of embeddings in float64, another that is made and centred; each stands in what is computed in beside
+    products = (8 * (kept + 4) + wide * (kept + 2)) * c.d_model**2 + wide * 4 * TILE * c.d_model
+    return layer + products + 8 * 8 * n_heads * c.d_head
 
 
-def _memory(c: ModelConfig, n: int, p: OvSpectrumParams) -> int:
-    return spectrum_memory(c, len(p.heads))
+def _memory(c: ModelConfig, n: int, p: OvSpectrumParams, dtype: str = "float32") -> int:
+    return spectrum_memory(c, len(p.heads), dtype)
 
 
 @analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
@@ -183,7 +188,7 @@ def _full(inputs: Inputs) -> _Sides:
     assert isinstance(embed, EmbeddingGramResult)
     assert isinstance(unembedding, UnembeddingGramResult)
     dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
-    cast = lambda array: torch.as_tensor(np.array(array)).to(dtype)
+    cast = lambda array: tensor(array, dtype)
     return _Sides(Middle.unembed_embed(products, dtype), cast(embed.gram(False)), cast(unembedding.gram(True)))
 
 

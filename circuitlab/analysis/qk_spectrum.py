@@ -33,6 +33,7 @@ from circuitlab.analysis.spectra import (
     parts,
     reading_words,
     singular_values,
+    tensor,
 )
 from circuitlab.analysis.weight_view import by_layer, chosen_heads, refuse_inexact, turned, words
 from circuitlab.errors import BadInput
@@ -81,8 +82,8 @@ class QkSpectrumResult(Result):
         return spectrum_table(self.heads, self.eigenvalues, self.eigenvalues_raw, self.singular_values)
 
 
-def _memory(c: ModelConfig, n: int, p: QkSpectrumParams) -> int:
-    return spectrum_memory(c, len(p.heads))
+def _memory(c: ModelConfig, n: int, p: QkSpectrumParams, dtype: str = "float32") -> int:
+    return spectrum_memory(c, len(p.heads), dtype, kept=1)
 
 
 @analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
@@ -141,7 +142,7 @@ def _full(inputs: Inputs) -> _Sides:
     found = inputs.answer("embedding_gram", EmbeddingGramParams())
     assert isinstance(found, EmbeddingGramResult)
     dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
-    return _Sides(Middle.gram(found, dtype), torch.as_tensor(np.array(found.gram(False))).to(dtype))
+    return _Sides(Middle.gram(found, dtype), tensor(found.gram(False), dtype))
 
 
 def qk_words(c: ModelConfig, distance: int) -> list[str]:

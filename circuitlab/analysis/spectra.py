@@ -142,12 +142,12 @@ class Middle:
     def unembed_embed(cls, products: EmbeddingProductsResult, dtype: torch.dtype) -> Middle:
         """W_U W_E, W_U centred: what stands between W_O and W_V."""
         total = products.n_vocab * products.embed_mean
-        return cls(_tensor(products.unembed_embed(True)).to(dtype), _tensor(products.unembed_mean), _tensor(total))
+        return cls(tensor(products.unembed_embed(True), dtype), tensor(products.unembed_mean), tensor(total))
 
     @classmethod
     def gram(cls, found: EmbeddingGramResult, dtype: torch.dtype) -> Middle:
         """W_Eᵀ W_E, one W_E (or both: the same) centred: what stands between W_Kᵀ and W_Q."""
-        return cls(_tensor(found.gram(True)).to(dtype), _tensor(found.mean), _tensor(found.n_vocab * found.mean))
+        return cls(tensor(found.gram(True), dtype), tensor(found.mean), tensor(found.n_vocab * found.mean))
 
     def between(self, L: Tensor, R: Tensor) -> tuple[Tensor, Tensor]:
         """(centred, raw) [head, n, m] float64 of L [head, n, d_model] and R [head, d_model, m].
@@ -161,8 +161,9 @@ class Middle:
         return centred, centred + column[..., :, None] * row[..., None, :]
 
 
-def _tensor(array: np.ndarray) -> Tensor:
-    return torch.as_tensor(np.array(array))
+def tensor(array: np.ndarray, dtype: torch.dtype = torch.float64) -> Tensor:
+    """A copy of a float64 array in `dtype`: no more than that is held besides."""
+    return torch.as_tensor(array.astype(np.float64 if dtype == torch.float64 else np.float32))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size
 from circuitlab.analysis.weight_view import words
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
@@ -34,15 +34,19 @@ class UnembeddingGramResult(Result):
 
     def gram(self, centred: bool) -> np.ndarray:
         """[d_model, d_model] W_U W_Uᵀ, W_U centred over the vocabulary or as it is."""
-        return self.K - self.n_vocab * np.outer(self.mean, self.mean) if centred else self.K
+        if not centred:
+            return self.K
+        made = np.outer(self.mean, self.mean)
+        made *= self.n_vocab  # in place: of a large model each of these takes much
+        return np.subtract(self.K, made, out=made)
 
     def table(self) -> Table:
         """One row a dimension: the mean and the diagonal."""
         return Table((Column("dimension", np.arange(len(self.K))), Column("mean", self.mean), Column("gram", self.K.diagonal())))
 
 
-def _memory(c: ModelConfig, n: int, p: UnembeddingGramParams) -> int:
-    return 8 * 4 * c.d_model**2 + 4 * 3 * TILE * c.d_model
+def _memory(c: ModelConfig, n: int, p: UnembeddingGramParams, dtype: str = "float32") -> int:
+    return 8 * 6 * c.d_model**2 + number_size(dtype) * 4 * TILE * c.d_model
 
 
 @analysis(version=1, needs="weights", lane="slow", memory=_memory)
