@@ -29,11 +29,11 @@ def exactness(c: ModelConfig) -> str:
     """How exact weight analyses of this model are (they read W_QK and W_OV without a text)."""
     if c.norm != "none" and c.norm_placement == "post_residual":
         return "none: the norm stands on the stream itself"
-    if c.qk_norm != "none" or (c.norm != "none" and c.norm_placement in ("post_sublayer", "both")):
-        return "exact up to a positive scale per position"
-    if c.positions == "rotary":
-        return "offset-dependent (rotary)"
-    return "exact"
+    scaled = c.qk_norm != "none" or (c.norm != "none" and c.norm_placement in ("post_sublayer", "both"))
+    said = ["exact up to a positive scale per position"] * scaled
+    said += ["offset-dependent (rotary)"] * (c.positions == "rotary")
+    said += ["biases of the q/k norm left out"] * (c.qk_norm == "layer")  # they stand behind that scale
+    return ", ".join(said) or "exact"
 
 
 def refuse_inexact(config: ModelConfig, p: Any = None) -> str | None:
