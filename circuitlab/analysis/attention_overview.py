@@ -64,7 +64,7 @@ def _memory(config: ModelConfig, n: int, p: OverviewParams) -> int:
     return 4 * n * n * 4 * config.n_heads + 4 * config.n_layers * config.n_heads * (p.size + GAP) ** 2
 
 
-@analysis(version=1, needs="tokens", lane="live", memory=_memory, refuse=without_heads)
+@analysis(version=1, needs="tokens", lane="live", memory=_memory, refuse=without_heads, doubles=False)
 def attention_overview(inputs: Inputs, p: OverviewParams, ctx: Ctx) -> OverviewResult:
     """Every head's attention as one contact sheet, layers down, heads across."""
     config, run = inputs.weights.config, inputs.run()

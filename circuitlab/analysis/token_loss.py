@@ -55,7 +55,7 @@ def _memory(config: ModelConfig, n: int, p: TokenLossParams) -> int:
     return 4 * 4 * min(n, ROWS) * config.d_vocab_out
 
 
-@analysis(version=1, needs="tokens", lane="live", memory=_memory)
+@analysis(version=1, needs="tokens", lane="live", memory=_memory, doubles=False)
 def token_loss(inputs: Inputs, p: TokenLossParams, ctx: Ctx) -> TokenLossResult:
     """Loss and rank of every token of the prompt."""
     tokens, run = inputs.subject.tokens, inputs.run()

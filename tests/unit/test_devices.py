@@ -128,11 +128,10 @@ def test_without_float64_what_needs_it_is_computed_on_the_cpu(
     elsewhere: None, model: ModelRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_module, "has_doubles", lambda name: name == "cpu")
-    narrow = replace(find_analysis("attention"), doubles=False)
-    monkeypatch.setattr(engine_module, "find_analysis", lambda name: narrow if name == "attention" else find_analysis(name))
     subject = Subject(model, TOKENS)
     with Elsewhere(doubles=False):
-        assert _answer("attention", subject, NAME).provenance.device == NAME
+        for name in ("attention", "attention_overview", "token_loss"):
+            assert _answer(name, subject, NAME).provenance.device == NAME
         assert _answer("attention", replace(subject, conventions=Conventions(dtype="float64")), NAME).provenance.device == "cpu"
         assert _answer("composition", subject, NAME).provenance.device == "cpu"
 
