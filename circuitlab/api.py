@@ -31,11 +31,11 @@ from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.files.streamed import stream_directory
 from circuitlab.model.importing import ImportMap, canonical, refuse_problems, survey
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.loading.family import tokenizer_at
-from circuitlab.model.streamed import stream_directory
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from circuitlab.model.tensors import ResidentTensors
 from circuitlab.model.tokenizer import Tokenizer

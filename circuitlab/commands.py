@@ -196,10 +196,10 @@ def _others(assumption: Assumption) -> str:
 
 def import_model(args: argparse.Namespace) -> int:
     """`circuitlab import`."""
+    from circuitlab.model.files.streamed import stream_directory
     from circuitlab.model.importing import read_map, refuse_problems, survey
     from circuitlab.model.loading.family import find_tokenizer, tokenizer_at
     from circuitlab.model.loading.found import tensors_at
-    from circuitlab.model.streamed import stream_directory
 
     path = Path(args.file).expanduser()
     found, parts = survey(read_map(Path(args.map)), tensors_at(path))

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from circuitlab.errors import BadModel
-from circuitlab.model.places import Place, safetensors_places
-from circuitlab.model.whole_file import WholeFile
+from circuitlab.model.files.places import Place, safetensors_places
+from circuitlab.model.files.whole_file import WholeFile
 
 _KINDS = ("float64", "float32", "float16", "bfloat16")
 

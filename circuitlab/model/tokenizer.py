@@ -12,7 +12,7 @@ from pathlib import Path
 from tokenizers import Tokenizer as _Tokenizer
 
 from circuitlab.errors import BadInput, BadModel
-from circuitlab.model.whole_file import WholeFile
+from circuitlab.model.files.whole_file import WholeFile
 
 _LARGEST = 64 * 2**20
 _BOS_NAMES = ("<|bos|>", "<s>", "<bos>", "<|begin_of_text|>", "<|endoftext|>", "[BOS]")

@@ -16,13 +16,13 @@ from safetensors.torch import load_file, save_file
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig, Rotary
+from circuitlab.model.files.pickled import read_pickle
+from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.forward import forward
 from circuitlab.model.loading import open_model
 from circuitlab.model.loading.found import weight_files
-from circuitlab.model.pickled import read_pickle
 from circuitlab.model.subject import ModelRef
 from circuitlab.model.tensors import MappedTensors, check_finite, copied, open_safetensors
-from circuitlab.model.whole_file import WholeFile
 from tests.fuzz.corpus import CORPUS
 from tests.models import CONFIGS, directory
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from circuitlab.errors import BadModel
+from circuitlab.model.files.whole_file import shown
 from circuitlab.model.hub import HubName, in_cache
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.loading.found import Found, look, read_json
@@ -21,7 +22,6 @@ from circuitlab.model.sourced import SourcedWeights
 from circuitlab.model.subject import ModelRef
 from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.model.weights import Weights
-from circuitlab.model.whole_file import shown
 from circuitlab.paths import model_dir, shipped_models
 
 Keep = Literal["resident", "mapped"]

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from circuitlab.errors import BadModel
+from circuitlab.model.files.pickled import read_pickle
+from circuitlab.model.files.strict_json import read_object
+from circuitlab.model.files.whole_file import shown
 from circuitlab.model.loading.refusals import refuse_unsupported
-from circuitlab.model.pickled import read_pickle
 from circuitlab.model.series import checkpoint_of
-from circuitlab.model.strict_json import read_object
 from circuitlab.model.tensors import MappedTensors, TensorSource, open_safetensors, open_shards, shard_table
-from circuitlab.model.whole_file import shown
 
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 

@@ -14,8 +14,8 @@ from tokenizers import Tokenizer as Inner
 from tokenizers.models import BPE
 
 from circuitlab.errors import BadModel
+from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.tokenizer import Tokenizer
-from circuitlab.model.whole_file import WholeFile
 
 _LARGEST = 2**25  # bytes
 _SPECIAL = ("<unk>", "<s>", "</s>")  # ids 0, 1 and 2

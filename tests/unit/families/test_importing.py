@@ -15,10 +15,10 @@ from torch import Tensor
 import circuitlab.api as lab
 from circuitlab.cli import main
 from circuitlab.errors import BadModel, Cancelled, UsageError
+from circuitlab.model.files.streamed import stream_directory
 from circuitlab.model.forward import forward
 from circuitlab.model.importing import map_of, survey
 from circuitlab.model.loading import open_model
-from circuitlab.model.streamed import stream_directory
 from circuitlab.model.tensors import ResidentTensors
 from tests.models import CONFIGS, weights_of
 

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 
 from circuitlab.errors import BadModel
-from circuitlab.model.archive import LARGEST_PICKLE, damaged, entries, is_archive, structure
-from circuitlab.model.places import Place, check_name, check_shape
+from circuitlab.model.files.archive import LARGEST_PICKLE, damaged, entries, is_archive, structure
+from circuitlab.model.files.places import Place, check_name, check_shape
+from circuitlab.model.files.unpickling import DAMAGE, Other, Strided, Unwanted, plain, unpickled, without_marks
+from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.tensors import MappedTensors
-from circuitlab.model.unpickling import DAMAGE, Other, Strided, Unwanted, plain, unpickled, without_marks
-from circuitlab.model.whole_file import WholeFile
 
 _NESTED = ("model", "state_dict", "model_state_dict", "module")  # where trainers keep the weights beside their own state
 _PROTOCOL = tuple(bytes((0x80, n)) for n in range(2, 6))  # the first bytes of a pickle, of torch's older format too

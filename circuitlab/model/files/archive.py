@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from circuitlab.errors import BadModel
-from circuitlab.model.whole_file import WholeFile
+from circuitlab.model.files.whole_file import WholeFile
 
 LARGEST_PICKLE = 4 * 2**20  # bytes of structure: about 30 000 tensors
 _LARGEST_DIRECTORY = 16 * 2**20

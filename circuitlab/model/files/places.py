@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from circuitlab.errors import BadModel
-from circuitlab.model import strict_json
-from circuitlab.model.whole_file import WholeFile
+from circuitlab.model.files import strict_json
+from circuitlab.model.files.whole_file import WholeFile
 
 _LARGEST_SIZE = 2**48
 _MOST_AXES = 8

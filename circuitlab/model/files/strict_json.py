@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from circuitlab.errors import BadModel
-from circuitlab.model.whole_file import WholeFile
+from circuitlab.model.files.whole_file import WholeFile
 
 LARGEST = 16 * 2**20  # bytes: read, they take up to 24 times as much
 _DEEPEST = 64
