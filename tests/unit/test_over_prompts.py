@@ -495,7 +495,7 @@ def test_a_set_must_be_named_and_params_must_be_json(ask: Asker) -> None:
 
 
 def test_the_memory_of_the_inner_analysis_is_checked_at_every_prompt(ask: Asker) -> None:
-    long = lambda c, n, p: 2**40 if n > 8 else 0
+    long = lambda c, n, p, dtype: 2**40 if n > 8 else 0
     base._REGISTRY["probe"] = replace(base._REGISTRY["probe"], memory=long)
     with pytest.raises(CircuitLabError, match="does not fit in the memory budget"):
         ask()

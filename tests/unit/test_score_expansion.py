@@ -133,7 +133,8 @@ class SlowParts:
                 n: np.stack([x[0], *(share * x[j] + (1 - share) * x[j - 1] for j in range(1, len(x)))]) for n, x in made.items()
             }
         if c.positions == "rotary":
-            made = {n: np.stack([_rotated(v, p, c) for p, v in enumerate(x)]) for n, x in made.items()}
+            windowed = bool(c.windows and c.windows[head.layer])
+            made = {n: np.stack([_rotated(v, p, c, windowed) for p, v in enumerate(x)]) for n, x in made.items()}
         return made
 
 
