@@ -14,7 +14,7 @@ from torch import Tensor
 
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.tokenizer import Tokenizer
-from circuitlab.model.weights import Embed, Layer, Unembed, Weights
+from circuitlab.model.weights import Embed, Layer, Unembed, Weights, parameters_of
 
 T = TypeVar("T")
 
@@ -39,6 +39,11 @@ class PlacedWeights:
     def resident(self) -> bool:
         """The raw model's."""
         return self.raw.resident
+
+    @property
+    def n_parameters(self) -> int:
+        """The raw model's."""
+        return parameters_of(self.raw)
 
     def embed(self) -> Embed:
         """The embeddings."""
