@@ -139,6 +139,18 @@ class ModelStore:
             model.sha256 = _hash(model, stopped)
         return model.sha256
 
+    def read_whole(self, ref: ModelRef, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Read now what would be read when it is first used, so that damage is found. Raises `BadModel`, `Cancelled`."""
+        weights = self.open(ref).opened.weights
+        if not weights.resident:
+            return
+        weights.embed()
+        weights.unembed()
+        for layer in range(weights.config.n_layers):
+            if stopped():
+                raise Cancelled
+            weights.layer(layer)
+
     def leave_devices(self, kept: tuple[str, ...]) -> None:
         """Let go of what open models hold on other devices than these."""
         with self._lock:
@@ -187,14 +199,18 @@ class ModelStore:
         return model
 
     def _within_budget(self, path: Path, size: int, ref: ModelRef) -> tuple[Opened, int]:
-        """Copied where the copy, which is float32 whatever the file holds, fits in the budget; else mapped. The copy's bytes."""
+        """In memory where the copy, which is float32 whatever the file holds, fits in the budget; else mapped. The copy's bytes.
+
+        Small files are read at once, large ones a tensor at a time as they are used; `read_whole` goes through the rest.
+        """
         at = {} if ref.checkpoint is None else {"checkpoint": ref.checkpoint}
         opened_as = lambda keep: self._opener(path, keep, dict(ref.assume), **at)
+        keep = "resident" if size <= SMALL else "lazy"
         if 2 * size <= self.largest_copy:
-            return opened_as("resident"), size
+            return opened_as(keep), size
         opened = opened_as("mapped")
         copied = max(size, 4 * opened.weights.config.n_parameters())
-        return (opened if copied > self.largest_copy else opened_as("resident")), copied
+        return (opened if copied > self.largest_copy else opened_as(keep)), copied
 
     def _place(self, model: OpenModel) -> OpenModel:
         with self._lock:

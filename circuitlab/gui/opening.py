@@ -137,7 +137,7 @@ class Opening(QObject):
     def _failed(self, slot: str, error: BaseException) -> None:
         if slot == "open" and self._ref is not None and asked_of(error):
             self.asked.emit(self._ref, error)
-        elif slot in ("open", "reopen") and not isinstance(error, Cancelled):
+        elif slot in ("open", "reopen", "whole") and not isinstance(error, Cancelled):
             self.bench.failed.emit(error)
 
     def adopt(self, model: OpenModel, text: str | None) -> None:
@@ -149,12 +149,12 @@ class Opening(QObject):
         self.opened.emit()
 
     def announce(self, model: OpenModel) -> None:
-        """Into the log and the recent list; its hash is read meanwhile."""
+        """Into the log and the recent list; what has not been read of it is read meanwhile, and hashed."""
         self.remember_model(model.ref)
         store = self.bench.engine.store
-        self.bench.runner.do(
-            "sha256", f"hash {model.ref.name}", lambda job: store.sha256(model.ref, job.cancelled.is_set), "hash"
-        )
+        for slot, title, work in (("whole", "read", store.read_whole), ("sha256", "hash", store.sha256)):
+            read = lambda job, work=work: work(model.ref, job.cancelled.is_set)
+            self.bench.runner.do(slot, f"{title} {model.ref.name}", read, "hash")
         log.info("opened %s: %s", model.path, "; ".join(model.opened.notes) or "nothing assumed")
 
     @Slot(object, object)

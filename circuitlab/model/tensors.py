@@ -6,6 +6,7 @@ through a map (`whole_file` says why).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Hashable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -154,6 +155,49 @@ class ShardedTensors:
     def alias(self, name: str) -> Hashable:
         """The shard's file and the place in it."""
         return self._where[name].alias(name)
+
+
+class KeptTensors:
+    """A file's tensors, each copied into memory as float32 when it is first asked for, and kept; one with two names once.
+
+    Opening a large model then reads its header alone. `tensor` raises `BadModel` where the file is shorter by now or the numbers
+    are not finite. Safe to use from several threads.
+    """
+
+    resident = True
+
+    def __init__(self, source: TensorSource) -> None:
+        self._source, self._kept, self._lock = source, dict[Hashable, Tensor](), threading.Lock()
+
+    def names(self) -> frozenset[str]:
+        """All names."""
+        return self._source.names()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of one tensor, from the header."""
+        return self._source.shape(name)
+
+    def kind(self, name: str) -> str:
+        """Its dtype in the file, or what else it is."""
+        return self._source.kind(name)
+
+    def tensor(self, name: str) -> Tensor:
+        """One tensor, not to be written to."""
+        alias = self._source.alias(name)
+        with self._lock:
+            if alias not in self._kept:
+                value = self._source.copy(name).to(torch.float32)
+                check_finite(name, value)
+                self._kept[alias] = value
+            return self._kept[alias]
+
+    def copy(self, name: str) -> Tensor:
+        """One tensor in memory of its own."""
+        return self.tensor(name).clone()
+
+    def alias(self, name: str) -> Hashable:
+        """The file's."""
+        return self._source.alias(name)
 
 
 def open_safetensors(path: Path) -> MappedTensors:

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from circuitlab.engine.store import ModelStore
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, Cancelled
 from circuitlab.model.config import ModelConfig, Rotary
 from circuitlab.model.files.pickled import read_pickle
 from circuitlab.model.files.whole_file import WholeFile
@@ -420,3 +420,42 @@ def test_a_changed_configuration_is_another_model(tmp_path: Path) -> None:
     assert second.opened.weights.config.norm_eps == 0.5
     assert second.identity == first.identity
     assert second.key != first.key
+
+
+def test_a_large_file_is_read_as_it_is_used_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from circuitlab.engine import store as module
+
+    monkeypatch.setattr(module, "SMALL", 0)
+    ref = ModelRef(f"file:{directory(tmp_path / 'm', CONFIGS['gpt2'])}")
+    asked: list[str] = []
+    copy = MappedTensors.copy
+    monkeypatch.setattr(MappedTensors, "copy", lambda self, name: (asked.append(name), copy(self, name))[1])
+    store = ModelStore()
+    weights = store.open(ref).opened.weights
+    assert weights.resident
+    assert not asked, "opening reads the header alone"
+    first = weights.layer(1)
+    assert asked
+    assert all(name.startswith("layers.1.") for name in asked)
+    assert weights.layer(1).W_Q.data_ptr() == first.W_Q.data_ptr()
+    store.read_whole(ref)
+    assert sorted(asked) == sorted(set(asked)), "each tensor once"
+    asked.clear()
+    store.read_whole(ref)
+    assert not asked
+
+
+def test_damage_in_a_large_file_is_found_when_it_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from circuitlab.engine import store as module
+
+    monkeypatch.setattr(module, "SMALL", 0)
+    path = directory(tmp_path / "m")
+    tensors = load_file(path / "model.safetensors")
+    tensors["layers.1.W_O"][0, 0, 0] = torch.nan
+    save_file(tensors, path / "model.safetensors")
+    store, ref = ModelStore(), ModelRef(f"file:{path}")
+    store.open(ref)
+    with pytest.raises(BadModel, match=r"layers\.1\.W_O"):
+        store.read_whole(ref)
+    with pytest.raises(Cancelled):
+        store.read_whole(ref, lambda: True)

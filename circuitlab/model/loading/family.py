@@ -20,11 +20,13 @@ from circuitlab.model.loading.tokenizer_files import fitted
 from circuitlab.model.series import series_of
 from circuitlab.model.sourced import SourcedWeights
 from circuitlab.model.subject import ModelRef
+from circuitlab.model.tensors import KeptTensors
 from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.model.weights import Weights
 from circuitlab.paths import model_dir, shipped_models
 
-Keep = Literal["resident", "mapped"]
+# copied into memory at once; each tensor when it is first used; never
+Keep = Literal["resident", "lazy", "mapped"]
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,10 @@ def open_model(
     Raises `BadModel` with what was expected, what came and what to do.
     """
     found = look(path, assume, checkpoint)
+    if keep == "lazy":  # to a family it is a file like any other, whose tensors stay once they have been read
+        found, keep = (
+            (found, "resident") if found.tensors is None else (replace(found, tensors=KeptTensors(found.tensors)), "mapped")
+        )
     for family in families():
         if family.claims(found):
             opened = _settled(family.load(found, keep), found)
