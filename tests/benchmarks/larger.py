@@ -17,6 +17,7 @@ from tests.benchmarks.common import THREADS, WORK, Row, child
 
 GIB = 2**30
 LIMIT = 2 * GIB
+BUDGET = LIMIT * 19 // 20
 D, HEADS, GROUPS, WIDE, VOCAB, LAYERS = 4096, 32, 8, 11008, 32000, 17
 _BLOCK = 1 << 22
 
@@ -119,7 +120,7 @@ def rows(quick: bool) -> list[Row]:
     path = llama(LAYERS // 8 if quick else LAYERS)
     size = (path / "model.safetensors").stat().st_size
     names = ["predictions", "composition", "copying_scores", "ov_spectrum"]
-    found = child(CHILD, str(LIMIT), str(path), str(THREADS), str(GIB if quick else LIMIT), *names)
+    found = child(CHILD, str(LIMIT), str(path), str(THREADS), str(BUDGET), *names)
     titles = {"open": "opens", "predictions": "16-token forward pass", "copying_scores": "copying scores of all heads"}
     titles |= {"composition": "composition Q+K+V", "ov_spectrum": "OV spectra of all heads", "sha256": "sha256, read whole"}
     out = []

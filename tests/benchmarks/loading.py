@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 from typing import Any
 
 from tests.benchmarks.common import PEAK, THREADS, Row, child, gpt2_small, ratio
@@ -12,18 +13,22 @@ _TIMED = (
     PEAK
     + """
 import gc, json, sys, time
-def measured(load, rounds):
-    load(); gc.collect()
-    times = []
+def measured(load, look, rounds):
+    look(load()); gc.collect()
+    opened, looked = [], []
     for _ in range(rounds):
         began = time.perf_counter()
         model = load()
-        times.append(time.perf_counter() - began)
+        opened.append(time.perf_counter() - began)
+        look(model)
+        looked.append(time.perf_counter() - began)
         del model
         gc.collect()
     peak_reset(); base = rss()
     model = load()
-    print(json.dumps(dict(seconds=min(times), peak=peak() - base)))
+    first = peak() - base
+    look(model)
+    print(json.dumps(dict(seconds=min(opened), looked=min(looked), peak=first, peak_looked=peak() - base)))
 """
 )
 
@@ -32,9 +37,12 @@ OURS = (
     + """
 import torch
 torch.set_num_threads(int(sys.argv[2]))
-from pathlib import Path
-from circuitlab.model.loading import open_model
-measured(lambda: open_model(Path(sys.argv[1])), int(sys.argv[3]))
+from circuitlab.engine.store import ModelStore, reference
+from circuitlab.model.forward import forward
+from circuitlab.model.subject import Conventions
+raw = Conventions(fold_norm=False, centre=False)
+load = lambda: ModelStore().open(reference(sys.argv[1]))
+measured(load, lambda model: forward(model.weights(raw), tuple(range(1, 17))).logits(), int(sys.argv[3]))
 """
 )
 
@@ -46,7 +54,9 @@ torch.set_num_threads(int(sys.argv[2]))
 from transformers import GPT2LMHeadModel
 from transformers.utils import logging
 logging.set_verbosity_error(); logging.disable_progress_bar()
-measured(lambda: GPT2LMHeadModel.from_pretrained(sys.argv[1]), int(sys.argv[3]))
+ids = torch.arange(1, 17)[None]
+torch.set_grad_enabled(False)
+measured(lambda: GPT2LMHeadModel.from_pretrained(sys.argv[1]), lambda model: model(ids).logits, int(sys.argv[3]))
 """
 )
 
@@ -67,7 +77,8 @@ def load():
     model = HookedTransformer(cfg)
     model.load_state_dict(convert_gpt2_weights(GPT2LMHeadModel.from_pretrained(sys.argv[1]), cfg), strict=False)
     return model
-measured(load, int(sys.argv[3]))
+ids = torch.arange(1, 17)[None]
+measured(load, lambda model: model(ids), int(sys.argv[3]))
 """
 )
 
@@ -77,19 +88,27 @@ def rows(quick: bool) -> list[Row]:
     path, rounds, processes = gpt2_small(), 3 if quick else 7, 1 if quick else 3
     size = (path / "model.safetensors").stat().st_size
     words = (str(path), str(THREADS), str(rounds))
-    ours = _best([child(OURS, *words) for _ in range(processes)])
-    theirs = _best([child(TRANSFORMERS, *words) for _ in range(processes)])
-    mib = f" ({ours['peak'] / 2**20:,.0f} of {size / 2**20:,.0f} MiB; transformers {theirs['peak'] / size:.2f}×)"
-    note = f" ({ours['seconds']:.2f} / {theirs['seconds']:.2f} s)"
-    out = [
-        ratio("opening GPT-2 small's shape", "transformers.from_pretrained", ours["seconds"] / theirs["seconds"], 1, note),
-        ratio("its peak memory", "the file", ours["peak"] / size, 1.2, mib),
-    ]
-    lens = _best([child(LENS, *words, python=peer_python(3)) for _ in range(processes)])
-    note = f" ({ours['seconds']:.2f} / {lens['seconds']:.2f} s; its peak {lens['peak'] / size:.2f}× the file)"
-    out.append(ratio("opening GPT-2 small's shape", "TransformerLens 3.9.0", ours["seconds"] / lens["seconds"], 1, note))
+    sides = {
+        "transformers.from_pretrained": _best([child(TRANSFORMERS, *words) for _ in range(processes)]),
+        "TransformerLens 3.9.0": _best([child(LENS, *words, python=peer_python(3)) for _ in range(processes)]),
+    }
+    ours, out = _best([child(OURS, *words) for _ in range(processes)]), []
+    for name, theirs in sides.items():
+        note = f" ({1000 * ours['seconds']:.0f} / {1000 * theirs['seconds']:.0f} ms)"
+        out.append(ratio("opening GPT-2 small's shape", name, ours["seconds"] / theirs["seconds"], 1, note))
+        note = f" ({1000 * ours['looked']:.0f} / {1000 * theirs['looked']:.0f} ms; peaks {_of(ours, size)} / {_of(theirs, size)})"
+        row = ratio("opening and the logits of 16 tokens", name, ours["looked"] / theirs["looked"], 1, note)
+        out.append(replace(row, target="", met=None))
+    for key, what in (("peak", "opened"), ("peak_looked", "opened and run on 16 tokens")):
+        note = f" ({ours[key] / 2**20:,.0f} of {size / 2**20:,.0f} MiB)"
+        out.append(ratio(f"peak memory, {what}", "the file", ours[key] / size, 1.2, note))
     return out
 
 
+def _of(side: dict[str, float], size: int) -> str:
+    return f"{side['peak_looked'] / size:.2f}×"
+
+
 def _best(found: list[dict[str, Any]]) -> dict[str, float]:
-    return {"seconds": min(f["seconds"] for f in found), "peak": statistics.median(f["peak"] for f in found)}
+    fastest = {key: min(f[key] for f in found) for key in ("seconds", "looked")}
+    return fastest | {key: statistics.median(f[key] for f in found) for key in ("peak", "peak_looked")}
