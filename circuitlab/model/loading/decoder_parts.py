@@ -12,7 +12,7 @@ from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig, Rotary
 from circuitlab.model.loading.family import Keep, Opened, find_tokenizer
 from circuitlab.model.loading.found import Found
-from circuitlab.model.loading.huggingface import number
+from circuitlab.model.loading.huggingface import flag, head_size, number, size
 from circuitlab.model.loading.layout import Layout, Stored, Which, lay_out, linear, norm, stored
 from circuitlab.model.loading.rotary_scaling import context, rotary
 from circuitlab.model.sourced import SourcedWeights
@@ -49,6 +49,34 @@ def turned(config: Mapping[str, Any], d_head: int, partial: float, n_ctx: int) -
 def tied_note(config: ModelConfig) -> tuple[str, ...]:
     """Whether the unembedding is the embedding."""
     return ("unembedding tied to the embedding",) if config.tied else ()
+
+
+def rotary_sizes(
+    config: Mapping[str, Any], turning: Mapping[str, Any], partial: float, default_context: int
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The fields of `ModelConfig` that LayerNorm decoders with partial rotary positions state alike, and notes on the rotation.
+
+    `turning` is where the rotary parameters stand, `config` itself but for older names. Raises `BadModel`.
+    """
+    d_model, n_heads = size(config, "hidden_size"), size(config, "num_attention_heads")
+    d_head = head_size(config, d_model, n_heads)
+    rotary, n_ctx, notes = turned(turning, d_head, partial, default_context)
+    fields = {
+        "n_layers": size(config, "num_hidden_layers"),
+        "n_heads": n_heads,
+        "n_kv_heads": size(config, "num_key_value_heads", n_heads),
+        "d_model": d_model,
+        "d_head": d_head,
+        "d_vocab": size(config, "vocab_size"),
+        "n_ctx": n_ctx,
+        "d_mlp": size(config, "intermediate_size"),
+        "positions": "rotary",
+        "rotary": rotary,
+        "norm": "layer",
+        "norm_eps": number(config, "layer_norm_eps"),
+        "tied": flag(config, "tie_word_embeddings", False),
+    }
+    return fields, notes
 
 
 def linear_with_bias(ours: str, theirs: str, bias: bool, which: Which | None = None) -> dict[str, Stored]:

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.loading.decoder_parts import filled, linear_with_bias, mlp, opener, tied_note, turned
+from circuitlab.model.loading.decoder_parts import filled, linear_with_bias, mlp, opener, rotary_sizes, tied_note
 from circuitlab.model.loading.family import Family
-from circuitlab.model.loading.huggingface import activation, flag, head_size, number, scale_note, size
+from circuitlab.model.loading.huggingface import activation, flag, scale_note
 from circuitlab.model.loading.layout import Layout, Stored, linear, norm, stored
 
 _DEFAULTS = {
@@ -27,28 +27,15 @@ _DEFAULTS = {
 def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
     """Our configuration of a GPT-NeoX `config.json`, with what was assumed."""
     config, assumed = filled(config, _DEFAULTS)
-    d_model, n_heads = size(config, "hidden_size"), size(config, "num_attention_heads")
-    d_head = head_size(config, d_model, n_heads)
-    rotary, n_ctx, turns = turned(_renamed(config), d_head, 0.25, 2048)
+    fields, turns = rotary_sizes(config, _renamed(config), 0.25, 2048)
     made = ModelConfig(
-        n_layers=size(config, "num_hidden_layers"),
-        n_heads=n_heads,
-        d_model=d_model,
-        d_head=d_head,
-        d_vocab=size(config, "vocab_size"),
-        n_ctx=n_ctx,
-        d_mlp=size(config, "intermediate_size"),
-        positions="rotary",
-        rotary=rotary,
-        norm="layer",
-        norm_eps=number(config, "layer_norm_eps"),
+        **fields,
         activation=activation(config, "hidden_act", "gelu"),
         parallel=flag(config, "use_parallel_residual", True),
         biases=("q", "k", "v", "o", "mlp") if flag(config, "attention_bias", True) else ("mlp",),
-        tied=flag(config, "tie_word_embeddings", False),
         family="gpt_neox",
     )
-    return made, (scale_note(made.score_scale, d_head, "the family's own"), *turns, *tied_note(made), *assumed)
+    return made, (scale_note(made.score_scale, made.d_head, "the family's own"), *turns, *tied_note(made), *assumed)
 
 
 def _renamed(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.loading.decoder_parts import attention, filled, mlp, opener, shared_norm, tied_note, turned
+from circuitlab.model.loading.decoder_parts import attention, filled, mlp, opener, rotary_sizes, shared_norm, tied_note
 from circuitlab.model.loading.family import Family
-from circuitlab.model.loading.huggingface import activation, flag, head_size, number, scale_note, size
+from circuitlab.model.loading.huggingface import activation, flag, scale_note
 from circuitlab.model.loading.layout import Layout, Stored, linear, norm, stored
 
 _DEFAULTS = {
@@ -31,32 +31,18 @@ _DEFAULTS = {
 def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
     """Our configuration of a StableLM `config.json`, with what was assumed."""
     config, assumed = filled(config, _DEFAULTS)
-    d_model, n_heads = size(config, "hidden_size"), size(config, "num_attention_heads")
-    d_head = head_size(config, d_model, n_heads)
-    rotary, n_ctx, turns = turned(config, d_head, 0.25, 4096)
+    fields, turns = rotary_sizes(config, config, 0.25, 4096)
     made = ModelConfig(
-        n_layers=size(config, "num_hidden_layers"),
-        n_heads=n_heads,
-        n_kv_heads=size(config, "num_key_value_heads", n_heads),
-        d_model=d_model,
-        d_head=d_head,
-        d_vocab=size(config, "vocab_size"),
-        n_ctx=n_ctx,
-        d_mlp=size(config, "intermediate_size"),
-        positions="rotary",
-        rotary=rotary,
-        norm="layer",
-        norm_eps=number(config, "layer_norm_eps"),
+        **fields,
         activation=activation(config, "hidden_act", "silu"),
         gated=True,
         parallel=flag(config, "use_parallel_residual", False),
         qk_norm="layer" if flag(config, "qk_layernorm", False) else "none",
         biases=("q", "k", "v") if flag(config, "use_qkv_bias", False) else (),
-        tied=flag(config, "tie_word_embeddings", False),
         family="stablelm",
     )
     one = ("one norm for attention and MLP",) if made.parallel else ()
-    return made, (scale_note(made.score_scale, d_head, "the family's own"), *one, *turns, *tied_note(made), *assumed)
+    return made, (scale_note(made.score_scale, made.d_head, "the family's own"), *one, *turns, *tied_note(made), *assumed)
 
 
 def layout(config: ModelConfig) -> Layout:
