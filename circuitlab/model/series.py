@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from circuitlab.errors import BadModel
@@ -24,6 +25,14 @@ def series_of(folder: Path) -> tuple[tuple[int, Path], ...]:
         raise BadModel("The checkpoints cannot be listed.", expected="a readable folder", got=str(error)) from error
     found = [(int(match[1]), place / name) for name in names if (match := _STEP.match(name))]
     return tuple(sorted(found))
+
+
+def index_of(steps: Sequence[int], step: int) -> int:
+    """The index of the checkpoint of a training step. Raises `BadModel` with the steps there are."""
+    if step not in steps:
+        kept = " ".join(map(str, steps)) or "no checkpoint series"
+        raise BadModel("No checkpoint was kept at that step.", expected=kept, got=str(step))
+    return list(steps).index(step)
 
 
 def checkpoint_of(folder: Path, index: int) -> Path:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadModel
 from circuitlab.model.series import series_of
+from circuitlab.model.series_measures import FILE, GONE, HEAD_ARRAYS, SeriesMeasures, read_series, write_series
 from circuitlab.model.subject import ModelRef, Subject
 from tests.models import directory
 
@@ -62,3 +65,61 @@ def test_what_is_not_there_is_said(path: Path, tmp_path: Path) -> None:
         ModelStore().open(ModelRef(f"file:{directory(tmp_path / 'other')}", 0))
     with pytest.raises(BadModel, match="was not trained"):
         ModelStore().open(ModelRef("construct:rope-induction", 0))
+
+
+def _measures() -> SeriesMeasures:
+    by_head = {name: np.zeros((2, 2, 2), np.float32) for name in HEAD_ARRAYS}
+    rows = {
+        n: np.ones((2, 7), np.float32)
+        for n in ("loss_by_index", "repeated_loss_by_index", "repeated_text_loss_by_index", "token_loss")
+    }
+    arrays = {"loss": np.ones(2, np.float32), **rows, **by_head}
+    return SeriesMeasures((0, 64), (0, 4096), (0, None), arrays, {"texts": 3})
+
+
+def test_measures_come_back_as_they_were_written(path: Path) -> None:
+    made = _measures()
+    write_series(path, made)
+    found = read_series(path)
+    assert (found.steps, found.tokens, found.checkpoints, found.said) == ((0, 64), (0, 4096), (0, None), {"texts": 3})
+    assert all(np.array_equal(found[name], made[name]) for name in made.arrays)
+    assert not found["loss"].flags.writeable
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (lambda m: replace(m, steps=(64, 0)), "order of training"),
+        (lambda m: replace(m, tokens=(0,)), "tokens"),
+        (lambda m: replace(m, checkpoints=("a", None)), "checkpoints"),
+        (lambda m: replace(m, arrays={k: v for k, v in m.arrays.items() if k != "copying"}), "copying"),
+        (lambda m: replace(m, arrays={**m.arrays, "loss": np.ones(3, np.float32)}), "loss"),
+        (lambda m: replace(m, tokens=(4096, 0)), "order of training"),
+        (lambda m: replace(m, tokens=(0, 2**70)), "tokens"),
+        (lambda m: replace(m, arrays={**m.arrays, "copying": np.zeros((2, 3, 2), np.float32)}), "layers and heads"),
+        (lambda m: replace(m, arrays={**m.arrays, "token_loss": np.zeros((2, 0), np.float32)}), "token_loss"),
+    ],
+)
+def test_measures_that_contradict_themselves_are_refused(path: Path, change: Any, words: str) -> None:
+    write_series(path, change(_measures()))
+    with pytest.raises(BadModel) as caught:
+        read_series(path)
+    assert words in str(caught.value)
+
+
+def test_measures_that_are_damaged_or_missing_are_refused(path: Path) -> None:
+    with pytest.raises(BadModel, match="not measured"):
+        read_series(path)
+    half = b'{"loss":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}}'
+    for damaged in (b"\x08\0\0\0\0\0\0\0{}      ", len(half).to_bytes(8, "little") + half + bytes(4)):
+        (path / FILE).write_bytes(damaged)
+        with pytest.raises(BadModel):
+            read_series(path)
+
+
+def test_points_may_have_lost_their_weights(path: Path) -> None:
+    write_series(path, replace(_measures(), checkpoints=(GONE, None)))
+    assert read_series(path).checkpoints == (GONE, None)
+    write_series(path, replace(_measures(), checkpoints=(-1, None)))
+    with pytest.raises(BadModel, match="contradicts"):
+        read_series(path)

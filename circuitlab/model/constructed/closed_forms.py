@@ -130,6 +130,14 @@ def attention_1(p: RopeInduction, tokens: Sequence[int]) -> np.ndarray:
     return _softmax(scores_1(p, tokens))
 
 
+def letters(p: RopeInduction) -> np.ndarray:
+    """[query, key]: how layer 1 compares the alphabet with itself: softmax over keys of β code · code, every letter once."""
+    code = codes(p)[1:]
+    scores = p.beta * code @ code.T
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
 def logits(p: RopeInduction, tokens: Sequence[int]) -> np.ndarray:
     """[dest, token]: γ times the attention mass on positions that hold the token (one-hot), or its product with the mean."""
     value = carried(p)

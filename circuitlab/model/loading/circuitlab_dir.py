@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
 from circuitlab.model.loading.found import Found
@@ -18,12 +20,16 @@ def _load(found: Found, keep: Keep) -> Opened:
     parts = CanonicalParts(made, mapped)  # shapes are checked before anything is copied
     if keep == "resident":
         parts = CanonicalParts(made, copied(mapped))
-    card = found.folder / "card.md"
-    text = ""
-    if card.is_file():
-        with card.open(encoding="utf-8", errors="replace") as file:
-            text = file.read(_LONGEST_CARD)
-    return Opened(SourcedWeights(made, find_tokenizer(found.folder), parts), (), found.files, text, "CircuitLab")
+    return Opened(SourcedWeights(made, find_tokenizer(found.folder), parts), (), found.files, card_of(found.folder), "CircuitLab")
+
+
+def card_of(folder: Path) -> str:
+    """The text of the folder's `card.md`, "" without one."""
+    card = folder / "card.md"
+    if not card.is_file():
+        return ""
+    with card.open(encoding="utf-8", errors="replace") as file:
+        return file.read(_LONGEST_CARD)
 
 
 FAMILY = Family("circuitlab", "a CircuitLab directory", lambda f: f.config.get("format") == FORMAT, _load)

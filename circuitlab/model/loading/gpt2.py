@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.loading.circuitlab_dir import card_of
 from circuitlab.model.loading.decoder_parts import filled, tied_note
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
 from circuitlab.model.loading.found import Found
@@ -83,7 +84,8 @@ def _load(found: Found, keep: Keep) -> Opened:
     config, notes = read_config(found.config)
     where = layout(config, flag(found.config, _SCALES, False))
     parts, unused = lay_out(config, where, found.needed(), keep == "resident")
-    return Opened(SourcedWeights(config, find_tokenizer(found.folder), parts), (*notes, *unused), found.files, "", "GPT-2")
+    weights = SourcedWeights(config, find_tokenizer(found.folder), parts)
+    return Opened(weights, (*notes, *unused), found.files, card_of(found.folder), "GPT-2")
 
 
 FAMILY = Family("gpt2", "a Hugging Face GPT-2 directory", lambda f: f.model_type == "gpt2", _load)

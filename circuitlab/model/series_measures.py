@@ -1,0 +1,140 @@
+"""What was measured of a model along its training: `series.safetensors` beside its weights, so that curves need no weights.
+
+A *point* is a checkpoint of the series, or the final weights. Arrays have the point as their first axis (`layer`, `head` as in
+the model; losses in nats), and all are float32:
+
+    loss [point], loss_by_index [point, context − 1]            held-out text; index i is the token at position i + 1
+    repeated_loss_by_index [point, 2 · block]                   random tokens, a block and the same block again
+    repeated_text_loss_by_index [point, 2 · half]               held-out text, a piece and the same piece again
+    token_loss [point, text]                                    one fixed token in each of many texts, the same for all
+    prefix_matching, previous_token, duplicate_token, first_token, copying     [point, layer, head]
+    zeroed_text, zeroed_repeated [point, layer, head]           rise of the mean loss without the head, patterns frozen
+
+`training/series_measuring.py` writes the file; `said` holds what was measured, on what, with which seeds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from circuitlab.errors import BadModel
+
+FILE = "series.safetensors"
+FORMAT = "circuitlab-series-1"
+GONE = -2  # in place of a checkpoint's index: it was measured, its weights were not kept
+LARGEST = 256 * 2**20  # bytes: what is larger is not what it says it is
+MOST = 2**53  # steps and tokens: whole numbers are exact in float64 up to here
+HEAD_ARRAYS = ("prefix_matching", "previous_token", "duplicate_token", "first_token", "copying", "zeroed_text", "zeroed_repeated")
+_REQUIRED = ("loss", "loss_by_index", "repeated_loss_by_index", "repeated_text_loss_by_index", "token_loss", *HEAD_ARRAYS)
+
+
+@dataclass(frozen=True, eq=False)
+class SeriesMeasures:
+    """`steps`, `tokens` [point]: optimiser steps done and tokens seen; `checkpoints` [point]: index into the checkpoint series,
+    None for the final weights, `GONE` where the weights were not kept. `arrays` and `said`: see the module.
+    """
+
+    steps: tuple[int, ...]
+    tokens: tuple[int, ...]
+    checkpoints: tuple[int | None, ...]
+    arrays: Mapping[str, np.ndarray]
+    said: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.arrays[name]
+
+
+def write_series(folder: Path, measures: SeriesMeasures) -> None:
+    """Write `series.safetensors` whole or not at all. Raises OSError."""
+    about = {
+        "format": FORMAT,
+        "steps": list(measures.steps),
+        "tokens": list(measures.tokens),
+        "checkpoints": list(measures.checkpoints),
+        "said": dict(measures.said),
+    }
+    arrays = {name: np.ascontiguousarray(a, np.float32) for name, a in measures.arrays.items()}
+    fresh = folder / f"{FILE}.new"
+    fresh.write_bytes(save(arrays, {"about": json.dumps(about, ensure_ascii=True)}))
+    fresh.replace(folder / FILE)
+
+
+def has_series(folder: Path) -> bool:
+    """Whether measures lie beside the model's weights."""
+    return (folder / FILE).is_file()
+
+
+def read_series(folder: Path) -> SeriesMeasures:
+    """The measures beside a model's weights. Raises `BadModel` where there are none or they contradict themselves."""
+    path = folder / FILE
+    if not path.is_file():
+        raise BadModel(
+            "This model's training was not measured.",
+            expected=f"{FILE} beside its weights",
+            got="none",
+            remedy="Measure its checkpoints: circuitlab measure MODEL --text FILES.",
+        )
+    if path.stat().st_size > LARGEST:
+        raise BadModel(f"{FILE} is too large.", expected=f"at most {LARGEST} bytes", got=str(path.stat().st_size))
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            about = json.loads((file.metadata() or {}).get("about", "{}"))
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError, TypeError, RecursionError) as error:  # TypeError: a kind numpy has not
+        raise BadModel(f"{FILE} cannot be read.", expected=f"a file of format {FORMAT}", got=str(error)[:200]) from error
+    return _checked(about, arrays)
+
+
+def _checked(about: Any, arrays: dict[str, np.ndarray]) -> SeriesMeasures:
+    wrong = lambda expected, got: BadModel(f"{FILE} contradicts itself.", expected=expected, got=str(got)[:200])
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise wrong(f"format {FORMAT}", about.get("format") if isinstance(about, dict) else about)
+    lists = [about.get(name) for name in ("steps", "tokens", "checkpoints")]
+    n = len(lists[0]) if isinstance(lists[0], list) else 0
+    whole = lambda v, none: (type(v) is int and 0 <= v <= MOST) or (none and (v is None or (type(v) is int and v == GONE)))
+    for name, values in zip(("steps", "tokens", "checkpoints"), lists, strict=True):
+        if not isinstance(values, list) or len(values) != n or not all(whole(v, name == "checkpoints") for v in values):
+            raise wrong(f"{name}: one whole number for each point", values)
+    for name, values in zip(("steps", "tokens"), lists, strict=False):
+        if not n or sorted(values or ()) != values:
+            raise wrong(f"{name} in the order of training", values)
+    if complaint := _complaint(arrays, n):
+        raise wrong(*complaint)
+    for array in arrays.values():
+        array.setflags(write=False)
+    said = about.get("said")
+    steps, tokens, checkpoints = (tuple(values or ()) for values in lists)
+    return SeriesMeasures(steps, tokens, checkpoints, arrays, said if isinstance(said, dict) else {})
+
+
+def _complaint(arrays: Mapping[str, np.ndarray], n: int) -> tuple[str, str] | None:
+    """(expected, got) of the first array that is not what the module says of it at `n` points."""
+    if missing := [name for name in _REQUIRED if name not in arrays]:
+        return f"arrays {' '.join(_REQUIRED)}", f"without {' '.join(missing)}"
+    for name in _REQUIRED:
+        array, dims = arrays[name], 1 if name == "loss" else 3 if name in HEAD_ARRAYS else 2
+        if array.dtype != np.float32 or array.ndim != dims or len(array) != n:
+            return f"{name}: float32, {dims} axes, {n} points", f"{array.dtype} {array.shape}"
+        if dims == 2 and not array.shape[1]:
+            return f"{name}: at least one loss a point", f"{array.shape}"
+        if dims == 3 and array.shape != (wanted := arrays[HEAD_ARRAYS[0]].shape):
+            return f"{name}: the layers and heads of {HEAD_ARRAYS[0]}, {wanted}", f"{array.shape}"
+    return None
+
+
+def beside(measures: SeriesMeasures, steps: Sequence[int]) -> SeriesMeasures:
+    """The measures with `checkpoints` among the files there are now, which are of `steps`: found by their step, else `GONE`.
+
+    Checkpoints may have been added or taken away since they were measured, and an index would then mean another step.
+    """
+    at = {step: i for i, step in enumerate(steps)}
+    pairs = zip(measures.steps, measures.checkpoints, strict=True)
+    return replace(measures, checkpoints=tuple(None if c is None else at.get(step, GONE) for step, c in pairs))
