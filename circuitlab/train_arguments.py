@@ -5,13 +5,49 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+EXITS = "exit status: 0 done, 2 usage, 3 bad text, recipe or machine, 130 stopped (the state is saved)"
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError(text)
+    return value
+
+
+def _step(text: str) -> int:
+    value = int(text)
+    if not 0 <= value < 2**63:
+        raise ValueError(text)
+    return value
+
+
+_count.__name__, _step.__name__ = "number of threads", "number"  # argparse says: invalid … value
+
+
+class _Epilog(argparse.RawDescriptionHelpFormatter):
+    """Lists the shipped recipes when the help is asked for, and not before."""
+
+    def format_help(self) -> str:
+        from circuitlab.training.recipe_titles import shipped_titles
+
+        found = shipped_titles()
+        wide = max(map(len, found), default=0)
+        lines = [f"  {name:<{wide}}  {title}" for name, title in found.items()]
+        what = "A recipe is a TOML file; circuitlab/training/recipe.py explains each of its keys."
+        return "\n".join((super().format_help(), "shipped recipes:", *lines, "", what, EXITS, ""))
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add them to a parser."""
+    parser.formatter_class = _Epilog
     parser.add_argument("recipe", help="a shipped recipe's name or a TOML file")
     parser.add_argument("--text", nargs="+", required=True, metavar="FILE", help="files, folders or stdlib; NAME:SHARE")
-    parser.add_argument("--out", required=True, type=Path, help="where the run lives; the same again resumes it")
-    parser.add_argument("--tokenizer", type=Path, help="use this tokenizer.json instead of training one")
-    parser.add_argument("--threads", type=int, default=1, help="torch threads (default 1)")
-    parser.add_argument("--seed", type=int, help="instead of the recipe's")
-    parser.add_argument("--stop-at", type=int, help="stop after this step; the same command goes on later")
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where the run lives; the same again resumes it")
+    parser.add_argument("--tokenizer", type=Path, metavar="FILE", help="use this tokenizer.json instead of training one")
+    device = "auto (CUDA where there is one, default), cpu, cuda, cuda:1, mps; bit-equal results on the CPU alone"
+    parser.add_argument("--device", default="auto", metavar="NAME", help=device)
+    parser.add_argument("--threads", type=_count, default=1, metavar="N", help="torch threads (default 1)")
+    parser.add_argument("--seed", type=_step, metavar="N", help="instead of the recipe's")
+    parser.add_argument("--stop-at", type=_step, metavar="STEP", help="stop after this step; the same command goes on later")
+    parser.add_argument("--no-measure", action="store_true", help="leave out the curves over the checkpoints at the end")

@@ -21,6 +21,8 @@ _SPLIT = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}| ?[^\s\p{L}\p{N}]+|\n+|[^\S\n]+
 
 def train_tokenizer(sources: tuple[Source, ...], size: int, n_bytes: int) -> Tokenizer:
     """A tokenizer of `size` tokens from about `n_bytes` of text, by the sources' shares. Raises `BadInput`."""
+    if size <= 256:
+        raise BadInput("A vocabulary of bytes has no room.", expected="vocab of at least 257: the bytes and BOS", got=str(size))
     inner = _Tokenizer(models.BPE())
     inner.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -34,11 +36,12 @@ def train_tokenizer(sources: tuple[Source, ...], size: int, n_bytes: int) -> Tok
         vocab_size=size, special_tokens=[BOS], initial_alphabet=alphabet, show_progress=False, max_token_length=24
     )
     inner.train_from_iterator(_sample(sources, n_bytes), trainer)
-    if inner.get_vocab_size() < size:
+    if (most := inner.get_vocab_size()) < size:
         raise BadInput(
             "The text does not support so large a vocabulary.",
-            expected=f"{size} tokens",
-            got=str(inner.get_vocab_size()),
+            expected=f"{size:,} tokens (vocab of the recipe)",
+            got=f"{most:,}: no more pairs occur twice in it",
+            remedy=f"Set vocab = {most} or less in a recipe of your own, give more text, or a --tokenizer.",
         )
     return Tokenizer(inner)
 

@@ -1,4 +1,4 @@
-"""A trained run as a model directory with its card: text, seed, command, tokens, time, augmentation, metrics."""
+"""A trained run as a model directory with its card: text, seed, command, tokens, time, throughput, augmentation, metrics."""
 
 from __future__ import annotations
 
@@ -6,46 +6,98 @@ import json
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from circuitlab.model.devices import devices
 from circuitlab.model.saving import save_directory
+from circuitlab.model.series import FOLDER
 from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.training.files import linked, made_folder, write_whole, writing
+from circuitlab.training.huggingface_export import save_gpt2, save_gpt2_checkpoint
 from circuitlab.training.loop import Trainer
 from circuitlab.training.recipe import Recipe
 
 
-def export(trainer: Trainer, tokenizer: Tokenizer, path: Path, text: list[str]) -> None:
-    """Write the trainer's weights, tokenizer, metrics and card to `path`."""
-    card = card_text(trainer, text)
-    save_directory(path, trainer.config, trainer.weights.snapshot(), tokenizer, card)
-    (path / "metrics.json").write_text(json.dumps(trainer.history[-1], indent=1) + "\n", encoding="utf-8")
+def export(trainer: Trainer, tokenizer: Tokenizer, path: Path, command: str) -> None:
+    """Write the trainer's weights, checkpoints, tokenizer, metrics and card to `path`. Raises `BadMachine`.
+
+    `command` is what was typed. Checkpoints are hard links to those of the run where the disk has links and the format allows it.
+    """
+    gpt2 = trainer.recipe.export.format == "gpt2"
+    made_folder(path / FOLDER)
+    with writing(path):
+        write = save_gpt2 if gpt2 else save_directory
+        write(path, trainer.config, trainer.weights.snapshot(), tokenizer, card_text(trainer, command))
+    for source in sorted((trainer.out / FOLDER).glob("step-*.safetensors")):
+        place = path / FOLDER / source.name
+        if not gpt2:
+            linked(source, place)
+        elif not place.is_file():
+            with writing(place):
+                save_gpt2_checkpoint(source, place, trainer.config)
+    write_whole(path / "metrics.json", (json.dumps(trainer.history[-1], indent=1) + "\n").encode())
 
 
-def card_text(trainer: Trainer, text: list[str]) -> str:
+def lasted(seconds: float) -> str:
+    """A time for a person."""
+    return f"{seconds / 60:,.0f} minutes" if seconds >= 120 else f"{seconds:.0f} seconds"
+
+
+def device_words(device: str) -> str:
+    """What a device is called, for a person."""
+    title = next((d.title for d in devices() if d.name == device), device)
+    n = torch.get_num_threads()
+    return f"{title}, {n} {'thread' if n == 1 else 'threads'}" if device == "cpu" else title
+
+
+def card_text(trainer: Trainer, command: str) -> str:
     """The card as Markdown."""
     recipe, found, c = trainer.recipe, trainer.history[-1], trainer.config
     sources = "\n".join(f"- {s.label}: {len(s.train):,} tokens, share {s.share:.2f}" for s in trainer.streams)
+    notes = "".join(f"\n{note}\n" for note in (*recipe.notes, *_format_notes(recipe)))
+    o, speed = recipe.optimiser, trainer.tokens_seen / max(trainer.seconds, 1e-9)
     return f"""# {recipe.name}
 
 {recipe.title[:1].upper() + recipe.title[1:]}: {c.n_layers} layers, {c.n_heads} heads of {c.d_head}, d_model {c.d_model}, vocabulary {c.d_vocab}, context {c.n_ctx},
 {c.n_parameters():,} parameters. Positions: {c.positions}. Norm: {c.norm}. MLP: {"none" if c.attention_only else c.d_mlp}. Every prompt begins with BOS.
-
+{notes}
 ## Text
 
 {sources}
 
 ## Training
 
-- command: `circuitlab train {recipe.name} --text {" ".join(text)} --out DIR`
-- seed {recipe.seed}; {found["step"]:,} steps, {found["tokens"]:,} tokens, {trainer.seconds / 60:.0f} minutes
+- command: `{command}`
+- seed {recipe.seed}; {found["step"]:,} steps, {found["tokens"]:,} tokens, {lasted(trainer.seconds)}, {speed:,.0f} tokens/s (measuring apart)
+- on {device_words(trainer.device)}; torch {torch.__version__}
 - sequences: {_stages(recipe)}
-- augmentation: {recipe.data.random_repeat:.2%} of the sequences are blocks of random tokens repeated; in {recipe.data.self_copy:.0%} of the others a segment is copied
-  to a later place
-- AdamW {recipe.optimiser.betas}, rate {recipe.optimiser.rate:g} with {recipe.optimiser.warmup} steps of warm-up and cosine to {recipe.optimiser.final:g} of it,
-  weight decay {recipe.optimiser.weight_decay:g}, gradient clip {recipe.optimiser.clip:g}
+- augmentation: {_augmentation(recipe)}
+- AdamW {o.betas}, rate {o.rate:g} with {o.warmup} steps of warm-up and cosine to {o.final:g} of it,
+  weight decay {o.weight_decay:g}, gradient clip {o.clip:g}
 
 ## Metrics
 
 {_metrics(found)}
 """
+
+
+def _format_notes(recipe: Recipe) -> tuple[str, ...]:
+    if recipe.export.format != "gpt2":
+        return ()
+    return (
+        "A Hugging Face GPT-2 directory: `transformers` opens it with `AutoModelForCausalLM` and `AutoTokenizer`, which puts BOS\n"
+        "(id 0) in front of a text as training did; without it the first positions read what they never read in training.",
+    )
+
+
+def _augmentation(recipe: Recipe) -> str:
+    d = recipe.data
+    if not (d.random_repeat or d.self_copy):
+        return "none, the text as it is"
+    return (
+        f"{d.random_repeat:.2%} of the sequences are blocks of {d.block[0]} to {d.block[1]} uniformly random tokens repeated; in "
+        f"{d.self_copy:.0%} of the others\n  a segment of {d.segment[0]} to {d.segment[1]} tokens is copied to a later place"
+    )
 
 
 def _stages(recipe: Recipe) -> str:

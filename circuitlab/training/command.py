@@ -1,66 +1,158 @@
-"""`circuitlab train RECIPE --text FILES… --out DIR`: text to tokenizer to model, resumed where it was killed."""
+"""`circuitlab train RECIPE --text FILES… --out DIR`: text to tokenizer to model, resumed where it was killed.
+
+Everything that was asked for is checked before anything is written. In DIR: `state/` (tokens, tokenizer, what a run can be taken
+up from), `checkpoints/`, `metrics.json`, `progress.json`, and at the end `model/`, which opens anywhere.
+"""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import shlex
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
 
+from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.train_arguments import add_arguments
 from circuitlab.training.bpe import train_tokenizer
 from circuitlab.training.corpus import Source, Stream, find_sources, tokenised
+from circuitlab.training.files import Lock, made_folder, write_whole, writing
+from circuitlab.training.identity import claim, identity
+from circuitlab.training.progress import Progress
 from circuitlab.training.recipe import Recipe, read_recipe
-
-
-def prepare(
-    recipe: Recipe, sources: tuple[Source, ...], out: Path, tokenizer: Path | None
-) -> tuple[Tokenizer, tuple[Stream, ...]]:
-    """Tokenizer and token streams, made once and kept in `out/state`."""
-    (out / "state").mkdir(parents=True, exist_ok=True)
-    kept = out / "state" / "tokenizer.json"
-    if not kept.is_file():
-        made = Tokenizer.from_file(tokenizer) if tokenizer else train_tokenizer(sources, recipe.vocab, recipe.tokenizer_bytes)
-        made.save(kept)
-    words = Tokenizer.from_file(kept)
-    streams = []
-    for i, source in enumerate(sources):
-        file = out / "state" / f"tokens-{i}.npz"
-        if file.is_file():
-            data = np.load(file)
-            streams.append(Stream(source.label, source.share, data["train"], data["held_out"]))
-            continue
-        stream = tokenised(source, words, recipe.config().n_ctx)
-        np.savez(file, train=stream.train, held_out=stream.held_out)
-        streams.append(stream)
-    return words, tuple(streams)
+from circuitlab.training.stopping import Interrupts
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train, or go on training; then export the model directory to `OUT/model`."""
-    import dataclasses
+    """Train, or go on training; then export the model directory to `OUT/model`. Raises `CircuitLabError`."""
+    with Interrupts() as interrupts:
+        recipe = read_recipe(args.recipe)
+        recipe = recipe if args.seed is None else dataclasses.replace(recipe, seed=args.seed)
+        sources = find_sources(args.text)
+        device = device_of(args.device)
+        given = None if args.tokenizer is None else fitting(Tokenizer.from_file(args.tokenizer), recipe, args.tokenizer)
+        ours = identity(recipe, sources, args.tokenizer)
+        made_folder(args.out / "state")
+        with Lock(args.out / "state"):
+            claim(args.out / "state", ours)
+            progress = Progress(args.out, recipe.optimiser.steps)
+            try:
+                progress.put("tokenising")
+                tokenizer, streams = prepare(recipe, sources, args.out, given)
+                _train(args, recipe, (tokenizer, streams), device, progress, interrupts)
+            except (Exception, KeyboardInterrupt) as error:
+                progress.failed(str(error) or "Stopped.")
+                raise
+    return 0
 
+
+def prepare(
+    recipe: Recipe, sources: tuple[Source, ...], out: Path, given: Tokenizer | None
+) -> tuple[Tokenizer, tuple[Stream, ...]]:
+    """Tokenizer and token streams, made once and kept in `out/state`."""
+    kept = out / "state" / "tokenizer.json"
+    if not kept.is_file():
+        made = train_tokenizer(sources, recipe.vocab, int(recipe.tokenizer_bytes)) if given is None else given
+        fresh = kept.with_suffix(".new")
+        with writing(kept):
+            made.save(fresh)
+            fresh.replace(kept)
+    words = fitting(Tokenizer.from_file(kept), recipe, kept)
+    n_ctx = recipe.config().n_ctx
+    return words, tuple(_stream(s, words, n_ctx, out / "state" / f"tokens-{i}.npz") for i, s in enumerate(sources))
+
+
+def fitting(tokenizer: Tokenizer, recipe: Recipe, path: Path) -> Tokenizer:
+    """The tokenizer, where it is one of the recipe's size whose id 0 is BOS. Raises `BadInput`."""
+    if tokenizer.n_tokens != recipe.vocab:
+        raise BadInput(
+            "The tokenizer is not of the recipe's size.",
+            expected=f"{recipe.vocab:,} tokens (vocab of {recipe.name})",
+            got=f"{tokenizer.n_tokens:,} in {path}",
+            remedy=f"Give another tokenizer, or vocab = {tokenizer.n_tokens} in a recipe of your own.",
+        )
+    if tokenizer.bos != 0:
+        got = f"id {tokenizer.bos} in {path}" if tokenizer.bos is not None else f"no BOS in {path}"
+        raise BadInput("The tokenizer's BOS is not where training puts it.", expected="BOS as id 0", got=got)
+    return tokenizer
+
+
+def _stream(source: Source, tokenizer: Tokenizer, n_ctx: int, file: Path) -> Stream:
+    """The tokens that were kept, or made again where the file is not whole."""
+    try:
+        with file.open("rb") as opened, np.load(opened) as data:
+            return Stream(source.label, source.share, data["train"], data["held_out"])
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        stream = tokenised(source, tokenizer, n_ctx)
+        write_whole(file, lambda opened: np.savez(opened, train=stream.train, held_out=stream.held_out))
+        return stream
+
+
+def device_of(name: str) -> str:
+    """torch's name of the device that is meant: "auto" is CUDA where there is one. Raises `BadMachine`."""
     import torch
 
-    from circuitlab.training.card import export
+    from circuitlab.model.devices import checked
+
+    return checked("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else checked(name)
+
+
+def _train(
+    args: argparse.Namespace,
+    recipe: Recipe,
+    data: tuple[Tokenizer, tuple[Stream, ...]],
+    device: str,
+    progress: Progress,
+    interrupts: Interrupts,
+) -> None:
+    import torch
+
+    from circuitlab.training.card import device_words, export, lasted
     from circuitlab.training.loop import Trainer
 
     torch.set_num_threads(args.threads)
-    recipe = read_recipe(args.recipe)
-    recipe = recipe if args.seed is None else dataclasses.replace(recipe, seed=args.seed)
-    sources = find_sources(args.text)
-    tokenizer, streams = prepare(recipe, sources, args.out, args.tokenizer)
+    tokenizer, streams = data
     for stream in streams:
         say(f"{stream.label}: {len(stream.train):,} tokens, share {stream.share:.2f}")
-    trainer = Trainer(recipe, streams, args.out)
-    if trainer.resume():
+    trainer = Trainer(recipe, streams, args.out, device, progress)
+    say(f"on {device_words(device)}")
+    if trainer.resume(say):
         say(f"resumed at step {trainer.step}")
-    trainer.train(say, args.stop_at)
-    export(trainer, tokenizer, args.out / "model", args.text)
+    interrupts.held = True
+    trainer.train(say, args.stop_at, lambda: interrupts.asked)
+    interrupts.held = False
+    if trainer.seconds:
+        speed = trainer.tokens_seen / trainer.seconds
+        say(f"trained on {trainer.tokens_seen:,} tokens in {lasted(trainer.seconds)}: {speed:,.0f} tokens/s, measuring apart")
+    progress.put("measuring")
+    export(trainer, tokenizer, args.out / "model", command_words(args, recipe))
     say(f"model written to {args.out / 'model'}")
-    return 0
+    if not args.no_measure:
+        measure_checkpoints(args.out / "model", streams, tokenizer)
+    progress.put("done")
+
+
+def measure_checkpoints(model: Path, streams: tuple[Stream, ...], tokenizer: Tokenizer) -> None:
+    """The curves of the series; text that is too short for them is said and changes nothing. Raises `BadMachine`."""
+    from circuitlab.training.series_measuring import measure_series
+
+    try:
+        measure_series(model, streams, tokenizer, say=lambda line: say(f"measured {line}"))
+    except BadInput as error:
+        say(f"not measured: {error.what} expected {error.expected}, got {error.got}")
+
+
+def command_words(args: argparse.Namespace, recipe: Recipe) -> str:
+    """The command as it can be typed, the output folder left to the person."""
+    words = ["circuitlab", "train", args.recipe, "--text", *args.text]
+    words += ["--tokenizer", str(args.tokenizer)] if args.tokenizer else []
+    words += ["--seed", str(recipe.seed)] if args.seed is not None else []
+    words += ["--threads", str(args.threads)] if args.threads != 1 else []
+    return f"{shlex.join(words)} --out DIR"
 
 
 def say(line: str) -> None:
@@ -72,4 +164,11 @@ def say(line: str) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="circuitlab train")
     add_arguments(parser)
-    sys.exit(run(parser.parse_args()))
+    try:
+        sys.exit(run(parser.parse_args()))
+    except CircuitLabError as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("Cancelled.", file=sys.stderr)
+        sys.exit(130)

@@ -18,6 +18,8 @@ from circuitlab.model.tokenizer import Tokenizer
 
 _SUFFIXES = (".txt", ".md", ".py")
 _SKIPPED = ("test", "tests", "site-packages", "idlelib", "lib2to3", "__pycache__")
+_MARK = b"\xef\xbb\xbf"  # the byte order mark that some editors put in front of UTF-8
+_LIBRARY = "Python standard library"
 HELD_OUT = 0.01
 
 
@@ -47,51 +49,88 @@ def find_sources(arguments: list[str]) -> tuple[Source, ...]:
         raise BadInput("There is no text to train on.", expected="--text FILE …", got="none")
     given = sum(s.share for s in found)
     free = [s for s in found if not s.share]
-    if given > 1 + 1e-9 or (not free and abs(given - 1) > 1e-6):
-        raise BadInput("Shares do not add up.", expected="shares that sum to 1", got=f"{given:g}")
+    if given > 1 + 1e-9 or (not free and abs(given - 1) > 1e-6) or (free and given > 1 - 1e-9):
+        raise BadInput(
+            "Shares do not add up.",
+            expected="shares that sum to 1, or to less where a source has none",
+            got=f"{given:g}" + (f", and nothing is left for {free[0].label}" if free else ""),
+        )
     rest = (1 - given) / len(free) if free else 0.0
     return tuple(Source(s.label, s.files, s.share or rest) for s in found)
 
 
 def _source(argument: str) -> Source:
-    name, colon, share = argument.rpartition(":")
-    number = 0.0
-    if colon and share.replace(".", "", 1).isdigit():
-        number = float(share)
-    else:
-        name = argument
+    name, number = _parted(argument)
     if name == "stdlib":
         root = Path(sysconfig.get_paths()["stdlib"])
         files = [p for p in sorted(root.rglob("*.py")) if not set(p.relative_to(root).parts[:-1]) & set(_SKIPPED)]
-        return Source("Python standard library", tuple(files), number)
+        return Source(_LIBRARY, tuple(files), number)
     path = Path(name)
-    if path.is_dir():
-        files = [p for p in sorted(path.rglob("*")) if p.suffix in _SUFFIXES and p.is_file()]
-        if not files:
-            raise BadInput("A folder holds no text.", expected=" ".join(_SUFFIXES), got=str(path))
-        return Source(path.name, tuple(files), number)
-    if not path.is_file():
-        raise BadInput("A text file is not there.", expected="a file or a folder", got=str(path))
+    try:
+        if path.is_dir():
+            files = [p for p in sorted(path.rglob("*")) if p.suffix in _SUFFIXES and p.is_file()]
+            if not files:
+                got = f"none in {path}"
+                raise BadInput("A folder holds no text.", expected=f"files named {' '.join('*' + s for s in _SUFFIXES)}", got=got)
+            return Source(path.name or str(path), tuple(files), number)
+        if not path.is_file():
+            raise BadInput("A text file is not there.", expected="a file or a folder", got=str(path))
+    except OSError as error:
+        raise unreadable(path, error) from error
     return Source(path.name, (path,), number)
 
 
-def read_text(path: Path) -> str:
-    """The text of a file. Raises `BadInput` where it is no UTF-8."""
+def _parted(argument: str) -> tuple[str, float]:
+    """(name, share); 0 where none was given."""
+    name, colon, share = argument.rpartition(":")
+    if not colon or not share.replace(".", "", 1).isdigit():
+        return argument, 0.0
+    if not 0 < float(share) <= 1:
+        raise BadInput("A share is not a part of the whole.", expected="above 0, at most 1", got=argument)
+    return name, float(share)
+
+
+def unreadable(path: Path, error: OSError) -> BadInput:
+    """The error of a text file that cannot be read."""
+    got = f"{path}: {error.strerror or error}"
+    return BadInput("A text cannot be read.", expected="a readable file", got=got, remedy="Change its rights, or leave it out.")
+
+
+def checked_bytes(source: Source, path: Path) -> bytes:
+    """The bytes of a file of a source. Raises `BadInput` where they are no UTF-8 text, with the place of the first that is not.
+
+    Of the library's own files, those bytes are passed over.
+    """
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
+        data = path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if source.label == _LIBRARY:
+        return data.decode("utf-8", errors="ignore").encode()
+    if (at := data.find(b"\0")) >= 0 and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise BadInput(
-            f"{path} is not UTF-8 text.", expected="UTF-8", got=str(error), remedy="Convert it, or leave it out."
+            f"{path.name} is no text but binary data.",
+            expected="UTF-8 text",
+            got=f"a zero byte at byte {at:,} of {path}",
+            remedy="Leave it out.",
+        )
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        wide = " (it looks like UTF-16)" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else ""
+        raise BadInput(
+            f"{path.name} is not UTF-8 text.",
+            expected="UTF-8",
+            got=f"byte 0x{data[error.start]:02x} at byte {error.start:,} of {path}{wide}",
+            remedy="Convert it, or leave it out.",
         ) from error
+    return data.removeprefix(_MARK)
 
 
 def texts(source: Source) -> Iterator[str]:
-    """The texts of a source, one a file; the library's own files that are not UTF-8 are passed over."""
+    """The texts of a source, one a file, line ends as \\n; files without any are left out."""
     for path in source.files:
-        if source.label == "Python standard library":
-            text = path.read_bytes().decode("utf-8", errors="ignore")
-        else:
-            text = read_text(path)
+        text = checked_bytes(source, path).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
         if text.strip():
             yield text
 
@@ -103,5 +142,10 @@ def tokenised(source: Source, tokenizer: Tokenizer, n_ctx: int) -> Stream:
     tokens = np.concatenate(parts) if parts else np.zeros(0, kind)
     cut = len(tokens) - max(int(len(tokens) * HELD_OUT), 2 * n_ctx)
     if cut <= n_ctx:
-        raise BadInput(f"{source.label} has too little text.", expected=f"more than {3 * n_ctx} tokens", got=str(len(tokens)))
+        raise BadInput(
+            f"{source.label} has too little text." if len(tokens) else f"{source.label} is empty.",
+            expected=f"more than {3 * n_ctx:,} tokens: a context of {n_ctx} to train on, two to measure",
+            got=f"{len(tokens):,} tokens",
+            remedy="Give more text, or a recipe with a shorter context.",
+        )
     return Stream(source.label, source.share, tokens[:cut], tokens[cut:])

@@ -3,14 +3,15 @@
     loss = mean cross-entropy of every token after the first;   AdamW;   warm-up, then cosine
 
 Everything that decides step k (weights, optimiser, batch) is a function of the state file and of k, so that a run that was killed
-and resumed ends bit-equal to one that was not.
+and resumed ends bit-equal to one that was not: on the CPU, with the same number of threads. Initial weights and batches are drawn
+on the CPU whatever the device, and float32 products are computed as such (no TF32): a device adds its own rounding alone. A GPU
+sums gradients in an order of its own, and two runs on it agree to rounding, not to the bit.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,21 +19,25 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
-from circuitlab.errors import BadMachine
+from circuitlab.errors import BadInput, Cancelled
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.devices import making_on
 from circuitlab.model.forward import logits
 from circuitlab.model.positions import sinusoid_table
 from circuitlab.model.sourced import expected_shapes
 from circuitlab.model.trainable import TrainableWeights
 from circuitlab.training.batches import batch
 from circuitlab.training.corpus import Stream
+from circuitlab.training.files import made_folder, write_whole
 from circuitlab.training.metrics import measure
+from circuitlab.training.progress import Progress, State
 from circuitlab.training.recipe import Optimiser, Recipe
+from circuitlab.training.state import read_state, write_state
 
-SAVE_EVERY = 500
+SAVE_EVERY, SAVE_SECONDS = 500, 60.0  # the state is saved after so many steps, or so long
 Say = Callable[[str], None]
 
 
@@ -62,70 +67,90 @@ def rate_at(o: Optimiser, step: int) -> float:
 
 
 class Trainer:
-    """One training run in a directory."""
+    """One training run in a directory. `device` is torch's name of one that is there."""
 
-    def __init__(self, recipe: Recipe, streams: tuple[Stream, ...], out: Path, device: str = "cpu") -> None:
-        self.recipe, self.streams, self.out = recipe, streams, out
+    def __init__(
+        self, recipe: Recipe, streams: tuple[Stream, ...], out: Path, device: str = "cpu", progress: Progress | None = None
+    ) -> None:
+        self.recipe, self.streams, self.out, self.device = recipe, streams, out, device
         self.config = recipe.config()
-        self.weights = TrainableWeights(self.config, initial_tensors(recipe, self.config))
+        made_folder(out / "checkpoints")
+        made_folder(out / "state")
+        self.progress = progress or Progress(out, recipe.optimiser.steps)
+        torch.set_float32_matmul_precision("highest")
+        drawn = initial_tensors(recipe, self.config)
+        self.weights = TrainableWeights(self.config, {name: value.to(device) for name, value in drawn.items()})
         o = recipe.optimiser
         parameters = list(self.weights.tensors.values())
         self.adam = torch.optim.AdamW(parameters, lr=o.rate, betas=o.betas, weight_decay=o.weight_decay, foreach=True)
         self.step, self.seconds, self.tokens_seen = 0, 0.0, 0
         self.history: list[dict[str, Any]] = []
-        (out / "checkpoints").mkdir(parents=True, exist_ok=True)
-        (out / "state").mkdir(exist_ok=True)
+        self._saved_step, self._saved_at = 0, time.monotonic()
 
-    @property
-    def state_file(self) -> Path:
-        """Where the run can be taken up again."""
-        return self.out / "state" / "state.pt"
-
-    def resume(self) -> bool:
-        """Take up a killed run; False where there is none."""
-        if not self.state_file.is_file():
+    def resume(self, say: Say = lambda line: None) -> bool:
+        """Take up a killed run; False where there is none. Raises `BadInput` where no state is whole."""
+        saved, passed_over = read_state(self.out / "state")
+        if saved is None:
             return False
-        saved = torch.load(self.state_file, weights_only=True)
+        if passed_over:
+            say(passed_over)
         with torch.no_grad():
             for name, value in saved["tensors"].items():
                 self.weights.tensors[name].copy_(value)
-        self.adam.load_state_dict(saved["adam"])
+        self.adam.load_state_dict(saved["adam"])  # moves what belongs to a parameter to its device
         self.step, self.seconds, self.tokens_seen = saved["step"], saved["seconds"], saved["tokens"]
         self.history = json.loads(saved["history"])
+        self._saved_step = self.step
         return True
 
     def save(self) -> None:
-        """Write the state whole or not at all."""
+        """Write the state whole or not at all; the one before it is kept. Raises `BadMachine`."""
         state = {
-            "tensors": self.weights.snapshot(),
+            "tensors": {name: value.detach() for name, value in self.weights.tensors.items()},
             "adam": self.adam.state_dict(),
             "step": self.step,
             "seconds": self.seconds,
             "tokens": self.tokens_seen,
             "history": json.dumps(self.history),
         }
-        _atomically(self.state_file, lambda path: torch.save(state, path))
+        write_state(self.out / "state", state)
+        self._saved_step, self._saved_at = self.step, time.monotonic()
 
-    def train(self, say: Say, stop_at: int | None = None) -> None:
-        """Train to the recipe's last step (or `stop_at`), saving and measuring on the way."""
+    def train(self, say: Say, stop_at: int | None = None, stop: Callable[[], bool] = lambda: False) -> None:
+        """Train to the recipe's last step (or `stop_at`), saving and measuring on the way.
+
+        Raises `Cancelled` after the step in which `stop` becomes true, and `BadInput` where the loss is no number any more; the
+        state of the last whole step is saved then.
+        """
         last = self.recipe.optimiser.steps
+        end = last if stop_at is None else min(stop_at, last)
         kept = set(self.recipe.checkpoints.steps(last))
-        began, begun_at, tokens_then = time.monotonic(), self.seconds, self.tokens_seen
-        running = 0.0
-        while self.step <= (last if stop_at is None else stop_at):
+        seconds_then, tokens_then, running = self.seconds, self.tokens_seen, 0.0
+        while self.step <= end:
             if self.step in kept and not any(h["step"] == self.step for h in self.history):
                 self.checkpoint(say)
-            if self.step == last or self.step == stop_at:
+            if self.step >= end:
                 break
+            if stop():
+                raise self._stopped()
+            began = time.monotonic()
             loss = self.one_step()
+            self.seconds += time.monotonic() - began
             running = loss if not running else 0.95 * running + 0.05 * loss
-            self.seconds = begun_at + time.monotonic() - began
+            speed = (self.tokens_seen - tokens_then) / max(1e-9, self.seconds - seconds_then)
+            self._tell("training", loss=running, tokens_per_second=speed)
             if self.step % 50 == 0:
-                speed = (self.tokens_seen - tokens_then) / max(1e-9, self.seconds - begun_at)
                 say(self._line(running, speed))
-            if self.step % SAVE_EVERY == 0:
+            if self.step - self._saved_step >= SAVE_EVERY or time.monotonic() - self._saved_at >= SAVE_SECONDS:
                 self.save()
         self.save()
+
+    def _stopped(self) -> Cancelled:
+        self.save()
+        return Cancelled(f"Stopped at step {self.step}; the state is saved, the same command goes on from there.")
+
+    def _tell(self, state: State, **values: float) -> None:
+        self.progress.put(state, step=self.step, tokens=self.tokens_seen, seconds=round(self.seconds, 3), **values)
 
     def _line(self, loss: float, speed: float) -> str:
         o, left = self.recipe.optimiser, self.recipe.optimiser.steps - self.step
@@ -134,31 +159,44 @@ class Trainer:
         return f"step {self.step}/{o.steps}  loss {loss:.3f}  {speed:,.0f} tokens/s  {minutes:.0f} min left"
 
     def one_step(self) -> float:
-        """One step of the optimiser; returns the loss."""
+        """One step of the optimiser; returns the loss. Raises `BadInput`, weights unchanged, where it is no number."""
         recipe, o = self.recipe, self.recipe.optimiser
         stage = recipe.stage(self.step)
-        tokens = batch(self.streams, recipe.data, stage, recipe.vocab, recipe.seed, self.step)
+        tokens = batch(self.streams, recipe.data, stage, recipe.vocab, recipe.seed, self.step).to(self.device)
         for group in self.adam.param_groups:
             group["lr"] = rate_at(o, self.step)
         out = logits(self.weights, tokens[:, :-1])
         loss = F.cross_entropy(out.flatten(0, 1), tokens[:, 1:].flatten())
         self.adam.zero_grad(set_to_none=True)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(list(self.weights.tensors.values()), o.clip)
+        norm = torch.nn.utils.clip_grad_norm_(list(self.weights.tensors.values()), o.clip)
+        value, length = float(loss.detach()), float(norm)
+        if not (math.isfinite(value) and math.isfinite(length)):
+            raise self._diverged(value, length)
         self.adam.step()
         self.step += 1
         self.tokens_seen += tokens.numel()
-        return float(loss.detach())
+        return value
+
+    def _diverged(self, loss: float, norm: float) -> BadInput:
+        self.save()
+        return BadInput(
+            f"Training diverged at step {self.step + 1}: the loss or its gradient is no number any more.",
+            expected="a finite loss and gradient",
+            got=f"loss {loss:g}, norm of the gradient {norm:g}",
+            remedy=f"Lower [optimiser] rate or [init] in the recipe and begin in another folder; step {self.step} is saved.",
+        )
 
     def checkpoint(self, say: Say) -> None:
         """Keep the weights (float16) and their metrics."""
-        found = measure(self.weights, self.streams, self.recipe.stage(max(0, self.step - 1)).context)
-        half = {name: value.contiguous() for name, value in self.weights.snapshot(torch.float16).items()}
-        path = self.out / "checkpoints" / f"step-{self.step:06d}.safetensors"
-        _atomically(path, lambda p: save_file(half, str(p)))
+        self._tell("measuring")
+        with making_on(self.device):
+            found = measure(self.weights, self.streams, self.recipe.stage(max(0, self.step - 1)).context)
+        half = {name: value.cpu().contiguous() for name, value in self.weights.snapshot(torch.float16).items()}
+        write_whole(self.out / "checkpoints" / f"step-{self.step:06d}.safetensors", save(half))
         self.history.append({"step": self.step, "tokens": self.tokens_seen, **found})
         text = json.dumps({"recipe": self.recipe.name, "seed": self.recipe.seed, "checkpoints": self.history})
-        _atomically(self.out / "metrics.json", lambda p: p.write_text(text, encoding="utf-8"))
+        write_whole(self.out / "metrics.json", text.encode())
         say(f"checkpoint {self.step}: {summary(found)}")
 
 
@@ -168,18 +206,3 @@ def summary(found: dict[str, Any]) -> str:
     best = {n: max(scores) for n, scores in scored.items() if scores}  # a model without layers has no heads
     heads = "  ".join(f"{n} {v:.2f} (L{i}H{h})" for n, (v, i, h) in best.items() if n in ("prefix_matching", "previous_token"))
     return f"loss {found['loss']:.3f}  rep1 {found['rep1']:.2f}  rep2 {found['rep2']:.2f}  {heads}"
-
-
-def _atomically(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write beside, then replace. Raises `BadMachine` where the disk is full or read-only."""
-    fresh = path.with_name(path.name + ".new")
-    try:
-        write(fresh)
-        os.replace(fresh, path)
-    except (OSError, RuntimeError) as error:
-        raise BadMachine(
-            f"{path.name} could not be written.",
-            expected="a writable disk with room",
-            got=str(error),
-            remedy="Free space, then resume.",
-        ) from error

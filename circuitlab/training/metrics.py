@@ -64,10 +64,11 @@ def head_scores(w: Weights, tokens: Tensor) -> dict[str, list[list[float]]]:
 
 def measure(w: Weights, streams: tuple[Stream, ...], context: int) -> dict[str, Any]:
     """All metrics of one checkpoint, plain values for JSON. `context` is the text length that has been trained on."""
-    repeated = repeated_random(w.config.d_vocab, min(context, w.config.n_ctx))
+    device = w.embed().W_E.device
+    repeated = repeated_random(w.config.d_vocab, min(context, w.config.n_ctx)).to(device)
     block = (repeated.shape[1] - 1) // 2
     rep = losses(w, repeated).mean(0)
-    by_index = losses(w, held_out_texts(streams, context)).mean(0)
+    by_index = losses(w, held_out_texts(streams, context).to(device)).mean(0)
     early = max(1, context // 10)
     late = by_index[-max(1, context // 10) :].mean()
     return {

@@ -1,4 +1,44 @@
-"""A recipe: everything that decides a trained model but the text, read from TOML."""
+"""A recipe: everything that decides a trained model but the text, read from TOML.
+
+title = "…"                what it is, one line: said by `circuitlab train --help` and on the model's card
+seed = 1                   of initial weights and of batches; `--seed` overrides it
+vocab = 4096               tokens, the 256 bytes and BOS among them
+tokenizer_bytes = 20e6     how much text the tokenizer is trained on (default 20,000,000)
+positions_amplitude = 1.0  stored positions begin as this times the sinusoidal table (default 1)
+notes = ["…"]              said on the card
+
+[model]                    fields of `ModelConfig`, but the vocabulary and the context:
+n_layers = 2               n_heads, d_model, d_head are needed; d_mlp = 0 is attention only (default)
+positions = "shortformer"  added to queries and keys only; or learned, sinusoidal, rotary, none
+norm = "none"              or layer, rms; further: biases = ["q", …], activation, gated, tied, smeared_keys, rotary, …
+
+[init]                     standard deviations of the initial weights by name, 0.02 where none is given:
+W_E = 0.1                  W_E W_U W_Q W_K W_V W_O W_in W_out W_gate; gains begin at 1, biases at 0
+
+[[stages]]                 one or more; the longest context is the model's
+start = 0                  the first step of this stage; one of them starts at 0
+context = 128              tokens a sequence, BOS included
+batch = 16                 sequences a step
+
+[data]                     what is done to the text; the card says it
+random_repeat = 0.0625     share of sequences that are a block of uniformly random tokens repeated (default 0)
+block = [8, 63]            how long such a block is, shortest and longest
+self_copy = 0.25           share of the others in which a segment is copied to a later place (default 0)
+segment = [16, 63]         how long the segment is
+
+[optimiser]                AdamW, linear warm-up, then cosine
+steps = 14000              needed
+rate = 3e-3                the highest learning rate; warmup = 200 steps to it; final = 0.1 of it at the last step
+betas = [0.9, 0.98]        further: weight_decay = 0.01, clip = 1.0 (largest norm of the gradient)
+
+[checkpoints]              kept: step 0, `first` and its doubles, every `every` steps within `band`, and the last
+first = 64
+band = [2500, 7000]
+every = 250
+
+[export]
+format = "circuitlab"      how OUT/model is written; "gpt2": as a Hugging Face GPT-2 directory
+"""
 
 from __future__ import annotations
 
@@ -69,6 +109,13 @@ class Checkpoints:
 
 
 @dataclass(frozen=True)
+class Export:
+    """How the trained model is written: "circuitlab", or "gpt2" for a Hugging Face GPT-2 directory."""
+
+    format: str = "circuitlab"
+
+
+@dataclass(frozen=True)
 class Recipe:
     """See the module. `vocab` is the tokenizer's size; `init` standard deviations by tensor name."""
 
@@ -81,6 +128,7 @@ class Recipe:
     optimiser: Optimiser
     data: Data = Data()
     checkpoints: Checkpoints = Checkpoints()
+    export: Export = Export()
     title: str = ""
     positions_amplitude: float = 1.0
     tokenizer_bytes: int = 20_000_000
@@ -89,16 +137,18 @@ class Recipe:
     def config(self) -> ModelConfig:
         """The model's configuration."""
         n_ctx = max(s.context for s in self.stages)
-        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in self.model.items()}
-        return ModelConfig(d_vocab=self.vocab, n_ctx=n_ctx, prepend_bos=True, family="circuitlab", **values)
+        placed = {"d_vocab": self.vocab, "n_ctx": n_ctx, "prepend_bos": True, "family": "circuitlab"}
+        return ModelConfig.from_json({**self.model, **placed})
 
     def stage(self, step: int) -> Stage:
         """The stage that `step` belongs to."""
         return max((s for s in self.stages if s.start <= step), key=lambda s: s.start)
 
 
-def _made(kind: type[Any], data: dict[str, Any], where: str) -> Any:
+def _made(kind: type[Any], data: Any, where: str) -> Any:
     known = {f.name for f in dataclasses.fields(kind)}
+    if not isinstance(data, dict):
+        raise BadInput(f"{where} is no table.", expected=" ".join(sorted(known)), got=repr(data)[:80])
     if unknown := sorted(set(data) - known):
         raise BadInput(f"{where} has fields that are not known.", expected=" ".join(sorted(known)), got=" ".join(unknown))
     try:
@@ -113,23 +163,24 @@ def read_recipe(name_or_path: str) -> Recipe:
     if not path.is_file():
         path = resource("recipes", f"{name_or_path}.toml")
     if not path.is_file():
-        shipped = sorted(p.stem for p in resource("recipes").glob("*.toml"))
-        raise BadInput("There is no such recipe.", expected=f"a file or one of {' '.join(shipped)}", got=name_or_path)
+        shipped = " ".join(sorted(p.stem for p in resource("recipes").glob("*.toml")))
+        raise BadInput("There is no such recipe.", expected=f"a file or one of {shipped}", got=name_or_path)
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError, OSError) as error:  # also a number of thousands of digits
         raise BadInput(f"{path.name} is not TOML.", expected="a recipe", got=str(error)) from error
-    return _recipe(data, path)
+    from circuitlab.training.recipe_checks import checked
+
+    return checked(_recipe(data, path), path.name)
 
 
 def _recipe(data: dict[str, Any], path: Path) -> Recipe:
     parts: dict[str, Any] = dict(data)
-    for name, kind in (("data", Data), ("optimiser", Optimiser), ("checkpoints", Checkpoints)):
+    for name, kind in (("data", Data), ("optimiser", Optimiser), ("checkpoints", Checkpoints), ("export", Export)):
         if name in parts:
             parts[name] = _made(kind, parts[name], f"{path.name}: [{name}]")
-    parts["stages"] = tuple(_made(Stage, s, f"{path.name}: [[stages]]") for s in parts.get("stages", ()))
-    recipe: Recipe = _made(Recipe, {"name": path.stem, **parts}, path.name)
-    if not recipe.stages or min(s.start for s in recipe.stages) != 0:
-        raise BadInput(f"{path.name} has no stage from step 0.", expected="[[stages]] with start = 0", got="none")
-    recipe.config()
-    return recipe
+    stages = parts.get("stages", ())
+    if not isinstance(stages, (list, tuple)):
+        raise BadInput(f"{path.name}: stages is no list.", expected="[[stages]]", got=repr(stages)[:80])
+    parts["stages"] = tuple(_made(Stage, s, f"{path.name}: [[stages]]") for s in stages)
+    return _made(Recipe, {"name": path.stem, **parts}, path.name)

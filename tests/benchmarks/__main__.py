@@ -8,7 +8,7 @@ import platform
 import sys
 from dataclasses import asdict
 
-from tests.benchmarks import circuits, forward, larger, loading, weights, window
+from tests.benchmarks import circuits, forward, larger, loading, training, weights, window
 from tests.benchmarks.common import THREADS, WORK, Row
 
 BENCHMARKS = {
@@ -18,6 +18,7 @@ BENCHMARKS = {
     "circuits": circuits.rows,
     "loading": loading.rows,
     "larger": larger.rows,
+    "training": training.rows,
 }
 
 

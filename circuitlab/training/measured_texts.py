@@ -1,0 +1,151 @@
+"""The texts on which a training series is measured: the same for every model of a tokenizer, so that models can be compared.
+
+Each begins with BOS. Held-out windows are evenly spaced, as many of each source as its share; repeated random tokens are those
+of `training/metrics.py`; repeated text is BOS, a piece of a window, and the same piece again. Of the many windows in each of
+which one token's loss is kept, the places are drawn by a fixed seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circuitlab.errors import BadInput
+from circuitlab.model.config import ModelConfig
+from circuitlab.training.corpus import Stream
+from circuitlab.training.metrics import SEED, repeated_random
+
+WINDOWS, CONTEXT, HALF = 256, 128, 63
+ZEROED = 64  # windows, evenly spaced among those, on which heads are zeroed
+TOKENS = 2048  # windows in each of which the loss of the last token is kept
+TOKENS_SEED = 20_220_924
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredTexts:
+    """Ids: `held_out` [window, pos], `random` [sample, 1 + 2 · block], `repeated` [window, 1 + 2 · half], `many` [text, pos].
+
+    `zeroing` are those of the held-out windows on which heads are zeroed. `said`: what they are, for `series.safetensors`.
+    """
+
+    held_out: Tensor
+    random: Tensor
+    repeated: Tensor
+    many: Tensor
+    zeroing: Tensor
+    said: dict[str, Any]
+
+
+def texts_for(
+    config: ModelConfig,
+    bos: int,
+    streams: tuple[Stream, ...],
+    windows: int = WINDOWS,
+    context: int = CONTEXT,
+    many: int = TOKENS,
+) -> MeasuredTexts:
+    """The texts for models of a vocabulary and a context. Raises `BadInput` for too little held-out text."""
+    context = min(context, config.n_ctx)
+    if context < 4:
+        raise BadInput("The context is too short to be measured.", expected="at least 4 tokens", got=str(context))
+    held_out = _windows(streams, bos, context, [_evenly(s, context, windows) for s in streams])
+    half = min(HALF, (context - 1) // 2)
+    piece = held_out[:, 1 : 1 + half]
+    rng = np.random.default_rng(TOKENS_SEED)
+    drawn = _windows(
+        streams, bos, context, [_drawn(s, context, n, rng) for s, n in zip(streams, _counts(streams, many), strict=True)]
+    )
+    random = repeated_random(config.d_vocab, min(context, config.n_ctx))
+    random = torch.where(random == bos, 0, random)
+    random[:, 0] = bos
+    repeated = torch.cat([held_out[:, :1], piece, piece], dim=1)
+    zeroing = held_out[np.linspace(0, len(held_out) - 1, min(ZEROED, len(held_out))).round().astype(int)]
+    said = _said(streams, held_out, random, repeated, drawn) | {"zeroed_texts": len(zeroing)}
+    return MeasuredTexts(held_out, random, repeated, drawn, zeroing, said)
+
+
+def _counts(streams: tuple[Stream, ...], total: int) -> list[int]:
+    """How many windows of each source: by share, at least one, `total` of them where that can be (largest remainders)."""
+    exact = [s.share * total for s in streams]
+    counts = [int(e) for e in exact]
+    by_rest = sorted(range(len(exact)), key=lambda i: counts[i] - exact[i])
+    for i in by_rest[: total - sum(counts)]:
+        counts[i] += 1
+    return [max(1, n) for n in counts]
+
+
+def _room(stream: Stream, context: int) -> int:
+    """How many windows of the held-out text there are. Raises `BadInput`."""
+    room = len(stream.held_out) - (context - 1) + 1
+    if room < 1:
+        raise BadInput(
+            f"{stream.label} has too little held-out text.",
+            expected=f"at least {context - 1} tokens",
+            got=str(len(stream.held_out)),
+            remedy="Give more text, or a shorter --context.",
+        )
+    return room
+
+
+def _evenly(stream: Stream, context: int, windows: int) -> np.ndarray:
+    count = max(1, round(windows * stream.share))
+    return np.linspace(0, _room(stream, context) - 1, count).astype(int)
+
+
+def _drawn(stream: Stream, context: int, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Places without repetition while there are enough, ascending."""
+    room = _room(stream, context)
+    if count > room:
+        raise BadInput(
+            f"{stream.label} has too little held-out text.",
+            expected=f"room for {count} different windows of {context} tokens",
+            got=f"{len(stream.held_out)} tokens",
+            remedy="Give more text, or fewer --tokens.",
+        )
+    return np.sort(rng.choice(room, size=count, replace=False))
+
+
+def _windows(streams: tuple[Stream, ...], bos: int, context: int, starts: list[np.ndarray]) -> Tensor:
+    """[window, context] ids, BOS first."""
+    rows = [
+        np.concatenate([[bos], stream.held_out[s : s + context - 1]])
+        for stream, places in zip(streams, starts, strict=True)
+        for s in places
+    ]
+    return torch.from_numpy(np.stack(rows).astype(np.int64))
+
+
+def sha256(ids: Tensor) -> str:
+    """Of the ids as little-endian int64, row by row."""
+    return hashlib.sha256(np.ascontiguousarray(ids.numpy().astype("<i8")).tobytes()).hexdigest()
+
+
+def _said(streams: tuple[Stream, ...], held_out: Tensor, random: Tensor, repeated: Tensor, many: Tensor) -> dict[str, Any]:
+    context = held_out.shape[1]
+    tenth = max(1, context // 10)
+    return {
+        "sources": [{"label": s.label, "share": round(s.share, 6), "held_out": len(s.held_out)} for s in streams],
+        "texts": len(held_out),
+        "context": context,
+        "early": [tenth, 2 * tenth],
+        "late": [context - tenth, context - 1],
+        "indices": "token positions, both ends included: loss_by_index[..., a − 1 : b]",
+        "block": (random.shape[1] - 1) // 2,
+        "samples": len(random),
+        "seed": SEED,
+        "half": (repeated.shape[1] - 1) // 2,
+        "tokens": len(many),
+        "tokens_position": many.shape[1] - 1,
+        "tokens_seed": TOKENS_SEED,
+        "sha256": {
+            "held_out": sha256(held_out),
+            "random": sha256(random),
+            "repeated_text": sha256(repeated),
+            "tokens": sha256(many),
+        },
+    }

@@ -1,0 +1,62 @@
+"""How far a training run is, for another program to read: `OUT/progress.json`, replaced whole, at most once a second.
+
+    {"step", "steps", "loss", "tokens_per_second", "tokens", "seconds", "state", "error"}
+
+`state` is one of `STATES`; `error` is the whole message where it is "failed" (a run that was stopped says so there), else "".
+`loss` is the running mean of the training loss in nats, null before the first step; `tokens` and `seconds` count the whole run,
+before it was taken up again too, without what measuring took; `tokens_per_second` is that of this process. A run that ended at
+`--stop-at` is "done" with `step` below `steps`. What a process that was killed leaves says what it last did.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from circuitlab.errors import CircuitLabError
+from circuitlab.training.files import write_whole
+
+FILE = "progress.json"
+State = Literal["tokenising", "training", "measuring", "done", "failed"]
+EVERY = 1.0  # seconds
+
+
+class Progress:
+    """The file's writer. A change of state is written at once, anything else at most once in `EVERY` seconds."""
+
+    def __init__(self, out: Path, steps: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._file, self._clock, self._written = out / FILE, clock, -math.inf
+        self.values: dict[str, Any] = {
+            "step": 0,
+            "steps": steps,
+            "loss": None,
+            "tokens_per_second": 0.0,
+            "tokens": 0,
+            "seconds": 0.0,
+            "state": "",
+            "error": "",
+        }
+
+    def put(self, state: State, **values: Any) -> None:
+        """Take over new values, and write them where it is time. Raises `BadMachine` where the disk takes them not."""
+        changed = state != self.values["state"]
+        self.values |= values | {"state": state}
+        if changed or self._clock() - self._written >= EVERY:
+            self._write()
+
+    def failed(self, error: str) -> None:
+        """Say why the run ended; where even that cannot be written, nothing: the error itself is what matters."""
+        self.values |= {"state": "failed", "error": error}
+        try:
+            self._write()
+        except CircuitLabError:
+            return
+
+    def _write(self) -> None:
+        plain = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in self.values.items()}
+        write_whole(self._file, (json.dumps(plain) + "\n").encode(), durable=False)
+        self._written = self._clock()

@@ -1,0 +1,181 @@
+"""Measuring a training series: every checkpoint of a model folder and its final weights, into `series.safetensors` beside them.
+
+What each array is stands in `model/series_measures.py`, how a point is measured in `training/series_point.py`, on what in
+`training/measured_texts.py`. Points that were measured before on the same texts and the same weights are taken over, from an
+earlier file or from what a killed attempt left, so that the same command goes on where it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from circuitlab.errors import BadInput, BadMachine, BadModel
+from circuitlab.model.loading import open_model
+from circuitlab.model.loading.found import weight_files
+from circuitlab.model.series import checkpoint_of
+from circuitlab.model.series_measures import FILE, SeriesMeasures, read_series, write_series
+from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.training.corpus import Stream
+from circuitlab.training.measured_texts import CONTEXT, TOKENS, WINDOWS, MeasuredTexts, texts_for
+from circuitlab.training.series_point import measure_point
+from circuitlab.training.series_points import Point, points_of
+
+STAGE = ".measuring"  # a folder in the model's: the points that are done
+Say = Callable[[str], None]
+Arrays = dict[str, np.ndarray]
+
+
+def measure_series(
+    folder: Path,
+    streams: tuple[Stream, ...],
+    tokenizer: Tokenizer | None = None,
+    *,
+    windows: int = WINDOWS,
+    context: int = CONTEXT,
+    many: int = TOKENS,
+    recipe: str | None = None,
+    say: Say = lambda line: None,
+) -> SeriesMeasures:
+    """Measure and write the series of a model folder; `tokenizer`: of `streams`, by default the model's own.
+
+    Raises `BadModel` and `BadInput` for a model or texts that cannot be measured, `BadMachine` where the folder is not writable.
+    """
+    points = points_of(folder, recipe)
+    weights = open_model(folder).weights
+    texts = texts_for(
+        weights.config, bos_of(tokenizer or weights.tokenizer, weights.config.d_vocab), streams, windows, context, many
+    )
+    said = {**texts.said, **_said(texts)}
+    stage = _staged(folder)
+    done = _measured(folder, said) | _measured(stage, said)
+    hashes, found = [_hash(folder, p) for p in points], []
+    for i, (point, sha256) in enumerate(zip(points, hashes, strict=True)):
+        if sha256 in done:
+            found.append(done[sha256])
+            say(f"step {point.step}: measured before")
+            continue
+        began = time.monotonic()
+        found.append(measure_point(open_model(folder, checkpoint=point.checkpoint).weights, texts))
+        _write(stage, points[: i + 1], hashes, found, said)
+        say(f"step {point.step} ({i + 1}/{len(points)}): {summary(found[-1], said)}  {time.monotonic() - began:.1f} s")
+    made = _write(folder, points, hashes, found, said)
+    shutil.rmtree(stage, ignore_errors=True)
+    return made
+
+
+def bos_of(tokenizer: Tokenizer | None, d_vocab: int) -> int:
+    """The token that begins every text. Raises `BadModel` without a tokenizer, `BadInput` for one that does not fit."""
+    if tokenizer is None:
+        raise BadModel(
+            "This model has no tokenizer.",
+            expected="tokenizer.json beside its weights",
+            got="none",
+            remedy="Give one: --tokenizer FILE.",
+        )
+    if tokenizer.bos is None:
+        raise BadInput("The tokenizer has no BOS.", expected="a token that begins every text", got="none")
+    if tokenizer.n_tokens > d_vocab:
+        raise BadInput("The tokenizer is another model's.", expected=f"at most {d_vocab} tokens", got=str(tokenizer.n_tokens))
+    return tokenizer.bos
+
+
+def rep1_rep2(by_index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean losses [...] of the first and the second piece of [..., 2 · piece], the second without its first token."""
+    piece = by_index.shape[-1] // 2
+    return by_index[..., :piece].mean(-1), by_index[..., piece + 1 :].mean(-1)
+
+
+def in_context(by_index: np.ndarray, said: Any) -> np.ndarray:
+    """[...], nats: mean loss late in the context minus mean loss early, of `loss_by_index` [..., context − 1]."""
+    (a, b), (c, d) = said["early"], said["late"]
+    return by_index[..., c - 1 : d].mean(-1) - by_index[..., a - 1 : b].mean(-1)
+
+
+def summary(point: Arrays, said: dict[str, Any]) -> str:
+    """One line on a point."""
+    rep1, rep2 = rep1_rep2(point["repeated_loss_by_index"])
+    best = f"  prefix matching {point['prefix_matching'].max():.2f}" if point["prefix_matching"].size else ""
+    score = in_context(point["loss_by_index"], said)
+    return f"loss {point['loss']:.3f}  in context {score:+.3f}  rep1 {rep1:.2f}  rep2 {rep2:.2f}{best}"
+
+
+def _said(texts: MeasuredTexts) -> dict[str, Any]:
+    return {
+        "zeroed": "rise of the mean loss without z W_O of a head, every attention pattern as it was",
+        "zeroed_text": f"all tokens of {len(texts.zeroing)} of the held-out windows, evenly spaced",
+        "zeroed_repeated": "second block of the repeated random tokens without its first token",
+        "scores": "means over the repeated random tokens",
+        "copying": "sum of eigenvalues over sum of their moduli of W_E W_OV W_U, W_U centred over the vocabulary",
+        "dtype": "float32",
+        "torch": torch.__version__,
+    }
+
+
+def _hash(folder: Path, point: Point) -> str:
+    """Of the weights of a point."""
+    files = weight_files(folder) if point.checkpoint is None else (checkpoint_of(folder, point.checkpoint),)
+    found = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as opened:
+            while piece := opened.read(2**20):
+                found.update(piece)
+    return found.hexdigest()
+
+
+def _measured(folder: Path, said: dict[str, Any]) -> dict[str, Arrays]:
+    """Points by the hash of their weights that a file in `folder` has on the same texts; a file that cannot be read has none."""
+    try:
+        found = read_series(folder)
+    except BadModel:
+        return {}
+    hashes = found.said.get("weights")
+    same = {k: v for k, v in found.said.items() if k != "weights"} == json.loads(json.dumps(said))
+    if not same or not isinstance(hashes, list) or len(hashes) != len(found.steps):
+        return {}
+    return {str(sha256): {name: a[i] for name, a in found.arrays.items()} for i, sha256 in enumerate(hashes)}
+
+
+def _staged(folder: Path) -> Path:
+    """The folder of points that are done. Raises `BadMachine` where the model's cannot be written to, before any work."""
+    stage = folder / STAGE
+    try:
+        stage.mkdir(exist_ok=True)
+        (stage / "writable").touch()
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    return stage
+
+
+def _write(
+    folder: Path, points: tuple[Point, ...], hashes: list[str], found: list[Arrays], said: dict[str, Any]
+) -> SeriesMeasures:
+    made = SeriesMeasures(
+        tuple(p.step for p in points),
+        tuple(p.tokens for p in points),
+        tuple(p.checkpoint for p in points),
+        {name: np.stack([one[name] for one in found]) for name in found[0]},
+        {**said, "weights": hashes[: len(points)]},
+    )
+    try:
+        write_series(folder, made)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    return made
+
+
+def _unwritable(folder: Path, error: OSError) -> BadMachine:
+    return BadMachine(
+        f"{FILE} cannot be written.",
+        expected=f"a writable folder with room at {folder}",
+        got=error.strerror or str(error),
+        remedy="Copy the model to a folder of your own, or free space; the same command then goes on.",
+    )

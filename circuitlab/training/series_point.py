@@ -1,0 +1,124 @@
+"""What is measured of a model at one point of its training: the arrays of `model/series_measures.py`, one point of each.
+
+    zeroed(h) = mean loss without z_h W_O^h − mean loss,     every attention pattern as it was (Olsson et al. 2022)
+
+on some held-out windows, and on the second block of repeated random tokens without its first token, which nothing foretells. Head
+scores are those of `training/metrics.py`, `copying` that of `analysis/copying_scores.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from circuitlab.analysis.ablation_parts import Put, cut_streams
+from circuitlab.analysis.base import Inputs, Quiet, Result, find_analysis
+from circuitlab.analysis.copying_scores import CopyingScoresParams, CopyingScoresResult
+from circuitlab.errors import BadModel
+from circuitlab.model.folding import under
+from circuitlab.model.forward import embedded, forward, forward_from
+from circuitlab.model.run import unembed
+from circuitlab.model.subject import Conventions, ModelRef, Subject
+from circuitlab.model.weights import Weights
+from circuitlab.training.measured_texts import MeasuredTexts
+from circuitlab.training.metrics import head_scores, losses
+
+SCORES = ("prefix_matching", "previous_token", "duplicate_token", "first_token")
+ROWS = 16  # texts that go through the model together
+
+
+def measure_point(w: Weights, texts: MeasuredTexts) -> dict[str, np.ndarray]:
+    """Every array at one point, without the point axis: float32. Raises `BadModel` for a model that has no such losses."""
+    c = w.config
+    if c.d_vocab_out < c.d_vocab:
+        expected = f"{c.d_vocab} logits"
+        raise BadModel("This model cannot predict every token that it reads.", expected=expected, got=str(c.d_vocab_out))
+    by_index, random = losses(w, texts.held_out).mean(0), losses(w, texts.random).mean(0)
+    found = head_scores(w, texts.random)
+    shape = (c.n_layers, c.n_heads)
+    block = (texts.random.shape[1] - 1) // 2
+    made = {
+        "loss": by_index.mean(),
+        "loss_by_index": by_index,
+        "repeated_loss_by_index": random,
+        "repeated_text_loss_by_index": losses(w, texts.repeated).mean(0),
+        "token_loss": last_losses(w, texts.many),
+        **{name: np.array(found[name]).reshape(shape) for name in SCORES},
+        "copying": copying(w),
+        "zeroed_text": zeroed(w, texts.zeroing, 1),
+        "zeroed_repeated": zeroed(w, texts.random, 2 + block),
+    }
+    return {name: np.asarray(value, np.float32) for name, value in made.items()}
+
+
+def last_losses(w: Weights, tokens: Tensor) -> Tensor:
+    """[text], nats: the loss of the last token of each of `tokens` [text, pos]."""
+    inputs, wanted = tokens[:, :-1], tokens[:, -1]
+    run = forward(w, (int(tokens[0, 0]),))  # stands for no interventions
+    with torch.inference_mode():
+        parts = [
+            forward_from(w, run, 0, embedded(w.config, w.embed(), some, 0), slice(-1, None))[:, 0] for some in inputs.split(ROWS)
+        ]
+        return F.cross_entropy(torch.cat(parts), wanted, reduction="none")
+
+
+def zeroed(w: Weights, tokens: Tensor, first: int) -> np.ndarray:
+    """[layer, head], nats: rise of the mean loss of the tokens [text, pos] from position `first` on without each head."""
+    c = w.config
+    total = np.zeros((c.n_layers, c.n_heads))
+    cuts = torch.eye(c.n_heads, dtype=torch.bool)
+    dest = slice(first - 1, tokens.shape[1] - 1)
+    for row in tokens:
+        run, wanted = forward(w, tuple(row.tolist())), row[first:]
+        with torch.inference_mode():
+            assert run.final is not None
+            before = _mean_losses(w, run.final[None, dest], wanted)
+            for layer in range(c.n_layers):
+                cut = torch.zeros(c.n_heads, c.n_layers, c.n_heads, dtype=torch.bool)
+                cut[:, layer] = cuts
+                final = cut_streams(run, cut, Put("zero"), True, dest, lambda: None)
+                total[layer] += (_mean_losses(w, final, wanted) - before).numpy()
+    return total / len(tokens)
+
+
+def _mean_losses(w: Weights, final: Tensor, wanted: Tensor) -> Tensor:
+    """[batch] float64: mean loss of the tokens `wanted` [row] at last streams [batch, row, d_model]."""
+    ends = w.unembed()
+    each = [F.cross_entropy(unembed(w, ends, one), wanted, reduction="none").double().mean() for one in final]
+    return torch.stack(each)
+
+
+def copying(w: Weights) -> np.ndarray:
+    """[layer, head] Σλ/Σ|λ| of W_E W_OV W_U as the panels show it; NaN where the weights have none."""
+    analysis, params = find_analysis("copying_scores"), CopyingScoresParams(diagonal="none", qk=False)
+    if not w.config.n_layers or analysis.refuse(w.config, params):
+        return np.full((w.config.n_layers, w.config.n_heads), np.nan)
+    result = analysis.run(cast(Inputs, _OfWeights(w)), params, Quiet())
+    assert isinstance(result, CopyingScoresResult)
+    return result.copying
+
+
+class _OfWeights:
+    """What analyses of weights see of a model that no engine holds."""
+
+    memory = 0
+
+    def __init__(self, w: Weights) -> None:
+        self._w = w
+        self.subject = Subject(ModelRef(""), ())
+        self.weights = self.presented(self.subject.conventions)
+        self._answers: dict[tuple[str, Any], Result] = {}
+
+    def presented(self, conventions: Conventions) -> Weights:
+        """The weights under these conventions."""
+        return under(self._w, conventions)
+
+    def answer(self, name: str, params: Any) -> Result:
+        """Another analysis, computed once."""
+        if (name, params) not in self._answers:
+            self._answers[name, params] = find_analysis(name).run(cast(Inputs, self), params, Quiet())
+        return self._answers[name, params]

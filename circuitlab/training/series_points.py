@@ -1,0 +1,98 @@
+"""The points of a training series: which weights, after how many steps and how many tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from circuitlab.errors import BadInput, BadModel
+from circuitlab.model.loading.found import read_json
+from circuitlab.model.series import FOLDER, series_of
+from circuitlab.paths import resource
+from circuitlab.training.recipe import Recipe, read_recipe
+
+METRICS = "metrics.json"
+
+
+@dataclass(frozen=True)
+class Point:
+    """`checkpoint`: index into the checkpoint series, None for the final weights. `tokens` seen after `step` optimiser steps."""
+
+    step: int
+    tokens: int
+    checkpoint: int | None
+
+
+def points_of(folder: Path, recipe: str | None = None) -> tuple[Point, ...]:
+    """The checkpoints of a model folder in the order of training, then its final weights.
+
+    A checkpoint of the final step holds the final weights and is left out; without `metrics.json` the last checkpoint's step is
+    the final one. Tokens are those of `metrics.json`, or what the recipe (by default the one called like the folder) makes of
+    the steps. Raises `BadModel` where there are no checkpoints, `BadInput` where nothing says how many tokens were seen.
+    """
+    series = series_of(folder)
+    if not series:
+        raise BadModel(
+            "This model has no checkpoint series to measure.",
+            expected=f"{FOLDER}/step-N.safetensors in {folder.name}",
+            got="none",
+            remedy="Assemble one from a training run: python -m circuitlab.training.shipping RUN DIR.",
+        )
+    known, final = _known(folder)
+    last = series[-1][0] if final is None else final
+    if series[-1][0] > last:
+        raise BadModel("The checkpoints go on after the final weights.", expected=f"steps up to {last}", got=str(series[-1][0]))
+    used = _recipe(folder, recipe)
+    tokens = lambda step: _tokens(step, known, used)
+    before = [Point(step, tokens(step), i) for i, (step, _) in enumerate(series) if step != last]
+    return (*before, Point(last, tokens(last), None))
+
+
+def _known(folder: Path) -> tuple[dict[int, int], int | None]:
+    """Tokens by step that a run or its model wrote down, and the final step where the model says it."""
+    known: dict[int, int] = {}
+    places = [folder.parent / METRICS] if folder.name == "model" else []
+    for path in (*places, folder / METRICS):
+        if path.is_file():
+            data = read_json(path)
+            for one in (*_listed(data), data):
+                if _whole(one.get("step")) and _whole(one.get("tokens")):
+                    known[one["step"]] = one["tokens"]
+    own = read_json(folder / METRICS) if (folder / METRICS).is_file() else {}
+    return known, own["step"] if _whole(own.get("step")) else None
+
+
+def _listed(data: dict[str, Any]) -> list[dict[str, Any]]:
+    found = data.get("checkpoints")
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _recipe(folder: Path, name: str | None) -> Recipe | None:
+    if name is None and not resource("recipes", f"{folder.name}.toml").is_file():
+        return None
+    return read_recipe(name or folder.name)
+
+
+def _tokens(step: int, known: dict[int, int], recipe: Recipe | None) -> int:
+    if step == 0 or step in known:
+        return known.get(step, 0)
+    if recipe is None:
+        raise BadInput(
+            f"Nothing says how many tokens step {step} had seen.",
+            expected=f"{METRICS} of the run, or a recipe",
+            got="neither",
+            remedy="Name the recipe: --recipe NAME.",
+        )
+    return tokens_after(recipe, step)
+
+
+def tokens_after(recipe: Recipe, step: int) -> int:
+    """Tokens of the first `step` batches of a recipe, BOS included."""
+    stages = sorted(recipe.stages, key=lambda s: s.start)
+    ends = [*(s.start for s in stages[1:]), step]
+    return sum(max(0, min(end, step) - s.start) * s.batch * s.context for s, end in zip(stages, ends, strict=True))

@@ -1,0 +1,118 @@
+"""What `circuitlab train` leaves and says: a model with its checkpoints, a card, a command that can be typed, the help."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from circuitlab.cli import main
+from circuitlab.model.forward import logits
+from circuitlab.model.loading import open_model
+from circuitlab.training import files
+from circuitlab.training.recipe import Checkpoints, Data, Optimiser, Recipe, Stage, read_recipe
+from circuitlab.training.recipe_titles import shipped_titles
+
+WORDS = "the grey heron stood in the shallow water and the small boat went by; def f(x): return x + 1\n"
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "my text.txt"
+    path.write_text(WORDS * 60 + "".join(chr(i) for i in range(0xC0, 0x180)) * 9, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_the_model_has_its_checkpoints_beside_it(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    def refused(*names: Any) -> None:
+        raise OSError(1, "no links here")
+
+    if not links:
+        monkeypatch.setattr(files.os, "link", refused)
+    out = tmp_path / "run"
+    assert main(["train", "tiny", "--text", str(text), "--out", str(out), "--no-measure", "--stop-at", "6"]) == 0
+    assert open_model(out / "model").steps == (0, 4)
+    assert main(["train", "tiny", "--text", str(text), "--out", str(out), "--no-measure"]) == 0
+    opened = open_model(out / "model")
+    assert opened.steps == (0, 4, 8, 14, 16, 18, 20)
+    for one in (out / "checkpoints").iterdir():
+        other = out / "model" / "checkpoints" / one.name
+        assert other.read_bytes() == one.read_bytes()
+        assert other.samefile(one) == links
+    ids = torch.tensor([[0, 5, 9, 7]])
+    with torch.inference_mode():
+        last = logits(open_model(out / "model", checkpoint=-1).weights, ids)
+        torch.testing.assert_close(last, logits(opened.weights, ids), atol=1e-3, rtol=0)
+
+
+def test_the_card_has_the_command_as_it_can_be_typed(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["train", "tiny", "--text", str(text), "--seed", "8", "--device", "cpu", "--no-measure"]
+    assert main([*given, "--out", str(tmp_path / "run")]) == 0
+    heard = capsys.readouterr().out
+    assert "tokens/s, measuring apart" in heard and "trained on 1,664 tokens in" in heard and "on CPU" in heard
+    card = open_model(tmp_path / "run" / "model").card
+    command = card.split("command: `")[1].split("`")[0]
+    words = shlex.split(command)
+    assert words == ["circuitlab", "train", "tiny", "--text", str(text), "--seed", "8", "--out", "DIR"]
+    assert main([*words[1:-1], str(tmp_path / "again"), "--no-measure"]) == 0
+    for name in ("metrics.json", "model/model.safetensors"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
+    for said in ("seed 8", "1,664 tokens", "tokens/s", "CPU", "4 to 11 uniformly random tokens", "copied to a later place"):
+        assert said in card
+
+
+def test_the_checkpoints_are_measured_at_the_end(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from circuitlab.training import series_measuring
+
+    asked: list[Any] = []
+
+    def measured(folder: Path, streams: Any, tokenizer: Any, *, say: Any) -> None:
+        asked.append((folder, [s.label for s in streams], tokenizer.n_tokens, open_model(folder).steps))
+        say("step 4 (2/7): loss 5.7")
+
+    call = ["train", "tiny", "--text", str(text), "--out", str(tmp_path / "run")]
+    assert main(call) == 0  # so short a text has nothing to measure on, which is said and no failure
+    assert "not measured: my text.txt" in capsys.readouterr().out
+    monkeypatch.setattr(series_measuring, "measure_series", measured)
+    assert main(call) == 0
+    assert asked == [(tmp_path / "run" / "model", ["my text.txt"], 300, (0, 4, 8, 14, 16, 18, 20))]
+    assert "measured step 4 (2/7)" in capsys.readouterr().out
+    assert main([*call, "--no-measure"]) == 0
+    assert len(asked) == 1
+
+
+def test_the_help_lists_the_shipped_recipes_and_loads_no_torch() -> None:
+    code = "import sys; from circuitlab.cli import main; main(['train', '--help']); assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for name, title in shipped_titles().items():
+        assert f"  {name} " in done.stdout and title in done.stdout
+        assert title and read_recipe(name).title == title
+    assert "circuitlab/training/recipe.py" in done.stdout and "130" in done.stdout
+
+
+def test_every_key_of_a_recipe_is_explained() -> None:
+    import dataclasses
+
+    from circuitlab.training import recipe
+    from circuitlab.training.recipe_checks import DRAWN
+
+    said = recipe.__doc__ or ""
+    keys = [f.name for kind in (Recipe, Stage, Data, Optimiser, Checkpoints, recipe.Export) for f in dataclasses.fields(kind)]
+    assert not [k for k in (*keys, *DRAWN) if k not in said and k != "name"]
+
+
+@pytest.mark.parametrize(("option", "value"), [("--threads", "0"), ("--seed", "-1"), ("--stop-at", "x")])
+def test_options_that_are_no_numbers_are_usage(text: Path, tmp_path: Path, option: str, value: str) -> None:
+    assert main(["train", "tiny", "--text", str(text), "--out", str(tmp_path / "o"), option, value]) == 2
+    assert not (tmp_path / "o").exists()
