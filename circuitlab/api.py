@@ -36,6 +36,7 @@ from circuitlab.model.importing import ImportMap, canonical, refuse_problems, su
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.loading.family import tokenizer_at
+from circuitlab.model.series import index_of
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from circuitlab.model.tensors import ResidentTensors
 from circuitlab.model.tokenizer import Tokenizer
@@ -110,6 +111,17 @@ class Model:
     def config(self) -> ModelConfig:
         """The model's configuration."""
         return self.engine.store.open(self.ref).opened.weights.config
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The training steps whose weights were kept, () without a checkpoint series."""
+        return self.engine.store.open(self.ref).opened.steps
+
+    def at_step(self, step: int | None) -> Model:
+        """The same model as it was after `step` steps of training; None: its final weights. Raises `BadModel`."""
+        ref = replace(self.ref, checkpoint=None if step is None else index_of(self.steps, step))
+        self.engine.store.open(ref)
+        return Model(ref, self.engine)
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:

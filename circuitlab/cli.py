@@ -12,11 +12,12 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from circuitlab import __version__, paths
 from circuitlab.errors import CircuitLabError, UsageError
 
-COMMANDS = ("open", "compute", "analyses", "panels", "figure", "info", "import", "train", "doctor")
+COMMANDS = ("open", "compute", "analyses", "panels", "figure", "info", "import", "train", "measure", "lessons", "doctor")
 MODEL = "a shipped model's name, a folder, a weight file, or OWNER/NAME on the hub, perhaps with @REVISION"
 EXITS = "exit status: 0 done, 1 our fault, 2 usage, 3 bad model, input or machine, 4 over the memory budget, 130 cancelled"
 
@@ -43,9 +44,11 @@ def _assume_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--assume", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help=tip)
 
 
-def _subject_arguments(parser: argparse.ArgumentParser) -> None:
+def _subject_arguments(parser: argparse.ArgumentParser, series: bool = False) -> None:
     parser.add_argument("model", help=MODEL)
     _assume_argument(parser)
+    which = "weights of a training step, `final` (default)" + (", or `all`: the series and the final ones" if series else "")
+    parser.add_argument("--checkpoint", default="final", metavar="STEP", help=which)
     text = parser.add_mutually_exclusive_group()
     text.add_argument("--text", help="the prompt")
     text.add_argument("--text-file", metavar="FILE", help="the prompt, from a UTF-8 file")
@@ -70,22 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     window.add_argument("model", nargs="?", help=MODEL)
     window.add_argument("--text", help="the prompt")
     _assume_argument(window)
-    compute = commands.add_parser("compute", help="one analysis, printed or written", epilog=EXITS)
-    compute.add_argument("analysis", help="see `circuitlab analyses`")
-    _subject_arguments(compute)
-    compute.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="parameters")
-    for form in ("json", "csv", "npz"):
-        compute.add_argument(f"--{form}", metavar="FILE", help=f"write {form.upper()}" + ("" if form == "npz" else ", - prints"))
-    figure = commands.add_parser("figure", help="a panel as PNG, SVG or PDF, without a window", epilog=EXITS)
-    figure.add_argument("panel", help="see `circuitlab panels`")
-    _subject_arguments(figure)
-    figure.add_argument("-o", "--out", required=True, metavar="FILE", help="PNG, SVG or PDF by its suffix")
-    figure.add_argument("--heads", default="", help="L1H3,L0H2")
-    figure.add_argument("--destination", type=int, help="the position that is read")
-    figure.add_argument("--source", type=int, help="the position that is read from")
-    figure.add_argument("--target", default="next", help="what is measured: next, an id such as 12, or a pair 12-34")
-    figure.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="the panel's controls")
-    figure.add_argument("--width", type=float, default=160.0, metavar="MM", help="width on paper (default 160)")
+    _add_compute_and_figure(commands)
     for name, text in (("analyses", "what can be computed"), ("panels", "what can be drawn")):
         commands.add_parser(name, help=text)
     info = commands.add_parser("info", help="what a model is")
@@ -100,13 +88,45 @@ def _parser() -> argparse.ArgumentParser:
         "--tokenizer", metavar="PATH", help="a tokenizer.json or a shipped model (default: what lies beside FILE)"
     )
     imported.add_argument("--check", action="store_true", help="report what fits, what is missing and unused; write nothing")
+    _add_training(commands)
+    lessons = commands.add_parser(
+        "lessons", help="the guided tours of the window, or what is wrong with their files", epilog=EXITS
+    )
+    lessons.add_argument("files", nargs="*", metavar="FILE", help="lessons to check (default: all that are found)")
+    lessons.add_argument("--check", action="store_true", help="say what is wrong with them")
+    doctor = commands.add_parser("doctor", help="what this installation stands on")
+    doctor.add_argument("--json", action="store_true", help="for a program")
+    return parser
+
+
+def _add_compute_and_figure(commands: Any) -> None:
+    compute = commands.add_parser("compute", help="one analysis, printed or written", epilog=EXITS)
+    compute.add_argument("analysis", help="see `circuitlab analyses`")
+    _subject_arguments(compute, series=True)
+    compute.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="parameters")
+    for form in ("json", "csv", "npz"):
+        compute.add_argument(f"--{form}", metavar="FILE", help=f"write {form.upper()}" + ("" if form == "npz" else ", - prints"))
+    figure = commands.add_parser("figure", help="a panel as PNG, SVG or PDF, without a window", epilog=EXITS)
+    figure.add_argument("panel", help="see `circuitlab panels`")
+    _subject_arguments(figure)
+    figure.add_argument("-o", "--out", required=True, metavar="FILE", help="PNG, SVG or PDF by its suffix")
+    figure.add_argument("--heads", default="", help="L1H3,L0H2")
+    figure.add_argument("--destination", type=int, help="the position that is read")
+    figure.add_argument("--source", type=int, help="the position that is read from")
+    figure.add_argument("--target", default="next", help="what is measured: next, an id such as 12, or a pair 12-34")
+    figure.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="the panel's controls")
+    figure.add_argument("--width", type=float, default=160.0, metavar="MM", help="width on paper (default 160)")
+
+
+def _add_training(commands: Any) -> None:
     train = commands.add_parser("train", help="train a small model from text")
     from circuitlab.train_arguments import add_arguments
 
     add_arguments(train)
-    doctor = commands.add_parser("doctor", help="what this installation stands on")
-    doctor.add_argument("--json", action="store_true", help="for a program")
-    return parser
+    measure = commands.add_parser("measure", help="losses and head scores along a model's checkpoints", epilog=EXITS)
+    from circuitlab.measure_arguments import add_arguments as add_measure_arguments
+
+    add_measure_arguments(measure)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -128,6 +148,14 @@ def _run(args: argparse.Namespace) -> int:
         from circuitlab.training.command import run
 
         return run(args)
+    if args.command == "measure":
+        from circuitlab.training.measure_command import run as measure
+
+        return measure(args)
+    if args.command == "lessons":
+        from circuitlab import lessons_command
+
+        return lessons_command.run(args.check or bool(args.files), tuple(args.files))
     from circuitlab import commands
 
     return commands.RUN[args.command](args)

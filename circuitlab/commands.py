@@ -16,11 +16,12 @@ import torch
 
 from circuitlab import api
 from circuitlab.analysis.base import analyses, find_analysis
-from circuitlab.cli_output import print_answer, progress
+from circuitlab.cli_output import print_answer, print_table, progress
 from circuitlab.engine.codec import describe, parse, parse_params, to_json
 from circuitlab.engine.engine import GIB, Engine
-from circuitlab.engine.export_data import data_bytes, write_answer
-from circuitlab.engine.request import Request
+from circuitlab.engine.export_data import data_bytes, write_data
+from circuitlab.engine.export_series import joined_table, series_bytes
+from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, BadMachine, UsageError
 from circuitlab.model.intervention import Intervention
@@ -35,7 +36,15 @@ FORMS = ("json", "csv", "npz")
 def _open(args: argparse.Namespace) -> api.Model:
     torch.set_num_threads(args.threads)
     engine = Engine(ModelStore(), int(args.budget * GIB), args.device)
-    return api.open(args.model, use=engine, assume=dict(pairs(args.assume)))
+    model = api.open(args.model, use=engine, assume=dict(pairs(args.assume)))
+    return model if args.checkpoint in ("final", "all") else model.at_step(parse(int, args.checkpoint, "--checkpoint"))
+
+
+def _all_steps(model: api.Model) -> list[int | None]:
+    """Every checkpoint and the final weights. Raises `BadInput` without a series."""
+    if not model.steps:
+        raise BadInput("This model has no checkpoint series.", expected="checkpoints/step-N.safetensors", got=model.ref.name)
+    return [*model.steps, None]
 
 
 def _prompt(args: argparse.Namespace) -> tuple[str | None, tuple[int, ...]]:
@@ -71,19 +80,42 @@ def compute(args: argparse.Namespace) -> int:
     model = _open(args)
     text, tokens = _prompt(args)
     subject = model.subject(text, tokens, False if args.no_bos else None, _cuts(args))
+    if args.checkpoint == "all":
+        return _compute_series(model, Request(args.analysis, params, subject), targets)
     with progress(args.analysis) as ctx:
         answer = model.engine.answer(Request(args.analysis, params, subject), ctx, fresh=True)
     for form, target in targets.items():
-        if target == "-":
-            sys.stdout.flush()
-            sys.stdout.buffer.write(data_bytes(model.engine.identified(answer), form))
-            sys.stdout.flush()
-        else:
-            write_answer(model.engine.identified(answer), Path(target), form)
+        _put(data_bytes(model.engine.identified(answer), form), target)
     if not targets:
         tokenizer = model.engine.store.open(model.ref).opened.weights.tokenizer
         print_answer(answer, None if tokenizer is None else tokenizer.display)
     return 0
+
+
+def _compute_series(model: api.Model, request: Request, targets: dict[str, str]) -> int:
+    """The same request of every checkpoint: one file, or one table."""
+    answers: list[tuple[int | None, Answer]] = []
+    for step in _all_steps(model):
+        subject = replace(request.subject, model=model.at_step(step).ref)
+        with progress(f"{request.analysis} · {'final' if step is None else f'step {step}'}") as ctx:
+            answer = model.engine.answer(replace(request, subject=subject), ctx, fresh=True)
+        answers.append((step, model.engine.identified(answer) if targets else answer))
+    for form, target in targets.items():
+        _put(series_bytes(answers, form), target)
+    if not targets:
+        print(" · ".join((request.analysis, model.ref.name, f"{len(answers)} checkpoints", *answers[-1][1].result.conventions)))
+        print_table(joined_table(answers))
+    return 0
+
+
+def _put(data: bytes, target: str) -> None:
+    """Into a file; "-" prints."""
+    if target != "-":
+        return write_data(data, Path(target))
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.flush()
+    return None
 
 
 def _targets(args: argparse.Namespace) -> dict[str, str]:
@@ -128,6 +160,8 @@ def figure(args: argparse.Namespace) -> int:
     panel = find_panel(args.panel)
     view = parse_params(panel.view, _pairs(args.set))
     heads = parse(tuple[Head, ...], args.heads, "--heads")
+    if args.checkpoint == "all":
+        raise UsageError("A picture is of one checkpoint.", expected="a training step or final", got="all")
     model = _open(args)
     text, tokens = _prompt(args)
     state = model.state(text, tokens, False if args.no_bos else None, heads, args.destination)

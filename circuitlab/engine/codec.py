@@ -1,6 +1,6 @@
 """Parameters to text and back, one table of field types for `--set`, JSON and the panels' controls.
 
-Field types: those of `model.plain`, which is the JSON half; Head, Target and TextRef are written in a text of their own. On the
+Field types: those of `model.plain`, which is the JSON half; Head, Target, TextRef, SeriesRef have texts of their own. On the
 command line a tuple is separated by commas; "all" or "" is the empty tuple, "none" is None.
 """
 
@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-from circuitlab.analysis.base import TextRef
+from circuitlab.analysis.base import SeriesRef, TextRef
+from circuitlab.engine.store import reference
 from circuitlab.errors import UsageError
 from circuitlab.model.plain import fields, from_json, to_json, type_name
 from circuitlab.model.subject import Head, Target
@@ -58,6 +59,8 @@ def as_text(value: Any) -> str:
         return "…"
     if isinstance(value, TextRef):
         return value.path
+    if isinstance(value, SeriesRef):
+        return value.source
     if isinstance(value, (Head, Target)):
         return str(value)
     if isinstance(value, tuple):
@@ -127,6 +130,8 @@ def _parse_plain(kind: Any, text: str, name: str) -> Any:
         return kind.parse(text)
     if kind is TextRef:
         return TextRef(text)
+    if kind is SeriesRef:
+        return SeriesRef(reference(text.strip()).source)
     if kind is bool:
         if text.strip().lower() not in _TRUE + _FALSE:
             raise bad

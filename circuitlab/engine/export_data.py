@@ -98,7 +98,11 @@ def write_answer(answer: Answer, path: Path, form: str = "") -> None:
 
     The data is made before the file is touched, so that a failure leaves what was there.
     """
-    data = data_bytes(answer, form or path.suffix.lower().removeprefix("."))
+    write_data(data_bytes(answer, form or path.suffix.lower().removeprefix(".")), path)
+
+
+def write_data(data: bytes, path: Path) -> None:
+    """Write what an answer has become. Raises `BadMachine`."""
     try:
         path.write_bytes(data)
     except OSError as error:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from circuitlab.analysis.base import Ctx, Quiet, Result, TextRef
+from circuitlab.analysis.base import Ctx, Quiet, Result, SeriesRef, TextRef
 from circuitlab.engine.cache import Cache
 from circuitlab.engine.listening import Listening
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import OpenModel
-from circuitlab.engine.texts import checked_text
+from circuitlab.engine.texts import checked_series, checked_text
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.prompts import Prompt, read_prompts
 from circuitlab.model.run import Run
+from circuitlab.model.series_measures import SeriesMeasures
 from circuitlab.model.subject import Conventions, Subject
 from circuitlab.model.weights import Weights
 
@@ -64,6 +65,9 @@ class InputsOf:
 
     def prompts(self, ref: TextRef) -> tuple[Prompt, ...]:
         return read_prompts(checked_text(ref), ref.path, self.weights.tokenizer, self.weights.config)
+
+    def series(self, ref: SeriesRef) -> SeriesMeasures:
+        return checked_series(ref)
 
 
 class Clean:

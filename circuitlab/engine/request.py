@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from typing import Any
 
-from circuitlab.analysis.base import Result
+from circuitlab.analysis.base import Result, SeriesRef, TextRef
 from circuitlab.model.subject import Subject
 
 
@@ -17,6 +18,21 @@ class Request:
     analysis: str
     params: Any
     subject: Subject
+
+    @cached_property
+    def asked(self) -> Request:
+        """The same question without the hashes of files, which the engine fills in: what two askers mean alike."""
+        if not is_dataclass(self.params) or isinstance(self.params, type):
+            return self
+        plain = {f.name: _unhashed(getattr(self.params, f.name)) for f in fields(self.params) if f.init}
+        changed = {name: value for name, value in plain.items() if value != getattr(self.params, name)}
+        return replace(self, params=replace(self.params, **changed)) if changed else self
+
+
+def _unhashed(value: Any) -> Any:
+    if isinstance(value, (TextRef, SeriesRef)):
+        return replace(value, sha256="")
+    return tuple(map(_unhashed, value)) if type(value) is tuple else value
 
 
 @dataclass(frozen=True)

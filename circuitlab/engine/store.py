@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from circuitlab.errors import BadModel, Cancelled
 from circuitlab.model.constructed import KIND, RopeInduction, build, named
@@ -26,6 +27,9 @@ SMALL = 64 * 2**20  # bytes that are hashed at once when a model is opened: at m
 
 GIB = 2**30
 LARGEST_COPY = 4 * GIB  # bytes of weights that are copied into memory; the engine puts its budget in its place
+MOST_CONSTRUCTED = 8  # models of parameters that stay open: they are made again in milliseconds, and a slider passes hundreds
+ROOM = 256 * 2**20  # bytes of small models that stay open beyond `most`, or an eighth of the budget where that is more
+BESIDES = 2**20  # bytes: about what an open model holds besides its weights, a tokenizer above all
 
 Opener = Callable[..., Opened]  # (path, keep, assumed, checkpoint where one is asked for)
 Identity = tuple[tuple[str, int, int], ...]
@@ -86,6 +90,21 @@ class OpenModel:
                 del self._presented[key]
 
     @property
+    def name(self) -> str:
+        """What a title calls it: its reference's name, a checkpoint by its training step."""
+        at, steps = self.ref.checkpoint, self.opened.steps
+        if at is None or not -len(steps) <= at < len(steps):
+            return self.ref.name
+        return f"{replace(self.ref, checkpoint=None).name} · step {steps[at]:,}"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it may come to hold: its weights as float32, and as often again as they have been presented otherwise."""
+        raw = self.opened.weights
+        copies = 1 + sum(made is not raw for made in list(self._presented.values()))
+        return 4 * raw.config.n_parameters() * copies + BESIDES
+
+    @property
     def key(self) -> Hashable:
         """Its files as they were opened, what lay beside them, and what was assumed of them."""
         return self.identity, self.beside, self.ref.assume
@@ -100,16 +119,19 @@ class OpenModel:
 
 
 class ModelStore:
-    """Up to `most` models, the least recently used ones closed. Safe to use from several threads.
+    """Up to `most` models, and more while together they fit in `room` bytes, so that a series of small ones stays open (of
+    constructed ones `MOST_CONSTRUCTED`); the least recently used ones are closed. Safe to use from several threads.
 
     While one model is being opened the open ones stay at hand: only who wants that same model waits. Weight files of more than
     `largest_copy` bytes are read where they lie, as a shared read-only map, and nothing that is derived from them is kept.
     """
 
-    def __init__(self, most: int = 3, opener: Opener = open_model, largest_copy: int = LARGEST_COPY) -> None:
-        self._most, self._opener, self.largest_copy = most, opener, largest_copy
+    def __init__(
+        self, most: int = 3, opener: Opener = open_model, largest_copy: int = LARGEST_COPY, room: int | None = None
+    ) -> None:
+        self._most, self._opener, self.largest_copy, self._room = most, opener, largest_copy, room
         self._lock = threading.Lock()
-        self._doors: dict[ModelRef, threading.Lock] = {}
+        self._doors: WeakValueDictionary[ModelRef, threading.Lock] = WeakValueDictionary()  # one while somebody opens it
         self._models: OrderedDict[ModelRef, OpenModel] = OrderedDict()
 
     def open(self, ref: ModelRef) -> OpenModel:
@@ -123,6 +145,15 @@ class ModelStore:
     def peek(self, ref: ModelRef) -> OpenModel | None:
         """The open model, None if it is not open. Never reads a file."""
         return self._models.get(ref)
+
+    @property
+    def room(self) -> int:
+        """Bytes that open models may hold before only the `most` last used ones stay."""
+        return max(ROOM, self.largest_copy // 8) if self._room is None else self._room
+
+    def use(self, ref: ModelRef) -> OpenModel | None:
+        """The open model, which counts as used now and is not the next to be closed; None if it is not open."""
+        return self._use(ref)
 
     def reload(self, ref: ModelRef) -> OpenModel:
         """Open it again from disk; the old one stays until that has succeeded."""
@@ -216,8 +247,11 @@ class ModelStore:
         with self._lock:
             self._models[model.ref] = model
             self._models.move_to_end(model.ref)
-            while len(self._models) > self._most:
+            while len(self._models) > self._most and sum(m.nbytes for m in self._models.values()) > self.room:
                 self._models.popitem(last=False)
+            made = [ref for ref in self._models if ref.source.startswith(KIND)]
+            for ref in made[:-MOST_CONSTRUCTED]:
+                del self._models[ref]
         return model
 
 

@@ -1,17 +1,27 @@
-"""Text files that analyses read: known by their sha256, which is part of the question and so of its key in the cache."""
+"""Files besides weights that analyses read, texts and measured series.
+
+They are known by their sha256, which is part of the question and so of its key in the cache.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Callable
+from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from circuitlab.analysis.base import TextRef
+from circuitlab.analysis.base import SeriesRef, TextRef
 from circuitlab.errors import BadInput
+from circuitlab.model.loading import resolve
+from circuitlab.model.series import series_of
+from circuitlab.model.series_measures import FILE, SeriesMeasures, beside, read_series
+from circuitlab.model.subject import ModelRef
 from circuitlab.model.tokenizer import Tokenizer
 
 _Known = tuple[str, int, int]
+_T = TypeVar("_T")
 
 
 class Texts:
@@ -36,7 +46,10 @@ class Texts:
         if isinstance(value, TextRef) and not value.sha256:
             sha256 = self._hash(Path(value.path), read)
             return None if sha256 is None else TextRef(value.path, sha256)
-        if isinstance(value, tuple) and any(isinstance(v, TextRef) for v in value):
+        if isinstance(value, SeriesRef) and not value.sha256:
+            sha256 = self._hash(series_folder(value) / FILE, read)
+            return None if sha256 is None else SeriesRef(value.source, sha256)
+        if isinstance(value, tuple) and any(isinstance(v, TextRef | SeriesRef) for v in value):
             parts = tuple(self._settled(v, read) for v in value)
             return None if None in parts else parts
         return value
@@ -48,25 +61,57 @@ class Texts:
         except OSError as error:
             if not read:
                 return None  # said by whoever computes, on a worker
-            raise BadInput("A text file is not there.", expected="a UTF-8 text file", got=str(path)) from error
+            raise _missing(path) from error
         if known not in self._hashes and read:
-            self._hashes[known] = hashlib.sha256(_bytes(path)).hexdigest()
+            self._hashes[known] = _sha256(path)
         return self._hashes.get(known)
 
 
-def _bytes(path: Path) -> bytes:
+def series_folder(ref: SeriesRef) -> Path:
+    """The folder of the model whose training is asked about."""
+    return resolve(ModelRef(ref.source))
+
+
+def checked_series(ref: SeriesRef) -> SeriesMeasures:
+    """What was measured, its checkpoints among those that lie there now.
+
+    Raises `BadModel` as `read_series` does, `BadInput` where the file is missing or not what its hash says.
+    """
+    folder = series_folder(ref)
+    found = read_series(folder)
+    if ref.sha256 and _sha256(folder / FILE) != ref.sha256:
+        raise BadInput("A training series has changed.", expected=f"sha256 {ref.sha256[:12]}…", got=str(folder / FILE))
+    return beside(found, [step for step, _ in series_of(folder)])
+
+
+def _missing(path: Path) -> BadInput:
+    if path.name == FILE:
+        remedy = "Measure its checkpoints: circuitlab measure MODEL --text FILES."
+        return BadInput(
+            "That model's training was not measured.", expected=f"{FILE} beside its weights", got="none", remedy=remedy
+        )
+    return BadInput("A text file is not there.", expected="a UTF-8 text file", got=str(path))
+
+
+def _opened(path: Path, read: Callable[[BufferedReader], _T]) -> _T:
     if not path.is_file():
-        raise BadInput("A text file is not there.", expected="a UTF-8 text file", got=str(path))
+        raise _missing(path)
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return read(file)
     except OSError as error:
-        raise BadInput("A text file cannot be read.", expected="a readable file", got=str(error)) from error
+        raise BadInput(f"{path.name} cannot be read.", expected="a readable file", got=str(error)) from error
+
+
+def _sha256(path: Path) -> str:
+    """Piece by piece: the file may be larger than memory."""
+    return _opened(path, lambda file: hashlib.file_digest(file, "sha256").hexdigest())
 
 
 def checked_text(ref: TextRef) -> str:
     """What the file says. Raises `BadInput` where it is missing, not UTF-8, or not what its hash says."""
     path = Path(ref.path)
-    data = _bytes(path)
+    data = _opened(path, lambda file: file.read())
     if ref.sha256 and hashlib.sha256(data).hexdigest() != ref.sha256:
         raise BadInput("A text file has changed.", expected=f"sha256 {ref.sha256[:12]}…", got=ref.path)
     try:

@@ -214,7 +214,7 @@ def test_open_models_stay_at_hand_while_another_is_being_opened(tmp_path: Path, 
 
 def test_only_so_many_models_stay_open(tmp_path: Path) -> None:
     refs = [ModelRef(f"file:{directory(tmp_path / name)}") for name in "abc"]
-    store = ModelStore(most=2)
+    store = ModelStore(most=2, room=0)
     store.open(refs[0])
     store.open(refs[1])
     store.open(refs[0])

@@ -1,0 +1,41 @@
+"""Whose training was measured: the open model and the shipped ones, or those of a list. Only looks whether a file is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from circuitlab.analysis.base import SeriesRef
+from circuitlab.engine.store import reference
+from circuitlab.engine.texts import series_folder
+from circuitlab.errors import BadInput, CircuitLabError
+from circuitlab.model.series_measures import FILE, has_series
+from circuitlab.model.subject import ModelRef
+from circuitlab.paths import shipped_models
+
+
+def measured_models(own: str, names: str = "") -> tuple[str, ...]:
+    """Sources of models with a training series, each once: `own` first if it has one, then those of `names` (separated by
+    commas), or without names the shipped ones that have one.
+
+    Raises `BadInput` for a name in the list that is no model's or of one that was not measured.
+    """
+    asked = [name.strip() for name in names.split(",") if name.strip()]
+    found = {folder: own for folder in [_folder(own)] if folder is not None}
+    for name in asked or shipped_models():
+        source = reference(name).source
+        folder = _folder(source)
+        if folder is not None:
+            found.setdefault(folder, source)
+        elif asked:
+            expected = f"a shipped model or a folder with {FILE}"
+            raise BadInput(f"{ModelRef(source).name} has no training series.", expected=expected, got=name)
+    return tuple(found.values())
+
+
+def _folder(source: str) -> Path | None:
+    """The folder of a model that was measured, None for any other."""
+    try:
+        folder = series_folder(SeriesRef(source))
+        return folder.resolve() if has_series(folder) else None
+    except (CircuitLabError, OSError, ValueError):
+        return None

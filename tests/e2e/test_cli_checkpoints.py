@@ -1,0 +1,68 @@
+"""The command line along a checkpoint series: one step, all of them, and what is not there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save_file
+
+import circuitlab.api as lab
+from circuitlab.cli import main
+from tests.models import directory
+
+STEPS = (0, 64, 1000)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Three checkpoints: the final weights times 0, 1/2 and 1."""
+    made = directory(tmp_path / "m")
+    final = load_file(made / "model.safetensors")
+    (made / "checkpoints").mkdir()
+    for i, step in enumerate(STEPS):
+        save_file({n: t * i / 2 for n, t in final.items()}, made / "checkpoints" / f"step-{step}.safetensors")
+    return made
+
+
+def _ask(path: Path, *more: str) -> int:
+    return main(["compute", "token_loss", str(path), "--tokens", "0,5,9,5", *more])
+
+
+def test_all_checkpoints_give_what_each_gives_alone(path: Path, tmp_path: Path) -> None:
+    files = {form: tmp_path / f"all.{form}" for form in ("npz", "csv", "json")}
+    assert _ask(path, "--checkpoint", "all", *(w for form, f in files.items() for w in (f"--{form}", str(f)))) == 0
+    data = np.load(files["npz"])
+    assert data["step"].tolist() == [*STEPS, -1] and data["loss"].shape == (4, 4)
+    model = lab.open(str(path))
+    assert model.steps == STEPS
+    for i, step in enumerate((*STEPS, None)):
+        alone = model.at_step(step).compute("token_loss", tokens=(0, 5, 9, 5)).result
+        assert np.array_equal(alone.arrays()["loss"], data["loss"][i], equal_nan=True)
+    assert np.array_equal(data["loss"][2], data["loss"][3], equal_nan=True), "the last checkpoint holds the final weights"
+    assert not np.array_equal(data["loss"][1], data["loss"][2], equal_nan=True)
+    parts = json.loads(files["json"].read_text())
+    assert [p["step"] for p in parts] == [*STEPS, None]
+    assert [p["answer"]["subject"]["model"]["checkpoint"] for p in parts] == [0, 1, 2, None]
+    rows = [line.split(",") for line in files["csv"].read_text().splitlines() if not line.startswith("#")]
+    assert rows[0][0] == "step" and [r[0] for r in rows[1::4]] == ["0", "64", "1000", "final"]
+
+
+def test_one_checkpoint_is_asked_by_its_step(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _ask(path, "--checkpoint", "64", "--csv", "-") == 0
+    one = capsys.readouterr().out
+    assert '"checkpoint": 1' in one
+    assert _ask(path, "--checkpoint", "65") == 3
+    assert "0 64 1000" in capsys.readouterr().err
+    assert _ask(path, "--checkpoint", "soon") == 2
+    assert _ask(path, "--checkpoint", "all") == 0
+    assert "final" in capsys.readouterr().out
+
+
+def test_a_model_without_a_series_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = directory(tmp_path / "alone")
+    assert _ask(made, "--checkpoint", "all") == 3
+    assert "no checkpoint series" in capsys.readouterr().err
+    assert main(["figure", "attention", str(made), "--tokens", "0,1", "--checkpoint", "all", "-o", str(tmp_path / "a.png")]) == 2
