@@ -30,6 +30,7 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.prompts import Prompt
 from circuitlab.model.run import Run
+from circuitlab.model.series_measures import SeriesMeasures
 from circuitlab.model.subject import Conventions, Subject
 from circuitlab.model.weights import Weights
 
@@ -114,6 +115,14 @@ class TextRef:
     sha256: str = ""
 
 
+@dataclass(frozen=True)
+class SeriesRef:
+    """What was measured along a model's training. `source` as in `ModelRef`; `sha256` "" is filled in by the engine."""
+
+    source: str
+    sha256: str = ""
+
+
 class Inputs(Protocol):
     """All that an analysis sees. `weights` stand under the subject's conventions; `memory` is the budget in bytes."""
 
@@ -145,6 +154,10 @@ class Inputs(Protocol):
 
     def prompts(self, ref: TextRef) -> tuple[Prompt, ...]:
         """The prompts of a prompt set."""
+        ...
+
+    def series(self, ref: SeriesRef) -> SeriesMeasures:
+        """What was measured along the training of a model, which need not be the subject's and is not opened."""
         ...
 
 

@@ -11,6 +11,7 @@ own forward pass, without interventions. `remainder` is by how much the two atte
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -39,8 +40,13 @@ class RotationClockResult(Result):
     `predicted`, `measured` [layer, dest, src]: attention by formula and as it is, NaN where a destination cannot see.
     `wanted` [layer, dest, src] bool: where it should be: on m − o; on positions `o` behind which stands the destination's token,
     on BOS where there is none. `mass` [layer, dest]: measured attention on them, NaN where none is wanted.
-    `logits` [dest, token] by formula. `stream` [step, pos, d_model] after the embedding, layer 0 and layer 1; `places`: (name,
-    first, one past the last) of its coordinates.
+    `logits`, `measured_logits` [dest, token] by formula and as they are, where centring has taken the mean out put back to the
+    formula's; `followed` [dest, token] int64: how often that token has
+    followed the destination's (`offset` behind); `margin` [dest]: the least measured logit of the most frequent ones, less
+    the largest of all others (above 0: predicted rightly), NaN where nothing repeats. `letters` [query, key]: attention of each
+    letter if layer 1 stood before the whole alphabet, every letter once where it looks: softmax over keys of β code · code.
+    `stream` [step, pos, d_model] after the embedding, layer 0 and layer 1; `places`: (name, first, one past the last) of its
+    coordinates.
     """
 
     theta: np.ndarray
@@ -52,6 +58,10 @@ class RotationClockResult(Result):
     wanted: np.ndarray
     mass: np.ndarray
     logits: np.ndarray
+    measured_logits: np.ndarray
+    followed: np.ndarray
+    margin: np.ndarray
+    letters: np.ndarray
     stream: np.ndarray
     places: tuple[tuple[str, int, int], ...]
     parameters: str
@@ -63,6 +73,11 @@ class RotationClockResult(Result):
     epsilon: float
     alpha_needed: float
     beta_needed: float
+
+    def right(self) -> tuple[int, int]:
+        """(k, n): destinations whose most probable token is one that followed most often, of those with something to follow."""
+        known = self.margin[~np.isnan(self.margin)]
+        return int((known > 0).sum()), len(known)
 
     def table(self) -> Table:
         """One row a Δ: the distance of the source, the sum of cosines, and every hand in radians."""
@@ -78,7 +93,8 @@ class RotationClockResult(Result):
 
 
 def _memory(config: ModelConfig, n: int, p: RotationClockParams) -> int:
-    return 8 * (12 * n * n + 4 * config.n_ctx * config.d_head + n * (3 * config.d_model + 4 * config.d_head + config.d_vocab))
+    each = 3 * config.d_model + 4 * config.d_head + 5 * config.d_vocab
+    return 8 * (12 * n * n + 4 * config.n_ctx * config.d_head + n * each + 3 * config.d_vocab**2)
 
 
 def _refuse(config: ModelConfig, p: RotationClockParams) -> str | None:
@@ -87,7 +103,7 @@ def _refuse(config: ModelConfig, p: RotationClockParams) -> str | None:
     return None
 
 
-@analysis(version=1, needs="tokens", lane="live", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="tokens", lane="live", memory=_memory, refuse=_refuse)
 def rotation_clock(inputs: Inputs, p: RotationClockParams, ctx: Ctx) -> RotationClockResult:
     """Clock hands, sum of cosines, and both layers' attention of the constructed model, by formula and as measured."""
     if not 0 < p.epsilon < 0.5:
@@ -101,30 +117,21 @@ def rotation_clock(inputs: Inputs, p: RotationClockParams, ctx: Ctx) -> Rotation
     ctx.tick(1, 2, "the model")
     measured = np.stack([run.get("pattern", layer)[0].double().cpu().numpy() for layer in (0, 1)])
     off = float(np.abs(predicted - measured).max())
-    wanted = _wanted(made, tokens)
+    wanted, followed = _wanted(made, tokens), _followed(made, tokens)
+    logits = _on_mean(run.logits().double().cpu().numpy(), expected := closed_forms.logits(made, tokens))
     mass = np.where(wanted.any(axis=2), (measured * wanted).sum(axis=2), np.nan)
-    delta, rival = closed_forms.rivals(made), closed_forms.best_rival(made)
     return RotationClockResult(
-        theta=read_only(made.theta(), np.float64),
-        delta=delta.astype(np.int64),
-        curve=closed_forms.sum_of_cosines(made, delta),
-        hands=closed_forms.hands(made, delta),
+        **_of_parameters(made, p.epsilon),
         predicted=np.where(seen, predicted, np.nan),
         measured=np.where(seen, measured, np.nan),
         wanted=wanted,
         mass=mass,
-        logits=closed_forms.logits(made, tokens),
+        logits=expected,
+        measured_logits=logits,
+        followed=followed,
+        margin=_margin(logits, followed),
         stream=_stream(run),
         places=tuple((name, at.start, at.stop) for name, at in stream(made).items()),
-        parameters=str(made),
-        offset=made.offset,
-        alpha=made.alpha,
-        beta=made.beta,
-        gap=rival.gap,
-        rival=rival.delta,
-        epsilon=p.epsilon,
-        alpha_needed=closed_forms.alpha_needed(made, p.epsilon),
-        beta_needed=closed_forms.beta_needed(made, p.epsilon),
         conventions=(
             *inputs.subject.conventions.words(),
             f"{made}, prompts of up to {made.n_ctx} tokens",
@@ -135,6 +142,27 @@ def rotation_clock(inputs: Inputs, p: RotationClockParams, ctx: Ctx) -> Rotation
     )
 
 
+def _of_parameters(made: RopeInduction, epsilon: float) -> dict[str, Any]:
+    """The fields that are the same for every prompt."""
+    delta, rival = closed_forms.rivals(made), closed_forms.best_rival(made)
+    return {
+        "theta": read_only(made.theta(), np.float64),
+        "delta": delta.astype(np.int64),
+        "curve": closed_forms.sum_of_cosines(made, delta),
+        "hands": closed_forms.hands(made, delta),
+        "letters": closed_forms.letters(made),
+        "parameters": str(made),
+        "offset": made.offset,
+        "alpha": made.alpha,
+        "beta": made.beta,
+        "gap": rival.gap,
+        "rival": rival.delta,
+        "epsilon": epsilon,
+        "alpha_needed": closed_forms.alpha_needed(made, epsilon),
+        "beta_needed": closed_forms.beta_needed(made, epsilon),
+    }
+
+
 def _wanted(made: RopeInduction, tokens: tuple[int, ...]) -> np.ndarray:
     """[layer, dest, src] bool."""
     before = np.eye(len(tokens), k=-made.offset, dtype=bool)
@@ -142,6 +170,24 @@ def _wanted(made: RopeInduction, tokens: tuple[int, ...]) -> np.ndarray:
     unmatched, rest = ~after.any(axis=1, keepdims=True), np.array([[t == 0 for t in tokens]])
     after |= np.tril(unmatched & rest)
     return np.stack([before, after])
+
+
+def _on_mean(logits: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """[dest, token] with the mean of the formula's: a constant over all tokens, which the softmax does not see."""
+    return logits + (expected - logits).mean(axis=1, keepdims=True)
+
+
+def _followed(made: RopeInduction, tokens: tuple[int, ...]) -> np.ndarray:
+    """[dest, token] int64."""
+    return closed_forms.targets(made, tokens).astype(np.int64) @ np.eye(made.d_vocab, dtype=np.int64)[list(tokens)]
+
+
+def _margin(logits: np.ndarray, followed: np.ndarray) -> np.ndarray:
+    """[dest] of the tokens that followed most often over all others; NaN where none did."""
+    most = followed.max(axis=1, keepdims=True)
+    best = followed == most
+    margin = np.where(best, logits, np.inf).min(axis=1) - np.where(best, -np.inf, logits).max(axis=1)
+    return np.where(most[:, 0] > 0, margin, np.nan)
 
 
 def _stream(run: Run) -> np.ndarray:

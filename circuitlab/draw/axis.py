@@ -20,6 +20,8 @@ from circuitlab.figures.marks import Axis
 LEAST_CELL = 10.0  # px: below it tokens give way to position numbers
 LONGEST = 92.0  # px of a label before it is elided
 TICK = 4.0
+BARE = 6  # px of an axis on which nothing is written
+LOW, LINE = 90, 13  # px of height below which numbers are set apart by hand, and by how much
 
 
 def nice_step(least: float) -> int:
@@ -80,6 +82,12 @@ class LabelAxis(pg.AxisItem):
             self.update()
 
     def _plain_label(self) -> None:
+        self.setStyle(showValues=not self.spec.bare)
+        if self.spec.bare:
+            self.showLabel(False)
+            if not self.count:
+                self._extent(BARE)
+            return
         if self.count:
             self.showLabel(False)
             return
@@ -91,16 +99,22 @@ class LabelAxis(pg.AxisItem):
         self.setLabel(text=escape(self.spec.label), **size)
         self.showLabel(bool(self.spec.label))
         title = 18 if self.spec.label else 0
+        self._extent((44 if self.vertical else 20) + title)
+
+    def _extent(self, px: int) -> None:
         if self.vertical:
-            self.setWidth(44 + title)
+            self.setWidth(px)
         else:
-            self.setHeight(20 + title)
+            self.setHeight(px)
 
     # cells -----------------------------------------------------------------------------------------------------------
 
     def fit(self, cell: float) -> int:
         """Take the size of a cell in px; sets and returns the axis' own width or height."""
         self.cell = cell * self.pitch
+        if self.spec.bare:
+            self._extent(BARE)
+            return BARE
         metrics = QFontMetricsF(self._font())
         labels = self._labels()
         if self.vertical or self._upright(metrics):
@@ -109,10 +123,7 @@ class LabelAxis(pg.AxisItem):
             longest = metrics.height()
         title = QFontMetricsF(self.theme.font(self.theme.small)).height() + 2 if self._titled() else 0.0
         extent = round(TICK + longest + 4 + title)
-        if self.vertical:
-            self.setWidth(extent)
-        else:
-            self.setHeight(extent)
+        self._extent(extent)
         self.update()
         return extent
 
@@ -125,7 +136,7 @@ class LabelAxis(pg.AxisItem):
         return advance(self.theme, size, mono, text)
 
     def _numbers(self) -> bool:
-        return not self.spec.ticks or (self.spec.tokens and self.cell < LEAST_CELL)
+        return bool(self.spec.spans) or not self.spec.ticks or (self.spec.tokens and self.cell < LEAST_CELL)
 
     def _labels(self) -> tuple[str, ...]:
         """The labels that set the extent."""
@@ -144,7 +155,7 @@ class LabelAxis(pg.AxisItem):
 
     def _upright(self, metrics: QFontMetricsF) -> bool:
         """Whether bottom labels are turned: tokens always alike, others when they do not fit side by side."""
-        if self._numbers():
+        if self._numbers() or self.spec.thin:
             return False
         widest = max((self._advance(t) for t in self.spec.ticks), default=0.0)
         return widest + 6 > self.cell
@@ -154,6 +165,14 @@ class LabelAxis(pg.AxisItem):
         if self._numbers():
             return nice_step(max(least, 18.0) / max(self.cell, 1e-9))
         return max(1, -int(-least // max(self.cell, 1e-9))) if self.cell < least * 0.86 else 1
+
+    def tickSpacing(self, minVal: float, maxVal: float, size: float) -> list[Any]:
+        """Beside a low plot numbers stand a line apart, and nothing is ruled between them."""
+        if not self.vertical or size >= LOW or size <= 0 or maxVal <= minVal:
+            return super().tickSpacing(minVal, maxVal, size)
+        least = LINE * (maxVal - minVal) / size
+        power = 10.0 ** floor(log10(least))
+        return [(next(m * power for m in (1, 2, 5, 10) if m * power >= least), 0.0)]
 
     def logTickValues(self, minVal: float, maxVal: float, size: float, stdTicks: Any) -> list[tuple[Any, list[float]]]:
         """On a logarithmic axis: decades, and 2 and 5 between them where there are few decades."""
@@ -189,12 +208,18 @@ class LabelAxis(pg.AxisItem):
         if not self.count:
             super().paint(p, opt, widget)
             return
+        if self.spec.bare:
+            return
         view: Any = self.linkedView()
         length = self.height() if self.vertical else self.width()
         low, high = view.viewRange()[1 if self.vertical else 0]
         self.cell = self.pitch * length / ((high - low) or 1.0)
         font = self._font()
         metrics = QFontMetricsF(font)
+        if self.spec.spans:
+            self._spans(p, font)
+            self._title(p)
+            return
         upright = self._upright(metrics)
         every = self._every(metrics, upright)
         first = max(0, int((low - self.offset) / self.pitch))
@@ -226,6 +251,27 @@ class LabelAxis(pg.AxisItem):
             p.restore()
         else:
             p.drawText(QPointF(at - width / 2, TICK + metrics.ascent()), text)
+
+    def _spans(self, p: QPainter, font: Any) -> None:
+        """Names of ranges, in the middle of each; one for which there is no room left is left out."""
+        metrics, end = QFontMetricsF(font), -1e9
+        p.setFont(font)
+        p.setPen(self.theme.colour("muted"))
+        for first, stop, name in self.spec.spans:
+            middle = (self.place(first) + self.place(stop - 1)) / 2
+            if self.vertical:
+                left = middle - metrics.height() / 2
+                room = metrics.height()
+            else:
+                room = metrics.horizontalAdvance(name)
+                left = max(middle - room / 2, min(end + 5, middle))
+            if left < end:
+                continue
+            end = left + room
+            if self.vertical:
+                p.drawText(QPointF(self.width() - TICK - metrics.horizontalAdvance(name), left + metrics.ascent()), name)
+            else:
+                p.drawText(QPointF(left, TICK + metrics.ascent()), name)
 
     def _title(self, p: QPainter) -> None:
         if not self._titled():

@@ -28,6 +28,7 @@ class ColourBar(pg.GraphicsWidget):
         self._theme = theme
         self._key: tuple[ColourMap, tuple[float, float], str] = ("magnitude", (0.0, 1.0), "")
         self._image = QImage()
+        self.least = 0  # px that it takes in any case
         self.show_levels(*self._key, theme=theme)
 
     def show_levels(self, name: ColourMap, levels: tuple[float, float], unit: str, theme: Theme) -> None:
@@ -51,6 +52,10 @@ class ColourBar(pg.GraphicsWidget):
 
     def extent(self) -> int:
         """Width in px."""
+        return max(self.least, self.natural_extent())
+
+    def natural_extent(self) -> int:
+        """px that its numbers and its unit ask for."""
         metrics = QFontMetricsF(self._theme.font(self._theme.small))
         low, high = self._key[1]
         texts = [short(v) for v in (low, (low + high) / 2, high)]

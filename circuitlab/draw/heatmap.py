@@ -9,7 +9,7 @@ block stands for it (a diagonal one cell wide must not vanish), and the caption 
 
 from __future__ import annotations
 
-from math import ceil, floor
+from math import ceil, floor, inf
 
 import numpy as np
 import pyqtgraph as pg
@@ -17,6 +17,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QPainter, QPen, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
+from circuitlab.draw.cell_frames import paint_frames, paint_rules
 from circuitlab.draw.cell_texts import paint_texts
 from circuitlab.draw.colourbar import ColourBar
 from circuitlab.draw.colours import dark_text, inks, rgb, rgba_table, steps
@@ -28,6 +29,7 @@ from circuitlab.figures.hues import hue_rgb
 from circuitlab.figures.marks import Axis, Gesture, Heatmap, Hit
 
 LARGEST_CELL = 56.0
+UNLIMITED = (1 << 24) - 1  # Qt's own
 SHORT = 150  # px of height below which axes leave out titles that their ticks say
 LOWEST_BAR = 40  # px of picture: on less the colour bar has no room for its numbers
 
@@ -160,11 +162,13 @@ class HeatmapMark(PlotMark):
         left, bottom, top, cell_x, cell_y = 0.0, 0.0, 0.0, 64.0, 64.0
         bar = self.bar.extent() if barred else 0.0
         self.left_axis.short = self.bottom_axis.short = height < SHORT
-        for _ in range(3):
+        for turn in range(5):
             left, bottom = self.left_axis.fit(cell_y), self.bottom_axis.fit(cell_x)
             top = self.legend.height_for(min(cell_x * cols, width - left - bar))
-            cell_x = max((width - left - bar - 10) / cols, 1e-3)
-            cell_y = max((height - bottom - top - 10) / rows, 1e-3)
+            # at last cells only shrink: else axes may ask for more beside large ones, and make them small, without end
+            most_x, most_y = (cell_x, cell_y) if turn > 2 else (inf, inf)
+            cell_x = min(max((width - left - bar - 10) / cols, 1e-3), most_x)
+            cell_y = min(max((height - bottom - top - 10) / rows, 1e-3), most_y)
             if self.mark.square:
                 cell_x = cell_y = self._snapped(min(cell_x, cell_y, LARGEST_CELL))
         return left + bar + cell_x * cols, bottom + top + cell_y * rows, cell_y * rows
@@ -191,6 +195,21 @@ class HeatmapMark(PlotMark):
     def _snapped(self, cell: float) -> float:
         ratio = self.devicePixelRatioF()
         return floor(cell * ratio) / ratio if cell * ratio >= 3 else cell
+
+    def widen_bar(self, least: int) -> None:
+        """Keep at least so many px for the colour bar: maps above each other then have their columns above each other."""
+        if least != self.bar.least:
+            self.bar.least = least
+            self.bar.setFixedWidth(self.bar.extent())
+            self.fit()
+
+    def natural_width(self, height: int) -> int:
+        """px that a picture of so much height can use: square cells do not get wider."""
+        if not self.mark.square:
+            return UNLIMITED
+        used = self._measure(1e4, height, self._barred())[0]
+        self._measure(self.viewport().width(), self.viewport().height(), self.bar.isVisible())  # axes as they are
+        return ceil(used + 12)
 
     def natural_height(self, width: int) -> int:
         """Square cells of this width and their labels."""
@@ -293,6 +312,8 @@ class HeatmapMark(PlotMark):
                 painter.setPen(QPen(self.theme.colour("line"), 1))
                 painter.drawRect(self._item_box(item))
         self._draw_hatching(painter)
+        paint_rules(painter, self.mark, self._box, self.theme)
+        paint_frames(painter, self.mark, lambda row, col: self._box(row, col, 1, 1), self.theme)
         accent = self.theme.colour("accent")
         row, col = self.mark.row, self.mark.col
         painter.setPen(QPen(accent, 1))

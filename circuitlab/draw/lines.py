@@ -1,4 +1,4 @@
-"""Curves over a shared x: a legend of strokes, labelled vertical lines, the nearest curve under the pointer."""
+"""Curves over a shared x: a legend of strokes, labelled vertical lines and bands, the nearest curve under the pointer."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from circuitlab.draw.plot import Overlay, Range
 from circuitlab.draw.theme import Theme
 from circuitlab.draw.xy import XYPlot, logged, span
 from circuitlab.figures.hues import hue_rgb
-from circuitlab.figures.marks import Lines
+from circuitlab.figures.marks import Gesture, Hit, Lines
 
 REACH = 24.0
 IN_LEGEND = 12
+BAND = 0.14  # of the accent
 DASH = [5.0, 3.0]
 # Curves that belong to no head: apart in lightness too, and none of the three of Q, K and V.
 PLAIN = ((74, 122, 190), (222, 148, 40), (150, 84, 150), (96, 96, 104), (98, 178, 200), (140, 92, 58))
@@ -31,6 +32,7 @@ class LinesMark(XYPlot):
         self._x, self._ys = np.zeros(0), np.zeros((0, 0))
         self._curves: list[pg.PlotCurveItem] = []
         self._step = 0
+        self._under = Overlay(self, self._draw_under, z=-10.0)
         self._over = Overlay(self, self._draw_over)
 
     def show_mark(self, mark: Lines) -> None:
@@ -43,11 +45,13 @@ class LinesMark(XYPlot):
             self._fill()
             self.describe(mark.x_axis, mark.y_axis)
             self.forget_hover()
-        styled = (mark.hues, mark.dashed, mark.chosen, mark.names) != (old.hues, old.dashed, old.chosen, old.names)
+        style = lambda m: (m.hues, m.dashed, m.chosen, m.names, m.named)
+        styled = style(mark) != style(old)
         if moved or styled:
             self._style()
-        if moved or mark.marks != old.marks:
+        if moved or mark.marks != old.marks or mark.named != old.named:
             self.settle(mark.ys.shape == old.ys.shape)
+        self._under.update()
         self._over.update()
 
     def _fill(self) -> None:
@@ -83,8 +87,10 @@ class LinesMark(XYPlot):
             curve.setPen(pen)
             curve.setZValue(2 if i in chosen else 1)
         n = len(self._ys)
-        named = [(self.mark.names[i], self.colour(i)) for i in range(n)] if 1 < n <= IN_LEGEND else []
-        dashes = {i: DASH for i in range(n) if self._dashed(i)}
+        every = tuple(range(n)) if 1 < n <= IN_LEGEND else ()
+        shown = every if self.mark.named is None else self.mark.named
+        named = [(self.mark.names[i], self.colour(i)) for i in shown]
+        dashes = {k: DASH for k, i in enumerate(shown) if self._dashed(i)}
         self.legend.show_entries(named, self.theme, lines=True, dashes=dashes)
 
     def restyle(self) -> None:
@@ -103,19 +109,33 @@ class LinesMark(XYPlot):
 
     def note(self) -> str:
         """Curves without a legend are announced."""
-        return f"{len(self._ys)} curves, named under the pointer" if len(self._ys) > IN_LEGEND else ""
+        named = self.mark.named is None and len(self._ys) <= IN_LEGEND
+        return "" if named or len(self._ys) < 2 else f"{len(self._ys)} curves, named under the pointer"
 
     # gestures --------------------------------------------------------------------------------------------------------
 
     def id_at(self, at: QPointF) -> Id | None:
-        """The nearest curve within reach, at the nearest step."""
-        if not self._ys.size or not self.frame().contains(at):
+        """The nearest curve within reach, at the nearest step; (−1,) where none is and a step alone can be picked."""
+        if not self._ys.size or not self.frame().contains(at) or np.isnan(self._x).all():
             return None
         self._step = int(np.nanargmin(np.abs(self._x - self.to_data(at).x())))
         ys = self.to_pixels(np.full(len(self._ys), self._x[self._step]), self._ys[:, self._step])[:, 1]
         away = np.where(np.isnan(ys), np.inf, np.abs(ys - at.y()))
         nearest = int(away.argmin())
-        return (nearest,) if away[nearest] <= REACH else None
+        if away[nearest] <= REACH:
+            return self._id(nearest)
+        return self._id(-1) if self.mark.steps else None
+
+    def _id(self, curve: int) -> Id:
+        return (curve, self._step) if self.mark.steps else (curve,)
+
+    def emit_hit(self, item: Id, gesture: Gesture) -> None:
+        """Tell the view, in the ids of the mark where it has them."""
+        said, mark = (self.readout(item) if item else ""), self.mark
+        if item and mark.steps and mark.curve_ids is not None and mark.step_ids is not None:
+            curve = mark.curve_ids[item[0]] if item[0] >= 0 else np.full(mark.curve_ids.shape[1], -1)
+            item = tuple(int(v) for v in (*curve, *mark.step_ids[item[1]]))
+        self.gestured.emit(Hit(self.mark_name, item, gesture), said)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         """Along one curve the value changes although the id does not."""
@@ -123,7 +143,7 @@ class LinesMark(XYPlot):
         super().mouseMoveEvent(event)
         if self._hovered is not None and self._hovered == before and self._step != step:
             self.emit_hit(self._hovered, "hover")
-            self._over.update()
+            self.show_cursor(self._hovered)
 
     def readout(self, item: Id) -> str:
         """Name, x, y."""
@@ -131,6 +151,8 @@ class LinesMark(XYPlot):
         x = float(mark.x[k])
         ticks = mark.x_axis.ticks
         where = f"‘{ticks[k]}’" if k < len(ticks) else (f"{x:,.0f}" if x == round(x) else number(x))
+        if i < 0:
+            return f"{mark.x_axis.label} {where}".strip()
         y = number(float(mark.ys[i, k]))
         return " · ".join((mark.names[i], f"{mark.x_axis.label} {where}".strip(), f"{mark.y_axis.label} {y}".strip()))
 
@@ -143,29 +165,83 @@ class LinesMark(XYPlot):
         self._step = min(max(self._step + dx, 0), len(self._x) - 1)
         if dx and item == self._hovered:
             self.emit_hit(item, "hover")
-            self._over.update()
+            self.show_cursor(item)
         return (min(max(item[0] + dy, 0), len(self._ys) - 1),)
 
     def show_cursor(self, item: Id | None) -> None:
         """A dot on the hovered curve."""
+        self._under.update()
         self._over.update()
 
+    def _across(self, at: float) -> float:
+        """Pixels along x of a place in data units; NaN where a logarithmic axis has none."""
+        return float(self.to_pixels(logged(np.array([at]), self.mark.x_axis), np.zeros(1))[0, 0])
+
+    def _draw_under(self, painter: QPainter) -> None:
+        """Bands and the place that is looked at, behind the curves."""
+        frame, mark = self.frame(), self.mark
+        for first, last, _ in mark.bands:
+            left, right = self._across(first), self._across(last)
+            if np.isfinite((left, right)).all():
+                painter.fillRect(QRectF(left, frame.top(), right - left, frame.height()), self.theme.colour("accent", BAND))
+        hovered = mark.steps and self._hovered is not None and self._step < len(mark.x)
+        lines = [(mark.x[self._step], "faint", 1.0)] if hovered else []
+        lines += [(mark.current, "accent", 1.5)] if mark.current is not None else []
+        for at, ink, width in lines:
+            x = self._across(float(at))
+            if np.isfinite(x):
+                painter.setPen(QPen(self.theme.colour(ink), width))
+                painter.drawLine(QPointF(x, frame.top()), QPointF(x, frame.bottom()))
+
     def _draw_over(self, painter: QPainter) -> None:
-        frame = self.frame()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setFont(self.theme.font(self.theme.small))
-        metrics = QFontMetricsF(painter.font())
+        frame = self.frame()
+        taken: list[QRectF] = []
+        for first, last, text in self.mark.bands:
+            left, right = self._across(first), self._across(last)
+            if text and np.isfinite((left, right)).all():
+                self._say(painter, text, right + 4, left - 4, taken)
         for at, text in self.mark.marks:
-            x = float(self.to_pixels(logged(np.array([at]), self.mark.x_axis), np.zeros(1))[0, 0])
-            painter.setPen(QPen(self.theme.colour("faint"), 1, Qt.PenStyle.DashLine))
-            painter.drawLine(QPointF(x, frame.top()), QPointF(x, frame.bottom()))
-            width = metrics.horizontalAdvance(text)
-            left = x + 4 if x + 4 + width <= frame.right() else x - 4 - width
-            box = QRectF(left, frame.top() + 2, width + 2, metrics.height())
-            painter.fillRect(box, self.theme.colour("background", 0.75))
-            painter.setPen(self.theme.colour("muted"))
-            painter.drawText(box, 0, text)
+            x = self._across(at)
+            if np.isfinite(x):
+                painter.setPen(QPen(self.theme.colour("faint"), 1, Qt.PenStyle.DashLine))
+                painter.drawLine(QPointF(x, frame.top()), QPointF(x, frame.bottom()))
+                self._say(painter, text, x + 4, x - 4, taken)
         self._draw_dots(painter)
+
+    def _say(self, painter: QPainter, text: str, left: float, right: float, taken: list[QRectF]) -> None:
+        """A label from `left` on or ending at `right`: where it fits, on no other label, on the fewest curves; rather on top."""
+        if not text:
+            return
+        frame, metrics = self.frame(), QFontMetricsF(painter.font())
+        width, height = metrics.horizontalAdvance(text) + 2, metrics.height()
+        after, before = frame.right() - left, right - frame.left()
+        spans = [(left, min(width, after)), (right - min(width, before), min(width, before))]
+        fitting = [s for s in spans if s[1] >= width] or [max(spans, key=lambda s: s[1])]
+        tops = [frame.top() + 2, frame.center().y() - height / 2, frame.bottom() - height - 2]
+        boxes = [QRectF(x, top, room, height) for top in tops for x, room in fitting]
+        free = [box for box in boxes if not any(box.intersects(other) for other in taken)]
+        box = min(free or boxes, key=self._crossing)
+        taken.append(box)
+        painter.fillRect(box, self.theme.colour("background", 0.75))
+        painter.setPen(self.theme.colour("muted"))
+        painter.drawText(box, 0, metrics.elidedText(text, Qt.TextElideMode.ElideRight, box.width()))
+
+    def _crossing(self, box: QRectF) -> int:
+        """How many curves go through a box."""
+        if not len(self._x):
+            return 0
+        across = np.linspace(box.left(), box.right(), 24)
+        at = self.to_pixels(self._x, np.zeros(len(self._x)))[:, 0]
+        crossed = 0
+        for y in self._ys:
+            known = np.isfinite(at) & np.isfinite(y)
+            if known.any():
+                order = np.argsort(at[known])
+                seen = np.interp(across, at[known][order], self.to_pixels(at[known], y[known])[order, 1], np.nan, np.nan)
+                crossed += bool(((seen >= box.top()) & (seen <= box.bottom())).any())
+        return crossed
 
     def _draw_dots(self, painter: QPainter) -> None:
         if self._ys.shape[1] == 1:
@@ -174,7 +250,7 @@ class LinesMark(XYPlot):
                 painter.setPen(Qt.PenStyle.NoPen)
                 painter.setBrush(QColor(*self.colour(i)))
                 painter.drawEllipse(QPointF(*at), 3, 3)
-        if self._hovered is not None and self._hovered[0] < len(self._ys) and self._step < len(self._x):
+        if self._hovered is not None and 0 <= self._hovered[0] < len(self._ys) and self._step < len(self._x):
             at = self.to_pixels(self._x[self._step : self._step + 1], self._ys[self._hovered[0], self._step : self._step + 1])[0]
             if np.isfinite(at).all():
                 painter.setPen(QPen(self.theme.colour("background"), 1.5))

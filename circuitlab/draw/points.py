@@ -1,4 +1,4 @@
-"""A scatter: shared brushes in buckets, a density image above 20 000 points, nearest point under the pointer."""
+"""A scatter: shared brushes in buckets, a density image above 20 000 points, paths, the nearest point under the pointer."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from circuitlab.draw.gestures import Id, number
 from circuitlab.draw.plot import Overlay, Range
 from circuitlab.draw.theme import Theme
 from circuitlab.draw.xy import XYPlot, logged, span
+from circuitlab.figures.hues import hue_rgb
 from circuitlab.figures.marks import Points
 
 MOST = 20_000
@@ -20,6 +21,7 @@ BUCKETS = 64
 BINS = 256
 REACH = 14.0  # px
 MOST_LABELS = 80
+PATH = 150  # opacity of a path, of 255
 
 
 class PointsMark(XYPlot):
@@ -36,6 +38,7 @@ class PointsMark(XYPlot):
         self.density.setZValue(-5)
         self.box.addItem(self.density, ignoreBounds=True)
         self.box.addItem(self.scatter, ignoreBounds=True)
+        self._under = Overlay(self, self._draw_under, z=-1.0)
         self._over = Overlay(self, self._draw_over)
         self._index: int | None = None
 
@@ -52,7 +55,12 @@ class PointsMark(XYPlot):
             self.describe(mark.x_axis, mark.y_axis)
             self.box.setAspectLocked(mark.equal)
             self._fill()
+            self._name_hues()
             self.settle(len(mark.x) == len(old.x))
+        elif mark.legend != old.legend:
+            self._name_hues()
+            self.settle(True)
+        self._under.update()
         self._over.update()
 
     def _dense(self) -> bool:
@@ -85,6 +93,9 @@ class PointsMark(XYPlot):
         brushes = [self._brush(tuple(c)) for c in self._rgb()[known].tolist()]
         self.scatter.setData(x=self._x[known], y=self._y[known], brush=brushes, pen=None, size=self.mark.size)
 
+    def _name_hues(self) -> None:
+        self.legend.show_entries([(text, hue_rgb(hue, self.theme.dark)) for text, hue in self.mark.legend], self.theme)
+
     def _brush(self, rgb: tuple[int, ...]) -> object:
         key = (rgb[0], rgb[1], rgb[2])
         if key not in self._brushes:
@@ -112,6 +123,7 @@ class PointsMark(XYPlot):
         """Maps rise from the background."""
         if self._ready:
             self._fill()
+            self._name_hues()
 
     def prepare_export(self) -> None:
         """Circles, not pictures of circles."""
@@ -163,6 +175,18 @@ class PointsMark(XYPlot):
     def show_cursor(self, item: Id | None) -> None:
         """Ring the hovered point."""
         self._over.update()
+
+    def _draw_under(self, painter: QPainter) -> None:
+        """Paths, behind the points; what has no place is passed over."""
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for path in self.mark.paths:
+            at = self.to_pixels(self._x[list(path)], self._y[list(path)])
+            known = at[np.isfinite(at).all(axis=1)]
+            hue = -1 if self.mark.hues is None else int(self.mark.hues[path[-1]])
+            ink = QColor(*hues_rgb((hue,), self.theme)[0].tolist())
+            ink.setAlpha(PATH)
+            painter.setPen(QPen(ink, 1.5))
+            painter.drawPolyline([QPointF(x, y) for x, y in known.tolist()])
 
     def _draw_over(self, painter: QPainter) -> None:
         mark, n = self.mark, len(self._x)

@@ -5,21 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from circuitlab.draw.bars import BarsMark
+from circuitlab.draw.dials import DialsMark
 from circuitlab.draw.edges import EdgesMark
 from circuitlab.draw.heatmap import HeatmapMark
 from circuitlab.draw.lines import LinesMark
 from circuitlab.draw.points import PointsMark
+from circuitlab.draw.prose import ProseMark
 from circuitlab.draw.rows import RowsMark
 from circuitlab.draw.theme import Theme
 from circuitlab.draw.tokens import TokensMark
-from circuitlab.figures.marks import Bars, Edges, Heatmap, Lines, Mark, Points, Rows, Tokens
+from circuitlab.figures.marks import Bars, Dials, Edges, Heatmap, Lines, Mark, Points, Prose, Rows, Tokens
 
 _WIDGETS: dict[type, Any] = {
     Bars: BarsMark,
+    Dials: DialsMark,
     Edges: EdgesMark,
     Heatmap: HeatmapMark,
     Lines: LinesMark,
     Points: PointsMark,
+    Prose: ProseMark,
     Rows: RowsMark,
     Tokens: TokensMark,
 }

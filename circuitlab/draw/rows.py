@@ -58,6 +58,7 @@ class RowsMark(QWidget):
         self._widths: list[int] = []
         self._least: list[int] = []
         self._stretched: list[int] = []
+        self._squeezed = False
         self.filter_box = QLineEdit(self)
         self.filter_box.setPlaceholderText("Filter")
         self.filter_box.setClearButtonEnabled(True)
@@ -186,7 +187,8 @@ class RowsMark(QWidget):
             header.resizeSection(i, round(width))
             self._widths.append(round(width))
             shortest = widest + 16 + SHORT_BAR * column.bar if is_number(column) else min(widest + 18, SHORTENED)
-            self._least.append(round(min(width, max(shortest, plain.horizontalAdvance(title) + 20))))
+            shortest = max(shortest, plain.horizontalAdvance(title) + 20, header.minimumSectionSize())
+            self._least.append(round(min(width, shortest)))
         self._stretch()
 
     def _outgrown(self) -> bool:
@@ -207,13 +209,23 @@ class RowsMark(QWidget):
             if i < len(self._widths) and header.sectionResizeMode(i) != mode:
                 header.setSectionResizeMode(i, mode)
         if fits or not self._widths:
+            if self._squeezed:
+                self._spread()
             return
+        self._squeezed = True
         seen = slice(1 if header.isSectionHidden(0) else 0, None)
         widths, least = self._widths[seen], self._least[seen]
         spare = sum(widths) - sum(least)
         share = min(1.0, max(0.0, sum(widths) - room + 2) / spare) if spare else 0.0
         for i, (width, smallest) in enumerate(zip(widths, least, strict=True), seen.start):
             header.resizeSection(i, int(width - share * (width - smallest)))
+
+    def _spread(self) -> None:
+        """There is room again for what had been shortened."""
+        self._squeezed = False
+        for i, width in enumerate(self._widths):
+            if i not in self._stretched:
+                self.table.horizontalHeader().resizeSection(i, width)
 
     def _hide_rank(self, room: int) -> None:
         """The rank is the first column to go: rows stand in its order."""

@@ -43,7 +43,7 @@ class TokensMark(PaintedMark):
     def show_mark(self, mark: Tokens) -> None:
         """Flow again only for other texts, colour again only for other values."""
         old, self.mark, self.mark_name = self.mark, mark, mark.name
-        if mark.texts is not old.texts and mark.texts != old.texts:
+        if (mark.texts is not old.texts and mark.texts != old.texts) or bool(mark.heading) != bool(old.heading):
             self._measure()
             self.forget_hover()
         keys = ("values", "rgb", "texts")
@@ -89,7 +89,7 @@ class TokensMark(PaintedMark):
             return
         self._flowed_at = width
         self._layers = {}
-        x, line = 0.0, 0
+        x, line = 0.0, int(bool(self.mark.heading))
         boxes = np.zeros((len(self.mark.texts), 3))
         for i, (text, need) in enumerate(zip(self.mark.texts, self._widths.tolist(), strict=True)):
             need = min(need, float(width))
@@ -151,6 +151,16 @@ class TokensMark(PaintedMark):
         else:
             self._stamp(painter, range(first, last), inks, ratio)
         self._outlines(painter)
+        if self.mark.heading and visible.top() < height:
+            self._title(painter, QRectF(PAD, 0, self.viewport().width() - 2 * PAD, height))
+
+    def _title(self, painter: QPainter, room: QRectF) -> None:
+        """The heading, in the first line."""
+        font = self.theme.font(self.theme.small, bold=True)
+        painter.setFont(font)
+        painter.setPen(self.theme.colour("text"))
+        text = QFontMetricsF(font).elidedText(self.mark.heading, Qt.TextElideMode.ElideRight, room.width())
+        painter.drawText(room, int(Qt.AlignmentFlag.AlignVCenter), text)
 
     def _paint(self, packed: int) -> QColor:
         """The colour 0xRRGGBB."""

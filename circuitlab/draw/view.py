@@ -10,16 +10,20 @@ from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QVBoxLayout, QWid
 
 from circuitlab.draw.busy import Busy
 from circuitlab.draw.caption import Caption
+from circuitlab.draw.heatmap import UNLIMITED
 from circuitlab.draw.realise import realise
 from circuitlab.draw.theme import GRID, LIGHT, Theme, palette, stylesheet
-from circuitlab.figures.marks import Bars, Figure, Heatmap, Hit, Mark, Rows, Tokens
+from circuitlab.figures.marks import Bars, Dials, Figure, Heatmap, Hit, Mark, Prose, Rows, Tokens
 
 Key = tuple[type, str]
 _HOVERS = ("hover", "leave")
 NARROW, TALL = 480, 260  # px: below and above these a table goes under its map
 ROOMY = 400  # px of height: from here on a table under its map gets more of it than the map
+LOW = 400  # px: below it prose gets less
+CHROME = 48  # px of height that a title and a line of caption take
+FLAT = 300  # px of height: below it, and twice as wide as high, the text under a map stands beside it
+FLOWS = Tokens | Bars | Dials | Prose
 CAPTION_LINE = 150  # px of height for each line of caption above the second
-UNLIMITED = (1 << 24) - 1  # Qt's own
 
 
 def _layout_of(figure: Figure) -> tuple[tuple[Key, ...], ...]:
@@ -28,6 +32,15 @@ def _layout_of(figure: Figure) -> tuple[tuple[Key, ...], ...]:
 
 def _map_and_table(row: tuple[Mark, ...]) -> bool:
     return len(row) == 2 and isinstance(row[0], Heatmap) and isinstance(row[1], Rows)
+
+
+def _map_over_text(figure: Figure) -> bool:
+    grid = figure.grid
+    return [len(row) for row in grid] == [1, 1] and isinstance(grid[0][0], Heatmap) and isinstance(grid[1][0], Tokens)
+
+
+def _shapes_of_maps(figure: Figure) -> tuple[tuple[int, ...], ...]:
+    return tuple(row[0].values.shape for row in figure.grid if _map_and_table(row) and isinstance(row[0], Heatmap))
 
 
 def _share_of_table(narrow: bool, stacked: bool, height: int) -> int:
@@ -56,7 +69,8 @@ class FigureView(QWidget):
         self._shape: tuple[tuple[Key, ...], ...] = ()
         self._widgets: dict[Key, Any] = {}
         self._rows: list[QWidget] = []
-        self._stacked = False
+        self._stacked = self._why_above = False
+        self._shapes: tuple[tuple[int, ...], ...] = ()  # of the maps that stand beside tables
         self._title, self._shown, self._why = (QLabel(self) for _ in range(3))
         self._caption = Caption(self)
         for label in (self._title, self._shown, self._why):
@@ -108,7 +122,11 @@ class FigureView(QWidget):
             self._lay_out(figure, shape)
         for mark in figure.marks():
             self._widgets[type(mark), mark.name].show_mark(mark)
-        if any(isinstance(m, Tokens | Bars | Rows) for m in figure.marks()):
+        if (shapes := _shapes_of_maps(figure)) and (relaid or shapes != self._shapes):
+            self._shapes = shapes
+            self._turn()
+        self._align()
+        if any(isinstance(m, FLOWS | Rows) for m in figure.marks()):
             self._share_by_content()
         self._label()
 
@@ -146,6 +164,7 @@ class FigureView(QWidget):
 
     def _turn(self) -> None:
         """A map and its table stand side by side; one above the other where that is too narrow and there is the height."""
+        self._turn_text()
         narrow = self.width() < NARROW and not self._on_paper
         self._stacked = stacked = narrow and self.height() >= TALL
         for holder, row in zip(self._rows, self._figure.grid, strict=False):
@@ -157,8 +176,35 @@ class FigureView(QWidget):
                 side.setStretch(1, _share_of_table(narrow, stacked, self.height()))
                 map_ = self._widgets[type(row[0]), row[0].name]
                 beside = (self.width() - 4 * GRID) * 2 // 7  # stretches alone do not hold where hints ask for more than there is
-                map_.setMaximumWidth(beside if narrow and not stacked else UNLIMITED)
+                map_.setMaximumWidth(
+                    UNLIMITED
+                    if stacked or self._on_paper
+                    else beside
+                    if narrow
+                    else map_.natural_width(max(self.height() - CHROME, 60))
+                )
                 map_.setMaximumHeight(map_.natural_height(self.width() - 2 * GRID) if stacked else UNLIMITED)
+
+    def _turn_text(self) -> None:
+        """A map over its text: side by side where there is much more width than height, which a map cannot use."""
+        flat = self.height() < FLAT and self.width() > 2 * self.height() and not self._on_paper
+        beside = flat and _map_over_text(self._figure)
+        self._body.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
+        if _map_over_text(self._figure):
+            weights = self._figure.weights or (1.0, 1.0)
+            for i in range(2):
+                self._body.setStretch(i, 100 if beside else round(100 * weights[i]))
+
+    def _align(self) -> None:
+        """Maps above each other over the same columns are equally wide, whatever the numbers beside them."""
+        alone = [row[0] for row in self._figure.grid if len(row) == 1]
+        maps = [m for m in alone if isinstance(m, Heatmap) and not m.square and m.colour_bar]
+        if len(maps) < 2 or len({m.values.shape[1] for m in maps}) > 1:
+            return
+        widgets = [self._widgets[type(m), m.name] for m in maps]
+        least = max(w.bar.natural_extent() for w in widgets)
+        for widget in widgets:
+            widget.widen_bar(least)
 
     def _make(self, mark: Mark) -> Any:
         widget = realise(mark, self._theme)
@@ -184,11 +230,18 @@ class FigureView(QWidget):
         for i, row in enumerate(self._figure.grid):
             if i >= len(self._rows):
                 return
-            flows = all(isinstance(m, Tokens | Bars) for m in row)
+            flows = all(isinstance(m, FLOWS) for m in row)
             if flows and len(self._figure.grid) > 1:
                 need = max(self._widgets[type(m), m.name].natural_height(width // len(row)) for m in row)
-                self._rows[i].setMaximumHeight(max(28, min(need, room * 2 // 5)))
-                self._rows[i].setMinimumHeight(max(28, min(need, room * 2 // 5)))
+                most = self._room_for_prose(room) if all(isinstance(m, Prose) for m in row) else room * 2 // 5
+                self._rows[i].setMaximumHeight(max(28, min(need, most)))
+                self._rows[i].setMinimumHeight(max(28, min(need, most, 48 if self.height() < LOW else most)))
+
+    def _room_for_prose(self, room: int) -> int:
+        """It scrolls, pictures do not; where a panel is high and narrow pictures cannot use the height."""
+        if self.height() < LOW:
+            return room // 4
+        return room // 2 if self.width() < NARROW else room * 2 // 5
 
     def _cap_by_content(self) -> None:
         width = max(self.width() - 2 * GRID, 100)
@@ -211,10 +264,21 @@ class FigureView(QWidget):
             if label.text() != text:
                 label.setText(text)
             label.setVisible(bool(text))
+        self._place_why(bool(figure.grid))
         self._caption.say(caption, 0 if self._on_paper else max(2, self.height() // CAPTION_LINE))
         self._caption.setVisible(bool(caption))
         self.setAccessibleName(figure.title)
         self.setAccessibleDescription(caption or figure.why_empty)
+
+    def _place_why(self, above: bool) -> None:
+        """In the middle of an empty figure; where there is something to click, in front of it."""
+        layout = self.layout()
+        if above == self._why_above or not isinstance(layout, QVBoxLayout):
+            return
+        self._why_above = above
+        layout.removeWidget(self._why)
+        layout.insertWidget(1 if above else 2, self._why, 0 if above else 1)
+        self._why.setAlignment(Qt.AlignmentFlag.AlignLeft if above else Qt.AlignmentFlag.AlignCenter)
 
     @Slot()
     def _noted(self) -> None:
@@ -266,6 +330,7 @@ class FigureView(QWidget):
         self._busy.set_theme(theme)
         for widget in self._widgets.values():
             widget.set_theme(theme)
+        self._align()
 
     def set_busy(self, busy: bool, fraction: float | None = None) -> None:
         """A new answer is being computed: the old picture dims after 150 ms under a thin progress line."""

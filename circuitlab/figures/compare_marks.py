@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from circuitlab.figures.marks import Axis, Bars, Edges, Heatmap, Lines, Mark, Points, RowColumn, Rows, Tokens
+from circuitlab.figures.marks import Axis, Bars, Dials, Edges, Heatmap, Lines, Mark, Points, Prose, RowColumn, Rows, Tokens
 
 T = TypeVar("T")
 _KEPT: OrderedDict[tuple[Any, ...], tuple[tuple[Any, ...], Any]] = OrderedDict()
@@ -50,6 +50,8 @@ def difference(here: Mark, there: Mark | None, pin: Pinned) -> tuple[Mark, str]:
     """The mark of now against the reference's, and how it was made; or the mark as it is, and why ("not compared: …")."""
     if there is None or type(here) is not type(there):
         return here, f"not compared: {pin.label} has no such part"
+    if isinstance(here, Dials | Prose):  # angles have no signed difference that reads as one; words are of what is shown
+        return here, f"{here.name}: of now"
     made = _MADE[type(here)](here, there, pin)
     if made is None:
         return here, f"not compared: {pin.label} has another size"

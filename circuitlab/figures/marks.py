@@ -1,4 +1,4 @@
-"""What can be drawn, as data: seven marks, frozen numpy arrays, no Qt.
+"""What can be drawn, as data: nine marks, frozen numpy arrays, no Qt.
 
 Every drawn item has an id (a tuple of whole numbers) which a click gives back. Marks are compared by identity of their
 arrays: a mark whose arrays are the same objects as last time is not drawn again.
@@ -20,13 +20,18 @@ Gesture = Literal["hover", "click", "shift-click", "double-click", "leave"]
 class Axis:
     """One axis: what it counts, and a label for each step (tokens, head names), `()` for plain numbers.
 
-    `tokens` marks labels as token text, set in the mono face with visible spaces.
+    `tokens` marks labels as token text, set in the mono face with visible spaces. `spans`: (first step, one past the last, name)
+    of ranges that have a name in common; these are then written, ruled off, in place of the labels of single steps. `thin`:
+    labels that do not fit side by side are left out, not turned; `bare`: nothing is written, the plot below has the same axis.
     """
 
     label: str = ""
     ticks: tuple[str, ...] = ()
     tokens: bool = False
     log: bool = False
+    spans: tuple[tuple[int, int, str], ...] = ()
+    thin: bool = False
+    bare: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,8 +65,8 @@ class Heatmap(_Frozen):
     `levels` (low, high) of the colour map; "signed" maps are symmetric about 0. `rgb` [row, col, 3] uint8 in place of the
     colour map (several heads, a hue each; `values` then hold what the readout says; `legend` names the hues: (text, hue)).
     `row`, `col`: a crosshair on a selected cell, row or column. Hits are (row, col), a tile, or (*row_ids[row], *col_ids[col])
-    where these [·, k] int are given. `texts` [row, col] str: token text written into a cell where it fits. `hints`: what else the
-    readout says of a cell or tile.
+    where these [·, k] int are given. `texts` [row, col] str: token text written into a cell where it fits. `framed` [row, col]
+    bool: cells with a frame round them. `hints`: what else the readout says of a cell or tile.
     """
 
     name: str
@@ -82,6 +87,7 @@ class Heatmap(_Frozen):
     col_ids: np.ndarray | None = None
     hatched: np.ndarray | None = None
     texts: np.ndarray | None = None
+    framed: np.ndarray | None = None
     hints: Mapping[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
 
 
@@ -90,7 +96,8 @@ class Points(_Frozen):
     """A scatter. `x`, `y` [n]; `hues` [n] int (see `circuitlab.figures.hues`), or `values` [n] on a colour map; `ids` [n, k] int.
 
     `labels` [n] str for hover and, where few, beside the points; `tips` [n]: what the readout says in place of label and
-    coordinates; `chosen` indices are ringed; `size` in px.
+    coordinates; `chosen` indices are ringed; `size` in px. `paths`: indices of points that are joined, in their order, each path
+    in the hue of its last point; `legend` names hues: (text, hue).
     """
 
     name: str
@@ -108,13 +115,17 @@ class Points(_Frozen):
     x_axis: Axis = Axis()
     y_axis: Axis = Axis()
     equal: bool = False
+    paths: tuple[tuple[int, ...], ...] = ()
+    legend: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Lines(_Frozen):
     """Curves over a shared x. `x` [n]; `ys` [curve, n], NaN breaks a line; `hues` [curve] int; ids are (curve,).
 
-    `marks`: labelled vertical lines (x, text).
+    `marks`: labelled vertical lines (x, text); `bands`: shaded spans of x (from, to, text); `current`: the x that is looked at.
+    `steps`: ids are (curve, index into x), curve −1 where none is near; hits are then (*curve_ids[curve], *step_ids[index]) where
+    these [·, k] int are given, with −1 in place of a curve's where none is near. `named`: the curves in the legend.
     """
 
     name: str
@@ -125,6 +136,12 @@ class Lines(_Frozen):
     dashed: tuple[bool, ...] = ()
     chosen: tuple[int, ...] = ()
     marks: tuple[tuple[float, str], ...] = ()
+    bands: tuple[tuple[float, float, str], ...] = ()
+    current: float | None = None
+    steps: bool = False
+    named: tuple[int, ...] | None = None
+    curve_ids: np.ndarray | None = None
+    step_ids: np.ndarray | None = None
     x_axis: Axis = Axis()
     y_axis: Axis = Axis()
 
@@ -178,7 +195,7 @@ class Tokens(_Frozen):
     """Running text, one box a token, coloured by value. `texts` [n] display text; `values` [n], NaN uncoloured.
 
     `ids_text` [n]: what stands in the tooltip (raw text, id, index). Hits are (position,). `row` is the locked or hovered
-    token; `rgb` [n, 3] uint8 in place of the colour map.
+    token; `rgb` [n, 3] uint8 in place of the colour map; `heading`: a line above.
     """
 
     name: str
@@ -191,6 +208,7 @@ class Tokens(_Frozen):
     row: int | None = None
     locked: bool = False
     rgb: np.ndarray | None = None
+    heading: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +245,28 @@ class Rows(_Frozen):
     heading: str = ""
 
 
-Mark = Heatmap | Points | Lines | Bars | Edges | Tokens | Rows
+@dataclass(frozen=True, eq=False)
+class Dials(_Frozen):
+    """Clock hands, a dial each. `angles` [n] radians from upright, clockwise; `labels` [n] beneath where there is room;
+    `tips` [n]: the readout. Ids are (i,).
+    """
+
+    name: str
+    angles: np.ndarray
+    labels: tuple[str, ...] = ()
+    tips: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Prose(_Frozen):
+    """Paragraphs, each with a word or two that lead it (in bold), "" for none; `formula`: a line above them. Nothing to pick."""
+
+    name: str
+    paragraphs: tuple[tuple[str, str], ...]
+    formula: str = ""
+
+
+Mark = Heatmap | Points | Lines | Bars | Edges | Tokens | Rows | Dials | Prose
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,8 +274,8 @@ class Figure:
     """Rows of marks, top to bottom, left to right. `weights`: relative heights of the rows, `()` = by content.
 
     `caption`: conventions, sample, remainder. `shown`: (k, n) where something was pruned. `why_empty`: one sentence saying
-    why there is nothing, with what to do next; then `grid` is empty. `compared`: the reference pin is in it already, and
-    the caption says how.
+    why there is nothing, with what to do next; then `grid` is empty, or has what to
+    click. `compared`: the reference pin is in it already, and the caption says how.
     """
 
     grid: tuple[tuple[Mark, ...], ...] = ()

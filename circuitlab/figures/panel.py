@@ -21,6 +21,7 @@ from functools import cache, partial
 from typing import Any, Literal
 
 from circuitlab.engine.engine import Engine
+from circuitlab.engine.measured_models import measured_models
 from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.whereabouts import whereabouts
 from circuitlab.errors import UsageError
@@ -48,6 +49,7 @@ class Facts:
     may mean, `config` the model's, `name` its title; `others(ref)` the facts of another model, of the pinned one for instance.
     `whereabouts(subject)` says where weights lie and what a forward pass takes, now.
     `known_heads()` is what papers have named of its heads, asked anew each time: its files' hash may come late.
+    `measured(names)`: sources of models whose training was measured, the open one first (`engine.measured_models`).
     """
 
     name: str
@@ -60,6 +62,7 @@ class Facts:
     others: Callable[[ModelRef], Facts | None] = lambda ref: None
     whereabouts: Callable[[Subject], tuple[tuple[str, str, str], ...]] = lambda subject: ()
     known_heads: Callable[[], KnownHeads | None] = lambda: None
+    measured: Callable[[str], tuple[str, ...]] = lambda names: ()
 
     def tokens(self, ids: tuple[int, ...]) -> tuple[str, ...]:
         """Display texts of a prompt."""
@@ -72,7 +75,8 @@ def _by_id(n: int) -> Callable[[str, int], tuple[int, ...]]:
 
 def facts_of(engine: Engine, ref: ModelRef) -> Facts:
     """The facts of a model, which is opened if it is not. Raises what opening it raises."""
-    opened = engine.store.open(ref).opened
+    there = engine.store.open(ref)
+    opened = there.opened
     tokenizer, config = opened.weights.tokenizer, opened.weights.config
 
     def hash_of() -> str:
@@ -80,7 +84,7 @@ def facts_of(engine: Engine, ref: ModelRef) -> Facts:
         return "" if model is None else model.sha256
 
     return Facts(
-        name=ref.name,
+        name=there.name,
         config=config,
         token_text=tokenizer.display if tokenizer is not None else str,
         find_tokens=_by_id(config.d_vocab) if tokenizer is None else tokenizer.search,
@@ -90,6 +94,7 @@ def facts_of(engine: Engine, ref: ModelRef) -> Facts:
         others=lambda other: facts_of(engine, other),
         whereabouts=lambda subject: whereabouts(engine, subject),
         known_heads=lambda: known_heads(config, ref.source, hash_of()),
+        measured=lambda names: measured_models(ref.source, names),
     )
 
 
@@ -106,6 +111,8 @@ class Panel:
     `pick(state, hit)` is the State after a gesture; it returns the same object where the gesture means nothing.
     `searches_tokens`: a search line finds a token, and picks it as `Hit("search", (id,))`.
     `opens` names the panel that a double-click on an item brings to the front: where that item is read closely.
+    `reads`, `writes`: where controls stand for something else of the State than `views` (the parameters of a constructed model):
+    what they show, and the State that changed ones mean; `writes` raises `CircuitLabError` for what cannot be.
     """
 
     name: str
@@ -122,6 +129,16 @@ class Panel:
     order: int = 100
     opens: str = ""
     searches_tokens: bool = False
+    reads: Callable[[State], Any] | None = None
+    writes: Callable[[State, Any], State] | None = None
+
+    def controls(self, state: State) -> Any:
+        """What the controls show."""
+        return state.view(self.name, self.view) if self.reads is None else self.reads(state)
+
+    def controlled(self, state: State, view: Any) -> State:
+        """The State that controls mean which have been moved. Raises `CircuitLabError` where there is none."""
+        return state.with_view(self.name, view) if self.writes is None else self.writes(state, view)
 
 
 def control(
@@ -136,14 +153,18 @@ def control(
     values: tuple[Any, ...] = (),
     kind: Literal["", "slider", "tabs", "file"] = "",
     only: Callable[[Facts], bool] | None = None,
+    also: Callable[[Any], bool] | None = None,
+    step: float | None = None,
+    typed: tuple[float, float] | None = None,
 ) -> Any:
     """A field of a View with what its control needs.
 
-    `when` names the field without which it has nothing to say: it must be true, or one of `values`. `kind`: a number with a
-    slider, choices as a row of buttons, a text that names a file. `only`: for which models there is anything to choose.
+    `when` names the field without which it has nothing to say: it must be true, or one of `values`; `also` asks the whole view.
+    `kind`: a number with a slider, choices as a row of buttons, a text that names a file. `only`: for which models there is
+    anything to choose. `step`: between the numbers of a slider; `typed`: the limits of what may be typed beside it.
     """
     said = {"label": label, "tip": tip, "low": low, "high": high, "hidden": hidden, "when": when, "values": values, "kind": kind}
-    said["only"] = only
+    said |= {"only": only, "also": also, "step": step, "typed": typed}
     return field(default=default, metadata=said)
 
 

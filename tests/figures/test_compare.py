@@ -25,6 +25,7 @@ from circuitlab.session.cuts import ablation, with_edits
 from circuitlab.session.state import Compare, Pin, State
 from circuitlab.training.bigrams import counted, write
 from circuitlab.training.corpus import Stream
+from tests.gui.training import measures
 from tests.models import CONFIGS, byte_tokenizer, directory
 
 TOKENS = (0, 5, 9, 5, 7, 5, 9)
@@ -60,6 +61,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> tuple[Engine, dict[str, S
     of = lambda name: State(ModelRef(f"file:{directory(path / name, CONFIGS[name])}")).with_tokens(TOKENS)
     heads = (Head(1, 2), Head(0, 1))
     states = {n: of(n).select(heads=heads).with_view("prompt_sets", prompts) for n in ("attention-only", "gpt2", "odd")}
+    letters = lambda more: State(ModelRef(f"construct:rope-induction{more}")).with_tokens((0, 1, 2, 3, 1, 2))
+    states |= {"laboratory": letters(""), "rank one": letters("?variant=rank-one")}
+    measures(path / "attention-only", (0, 100, 200, 300), 400, fall=1)
     n = CONFIGS["attention-only"].d_vocab
     text = Stream("random", 1.0, np.random.default_rng(0).integers(0, n, 20_000).astype(np.uint16), np.zeros(0, np.uint16))
     write(path / "attention-only" / FILE, counted((text,), n), "random")  # bigrams, among which bugs are looked for
@@ -95,9 +99,12 @@ def answers(engine: Engine, state: State, name: str, page: str) -> bool:
 @pytest.mark.parametrize(("name", "page"), PAGES)
 def test_every_page_shows_the_uncut_run_beside_the_cut_one(bench: tuple[Engine, dict[str, State]], name: str, page: str) -> None:
     engine, states = bench
-    state = states["gpt2" if name == "neurons" else "attention-only"]
+    constructed = name == "laboratory"
+    state = states["gpt2" if name == "neurons" else page if page == "rank one" else name if constructed else "attention-only"]
     heads = (Head(0, 1), Head(1, 2))[:: 1 if name == "patching" else -1]  # a path starts at an early head
-    cut = on_page(with_edits(state.select(heads=heads), ablation(Head(0, 1))), name, page)
+    if constructed:
+        heads = (Head(1, 0), Head(0, 0))
+    cut = on_page(with_edits(state.select(heads=heads), ablation(heads[-1] if constructed else Head(0, 1))), name, page)
     assert answers(engine, cut, name, page)
     now, change, before = (drawn(engine, name, cut, c) for c in ("now", "difference", "reference"))
     moved = signature(change) != signature(now)

@@ -215,3 +215,21 @@ def test_the_hatching_of_an_estimate_shows_on_every_colour(view, theme):
         middle = centre(widget, 0, col)
         seen = {image.pixelColor(middle + QPoint(dx, dy)).lightness() for dx in range(-6, 7) for dy in range(-6, 7)}
         assert max(seen) - min(seen) > 40, (col, seen)
+
+
+def test_labels_have_room_beside_cells_of_any_size(view):
+    """Where tokens fit only without the room they take, numbers stand in their place."""
+    names = ("<|bos|>", *"ABCDABCDA")
+    axes = {"x": Axis("source", names, tokens=True), "y": Axis("destination", names, tokens=True)}
+    widget = settled(view, Heatmap("map", np.eye(10, dtype=np.float32), (0.0, 1.0), **axes))
+    kinds = set()
+    for height in range(120, 320, 5):
+        view.resize(500, height)
+        view.grab()
+        QApplication.processEvents()
+        view.grab()
+        axis = widget.left_axis
+        kinds.add(axis._numbers())
+        longest = max(map(axis._advance, axis._labels()))
+        assert longest + 4 < axis.width() < longest + 40, height
+    assert kinds == {True, False}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
 from PySide6.QtWidgets import QApplication
 
 from circuitlab.draw.edges import segment_distance
@@ -115,6 +115,24 @@ def test_too_many_points_become_a_density_that_says_so(view):
     assert widget.id_at(QPointF(*widget.to_pixels(x[:1], x[:1])[0])) is not None
 
 
+@THEMES
+def test_a_path_joins_points_in_the_hue_of_its_last_and_a_legend_names_hues(view, theme):
+    view.set_theme(theme)
+    y = 3 * np.arange(8.0)
+    widget = settled(view, points(y=y, labels=(), paths=((0, 3, 7),), legend=(("a model", int(HUES[7])),)))
+    image = widget.viewport().grab().toImage()
+    (between,) = widget.to_pixels(np.array([5.5]), np.array([16.5]))
+    ground = image.pixelColor(round(between[0]), round(between[1]) - 25)
+    colours = [image.pixelColor(round(between[0]) + dx, round(between[1])) for dx in (-1, 0, 1)]
+    assert any(c != ground for c in colours)
+    hue = np.array(hue_rgb(int(HUES[7]), theme.dark))
+    paper = np.array(theme.colour("background").getRgb()[:3])
+    mixed = paper + (hue - paper) * 150 / 255
+    assert min(np.abs(np.array(c.getRgb()[:3]) - mixed).max() for c in colours) < 40
+    assert widget.legend.height_for(400) > 0
+    settled(view, points(y=np.where(np.arange(8) == 3, np.nan, y), labels=(), paths=((0, 3, 7),)))
+
+
 def test_a_point_without_a_place_is_not_hit(view):
     widget = settled(view, points(x=np.full(8, np.nan)))
     assert widget.id_at(widget.frame().center()) is None
@@ -162,6 +180,76 @@ def test_a_logarithmic_axis_and_a_gap(view):
     widget = settled(view, lines(x=np.array([1.0, 10, 100, 1000]), ys=ys, names=("a",), x_axis=Axis("step", log=True)))
     (x0, x1), _ = widget.box.viewRange()
     assert x0 < 0 < 3 < x1 < 3.5
+
+
+@THEMES
+def test_a_band_and_the_current_place_stand_behind_the_curves(view, theme):
+    view.set_theme(theme)
+    plain = settled(view, lines()).viewport().grab().toImage()
+    widget = settled(view, lines(bands=((5.0, 9.0, "change"),), current=14.0))
+    image = widget.viewport().grab().toImage()
+    frame = widget.frame()
+    (inside, _), (outside, _), (line, _) = widget.to_pixels(np.array([7.0, 11.0, 14.0]), np.zeros(3))
+    y = round(widget.to_pixels(np.zeros(1), np.array([27.0]))[0, 1])  # between two curves
+    assert image.pixelColor(round(inside), y) != plain.pixelColor(round(inside), y)
+    assert image.pixelColor(round(outside), y) == plain.pixelColor(round(outside), y)
+    for height in (0.15, 0.85):
+        assert near(image, (line, frame.top() + height * frame.height()), theme.colour("accent").getRgb()[:3])
+    at = widget.to_pixels(widget.mark.x, widget.mark.ys[1])[6]
+    assert near(image, at, hue_rgb(int(HUES[1]), theme.dark)), "a curve in the band keeps its colour"
+
+
+def test_a_label_stands_where_the_fewest_curves_are(view):
+    x = np.arange(20.0)
+    widget = settled(view, lines(x=x, ys=np.stack([np.where(x > 9, 10.0, 0.0), np.where(x > 9, 9.8, 0.2)]), names=("a", "b")))
+    (middle, high) = widget.to_pixels(np.array([9.5]), np.array([10.0]))[0]
+    box = lambda left: QRectF(left, high - 5, 60, 30)
+    assert (widget._crossing(box(middle + 40)), widget._crossing(box(middle - 100))) == (2, 0)
+    nothing = np.zeros((0, 20))
+    settled(view, lines(ys=nothing, names=(), bands=((5.0, 9.0, "change"),))).viewport().grab()
+
+
+def test_labels_of_lines_and_bands_stand_apart(view, monkeypatch):
+    widget = settled(view, lines(marks=((9.0, "the pin"),), bands=((9.5, 11.0, "a change"),)))
+    taken, say = [], widget._say
+    monkeypatch.setattr(widget, "_say", lambda *a: (say(*a), taken.extend(a[-1][-1:])))
+    widget.viewport().grab()
+    assert len(taken) == 2 and not taken[0].intersects(taken[1])
+
+
+def test_a_legend_names_the_curves_it_is_given(view):
+    widget = settled(view, lines(named=(2,)))
+    assert [text for text, _ in widget.legend._entries] == ["flat"]
+    assert "3 curves, named under the pointer" in view.accessibleDescription()
+    widget = settled(view, lines())
+    assert len(widget.legend._entries) == 3
+
+
+def test_a_bare_axis_says_nothing_and_a_low_plot_little(view):
+    bare = Lines("above", np.arange(3.0), np.arange(3.0)[None], ("a",), x_axis=Axis("step", bare=True))
+    view.show_figure(Figure(((bare,), (replace(bare, name="below", x_axis=Axis("step")),)), "Plots"))
+    view.grab()
+    above, below = view.widget("above"), view.widget("below")
+    assert above.bottom_axis.height() < 10 < below.bottom_axis.height()
+    assert not above.bottom_axis.label.isVisible()
+    ticks = [t for _, each in below.left_axis.tickValues(-9, 0, 40) for t in each]
+    assert ticks == [-5, 0]
+
+
+def test_a_band_that_a_logarithmic_axis_cannot_show_is_left_out(view):
+    log = Axis("tokens", log=True)
+    settled(view, lines(x_axis=log, bands=((0.0, 9.0, "change"),), current=0.0, marks=((0.0, "pin"),))).viewport().grab()
+
+
+def test_a_step_is_hit_on_a_curve_and_off_it(view, qtbot):
+    where = {"curve_ids": ids(np.arange(3), np.arange(3) + 5), "step_ids": ids(np.arange(20) * 100)}
+    for more, on, off in (({}, (1, 2), (-1, 2)), (where, (1, 6, 200), (-1, -1, 200))):
+        widget = settled(view, lines(steps=True, **more))
+        at = widget.to_pixels(widget.mark.x, widget.mark.ys[1])[2]
+        assert click(qtbot, view, widget, at).id == on
+        below = widget.to_pixels(widget.mark.x[2:3], np.array([14.0]))[0]
+        assert click(qtbot, view, widget, below).id == off
+        assert widget.readout((-1, 2)) == "step 3"
 
 
 def test_more_curves_than_a_legend_holds_is_said(view):

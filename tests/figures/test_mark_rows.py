@@ -181,3 +181,27 @@ def test_a_bar_keeps_room_for_its_number_where_the_table_is_narrow(view):
     QApplication.processEvents()
     view.grab()
     assert header.sectionSize(0) > 2 * narrow  # what is left is the bar's
+
+
+def test_what_was_shortened_in_a_narrow_table_is_whole_in_a_wide_one_and_nothing_scrolls_that_fits(view):
+    names = np.array(["·never", "·harbour", "·penrose"], dtype=object)
+    values = np.array([0.0833, 0.5, 0.25])
+    columns = (
+        RowColumn("#", np.arange(1, 4), digits=0),
+        RowColumn("token", names, tokens=True),
+        RowColumn("p", values, digits=4, bar=True),
+        RowColumn("logit", values, digits=2),
+    )
+    mark = Rows("table", columns, ids(np.arange(3)))
+    view.resize(640, 300)
+    table = settled(view, mark).table
+    header = table.horizontalHeader()
+    usual = header.sectionSize(1)
+    least = sum(view.widget("table")._least)
+    for width in (least + 20, least + 40, 640):
+        view.resize(width, 300)
+        view.grab()
+        QApplication.processEvents()
+        view.grab()
+        assert table.horizontalScrollBar().maximum() == 0, width
+    assert header.sectionSize(1) == usual

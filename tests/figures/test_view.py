@@ -206,6 +206,19 @@ def test_a_table_goes_under_its_map_where_it_is_narrow_and_the_text_follows_at_o
     assert below.top() <= map_.top() + view.widget("map").natural_height(490) + 20  # no gap between
 
 
+def test_text_under_a_map_stands_beside_it_where_there_is_width_and_no_height(view):
+    strip = Tokens("strip", tuple("abc"), np.zeros(3), (0, 1))
+    view.show_figure(Figure(((heat(),), (strip,)), weights=(4.0, 1.0)))
+    view.resize(700, 220)
+    QApplication.processEvents()
+    first, second = places(view, "map", "strip")
+    assert second.left() >= first.right() and abs(second.top() - first.top()) < 4
+    view.resize(700, 480)
+    QApplication.processEvents()
+    first, second = places(view, "map", "strip")
+    assert second.top() >= first.bottom() and first.height() > 2 * second.height()
+
+
 def test_ranks_go_before_numbers_are_pushed_out(view):
     view.show_figure(Figure(((table(),),), "A"))
     header = view.widget("ranking").table.horizontalHeader()
@@ -213,3 +226,32 @@ def test_ranks_go_before_numbers_are_pushed_out(view):
         view.resize(width, 300)
         places(view, "ranking")
         assert header.isSectionHidden(0) is hidden, width
+
+
+def test_maps_above_each_other_have_their_columns_above_each_other(view):
+    values = np.random.default_rng(0).normal(size=(6, 9)).astype(np.float32)
+    first = Heatmap("first", values, (3.0, 7.0), map="loss", unit="nats", square=False)
+    second = Heatmap("second", values, (-0.3062, 0.3062), map="signed", unit="nats", square=False)
+    view.show_figure(Figure(((first,), (second,))))
+    places(view, "first", "second")
+    frames = [view.widget(name).frame() for name in ("first", "second")]
+    assert frames[0].left() == frames[1].left() and frames[0].right() == frames[1].right()
+
+
+def test_a_map_takes_no_width_that_its_table_could_use(view):
+    flat = Heatmap("map", np.eye(2, 4, dtype=np.float32), (0.0, 1.0))
+    view.resize(560, 170)
+    view.show_figure(Figure(((flat, table()),), "A"))
+    map_, beside = places(view, "map", "ranking")
+    assert map_.width() < beside.width()
+    assert view.widget("map").frame().width() > map_.width() / 3
+
+
+def test_a_reason_stands_in_front_of_what_can_be_clicked(view):
+    view.show_figure(Figure(((table(),),), why_empty="Click a line."))
+    (rows,) = places(view, "ranking")
+    assert view._why.isVisible() and view._why.geometry().bottom() <= rows.top()
+    assert view._why.height() < 60
+    view.show_figure(empty("Nothing.", "A"))
+    places(view)
+    assert view._why.height() > 200

@@ -1,0 +1,63 @@
+"""Phase changes of a training series: where the in-context score falls fastest, and whether that is a change at all.
+
+    slope_k = (score_{k+1} − score_k) / (ln tokens_{k+1} − ln tokens_k)        between neighbouring points, nats
+
+The window is the interval of the most negative slope with those beside it, as long as they fall at least `share` as fast. It is a
+phase change where the score falls by `threshold` or more from its first point to its last. A point that has seen less than
+`apart` times the tokens of the one before is passed over: between points that are close, noise has steep slopes. Where nothing
+has been seen yet (ln 0) there is no slope.
+
+Olsson et al. (2022) mark the phase change by eye, where the in-context score falls; the rule here is our own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class PhaseRule:
+    """`threshold` in nats; `share`, `apart`: see the module; `first`: the fewest tokens of a point that counts, at least 1."""
+
+    threshold: float
+    share: float = 0.5
+    apart: float = 1.03
+    first: int = 1
+
+    def words(self) -> str:
+        """The rule in a sentence, for captions."""
+        return (
+            f"phase change: the steepest fall of the score by ln(tokens) with the neighbouring intervals at least {self.share:g} "
+            f"as steep, if it falls by {self.threshold:g} {'nat' if self.threshold == 1 else 'nats'} or more in all"
+        )
+
+
+def counted(tokens: np.ndarray, score: np.ndarray, rule: PhaseRule) -> np.ndarray:
+    """Indices of the points between which slopes are taken, in the order of training."""
+    kept: list[int] = []
+    for i in np.flatnonzero((tokens >= max(rule.first, 1)) & np.isfinite(score)).tolist():
+        if not kept or tokens[i] >= max(rule.apart * tokens[kept[-1]], tokens[kept[-1]] + 1):
+            kept.append(i)
+    return np.array(kept, dtype=np.int64)
+
+
+def phase_change(tokens: np.ndarray, score: np.ndarray, rule: PhaseRule) -> tuple[int, int] | None:
+    """(first, last) index of the window, None where the score of `tokens` [point], `score` [point] has no phase change."""
+    points = counted(tokens, score, rule)
+    if len(points) < 2:
+        return None
+    at = score[points]
+    slope = np.diff(at) / np.diff(np.log(tokens[points].astype(float)))
+    first = last = int(slope.argmin())
+    if slope[first] >= 0:
+        return None
+    steep = slope <= rule.share * slope[first]
+    while first > 0 and steep[first - 1]:
+        first -= 1
+    while last + 1 < len(slope) and steep[last + 1]:
+        last += 1
+    if at[first] - at[last + 1] < rule.threshold:
+        return None
+    return int(points[first]), int(points[last + 1])

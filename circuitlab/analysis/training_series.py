@@ -1,0 +1,273 @@
+"""What was measured along the training of models, side by side: losses, in-context scores, head scores, phase changes.
+
+    in-context score   on text: mean loss of the late indices − mean loss of the early ones
+                       on a sequence that is repeated: mean loss of the second repetition but for its first token − of the first
+    dloss/dln(i)       slope of the least-squares line through (ln j, loss(j)), i/ratio ≤ j ≤ i·ratio (`in_context`)
+    phase change       where the in-context score falls fastest (`training_phase`)
+
+(Olsson et al. 2022, "In-context Learning and Induction Heads".) Nothing is computed with weights here: a series is read from the
+file that was measured once (`model.series_measures`), so that curves of a whole training draw at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, SeriesRef, Table, analysis
+from circuitlab.analysis.in_context import log_slope
+from circuitlab.analysis.training_phase import PhaseRule, phase_change
+from circuitlab.analysis.training_said import indices_of, words_on_sequences
+from circuitlab.errors import BadInput
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.series_measures import HEAD_ARRAYS, SeriesMeasures
+from circuitlab.model.subject import ModelRef
+
+RANDOM, REPEATED, TEXT = 0, 1, 2
+KINDS = ("repeated random tokens", "repeated text", "text")
+LARGEST = 2**22  # numbers of a series that is read here: beyond what any has, and what `memory` reckons with
+
+
+@dataclass(frozen=True)
+class TrainingSeriesParams:
+    """`models`: whose training, at least one. `share`, `threshold` (nats), `apart`, `first` (tokens): the rule of a phase
+    change on repeated sequences (`training_phase`); `threshold_text`, `apart_text` on text, where the score moves less and the
+    noise is as large. `ratio`: how far a slope by ln index looks.
+    """
+
+    models: tuple[SeriesRef, ...] = ()
+    threshold: float = 1.0
+    threshold_text: float = 0.1
+    share: float = 0.5
+    apart: float = 1.03
+    apart_text: float = 1.2
+    first: int = 1
+    ratio: float = 1.5
+
+    def rule(self, kind: int) -> PhaseRule:
+        """Of an index into `KINDS`."""
+        if kind == TEXT:
+            return PhaseRule(self.threshold_text, self.share, self.apart_text, self.first)
+        return PhaseRule(self.threshold, self.share, self.apart, self.first)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainingSeriesResult(Result):
+    """All points of all models, one model behind the other. Losses and scores in nats; NaN where a model has no such thing.
+
+    `names` of the models; `model`, `steps`, `tokens`, `checkpoint` (−1: the final weights, −2: not kept) [point] int64; `loss`
+    [point]; `scores` [point, kind] of `KINDS`; `repetitions` [point, kind, repetition] mean losses on the two repeated kinds;
+    `loss_by_index`, `derivative` (by ln index) [point, index]: index i is the token at position i + 1;
+    `heads` [point, measure, layer, head]: measures are `HEAD_ARRAYS`, those of zeroed heads in nats; `shapes` [model, 2] layers
+    and heads. `phase` [model, kind, 2]: tokens seen where the phase change begins and ends; `fall` [model, kind] of the score
+    in it, `rise` [model, kind] of the best prefix-matching score in it. `windows` [model, 4]: early first and last index, late
+    first and last index, as positions in the text.
+    """
+
+    names: tuple[str, ...]
+    model: np.ndarray
+    steps: np.ndarray
+    tokens: np.ndarray
+    checkpoint: np.ndarray
+    loss: np.ndarray
+    scores: np.ndarray
+    repetitions: np.ndarray
+    loss_by_index: np.ndarray
+    derivative: np.ndarray
+    heads: np.ndarray
+    shapes: np.ndarray
+    phase: np.ndarray
+    fall: np.ndarray
+    rise: np.ndarray
+    windows: np.ndarray
+
+    def of(self, measure: str) -> np.ndarray:
+        """[point, layer, head] of one of `HEAD_ARRAYS`."""
+        return self.heads[:, HEAD_ARRAYS.index(measure)]
+
+    def points(self, model: int) -> np.ndarray:
+        """Indices of a model's points."""
+        return np.flatnonzero(self.model == model)
+
+    def table(self) -> Table:
+        """One row a point."""
+        prefix = best(self.of("prefix_matching"))
+        return Table(
+            (
+                Column("model", np.array(self.names, dtype=object)[self.model]),
+                Column("step", self.steps),
+                Column("tokens", self.tokens),
+                Column("checkpoint", self.checkpoint),
+                Column("loss", self.loss, "nats"),
+                *(Column(f"in-context score, {kind}", self.scores[:, i], "nats") for i, kind in enumerate(KINDS)),
+                Column("best prefix matching", prefix),
+            )
+        )
+
+
+def best(values: np.ndarray) -> np.ndarray:
+    """[point]: the largest over heads of values [point, layer, head], NaN without heads."""
+    flat = values.reshape(len(values), -1).astype(float)
+    return np.where(np.isnan(flat).all(axis=1), np.nan, np.fmax.reduce(flat, axis=1, initial=-np.inf))
+
+
+def refuse_unnamed(config: ModelConfig, p: Any) -> str | None:
+    """Series are known by the hash of their file, so they are named; also of `training_pca`."""
+    return None if p.models else "no training series is named: give models=NAME, the model's own for instance."
+
+
+def memory_of_series(config: ModelConfig, n: int, p: Any) -> int:
+    """Bytes: every series at the largest that is read, as float32 and as float64, with a copy."""
+    return 5 * 4 * LARGEST * max(1, len(p.models))
+
+
+@analysis(version=1, needs="weights", lane="live", memory=memory_of_series, refuse=refuse_unnamed, doubles=False)
+def training_series(inputs: Inputs, p: TrainingSeriesParams, ctx: Ctx) -> TrainingSeriesResult:
+    """Losses, in-context scores, head scores and phase changes along the training of one or several models."""
+    if (
+        min(p.threshold, p.threshold_text) <= 0
+        or not 0 < p.share <= 1
+        or min(p.apart, p.apart_text) < 1
+        or p.first < 0
+        or p.ratio <= 1
+    ):
+        expected = "thresholds > 0, 0 < share ≤ 1, apart ≥ 1, first ≥ 0, ratio > 1"
+        raise BadInput("The rule of a phase change cannot be applied.", expected=expected, got=str(p))
+    names, found = read(inputs, p.models, ctx)
+    at = points_of(found)
+    ends = np.array([indices_of(m) for m in found])
+    scores = [scores_of(m, tuple(e)) for m, e in zip(found, ends.tolist(), strict=True)]
+    phases = [_phases(m, s[0], p) for m, s in zip(found, scores, strict=True)]
+    return TrainingSeriesResult(
+        names=names,
+        model=at.model,
+        steps=at.steps,
+        tokens=at.tokens,
+        checkpoint=at.checkpoint,
+        loss=_joined(found, lambda m: m["loss"]),
+        scores=np.concatenate([s[0] for s in scores]),
+        repetitions=np.concatenate([s[1] for s in scores]),
+        loss_by_index=_joined(found, lambda m: m["loss_by_index"]),
+        derivative=_joined(found, lambda m: slopes(m["loss_by_index"], p.ratio, ctx)),
+        heads=_joined(found, lambda m: np.stack([m[name] for name in HEAD_ARRAYS], axis=1)),
+        shapes=np.array([m["copying"].shape[1:] for m in found]),
+        phase=np.stack([q[0] for q in phases]),
+        fall=np.stack([q[1] for q in phases]),
+        rise=np.stack([q[2] for q in phases]),
+        windows=ends,
+        conventions=_words(names, found, ends, p),
+    )
+
+
+def read(inputs: Inputs, models: tuple[SeriesRef, ...], ctx: Ctx) -> tuple[tuple[str, ...], list[SeriesMeasures]]:
+    """Names and measures of the models, each once. Raises `BadModel`, and `BadInput` for what is too large."""
+    found: dict[str, SeriesMeasures] = {}
+    for i, ref in enumerate(models):
+        ctx.tick(i, len(models), "reading what was measured")
+        name = ModelRef(ref.source).name
+        name = ref.source if name in found else name
+        found[name] = inputs.series(ref)
+        if (size := sum(a.size for a in found[name].arrays.values())) > LARGEST:
+            raise BadInput(
+                f"The training series of {name} is too large.", expected=f"at most {LARGEST:,} numbers", got=f"{size:,}"
+            )
+    return tuple(found), list(found.values())
+
+
+class Points(NamedTuple):
+    """Where the points of several models stand in their trainings, [point] int64 each."""
+
+    model: np.ndarray
+    steps: np.ndarray
+    tokens: np.ndarray
+    checkpoint: np.ndarray
+
+
+def points_of(found: list[SeriesMeasures]) -> Points:
+    """The points of all models, one model behind the other; `checkpoint` −1 for the final weights, `GONE`: not kept."""
+    integers = lambda rows: np.concatenate([np.array(row, dtype=np.int64) for row in rows])
+    return Points(
+        integers([[i] * len(m.steps) for i, m in enumerate(found)]),
+        integers([m.steps for m in found]),
+        integers([m.tokens for m in found]),
+        integers([[-1 if c is None else c for c in m.checkpoints] for m in found]),
+    )
+
+
+def scores_of(m: SeriesMeasures, ends: tuple[int, int, int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """([point, kind] in-context scores, [point, kind, repetition] mean losses), nats; a text too short has no score."""
+    means = np.stack([_repetitions(m["repeated_loss_by_index"]), _repetitions(m["repeated_text_loss_by_index"])], axis=1)
+    by_index = m["loss_by_index"].astype(float)
+    mean = lambda first, last: by_index[:, first - 1 : last].mean(axis=1)
+    text = mean(*ends[2:]) - mean(*ends[:2]) if 1 <= ends[1] < ends[2] else np.full(len(by_index), np.nan)
+    return np.column_stack([means[:, :, 1] - means[:, :, 0], text]), means
+
+
+def _repetitions(losses: np.ndarray) -> np.ndarray:
+    """[point, repetition] of losses [point, 2 · block]; the second without its first token, which nothing foretells."""
+    losses, block = losses.astype(float), losses.shape[1] // 2
+    if block < 2:
+        return np.full((len(losses), 2), np.nan)
+    return np.stack([losses[:, :block].mean(axis=1), losses[:, block + 1 : 2 * block].mean(axis=1)], axis=1)
+
+
+def slopes(losses: np.ndarray, ratio: float, ctx: Ctx) -> np.ndarray:
+    """[point, index]: d loss / d ln(index) of losses [point, index], whose index i is position i + 1."""
+    out = np.full(losses.shape, np.nan)
+    for i, row in enumerate(losses.astype(float)):
+        ctx.tick(i, len(losses), "slopes of the loss")
+        out[i] = log_slope(np.concatenate([[np.nan], row]), ratio)[1:]
+    return out
+
+
+def _phases(m: SeriesMeasures, scores: np.ndarray, p: TrainingSeriesParams) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """[kind, 2] tokens, [kind] fall, [kind] rise of the best prefix-matching score; NaN without a phase change."""
+    tokens, prefix = np.array(m.tokens, dtype=float), best(m["prefix_matching"])
+    phase, fall, rise = np.full((len(KINDS), 2), np.nan), np.full(len(KINDS), np.nan), np.full(len(KINDS), np.nan)
+    for kind in range(len(KINDS)):
+        found = phase_change(tokens, scores[:, kind], p.rule(kind))
+        if found is not None:
+            first, last = found
+            phase[kind] = tokens[first], tokens[last]
+            fall[kind] = scores[first, kind] - scores[last, kind]
+            rise[kind] = prefix[last] - prefix[first]
+    return phase, fall, rise
+
+
+def _joined(found: list[SeriesMeasures], take: Callable[[SeriesMeasures], np.ndarray]) -> np.ndarray:
+    """Arrays with the point in front, of models of different sizes: one behind the other, NaN where one is smaller.
+
+    Raises `BadInput` where that is mostly NaN and too large.
+    """
+    arrays = [np.asarray(take(m), dtype=float) for m in found]
+    shape = np.array([a.shape for a in arrays])
+    whole = (int(shape[:, 0].sum()), *shape[:, 1:].max(axis=0).tolist())
+    if math.prod(whole) > LARGEST * len(found):  # many points of one model, long texts of another
+        got = " × ".join(map(str, whole))
+        raise BadInput("These series are too different in size.", expected=f"at most {LARGEST * len(found):,} numbers", got=got)
+    out = np.full(whole, np.nan)
+    row = 0
+    for a in arrays:
+        out[(slice(row, row + len(a)), *map(slice, a.shape[1:]))] = a
+        row += len(a)
+    return out
+
+
+def _words(names: tuple[str, ...], found: list[SeriesMeasures], ends: np.ndarray, p: TrainingSeriesParams) -> tuple[str, ...]:
+    on = [
+        (*words_on_sequences(m), f"in-context score on text: tokens {c}–{d} minus {a}–{b}")
+        for m, (a, b, c, d) in zip(found, ends.tolist(), strict=True)
+    ]
+    same = len(set(on)) == 1
+    said = on[0] if same else [f"{name}: {word}" for name, words in zip(names, on, strict=True) for word in words]
+    return (
+        *said,
+        "on repeated sequences: second repetition without its first token minus first repetition",
+        f"slope by ln index: least squares over i/{p.ratio:g} … i·{p.ratio:g}",
+        f"{p.rule(RANDOM).words()} ({p.threshold_text:g} on text), between points whose tokens differ by a factor of {p.apart:g} "
+        f"({p.apart_text:g} on text) or more",
+    )

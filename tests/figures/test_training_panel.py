@@ -1,0 +1,230 @@
+"""The training panel on a toy series: every page draws, a click is a checkpoint, and what has no series says why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QSize
+
+from circuitlab.draw.export import render
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.store import ModelStore
+from circuitlab.figures.marks import Figure, Heatmap, Hit, Lines, Points
+from circuitlab.figures.panel import Why, facts_of, find_panel
+from circuitlab.figures.training import TrainingView
+from circuitlab.figures.training_points import between, short
+from circuitlab.model.series_measures import GONE, HEAD_ARRAYS, SeriesMeasures
+from circuitlab.model.subject import Head, ModelRef
+from circuitlab.report.render import figure_of
+from circuitlab.session.state import Pin, State
+from tests.models import directory
+from tests.series_files import lay_beside
+
+PANEL = find_panel("training")
+PAGES = ("curves", "loss by index", "plane", "zeroed heads", "heads")
+STEPS, TOKENS = (0, 10, 20, 40, 80, 80), (0, 1000, 2000, 4000, 8000, 8000)
+SAID = {"texts": 9, "context": 12, "early": [2, 3], "late": [10, 11], "samples": 3, "block": 5, "seed": 7, "half": 5}
+SAID |= {"sha256": {"tokens": "aa" * 32}}
+Bench = tuple[Engine, State]
+
+
+def measures(layers: int = 2, seed: int = 0) -> SeriesMeasures:
+    """Six points, the score on repeated tokens falling from the third to the fourth; `prefix_matching` of L1H1 rising there."""
+    rng, n = np.random.default_rng(seed), len(STEPS)
+    widths = {"loss_by_index": 11, "repeated_loss_by_index": 10, "repeated_text_loss_by_index": 10, "token_loss": 30}
+    arrays = {name: rng.normal(4, 0.01, (n, width)).astype(np.float32) for name, width in widths.items()}
+    arrays["repeated_loss_by_index"][3:, 5:] -= 3
+    arrays["loss"] = arrays["loss_by_index"].mean(axis=1)
+    arrays |= {name: rng.uniform(0, 0.1, (n, layers, 4)).astype(np.float32) for name in HEAD_ARRAYS}
+    if layers > 1:
+        arrays["prefix_matching"][3:, 1, 1] = 0.9
+    return SeriesMeasures(STEPS, TOKENS, (0, 1, 2, 3, 4, None), arrays, SAID)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    folder = directory(tmp_path_factory.mktemp("m") / "toy")
+    lay_beside(folder, measures())
+    return Engine(ModelStore()), State(ModelRef(f"file:{folder}")).with_tokens((0, 5, 9)).select(heads=(Head(1, 1),))
+
+
+def at(state: State, checkpoint: int | None) -> State:
+    """The state at a checkpoint of its model."""
+    return replace(state, model=replace(state.model, checkpoint=checkpoint))
+
+
+def drawn(bench: Bench, state: State | None = None, compare: Any = "now", **view: Any) -> Figure:
+    """The figure; of a checkpoint whose weights are not there, too: only the final ones are open."""
+    engine, state = bench[0], state or bench[1]
+    state = replace(state.with_view("training", TrainingView(**view)), compare=compare)
+    facts = facts_of(engine, replace(state.model, checkpoint=None))
+    asked = PANEL.requests(state, facts)
+    if isinstance(asked, Why):
+        return PANEL.figure(state, facts, {}, {})
+    now = {role: engine.answer(request) for role, request in asked.items()}
+    return PANEL.figure(state, facts, now, now if compare != "now" else {})
+
+
+def hit_ids(mark: Any) -> list[tuple[int, ...]]:
+    """All ids that a click on a mark can give."""
+    if isinstance(mark, Points):
+        return [tuple(row) for row in mark.ids.tolist()]
+    rows, cols = (mark.curve_ids, mark.step_ids) if isinstance(mark, Lines) else (mark.row_ids, mark.col_ids)
+    assert rows is not None and cols is not None
+    return [(*row, *col) for row in rows.tolist() for col in cols.tolist()]
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("checkpoint", [0, 3, None])
+def test_every_page_draws_and_a_click_on_it_is_a_checkpoint(bench: Bench, page: Any, checkpoint: int | None) -> None:
+    state = at(bench[1], checkpoint)
+    models = state.model.source.partition(":")[2]  # none of the shipped ones beside it
+    figure = drawn(bench, state, page=page, models=models)
+    assert figure.grid and figure.title and figure.caption
+    render(figure, QSize(520, 300))
+    for mark in figure.marks():
+        for one in {hit_ids(mark)[0], hit_ids(mark)[-1]}:
+            for gesture in ("click", "double-click"):
+                picked = PANEL.pick(state, Hit(mark.name, one, gesture))  # type: ignore[arg-type]
+                assert picked.model == replace(state.model, checkpoint=None if one[2] < 0 else one[2])
+                assert picked.selection.head == (Head(one[0], one[1]) if one[0] >= 0 else state.selection.head)
+            for gesture in ("hover", "leave"):
+                assert PANEL.pick(state, Hit(mark.name, one, gesture)) is state, "hovering opens no model"  # type: ignore[arg-type]
+
+
+def test_what_is_asked_does_not_depend_on_the_checkpoint_the_text_or_a_cut(bench: Bench) -> None:
+    state = bench[1]
+    facts = facts_of(bench[0], state.model)
+    asked = PANEL.requests(state, facts)
+    assert PANEL.requests(at(state, 2).with_tokens((1, 2, 3, 4)), facts) == asked
+    assert not isinstance(asked, Why) and asked["series"].subject.model.checkpoint is None
+
+
+def test_curves_show_what_was_measured_the_band_and_the_checkpoint(bench: Bench) -> None:
+    made, figure = measures(), drawn(bench, at(bench[1], 2))
+    loss, score, heads = (figure.find(name) for name in ("loss", "in-context score", "heads"))
+    assert isinstance(loss, Lines) and isinstance(score, Lines) and isinstance(heads, Lines)
+    np.testing.assert_array_equal(loss.ys[0], made["loss"])
+    np.testing.assert_array_equal(heads.ys, made["prefix_matching"].reshape(6, 8).T)
+    repeated = made["repeated_loss_by_index"].astype(float)
+    np.testing.assert_allclose(score.ys[0], repeated[:, 6:].mean(axis=1) - repeated[:, :5].mean(axis=1))
+    assert heads.chosen == (5,) and heads.named is not None and heads.named[0] == 5
+    for mark in (loss, score, heads):
+        assert mark.x.tolist() == list(TOKENS) and mark.current == 2000
+        assert [band[:2] for band in mark.bands] == [(2000, 4000)]
+        assert mark.x_axis.log and mark.x_axis.bare == (mark is not heads)
+    assert "step 20" in figure.title and "on text: no phase change" in figure.caption
+    assert "9 held-out texts of 12 tokens" in figure.caption and "a logarithmic axis" in figure.caption
+    over_steps = drawn(bench, over="steps", log=False).find("loss")
+    assert isinstance(over_steps, Lines) and over_steps.x.tolist() == list(STEPS)
+    assert over_steps.bands[0][:2] == (20, 40) and not over_steps.x_axis.log
+    text = drawn(bench, context="text").find("in-context score")
+    assert isinstance(text, Lines) and len(text.ys) == 1 and not text.bands
+
+
+def test_maps_stand_in_the_order_of_training(bench: Bench) -> None:
+    made, figure = measures(), drawn(bench, at(bench[1], 4), page="loss by index")
+    loss, slope = figure.find("loss by index"), figure.find("slope by index")
+    assert isinstance(loss, Heatmap) and isinstance(slope, Heatmap)
+    np.testing.assert_array_equal(loss.values[1:], made["loss_by_index"].T)
+    assert np.isnan(loss.values[0]).all(), "the first token has no loss"
+    assert slope.map == "signed" and slope.levels[0] == -slope.levels[1] < 0
+    assert loss.col == 4 and loss.x.ticks == ("0", "1000", "2000", "4000", "8000", "8000")
+    heads = drawn(bench, page="heads", score="copying").find("heads")
+    assert isinstance(heads, Heatmap) and (heads.row, heads.col) == (5, 5)
+    np.testing.assert_array_equal(heads.values, made["copying"].reshape(6, 8).T)
+    zeroed = drawn(bench, page="zeroed heads", on="text").find("zeroed")
+    assert isinstance(zeroed, Lines)
+    np.testing.assert_array_equal(zeroed.ys, made["zeroed_text"].reshape(6, 8).T)
+
+
+def test_the_plane_joins_each_training_and_a_click_on_another_model_opens_nothing(bench: Bench, tmp_path: Path) -> None:
+    other = directory(tmp_path / "other", n_layers=1)
+    lay_beside(other, measures(1, seed=4))
+    plane = drawn(bench, at(bench[1], 1), page="plane", models=str(other)).find("plane")
+    assert isinstance(plane, Points) and plane.hues is not None
+    assert plane.paths == (tuple(range(6)), tuple(range(6, 12)))
+    assert [text for text, _ in plane.legend] == ["toy", "other"] and len(set(plane.hues.tolist())) == 2
+    assert plane.chosen == (1,) and plane.labels[1] == "step 10"
+    theirs = tuple(plane.ids[8].tolist())
+    assert PANEL.pick(bench[1], Hit("plane", theirs)) is bench[1]  # type: ignore[arg-type]
+    assert len({tuple(row) for row in plane.ids.tolist()}) == 12
+    late = drawn(bench, page="plane", models=str(other), first=0.002).find("plane")
+    assert isinstance(late, Points) and len(late.x) == 8
+
+
+def test_a_point_whose_weights_were_not_kept_opens_nothing(bench: Bench) -> None:
+    state = at(bench[1], 0)
+    assert PANEL.pick(state, Hit("loss", (-1, -1, GONE))) is state
+    chosen = PANEL.pick(state, Hit("heads", (1, 1, GONE)))
+    assert chosen.model == state.model and chosen.selection.head == Head(1, 1)
+
+
+def test_heads_are_chosen_and_added_without_leaving_the_checkpoint(bench: Bench) -> None:
+    state = at(bench[1], 2)
+    chosen = PANEL.pick(state, Hit("heads", (0, 3, 4), "shift-click"))
+    assert chosen.selection.heads == (Head(1, 1), Head(0, 3)) and chosen.model.checkpoint == 2
+    assert PANEL.pick(state, Hit("heads", (1, 1, 2))) is state
+    assert PANEL.pick(state, Hit("loss", (-1, -1))) is state
+
+
+def test_the_pins_checkpoint_is_marked_and_a_difference_says_that_nothing_differs(bench: Bench) -> None:
+    state = replace(at(bench[1], 3), pins=(Pin("early on", at(bench[1], 1).subject),))
+    loss = drawn(bench, state).find("loss")
+    assert isinstance(loss, Lines) and loss.marks == ((1000.0, "early on"),)
+    plane = drawn(bench, state, page="plane", models=state.model.source.partition(":")[2]).find("plane")
+    assert isinstance(plane, Points) and plane.chosen == (3, 1) and plane.labels[1] == "early on"
+    elsewhere = replace(state, pins=(Pin("other", replace(state.subject, model=ModelRef("file:/other", 1))),))
+    loss = drawn(bench, elsewhere).find("loss")
+    assert isinstance(loss, Lines) and not loss.marks
+
+
+def test_a_model_without_layers_has_curves_but_no_heads(tmp_path: Path) -> None:
+    folder = directory(tmp_path / "zero", n_layers=0)
+    lay_beside(folder, measures(0))
+    bench = Engine(ModelStore()), State(ModelRef(f"file:{folder}"))
+    assert [mark.name for mark in drawn(bench).marks()] == ["loss", "in-context score"]
+    for page in ("loss by index", "plane"):
+        assert drawn(bench, page=page, models=str(folder)).grid
+    for page in ("zeroed heads", "heads"):
+        assert "without layers has no heads" in drawn(bench, page=page).why_empty
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_model_without_a_series_says_why_and_what_to_do(tmp_path: Path, page: Any) -> None:
+    bench = Engine(ModelStore()), State(ModelRef(f"file:{directory(tmp_path / 'bare')}"))
+    why = drawn(bench, page=page).why_empty
+    assert "no checkpoint series" in why and "attn-only-2l" in why and "circuitlab measure" in why
+
+
+def test_a_name_that_was_not_measured_is_said(bench: Bench, tmp_path: Path) -> None:
+    assert "bare has no training series" in drawn(bench, page="plane", models=str(directory(tmp_path / "bare"))).why_empty
+    assert drawn(bench, at(bench[1], 77)).title.startswith("checkpoint 77 was not measured")
+
+
+def test_the_same_answers_give_the_same_arrays(bench: Bench) -> None:
+    """Moving the slider draws no curve again."""
+    for page in PAGES:
+        models = bench[1].model.source.partition(":")[2]
+        first, second = (drawn(bench, at(bench[1], i), page=page, models=models) for i in (1, 4))
+        for a, b in zip(first.marks(), second.marks(), strict=True):
+            if isinstance(a, Lines) and isinstance(b, Lines):
+                assert a.x is b.x and a.ys is b.ys and a.x_axis is b.x_axis and a.y_axis is b.y_axis
+            if isinstance(a, Heatmap) and isinstance(b, Heatmap):
+                assert a.values is b.values and a.x is b.x and a.levels == b.levels
+            if isinstance(a, Points) and isinstance(b, Points):
+                assert a.x is b.x and a.hues is b.hues and a.x_axis is b.x_axis
+
+
+def test_a_figure_of_a_real_series_is_asked_for_as_the_window_does(bench: Bench) -> None:
+    figure = figure_of(bench[0], PANEL, bench[1])
+    assert figure.find("heads") is not None
+
+
+def test_numbers_of_tokens_in_running_text() -> None:
+    assert [short(t) for t in (0, 512, 131072, 8388608, 28672000, 1.5e8)] == ["0", "512", "131 k", "8.39 M", "28.7 M", "150 M"]
+    assert [between(*pair) for pair in ((7.68e6, 9.73e6), (5e5, 2e6), (100, 400))] == ["7.68–9.73 M", "500 k–2 M", "100–400"]
