@@ -32,6 +32,16 @@ class History:
         return self._steps[self._at].state
 
     @property
+    def before(self) -> State | None:
+        """Where undo would lead, None at the beginning."""
+        return self._steps[self._at - 1].state if self._at else None
+
+    @property
+    def after(self) -> State | None:
+        """Where redo would lead, None at the end."""
+        return self._steps[self._at + 1].state if self._at + 1 < len(self._steps) else None
+
+    @property
     def undo_label(self) -> str:
         """What undo would take back, "" for nothing."""
         return self._steps[self._at].label if self._at else ""

@@ -1,0 +1,41 @@
+"""`circuitlab lessons`: the lessons there are, or what is wrong with their files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from circuitlab.errors import BadInput
+from circuitlab.figures.panel import panels
+from circuitlab.gui.arrangements import ARRANGEMENTS
+from circuitlab.session import lessons
+from circuitlab.session.lesson_check import check
+
+
+def problems(path: Path) -> tuple[str, ...]:
+    """What is wrong with one file, () for nothing: it parses, and knows its panels, controls, analyses, parameters, values."""
+    return check(path, {name: panel.view for name, panel in panels().items()}, tuple(ARRANGEMENTS))
+
+
+def run(checked: bool, files: tuple[str, ...] = ()) -> int:
+    """List the lessons; or check these files, without any all that are found: exit status 3 where something is wrong."""
+    if not checked:
+        found, failed = lessons.lessons()
+        for lesson in found:
+            print(f"{lesson.name}  {lesson.title} ({len(lesson.steps)} steps, {lesson.minutes} min)\n    {lesson.about}")
+        for error in failed:
+            print(error, file=sys.stderr)
+        return 3 if failed else 0
+    paths = tuple(map(Path, files)) or lessons.files()
+    wrong = 0
+    for path in paths:
+        if not path.is_file():
+            raise BadInput("There is no such file.", expected="a lesson", got=str(path))
+        said = problems(path)
+        wrong += len(said)
+        print("\n".join(said) if said else f"{path.name}: whole")
+    return 3 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(run("--check" in sys.argv, tuple(a for a in sys.argv[1:] if not a.startswith("-"))))

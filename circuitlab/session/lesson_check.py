@@ -1,0 +1,120 @@
+"""Whether a lesson can be walked, as far as that can be seen without opening a model: every name in it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_args
+
+from circuitlab.analysis.base import find_analysis
+from circuitlab.analysis.scores_of_patterns import SCORES
+from circuitlab.engine.codec import params_of
+from circuitlab.engine.store import reference
+from circuitlab.errors import BadInput, CircuitLabError
+from circuitlab.model.subject import Head, ModelRef, Target
+from circuitlab.session.lesson_step import BEST, Other, Setup
+from circuitlab.session.lesson_text import LINK, PLACE, links
+from circuitlab.session.lesson_values import READ, WORDS, Value, live
+from circuitlab.session.lessons import Lesson, Step, read
+from circuitlab.session.state import Selection, State
+
+DOCKS = ("prompt", "interventions", "jobs", "log")  # what is no panel and can be shown all the same
+
+
+def check(
+    path: Path, views: Mapping[str, type[Any]], arrangements: Collection[str], docks: Collection[str] = DOCKS
+) -> tuple[str, ...]:
+    """What is wrong with the lesson in a file, one line each, () for nothing. Raises nothing."""
+    try:
+        lesson = read(path)
+    except BadInput as error:
+        return (f"{error.what} expected: {error.expected}; got: {error.got}",)
+    found: list[str] = []
+    for number, step in enumerate(lesson.steps):
+        found += [f"{path.name}, line {step.line}, ‘{step.title}’: {said}" for said in _step(lesson, number, step, views, docks)]
+        if step.setup is not None and step.setup.arrange not in ("", *arrangements):
+            found.append(
+                f"{path.name}, line {step.line}: no arrangement {step.setup.arrange!r}; there are {', '.join(arrangements)}"
+            )
+    if lesson.setup(len(lesson.steps) - 1).model is None:
+        found.append(f"{path.name}: no step says which model")
+    return tuple(found)
+
+
+def _step(lesson: Lesson, number: int, step: Step, views: Mapping[str, type[Any]], docks: Collection[str]) -> Iterable[str]:
+    setup = step.setup or Setup()
+    for name in setup.show:
+        if name not in views and name not in docks:
+            yield f"no panel {name!r}; there are {' '.join((*views, *docks))}"
+    for name, said in setup.view.items():
+        yield from (
+            _tried(lambda name=name, said=said: params_of(views[name], _live(said)), f"view.{name}")
+            if name in views
+            else (f"no panel {name!r} for [view.{name}]",)
+        )
+    others = [v.other for v in step.values if v.other is not None]
+    if isinstance(setup.pin, Other):
+        others.append(setup.pin)
+    for model in (setup.model, *(o.model for o in others)):
+        if model is not None:
+            yield from _tried(lambda model=model: reference(model), f"model {model!r}")
+    cuts = [text for o in others for text in o.cut or ()]
+    for text in (*(setup.heads or ()), *(setup.cut or ()), *(setup.edge or ()), *cuts):
+        if text.startswith(BEST) and text.removeprefix(BEST).strip() not in SCORES:
+            yield f"no score {text.removeprefix(BEST)!r}; there are {' '.join(SCORES)}"
+    if lesson.setup(number).model is None and step.setup is not None:
+        yield "no model yet"
+    yield from _values(lesson.setup(number), step)
+    yield from _text(step)
+
+
+def _live(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: live(value, lambda score: Head(0, 0)) for name, value in fields.items()}
+
+
+def _values(setup: Setup, step: Step) -> Iterable[str]:
+    names = {v.name for v in step.values}
+    for value in step.values:
+        yield from (f"values.{value.name}: {said}" for said in _value(value, setup))
+        if value.minus and (value.minus not in names or value.minus == value.name):
+            yield f"values.{value.name}: minus = {value.minus!r} names no other value of this step"
+        if value.pinned and setup.pin in (None, "none") and not setup.cut:
+            yield f"values.{value.name}: on = pin, and nothing is pinned"
+        if f"{{{value.name}}}" not in step.text and not any(v.minus == value.name for v in step.values):
+            yield f"values.{value.name} is not used: no {{{value.name}}} in the text"
+
+
+def _value(value: Value, setup: Setup) -> Iterable[str]:
+    try:
+        found = find_analysis(value.analysis)
+    except CircuitLabError as error:
+        yield f"{error.what} {value.analysis!r}; there are {error.expected}"
+        return
+    model = reference(setup.model) if setup.model else ModelRef("builtin:any")
+    stand_in = State(model, selection=Selection((Head(0, 0),), 0, 0, token=0, target=Target((0,))))
+    yield from _tried(lambda: value.request_params(stand_in, lambda score: Head(0, 0)), "set")
+    match = READ.match(value.read)
+    name = match[2] if match else ""
+    known = {f.name for f in fields(found.result)} | {n for n in dir(found.result) if not n.startswith("_")}
+    known |= {str(n) for f in fields(found.result) if f.name == "names" and isinstance(f.default, tuple) for n in f.default}
+    if name not in known:
+        yield f"{value.analysis} has no {name!r} to read; there are {' '.join(sorted(f.name for f in fields(found.result)))}"
+
+
+def _text(step: Step) -> Iterable[str]:
+    known = {*WORDS, *(v.name for v in step.values)}
+    for name in PLACE.findall(step.text):
+        if name not in known:
+            yield f"{{{name}}} is no value of this step; there are {' '.join(sorted(known))}"
+    for kind, where in links(step.text):
+        if kind not in (*get_args(LINK), "http", "https"):
+            yield f"a link to {kind}:{where}; there are panel: head: checkpoint: lesson: https:"
+
+
+def _tried(work: Any, what: str) -> tuple[str, ...]:
+    try:
+        work()
+    except CircuitLabError as error:
+        return (f"{what}: {error.what} expected: {error.expected}; got: {error.got}",)
+    return ()

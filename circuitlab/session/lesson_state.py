@@ -1,0 +1,240 @@
+"""From what a lesson's step says to a State, and to the questions whose answers stand in its text. Blocks: for a worker.
+
+A Setup is complete (everything that the steps so far have said), so that a step gives the same State however it was reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from circuitlab.analysis.base import Ctx, Quiet
+from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult
+from circuitlab.analysis.samples import bos_of, largest_block, repeated_random
+from circuitlab.engine.codec import params_of
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Request
+from circuitlab.engine.store import OpenModel, reference
+from circuitlab.errors import BadInput, CircuitLabError
+from circuitlab.model.intervention import Intervention
+from circuitlab.model.subject import Head, ModelRef, Subject, Target
+from circuitlab.session.cuts import UNCUT, ablation
+from circuitlab.session.lesson_step import BEST, Occurrence, Other, Random, Setup, Where
+from circuitlab.session.lesson_values import Value, live
+from circuitlab.session.lessons import Step
+from circuitlab.session.state import Pin, Selection, State
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A step with its models open. `asked`: each value, its question; `failed`: those that cannot be asked for, and why.
+
+    `words` are what {model}, {head} … stand for in the text.
+    """
+
+    state: State
+    asked: Mapping[str, tuple[Value, Request]]
+    failed: Mapping[str, BaseException]
+    words: Mapping[str, str]
+
+
+class Resolver:
+    """Makes States of Setups with the engine's models. `views`: the view types by panel; `base`: what notes are kept of."""
+
+    def __init__(self, engine: Engine, views: Mapping[str, type[Any]], base: State, ctx: Ctx | None = None) -> None:
+        self.engine, self.views, self.base, self.ctx = engine, views, base, ctx or Quiet()
+
+    def ready(self, setup: Setup, step: Step) -> Ready:
+        """The whole of a step. Raises `BadInput`, `BadModel` …; what fails of a value is the value's."""
+        state = self.state(setup)
+        asked: dict[str, tuple[Value, Request]] = {}
+        failed: dict[str, BaseException] = {}
+        for value in step.values:
+            try:
+                asked[value.name] = self.question(value, setup, state)
+            except CircuitLabError as error:
+                failed[value.name] = error
+        return Ready(state, asked, failed, self._words(state))
+
+    def question(self, value: Value, setup: Setup, state: State) -> tuple[Value, Request]:
+        """A value with the live choices of its `read` made, and the question behind it."""
+        about = state
+        if value.other is not None:
+            about = self._plain(value.other.of(setup), strict=False)
+        elif value.pinned:
+            if state.reference is None:
+                raise BadInput("Nothing is pinned.", expected="a pin at this step", got=f"{value.name}: on = pin")
+            about = state.at(state.reference)
+        model = self.engine.store.open(about.model)
+        best = lambda score: self._best(score, model)
+        made = Request(value.analysis, value.request_params(about, best), about.subject)
+        return replace(value, read=live(value.read, best)), made
+
+    def state(self, setup: Setup) -> State:
+        """The State of a setup, its pin included."""
+        state = self._plain(setup)
+        pin = setup.pin
+        if isinstance(pin, (Other, Setup)):
+            other = self._plain(pin.of(setup) if isinstance(pin, Other) else pin, strict=False)
+            state = replace(state, pins=(Pin(self._label(state, other), other.subject, other.selection, other.text),))
+        elif pin is None and state.edits:
+            state = replace(state, pins=(Pin(UNCUT, replace(state.subject, edits=()), state.selection, state.text),))
+        return replace(state, compare=(setup.compare or "now") if state.pins else "now")
+
+    def _label(self, state: State, other: State) -> str:
+        if other.model != state.model:
+            return self.model_words(other.model)
+        if other.tokens != state.tokens:
+            return other.text[:24] or "other tokens"
+        return "cut" if other.subject.edits else UNCUT
+
+    def model_words(self, ref: ModelRef) -> str:
+        """A model's name, with the training step where it is a checkpoint."""
+        if ref.checkpoint is None:
+            return ref.name
+        return f"{replace(ref, checkpoint=None).name} · step {self.engine.store.open(ref).opened.steps[ref.checkpoint]}"
+
+    def _plain(self, setup: Setup, strict: bool = True) -> State:
+        """All but pins. Not `strict`: positions that another prompt does not have are left out."""
+        model = self.engine.store.open(self._reference(setup))
+        weights = model.opened.weights
+        text, tokens = self._prompt(setup, model)
+        bos = weights.tokenizer is not None and bool(tokens) and tokens[0] == weights.tokenizer.bos
+        state = State(model.ref, text, tokens, bos, notes=self.base.notes, bookmarks=self.base.bookmarks)
+        state = replace(state, edits=tuple((e, True) for e in self._cut(setup, model)), views=self._views(setup, model))
+        heads = self._heads(setup.heads or (), model)
+        at = {
+            n: self._position(w, model, tokens, strict) for n, w in (("destination", setup.destination), ("source", setup.source))
+        }
+        edge = self._heads(setup.edge or (), model)
+        return replace(
+            state,
+            selection=Selection(
+                heads or (edge[:1] if edge else (Head(0, 0),)),
+                at["destination"],
+                at["source"],
+                locked=at["destination"] is not None,
+                token=self._token(setup.token, model) if setup.token else None,
+                edge=(edge[0], edge[1]) if edge else None,
+                edge_kind=setup.edge_kind or "K",
+                target=Target(tuple(self._token(t, model) for t in setup.target or ())),
+            ),
+        )
+
+    def _reference(self, setup: Setup) -> ModelRef:
+        ref = self.base.model if setup.model is None else reference(setup.model)
+        if setup.checkpoint is None or setup.checkpoint == "final":
+            return replace(ref, checkpoint=None)
+        steps = self.engine.store.open(replace(ref, checkpoint=None)).opened.steps
+        return replace(ref, checkpoint=nearest(ref, steps, setup.checkpoint))
+
+    def _prompt(self, setup: Setup, model: OpenModel) -> tuple[str, tuple[int, ...]]:
+        weights, prompt = model.opened.weights, self.base.text if setup.prompt is None else setup.prompt
+        config, tokenizer = weights.config, weights.tokenizer
+        text = ""
+        if isinstance(prompt, Random):
+            block = largest_block(config, prompt.block, prompt.repeats)
+            tokens = tuple(repeated_random(config, bos_of(weights), block, prompt.repeats, 1, prompt.seed)[0].tolist())
+        elif isinstance(prompt, tuple):
+            tokens = prompt
+        elif tokenizer is None:
+            raise BadInput("The model has no tokenizer.", expected="tokens = [...] in the lesson", got=prompt[:60])
+        else:
+            text, tokens = prompt, tokenizer.encode(prompt, config.prepend_bos)
+        if len(tokens) > config.n_ctx or any(t >= config.d_vocab for t in tokens):
+            expected = f"at most {config.n_ctx} tokens, ids below {config.d_vocab}"
+            raise BadInput(f"The prompt does not fit {model.ref.name}.", expected=expected, got=f"{len(tokens)} tokens")
+        return text, tokens
+
+    def _heads(self, texts: tuple[str, ...], model: OpenModel) -> tuple[Head, ...]:
+        config = model.opened.weights.config
+        found = [self._best(t.removeprefix(BEST).strip(), model) if t.startswith(BEST) else Head.parse(t) for t in texts]
+        for head in found:
+            if head.layer >= config.n_layers or head.head >= config.n_heads:
+                expected = f"{config.n_layers} layers of {config.n_heads} heads"
+                raise BadInput(f"{model.ref.name} has no head {head}.", expected=expected, got=str(head))
+        return tuple(dict.fromkeys(found))
+
+    def _best(self, score: str, model: OpenModel) -> Head:
+        params = HeadScoresParams(block=largest_block(model.opened.weights.config, 25, 4))
+        result = self.engine.answer(Request("head_scores", params, Subject(model.ref)), self.ctx).result
+        assert isinstance(result, HeadScoresResult)
+        if score not in result.names:
+            raise BadInput("There is no such score.", expected=" ".join(result.names), got=score)
+        values = result.of(score)
+        if not np.isfinite(values).any():
+            raise BadInput(f"{model.ref.name} has no head with a score.", expected=score, got="none")
+        layer, head = np.unravel_index(int(np.nanargmax(values)), values.shape)
+        return Head(int(layer), int(head))
+
+    def _cut(self, setup: Setup, model: OpenModel) -> tuple[Intervention, ...]:
+        return tuple(ablation(head) for head in self._heads(setup.cut or (), model))
+
+    def _views(self, setup: Setup, model: OpenModel) -> dict[str, Any]:
+        unknown = sorted(set(setup.view) - set(self.views))
+        if unknown:
+            raise BadInput("There is no such panel.", expected=" ".join(self.views), got=" ".join(unknown))
+        best = lambda score: self._best(score, model)
+        said = {name: {k: live(v, best) for k, v in fields.items()} for name, fields in setup.view.items()}
+        return {name: params_of(self.views[name], fields) for name, fields in said.items()}
+
+    def _token(self, text: str, model: OpenModel) -> int:
+        tokenizer = model.opened.weights.tokenizer
+        found = None if tokenizer is None else tokenizer.find(text)
+        if found is None:
+            raise BadInput(f"‘{text}’ is not one token of {model.ref.name}.", expected="the text of one token", got=text)
+        return found
+
+    def _position(self, where: Where | None, model: OpenModel, tokens: tuple[int, ...], strict: bool) -> int | None:
+        if where is None:
+            return None
+        if isinstance(where, Occurrence):
+            found = _occurrences(where.text, model, tokens)
+            at = where.occurrence - 1 if where.occurrence > 0 else where.occurrence
+            inside, n = -len(found) <= at < len(found), len(found)
+            said = found[at] if inside else None
+        else:
+            n = len(tokens)
+            said = where % n if -n <= where < n else None
+        if said is None and strict:
+            raise BadInput("There is no such place in the prompt.", expected=f"one of {n}", got=str(where))
+        return said
+
+    def _words(self, state: State) -> dict[str, str]:
+        """What the text may say undeclared."""
+        model = self.engine.store.open(state.model)
+        tokenizer, chosen = model.opened.weights.tokenizer, state.selection
+        show = str if tokenizer is None else tokenizer.display
+        at = lambda p: f"‘{show(state.tokens[p])}’" if p is not None and p < len(state.tokens) else "the last token"
+        steps = model.opened.steps
+        return {
+            "model": replace(state.model, checkpoint=None).name,
+            "step": "the end" if state.model.checkpoint is None else f"{steps[state.model.checkpoint]:,}",
+            "head": str(chosen.head),
+            "heads": ", ".join(map(str, chosen.heads)),
+            "destination": at(chosen.destination),
+            "source": at(chosen.source),
+            "token": "no token" if chosen.token is None else f"‘{show(chosen.token)}’",
+            "n_tokens": str(len(state.tokens)),
+            "pin": "nothing" if state.reference is None else state.reference.label,
+        }
+
+
+def nearest(ref: ModelRef, steps: tuple[int, ...], step: int) -> int:
+    """The index of the checkpoint nearest to a training step, of those of a model. Raises `BadInput` where it has none."""
+    if not steps:
+        raise BadInput(f"{ref.name} has no checkpoints.", expected="a model with a checkpoint series", got=f"step {step}")
+    return min(range(len(steps)), key=lambda i: abs(steps[i] - step))
+
+
+def _occurrences(text: str, model: OpenModel, tokens: tuple[int, ...]) -> list[int]:
+    """Where the tokens of a text stand in the prompt: the position of the last of them, for each time."""
+    tokenizer = model.opened.weights.tokenizer
+    if tokenizer is None:
+        raise BadInput("The model has no tokenizer.", expected="positions as numbers", got=text)
+    wanted = tokenizer.encode(text)
+    n = len(wanted)
+    return [i + n - 1 for i in range(len(tokens) - n + 1) if n and tokens[i : i + n] == wanted]

@@ -1,0 +1,43 @@
+"""A step's Markdown with its numbers in it, and the links that point into the window."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+LINK = Literal["panel", "head", "checkpoint", "lesson", "value"]
+PLACE = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+_LINK = re.compile(r"\[[^\]]*\]\((\w+):([^)\s]*)\)")
+_CODE = re.compile(r"(```.*?```|`[^`\n]+`)", re.DOTALL)
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|~&])")
+PENDING = "…"
+
+
+def escaped(text: str) -> str:
+    """Text that Markdown shows as it is: a token may hold any sign."""
+    return _SPECIAL.sub(r"\\\1", text.replace("\n", "↵"))
+
+
+def links(text: str) -> tuple[tuple[str, str], ...]:
+    """(kind, where) of every link of a text."""
+    return tuple((kind, where) for kind, where in _LINK.findall(text))
+
+
+def filled(text: str, words: Mapping[str, str], values: Mapping[str, str]) -> str:
+    """Markdown with each `{name}` replaced: `words` as they are, `values` as links `value:name`, which a pointer can ask.
+
+    Inside code nothing is escaped, and nothing is a link.
+    """
+
+    def prose(match: re.Match[str]) -> str:
+        name = match[1]
+        if name in values:
+            return f"[{escaped(values[name])}](value:{name})"
+        return escaped(words[name]) if name in words else match[0]
+
+    def code(match: re.Match[str]) -> str:
+        return values.get(match[1], words.get(match[1], match[0])).replace("`", "ˋ")
+
+    parts = _CODE.split(text)
+    return "".join(PLACE.sub(code if i % 2 else prose, part) for i, part in enumerate(parts))

@@ -1,0 +1,66 @@
+"""Small random models under the names of the shipped ones: same vocabulary, same heads, toy trainings that were measured."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from safetensors.torch import save_file
+
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.saving import random_tensors, save_directory
+from circuitlab.model.series_measures import HEAD_ARRAYS, SeriesMeasures, write_series
+from circuitlab.model.tokenizer import Tokenizer
+from tests.models import FULL, TINY
+
+ROOT = Path(__file__).resolve().parent.parent
+SHAPE = {"n_heads": 4, "d_model": 24, "d_head": 6, "d_vocab": 4096, "d_vocab_out": 4096, "n_ctx": 256}
+# (configuration, seed): with these the heads that look back one position and at their own stand in the first layer, and the one
+# that scores highest in prefix matching in the last, as in models that were trained
+MODELS: dict[str, tuple[ModelConfig, int]] = {
+    "attn-only-0l": (replace(TINY, n_layers=0, **SHAPE), 0),
+    "attn-only-1l": (replace(TINY, n_layers=1, **SHAPE), 0),
+    "attn-only-1l-smeared": (replace(TINY, n_layers=1, smeared_keys=True, **SHAPE), 0),
+    "attn-only-2l": (replace(TINY, n_layers=2, **SHAPE), 10),
+    "attn-only-2l-smeared": (replace(TINY, n_layers=2, smeared_keys=True, **SHAPE), 7),
+    "gpt-mini": (replace(FULL, n_layers=4, d_mlp=32, **SHAPE), 74),
+}
+STEPS = (0, 64, 256, 1024, 2000, 3000, 3500, 4000, 4500, 5000, 7000)
+# as many points as the shipped series of the two-layer model has: lessons read single ones
+LONG = (0, 64, 128, 256, 512, 1024, 2048, 2500, *range(3000, 6001, 250), 6500, 7000, 8192)
+SAID = {"texts": 4, "context": 128, "early": [12, 24], "late": [116, 127], "block": 50, "samples": 2, "seed": 1, "half": 63}
+SAID |= {"tokens": 64, "tokens_position": 127, "tokens_seed": 2, "sha256": {"tokens": "same"}}
+
+
+def write_models(folder: Path) -> Path:
+    """All of `MODELS` as directories in a folder, each with a series, a tokenizer and the counted bigrams."""
+    shipped = ROOT / "models" / "attn-only-2l"
+    tokenizer = Tokenizer.from_file(shipped / "tokenizer.json")
+    for name, (config, seed) in MODELS.items():
+        save_directory(folder / name, config, random_tensors(config, seed, 0.35), tokenizer)
+        shutil.copy(shipped / "bigrams.safetensors", folder / name)
+        (folder / name / "checkpoints").mkdir()
+        kept = LONG if name == "attn-only-2l" else STEPS
+        for i, step in enumerate(kept):
+            tensors = {n: t.half() for n, t in random_tensors(config, 100 * seed + i, 0.05 + 0.3 * i / len(kept)).items()}
+            save_file(tensors, folder / name / "checkpoints" / f"step-{step:06d}.safetensors")
+        _measure(folder / name, config, seed, kept)
+    return folder
+
+
+def _measure(folder: Path, config: ModelConfig, seed: int, kept: tuple[int, ...]) -> None:
+    """A phase change at step 4000, the same in all of them but for a little noise."""
+    steps, rng = np.array([*kept, 14000]), np.random.default_rng(seed)
+    risen = 1 / (1 + np.exp(-(steps - 4000) / 300))
+    noise = lambda *shape: 0.01 * rng.standard_normal((len(steps), *shape))
+    falling = lambda n, late: (8.3 - 4 * (steps / 14000) ** 0.3)[:, None] - 3 * risen[:, None] * (np.arange(n) >= late) + noise(n)
+    heads = (config.n_layers, config.n_heads)
+    arrays = {name: np.abs(risen[:, None, None] * rng.random(heads) + noise(*heads)) for name in HEAD_ARRAYS}
+    arrays |= {"loss_by_index": falling(127, 30), "repeated_loss_by_index": falling(100, 50)}
+    arrays |= {"repeated_text_loss_by_index": falling(126, 63), "token_loss": falling(64, 20), "loss": falling(1, 0)[:, 0]}
+    arrays = {name: a.astype(np.float32) for name, a in arrays.items()}
+    every = tuple(int(s) for s in steps)
+    points = (*range(len(kept)), None)
+    write_series(folder, SeriesMeasures(every, tuple(2048 * s for s in every), points, arrays, SAID))
