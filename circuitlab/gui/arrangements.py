@@ -43,8 +43,8 @@ ARRANGEMENTS: dict[str, Arrangement] = {
             "Explore",
             (
                 (416, (Stack(300, ("overview",)), Stack(270, ("heads", *BENCH)))),
-                (524, (Stack(570, ("attention", "logit_lens", "composition", "spectra")),)),
-                (330, (Stack(570, ("predictions", "circuits", "bigram")),)),
+                (524, (Stack(570, ("attention", "logit_lens", "composition", "spectra", "side_by_side")),)),
+                (330, (Stack(570, ("predictions", "circuits", "bigram", "lessons")),)),
             ),
             HOMES,
         ),
@@ -83,6 +83,28 @@ ARRANGEMENTS: dict[str, Arrangement] = {
                 (390, (Stack(570, ("term_importance", "why_here", "predictions", "logit_lens")),)),
             ),
             HOMES | {"centre": "induction", "bottom": "induction", "right": "term_importance"},
+        ),
+        Arrangement(
+            "Training",
+            (
+                (712, (Stack(570, ("training", "side_by_side")),)),
+                (
+                    558,
+                    (
+                        Stack(340, ("attention", "composition", "spectra", "induction")),
+                        Stack(230, ("heads", "predictions", "overview", "head_finder")),
+                    ),
+                ),
+            ),
+            HOMES | {"centre": "attention", "bottom": "training", "left": "heads"},
+        ),
+        Arrangement(
+            "Laboratory",
+            (
+                (760, (Stack(570, ("laboratory",)),)),
+                (510, (Stack(300, ("attention", "composition")), Stack(270, ("predictions", "circuits", "model")))),
+            ),
+            HOMES | {"centre": "laboratory", "bottom": "attention", "left": "attention"},
         ),
     )
 }

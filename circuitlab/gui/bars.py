@@ -152,7 +152,7 @@ class TopBar(QToolBar):
     def refresh(self) -> None:
         """Show the state."""
         state = self.bench.document.state
-        self.model.setText(f"{state.model.name} ▾".replace("&", "&&"))
+        self.model.setText(f"{self.bench.name_of(state.model)} ▾".replace("&", "&&"))
         heads = " ".join(map(str, state.selection.heads[:6])) + (" …" if len(state.selection.heads) > 6 else "")
         hint = self._published(state)
         self.heads.setText(f"{heads} · published: {hint[0]}" if hint[0] else heads)

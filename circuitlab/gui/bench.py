@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from dataclasses import replace
+
 from PySide6.QtCore import QObject, Signal
 
 from circuitlab.draw.theme import LIGHT, Theme
 from circuitlab.engine.engine import Engine
 from circuitlab.figures.panel import Facts, facts_of
 from circuitlab.gui.document import Document
+from circuitlab.gui.driver import Driver
 from circuitlab.gui.runner import Runner
 from circuitlab.gui.settings import Settings
 from circuitlab.model.subject import ModelRef
 from circuitlab.model.tokenizer import Tokenizer
+
+MOST_FACTS = 64  # models whose facts are kept: a slider may pass over thousands
 
 
 class Bench(QObject):
@@ -28,8 +34,9 @@ class Bench(QObject):
         self.settings = settings or Settings(remember=False, parent=self)
         self.engine, self.document = engine, document
         self.runner = Runner(engine, self)
+        self.driver = Driver(self)
         self.theme: Theme = LIGHT
-        self._facts: dict[ModelRef, Facts] = {}
+        self._facts: OrderedDict[ModelRef, Facts] = OrderedDict()
 
     def tokenizer(self) -> Tokenizer | None:
         """The open model's tokenizer."""
@@ -40,8 +47,21 @@ class Bench(QObject):
         """What panels may know of a model without asking."""
         ref = ref or self.document.state.model
         if ref not in self._facts:
-            self._facts[ref] = facts_of(self.engine, ref)
+            self._facts[ref] = replace(facts_of(self.engine, ref), others=self._others)
+        self._facts.move_to_end(ref)
+        while len(self._facts) > MOST_FACTS:
+            self._facts.popitem(last=False)
         return self._facts[ref]
+
+    def _others(self, ref: ModelRef) -> Facts | None:
+        """Of a pinned model: as they were where it has been closed since, so that a drawing never opens one."""
+        known = ref in self._facts or self.engine.store.peek(ref) is not None
+        return self.facts(ref) if known else None
+
+    def name_of(self, ref: ModelRef) -> str:
+        """What a title calls a model: a checkpoint by its training step where it is open."""
+        model = self.engine.store.peek(ref)
+        return ref.name if model is None else model.name
 
     def forget(self, ref: ModelRef) -> None:
         """It has been read again: its facts may be others."""

@@ -12,6 +12,7 @@ from circuitlab.gui.arrangements import ARRANGEMENTS
 from circuitlab.gui.moves import CONVENTIONS
 
 if TYPE_CHECKING:
+    from circuitlab.gui.checkpoints import CheckpointBar
     from circuitlab.gui.window import Window
 
 CONVENTION_KEYS = {"fold_norm": "Ctrl+Shift+F", "centre": "Ctrl+Shift+M"}
@@ -34,8 +35,16 @@ def _has_assumptions(window: Window) -> bool:
     return bool(window.opening.assumptions())
 
 
+def _has_series(window: Window) -> bool:
+    return bool(window.checkpoints.points)
+
+
 def _busy(window: Window) -> bool:
     return window.bench.runner.busy
+
+
+def _in_lesson(window: Window) -> bool:
+    return window.lessons.tour.lesson is not None
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,11 @@ class Command:
 
 def _walk(layer: int, head: int) -> Callable[[Window], object]:
     return lambda w: w.moves.walk_heads(layer, head)
+
+
+def _training(name: str, title: str, run: Callable[[CheckpointBar], object], shortcut: str = "") -> Command:
+    go = lambda w: run(w.checkpoints)
+    return Command(f"checkpoint-{name}", title, "Go", go, shortcut, enabled=_has_series, submenu="Training")
 
 
 def _theme(name: str) -> Command:
@@ -94,6 +108,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("open-file", "Open model file…", "File", lambda w: w.ask_open_file()),
     Command("open-hub", "Open from the hub…", "File", lambda w: w.ask_hub(), "Ctrl+Shift+O"),
     Command("assumed", "What was assumed…", "File", lambda w: w.show_assumptions(), enabled=_has_assumptions),
+    Command("train", "Train a model…", "File", lambda w: w.ask_training()),
     Command("reload", "Reload model from disk", "File", lambda w: w.opening.reload()),
     Command("copy-session", "Copy session as JSON", "File", lambda w: w.copy_session(), separator=True),
     Command("export-picture", "Export the panel's picture…", "File", lambda w: w.panel_action("export_picture"), "Ctrl+E"),
@@ -116,6 +131,13 @@ COMMANDS: tuple[Command, ...] = (
     Command("all-heads", "Select all heads of this layer", "Go", lambda w: w.moves.select_layer(), "Alt+A"),
     Command("token-left", "Previous token", "Go", lambda w: w.moves.walk_tokens(-1), "Alt+Shift+Left", separator=True),
     Command("token-right", "Next token", "Go", lambda w: w.moves.walk_tokens(1), "Alt+Shift+Right"),
+    _training("first", "First checkpoint", lambda bar: bar.to_first()),
+    _training("previous", "Previous checkpoint", lambda bar: bar.step_back(), "["),
+    _training("next", "Next checkpoint", lambda bar: bar.step_on(), "]"),
+    _training("last", "Final weights", lambda bar: bar.to_last()),
+    _training("play", "Play the training, or stop", lambda bar: bar.play_or_stop(), "Ctrl+T"),
+    _training("loop", "Begin again at the end, or not", lambda bar: bar.loop.toggle()),
+    _training("pin", "Pin this checkpoint and show differences", lambda bar: bar.pin_this()),
     *(_convention(name, text, on, off) for name, text, on, off, _ in CONVENTIONS),
     Command("raw", "Raw or folded weights", "View", lambda w: w.moves.raw_or_folded(), "Ctrl+R", submenu="Conventions"),
     Command("pin", "Pin this as the reference", "View", lambda w: w.moves.pin(), "Ctrl+P"),
@@ -132,6 +154,11 @@ COMMANDS: tuple[Command, ...] = (
     Command("reset-zoom", "Reset zoom", "View", lambda w: w.reset_zoom(), "Ctrl+0"),
     Command("redock", "Re-dock all panels", "View", lambda w: w.layout_of_docks.redock()),
     Command("reset-layout", "Reset layout", "View", lambda w: w.layout_of_docks.reset()),
+    Command("lessons", "Lessons", "Help", lambda w: w.lessons.open(), "F2"),
+    Command("lesson-next", "Next step of the lesson", "Help", lambda w: w.lessons.tour.next(), "Alt+PgDown", enabled=_in_lesson),
+    Command("lesson-back", "Step before in the lesson", "Help", lambda w: w.lessons.tour.back(), "Alt+PgUp", enabled=_in_lesson),
+    Command("lesson-again", "Set up the lesson’s step again", "Help", lambda w: w.lessons.tour.again(), enabled=_in_lesson),
+    Command("lesson-leave", "Leave the lesson", "Help", lambda w: w.lessons.tour.leave(), enabled=_in_lesson),
     Command("palette", "Command palette…", "Help", lambda w: w.show_palette(), "Ctrl+Shift+P"),
     Command("shortcuts", "Commands and shortcuts", "Help", lambda w: w.show_shortcuts(), "F1"),
     Command("about", "About CircuitLab", "Help", lambda w: w.show_about(), separator=True),

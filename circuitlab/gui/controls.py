@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from PySide6.QtCore import Signal, Slot
+from PySide6.QtCore import QSize, Signal, Slot
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
@@ -28,8 +28,21 @@ def _applies(meta: Any, view: Any, facts: Facts | None) -> bool:
     """Whether a control has something to say on this view of this model."""
     if facts is not None and meta.get("only") and not meta["only"](facts):
         return False
+    if meta.get("also") and not meta["also"](view):
+        return False
     when, values = meta.get("when"), meta.get("values", ())
     return not when or (getattr(view, when) in values if values else bool(getattr(view, when)))
+
+
+LINE = 270  # px of a text: some names of models
+
+
+class TextLine(QLineEdit):
+    """A text, as wide as there is room for."""
+
+    def sizeHint(self) -> QSize:
+        """Some words."""
+        return QSize(LINE, super().sizeHint().height())
 
 
 class FileLine(QLineEdit):
@@ -54,7 +67,11 @@ class FileLine(QLineEdit):
 
 
 class Controls(QWidget):
-    """One row of controls; `changed(view)` when the person has moved one."""
+    """One row of controls; `changed(view)` when the person has moved one.
+
+    A control that has not been moved keeps the value it was given, of which it may show fewer digits. `burst` counts the times
+    that a slider was taken hold of: what is changed under one count is one change.
+    """
 
     changed = Signal(object)
 
@@ -64,6 +81,8 @@ class Controls(QWidget):
         self._widgets: dict[str, QWidget] = {}
         self._sometimes: list[tuple[QWidget, Any]] = []
         self._filling = False
+        self._given: dict[str, Any] = {}  # what each control showed when it was filled
+        self.burst = 0
         box = FlowLayout(self)
         hints = get_type_hints(view_type)
         for field in dataclasses.fields(view_type):
@@ -76,7 +95,7 @@ class Controls(QWidget):
             self._widgets[field.name] = widget
             shown = widget if isinstance(widget, (QCheckBox, Choices)) else self._labelled(field, widget)
             box.addWidget(shown)
-            if field.metadata.get("when") or field.metadata.get("only"):
+            if any(field.metadata.get(key) for key in ("when", "only", "also")):
                 self._sometimes.append((shown, field.metadata))
 
     def _labelled(self, field: Any, widget: QWidget) -> QWidget:
@@ -109,8 +128,9 @@ class Controls(QWidget):
         if kind in (int, float):
             low, high = meta.get("low"), meta.get("high")
             if meta.get("kind") == "slider" and low is not None and high is not None:
-                slider = NumberSlider(low, high, kind is int, self)
+                slider = NumberSlider(low, high, kind is int, self, meta.get("step"), meta.get("typed"))
                 slider.changed.connect(self._moved)
+                slider.slider.sliderPressed.connect(self._taken)
                 return slider
             least, most = (-1e6 if low is None else low), (1e6 if high is None else high)
             if kind is int:
@@ -122,8 +142,10 @@ class Controls(QWidget):
             spin.setKeyboardTracking(False)
             spin.valueChanged.connect(self._moved)
             return spin
-        line = FileLine(self) if meta.get("kind") == "file" else QLineEdit(self)
+        line = FileLine(self) if meta.get("kind") == "file" else TextLine(self)
         line.editingFinished.connect(self._moved)
+        if not isinstance(line, FileLine):
+            line.setPlaceholderText(str(meta.get("tip", "")).partition("empty: ")[2])
         return line
 
     def show_view(self, view: Any, facts: Facts | None = None) -> None:
@@ -138,28 +160,40 @@ class Controls(QWidget):
             elif isinstance(widget, (QSpinBox, QDoubleSpinBox)):
                 widget.setValue(value)
             elif isinstance(widget, QLineEdit):
-                widget.setText(value)
+                if widget.text() != value:
+                    widget.setText(value)
+                    widget.setCursorPosition(0)  # a long text is read from its beginning
             elif isinstance(widget, (NumberSlider, Choices)):
                 widget.set_value(value)
+        self._given = {name: _value(widget) for name, widget in self._widgets.items()}
         for shown, meta in self._sometimes:
             shown.setVisible(_applies(meta, view, facts))
         self._filling = False
 
     @Slot()
+    def _taken(self) -> None:
+        self.burst += 1
+
+    @Slot()
     def _moved(self, *_: object) -> None:
         if self._filling:
             return
-        values = {}
-        for name, widget in self._widgets.items():
-            if isinstance(widget, QCheckBox):
-                values[name] = widget.isChecked()
-            elif isinstance(widget, QComboBox):
-                values[name] = widget.currentData()
-            elif isinstance(widget, (QSpinBox, QDoubleSpinBox)):
-                values[name] = widget.value()
-            elif isinstance(widget, QLineEdit):
-                values[name] = widget.text()
-            elif isinstance(widget, (NumberSlider, Choices)):
-                values[name] = widget.value()
-        self._view = dataclasses.replace(self._view, **values)
+        values = {name: _value(widget) for name, widget in self._widgets.items()}
+        moved = {name: value for name, value in values.items() if name not in self._given or value != self._given[name]}
+        self._given = values
+        if not moved:
+            return
+        self._view = dataclasses.replace(self._view, **moved)
         self.changed.emit(self._view)
+
+
+def _value(widget: QWidget) -> Any:
+    """What a control shows."""
+    if isinstance(widget, QCheckBox):
+        return widget.isChecked()
+    if isinstance(widget, QComboBox):
+        return widget.currentData()
+    if isinstance(widget, QLineEdit):
+        return widget.text()
+    assert isinstance(widget, (QSpinBox, QDoubleSpinBox, NumberSlider, Choices))
+    return widget.value()

@@ -30,6 +30,16 @@ class Document(QObject):
         return self._history.state
 
     @property
+    def before(self) -> State | None:
+        """Where undo would lead, None at the beginning."""
+        return self._history.before
+
+    @property
+    def after(self) -> State | None:
+        """Where redo would lead, None at the end."""
+        return self._history.after
+
+    @property
     def undo_label(self) -> str:
         """What undo takes back."""
         return self._history.undo_label

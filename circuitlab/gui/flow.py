@@ -88,6 +88,7 @@ class FlowLayout(QLayout):
             if item.isEmpty():
                 continue
             size = item.sizeHint()
+            size.setWidth(min(size.width(), max(width, item.minimumSize().width())))
             if not lines or size.width() > left:
                 lines.append([])
                 left = width

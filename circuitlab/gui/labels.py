@@ -50,7 +50,8 @@ class ShortLabel(QLabel):
 
     def _wanted(self) -> int:
         margins = self.contentsMargins()
-        need = self.fontMetrics().horizontalAdvance(self._line) + margins.left() + margins.right()
+        # the advance is rounded, the text is cut where it does not fit exactly
+        need = self.fontMetrics().horizontalAdvance(self._line) + 2 + margins.left() + margins.right()
         return min(-(-need // STEP) * STEP, self._most)
 
     def sizeHint(self) -> QSize:

@@ -17,7 +17,7 @@ from circuitlab.engine.store import ModelStore, OpenModel, reference
 from circuitlab.errors import BadMachine, CircuitLabError
 from circuitlab.gui.docks.prompt import samples
 from circuitlab.gui.errors import ErrorHook
-from circuitlab.gui.opening import state_on
+from circuitlab.gui.fitting import state_on
 from circuitlab.gui.settings import Settings
 from circuitlab.gui.window import Window
 from circuitlab.model.subject import Head, ModelRef

@@ -65,12 +65,21 @@ class Moves(QObject):
         state = self.bench.document.recorded
         text = state.text if len(state.text) <= 24 else f"…{state.text[-23:]}"
         label = f"“{text}”" if text else f"{len(state.tokens)} tokens"
+        self._pin(f"{self.bench.name_of(state.model)} {label}", state.compare)
+        self.bench.readout.emit("Pinned. Change anything, then compare (Ctrl+D).")
+
+    def pin_to_compare(self, label: str) -> None:
+        """The present subject becomes the reference under a name, and panels show the difference to it from now on."""
+        self._pin(label, "difference")
+        self.bench.readout.emit(f"Panels show the difference to {label} now; Ctrl+D shows now and the reference.")
+
+    def _pin(self, label: str, compare: Compare) -> None:
+        state = self.bench.document.recorded
         edited = f", {len(state.subject.edits)} ablated" if state.subject.edits else ""
         unusual = [w for w, usual in zip(state.conventions.words(), Conventions().words(), strict=True) if w != usual]
         said = "".join(f", {w}" for w in unusual)
-        pin = Pin(f"{state.model.name} {label}{edited}{said}", state.subject, state.selection, state.text)
-        self.bench.document.apply(replace(state, pins=(pin, *state.pins[: MOST_PINS - 1])), "pin")
-        self.bench.readout.emit("Pinned. Change anything, then compare (Ctrl+D).")
+        pin = Pin(f"{label}{edited}{said}", state.subject, state.selection, state.text)
+        self.bench.document.apply(replace(state, pins=(pin, *state.pins[: MOST_PINS - 1]), compare=compare), "pin")
 
     def unpin(self) -> None:
         """No reference any more."""

@@ -11,32 +11,56 @@ STEPS = 1000
 
 
 class NumberSlider(QWidget):
-    """A slider and its number; over a range of more than 1 to 50 the slider is logarithmic."""
+    """A slider and its number; over a range of more than 1 to 50 the slider is logarithmic.
+
+    `step` between the numbers that it takes; `typed`: the limits of what may be typed, where they are wider than the slider's.
+    """
 
     changed = Signal()
 
-    def __init__(self, low: float, high: float, whole: bool, parent: QWidget | None = None) -> None:
+    def __init__(
+        self,
+        low: float,
+        high: float,
+        whole: bool,
+        parent: QWidget | None = None,
+        step: float | None = None,
+        typed: tuple[float, float] | None = None,
+    ) -> None:
         super().__init__(parent)
         self._low, self._high, self._log = low, high, low > 0 and high / low > 50
+        self._step = step or (1 if whole else (high - low) / 100)
         self.slider = QSlider(Qt.Orientation.Horizontal, self)
         self.slider.setRange(0, STEPS)
         self.slider.setFixedWidth(64)
         self.number: QSpinBox | QDoubleSpinBox
+        least, most = typed or (low, high)
         if whole:
             self.number = QSpinBox(self)
-            self.number.setRange(int(low), int(high))
+            self.number.setRange(int(least), int(most))
+            self.number.setSingleStep(int(self._step))
         else:
             self.number = QDoubleSpinBox(self)
-            self.number.setRange(low, high)
-            self.number.setSingleStep((high - low) / 100)
+            if step is not None:
+                self.number.setDecimals(max(0, math.ceil(-math.log10(step))))
+            self.number.setRange(least, most)
+            self.number.setSingleStep(self._step)
         self.number.setKeyboardTracking(False)
+        self._lay_out()
+        self.slider.valueChanged.connect(self._slid)
+        self.slider.sliderReleased.connect(self._let_go)
+        self.number.valueChanged.connect(self._typed)
+
+    def _lay_out(self) -> None:
+        if self.number.maximum() > 2 * self._high:  # not as wide as the largest number that may be typed
+            decimals = self.number.decimals() if isinstance(self.number, QDoubleSpinBox) else 0
+            digits = f"{self._high:.0f}8" + ("." + "8" * decimals if decimals else "")
+            self.number.setFixedWidth(self.number.fontMetrics().horizontalAdvance(digits) + 26)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(6)
         row.addWidget(self.slider)
         row.addWidget(self.number)
-        self.slider.valueChanged.connect(self._slid)
-        self.number.valueChanged.connect(self._typed)
 
     def value(self) -> int | float:
         """The number."""
@@ -49,7 +73,8 @@ class NumberSlider(QWidget):
                 self.number.setValue(round(value))
             else:
                 self.number.setValue(value)
-            self.slider.setValue(self._place(value))
+            if not self.slider.isSliderDown():  # who holds it has it where the hand is
+                self.slider.setValue(self._place(value))
 
     def _place(self, value: float) -> int:
         value = min(max(value, self._low), self._high)
@@ -63,14 +88,21 @@ class NumberSlider(QWidget):
         value = self._low * (self._high / self._low) ** part if self._log else self._low + part * (self._high - self._low)
         before = self.number.value()
         with QSignalBlocker(self.number):
-            self.number.setValue(round(value) if isinstance(self.number, QSpinBox) else value)  # type: ignore[arg-type]
+            if isinstance(self.number, QSpinBox):
+                self.number.setValue(round(self._low + round((value - self._low) / self._step) * self._step))
+            else:
+                self.number.setValue(value)
         if self.number.value() != before:
             self.changed.emit()
 
     @Slot()
-    def _typed(self, *_: object) -> None:
+    def _let_go(self) -> None:
         with QSignalBlocker(self.slider):
             self.slider.setValue(self._place(float(self.number.value())))
+
+    @Slot()
+    def _typed(self, *_: object) -> None:
+        self._let_go()
         self.changed.emit()
 
 

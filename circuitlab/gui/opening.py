@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import random
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,47 +14,19 @@ from PySide6.QtWidgets import QMenu
 from circuitlab.engine.store import OpenModel, reference
 from circuitlab.errors import BadModel, Cancelled, CircuitLabError
 from circuitlab.gui.bench import Bench
+from circuitlab.gui.fitting import state_on
 from circuitlab.gui.runner import Job
 from circuitlab.gui.settings import stored
-from circuitlab.model.config import ModelConfig
 from circuitlab.model.constructed import SOURCES
 from circuitlab.model.hub import HubName, snapshot
 from circuitlab.model.loading.assumptions import Assumption
-from circuitlab.model.subject import Head, ModelRef
+from circuitlab.model.subject import ModelRef
 from circuitlab.paths import shipped_models
-from circuitlab.session.state import Selection, State
+from circuitlab.session.state import State
 
 log = logging.getLogger("circuitlab.opening")
 RECENT = 8
 WEIGHT_FILES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
-
-
-def state_on(model: OpenModel, state: State, text: str | None) -> State:
-    """`state` on another model: the text is kept (cut where the context ends), its tokens are the new model's."""
-    weights = model.opened.weights
-    tokenizer, config = weights.tokenizer, weights.config
-    bos = config.prepend_bos and tokenizer is not None and tokenizer.bos is not None
-    words = state.text if text is None else text
-    if tokenizer is not None:
-        whole = tokenizer.encode(words, bos)
-        tokens = whole[: config.n_ctx]
-        words = words if len(whole) <= config.n_ctx else tokenizer.decode(tokens)
-    else:
-        # ids that were typed for a model without words stay; those of another model's words would mean nothing here
-        kept = () if state.text else tuple(t for t in state.tokens if t < config.d_vocab)[: config.n_ctx]
-        words, tokens = "", kept or repeated_ids(config)
-    heads = tuple(h for h in state.selection.heads if h.layer < config.n_layers and h.head < config.n_heads)
-    # interventions name heads of the model they were made for
-    edits = state.edits if state.model == model.ref else ()
-    made = replace(state, model=model.ref, bos=bos, edits=edits, selection=Selection(heads=heads or (Head(0, 0),)))
-    return made.with_text(words, tokens)
-
-
-def repeated_ids(config: ModelConfig) -> tuple[int, ...]:
-    """A first prompt for a model without words: a few random ids, the same at every start, and then the same ids again."""
-    drawn = random.Random(0)
-    half = [drawn.randrange(config.d_vocab) for _ in range(max(1, min(12, config.n_ctx // 2)))]
-    return tuple(half + half)[: config.n_ctx]
 
 
 def asked_of(error: object) -> dict[str, tuple[str, ...]]:
@@ -130,14 +100,12 @@ class Opening(QObject):
     def _finished(self, slot: str, value: object) -> None:
         if slot == "open" and isinstance(value, OpenModel):
             self.adopt(value, self._text)
-        elif slot == "reopen":
-            self.opened.emit()
 
     @Slot(str, object)
     def _failed(self, slot: str, error: BaseException) -> None:
         if slot == "open" and self._ref is not None and asked_of(error):
             self.asked.emit(self._ref, error)
-        elif slot in ("open", "reopen", "whole") and not isinstance(error, Cancelled):
+        elif slot in ("open", "whole") and not isinstance(error, Cancelled):
             self.bench.failed.emit(error)
 
     def adopt(self, model: OpenModel, text: str | None) -> None:
@@ -159,10 +127,9 @@ class Opening(QObject):
 
     @Slot(object, object)
     def _changed(self, old: State, new: State) -> None:
-        """Undo across an open: the model may have been closed since."""
+        """A state of a model that has been closed since: it is opened again."""
         if old.model != new.model and self.bench.engine.store.peek(new.model) is None:
-            ref = new.model
-            self.bench.runner.do("reopen", f"open {ref.name}", lambda job: self.bench.engine.store.open(ref))
+            self.bench.driver.reopen(new, self.opened.emit)
 
     # -- the recent list ----------------------------------------------------------------------------------------------
 

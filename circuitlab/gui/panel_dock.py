@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import fields
 
 from PySide6.QtCore import QPoint, QSize, Qt, Signal, Slot
 from PySide6.QtGui import QResizeEvent, QShowEvent
@@ -83,6 +84,7 @@ class PanelDock(QDockWidget):
         self.controls.changed.connect(self._controlled)
         self.view.picked.connect(self._picked)
         self.view.hovered.connect(self._hovered)
+        self.bench.driver.waiting_changed.connect(self._driven)
         self.view.context_requested.connect(self._context)
         self.visibilityChanged.connect(self._visible)
         self.view.set_theme(bench.theme)
@@ -114,9 +116,9 @@ class PanelDock(QDockWidget):
         self._stale = False
         state = self.bench.document.state
         if self.bench.engine.store.peek(state.model) is None:
-            self.view.show_figure(empty("Open a model: File → Open model…", self.panel.title))
+            self.view.set_busy(True)  # it is being opened again; what is on the screen stays meanwhile
             return
-        self.controls.show_view(state.view(self.panel.name, self.panel.view), self.bench.facts())
+        self.controls.show_view(self.panel.controls(state), self.bench.facts())
         changed = self._ask("now", state)
         pin = state.reference
         if pin is not None:  # also while only now is shown: before and after stand on one scale
@@ -154,7 +156,7 @@ class PanelDock(QDockWidget):
 
     def _settled(self, side: str) -> bool:
         held = self.answers[side]
-        return all(r in held and held[r].request == q and held[r].complete for r, q in self.asked[side].items())
+        return all(r in held and held[r].request.asked == q.asked and held[r].complete for r, q in self.asked[side].items())
 
     @Slot(str, object)
     def _answered(self, slot: str, answer: Answer) -> None:
@@ -164,10 +166,10 @@ class PanelDock(QDockWidget):
         role, _, side = rest.partition("/")
         asked = self.asked.get(side, {}).get(role)
         held = self.answers[side].get(role) if asked is not None else None
-        if asked is None or (asked != answer.request and held is not None and held.request == asked):
+        if asked is None or (asked.asked != answer.request.asked and held is not None and held.request.asked == asked.asked):
             return
         self.answers[side][role] = answer
-        if asked == answer.request:
+        if asked.asked == answer.request.asked:
             self._failure = None
         self.draw()
 
@@ -207,21 +209,33 @@ class PanelDock(QDockWidget):
                 self.view.show_figure(
                     empty(f"This figure could not be drawn: {error}. The Log has the details.", self.panel.title)
                 )
-        self.view.set_busy(awaited)
+        self.view.set_busy(awaited or self.bench.driver.waiting)
+
+    @Slot()
+    def _driven(self) -> None:
+        """Another model is being opened for what is wanted, or it is no longer."""
+        self.view.set_busy(self.waiting or self.bench.driver.waiting)
 
     @Slot(object)
     def _controlled(self, view: object) -> None:
-        state = self.bench.document.recorded
-        self.bench.document.apply(
-            state.with_view(self.panel.name, view), f"{self.panel.title}: controls", f"view.{self.panel.name}"
-        )
+        bench, before = self.bench, self.bench.driver.intended
+        try:
+            state = self.panel.controlled(before, view)
+        except CircuitLabError as error:  # what cannot be springs back, and the status line says why
+            self.controls.show_view(self.panel.controls(before), bench.facts())
+            bench.readout.emit(" · ".join(w for w in (error.what, error.expected, error.remedy) if w))
+            return
+        shown = self.panel.controls(before)
+        moved = [f.name for f in fields(shown) if getattr(view, f.name) != getattr(shown, f.name)]
+        burst = ".".join(("view", self.panel.name, *moved, str(self.controls.burst)))
+        bench.driver.show(state, f"{self.panel.title}: {', '.join(moved)}".replace("_", " "), burst)
 
     @Slot(object)
     def _picked(self, hit: Hit) -> None:
-        document = self.bench.document
-        state = self.panel.pick(document.recorded, hit)
-        if state is not document.recorded:
-            document.apply(state, f"select in {self.panel.title}")
+        before = self.bench.driver.intended
+        state = self.panel.pick(before, hit)
+        if state is not before:
+            self.bench.driver.show(state, f"select in {self.panel.title}")
         if hit.gesture == "double-click" and self.panel.opens:
             self.opens.emit(self.panel.opens)
 
@@ -235,8 +249,8 @@ class PanelDock(QDockWidget):
         document = self.bench.document
         if hit.gesture == "leave":
             document.end_preview()
-        else:
-            document.apply(self.panel.pick(document.recorded, hit), "")
+        elif (state := self.panel.pick(document.recorded, hit)).model == document.recorded.model:
+            document.apply(state, "")  # another model is gone to by a click
 
     @Slot(object, QPoint)
     def _context(self, hit: Hit | None, where: QPoint) -> None:

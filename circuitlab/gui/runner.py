@@ -1,12 +1,14 @@
-"""The worker threads: two lanes for answers, and one each for files, the network and hashes; results through queued signals.
+"""The worker threads: two lanes for answers, one each for files, models, the network and hashes; results by queued signals.
 
-live  cheap work while typing and dragging: the newest request of a slot waits, the running one finishes and is shown
-      (conflate); what somebody may want next is computed when nothing else is (prefetch) and stopped when something is
-slow  work of seconds and minutes: a new request of the slot cancels the running one (restart); `tick` lets live go first
-io    opening, hashing, writing files
-net   downloads, which may take long and must not hold up opening and writing
-hash  the sha256 of weights, read whole behind an open
+live    cheap work while typing and dragging: the newest request of a slot waits, the running one finishes and is shown
+        (conflate)
+slow    work of seconds and minutes: a new request of the slot cancels the running one (restart); `tick` lets live go first
+io      opening, hashing, writing files
+models  opening what is stepped or slid to, which must not wait for a file that is being written
+net     downloads, which may take long and must not hold up opening and writing
+hash    the sha256 of weights, read whole behind an open
 
+What somebody may want next is computed while neither lane is wanted, and stopped when one is (prefetch).
 A request holds everything it needs; workers never read the document. A result that comes after a newer one is dropped.
 """
 
@@ -27,8 +29,10 @@ from circuitlab.analysis.base import Quiet, Result, find_analysis
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Answer, Provenance, Request
 from circuitlab.errors import Cancelled
+from circuitlab.model.subject import ModelRef
 
 log = logging.getLogger("circuitlab.runner")
+LANES = ("live", "slow", "io", "models", "net", "hash")
 PARTIAL_EVERY = 0.1  # s
 PREFETCH_AT_MOST = 64 * 2**20  # bytes: what somebody may want must not push out what somebody looks at
 
@@ -111,9 +115,7 @@ class Runner(QObject):
         super().__init__(parent)
         self.engine = engine
         self.live_busy = threading.Event()
-        self._pools = {
-            lane: ThreadPoolExecutor(1, thread_name_prefix=f"circuitlab-{lane}") for lane in ("live", "slow", "io", "net", "hash")
-        }
+        self._pools = {lane: ThreadPoolExecutor(1, thread_name_prefix=f"circuitlab-{lane}") for lane in LANES}
         self._serials: dict[str, int] = {}
         self._floor: dict[str, int] = {}  # results with a serial up to this are no longer shown
         self._later: deque[Request] = deque()
@@ -133,6 +135,11 @@ class Runner(QObject):
         """Whether anything runs or waits."""
         return bool(self._running or self._waiting)
 
+    @property
+    def prefetching(self) -> bool:
+        """Whether anything is computed that nobody has asked for yet."""
+        return self._fetching is not None or bool(self._later)
+
     def ask(self, slot: str, request: Request) -> Answer | None:
         """The answer at once if it is in the cache, else None and `answered` later. The newest request of a slot wins."""
         found = self.engine.cached(request)
@@ -150,26 +157,38 @@ class Runner(QObject):
         return None
 
     def prefetch(self, requests: Iterable[Request]) -> None:
-        """Compute these when the live lane has nothing to do; the answers only go into the cache. Earlier wishes are dropped."""
-        wanted = (r for r in requests if self.engine.cached(r) is None and find_analysis(r.analysis).lane == "live")
-        self._later = deque(wanted)
+        """Compute these while neither lane has anything to do; the answers only go into the cache. Earlier wishes are dropped.
+
+        A model that is not open is opened on the thread of models, so that nobody waits for it.
+        """
+        self._later = deque(r for r in requests if self.engine.cached(r) is None)
         self._fetch()
 
     def _fetch(self) -> None:
-        if self._closed or self._fetching is not None or not self._later or self.live_busy.is_set():
+        wanted = any(job.lane in ("live", "slow") for job in self.jobs)
+        if self._closed or self._fetching is not None or not self._later or wanted:
             return
-        request, stopped = self._later.popleft(), threading.Event()
-        self._fetching = stopped
+        self._fetching = stopped = threading.Event()
+        ref = self._later[0].subject.model
+        opened = self.engine.store.peek(ref) is not None
+        request = self._later.popleft() if opened else None
 
         def work() -> None:
+            failed: ModelRef | None = None
             try:
-                if not stopped.is_set() and self.engine.check(request) <= PREFETCH_AT_MOST:
+                if stopped.is_set():
+                    pass
+                elif request is None:
+                    self.engine.store.open(ref)
+                    failed = ref if self.engine.store.peek(ref) is None else None  # no room: not again and again
+                elif self.engine.check(request) <= PREFETCH_AT_MOST:
                     self.engine.answer(request, _Idle(stopped))
             except Exception as error:  # nobody has asked yet: whoever does will be told
-                log.debug("prefetch of %s: %s", request.analysis, error)
-            self.told.emit("fetched", None, None)
+                failed = ref if request is None else None
+                log.debug("ahead of time, %s: %s", ref.name if request is None else request.analysis, error)
+            self.told.emit("fetched", None, failed)
 
-        self._pools["live"].submit(work)
+        self._pools["models" if request is None else find_analysis(request.analysis).lane].submit(work)
 
     def do(self, slot: str, title: str, work: Callable[[Job], Any], lane: str = "io") -> None:
         """Other work on a lane: opening, exporting, continuing a text. `work` gets its job, whose `cancelled` it may look at."""
@@ -208,14 +227,14 @@ class Runner(QObject):
         if job is None:
             if lane == "live":
                 self.live_busy.clear()
-                self._fetch()
+            self._fetch()
             return
         del self._waiting[job.slot]
         self._running[job.slot] = job
         if lane == "live":
             self.live_busy.set()
-            if self._fetching is not None:
-                self._fetching.set()
+        if lane in ("live", "slow") and self._fetching is not None:
+            self._fetching.set()
         job.began = time.monotonic()
         self._pools[lane].submit(self._run, job)
 
@@ -233,6 +252,7 @@ class Runner(QObject):
         """On the GUI thread: pass on what is still wanted."""
         if kind == "fetched":
             self._fetching = None
+            self._later = deque(r for r in self._later if r.subject.model != value)
             self._fetch()
             return
         current = self._serials.get(job.slot) == job.serial

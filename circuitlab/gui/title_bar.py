@@ -24,6 +24,7 @@ class TitleBar(QWidget):
         super().__init__(dock)
         self.dock = dock
         self._height = 0
+        self._behind = 0  # px of the dock in front, while this one is behind its tab and has kept an old width; else 0
         self._hints: dict[int, QSize] = {}
         self.title = QLabel(dock.windowTitle(), self)
         self.title.setTextFormat(Qt.TextFormat.PlainText)
@@ -100,7 +101,23 @@ class TitleBar(QWidget):
         window = self.dock.parentWidget()
         tabbed = isinstance(window, QMainWindow) and bool(window.tabifiedDockWidgets(self.dock))
         self.title.setVisible(not tabbed or self.dock.isFloating())
+        fronts = [] if self._on_screen() else [b for b in self._tabs() if b._on_screen()]
+        self._behind = fronts[0].dock.width() if fronts else 0
         self._measure()
+
+    def _on_screen(self) -> bool:
+        return self.dock.isVisible() and not self.dock.visibleRegion().isEmpty()
+
+    def _tabs(self) -> list[TitleBar]:
+        """The bars of the docks that share its place."""
+        window = self.dock.parentWidget()
+        docks = window.tabifiedDockWidgets(self.dock) if isinstance(window, QMainWindow) else []
+        return [bar for d in docks if isinstance(bar := d.titleBarWidget(), TitleBar)]
+
+    def _stand_behind(self, width: int) -> None:
+        if self._behind != width and not self._on_screen():
+            self._behind = width
+            self._measure()
 
     def _measure(self) -> None:
         """Ask for another height where controls wrap differently."""
@@ -112,13 +129,14 @@ class TitleBar(QWidget):
 
     def event(self, event: QEvent) -> bool:
         """What is in the bar has changed: it may need another size."""
+        handled = super().event(event)
         if event.type() == QEvent.Type.LayoutRequest:
-            self._hints.clear()
-        return super().event(event)
+            self._measure()
+        return handled
 
     def sizeHint(self) -> QSize:
         """As high as the controls are at this width. Worked out once: the window asks for it hundreds of times a layout."""
-        width = self.dock.width()
+        width = self._behind or self.dock.width()
         if width not in self._hints:
             self._hints[width] = self._hint(width)
         return self._hints[width]
@@ -137,6 +155,10 @@ class TitleBar(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Another width may need another height."""
         super().resizeEvent(event)
+        if self._on_screen():
+            self._behind = 0
+            for bar in self._tabs():
+                bar._stand_behind(self.dock.width())
         self._measure()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:

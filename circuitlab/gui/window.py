@@ -17,10 +17,12 @@ from circuitlab.figures.panel import panels
 from circuitlab.gui.assumptions_dialog import AssumptionsDialog, plain, questions
 from circuitlab.gui.bars import Status, TopBar
 from circuitlab.gui.bench import Bench
+from circuitlab.gui.checkpoints import CheckpointBar
 from circuitlab.gui.chrome import scaled, sheet
 from circuitlab.gui.commands import COMMANDS, MENUS, CommandAction
 from circuitlab.gui.docks.interventions import InterventionsDock
 from circuitlab.gui.docks.jobs import JobsDock
+from circuitlab.gui.docks.lessons import LessonsDock
 from circuitlab.gui.docks.log import LogDock
 from circuitlab.gui.docks.prompt import PromptDock
 from circuitlab.gui.document import Document
@@ -33,6 +35,7 @@ from circuitlab.gui.opening import WEIGHT_FILES, Opening
 from circuitlab.gui.palette import Palette, ShortcutSheet
 from circuitlab.gui.panel_dock import PanelDock, on_screen
 from circuitlab.gui.settings import Settings, SettingsDialog
+from circuitlab.gui.training_dialog import TrainingDialog
 from circuitlab.model.hub import HubName
 from circuitlab.model.subject import ModelRef
 from circuitlab.session.state import State
@@ -56,6 +59,7 @@ class Window(QMainWindow):
         self.opening = Opening(self.bench, remember, self)
         self.docks: dict[str, QDockWidget] = {}
         self._hub: HubDialog | None = None
+        self._training: TrainingDialog | None = None
         self._restored, self._saying = False, False
         self._actions: list[QAction] = []
         self._apply_theme()
@@ -66,6 +70,9 @@ class Window(QMainWindow):
         self.setStatusBar(self.status)
         self.top = TopBar(self.bench, self.opening, self.moves, self)
         self.addToolBar(self.top)
+        self.checkpoints = CheckpointBar(self.bench, self.moves, lambda: self.waiting, self)
+        self.addToolBarBreak()
+        self.addToolBar(self.checkpoints)
         self.layout_of_docks.arrange()
         self.ahead = LookingAhead(self.bench, self.docks, self)
         self._connect()
@@ -79,7 +86,8 @@ class Window(QMainWindow):
         self.docks["prompt"] = self.prompt
         self.jobs, self.log_dock = JobsDock(self.bench, self), LogDock(self.bench, self)
         self.docks["interventions"] = InterventionsDock(self.bench, self.moves, self)
-        self.docks |= {"jobs": self.jobs, "log": self.log_dock}
+        self.lessons = LessonsDock(self)
+        self.docks |= {"jobs": self.jobs, "log": self.log_dock, "lessons": self.lessons}
 
     def _make_menus(self) -> None:
         menus: dict[str, QMenu] = {name: self.menuBar().addMenu(f"&{name}") for name in MENUS}
@@ -101,6 +109,7 @@ class Window(QMainWindow):
             if command.name == "open":
                 self._recent_menu = menu.addMenu("Open recent")
                 self._recent_menu.aboutToShow.connect(self._fill_recent)
+        self._lesson_actions = self.lessons.fill_menu(menus["Help"].addMenu("Lesson"))
         panel_menu = menus["View"].addMenu("Panels")
         for name, dock in self.docks.items():
             panel_menu.addAction(dock.toggleViewAction())
@@ -123,6 +132,7 @@ class Window(QMainWindow):
         self.opening.wanted.connect(self.ask_hub)
         self.opening.asked.connect(self.ask_assumptions)
         self.settings.changed.connect(self._setting)
+        self.checkpoints.moving.connect(self.layout_of_docks.keep_prompt)
         for dock in self.docks.values():
             if isinstance(dock, PanelDock):
                 dock.opens.connect(self.layout_of_docks.go_to)
@@ -137,6 +147,7 @@ class Window(QMainWindow):
             if again is not None and on_screen(dock):
                 again()
         self.top.refresh()
+        self.checkpoints.refresh()
         self._title()
 
     @Slot()
@@ -166,7 +177,7 @@ class Window(QMainWindow):
             self._title()
 
     def _title(self) -> None:
-        self.setWindowTitle(f"{self.bench.document.state.model.name} · CircuitLab")
+        self.setWindowTitle(f"{self.bench.name_of(self.bench.document.state.model)} · CircuitLab")
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
@@ -197,6 +208,14 @@ class Window(QMainWindow):
         if name is not None:
             self._hub.start(name)
 
+    def ask_training(self) -> None:
+        """What to train, or the run that is going on."""
+        if self._training is None:
+            self._training = TrainingDialog(self.bench, self)
+            self._training.opens.connect(self.open_model)
+        self._training.show()
+        self._training.raise_()
+
     def show_assumptions(self) -> None:
         """What no file of the open model says, to correct."""
         AssumptionsDialog(self.opening, self.bench.document.state.model, self.opening.assumptions(), self).show()
@@ -211,7 +230,7 @@ class Window(QMainWindow):
     @property
     def can_undo(self) -> bool:
         """Whether there is a step back, or typing that has not been taken in yet."""
-        return bool(self.bench.document.undo_label) or self.prompt.timer.isActive()
+        return bool(self.bench.document.undo_label) or self.bench.driver.waiting or self.prompt.timer.isActive()
 
     @property
     def can_redo(self) -> bool:
@@ -221,11 +240,11 @@ class Window(QMainWindow):
     def undo(self) -> None:
         """Step back; what is being typed is a step of its own."""
         self.prompt.commit()
-        self.bench.document.undo()
+        self.bench.driver.undo()
 
     def redo(self) -> None:
         """Step forward."""
-        self.bench.document.redo()
+        self.bench.driver.redo()
 
     def release(self) -> None:
         """Nothing is locked any more; a maximised panel comes back."""
@@ -332,7 +351,7 @@ class Window(QMainWindow):
     def show_palette(self) -> None:
         """All commands."""
         self.refresh_actions()
-        palette = Palette(self._actions, self)
+        palette = Palette([*self._actions, *self._lesson_actions], self)
         self.enable_actions()
         palette.exec()
 
@@ -361,8 +380,9 @@ class Window(QMainWindow):
         if not self._restored:
             self._restored = True
             self.layout_of_docks.proportions()
-            if self.remember:
-                self.layout_of_docks.restore()
+            if self.remember and not self.layout_of_docks.restore():
+                self.lessons.open()  # the first start
+            self.checkpoints.refresh()  # a layout that was kept may hide it
 
     def changeEvent(self, event: QEvent) -> None:
         """The desktop's scheme may have changed."""
@@ -380,11 +400,12 @@ class Window(QMainWindow):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Keep the layout, stop the workers."""
-        if not self._may_close():
+        if not self._may_close() or (self._training is not None and not self._training.may_close()):
             event.ignore()
             return
         if self.layout_of_docks.maximised:
             self.toggle_maximised()
+        self.lessons.put_back()
         if self.remember:
             self.layout_of_docks.keep()
         if self.bench.runner.busy:

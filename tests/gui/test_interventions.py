@@ -16,7 +16,7 @@ from tests.gui.driving import dock, heat, settle
 
 
 def strip(window: Window) -> Tokens:
-    mark = window.prompt.strip.figure.marks()[0]
+    mark = window.prompt.losses.view.figure.marks()[0]
     assert isinstance(mark, Tokens)
     return mark
 
@@ -66,7 +66,7 @@ def test_the_first_cut_makes_before_and_after_one_key_apart(qtbot: Any, window: 
     settle(qtbot, window)
     change = strip(window)
     assert change.map == "signed"
-    assert "change of loss" in window.prompt.strip.figure.caption
+    assert "change of loss" in window.prompt.losses.view.figure.caption
     assert np.nanmax(np.abs(change.values)) > 0
     window.bench.document.undo()
     window.bench.document.undo()

@@ -130,7 +130,7 @@ def test_a_token_is_found_and_read_and_another_is_clicked(qtbot: Any, weights: W
     settle(qtbot, weights)
     assert weights.bench.document.state.selection.token == int(expected.top_ids[1])
     # The prompt takes over again when a token of it is clicked.
-    weights.prompt.strip.picked.emit(Hit("text", (2,), "click"))
+    weights.prompt.losses.view.picked.emit(Hit("text", (2,), "click"))
     settle(qtbot, weights)
     state = weights.bench.document.state
     assert state.selection.token is None
@@ -242,6 +242,16 @@ def test_docks_that_end_behind_a_tab_ask_for_nothing(qtbot: Any, window: Window)
     window.layout_of_docks.go_to("residual")
     settle(qtbot, window)
     assert dock(window, "residual").asked["now"]
+
+
+def test_docks_behind_tabs_do_not_ask_for_the_height_of_a_narrow_one(qtbot: Any, window: Window) -> None:
+    window.resize(1280, 800)
+    window.layout_of_docks.arrange("Training")
+    settle(qtbot, window)
+    above, below, behind = (window.docks[name] for name in ("attention", "heads", "head_finder"))
+    assert below.minimumSizeHint().height() <= behind.minimumSizeHint().height() < 190
+    assert above.height() > below.height()
+    assert window.docks["prompt"].height() < 150
 
 
 def test_a_larger_window_gives_its_room_to_the_panels_and_not_to_the_prompt(qtbot: Any, window: Window) -> None:

@@ -35,7 +35,7 @@ def test_the_first_picture_is_whole(window: Window) -> None:
     assert heat(window).values.shape == (n, n)
     assert len(np.unique(pixels(dock(window, "attention").view).reshape(-1, 4), axis=0)) > 20
     assert window.prompt.editor.toPlainText() == TEXT
-    strip = window.prompt.strip.figure.marks()[0]
+    strip = window.prompt.losses.view.figure.marks()[0]
     assert isinstance(strip, Tokens)
     assert np.isfinite(strip.values[1:]).all()
 
@@ -270,8 +270,8 @@ def test_pin_and_compare_show_reference_and_difference(qtbot: Any, window: Windo
 def test_continuing_writes_the_most_probable_tokens(qtbot: Any, window: Window) -> None:
     state = window.bench.document.state
     engine = window.bench.engine
-    window.prompt.number.setValue(3)
-    window.prompt.go.click()
+    window.prompt.writing.number.setValue(3)
+    window.prompt.writing.go.click()
     qtbot.waitUntil(lambda: len(window.bench.document.state.tokens) == len(state.tokens) + 3, timeout=10000)
     tokens = state.tokens
     for _ in range(3):

@@ -1,47 +1,29 @@
-"""The prompt: an editor, its tokens as they are typed, their losses, and what the model would write next."""
+"""The prompt: an editor, beside it its tokens as they are typed, with their losses, and what the model would write next."""
 
 from __future__ import annotations
 
 import re
 import time
 import tomllib
+from dataclasses import replace
 from functools import lru_cache
 
-import numpy as np
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Slot
 from PySide6.QtGui import QKeyEvent, QKeySequence, QShowEvent, QTextCursor
-from PySide6.QtWidgets import (
-    QCheckBox,
-    QComboBox,
-    QDockWidget,
-    QDoubleSpinBox,
-    QLabel,
-    QPlainTextEdit,
-    QSpinBox,
-    QSplitter,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QCheckBox, QComboBox, QDockWidget, QLabel, QPlainTextEdit, QSplitter, QVBoxLayout, QWidget
 
-from circuitlab.analysis.alignment import alignment_of
-from circuitlab.analysis.token_loss import TokenLossParams, TokenLossResult
-from circuitlab.draw.view import FigureView
-from circuitlab.engine.request import Answer, Request
-from circuitlab.errors import BadInput, Cancelled, CircuitLabError
-from circuitlab.figures.common import pick_position, top_level
-from circuitlab.figures.marks import ColourMap, Figure, Hit, Tokens, empty
+from circuitlab.errors import BadInput, CircuitLabError
+from circuitlab.figures.marks import empty
 from circuitlab.gui.bench import Bench
-from circuitlab.gui.continuation import SLOT as WRITING
-from circuitlab.gui.continuation import Continuation
+from circuitlab.gui.docks.prompt_losses import LossStrip
+from circuitlab.gui.docks.prompt_writing import WritingControls
 from circuitlab.gui.flow import FlowLayout
-from circuitlab.gui.icons import icon
 from circuitlab.gui.title_bar import TitleBar
+from circuitlab.model.forward import check_tokens
 from circuitlab.paths import resource
 from circuitlab.session.state import State
 
 BURST = 1.5  # s: typing after a longer pause is another step of undo
-SLOT, REFERENCE = "prompt/loss/now", "prompt/loss/ref"
 _IDS = re.compile(r"[,\s]+")
 
 
@@ -67,11 +49,6 @@ class PromptDock(QDockWidget):
         super().__init__("Prompt", parent)
         self.setObjectName("dock.prompt")
         self.bench = bench
-        self._answer: Answer | None = None
-        self._asked: Request | None = None
-        self._before: Answer | None = None
-        self._asked_before: Request | None = None
-        self._texts: tuple[tuple[int, ...], tuple[str, ...], tuple[str, ...]] = ((), (), ())
         self._filling = False
         self._burst, self._typed_at = 0, 0.0
         self._make_widgets()
@@ -89,7 +66,8 @@ class PromptDock(QDockWidget):
         self.editor.setAccessibleName("Prompt text")
         self.editor.setTabChangesFocus(True)
         self.editor.installEventFilter(self)
-        self.strip = FigureView(parent=self)
+        self.losses = LossStrip(self.bench, self)
+        self.writing = WritingControls(self.bench, self)
         self.count = QLabel(self)
         self.count.setProperty("role", "caption")
         self.bos = QCheckBox("BOS", self)
@@ -102,34 +80,11 @@ class PromptDock(QDockWidget):
         self.sample.addItem("Samples…")
         for title, _ in samples():
             self.sample.addItem(title)
-        self.how = QComboBox(self)
-        self.how.addItems(["greedy", "sampled"])
-        self.how.setToolTip("Greedy takes the most probable token; sampled draws one")
-        self.how.setAccessibleName("How the text is continued")
-        self.temperature = QDoubleSpinBox(self)
-        self.temperature.setRange(0.05, 5.0)
-        self.temperature.setSingleStep(0.1)
-        self.temperature.setValue(1.0)
-        self.temperature.setPrefix("T ")
-        self.temperature.setToolTip("Temperature: logits are divided by it before the softmax")
-        self.seed = QSpinBox(self)
-        self.seed.setRange(0, 999_999)
-        self.seed.setPrefix("seed ")
-        self.seed.setToolTip("The same seed draws the same tokens; it moves on by one after each run")
-        self.number = QSpinBox(self)
-        self.number.setRange(1, 256)
-        self.number.setValue(8)
-        self.number.setToolTip("How many tokens are written")
-        self.number.setAccessibleName("How many tokens are written")
-        self.go = QToolButton(self)
-        self.go.setProperty("role", "primary")
-        self.go.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         self.warning = QLabel(self)
         self.warning.setTextFormat(Qt.TextFormat.PlainText)
         self.warning.setProperty("role", "warning")
         self.warning.setWordWrap(True)
         self.warning.hide()
-        self.continuation = Continuation(self.bench, self)
 
     def _lay_out(self) -> None:
         body = QWidget(self)
@@ -138,7 +93,7 @@ class PromptDock(QDockWidget):
         outer.setSpacing(4)
         split = QSplitter(Qt.Orientation.Horizontal, body)
         split.addWidget(self.editor)
-        split.addWidget(self.strip)
+        split.addWidget(self.losses.view)
         split.setSizes([420, 860])
         split.setChildrenCollapsible(False)
         outer.addWidget(split, 1)
@@ -146,11 +101,9 @@ class PromptDock(QDockWidget):
         self.setWidget(body)
         head = QWidget(self)
         row = FlowLayout(head)
-        for widget in (self.sample, self.bos, self.count, self.how, self.temperature, self.seed, self.number, self.go):
+        for widget in (self.sample, self.bos, self.count, *self.writing.widgets):
             row.addWidget(widget)
         self.bar = TitleBar(self, self.bench, head)
-        self._how()
-        self._writing()
 
     def _connect(self) -> None:
         bench = self.bench
@@ -158,17 +111,9 @@ class PromptDock(QDockWidget):
         self.editor.textChanged.connect(self._typed)
         self.bos.toggled.connect(self._bos)
         self.sample.activated.connect(self._sample)
-        self.go.clicked.connect(self.continue_or_stop)
-        self.how.currentIndexChanged.connect(self._how)
-        bench.runner.jobs_changed.connect(self._writing)
-        bench.theme_changed.connect(self._writing)
+        self.writing.about_to_write.connect(self.commit)
+        self.losses.failed.connect(self._warn)
         bench.document.changed.connect(self._changed)
-        bench.runner.answered.connect(self._answered)
-        bench.runner.failed.connect(self._failed)
-        bench.theme_changed.connect(self.strip.set_theme)
-        self.strip.set_theme(bench.theme)
-        self.strip.picked.connect(self._picked)
-        self.strip.hovered.connect(self._hovered)
 
     def showEvent(self, event: QShowEvent) -> None:
         """First look."""
@@ -182,7 +127,7 @@ class PromptDock(QDockWidget):
             if undo or redo:
                 if event.type() == QEvent.Type.KeyPress:
                     self.commit()
-                    (self.bench.document.undo if undo else self.bench.document.redo)()
+                    (self.bench.driver.undo if undo else self.bench.driver.redo)()
                 event.accept()
                 return True
         return False
@@ -224,11 +169,10 @@ class PromptDock(QDockWidget):
 
     def _check(self, tokens: tuple[int, ...]) -> None:
         """Raise `BadInput` for what the model cannot take; an empty prompt is allowed and says so in the panels."""
-        from circuitlab.model.forward import check_tokens
-
         if tokens:
             check_tokens(self.bench.facts().config, tokens)
 
+    @Slot(str)
     def _warn(self, text: str) -> None:
         self.warning.setText(text)
         self.warning.setVisible(bool(text))
@@ -238,8 +182,6 @@ class PromptDock(QDockWidget):
         state = self.bench.document.recorded
         if self._filling or on == state.bos:
             return
-        from dataclasses import replace
-
         tokens = self.tokens_of(self.editor.toPlainText(), on)
         self.bench.document.apply(replace(state, bos=on).with_text(state.text, tokens), "BOS on" if on else "BOS off")
 
@@ -250,35 +192,9 @@ class PromptDock(QDockWidget):
             self.commit()
         self.sample.setCurrentIndex(0)
 
-    @Slot()
-    def _how(self, *_: object) -> None:
-        """Temperature and seed only where something is drawn."""
-        sampled = self.how.currentText() == "sampled"
-        self.temperature.setVisible(sampled)
-        self.seed.setVisible(sampled)
-
-    @Slot()
-    def _writing(self, *_: object) -> None:
-        """The button continues, or stops what is being written."""
-        running = self.bench.runner.is_busy(WRITING)
-        self.go.setText("Stop" if running else "Continue")
-        self.go.setIcon(icon("stop" if running else "play", self.bench.theme, "text"))
-        self.go.setToolTip("Stop writing; what is written stays" if running else "Let the model write on (Ctrl+Return)")
-
-    @Slot()
-    def continue_or_stop(self) -> None:
-        """The button: start, or stop what is being written."""
-        if self.bench.runner.is_busy(WRITING):
-            self.bench.runner.cancel_slot(WRITING)
-        else:
-            self.continue_text()
-
     def continue_text(self, n: int | None = None) -> None:
         """Let the model write on by `n` tokens, None: as many as the field says."""
-        self.commit()
-        sampled = self.how.currentText() == "sampled"
-        self.continuation.start(n or self.number.value(), sampled, self.temperature.value(), self.seed.value())
-        self.seed.setValue(self.seed.value() + sampled)
+        self.writing.start(n)
 
     def _text_of(self, state: State) -> str:
         return state.text if state.text or not state.tokens else " ".join(map(str, state.tokens))
@@ -292,7 +208,7 @@ class PromptDock(QDockWidget):
         """Show the document's text and tokens; ask for their losses."""
         state = self.bench.document.state
         if self.bench.engine.store.peek(state.model) is None:
-            self.strip.show_figure(empty("Open a model: File → Open model…"))
+            self.losses.view.show_figure(empty("Open a model: File → Open model…"))
             return
         facts = self.bench.facts()
         self._filling = True
@@ -308,117 +224,12 @@ class PromptDock(QDockWidget):
         self._filling = False
         limit = facts.config.n_ctx
         self.count.setText(f"{len(state.tokens)} / {limit} tokens")
-        self._ask(state)
-        self.draw()
-
-    def _ask(self, state: State) -> None:
-        request = Request("token_loss", TokenLossParams(), state.subject)
-        if not state.tokens:
-            self._asked = self._answer = None
-        elif request != self._asked:
-            self._asked = request
-            found = self.bench.runner.ask(SLOT, request)
-            self._answer = found or self._answer
-        self._ask_before(state)
-
-    def _ask_before(self, state: State) -> None:
-        """The losses of the reference, where they are compared."""
-        pin = state.reference
-        compared = pin is not None and state.compare != "now" and state.tokens and pin.subject.tokens
-        request = Request("token_loss", TokenLossParams(), pin.subject) if compared and pin is not None else None
-        if request != self._asked_before:
-            self._asked_before = request
-            self._before = None if request is None else self.bench.runner.ask(REFERENCE, request)
-
-    @Slot(str, object)
-    def _answered(self, slot: str, answer: Answer) -> None:
-        if slot == SLOT and answer.request == self._asked:
-            self._answer = answer
-            self.draw()
-        elif slot == REFERENCE and answer.request == self._asked_before:
-            self._before = answer
-            self.draw()
-
-    @Slot(str, object)
-    def _failed(self, slot: str, error: BaseException) -> None:
-        if slot == SLOT and isinstance(error, CircuitLabError) and not isinstance(error, Cancelled):
-            self._warn(f"{error.what} {error.remedy}")
+        self.losses.refresh()
 
     @property
     def waiting(self) -> bool:
         """Whether the losses of what is shown are still to come."""
-        late = self._asked is not None and (self._answer is None or self._answer.request != self._asked)
-        return late or (self._asked_before is not None and self._before is None)
-
-    def draw(self) -> None:
-        """The token strip, coloured by loss where that is known for exactly these tokens."""
-        state = self.bench.document.state
-        if not state.tokens:
-            self.strip.show_figure(empty("The prompt is empty: type some text, or choose a sample."))
-            return
-        facts = self.bench.facts()
-        texts, tips = self._labels(state)
-        result = self._answer.result if self._answer is not None and self._answer.request == self._asked else None
-        top = float(np.log(facts.config.d_vocab_out))
-        row, locked = state.selection.destination, state.selection.locked
-        compared = self._compared(state, result)
-        if compared is not None:
-            values, levels, colours, said = compared
-            mark = Tokens("prompt", texts, values, levels, colours, "nats", tips, row, locked)
-            self.strip.show_figure(Figure(((mark,),), "", said))
-            return
-        values = result.loss if isinstance(result, TokenLossResult) else np.full(len(texts), np.nan, np.float32)
-        mark = Tokens("prompt", texts, values, (0.0, top), "loss", "nats", tips, row, locked)
-        self.strip.show_figure(Figure(((mark,),), "", self._caption(result, top)))
-
-    def _compared(self, state: State, now: object) -> tuple[np.ndarray, tuple[float, float], ColourMap, str] | None:
-        """Losses of the reference, or how they changed: values, levels, map, caption; None while nothing is compared."""
-        before, pin = None if self._before is None else self._before.result, state.reference
-        if (
-            state.compare == "now"
-            or pin is None
-            or not isinstance(now, TokenLossResult)
-            or not isinstance(before, TokenLossResult)
-        ):
-            return None
-        aligned = alignment_of(state.tokens, pin.subject.tokens)
-        there = np.where((aligned.align >= 0) & ~aligned.differs, before.loss[np.maximum(aligned.align, 0)], np.nan)
-        same = "" if pin.subject.tokens == state.tokens else f" · {aligned.words}; only equal tokens are compared"
-        if state.compare == "reference":
-            top = float(np.log(self.bench.facts().config.d_vocab_out))
-            return there, (0.0, top), "loss", f"colour: loss in {pin.label}, mean {before.mean:.3f} nats{same}"
-        change = now.loss - there
-        top = top_level(change)
-        mean = f"mean {now.mean:.3f} − {before.mean:.3f} nats"
-        return change, (-top, top), "signed", f"colour: change of loss, now minus {pin.label}, ± {top:.2f} nats · {mean}{same}"
-
-    def _labels(self, state: State) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Display texts and tooltips, the same objects while the tokens are the same."""
-        if self._texts[0] != state.tokens:
-            texts = self.bench.facts().tokens(state.tokens)
-            tips = tuple(f"position {i} · {t} · id {k}" for i, (t, k) in enumerate(zip(texts, state.tokens, strict=True)))
-            self._texts = (state.tokens, texts, tips)
-        return self._texts[1], self._texts[2]
-
-    def _caption(self, result: object, top: float) -> str:
-        if not isinstance(result, TokenLossResult) or not result.n_predicted:
-            return "colour: loss of each token in nats"
-        mean = f"mean {result.mean:.3f} nats over {result.n_predicted} tokens"
-        return f"colour: loss of each token, 0 to {top:.1f} nats (uniform guess) · {mean}"
-
-    @Slot(object)
-    def _picked(self, hit: Hit) -> None:
-        document = self.bench.document
-        document.apply(pick_position(document.recorded, hit), "select a token")
-
-    @Slot(object, str)
-    def _hovered(self, hit: Hit, readout: str) -> None:
-        self.bench.readout.emit(readout)
-        document = self.bench.document
-        if hit.gesture == "leave":
-            document.end_preview()
-        else:
-            document.apply(pick_position(document.recorded, hit), "")
+        return self.losses.waiting
 
 
 def _seen_here(state: State) -> tuple[object, ...]:

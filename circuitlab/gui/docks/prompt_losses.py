@@ -1,0 +1,154 @@
+"""The prompt as a strip of tokens, coloured by their losses, or by how these differ from the pin's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtWidgets import QWidget
+
+from circuitlab.analysis.alignment import alignment_of
+from circuitlab.analysis.token_loss import TokenLossParams, TokenLossResult
+from circuitlab.draw.view import FigureView
+from circuitlab.engine.request import Answer, Request
+from circuitlab.errors import Cancelled, CircuitLabError
+from circuitlab.figures.common import pick_position, top_level
+from circuitlab.figures.marks import ColourMap, Figure, Hit, Tokens, empty
+from circuitlab.gui.bench import Bench
+from circuitlab.session.state import State
+
+SLOT, REFERENCE = "prompt/loss/now", "prompt/loss/ref"
+
+
+class LossStrip(QObject):
+    """Asks for the losses of the document's prompt and draws them in `view`. `failed(words)`: why there are none."""
+
+    failed = Signal(str)
+
+    def __init__(self, bench: Bench, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.bench = bench
+        self.view = FigureView(parent=parent)
+        self._answer: Answer | None = None
+        self._asked: Request | None = None
+        self._before: Answer | None = None
+        self._asked_before: Request | None = None
+        self._lost: tuple[Request | None, Request | None] = None, None  # the last that failed: now, reference
+        self._texts: tuple[object, tuple[str, ...], tuple[str, ...]] = (None, (), ())
+        bench.runner.answered.connect(self._answered)
+        bench.runner.failed.connect(self._failed)
+        bench.theme_changed.connect(self.view.set_theme)
+        self.view.set_theme(bench.theme)
+        self.view.picked.connect(self._picked)
+        self.view.hovered.connect(self._hovered)
+
+    def refresh(self) -> None:
+        """Ask for what the document says now, draw what is there."""
+        state = self.bench.document.state
+        request = Request("token_loss", TokenLossParams(), state.subject)
+        if not state.tokens:
+            self._asked = self._answer = None
+        elif request != self._asked:
+            self._asked = request
+            found = self.bench.runner.ask(SLOT, request)
+            self._answer = found or self._answer
+        self._ask_before(state)
+        self.draw()
+
+    def _ask_before(self, state: State) -> None:
+        """The losses of the reference, where they are compared."""
+        pin = state.reference
+        compared = pin is not None and state.compare != "now" and state.tokens and pin.subject.tokens
+        request = Request("token_loss", TokenLossParams(), pin.subject) if compared and pin is not None else None
+        if request != self._asked_before:
+            self._asked_before = request
+            self._before = None if request is None else self.bench.runner.ask(REFERENCE, request)
+
+    @Slot(str, object)
+    def _answered(self, slot: str, answer: Answer) -> None:
+        if slot == SLOT and answer.request == self._asked:
+            self._answer = answer
+            self.draw()
+        elif slot == REFERENCE and answer.request == self._asked_before:
+            self._before = answer
+            self.draw()
+
+    @Slot(str, object)
+    def _failed(self, slot: str, error: BaseException) -> None:
+        if slot == SLOT:
+            self._lost = self._asked, self._lost[1]
+        elif slot == REFERENCE:
+            self._lost = self._lost[0], self._asked_before
+        if slot == SLOT and isinstance(error, CircuitLabError) and not isinstance(error, Cancelled):
+            self.failed.emit(f"{error.what} {error.remedy}")
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the losses of what is shown are still to come; those that failed will not."""
+        here = None if self._answer is None else self._answer.request
+        there = None if self._before is None else self._before.request
+        return self._asked not in (None, here, self._lost[0]) or self._asked_before not in (None, there, self._lost[1])
+
+    def draw(self) -> None:
+        """Coloured where the losses of exactly these tokens are known."""
+        state = self.bench.document.state
+        if not state.tokens:
+            self.view.show_figure(empty("The prompt is empty: type some text, or choose a sample."))
+            return
+        texts, tips = self._labels(state)
+        result = self._answer.result if self._answer is not None and self._answer.request == self._asked else None
+        values, levels, colours, said = self._compared(state, result) or self._alone(len(texts), result)
+        row, locked = state.selection.destination, state.selection.locked
+        mark = Tokens("prompt", texts, values, levels, colours, "nats", tips, row, locked)
+        self.view.show_figure(Figure(((mark,),), "", said))
+
+    def _alone(self, n: int, result: object) -> tuple[np.ndarray, tuple[float, float], ColourMap, str]:
+        top = float(np.log(self.bench.facts().config.d_vocab_out))
+        values = result.loss if isinstance(result, TokenLossResult) else np.full(n, np.nan, np.float32)
+        said = "colour: loss of each token in nats"
+        if isinstance(result, TokenLossResult) and result.n_predicted:
+            mean = f"mean {result.mean:.3f} nats over {result.n_predicted} tokens"
+            said = f"colour: loss of each token, 0 to {top:.1f} nats (uniform guess) · {mean}"
+        return values, (0.0, top), "loss", said
+
+    def _compared(self, state: State, now: object) -> tuple[np.ndarray, tuple[float, float], ColourMap, str] | None:
+        """Losses of the reference, or how they changed: values, levels, map, caption; None while nothing is compared."""
+        before, pin = None if self._before is None else self._before.result, state.reference
+        both = isinstance(now, TokenLossResult) and isinstance(before, TokenLossResult)
+        if state.compare == "now" or pin is None or not both:
+            return None
+        assert isinstance(now, TokenLossResult) and isinstance(before, TokenLossResult)
+        aligned = alignment_of(state.tokens, pin.subject.tokens)
+        there = np.where((aligned.align >= 0) & ~aligned.differs, before.loss[np.maximum(aligned.align, 0)], np.nan)
+        same = "" if pin.subject.tokens == state.tokens else f" · {aligned.words}; only equal tokens are compared"
+        if state.compare == "reference":
+            top = float(np.log(self.bench.facts().config.d_vocab_out))
+            return there, (0.0, top), "loss", f"colour: loss in {pin.label}, mean {before.mean:.3f} nats{same}"
+        change = now.loss - there
+        top = top_level(change)
+        mean = f"mean {now.mean:.3f} − {before.mean:.3f} nats"
+        return change, (-top, top), "signed", f"colour: change of loss, now minus {pin.label}, ± {top:.2f} nats · {mean}{same}"
+
+    def _labels(self, state: State) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Display texts and tooltips, the same objects while the tokens and the training are the same."""
+        known = state.tokens, replace(state.model, checkpoint=None)  # other models may mean other words by the same ids
+        if self._texts[0] != known:
+            texts = self.bench.facts().tokens(state.tokens)
+            tips = tuple(f"position {i} · {t} · id {k}" for i, (t, k) in enumerate(zip(texts, state.tokens, strict=True)))
+            self._texts = (known, texts, tips)
+        return self._texts[1], self._texts[2]
+
+    @Slot(object)
+    def _picked(self, hit: Hit) -> None:
+        document = self.bench.document
+        document.apply(pick_position(document.recorded, hit), "select a token")
+
+    @Slot(object, str)
+    def _hovered(self, hit: Hit, readout: str) -> None:
+        self.bench.readout.emit(readout)
+        document = self.bench.document
+        if hit.gesture == "leave":
+            document.end_preview()
+        else:
+            document.apply(pick_position(document.recorded, hit), "")

@@ -1,0 +1,105 @@
+"""A state on another model: what means the same there is kept, what does not is dropped."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from circuitlab.engine.store import OpenModel
+from circuitlab.errors import BadInput
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.editor import check_edits
+from circuitlab.model.forward import check_tokens
+from circuitlab.model.intervention import Intervention
+from circuitlab.model.subject import Head, ModelRef, Target
+from circuitlab.session.state import Selection, State
+
+
+def state_on(model: OpenModel, state: State, text: str | None) -> State:
+    """`state` on another model: the text is kept (cut where the context ends), its tokens are the new model's."""
+    weights = model.opened.weights
+    tokenizer, config = weights.tokenizer, weights.config
+    bos = config.prepend_bos and tokenizer is not None and tokenizer.bos is not None
+    words = state.text if text is None else text
+    if tokenizer is not None:
+        whole = tokenizer.encode(words, bos)
+        tokens = whole[: config.n_ctx]
+        words = words if len(whole) <= config.n_ctx else tokenizer.decode(tokens)
+    else:
+        # ids that were typed for a model without words stay; those of another model's words would mean nothing here
+        kept = () if state.text else tuple(t for t in state.tokens if t < config.d_vocab)[: config.n_ctx]
+        words, tokens = "", kept or repeated_ids(config)
+    heads = tuple(h for h in state.selection.heads if h.layer < config.n_layers and h.head < config.n_heads)
+    # interventions name heads of the model they were made for
+    edits = state.edits if state.model == model.ref else ()
+    made = replace(state, model=model.ref, bos=bos, edits=edits, selection=Selection(heads=heads or (Head(0, 0),)))
+    return made.with_text(words, tokens)
+
+
+def repeated_ids(config: ModelConfig) -> tuple[int, ...]:
+    """A first prompt for a model without words: a few random ids, the same at every start, and then the same ids again."""
+    drawn = random.Random(0)
+    half = [drawn.randrange(config.d_vocab) for _ in range(max(1, min(12, config.n_ctx // 2)))]
+    return tuple(half + half)[: config.n_ctx]
+
+
+def one_series(a: ModelRef, b: ModelRef) -> bool:
+    """Whether two references name points of one training: their shapes, words and edits are the same."""
+    return replace(a, checkpoint=None) == replace(b, checkpoint=None)
+
+
+def fitted(model: OpenModel, state: State, before: OpenModel | None, shown: State) -> State:
+    """`state`, which wants `model` in place of `before`, on which `shown` is: with what it has that means something there.
+
+    Tokens stay where they are the text's under the new tokenizer too, or ids that were typed for this model; selection and
+    interventions stay where the new shape has them. Where the tokens are others the text is encoded anew, and positions and
+    interventions are dropped.
+    """
+    if before is None or one_series(model.ref, before.ref):
+        return state
+    if not _same_tokens(model, state, before, shown):
+        return state_on(model, replace(state, model=before.ref), None)
+    config, n = model.opened.weights.config, len(state.tokens)
+    edits = tuple((edit, on) for edit, on in state.edits if _possible(config, edit, n))
+    return replace(state, edits=edits, selection=_selection(config, state.selection).clamped(n))
+
+
+def _same_tokens(model: OpenModel, state: State, before: OpenModel, shown: State) -> bool:
+    """Whether the tokens of `state` are what its text is made of, or what was typed, on the new model as well."""
+    tokenizer, there = model.opened.weights.tokenizer, before.opened.weights.tokenizer
+    try:
+        check_tokens(model.opened.weights.config, state.tokens)
+    except BadInput:
+        return False
+    if state.bos and (tokenizer is None or tokenizer.bos is None):
+        return False
+    if state.text:
+        return tokenizer is not None and tokenizer.encode(state.text, state.bos) == state.tokens
+    if state.tokens != shown.tokens:  # typed together with the wish for this model
+        return True
+    if tokenizer is None or there is None:
+        return tokenizer is there
+    return all(tokenizer.display(t) == there.display(t) for t in state.tokens)
+
+
+def _possible(config: ModelConfig, edit: Intervention, n: int) -> bool:
+    try:
+        check_edits(config, (edit,), n)
+    except BadInput:
+        return False
+    return True
+
+
+def _selection(config: ModelConfig, chosen: Selection) -> Selection:
+    """Without heads and tokens that the model does not have."""
+    has = lambda h: h.layer < config.n_layers and h.head < config.n_heads
+    target = chosen.target
+    if any(t >= config.d_vocab_out for t in target.tokens) or len(target.direction) not in (0, config.d_model):
+        target = Target()
+    return replace(
+        chosen,
+        heads=tuple(filter(has, chosen.heads)) or (Head(0, 0),),
+        token=chosen.token if chosen.token is not None and chosen.token < config.d_vocab else None,
+        edge=chosen.edge if chosen.edge is not None and all(map(has, chosen.edge)) else None,
+        target=target,
+    )

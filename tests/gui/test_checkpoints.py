@@ -1,0 +1,334 @@
+"""The slider over a training: it drives every panel, plays, loops, compares; what cannot be read is said and gone back from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QApplication
+
+from circuitlab.gui import main as gui
+from circuitlab.gui.commands import COMMANDS
+from circuitlab.gui.runner import Runner
+from circuitlab.gui.series_slider import Point, SeriesSlider
+from circuitlab.gui.window import Window
+from circuitlab.model.forward import forward
+from circuitlab.model.intervention import Intervention, Site
+from circuitlab.model.subject import ModelRef
+from circuitlab.session.cuts import with_edits
+from tests.gui.driving import TEXT, dock, heat, pixels, settle
+from tests.gui.training import checkpoints, measures
+from tests.models import TINY, directory, weights_of
+
+STEPS = (0, 100, 200, 300, 400)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A model with a measured series; the loss on repeated tokens falls between steps 100 and 200."""
+    made = directory(tmp_path / "trained")
+    checkpoints(made, STEPS)
+    measures(made, STEPS, 600, fall=1)
+    return made
+
+
+@pytest.fixture
+def trained(qtbot: Any, folder: Path) -> Iterator[Window]:
+    made = gui.make_window(str(folder), TEXT, remember=False)
+    made.resize(1280, 800)
+    made.show()
+    settle(qtbot, made)
+    yield made
+    made.close()
+    made.deleteLater()
+
+
+def shown(window: Window) -> int | None:
+    return window.bench.document.state.model.checkpoint
+
+
+def at(window: Window, index: int) -> QPoint:
+    slider = window.checkpoints.slider
+    return QPoint(round(slider.x_of(index)), 10)
+
+
+def drag(qtbot: Any, slider: SeriesSlider, window: Window, *points: int) -> None:
+    qtbot.mousePress(slider, Qt.MouseButton.LeftButton, pos=at(window, points[0]))
+    for point in points[1:]:
+        qtbot.mouseMove(slider, at(window, point))
+        QApplication.processEvents()
+    qtbot.mouseRelease(slider, Qt.MouseButton.LeftButton, pos=at(window, points[-1]))
+
+
+def pattern(window: Window, checkpoint: int) -> np.ndarray:
+    """Of the leading head, from the tensors of the checkpoint."""
+    state = window.bench.document.recorded
+    weights, _ = weights_of(TINY, 10 + checkpoint)
+    head = state.selection.head
+    return forward(weights, state.tokens).get("pattern", head.layer, (head.head,))[0].numpy()
+
+
+def same_pattern(drawn: np.ndarray, expected: np.ndarray) -> None:
+    """Where there is attention at all: what lies in the future is not drawn."""
+    seen = np.tril(np.ones(expected.shape, dtype=bool))
+    np.testing.assert_allclose(drawn[seen], expected[seen], atol=1e-5)
+    assert np.isnan(drawn[~seen]).all()
+
+
+def test_a_model_without_a_series_has_no_bar(qtbot: Any, window: Window) -> None:
+    assert not window.checkpoints.isVisible() and window.checkpoints.points == ()
+    before = window.bench.document.recorded
+    for command in (c for c in COMMANDS if c.submenu == "Training"):
+        assert not command.enabled(window)
+        command.run(window)  # a shortcut may come all the same
+    settle(qtbot, window)
+    assert window.bench.document.recorded == before and not window.checkpoints.player.playing
+
+
+def test_the_bar_knows_steps_tokens_the_final_weights_and_the_phase_change(trained: Window) -> None:
+    bar = trained.checkpoints
+    assert bar.isVisible()
+    assert [p.step for p in bar.points] == [*STEPS, 600] and [p.tokens for p in bar.points] == [1000 * s for s in (*STEPS, 600)]
+    assert bar.slider.value() == 5 and bar.label.text() == "final weights · step 600 · 600 k tokens"
+    assert bar.slider.band == (1.0, 2.0)
+    assert not bar.next.isEnabled() and bar.first.isEnabled()
+
+
+def test_a_last_checkpoint_that_is_the_final_weights_is_not_shown_twice(qtbot: Any, folder: Path) -> None:
+    measures(folder, STEPS, STEPS[-1], fall=1)
+    window = gui.make_window(str(folder), TEXT, remember=False)
+    window.show()
+    settle(qtbot, window)
+    bar = window.checkpoints
+    assert [(p.checkpoint, p.step) for p in bar.points] == [*zip(range(4), STEPS, strict=False), (None, 400)]
+    with qtbot.waitSignal(window.bench.driver.settled, timeout=5000):
+        window.bench.driver.go(replace(window.bench.document.recorded.model, checkpoint=4), "there")
+    assert bar.slider.value() == 4 and bar.position == 4
+    window.close()
+    window.deleteLater()
+
+
+def test_a_drag_is_live_drives_every_panel_and_is_one_step_of_undo(qtbot: Any, trained: Window) -> None:
+    window, slider = trained, trained.checkpoints.slider
+    asked: list[str] = []
+    submit = window.bench.runner._submit
+    window.bench.runner._submit = lambda slot, *more: (asked.append(slot), submit(slot, *more))[1]  # type: ignore[method-assign]
+    first, before = window.bench.document.recorded, pixels(dock(window, "predictions").view)
+    drag(qtbot, slider, window, 4, 3, 2, 1, 2)
+    qtbot.waitUntil(lambda: shown(window) == 2, timeout=5000)
+    settle(qtbot, window)
+    same_pattern(heat(window).values, pattern(window, 2))
+    assert (pixels(dock(window, "predictions").view) != before).any()
+    assert window.windowTitle().startswith("trained · step 200")
+    assert window.top.model.text().startswith("trained · step 200") and window.checkpoints.label.text().startswith("step 200")
+    dock(window, "model").show()
+    dock(window, "model").raise_()
+    settle(qtbot, window)
+    assert dock(window, "model").view.figure.title == "trained · step 200"
+    window.undo()
+    settle(qtbot, window)
+    assert window.bench.document.recorded == first and slider.value() == 5
+    drag(qtbot, slider, window, 1)
+    settle(qtbot, window)
+    drag(qtbot, slider, window, 3)
+    settle(qtbot, window)
+    window.undo()
+    assert shown(window) == 1  # two drags are two steps
+    assert not {"whole", "sha256", "open"} & set(asked)  # nothing is read whole, hashed, or put into the recent list
+
+
+def test_interventions_selection_and_text_survive_a_step(qtbot: Any, trained: Window) -> None:
+    document = trained.bench.document
+    state = with_edits(document.recorded, Intervention("zero", Site("result", 1, (2,))))
+    document.apply(state.select(destination=3, source=1, locked=True), "x")
+    before = document.recorded
+    trained.checkpoints.to(2)
+    settle(qtbot, trained)
+    assert document.recorded == replace(before, model=replace(before.model, checkpoint=2))
+
+
+def test_keys_step_and_steps_in_a_row_are_one_step_of_undo(qtbot: Any, trained: Window) -> None:
+    trained.setFocus()
+    first = trained.bench.document.recorded
+    for expected in (4, 3, 2):
+        qtbot.keyClick(trained, Qt.Key.Key_BracketLeft)
+        qtbot.waitUntil(lambda wanted=expected: shown(trained) == wanted, timeout=5000)
+    qtbot.keyClick(trained, Qt.Key.Key_BracketRight)
+    qtbot.waitUntil(lambda: shown(trained) == 3, timeout=5000)
+    trained.checkpoints.slider.setFocus()
+    qtbot.keyClick(trained.checkpoints.slider, Qt.Key.Key_Home)
+    qtbot.waitUntil(lambda: shown(trained) == 0, timeout=5000)
+    settle(qtbot, trained)
+    assert not trained.checkpoints.previous.isEnabled()
+    trained.undo()
+    assert trained.bench.document.recorded == first
+    qtbot.keyClicks(trained.prompt.editor, "[")
+    assert trained.prompt.editor.toPlainText() == TEXT + "[" and shown(trained) is None
+
+
+def test_playing_shows_every_point_whole_and_stops_at_the_end(qtbot: Any, trained: Window) -> None:
+    window, bar = trained, trained.checkpoints
+    bar.player.speed = 1000
+    seen: list[tuple[int | None, bool]] = []
+    show = bar._show
+
+    def spy(index: int) -> None:
+        seen.append((shown(window), window.waiting or window.bench.driver.waiting))
+        show(index)
+
+    bar._show = spy  # type: ignore[method-assign]
+    first = window.bench.document.recorded
+    qtbot.keyClick(window, Qt.Key.Key_T, Qt.KeyboardModifier.ControlModifier)
+    assert bar.player.playing and bar.play_button.toolTip().startswith("Stop")
+    qtbot.waitUntil(lambda: not bar.player.playing, timeout=30_000)
+    assert seen == [(None, False), *((i, False) for i in range(5))]  # from the end to the beginning, then each in turn
+    assert shown(window) is None and bar.play_button.toolTip().startswith("Play")
+    settle(qtbot, window)
+    assert heat(window).values.shape == (len(first.tokens),) * 2
+    bar.to(1)
+    settle(qtbot, window)
+    bar.play_or_stop()
+    qtbot.waitUntil(lambda: not bar.player.playing, timeout=30_000)
+    window.undo()
+    assert shown(window) == 1  # playing is one step
+
+
+def test_playing_begins_again_where_it_loops_until_it_is_stopped(qtbot: Any, trained: Window) -> None:
+    bar = trained.checkpoints
+    bar.player.speed = 1000
+    bar.loop.click()
+    seen: list[int | None] = []
+    trained.bench.document.changed.connect(lambda old, new: seen.append(new.model.checkpoint))
+    bar.to(4)
+    bar.play_button.click()
+    qtbot.waitUntil(lambda: seen[-4:] == [None, 0, 1, 2], timeout=30_000)
+    bar.play_button.click()
+    assert not bar.player.playing
+    settle(qtbot, trained)
+    stopped = shown(trained)
+    qtbot.wait(100)
+    assert shown(trained) == stopped and bar.position == stopped
+    bar.play_or_stop()
+    bar.slider.sliderPressed.emit()
+    assert not bar.player.playing  # a hand on the slider
+
+
+def test_a_speed_is_a_limit(qtbot: Any, trained: Window) -> None:
+    bar = trained.checkpoints
+    bar._speeds.actions()[0].trigger()
+    assert bar.pace.text() == "1/s ▾"
+    bar.to(0)
+    settle(qtbot, trained)
+    bar.play_or_stop()
+    qtbot.waitUntil(lambda: shown(trained) == 1, timeout=5000)
+    qtbot.wait(400)
+    assert shown(trained) == 1
+    qtbot.waitUntil(lambda: shown(trained) == 2, timeout=5000)
+    bar.player.stop()
+
+
+def test_compare_to_a_checkpoint_and_slide_shows_differences(qtbot: Any, trained: Window) -> None:
+    window, bar = trained, trained.checkpoints
+    bar.to(1)
+    settle(qtbot, window)
+    bar.pin.click()
+    assert window.bench.document.recorded.pins[0].label == "step 100" and bar.slider.pinned == 1
+    drag(qtbot, bar.slider, window, 3, 4)
+    qtbot.waitUntil(lambda: shown(window) == 4, timeout=5000)
+    settle(qtbot, window)
+    figure = dock(window, "attention").view.figure
+    assert figure.title.endswith("pattern − step 100")
+    same_pattern(heat(window).values, pattern(window, 4) - pattern(window, 1))
+    for name in ("overview", "predictions", "heads"):
+        found = dock(window, name).view.figure
+        assert "step 100" in found.title + found.caption, name
+    window.undo()
+    window.undo()
+    settle(qtbot, window)
+    assert not window.bench.document.recorded.pins and shown(window) == 1 and bar.slider.pinned is None
+
+
+def test_an_unreadable_checkpoint_is_said_and_the_slider_goes_back(qtbot: Any, trained: Window, folder: Path) -> None:
+    window, bar = trained, trained.checkpoints
+    errors: list[Exception] = []
+    window.bench.failed.disconnect()
+    window.bench.failed.connect(errors.append)
+    window.ahead.stop()
+    bar.to(1)
+    window.ahead.stop()
+    settle(qtbot, window)
+    window.ahead.stop()
+    (folder / "checkpoints" / "step-200.safetensors").write_bytes(b"nothing")
+    window.bench.engine.store._models.pop(ModelRef(f"file:{folder}", 2), None)
+    before = window.bench.document.recorded
+    with qtbot.waitSignal(window.bench.driver.given_up, timeout=5000):
+        bar.step_on()
+    assert len(errors) == 1 and window.bench.document.recorded == before
+    assert bar.slider.value() == 1 and bar.label.text().startswith("step 100")
+    bar.player.speed = 1000
+    bar.play_or_stop()
+    qtbot.waitUntil(lambda: not bar.player.playing, timeout=5000)
+    assert shown(window) == 1 and len(errors) == 2
+    bar.to(3)
+    qtbot.waitUntil(lambda: shown(window) == 3, timeout=5000)
+
+
+def test_the_next_checkpoints_are_ready_before_they_are_asked_for(
+    qtbot: Any, trained: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window, runner = trained, trained.bench.runner
+    window.checkpoints.to(1)
+    qtbot.waitUntil(lambda: shown(window) == 1)
+    asked: list[str] = []
+    for _ in range(2):
+        qtbot.waitUntil(lambda: not (runner.busy or window.ahead.timer.isActive() or runner.prefetching), timeout=20_000)
+        monkeypatch.setattr(Runner, "_submit", lambda self, slot, *more: asked.append(slot))
+        window.checkpoints.step_on()
+        assert not window.waiting and not window.bench.driver.waiting and asked == []
+        monkeypatch.undo()
+    assert shown(window) == 3
+
+
+def test_another_model_takes_the_bar_away_and_undo_brings_it_back(qtbot: Any, trained: Window, tmp_path: Path) -> None:
+    bar = trained.checkpoints
+    bar.to(2)
+    settle(qtbot, trained)
+    with qtbot.waitSignal(trained.opening.opened, timeout=10_000):
+        trained.opening.open(str(directory(tmp_path / "other")))
+    settle(qtbot, trained)
+    assert not bar.isVisible() and trained.windowTitle().startswith("other")
+    trained.undo()
+    settle(qtbot, trained)
+    assert bar.isVisible() and bar.slider.value() == 2 and bar.label.text().startswith("step 200")
+
+
+def test_words_of_points() -> None:
+    assert Point(None).words == "final weights" and Point(None).tick == "final"
+    assert Point(3, 8192, 16_777_216).words == "step 8,192 · 16.8 M tokens" and Point(3, 8192).tick == "8.19k"
+    assert Point(0, 0, 0).words == "step 0 · 0 tokens" and Point(0, 0).tick == "0"
+    assert Point(0, 3000, 999).words == "step 3,000 · 999 tokens" and Point(0, 3000).tick == "3k"
+
+
+def test_a_layout_that_was_kept_without_the_bar_does_not_hide_it(qtbot: Any, folder: Path, tmp_path: Path) -> None:
+    source = str(directory(tmp_path / "plain"))
+    for model in (source, str(folder), source):  # the layout is kept when a window is closed
+        window = gui.make_window(model, TEXT)
+        window.show()
+        settle(qtbot, window)
+        assert window.checkpoints.isVisible() == (model != source)
+        window.close()
+        window.deleteLater()
+
+
+def test_a_model_without_layers_is_looked_ahead_of_too(qtbot: Any, tmp_path: Path) -> None:
+    made = gui.make_window(str(directory(tmp_path / "bare", replace(TINY, n_layers=0))), TEXT, remember=False)
+    made.show()
+    settle(qtbot, made)
+    assert made.ahead.requests() == (), "there is no head beside"
+    made.close()
+    made.deleteLater()

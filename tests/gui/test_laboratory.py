@@ -1,0 +1,245 @@
+"""The laboratory in the window: a slider is the model, repaints what it changes, is one step of undo, and heaps nothing up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QComboBox, QWidget
+
+from circuitlab.engine.store import MOST_CONSTRUCTED
+from circuitlab.figures.laboratory_parameters import TEXT, LaboratoryView, parameters
+from circuitlab.figures.panel import control
+from circuitlab.gui import main as gui
+from circuitlab.gui.controls import Controls
+from circuitlab.gui.number_slider import NumberSlider
+from circuitlab.gui.panel_dock import PanelDock
+from circuitlab.gui.window import Window
+from circuitlab.model.subject import ModelRef
+from tests.gui.driving import dock, pixels, settle
+
+LAB = "laboratory"
+
+
+@dataclass(frozen=True)
+class View:
+    """Of a panel that there is not."""
+
+    fine: float = control(0.123456, label="fine", low=0.0, high=1.0, kind="slider", step=0.01)
+    large: float = control(5.0, label="large", low=1, high=10, kind="slider", step=0.5, typed=(0, 1000))
+
+
+@pytest.fixture
+def lab(qtbot: Any) -> Iterator[Window]:
+    made = gui.make_window("rope-induction", TEXT, remember=False)
+    made.resize(1280, 800)
+    made.show()
+    made.layout_of_docks.arrange("Laboratory")
+    settle(qtbot, made)
+    yield made
+    made.close()
+    made.deleteLater()
+
+
+def slider(panel: PanelDock, name: str) -> NumberSlider:
+    found = panel.controls.findChild(NumberSlider, name)
+    assert isinstance(found, NumberSlider)
+    return found
+
+
+def typed(panel: PanelDock, name: str, value: Any) -> None:
+    """A number typed beside its slider."""
+    number: Any = slider(panel, name).number
+    number.setValue(value)
+
+
+def said(panel: PanelDock) -> str:
+    """The present numbers."""
+    words: Any = panel.view.figure.find("words")
+    return words.paragraphs[0][1]
+
+
+def page(qtbot: Any, window: Window, name: str) -> PanelDock:
+    panel, document = dock(window, LAB), window.bench.document
+    document.apply(document.recorded.with_view(LAB, LaboratoryView(page=name)), f"page {name}")  # type: ignore[arg-type]
+    settle(qtbot, window)
+    return panel
+
+
+def alpha(window: Window) -> float:
+    found = parameters(window.bench.document.recorded)
+    assert found is not None
+    return found.alpha
+
+
+def test_a_slider_is_the_model_and_repaints_the_panels(qtbot: Any, lab: Window) -> None:
+    panel = page(qtbot, lab, "layer 0")
+    measured, attention = panel.view.widget("measured"), dock(lab, "attention").view
+    before, beside = pixels(measured), pixels(attention)
+    first: Any = panel.view.figure.find("measured")
+    typed(panel, "alpha", 1.0)
+    settle(qtbot, lab)
+    assert lab.bench.document.state.model == ModelRef("construct:rope-induction?alpha=1")
+    now: Any = panel.view.figure.find("measured")
+    assert now.values[4, 3] < 0.6 < first.values[4, 3] and "too little" in said(panel)
+    assert (pixels(measured) != before).any() and (pixels(attention) != beside).any()
+    assert lab.prompt.editor.toPlainText() == TEXT
+    lab.undo()
+    settle(qtbot, lab)
+    assert lab.bench.document.state.model == ModelRef("construct:rope-induction")
+    assert slider(panel, "alpha").value() == 12.8
+    np.testing.assert_array_equal(pixels(measured), before)
+    lab.redo()
+    settle(qtbot, lab)
+    assert alpha(lab) == 1 and slider(panel, "alpha").value() == 1
+
+
+def test_a_drag_is_one_step_and_another_drag_another(qtbot: Any, lab: Window) -> None:
+    panel = page(qtbot, lab, "clock")
+    history: Any = lab.bench.document._history
+    steps, moved = len(history._steps), slider(panel, "alpha")
+    for places in ((300, 400, 500, 510), (600, 650)):
+        moved.slider.sliderPressed.emit()
+        for place in places:
+            moved.slider.setValue(place)
+            settle(qtbot, lab)
+    assert len(history._steps) == steps + 2
+    last = alpha(lab)
+    lab.undo()
+    settle(qtbot, lab)
+    assert 0.1 < alpha(lab) < last
+    lab.undo()
+    settle(qtbot, lab)
+    assert alpha(lab) == 12.8 and lab.bench.document.undo_label == "page clock"
+
+
+def test_hundreds_of_values_heap_nothing_up(qtbot: Any, lab: Window) -> None:
+    panel, bench = page(qtbot, lab, "clock"), lab.bench
+    for name in ("attention", "predictions", "composition", "circuits", "model"):
+        lab.docks[name].hide()
+    store = bench.engine.store
+    for k in range(40):
+        typed(panel, "alpha", round(0.5 + 0.1 * k, 1))
+        qtbot.waitUntil(lambda k=k: alpha(lab) == round(0.5 + 0.1 * k, 1), timeout=10_000)
+        assert len(store._models) <= MOST_CONSTRUCTED + 1
+    settle(qtbot, lab)
+    assert len(store._doors) == 0 and len(bench._facts) <= 64 and lab.opening.recent() == []
+    history: Any = bench.document._history
+    assert len(history._steps) <= 4
+    lab.undo()
+    qtbot.waitUntil(lambda: alpha(lab) == 12.8)
+    settle(qtbot, lab)  # the first model has been closed meanwhile and is made again
+    assert "15.31 of 16" in panel.view.figure.title
+
+
+def test_what_cannot_be_springs_back_and_says_why(qtbot: Any, lab: Window) -> None:
+    panel = page(qtbot, lab, "clock")
+    said: list[str] = []
+    lab.bench.readout.connect(said.append)
+    offset, before = slider(panel, "offset"), lab.bench.document.recorded
+    typed(panel, "offset", 70)
+    settle(qtbot, lab)
+    assert lab.bench.document.recorded == before and offset.value() == 1
+    assert any("cannot look 70 positions back" in words for words in said)
+    assert panel.view.figure.grid
+
+
+def test_a_variant_takes_its_values_and_the_pages_their_sliders(qtbot: Any, lab: Window) -> None:
+    panel = page(qtbot, lab, "layer 1")
+    shown = lambda: {w.objectName() for w in panel.controls.findChildren(NumberSlider) if w.isVisible()}
+    assert shown() == {"beta", "sigma", "offset", "rank"}
+    variant: Any = panel.controls.findChild(QComboBox, "variant")
+    variant.setCurrentIndex(variant.findData("sinusoidal"))
+    settle(qtbot, lab)
+    assert lab.bench.document.recorded.model.source == "construct:rope-induction?variant=sinusoidal"
+    assert slider(panel, "beta").value() == 615 and "5 of 5 predictions right" in said(panel)
+    # σ is shown with three digits; moving β must not round it
+    typed(panel, "beta", 600)
+    settle(qtbot, lab)
+    assert lab.bench.document.recorded.model.source == "construct:rope-induction?variant=sinusoidal&beta=600"
+    page(qtbot, lab, "clock")
+    assert shown() == {"alpha", "d_head", "offset", "base", "n_ctx"}
+    frequencies: Any = panel.controls.findChild(QComboBox, "frequencies")
+    frequencies.setCurrentIndex(frequencies.findData("equal"))
+    settle(qtbot, lab)
+    assert shown() == {"alpha", "d_head", "offset", "period", "n_ctx"}
+    slider(panel, "d_head").slider.setValue(700)
+    settle(qtbot, lab)
+    assert slider(panel, "d_head").value() % 2 == 0
+
+
+def test_from_another_model_a_click_leads_in(qtbot: Any, window: Window) -> None:
+    window.layout_of_docks.arrange("Laboratory")
+    settle(qtbot, window)
+    panel = dock(window, LAB)
+    assert not [w for w in panel.controls.findChildren(NumberSlider) if w.isVisible()]
+    table = panel.view.widget("open").table
+    at = table.visualRect(table.model().index(0, 0)).center()
+    QTest.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier, at)
+    qtbot.waitUntil(lambda: window.bench.document.recorded.model == ModelRef("construct:rope-induction"), timeout=10_000)
+    settle(qtbot, window)
+    assert window.prompt.editor.toPlainText() == TEXT and panel.view.figure.find("hands") is not None
+    window.undo()
+    settle(qtbot, window)
+    assert panel.view.figure.find("open") is not None
+
+
+@pytest.fixture
+def trained(qtbot: Any) -> Iterator[Window]:
+    made = gui.make_window("attn-only-2l", "A B C", remember=False)
+    made.resize(1280, 800)
+    made.show()
+    made.layout_of_docks.arrange("Laboratory")
+    settle(qtbot, made)
+    yield made
+    made.close()
+    made.deleteLater()
+
+
+def test_the_prompt_stays_as_high_when_the_bar_of_a_training_comes_and_goes(qtbot: Any, trained: Window) -> None:
+    window, prompt = trained, trained.docks["prompt"]
+    before = prompt.height()
+    with qtbot.waitSignal(window.opening.opened, timeout=20_000):
+        window.opening.open("rope-induction", TEXT)
+    settle(qtbot, window)
+    assert window.checkpoints.isHidden()
+    qtbot.waitUntil(lambda: abs(prompt.height() - before) <= 6)  # the window is laid out in its own time
+    window.undo()
+    settle(qtbot, window)
+    assert window.checkpoints.isVisible()
+    qtbot.waitUntil(lambda: abs(prompt.height() - before) <= 6)
+
+
+def test_controls_that_appear_make_the_bar_higher(qtbot: Any, window: Window) -> None:
+    """Another model brings sliders to a panel that is on the screen: all of them stand inside its bar."""
+    window.resize(1280, 800)
+    window.layout_of_docks.arrange("Laboratory")
+    settle(qtbot, window)
+    panel = dock(window, LAB)
+    with qtbot.waitSignal(window.opening.opened, timeout=20_000):
+        window.opening.open("rope-induction", TEXT)
+    settle(qtbot, window)
+    controls, bar = panel.controls, panel.bar
+    shown = [w for w in controls.findChildren(QWidget, options=Qt.FindChildOption.FindDirectChildrenOnly) if w.isVisible()]
+    assert len(shown) > 5
+    room = bar.rect()
+    assert all(room.contains(w.rect().translated(w.mapTo(bar, w.rect().topLeft()))) for w in shown)
+
+
+def test_a_control_that_is_not_moved_keeps_its_value(qtbot: Any) -> None:
+    made = Controls(View)
+    qtbot.addWidget(made)
+    made.show_view(View(large=700.0))
+    heard: list[Any] = []
+    made.changed.connect(heard.append)
+    fine: Any = made.findChild(NumberSlider, "fine")
+    large: Any = made.findChild(NumberSlider, "large")
+    assert (fine.value(), large.value()) == (0.12, 700.0)
+    large.number.setValue(8.5)
+    fine.slider.setValue(fine.slider.value())
+    assert heard == [View(0.123456, 8.5)]
