@@ -13,6 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import pytest
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 LARGE = 4096  # bytes from which a file counts as LFS: named by its sha256
 
@@ -150,3 +152,17 @@ def serving(hub: Hub) -> Iterator[Hub]:
             hub.wait.set()
         server.shutdown()
         server.server_close()
+
+
+@contextmanager
+def reached(hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """`hub` served, as the only one there is; what is downloaded goes to `cache`.
+
+    Tests run with `HF_HUB_OFFLINE`. The library reads that once, when it is first imported, which may have been before.
+    """
+    with serving(hub) as made:
+        monkeypatch.setenv("HF_ENDPOINT", made.url)
+        monkeypatch.setenv("HF_HUB_CACHE", str(cache))
+        monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+        yield made

@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 from circuitlab.gui.hub_dialog import HubDialog
 from circuitlab.gui.window import Window
 from circuitlab.model.hub import HubName, snapshot
-from tests.hub_server import Hub, serving
+from tests.hub_server import Hub, reached
 from tests.models import CONFIGS, directory
 
 pytest.importorskip("huggingface_hub")
@@ -23,10 +23,7 @@ NAME = HubName("somebody/small")
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     """A hub with one model, and an empty cache."""
     path = directory(tmp_path / "repo", CONFIGS["gpt2"])
-    with serving(Hub({NAME.repo: path}, revisions=("main", "step64"))) as made:
-        monkeypatch.setenv("HF_ENDPOINT", made.url)
-        monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
-        monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    with reached(Hub({NAME.repo: path}, revisions=("main", "step64")), tmp_path / "cache", monkeypatch) as made:
         yield made
 
 

@@ -12,7 +12,7 @@ from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadMachine, BadModel, Cancelled, UsageError
 from circuitlab.model.hub import HubName, looks_like_a_name, snapshot
 from circuitlab.model.loading import open_model
-from tests.hub_server import COMMIT, Hub, serving
+from tests.hub_server import COMMIT, Hub, reached
 from tests.models import CONFIGS, directory
 
 pytest.importorskip("huggingface_hub")
@@ -27,10 +27,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     """A hub with one model, and an empty cache."""
     path = directory(tmp_path / "repo", CONFIGS["gpt2"])
     (path / "README.md").write_text("not needed")
-    with serving(Hub({NAME.repo: path}, revisions=("step512", "main", "step64"))) as made:
-        monkeypatch.setenv("HF_ENDPOINT", made.url)
-        monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
-        monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    with reached(Hub({NAME.repo: path}, revisions=("step512", "main", "step64")), tmp_path / "cache", monkeypatch) as made:
         yield made
 
 
