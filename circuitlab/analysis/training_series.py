@@ -1,7 +1,6 @@
 """What was measured along the training of models, side by side: losses, in-context scores, head scores, phase changes.
 
-    in-context score   on text: mean loss of the late indices − mean loss of the early ones
-                       on a sequence that is repeated: mean loss of the second repetition but for its first token − of the first
+    in-context score   late loss − early loss; of a repeated sequence, second repetition − first (`training_scores`)
     dloss/dln(i)       slope of the least-squares line through (ln j, loss(j)), i/ratio ≤ j ≤ i·ratio (`in_context`)
     phase change       where the in-context score falls fastest (`training_phase`)
 
@@ -20,15 +19,14 @@ import numpy as np
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, SeriesRef, Table, analysis
 from circuitlab.analysis.in_context import log_slope
-from circuitlab.analysis.training_phase import PhaseRule, phase_change
+from circuitlab.analysis.training_phase import PhaseRule
 from circuitlab.analysis.training_said import indices_of, words_on_sequences
+from circuitlab.analysis.training_scores import KINDS, RANDOM, TEXT, best, phase_of, scores_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.series_measures import HEAD_ARRAYS, SeriesMeasures
 from circuitlab.model.subject import ModelRef
 
-RANDOM, REPEATED, TEXT = 0, 1, 2
-KINDS = ("repeated random tokens", "repeated text", "text")
 LARGEST = 2**22  # numbers of a series that is read here: beyond what any has, and what `memory` reckons with
 
 
@@ -53,6 +51,13 @@ class TrainingSeriesParams:
         if kind == TEXT:
             return PhaseRule(self.threshold_text, self.share, self.apart_text, self.first)
         return PhaseRule(self.threshold, self.share, self.apart, self.first)
+
+    def words(self) -> str:
+        """The rules of all kinds in a sentence."""
+        return (
+            f"{self.rule(RANDOM).words()} ({self.threshold_text:g} on text), between points whose tokens differ by a factor of "
+            f"{self.apart:g} ({self.apart_text:g} on text) or more"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -109,12 +114,6 @@ class TrainingSeriesResult(Result):
         )
 
 
-def best(values: np.ndarray) -> np.ndarray:
-    """[point]: the largest over heads of values [point, layer, head], NaN without heads."""
-    flat = values.reshape(len(values), -1).astype(float)
-    return np.where(np.isnan(flat).all(axis=1), np.nan, np.fmax.reduce(flat, axis=1, initial=-np.inf))
-
-
 def refuse_unnamed(config: ModelConfig, p: Any) -> str | None:
     """Series are known by the hash of their file, so they are named; also of `training_pca`."""
     return None if p.models else "no training series is named: give models=NAME, the model's own for instance."
@@ -140,8 +139,7 @@ def training_series(inputs: Inputs, p: TrainingSeriesParams, ctx: Ctx) -> Traini
     names, found = read(inputs, p.models, ctx)
     at = points_of(found)
     ends = np.array([indices_of(m) for m in found])
-    scores = [scores_of(m, tuple(e)) for m, e in zip(found, ends.tolist(), strict=True)]
-    phases = [_phases(m, s[0], p) for m, s in zip(found, scores, strict=True)]
+    scores, phases = [scores_of(m) for m in found], [_phases(m, p) for m in found]
     return TrainingSeriesResult(
         names=names,
         model=at.model,
@@ -198,23 +196,6 @@ def points_of(found: list[SeriesMeasures]) -> Points:
     )
 
 
-def scores_of(m: SeriesMeasures, ends: tuple[int, int, int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """([point, kind] in-context scores, [point, kind, repetition] mean losses), nats; a text too short has no score."""
-    means = np.stack([_repetitions(m["repeated_loss_by_index"]), _repetitions(m["repeated_text_loss_by_index"])], axis=1)
-    by_index = m["loss_by_index"].astype(float)
-    mean = lambda first, last: by_index[:, first - 1 : last].mean(axis=1)
-    text = mean(*ends[2:]) - mean(*ends[:2]) if 1 <= ends[1] < ends[2] else np.full(len(by_index), np.nan)
-    return np.column_stack([means[:, :, 1] - means[:, :, 0], text]), means
-
-
-def _repetitions(losses: np.ndarray) -> np.ndarray:
-    """[point, repetition] of losses [point, 2 · block]; the second without its first token, which nothing foretells."""
-    losses, block = losses.astype(float), losses.shape[1] // 2
-    if block < 2:
-        return np.full((len(losses), 2), np.nan)
-    return np.stack([losses[:, :block].mean(axis=1), losses[:, block + 1 : 2 * block].mean(axis=1)], axis=1)
-
-
 def slopes(losses: np.ndarray, ratio: float, ctx: Ctx) -> np.ndarray:
     """[point, index]: d loss / d ln(index) of losses [point, index], whose index i is position i + 1."""
     out = np.full(losses.shape, np.nan)
@@ -224,17 +205,13 @@ def slopes(losses: np.ndarray, ratio: float, ctx: Ctx) -> np.ndarray:
     return out
 
 
-def _phases(m: SeriesMeasures, scores: np.ndarray, p: TrainingSeriesParams) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _phases(m: SeriesMeasures, p: TrainingSeriesParams) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """[kind, 2] tokens, [kind] fall, [kind] rise of the best prefix-matching score; NaN without a phase change."""
-    tokens, prefix = np.array(m.tokens, dtype=float), best(m["prefix_matching"])
     phase, fall, rise = np.full((len(KINDS), 2), np.nan), np.full(len(KINDS), np.nan), np.full(len(KINDS), np.nan)
     for kind in range(len(KINDS)):
-        found = phase_change(tokens, scores[:, kind], p.rule(kind))
-        if found is not None:
-            first, last = found
-            phase[kind] = tokens[first], tokens[last]
-            fall[kind] = scores[first, kind] - scores[last, kind]
-            rise[kind] = prefix[last] - prefix[first]
+        if found := phase_of(m, kind, p.rule(kind)):
+            phase[kind] = m.tokens[found.first], m.tokens[found.last]
+            fall[kind], rise[kind] = found.fall, found.after - found.before
     return phase, fall, rise
 
 
@@ -268,6 +245,5 @@ def _words(names: tuple[str, ...], found: list[SeriesMeasures], ends: np.ndarray
         *said,
         "on repeated sequences: second repetition without its first token minus first repetition",
         f"slope by ln index: least squares over i/{p.ratio:g} … i·{p.ratio:g}",
-        f"{p.rule(RANDOM).words()} ({p.threshold_text:g} on text), between points whose tokens differ by a factor of {p.apart:g} "
-        f"({p.apart_text:g} on text) or more",
+        p.words(),
     )

@@ -19,11 +19,11 @@ from circuitlab.training.command import device_of, fitting
 from circuitlab.training.corpus import find_sources
 from circuitlab.training.identity import FILE as RUN
 from circuitlab.training.identity import claim, identity
+from circuitlab.training.metrics_file import FILE as METRICS
 from circuitlab.training.progress import FILE as PROGRESS
 from circuitlab.training.recipe import Recipe, read_recipe
 from circuitlab.training.series_points import tokens_after
 
-METRICS = "metrics.json"
 DEVICES = ("auto", *NAMES)
 _STEP = re.compile(r"^step (\d+)/\d+ +loss ([0-9.]+)")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,10 @@ from circuitlab.model.devices import devices
 from circuitlab.model.saving import save_directory
 from circuitlab.model.series import FOLDER
 from circuitlab.model.tokenizer import Tokenizer
-from circuitlab.training.files import linked, made_folder, write_whole, writing
+from circuitlab.training.files import linked, made_folder, writing
 from circuitlab.training.huggingface_export import save_gpt2, save_gpt2_checkpoint
 from circuitlab.training.loop import Trainer
+from circuitlab.training.metrics_file import write_model
 from circuitlab.training.recipe import Recipe
 
 
@@ -23,11 +23,11 @@ def export(trainer: Trainer, tokenizer: Tokenizer, path: Path, command: str) -> 
 
     `command` is what was typed. Checkpoints are hard links to those of the run where the disk has links and the format allows it.
     """
-    gpt2 = trainer.recipe.export.format == "gpt2"
+    gpt2, found = trainer.recipe.export.format == "gpt2", trainer.measured()
     made_folder(path / FOLDER)
     with writing(path):
         write = save_gpt2 if gpt2 else save_directory
-        write(path, trainer.config, trainer.weights.snapshot(), tokenizer, card_text(trainer, command))
+        write(path, trainer.config, trainer.weights.snapshot(), tokenizer, card_text(trainer, found, command))
     for source in sorted((trainer.out / FOLDER).glob("step-*.safetensors")):
         place = path / FOLDER / source.name
         if not gpt2:
@@ -35,7 +35,7 @@ def export(trainer: Trainer, tokenizer: Tokenizer, path: Path, command: str) -> 
         elif not place.is_file():
             with writing(place):
                 save_gpt2_checkpoint(source, place, trainer.config)
-    write_whole(path / "metrics.json", (json.dumps(trainer.history[-1], indent=1) + "\n").encode())
+    write_model(path, found)
 
 
 def lasted(seconds: float) -> str:
@@ -50,9 +50,9 @@ def device_words(device: str) -> str:
     return f"{title}, {n} {'thread' if n == 1 else 'threads'}" if device == "cpu" else title
 
 
-def card_text(trainer: Trainer, command: str) -> str:
-    """The card as Markdown."""
-    recipe, found, c = trainer.recipe, trainer.history[-1], trainer.config
+def card_text(trainer: Trainer, found: dict[str, Any], command: str) -> str:
+    """The card as Markdown; `found`: what was measured of the trainer's weights."""
+    recipe, c = trainer.recipe, trainer.config
     sources = "\n".join(f"- {s.label}: {len(s.train):,} tokens, share {s.share:.2f}" for s in trainer.streams)
     notes = "".join(f"\n{note}\n" for note in (*recipe.notes, *_format_notes(recipe)))
     o, speed = recipe.optimiser, trainer.tokens_seen / max(trainer.seconds, 1e-9)

@@ -33,6 +33,7 @@ from circuitlab.training.batches import batch
 from circuitlab.training.corpus import Stream
 from circuitlab.training.files import made_folder, write_whole
 from circuitlab.training.metrics import measure
+from circuitlab.training.metrics_file import write_run
 from circuitlab.training.progress import Progress, State
 from circuitlab.training.recipe import Optimiser, Recipe
 from circuitlab.training.state import read_state, write_state
@@ -187,16 +188,22 @@ class Trainer:
             remedy=f"Lower [optimiser] rate or [init] in the recipe and begin in another folder; step {self.step} is saved.",
         )
 
-    def checkpoint(self, say: Say) -> None:
-        """Keep the weights (float16) and their metrics."""
+    def measured(self) -> dict[str, Any]:
+        """Metrics of the weights as they are now: those of the last checkpoint where nothing was trained since."""
+        if self.history and self.history[-1]["step"] == self.step:
+            return self.history[-1]
         self._tell("measuring")
         with making_on(self.device):
             found = measure(self.weights, self.streams, self.recipe.stage(max(0, self.step - 1)).context)
+        return {"step": self.step, "tokens": self.tokens_seen, **found}
+
+    def checkpoint(self, say: Say) -> None:
+        """Keep the weights (float16) and their metrics."""
+        found = self.measured()
         half = {name: value.cpu().contiguous() for name, value in self.weights.snapshot(torch.float16).items()}
         write_whole(self.out / "checkpoints" / f"step-{self.step:06d}.safetensors", save(half))
-        self.history.append({"step": self.step, "tokens": self.tokens_seen, **found})
-        text = json.dumps({"recipe": self.recipe.name, "seed": self.recipe.seed, "checkpoints": self.history})
-        write_whole(self.out / "metrics.json", text.encode())
+        self.history.append(found)
+        write_run(self.out, self.recipe, self.history)
         say(f"checkpoint {self.step}: {summary(found)}")
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from circuitlab.analysis.training_scores import late_minus_early, repetitions
 from circuitlab.errors import BadInput, BadMachine, BadModel
 from circuitlab.model.loading import open_model
 from circuitlab.model.loading.found import weight_files
@@ -88,23 +89,11 @@ def bos_of(tokenizer: Tokenizer | None, d_vocab: int) -> int:
     return tokenizer.bos
 
 
-def rep1_rep2(by_index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean losses [...] of the first and the second piece of [..., 2 · piece], the second without its first token."""
-    piece = by_index.shape[-1] // 2
-    return by_index[..., :piece].mean(-1), by_index[..., piece + 1 :].mean(-1)
-
-
-def in_context(by_index: np.ndarray, said: Any) -> np.ndarray:
-    """[...], nats: mean loss late in the context minus mean loss early, of `loss_by_index` [..., context − 1]."""
-    (a, b), (c, d) = said["early"], said["late"]
-    return by_index[..., c - 1 : d].mean(-1) - by_index[..., a - 1 : b].mean(-1)
-
-
 def summary(point: Arrays, said: dict[str, Any]) -> str:
     """One line on a point."""
-    rep1, rep2 = rep1_rep2(point["repeated_loss_by_index"])
+    rep1, rep2 = repetitions(point["repeated_loss_by_index"])
     best = f"  prefix matching {point['prefix_matching'].max():.2f}" if point["prefix_matching"].size else ""
-    score = in_context(point["loss_by_index"], said)
+    score = late_minus_early(point["loss_by_index"], (*said["early"], *said["late"]))
     return f"loss {point['loss']:.3f}  in context {score:+.3f}  rep1 {rep1:.2f}  rep2 {rep2:.2f}{best}"
 
 

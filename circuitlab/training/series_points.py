@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from circuitlab.errors import BadInput, BadModel
-from circuitlab.model.loading.found import read_json
 from circuitlab.model.series import FOLDER, series_of
 from circuitlab.paths import resource
+from circuitlab.training.metrics_file import FILE as METRICS
+from circuitlab.training.metrics_file import final_step, tokens_by_step
 from circuitlab.training.recipe import Recipe, read_recipe
-
-METRICS = "metrics.json"
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ def points_of(folder: Path, recipe: str | None = None) -> tuple[Point, ...]:
             got="none",
             remedy="Assemble one from a training run: python -m circuitlab.training.shipping RUN DIR.",
         )
-    known, final = _known(folder)
+    known, final = tokens_by_step(folder), final_step(folder)
     last = series[-1][0] if final is None else final
     if series[-1][0] > last:
         raise BadModel("The checkpoints go on after the final weights.", expected=f"steps up to {last}", got=str(series[-1][0]))
@@ -47,29 +45,6 @@ def points_of(folder: Path, recipe: str | None = None) -> tuple[Point, ...]:
     tokens = lambda step: _tokens(step, known, used)
     before = [Point(step, tokens(step), i) for i, (step, _) in enumerate(series) if step != last]
     return (*before, Point(last, tokens(last), None))
-
-
-def _known(folder: Path) -> tuple[dict[int, int], int | None]:
-    """Tokens by step that a run or its model wrote down, and the final step where the model says it."""
-    known: dict[int, int] = {}
-    places = [folder.parent / METRICS] if folder.name == "model" else []
-    for path in (*places, folder / METRICS):
-        if path.is_file():
-            data = read_json(path)
-            for one in (*_listed(data), data):
-                if _whole(one.get("step")) and _whole(one.get("tokens")):
-                    known[one["step"]] = one["tokens"]
-    own = read_json(folder / METRICS) if (folder / METRICS).is_file() else {}
-    return known, own["step"] if _whole(own.get("step")) else None
-
-
-def _listed(data: dict[str, Any]) -> list[dict[str, Any]]:
-    found = data.get("checkpoints")
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _recipe(folder: Path, name: str | None) -> Recipe | None:

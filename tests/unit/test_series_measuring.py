@@ -15,20 +15,24 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from circuitlab.analysis.training_scores import RANDOM, TEXT, late_minus_early, phase_of, repetitions, scores_of
+from circuitlab.analysis.training_series import TrainingSeriesParams
 from circuitlab.cli import main
 from circuitlab.errors import BadInput, BadMachine, BadModel
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.loading import open_model
 from circuitlab.model.series import series_of
-from circuitlab.model.series_measures import FILE, HEAD_ARRAYS, read_series
+from circuitlab.model.series_measures import FILE, HEAD_ARRAYS, SeriesMeasures, read_series, write_series
 from circuitlab.training.corpus import Stream
 from circuitlab.training.measured_texts import MeasuredTexts, sha256, texts_for
 from circuitlab.training.recipe import Recipe, Stage, read_recipe
-from circuitlab.training.series_measuring import STAGE, in_context, measure_series, rep1_rep2
+from circuitlab.training.series_card import describe, section
+from circuitlab.training.series_card import main as describe_all
+from circuitlab.training.series_measuring import STAGE, measure_series
 from circuitlab.training.series_point import measure_point, zeroed
 from circuitlab.training.series_points import points_of, tokens_after
-from circuitlab.training.shipping import describe, phase, ship, steepest
+from circuitlab.training.shipping import ship
 from tests.models import CONFIGS, TINY, directory, weights_of
 
 SMALL: dict[str, Any] = {"windows": 4, "context": 16, "many": 12}
@@ -254,7 +258,7 @@ def test_a_series_is_measured_written_and_taken_over(model: Path) -> None:
         assert all(np.array_equal(found[name][i], alone[name]) for name in alone)
     assert found["token_loss"].shape == (3, 12) and found["loss"].min() > 0
     assert found.said["context"] == 16 and found.said["sources"][0] == {"label": "a", "share": 0.75, "held_out": 200}
-    score = in_context(found["loss_by_index"], found.said)
+    score = scores_of(found)[0][:, TEXT]
     np.testing.assert_allclose(score, found["loss_by_index"][:, 14] - found["loss_by_index"][:, :2].mean(1), rtol=1e-5)
     before = (model / FILE).read_bytes()
     lines.clear()
@@ -374,15 +378,50 @@ def test_a_run_becomes_a_model_folder(model: Path, tmp_path: Path) -> None:
     assert (
         (made / "card.md").read_text() == once and once.count("## Checkpoint series") == 1 and once.startswith("# toy\n\nWords.")
     )
-    assert once.count("\n| ") == 4 and "There is no phase change" in " ".join(once.split())
+    assert once.count("\n| ") == 4 + 4
     with pytest.raises(BadInput, match="no finished model"):
         ship(made, tmp_path / "other")
 
 
-def test_the_phase_change_is_where_the_second_repetition_falls_fastest(model: Path) -> None:
+def _with_a_fall(model: Path) -> SeriesMeasures:
+    """Three points of a model: the second repetition falls from 8 nats by 2 and by 1, a head comes to match prefixes."""
     made = measure_series(model, _streams(), **SMALL)
     by_index, prefix = np.full((3, 14), 8.0, np.float32), np.zeros((3, 2, 4), np.float32)
     by_index[1:, 8:], by_index[2, 8:], prefix[1:, 1, 2] = 6.0, 5.0, 0.6
     changed = replace(made, arrays={**made.arrays, "repeated_loss_by_index": by_index, "prefix_matching": prefix})
-    assert rep1_rep2(by_index)[1].tolist() == [8.0, 6.0, 5.0] and steepest(made.steps, rep1_rep2(by_index)[1]) == 0
-    assert "between steps 0 and 100 (8.00 → 6.00 nats)" in phase(changed) and "0.5 between steps 0 and 100" in phase(changed)
+    return replace(changed, tokens=(1000, 2000, 4000))
+
+
+def test_the_card_states_rule_window_fall_and_prefix_matching(model: Path) -> None:
+    changed = _with_a_fall(model)
+    found = phase_of(changed, RANDOM, TrainingSeriesParams().rule(RANDOM))
+    assert found == (0, 2, 3.0, 0.0, pytest.approx(0.6)), "−2 and −1 a doubling: the second half as steep as the first"
+    said = section(changed)
+    row = "| repeated random tokens | 0 → 300 | 1,000 → 4,000 | 0.000 → -3.000 | 3.000 | 0.00 → 0.60 |"
+    assert row in said
+    words = " ".join(said.split())
+    for part in ("at least 0.5 as steep", "falls by 1 nat or more in all (0.1 on text)", "factor of 1.03 (1.2 on text)"):
+        assert part in words
+    noise = replace(changed, tokens=(1000, 1010, 4000))
+    assert "| 0 → 300 | 1,000 → 4,000 |" in section(noise), "a point too close to the one before is passed over"
+
+
+def test_a_card_is_written_anew_from_the_file_alone(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_series(model, _with_a_fall(model))
+    (model / "card.md").write_text("# toy\n\n## Checkpoint series\n\nold words\n\n### Phase changes\n\nold\n\n## After\n\nkept\n")
+    (model / "model.safetensors").unlink()  # nothing is measured
+    assert describe_all([str(model)]) == 0
+    made = (model / "card.md").read_text(encoding="utf-8")
+    assert made.startswith("# toy\n\n## Checkpoint series\n") and made.endswith("\n\n## After\n\nkept\n")
+    assert "old words" not in made and "\n\nold\n" not in made and made.count("### Phase changes") == 1 and "1,000 → 4,000" in made
+    (model / FILE).unlink()
+    assert describe_all([str(model)]) == 3 and "was not measured" in capsys.readouterr().err
+
+
+def test_repetitions_and_ends_of_a_text() -> None:
+    losses = np.array([[1, 2, 3, 9, 4, 6], [1, 1, 1, 7, 2, 2]], np.float32)
+    np.testing.assert_array_equal(repetitions(losses), [[2, 5], [1, 2]])
+    np.testing.assert_array_equal(repetitions(losses[0]), [2, 5])
+    assert np.isnan(repetitions(losses[:, :2])).all(), "one token and itself: nothing is left of the second"
+    assert late_minus_early(losses[0], (1, 2, 5, 6)) == 3.5
+    assert np.isnan(late_minus_early(losses, (1, 3, 3, 4))).all(), "ends that overlap"

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import re
 
 import numpy as np
 import pytest
 
+from circuitlab.analysis.base import SeriesRef
+from circuitlab.analysis.training_scores import KINDS, RANDOM, TEXT, phase_of, repetitions, scores_of
+from circuitlab.analysis.training_series import TrainingSeriesParams, TrainingSeriesResult
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Request
+from circuitlab.engine.store import ModelStore
+from circuitlab.figures.training_points import phase_words
 from circuitlab.model.loading import open_model
 from circuitlab.model.loading.found import weight_files
 from circuitlab.model.series import checkpoint_of, series_of
 from circuitlab.model.series_measures import GONE, HEAD_ARRAYS, SeriesMeasures, has_series, read_series
+from circuitlab.model.subject import ModelRef, Subject
 from circuitlab.paths import model_dir, shipped, shipped_models
 from circuitlab.training.metrics import head_scores, losses, repeated_random
-from circuitlab.training.series_measuring import in_context, rep1_rep2
+from circuitlab.training.series_card import section
 from circuitlab.training.series_points import points_of
-from circuitlab.training.shipping import phase, steepest
 
 MEASURED = tuple(name for name in shipped_models() if has_series(model_dir(name)))
 LEAST = {"attn-only-2l": 24, "attn-only-1l": 8, "attn-only-1l-smeared": 8}
@@ -45,7 +53,7 @@ def test_a_series_is_whole(name: str) -> None:
     assert m["token_loss"].shape[1] >= 2048 and m["loss_by_index"].shape[1] == m.said["context"] - 1 == 127
     if m.steps[0] == 0:  # every token is as likely; a tied unembedding gives the token that is read a logit of its own
         assert np.log(c.d_vocab) - 0.1 < m["loss"][0] < np.log(c.d_vocab) + (1.0 if c.tied else 0.1)
-    assert "## Checkpoint series" in (card := (model_dir(name) / "card.md").read_text()) and phase(m) in " ".join(card.split())
+    assert section(m) in (model_dir(name) / "card.md").read_text(encoding="utf-8"), "the card says what the file holds"
     assert all("/" not in source["label"] for source in m.said["sources"])
 
 
@@ -71,6 +79,57 @@ def test_all_models_are_measured_on_the_same_texts() -> None:
         assert all(one["sha256"][of] == said[0]["sha256"][of] for of in ("tokens", "random"))
 
 
+def _rows(card: str, head: str) -> list[list[str]]:
+    """The cells of the table under a line that begins so."""
+    lines = card[card.index(head) :].splitlines()[2:]
+    return [[c.strip() for c in line.strip("|").split("|")] for line in lines[: [*lines, ""].index("")]]
+
+
+def _ends(cell: str) -> tuple[float, float]:
+    a, b = (float(part.replace(",", "")) for part in cell.split("→"))
+    return a, b
+
+
+@pytest.mark.parametrize("name", sorted({*MEASURED, *LEAST}))
+def test_the_card_and_the_panel_say_the_same_phase_changes(name: str) -> None:
+    """What the Training panel writes, of the engine's answer; and the card's own columns at the ends of each window."""
+    card = (model_dir(name) / "card.md").read_text(encoding="utf-8")
+    ref = f"builtin:{name}"
+    asked = Request("training_series", TrainingSeriesParams((SeriesRef(ref),)), Subject(ModelRef(ref)))
+    result = Engine(ModelStore()).answer(asked).result
+    assert isinstance(result, TrainingSeriesResult)
+    points = {cells[0]: cells for cells in _rows(card, "| step | tokens |")}
+    found = _rows(card, "| score on | steps |")
+    assert [cells[0] for cells in found] == list(KINDS)
+    for kind, (_, steps, tokens, score, fall, prefix) in enumerate(found):
+        shown = phase_words(result, kind)
+        if steps == "no phase change":
+            assert shown == steps
+            continue
+        words = re.fullmatch(r"phase change at (.*) M tokens, score (.*) nats, best prefix matching (.*)", shown)
+        assert words is not None
+        millions = [float(part.removesuffix(" M")) for part in words[1].split("–")]
+        np.testing.assert_allclose(np.array(_ends(tokens)) / 1e6, millions, rtol=5e-3)
+        before, after = _ends(score)
+        assert float(fall) == pytest.approx(before - after, abs=2e-3)
+        assert float(words[2].replace("−", "-")) == pytest.approx(after - before, abs=0.006)
+        assert float(words[3]) == pytest.approx(_ends(prefix)[1] - _ends(prefix)[0], abs=0.011)
+        for step, said, best in zip(steps.split(" → "), _ends(score), _ends(prefix), strict=True):
+            _, seen, _, on_text, *pieces, matching, _ = points[step]
+            columns = [float(pieces[1]) - float(pieces[0]), float(pieces[3]) - float(pieces[2]), float(on_text)]
+            assert said == pytest.approx(columns[kind], abs=2e-3) and seen in tokens.split(" → ")
+            assert best == float(matching.split()[0])
+
+
+def test_where_a_phase_change_is_and_where_there_is_none() -> None:
+    found = lambda name, kind: phase_of(read_series(model_dir(name)), kind, TrainingSeriesParams().rule(kind))
+    for name in ("attn-only-0l", "attn-only-1l"):
+        assert [found(name, kind) for kind in range(len(KINDS))] == [None] * len(KINDS), "one layer does no induction"
+    for name in ("attn-only-2l", "attn-only-1l-smeared", "gpt-mini", "attn-only-2l-smeared"):
+        change = found(name, RANDOM)
+        assert change is not None and change.fall > 5 and change.before < 0.4 < 0.7 < change.after
+
+
 def test_all_models_together_are_small() -> None:
     assert sum(f.stat().st_size for f in shipped("models").rglob("*") if f.is_file()) <= LARGEST
 
@@ -78,10 +137,11 @@ def test_all_models_together_are_small() -> None:
 @pytest.mark.parametrize("name", ["attn-only-2l", "attn-only-1l-smeared"])
 def test_prefix_matching_and_in_context_learning_come_together(name: str) -> None:
     m = read_series(model_dir(name))
-    rep1, rep2 = rep1_rep2(m["repeated_loss_by_index"])
+    rep1, rep2 = repetitions(m["repeated_loss_by_index"]).T
     best, fallen = _best(m), (rep2.max() - rep2) / (rep2.max() - rep2[-1])
     crossed = int(np.flatnonzero(best >= 0.5)[0])
-    assert abs(crossed - steepest(m.steps, rep2)) <= 1, "within the points between which the second repetition falls fastest"
+    change = phase_of(m, RANDOM, TrainingSeriesParams().rule(RANDOM))
+    assert change is not None and change.first < crossed < change.last, "the score passes one half within the phase change"
     assert 0.05 < fallen[crossed] < 0.5, "with the score half there, the fall has begun and is not half done"
     assert rep2[-1] < 2 < 8 < rep1.min(), "first occurrences cannot be foretold"
     together = np.corrcoef(best[m.steps.index(512) :], (rep1 - rep2)[m.steps.index(512) :])[0, 1]
@@ -99,7 +159,7 @@ def test_a_previous_token_head_comes_with_two_layers_and_not_with_smeared_keys()
 
 def test_one_layer_does_no_induction() -> None:
     m = read_series(model_dir("attn-only-1l"))
-    rep1, rep2 = rep1_rep2(m["repeated_loss_by_index"])
+    rep1, rep2 = repetitions(m["repeated_loss_by_index"]).T
     assert _best(m).max() < 0.2 and rep2.min() > 8 and abs(rep1 - rep2).max() < 0.5
     assert m["loss"][-1] < 4.5, "it learns the text all the same"
 
@@ -108,5 +168,5 @@ def test_more_layers_foretell_text_better() -> None:
     final = lambda name: read_series(model_dir(name))["loss"][-1]
     assert final("attn-only-2l") < final("attn-only-1l-smeared") < 4.3 and final("attn-only-2l") < final("attn-only-1l")
     two = read_series(model_dir("attn-only-2l"))
-    score = in_context(two["loss_by_index"], two.said)
+    score = scores_of(two)[0][:, TEXT]
     assert score[-1] < -0.3 < -0.2 < score[two.steps.index(1024)]

@@ -1,0 +1,58 @@
+"""`metrics.json`: what was measured while a model was trained, written here and read here.
+
+    OUT/metrics.json          {"recipe", "seed", "checkpoints": [{"step", "tokens", …}, …]}, replaced at every checkpoint
+    OUT/model/metrics.json    {"step", "tokens", …} of the exported weights
+
+What stands beside `step` and `tokens` is explained in `training/metrics.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from circuitlab.model.loading.found import read_json
+from circuitlab.training.files import write_whole
+from circuitlab.training.recipe import Recipe
+
+FILE = "metrics.json"
+
+
+def write_run(out: Path, recipe: Recipe, history: list[dict[str, Any]]) -> None:
+    """Of all checkpoints of a run. Raises `BadMachine`."""
+    text = json.dumps({"recipe": recipe.name, "seed": recipe.seed, "checkpoints": history})
+    write_whole(out / FILE, text.encode())
+
+
+def write_model(folder: Path, found: dict[str, Any]) -> None:
+    """Of the weights of a model folder. Raises `BadMachine`."""
+    write_whole(folder / FILE, (json.dumps(found, indent=1) + "\n").encode())
+
+
+def final_step(folder: Path) -> int | None:
+    """The step of a model's final weights, None where nothing says it. Raises `BadModel` for a damaged file."""
+    step = read_json(folder / FILE).get("step") if (folder / FILE).is_file() else None
+    return step if _whole(step) else None
+
+
+def tokens_by_step(folder: Path) -> dict[int, int]:
+    """Tokens seen, by step, as a model folder says it and the run that it lies in. Raises `BadModel` for a damaged file."""
+    known: dict[int, int] = {}
+    places = [folder.parent / FILE] if folder.name == "model" else []
+    for path in (*places, folder / FILE):
+        if path.is_file():
+            data = read_json(path)
+            for one in (*_listed(data), data):
+                if _whole(one.get("step")) and _whole(one.get("tokens")):
+                    known[one["step"]] = one["tokens"]
+    return known
+
+
+def _listed(data: dict[str, Any]) -> list[dict[str, Any]]:
+    found = data.get("checkpoints")
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

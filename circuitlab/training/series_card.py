@@ -1,0 +1,114 @@
+"""The section of a model's card on its checkpoint series: what was measured, a row a point, and where the phase changes are.
+
+    python -m circuitlab.training.series_card DIR …
+
+writes it anew from the `series.safetensors` of each folder; nothing is measured. Scores and windows are those of the Training
+panel, by the same functions (`analysis/training_scores.py`) and at its defaults.
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+
+from circuitlab.analysis.training_scores import KINDS, TEXT, phase_of, scores_of
+from circuitlab.analysis.training_series import TrainingSeriesParams
+from circuitlab.errors import CircuitLabError
+from circuitlab.model.series import FOLDER
+from circuitlab.model.series_measures import FILE, GONE, SeriesMeasures, read_series
+from circuitlab.training.files import write_whole
+
+HEADING = "## Checkpoint series"
+PHASES = "### Phase changes"
+WIDTH = 130
+
+
+def describe(folder: Path) -> None:
+    """Write what `series.safetensors` holds into the folder's `card.md`, in place of what an earlier one said.
+
+    Raises `BadModel` without a series that can be read, `BadMachine` where the card cannot be written.
+    """
+    card = folder / "card.md"
+    text = card.read_text(encoding="utf-8") if card.is_file() else f"# {folder.name}\n"
+    before, _, rest = text.partition(HEADING)
+    after = rest[at:] if (at := rest.find("\n## ")) >= 0 else "\n"
+    made = f"{before.rstrip()}\n\n{section(read_series(folder))}\n{after.lstrip(chr(10))}".rstrip() + "\n"
+    write_whole(card, made.encode())
+
+
+def section(m: SeriesMeasures) -> str:
+    """The card's section."""
+    scores, means = scores_of(m)
+    columns = [m["loss"], scores[:, TEXT], *means[:, 0].T, *means[:, 1].T]
+    best = [" | ".join(_best(m[name][i]) for name in ("prefix_matching", "previous_token")) for i in range(len(m.steps))]
+    numbers = [" | ".join(f"{column[i]:.3f}" for column in columns) for i in range(len(m.steps))]
+    rows = [f"| {a:,} | {b:,} | {c} | {d} |" for a, b, c, d in zip(m.steps, m.tokens, numbers, best, strict=True)]
+    head = "| step | tokens | loss | in context | rep1 | rep2 | text1 | text2 | prefix matching | previous token |"
+    said = textwrap.fill(_words(m), WIDTH)
+    return "\n".join([HEADING, "", said, "", head, "|---" * 10 + "|", *rows, "", PHASES, "", *phases(m), ""])
+
+
+def phases(m: SeriesMeasures) -> list[str]:
+    """Lines: the rule, and a row for each kind of text on which the score is taken."""
+    rules = TrainingSeriesParams()
+    words = (
+        f"By the rule of the Training panel. {rules.words()[:1].upper()}{rules.words()[1:]}. On repeated tokens the score is the "
+        "mean loss of the second piece minus that of the first, on text what “in context” is above. Score and best "
+        "prefix-matching score of a head: at the first and the last point of the window."
+    )
+    head = ["| score on | steps | tokens | score, nats | falls by | best prefix matching |", "|---" * 6 + "|"]
+    return [textwrap.fill(words, WIDTH), "", *head, *(_phase(m, kind, rules) for kind in range(len(KINDS)))]
+
+
+def _phase(m: SeriesMeasures, kind: int, rules: TrainingSeriesParams) -> str:
+    """The row of one kind of text."""
+    found, score = phase_of(m, kind, rules.rule(kind)), scores_of(m)[0][:, kind]
+    if found is None:
+        return f"| {KINDS[kind]} | no phase change | – | – | – | – |"
+    a, b = found.first, found.last
+    prefix = "no heads" if np.isnan(found.before) else f"{found.before:.2f} → {found.after:.2f}"
+    where = f"{m.steps[a]:,} → {m.steps[b]:,} | {m.tokens[a]:,} → {m.tokens[b]:,}"
+    return f"| {KINDS[kind]} | {where} | {score[a]:.3f} → {score[b]:.3f} | {found.fall:.3f} | {prefix} |"
+
+
+def _words(m: SeriesMeasures) -> str:
+    said, kept, gone = m.said, sum(c not in (None, GONE) for c in m.checkpoints), m.checkpoints.count(GONE)
+    (a, b), (c, d) = said["early"], said["late"]
+    weights = f"`{FOLDER}/` holds the weights of {kept} earlier step{'s' * (kept != 1)} in float16, "
+    if gone:
+        weights = "The weights of earlier steps were not kept; "
+    measured = f"at {gone} steps" if gone else "at each of them"
+    return (
+        f"{weights}`{FILE}` holds what `circuitlab measure` found {measured} and of the final weights. Losses in"
+        f" nats: on {said['texts']} held-out windows of {said['context']} tokens"
+        f" (loss; in context: mean of positions {c}–{d} minus mean of {a}–{b}), on {said['samples']} × {said['block']} random"
+        f" tokens twice (rep1, rep2), on {said['texts']} × {said['half']} held-out tokens twice (text1, text2; second pieces"
+        f" without their first token), of the last token of {said['tokens']:,} fixed texts; scores of every head, and what"
+        " zeroing it does."
+    )
+
+
+def _best(scores: np.ndarray) -> str:
+    """The largest of [layer, head] with its head."""
+    if not scores.size:
+        return "no heads"
+    layer, head = np.unravel_index(int(np.argmax(scores)), scores.shape)
+    return f"{scores[layer, head]:.2f} L{layer}H{head}"
+
+
+def main(folders: list[str]) -> int:
+    """See the module."""
+    try:
+        for folder in folders:
+            describe(Path(folder))
+    except CircuitLabError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
