@@ -78,7 +78,7 @@ test: $(TESTED)
 
 test-slow: $(TESTED)
 	$(BIN)/basedpyright
-	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -m slow $(ARGS)
+	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m slow $(ARGS)
 
 lint: $(TESTED)
 	$(BIN)/ruff check .
