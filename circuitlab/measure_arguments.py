@@ -39,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--context", type=_count, default=128, help="tokens of a window, at most the model's context (default 128)"
     )
     parser.add_argument(
-        "--tokens", type=_count, default=2048, help="texts in each of which one token's loss is kept (default 2048)"
+        "--tokens",
+        type=_count,
+        help="texts in each of which one token's loss is kept (default 2048, or as many as the held-out text has)",
     )
     parser.add_argument("--recipe", metavar="NAME", help="what says how many tokens a step had seen, where metrics.json does not")
     parser.add_argument("--threads", type=_count, default=1, help="torch threads (default 1)")

@@ -18,6 +18,10 @@ from circuitlab.model.tokenizer import Tokenizer
 
 _SUFFIXES = (".txt", ".md", ".py")
 _SKIPPED = ("test", "tests", "site-packages", "idlelib", "lib2to3", "__pycache__")
+_MADE = (
+    "model",
+    "so-far",
+)  # in the folder of a run: its card is no text of the person's, and the same command must find the same
 _MARK = b"\xef\xbb\xbf"  # the byte order mark that some editors put in front of UTF-8
 _LIBRARY = "Python standard library"
 HELD_OUT = 0.01
@@ -68,7 +72,8 @@ def _source(argument: str) -> Source:
     path = Path(name)
     try:
         if path.is_dir():
-            files = [p for p in sorted(path.rglob("*")) if p.suffix in _SUFFIXES and p.is_file()]
+            made = {run.parent.parent / name for run in path.rglob("state/run.json") for name in _MADE}
+            files = [p for p in sorted(path.rglob("*")) if p.suffix in _SUFFIXES and p.is_file() and not made & set(p.parents)]
             if not files:
                 got = f"none in {path}"
                 raise BadInput("A folder holds no text.", expected=f"files named {' '.join('*' + s for s in _SUFFIXES)}", got=got)

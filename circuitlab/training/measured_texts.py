@@ -47,12 +47,17 @@ def texts_for(
     streams: tuple[Stream, ...],
     windows: int = WINDOWS,
     context: int = CONTEXT,
-    many: int = TOKENS,
+    many: int | None = None,
 ) -> MeasuredTexts:
-    """The texts for models of a vocabulary and a context. Raises `BadInput` for too little held-out text."""
+    """The texts for models of a vocabulary and a context. `many` None: `TOKENS`, or as many as the held-out text has.
+
+    Raises `BadInput` for too little held-out text.
+    """
     context = min(context, config.n_ctx)
     if context < 4:
         raise BadInput("The context is too short to be measured.", expected="at least 4 tokens", got=str(context))
+    if many is None:
+        many = min(TOKENS, *(max(1, int((_room(s, context) - 1) / s.share)) for s in streams))
     held_out = _windows(streams, bos, context, [_evenly(s, context, windows) for s in streams])
     half = min(HALF, (context - 1) // 2)
     piece = held_out[:, 1 : 1 + half]

@@ -26,7 +26,7 @@ from circuitlab.model.series import checkpoint_of
 from circuitlab.model.series_measures import FILE, SeriesMeasures, read_series, write_series
 from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.training.corpus import Stream
-from circuitlab.training.measured_texts import CONTEXT, TOKENS, WINDOWS, MeasuredTexts, texts_for
+from circuitlab.training.measured_texts import CONTEXT, WINDOWS, MeasuredTexts, texts_for
 from circuitlab.training.series_point import measure_point
 from circuitlab.training.series_points import Point, points_of
 
@@ -42,7 +42,7 @@ def measure_series(
     *,
     windows: int = WINDOWS,
     context: int = CONTEXT,
-    many: int = TOKENS,
+    many: int | None = None,
     recipe: str | None = None,
     say: Say = lambda line: None,
 ) -> SeriesMeasures:

@@ -201,6 +201,19 @@ def test_texts_that_do_not_suffice_are_refused() -> None:
         texts_for(replace(TINY, n_ctx=3), 0, _streams(), **SMALL)
 
 
+def test_as_many_texts_as_there_are_where_no_number_is_asked(texts: MeasuredTexts) -> None:
+    """Source b has 186 windows for its quarter: not 2 048 texts but what keeps the shares, none of them twice."""
+    streams = tuple(replace(s, held_out=s.held_out[:n]) for s, n in zip(_streams(), (200, 60), strict=True))
+    made = texts_for(TINY, 0, streams, windows=4, context=16)
+    room = {"a": 200 - 14, "b": 60 - 14}
+    from_b = len(made.many) - round(0.75 * len(made.many))
+    assert made.said["tokens"] == len(made.many) < 2048
+    assert 0.9 * room["b"] <= from_b <= room["b"] and len(made.many) - from_b <= room["a"]
+    assert len({tuple(row) for row in made.many.tolist()}) == len(made.many)
+    large = tuple(replace(s, held_out=np.tile(s.held_out, 40)) for s in _streams())
+    assert texts_for(TINY, 0, large, windows=4, context=16).said["tokens"] == 2048
+
+
 def test_another_bos_begins_every_text() -> None:
     made = texts_for(TINY, 5, _streams(), **SMALL)
     assert all((x[:, 0] == 5).all() for x in (made.held_out, made.random, made.repeated, made.many))

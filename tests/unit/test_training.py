@@ -209,6 +209,19 @@ def test_text_that_is_missing_or_contradicts_itself_is_refused(tmp_path: Path, t
         find_sources(names)
 
 
+def test_what_a_run_made_is_no_text_of_the_folder_it_lies_in(tmp_path: Path) -> None:
+    """`--text . --out runs/mine` finds the same text again when the run has a model with a card."""
+    (tmp_path / "notes.md").write_text("mine")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "about.txt").write_text("a folder of mine that is called so")
+    before = find_sources([str(tmp_path)])
+    for made in ("runs/mine/state/run.json", "runs/mine/model/card.md", "runs/mine/so-far/card.md"):
+        (tmp_path / made).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / made).write_text("{}")
+    assert [p.name for p in before[0].files] == ["about.txt", "notes.md"]
+    assert find_sources([str(tmp_path)]) == before
+
+
 def test_text_that_is_too_short_or_no_utf8_is_refused(tmp_path: Path) -> None:
     short, wrong = tmp_path / "a.txt", tmp_path / "b.txt"
     short.write_text("hello")
