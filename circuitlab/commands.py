@@ -126,6 +126,8 @@ def _targets(args: argparse.Namespace) -> dict[str, str]:
     for target in targets.values():
         if target != "-" and not Path(target).absolute().parent.is_dir():
             raise BadMachine("The data cannot be written.", expected="a folder that is there", got=target)
+        if target != "-" and Path(target).is_dir():
+            raise BadMachine("The data cannot be written.", expected="the name of a file", got=f"{target}, a folder")
     return targets
 
 

@@ -28,19 +28,21 @@ _count.__name__, _step.__name__ = "number of threads", "number"  # argparse says
 class _Epilog(argparse.RawDescriptionHelpFormatter):
     """Lists the shipped recipes when the help is asked for, and not before."""
 
-    def format_help(self) -> str:
+    def add_text(self, text: str | None) -> None:
+        if text != EXITS:  # the epilog: a usage line, which an error prints too, goes without
+            return super().add_text(text)
         from circuitlab.training.recipe_titles import shipped_titles
 
         found = shipped_titles()
         wide = max(map(len, found), default=0)
         lines = [f"  {name:<{wide}}  {title}" for name, title in found.items()]
         what = "A recipe is a TOML file; circuitlab/training/recipe.py explains each of its keys."
-        return "\n".join((super().format_help(), "shipped recipes:", *lines, "", what, EXITS, ""))
+        return super().add_text("\n".join(("shipped recipes:", *lines, "", what, EXITS)))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add them to a parser."""
-    parser.formatter_class = _Epilog
+    parser.formatter_class, parser.epilog = _Epilog, EXITS
     parser.add_argument("recipe", help="a shipped recipe's name or a TOML file")
     parser.add_argument("--text", nargs="+", required=True, metavar="FILE", help="files, folders or stdlib; NAME:SHARE")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where the run lives; the same again resumes it")

@@ -265,7 +265,7 @@ class ModelConfig:
         """The reverse of `to_json`. Raises `BadModel` on unknown, missing or wrongly typed fields."""
         known = {f.name: f for f in dataclasses.fields(cls)}
         if unknown := sorted(set(data) - set(known)):
-            raise BadModel("config.json has fields that are not known.", expected="known fields", got=ascii(unknown)[:200])
+            raise BadModel("config.json has fields that are not known.", expected=" ".join(known), got=ascii(unknown)[:200])
         needed = [n for n, f in known.items() if f.default is dataclasses.MISSING]
         if missing := [n for n in needed if n not in data]:
             raise BadModel("config.json lacks fields.", expected=" ".join(needed), got="no " + " ".join(missing))

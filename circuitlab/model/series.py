@@ -29,8 +29,15 @@ def series_of(folder: Path) -> tuple[tuple[int, Path], ...]:
 
 def index_of(steps: Sequence[int], step: int) -> int:
     """The index of the checkpoint of a training step. Raises `BadModel` with the steps there are."""
+    if not steps:
+        raise BadModel(
+            "This model has no checkpoint series.",
+            expected=f"{FOLDER}/step-N.safetensors in its folder",
+            got=f"step {step}",
+            remedy="Ask for its final weights, or open a model with checkpoints.",
+        )
     if step not in steps:
-        kept = " ".join(map(str, steps)) or "no checkpoint series"
+        kept = f"final, or one of {' '.join(map(str, steps))}"
         raise BadModel("No checkpoint was kept at that step.", expected=kept, got=str(step))
     return list(steps).index(step)
 

@@ -38,7 +38,7 @@ _TESTS: dict[str, dict[str, _Test]] = {
         "name": _TEXT,
         "title": _TEXT,
         "seed": ("a whole number from 0, below 2⁶³", lambda v: type(v) is int and 0 <= v < 2**63),
-        "vocab": _whole(2),
+        "vocab": ("a whole number from 2 to 1,000,000", lambda v: type(v) is int and 2 <= v <= 1_000_000),
         "tokenizer_bytes": _number("bytes, at least 1", lambda v: v >= 1),
         "positions_amplitude": _number("a finite number", lambda v: True),
         "model": ("a table", lambda v: isinstance(v, dict)),

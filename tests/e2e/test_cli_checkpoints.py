@@ -65,4 +65,12 @@ def test_a_model_without_a_series_says_so(tmp_path: Path, capsys: pytest.Capture
     made = directory(tmp_path / "alone")
     assert _ask(made, "--checkpoint", "all") == 3
     assert "no checkpoint series" in capsys.readouterr().err
+    assert _ask(made, "--checkpoint", "64") == 3
+    assert "no checkpoint series" in capsys.readouterr().err
     assert main(["figure", "attention", str(made), "--tokens", "0,1", "--checkpoint", "all", "-o", str(tmp_path / "a.png")]) == 2
+
+
+def test_a_folder_in_the_way_is_said_before_the_work(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "taken.csv").mkdir()
+    monkeypatch.setattr("circuitlab.api.open", lambda *given, **more: pytest.fail("a model was opened"))
+    assert _ask(path, "--checkpoint", "all", "--csv", str(tmp_path / "taken.csv")) == 3

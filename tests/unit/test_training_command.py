@@ -116,3 +116,5 @@ def test_every_key_of_a_recipe_is_explained() -> None:
 def test_options_that_are_no_numbers_are_usage(text: Path, tmp_path: Path, option: str, value: str) -> None:
     assert main(["train", "tiny", "--text", str(text), "--out", str(tmp_path / "o"), option, value]) == 2
     assert not (tmp_path / "o").exists()
+    said = capsys.readouterr().err
+    assert option in said and "shipped recipes" not in said, "an error says what is wrong and not the whole help"

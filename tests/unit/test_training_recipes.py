@@ -51,6 +51,7 @@ def recipe_file(tmp_path: Path, old: str, new: str) -> str:
         ("start = 12", "start = 0", "each start once"),
         ("seed = 3", "seed = -1", "seed"),
         ("seed = 3", f"seed = {2**63}", "seed"),
+        ("vocab = 300", "vocab = 4096000000", "1,000,000"),
         ("seed = 3", f"seed = {'9' * 5000}", "is not TOML"),
         ("rate = 3e-3", f"rate = 1{'0' * 400}", "[optimiser] rate"),
         ("seed = 3", "seed = 3\npositions_amplitude = inf", "positions_amplitude"),
