@@ -18,7 +18,7 @@ from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.training.command import device_of, fitting
 from circuitlab.training.corpus import find_sources
 from circuitlab.training.identity import FILE as RUN
-from circuitlab.training.identity import claim, identity
+from circuitlab.training.identity import holds, identity
 from circuitlab.training.metrics_file import FILE as METRICS
 from circuitlab.training.progress import FILE as PROGRESS
 from circuitlab.training.recipe import Recipe, read_recipe
@@ -92,9 +92,7 @@ def check(job: TrainingJob) -> Checked:
         fitting(Tokenizer.from_file(given), recipe, given)
     device_of(job.device)
     out = _writable(job.out)
-    held = (out / "state" / RUN).is_file()
-    if held:
-        claim(out / "state", identity(recipe, sources, given))
+    held = (out / "state" / RUN).is_file() and holds(out / "state", identity(recipe, sources, given))
     files = [path for source in sources for path in source.files]
     total, size = tokens_after(recipe, recipe.optimiser.steps), sum(p.stat().st_size for p in files)
     return Checked(job, recipe, total, len(files), size, held)

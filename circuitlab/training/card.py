@@ -9,7 +9,7 @@ import torch
 
 from circuitlab.model.devices import devices
 from circuitlab.model.saving import save_directory
-from circuitlab.model.series import FOLDER
+from circuitlab.model.series import FOLDER, series_of
 from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.training.files import linked, made_folder, writing
 from circuitlab.training.huggingface_export import save_gpt2, save_gpt2_checkpoint
@@ -28,7 +28,9 @@ def export(trainer: Trainer, tokenizer: Tokenizer, path: Path, command: str) -> 
     with writing(path):
         write = save_gpt2 if gpt2 else save_directory
         write(path, trainer.config, trainer.weights.snapshot(), tokenizer, card_text(trainer, found, command))
-    for source in sorted((trainer.out / FOLDER).glob("step-*.safetensors")):
+    for step, source in series_of(trainer.out):
+        if step > trainer.step:  # of a state that was lost: the run fell back behind it
+            continue
         place = path / FOLDER / source.name
         if not gpt2:
             linked(source, place)
@@ -68,7 +70,7 @@ def card_text(trainer: Trainer, found: dict[str, Any], command: str) -> str:
 ## Training
 
 - command: `{command}`
-- seed {recipe.seed}; {found["step"]:,} steps, {found["tokens"]:,} tokens, {lasted(trainer.seconds)}, {speed:,.0f} tokens/s (measuring apart)
+- seed {recipe.seed}; {_steps(found["step"], o.steps)}, {found["tokens"]:,} tokens, {lasted(trainer.seconds)}, {speed:,.0f} tokens/s (measuring apart)
 - on {device_words(trainer.device)}; torch {torch.__version__}
 - sequences: {_stages(recipe)}
 - augmentation: {_augmentation(recipe)}
@@ -88,6 +90,10 @@ def _format_notes(recipe: Recipe) -> tuple[str, ...]:
         "A Hugging Face GPT-2 directory: `transformers` opens it with `AutoModelForCausalLM` and `AutoTokenizer`, which puts BOS\n"
         "(id 0) in front of a text as training did; without it the first positions read what they never read in training.",
     )
+
+
+def _steps(done: int, whole: int) -> str:
+    return f"{done:,} steps" if done >= whole else f"{done:,} of {whole:,} steps"
 
 
 def _augmentation(recipe: Recipe) -> str:

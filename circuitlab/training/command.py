@@ -20,6 +20,7 @@ from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.train_arguments import add_arguments
 from circuitlab.training.bpe import train_tokenizer
 from circuitlab.training.corpus import Source, Stream, find_sources, tokenised
+from circuitlab.training.device_memory import room_on
 from circuitlab.training.files import Lock, made_folder, write_whole, writing
 from circuitlab.training.identity import claim, identity
 from circuitlab.training.progress import Progress
@@ -43,7 +44,8 @@ def run(args: argparse.Namespace) -> int:
             try:
                 progress.put("tokenising")
                 tokenizer, streams = prepare(recipe, sources, args.out, given)
-                _train(args, recipe, (tokenizer, streams), device, progress, interrupts)
+                with room_on(device, recipe):
+                    _train(args, recipe, (tokenizer, streams), device, progress, interrupts)
             except (Exception, KeyboardInterrupt) as error:
                 progress.failed(str(error) or "Stopped.")
                 raise
@@ -113,6 +115,7 @@ def _train(
 
     from circuitlab.training.card import device_words, export, lasted
     from circuitlab.training.loop import Trainer
+    from circuitlab.training.series_measuring import set_outdated_aside
 
     torch.set_num_threads(args.threads)
     tokenizer, streams = data
@@ -125,12 +128,15 @@ def _train(
     interrupts.held = True
     trainer.train(say, args.stop_at, lambda: interrupts.asked)
     interrupts.held = False
+    if interrupts.asked:  # in the last step, or while its checkpoint was measured
+        raise trainer.stopped()
     if trainer.seconds:
         speed = trainer.tokens_seen / trainer.seconds
         say(f"trained on {trainer.tokens_seen:,} tokens in {lasted(trainer.seconds)}: {speed:,.0f} tokens/s, measuring apart")
     progress.put("measuring")
     export(trainer, tokenizer, args.out / "model", command_words(args, recipe))
     say(f"model written to {args.out / 'model'}")
+    set_outdated_aside(args.out / "model")
     if not args.no_measure:
         measure_checkpoints(args.out / "model", streams, tokenizer)
     progress.put("done")

@@ -18,6 +18,7 @@ from circuitlab.errors import BadInput, BadMachine
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_HELD = (errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # what systems say of a lock that another process has
 
 
 def write_whole(path: Path, data: bytes | Callable[[IO[bytes]], Any], previous: Path | None = None, durable: bool = True) -> None:
@@ -78,20 +79,29 @@ class Lock:
             raise unwritable(self._path, error) from error
         try:
             _take(self._file)
+            self._file.truncate(0)
+            self._file.write(f" {os.getpid()}\n".encode())
+            self._file.flush()
         except OSError as error:
-            self._file.seek(1)
-            holder = self._file.read(20).decode("ascii", "replace").strip()
-            self._file.close()
-            raise BadInput(
-                "Another process is training in this folder.",
-                expected="one process for each output folder",
-                got=f"process {holder or '(unknown)'} in {self._path.parent.parent}",
-                remedy="Wait for it, stop it, or choose another folder with --out.",
-            ) from error
-        self._file.truncate(0)
-        self._file.write(f" {os.getpid()}\n".encode())
-        self._file.flush()
+            raise self._refused(self._file, error) from error
         return self
+
+    def _refused(self, file: IO[bytes], error: OSError) -> BadInput | BadMachine:
+        """Why it was not had; the file closed, so that it is not held either."""
+        with contextlib.suppress(OSError):  # what could not be written is tried once more
+            file.seek(1)
+        holder = file.read(20).decode("ascii", "replace").strip() if error.errno in _HELD else ""
+        with contextlib.suppress(OSError):
+            file.close()
+        self._file = None
+        if error.errno not in _HELD:  # a disk without locks, or a full one
+            return unwritable(self._path, error)
+        return BadInput(
+            "Another process is training in this folder.",
+            expected="one process for each output folder",
+            got=f"process {holder or '(unknown)'} in {self._path.parent.parent}",
+            remedy="Wait for it, stop it, or choose another folder with --out.",
+        )
 
     def __exit__(self, *error: object) -> None:
         if self._file is not None:
@@ -106,7 +116,9 @@ def holder_of(folder: Path) -> int | None:
             try:
                 _take(file)
                 return None
-            except OSError:
+            except OSError as error:
+                if error.errno not in _HELD:
+                    return None
                 file.seek(1)
                 pid = file.read(20).decode("ascii", "replace").strip()
                 return int(pid) if pid.isdecimal() and int(pid) > 1 else 0

@@ -22,6 +22,7 @@ from circuitlab.errors import BadInput
 from circuitlab.model.block import flat_in, flat_out
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.training.files import write_whole
 
 _ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu", "quick_gelu")  # called the same there
 _BIASES = {"q", "k", "v", "o", "mlp"}
@@ -107,14 +108,16 @@ def _block(ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def save_gpt2(path: Path, c: ModelConfig, tensors: Mapping[str, Tensor], tokenizer: Tokenizer, card: str = "") -> None:
-    """Write the directory; the weights are replaced whole. Raises `BadInput`, and OSError of a disk."""
+    """Write the directory; files are replaced whole. Raises `BadInput`, and `BadMachine` or OSError of a disk."""
     config = gpt2_config(c)
     path.mkdir(parents=True, exist_ok=True)
     _save(path / "model.safetensors", gpt2_tensors(c, tensors))
     _json(path / "config.json", config)
     _json(path / "generation_config.json", {"bos_token_id": 0, "eos_token_id": None})
-    tokenizer.save(path / "tokenizer.json")
-    _json(path / "tokenizer.json", _with_bos(json.loads((path / "tokenizer.json").read_text(encoding="utf-8")), tokenizer))
+    plain = path / "tokenizer.json.plain"
+    tokenizer.save(plain)
+    _json(path / "tokenizer.json", _with_bos(json.loads(plain.read_text(encoding="utf-8")), tokenizer))
+    plain.unlink()
     bos = tokenizer.raw(0)
     _json(
         path / "tokenizer_config.json",
@@ -128,7 +131,7 @@ def save_gpt2(path: Path, c: ModelConfig, tensors: Mapping[str, Tensor], tokeniz
     )
     _json(path / "special_tokens_map.json", {"bos_token": bos})
     if card:
-        (path / "card.md").write_text(card, encoding="utf-8")
+        write_whole(path / "card.md", card.encode())
 
 
 def save_gpt2_checkpoint(source: Path, path: Path, c: ModelConfig) -> None:
@@ -158,4 +161,4 @@ def _save(path: Path, tensors: dict[str, Tensor]) -> None:
 
 def _json(path: Path, value: Any) -> None:
     indent = None if path.name == "tokenizer.json" else 1
-    path.write_text(json.dumps(value, ensure_ascii=False, indent=indent) + "\n", encoding="utf-8")
+    write_whole(path, (json.dumps(value, ensure_ascii=False, indent=indent) + "\n").encode())

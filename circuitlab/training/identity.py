@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from circuitlab.errors import BadInput
+from circuitlab.model.series import series_of
 from circuitlab.training.corpus import Source, checked_bytes
-from circuitlab.training.files import write_whole
+from circuitlab.training.files import write_whole, writing
 from circuitlab.training.recipe import Recipe
 
 FILE = "run.json"
@@ -34,19 +35,38 @@ def _content(source: Source) -> str:
 
 
 def claim(folder: Path, ours: dict[str, Any]) -> None:
-    """Note in `OUT/state` which run it holds. Raises `BadInput` where it holds another one; nothing is then changed."""
-    path = folder / FILE
-    if path.is_file():
-        try:
-            theirs = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise _refused(f"{FILE} that cannot be read: {error}") from error
-        if differs := _differences(theirs, ours):
-            raise _refused("; ".join(differs[:6]) + (f" and {len(differs) - 6} more" if len(differs) > 6 else ""))
+    """Note in `OUT/state`, which is locked, which run it holds. Raises `BadInput` where it holds another one; nothing is then
+    changed. Another one that never came to train leaves its place: its tokenizer and its tokens are removed.
+    """
+    if holds(folder, ours):
         return
-    if found := sorted(p.name for p in folder.iterdir() if p.suffix in (".pt", ".npz", ".json")):
-        raise _refused(f"{', '.join(found[:4])} without {FILE}, of a run that does not say what it is")
-    write_whole(path, (json.dumps(ours, indent=1) + "\n").encode())
+    with writing(folder):
+        for left in (*folder.glob("tokens-*.npz"), folder / "tokenizer.json", folder / FILE):
+            left.unlink(missing_ok=True)
+    write_whole(folder / FILE, (json.dumps(ours, indent=1) + "\n").encode())
+
+
+def holds(folder: Path, ours: dict[str, Any]) -> bool:
+    """Whether `OUT/state` holds a part of this run; False where nothing was trained there. Raises `BadInput` as `claim` does."""
+    path, trained = folder / FILE, _trained(folder)
+    if not path.is_file():
+        left = trained or sorted(p.name for p in folder.glob("*") if p.suffix in (".npz", ".json"))
+        if left:
+            raise _refused(f"{', '.join(left[:4])} without {FILE}, of a run that does not say what it is")
+        return False
+    try:
+        theirs = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise _refused(f"{FILE} that cannot be read: {error}") from error
+    differs = _differences(theirs, ours)
+    if differs and trained:
+        raise _refused("; ".join(differs[:6]) + (f" and {len(differs) - 6} more" if len(differs) > 6 else ""))
+    return not differs
+
+
+def _trained(folder: Path) -> list[str]:
+    """Names of what training has left: states, and checkpoints of the run."""
+    return sorted(p.name for p in (*folder.glob("*.pt"), *(file for _, file in series_of(folder.parent))))
 
 
 def _refused(got: str) -> BadInput:

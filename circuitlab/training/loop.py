@@ -36,6 +36,7 @@ from circuitlab.training.metrics import measure
 from circuitlab.training.metrics_file import write_run
 from circuitlab.training.progress import Progress, State
 from circuitlab.training.recipe import Optimiser, Recipe
+from circuitlab.training.series_points import tokens_after
 from circuitlab.training.state import read_state, write_state
 
 SAVE_EVERY, SAVE_SECONDS = 500, 60.0  # the state is saved after so many steps, or so long
@@ -102,6 +103,7 @@ class Trainer:
         self.step, self.seconds, self.tokens_seen = saved["step"], saved["seconds"], saved["tokens"]
         self.history = json.loads(saved["history"])
         self._saved_step = self.step
+        self.progress.values |= self._so_far()  # also where there is nothing left to train
         return True
 
     def save(self) -> None:
@@ -133,7 +135,7 @@ class Trainer:
             if self.step >= end:
                 break
             if stop():
-                raise self._stopped()
+                raise self.stopped()
             began = time.monotonic()
             loss = self.one_step()
             self.seconds += time.monotonic() - began
@@ -146,18 +148,21 @@ class Trainer:
                 self.save()
         self.save()
 
-    def _stopped(self) -> Cancelled:
+    def stopped(self) -> Cancelled:
+        """The error that says so, the state saved."""
         self.save()
         return Cancelled(f"Stopped at step {self.step}; the state is saved, the same command goes on from there.")
 
     def _tell(self, state: State, **values: float) -> None:
-        self.progress.put(state, step=self.step, tokens=self.tokens_seen, seconds=round(self.seconds, 3), **values)
+        self.progress.put(state, **self._so_far(), **values)
+
+    def _so_far(self) -> dict[str, Any]:
+        return {"step": self.step, "tokens": self.tokens_seen, "seconds": round(self.seconds, 3)}
 
     def _line(self, loss: float, speed: float) -> str:
-        o, left = self.recipe.optimiser, self.recipe.optimiser.steps - self.step
-        stage = self.recipe.stage(self.step)
-        minutes = left * stage.batch * stage.context / max(speed, 1e-9) / 60
-        return f"step {self.step}/{o.steps}  loss {loss:.3f}  {speed:,.0f} tokens/s  {minutes:.0f} min left"
+        steps = self.recipe.optimiser.steps
+        minutes = (tokens_after(self.recipe, steps) - self.tokens_seen) / max(speed, 1e-9) / 60
+        return f"step {self.step}/{steps}  loss {loss:.3f}  {speed:,.0f} tokens/s  {minutes:.0f} min left"
 
     def one_step(self) -> float:
         """One step of the optimiser; returns the loss. Raises `BadInput`, weights unchanged, where it is no number."""

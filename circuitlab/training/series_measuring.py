@@ -26,6 +26,7 @@ from circuitlab.model.series import checkpoint_of
 from circuitlab.model.series_measures import FILE, SeriesMeasures, read_series, write_series
 from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.training.corpus import Stream
+from circuitlab.training.files import writing
 from circuitlab.training.measured_texts import CONTEXT, WINDOWS, MeasuredTexts, texts_for
 from circuitlab.training.series_point import measure_point
 from circuitlab.training.series_points import Point, points_of
@@ -71,6 +72,21 @@ def measure_series(
     made = _write(folder, points, hashes, found, said)
     shutil.rmtree(stage, ignore_errors=True)
     return made
+
+
+def set_outdated_aside(folder: Path) -> None:
+    """Take measures away that were made when other weights were the final ones; what is measured next takes points over.
+
+    Nobody is then shown a curve that ends elsewhere than the model beside it. Raises `BadMachine`.
+    """
+    try:
+        hashes = read_series(folder).said.get("weights")
+    except BadModel:  # none, or damaged: measuring makes it anew
+        return
+    final = _hash(folder, Point(0, 0, None))
+    if isinstance(hashes, list) and hashes[-1:] != [final]:
+        with writing(folder / FILE):
+            (folder / FILE).replace(_staged(folder) / FILE)
 
 
 def bos_of(tokenizer: Tokenizer | None, d_vocab: int) -> int:

@@ -29,7 +29,7 @@ from circuitlab.training.measured_texts import MeasuredTexts, sha256, texts_for
 from circuitlab.training.recipe import Recipe, Stage, read_recipe
 from circuitlab.training.series_card import describe, section
 from circuitlab.training.series_card import main as describe_all
-from circuitlab.training.series_measuring import STAGE, measure_series
+from circuitlab.training.series_measuring import STAGE, measure_series, set_outdated_aside
 from circuitlab.training.series_point import measure_point, zeroed
 from circuitlab.training.series_points import points_of, tokens_after
 from circuitlab.training.shipping import ship
@@ -293,6 +293,20 @@ def test_only_what_changed_is_measured_again(model: Path) -> None:
     assert not any("before" in line for line in lines), "other texts are other measures"
 
 
+def test_measures_of_other_weights_are_set_aside_and_taken_over(model: Path) -> None:
+    measure_series(model, _streams(), **SMALL)
+    set_outdated_aside(model)
+    assert (model / FILE).is_file(), "they are of these weights"
+    save_file({n: t / 2 for n, t in load_file(model / "model.safetensors").items()}, model / "model.safetensors")
+    set_outdated_aside(model)
+    assert not (model / FILE).exists()
+    lines: list[str] = []
+    made = measure_series(model, _streams(), say=lines.append, **SMALL)
+    assert ["before" in line for line in lines] == [True, True, False] and not (model / STAGE).exists()
+    set_outdated_aside(model)
+    assert np.array_equal(read_series(model)["loss"], made["loss"])
+
+
 def test_a_killed_measurement_goes_on_where_it_was(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(line: str) -> None:
         if line.startswith("step 100"):
@@ -426,7 +440,9 @@ def test_a_card_is_written_anew_from_the_file_alone(model: Path, capsys: pytest.
     assert describe_all([str(model)]) == 0
     made = (model / "card.md").read_text(encoding="utf-8")
     assert made.startswith("# toy\n\n## Checkpoint series\n") and made.endswith("\n\n## After\n\nkept\n")
-    assert "old words" not in made and "\n\nold\n" not in made and made.count("### Phase changes") == 1 and "1,000 → 4,000" in made
+    assert (
+        "old words" not in made and "\n\nold\n" not in made and made.count("### Phase changes") == 1 and "1,000 → 4,000" in made
+    )
     (model / FILE).unlink()
     assert describe_all([str(model)]) == 3 and "was not measured" in capsys.readouterr().err
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from circuitlab.errors import BadInput
+from circuitlab.errors import BadInput, BadMachine
 from circuitlab.model.forward import forward, logits
 from circuitlab.model.loading import open_model
 from circuitlab.model.trainable import TrainableWeights
@@ -198,3 +198,19 @@ def test_the_shipped_model_does_in_transformers_what_its_card_says() -> None:
     assert tokenizer is not None
     assert tuple(AutoTokenizer.from_pretrained(path)(TEXT)["input_ids"]) == tokenizer.encode(TEXT, bos=True)
     assert len(opened.steps) >= 6 and f"{said['rep2']:.2f} nats" in opened.card
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json", "card.md"])
+def test_a_full_disk_leaves_the_directory_of_before(written: Any, tmp_path: Path, name: str) -> None:
+    path, trainer = written
+    before = (path / name).read_bytes()
+    tokenizer = open_model(path).weights.tokenizer
+    assert tokenizer is not None
+    (path / f"{name}.new").symlink_to("/dev/full")
+    with pytest.raises(BadMachine, match="disk is full"):
+        export(trainer, tokenizer, path, "circuitlab train mine")
+    assert (path / name).read_bytes() == before
+    (path / f"{name}.new").unlink(missing_ok=True)
+    export(trainer, tokenizer, path, "circuitlab train mine")
+    assert "circuitlab train mine`" in open_model(path).card
