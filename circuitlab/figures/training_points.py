@@ -82,11 +82,13 @@ def place_ids(answer: Answer) -> np.ndarray:
     return once(answer, "places", lambda: ids(result.checkpoint))
 
 
-def short(tokens: float) -> str:
-    """A number of tokens in running text: "8.4 M", "131 k", "512"."""
-    if tokens >= 1e6:
-        return f"{tokens / 1e6:.3g} M" if tokens < 1e8 else f"{tokens / 1e6:.0f} M"
-    return f"{tokens / 1e3:.3g} k" if tokens >= 1e4 else f"{tokens:.0f}"
+def short(count: float, whole: float = 1e4) -> str:
+    """A number in running text, three figures at most: "8.39 M", "131 k", "512"; below `whole` every figure."""
+    if count < whole:
+        return f"{count:.0f}"
+    size, unit = (1e6, "M") if count >= 999_500 else (1e3, "k")
+    value = count / size
+    return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
 
 
 def between(first: float, last: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, QTimer, Slot
+from PySide6.QtCore import QTimer, Signal, Slot
 from PySide6.QtGui import QAction, QActionGroup
 from PySide6.QtWidgets import (
     QButtonGroup,
@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
 
 from circuitlab.draw.theme import Theme
 from circuitlab.gui.bench import Bench
+from circuitlab.gui.buttons import flat
 from circuitlab.gui.icons import icon
 from circuitlab.gui.labels import ShortLabel, label
 from circuitlab.gui.moves import COMPARE, CONVENTIONS, Moves
@@ -27,18 +28,14 @@ from circuitlab.session.cuts import words
 from circuitlab.session.state import State
 
 
-def button(parent: QWidget, name: str, text: str, tip: str) -> QToolButton:
-    """A flat button with a name for tests and screen readers."""
-    made = QToolButton(parent)
-    made.setObjectName(name)
-    made.setText(text)
-    made.setToolTip(tip)
-    made.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-    return made
-
-
 class TopBar(QToolBar):
-    """What is looked at: model, heads, conventions, interventions; pins and what is compared."""
+    """What is looked at: model, heads, conventions, interventions; pins and what is compared.
+
+    `asks_folder()`: a model is to be opened from a folder; `asks_palette()`: the commands are to be shown.
+    """
+
+    asks_folder = Signal()
+    asks_palette = Signal()
 
     def __init__(self, bench: Bench, opening: Opening, moves: Moves, parent: QWidget) -> None:
         super().__init__("Subject", parent)
@@ -61,7 +58,7 @@ class TopBar(QToolBar):
         self.refresh()
 
     def _make_subject(self) -> None:
-        self.model = button(self, "subject.model", "", "The open model: open another, recent and shipped ones")
+        self.model = flat(self, "subject.model", "", "The open model: open another, recent and shipped ones")
         self.model.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.model.setProperty("role", "model")
         menu = QMenu(self.model)
@@ -70,7 +67,7 @@ class TopBar(QToolBar):
         self.heads = ShortLabel(self, "title", least=64)
         self.heads.setContentsMargins(8, 0, 8, 0)
         self.target = TargetButton(self.bench, self)
-        self.conventions = button(self, "subject.conventions", "", "Conventions: how weights are presented")
+        self.conventions = flat(self, "subject.conventions", "", "Conventions: how weights are presented")
         self.conventions.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         menu = QMenu(self.conventions)
         menu.setToolTipsVisible(True)
@@ -84,7 +81,7 @@ class TopBar(QToolBar):
             self._choices[name] = action
         self._make_devices(menu)
         self.conventions.setMenu(menu)
-        self.edits = button(self, "subject.edits", "", "Interventions in force; click to remove them all")
+        self.edits = flat(self, "subject.edits", "", "Interventions in force; click to remove them all")
         self.edits.clicked.connect(self.moves.clear_edits)
 
     def _make_devices(self, menu: QMenu) -> None:
@@ -128,16 +125,16 @@ class TopBar(QToolBar):
 
     def _make_comparison(self) -> None:
         self.pinned = ShortLabel(self, "caption", 360, least=72)
-        self.pin = button(self, "subject.pin", "Pin", "Keep this subject as the reference of differences (Ctrl+P)")
+        self.pin = flat(self, "subject.pin", "Pin", "Keep this subject as the reference of differences (Ctrl+P)")
         self.pin.clicked.connect(self.moves.pin)
         self._group = QButtonGroup(self)
-        self.compare = tuple(button(self, f"compare.{c}", c, "What the panels show (Ctrl+D)") for c in COMPARE)
+        self.compare = tuple(flat(self, f"compare.{c}", c, "What the panels show (Ctrl+D)") for c in COMPARE)
         for i, one in enumerate(self.compare):
             one.setCheckable(True)
             self._group.addButton(one, i)
         self._group.idClicked.connect(self._compare)
-        self.palette_button = button(self, "subject.palette", "Commands", "Command palette (Ctrl+Shift+P)")
-        self.palette_button.clicked.connect(self._palette)
+        self.palette_button = flat(self, "subject.palette", "Commands", "Command palette (Ctrl+Shift+P)")
+        self.palette_button.clicked.connect(self.asks_palette)
 
     @Slot(object, object)
     def _changed(self, old: State, new: State) -> None:
@@ -189,13 +186,7 @@ class TopBar(QToolBar):
         menu = self.model.menu()
         self.opening.fill(menu)
         menu.addSeparator()
-        menu.addAction("Open a folder…").triggered.connect(self._ask_open)
-
-    @Slot()
-    def _ask_open(self) -> None:
-        ask = getattr(self.window(), "ask_open", None)
-        if ask is not None:
-            ask()
+        menu.addAction("Open a folder…").triggered.connect(self.asks_folder)
 
     @Slot()
     def _convention(self) -> None:
@@ -207,12 +198,6 @@ class TopBar(QToolBar):
     @Slot(int)
     def _compare(self, index: int) -> None:
         self.moves.compare(COMPARE[index])
-
-    @Slot()
-    def _palette(self) -> None:
-        show = getattr(self.window(), "show_palette", None)
-        if show is not None:
-            show()
 
 
 class Status(QStatusBar):
@@ -227,7 +212,7 @@ class Status(QStatusBar):
         self.progress = QProgressBar(self)
         self.progress.setFixedWidth(120)
         self.progress.setTextVisible(False)
-        self.cancel = button(self, "status.cancel", "Cancel", "Cancel everything that runs (Ctrl+.)")
+        self.cancel = flat(self, "status.cancel", "Cancel", "Cancel everything that runs (Ctrl+.)")
         self.cancel.setProperty("role", "primary")
         self.cancel.clicked.connect(bench.runner.cancel_all)
         self.memory = label(self, "caption")

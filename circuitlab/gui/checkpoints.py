@@ -6,28 +6,20 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from PySide6.QtCore import QSize, Qt, Signal, Slot
-from PySide6.QtGui import QAction, QActionGroup
-from PySide6.QtWidgets import QMenu, QToolBar, QToolButton, QWidget
+from PySide6.QtWidgets import QToolBar, QToolButton, QWidget
 
-from circuitlab.analysis.base import SeriesRef
-from circuitlab.analysis.training_series import RANDOM, TrainingSeriesParams, TrainingSeriesResult
 from circuitlab.draw.theme import Theme
-from circuitlab.engine.request import Answer, Request
-from circuitlab.engine.store import OpenModel
-from circuitlab.gui.bars import button
 from circuitlab.gui.bench import Bench
+from circuitlab.gui.buttons import flat
 from circuitlab.gui.fitting import one_series
 from circuitlab.gui.icons import SIZE, icon
 from circuitlab.gui.labels import ShortLabel
 from circuitlab.gui.moves import Moves
-from circuitlab.gui.playing import Player
-from circuitlab.gui.series_slider import Point, SeriesSlider
-from circuitlab.model.series_measures import has_series
-from circuitlab.model.subject import ModelRef, Subject
+from circuitlab.gui.playing import Player, pace_button
+from circuitlab.gui.series import Point, Series
+from circuitlab.gui.series_slider import SeriesSlider
 from circuitlab.session.state import State
 
-SLOT = "checkpoints/series/now"
-SPEEDS = (1, 2, 4, 8, 16)  # points a second, at most
 PLAY_TIP, PAUSE_TIP = "Play the training (Ctrl+T)", "Stop here (Ctrl+T)"
 
 
@@ -47,7 +39,7 @@ class CheckpointBar(QToolBar):
         self.toggleViewAction().setVisible(False)  # it comes and goes with the model
         self.bench, self.moves = bench, moves
         self.player = Player(lambda: bench.driver.waiting or waiting(), self)
-        self._model: OpenModel | None = None
+        self.series = Series(bench, self)
         self._burst = 0  # drags and playings so far: each is one step of undo
         self._make_buttons()
         self.slider = SeriesSlider(self)
@@ -61,7 +53,7 @@ class CheckpointBar(QToolBar):
 
     def _make_buttons(self) -> None:
         def make(name: str, tip: str) -> QToolButton:
-            made = button(self, f"checkpoints.{name}", "", tip)
+            made = flat(self, f"checkpoints.{name}", "", tip)
             made.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonIconOnly)
             made.setAccessibleName(tip)
             return made
@@ -74,19 +66,8 @@ class CheckpointBar(QToolBar):
         self._steppers = (self.first, self.previous, self.play_button, self.next, self.last)
         self.loop = make("loop", "Begin again at the end")
         self.loop.setCheckable(True)
-        self.pace = button(self, "checkpoints.speed", "", "At most so many checkpoints a second; no panel is left half drawn")
-        self.pace.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        menu = QMenu(self.pace)
-        self._speeds = QActionGroup(menu)
-        for speed in SPEEDS:
-            action = menu.addAction(f"{speed} a second")
-            action.setCheckable(True)
-            action.setChecked(speed == self.player.speed)
-            action.setData(speed)
-            self._speeds.addAction(action)
-        self.pace.setMenu(menu)
-        self.pace.setText(f"{self.player.speed}/s ▾")
-        self.pin = button(self, "checkpoints.pin", "Compare to this", "Pin it: every panel shows the difference to it")
+        self.pace = pace_button(self.player, self)
+        self.pin = flat(self, "checkpoints.pin", "Compare to this", "Pin it: every panel shows the difference to it")
 
     def _connect(self) -> None:
         bench = self.bench
@@ -95,15 +76,14 @@ class CheckpointBar(QToolBar):
         self.play_button.clicked.connect(self.play_or_stop)
         self.next.clicked.connect(self.step_on)
         self.last.clicked.connect(self.to_last)
-        self._speeds.triggered.connect(self._set_speed)
         self.pin.clicked.connect(self.pin_this)
         self.player.beat.connect(self._next)
         self.player.changed.connect(self._played)
+        self.series.measured.connect(self._measured)
         self.slider.sliderPressed.connect(self._pressed)
         self.slider.valueChanged.connect(self._slid)
         bench.document.changed.connect(self._changed)
         bench.driver.given_up.connect(self._given_up)
-        bench.runner.answered.connect(self._answered)
         bench.theme_changed.connect(self.set_theme)
 
     @Slot(object)
@@ -119,22 +99,18 @@ class CheckpointBar(QToolBar):
     @property
     def points(self) -> tuple[Point, ...]:
         """The checkpoints in the order of training and the final weights; () without a series."""
-        return self.slider.points
+        return self.series.points
 
     @property
     def position(self) -> int:
         """Index of the point that is shown, or on its way."""
-        return self._index(self.bench.driver.intended.model)
-
-    def _index(self, ref: ModelRef) -> int:
-        """Of a point; the last checkpoint is found in the final weights where they stand for it."""
-        return next((i for i, p in enumerate(self.points) if p.checkpoint == ref.checkpoint), len(self.points) - 1)
+        return self.series.index(self.bench.driver.intended.model)
 
     @Slot(object, object)
     def _changed(self, old: State, new: State) -> None:
         if old.model == new.model and old.reference == new.reference:
             return
-        if self.player.playing and self._index(new.model) != self.slider.value():
+        if self.player.playing and self.series.index(new.model) != self.slider.value():
             self.player.stop()  # somebody went elsewhere
         self.refresh()
 
@@ -145,59 +121,28 @@ class CheckpointBar(QToolBar):
         model = self.bench.engine.store.peek(ref)
         if model is None:
             return  # it is being opened again
-        before = self._model
-        if before is None or not one_series(ref, before.ref) or model.opened.steps != before.opened.steps:
-            self._take(model)
-        self._model = model
+        if self.series.take(model):
+            self.player.stop()
+            self._show_series()
         if self.isHidden() == bool(self.points):
             self.moving.emit()
             self.setVisible(bool(self.points))
         pin = self.bench.document.state.reference
         ours = pin is not None and one_series(pin.subject.model, ref)
-        self.slider.pinned = self._index(pin.subject.model) if pin is not None and ours else None
+        self.slider.pinned = self.series.index(pin.subject.model) if pin is not None and ours else None
         if not self.slider.isSliderDown():
             self.slider.show_value(self.position)
         self._say()
 
-    def _take(self, model: OpenModel) -> None:
-        """Another series, or none."""
-        self.player.stop()
-        self.slider.band = None
-        checkpoints = tuple(Point(i, step) for i, step in enumerate(model.opened.steps))
-        self.slider.show_points((*checkpoints, Point(None)) if checkpoints else ())
-        if checkpoints and has_series(model.path):
-            final = replace(model.ref, checkpoint=None)
-            params = TrainingSeriesParams(models=(SeriesRef(final.source),))
-            found = self.bench.runner.ask(SLOT, Request("training_series", params, Subject(final)))
-            if found is not None:
-                self._measured(found)
+    def _show_series(self) -> None:
+        self.slider.show_points(self.series.points)
+        self.slider.show_band(*self.series.phase)
 
-    @Slot(str, object)
-    def _answered(self, slot: str, answer: Answer) -> None:
-        if slot == SLOT and self._model is not None and answer.request.subject.model.source == self._model.ref.source:
-            self._measured(answer)
-            self.slider.show_value(self.position)
-            self._say()
-
-    def _measured(self, answer: Answer) -> None:
-        """Tokens seen at each point, the step of the final weights, and where the phase change is."""
-        found = answer.result
-        assert isinstance(found, TrainingSeriesResult)
-        if not self.points:
-            return  # it was read again since, and its checkpoints are gone
-        at = {int(c): i for i, c in enumerate(found.checkpoint)}
-        known = lambda p: at.get(-1 if p.checkpoint is None else p.checkpoint)
-        filled = tuple(
-            p if (i := known(p)) is None else replace(p, step=int(found.steps[i]), tokens=int(found.tokens[i]))
-            for p in self.points
-        )
-        final = filled[-1].step
-        self.slider.show_points(tuple(p for p in filled if p.checkpoint is None or p.step != final))
-        self.set_band(*found.phase[0, RANDOM].tolist())
-
-    def set_band(self, first: float, last: float) -> None:
-        """Mark the phase change: between two numbers of tokens seen; NaN where there is none."""
-        self.slider.show_band(first, last)
+    @Slot()
+    def _measured(self) -> None:
+        self._show_series()
+        self.slider.show_value(self.position)
+        self._say()
 
     def _say(self) -> None:
         if not self.points:
@@ -250,7 +195,7 @@ class CheckpointBar(QToolBar):
     def pin_this(self) -> None:
         """This checkpoint becomes the reference: every panel shows the difference to it, wherever the slider goes."""
         if self.points:
-            point = self.points[self._index(self.bench.document.recorded.model)]
+            point = self.points[self.series.index(self.bench.document.recorded.model)]
             self.moves.pin_to_compare("final" if point.checkpoint is None else f"step {point.step:,}")
 
     def _go(self, index: int, merge: str) -> None:
@@ -269,11 +214,6 @@ class CheckpointBar(QToolBar):
             self._say()
 
     # -- playing ------------------------------------------------------------------------------------------------------
-
-    @Slot(QAction)
-    def _set_speed(self, action: QAction) -> None:
-        self.player.speed = int(action.data())
-        self.pace.setText(f"{self.player.speed}/s ▾")
 
     @Slot()
     def play_or_stop(self) -> None:

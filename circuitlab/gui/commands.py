@@ -104,16 +104,16 @@ def _convention(name: str, text: str, on: object, off: object) -> Command:
 
 
 COMMANDS: tuple[Command, ...] = (
-    Command("open", "Open model…", "File", lambda w: w.ask_open(), "Ctrl+O"),
-    Command("open-file", "Open model file…", "File", lambda w: w.ask_open_file()),
-    Command("open-hub", "Open from the hub…", "File", lambda w: w.ask_hub(), "Ctrl+Shift+O"),
-    Command("assumed", "What was assumed…", "File", lambda w: w.show_assumptions(), enabled=_has_assumptions),
-    Command("train", "Train a model…", "File", lambda w: w.ask_training()),
+    Command("open", "Open model…", "File", lambda w: w.dialogs.ask_open(), "Ctrl+O"),
+    Command("open-file", "Open model file…", "File", lambda w: w.dialogs.ask_open_file()),
+    Command("open-hub", "Open from the hub…", "File", lambda w: w.dialogs.ask_hub(), "Ctrl+Shift+O"),
+    Command("assumed", "What was assumed…", "File", lambda w: w.dialogs.show_assumptions(), enabled=_has_assumptions),
+    Command("train", "Train a model…", "File", lambda w: w.dialogs.ask_training()),
     Command("reload", "Reload model from disk", "File", lambda w: w.opening.reload()),
     Command("copy-session", "Copy session as JSON", "File", lambda w: w.copy_session(), separator=True),
     Command("export-picture", "Export the panel's picture…", "File", lambda w: w.panel_action("export_picture"), "Ctrl+E"),
     Command("export-data", "Export the panel's data…", "File", lambda w: w.panel_action("export_data"), "Ctrl+Shift+E"),
-    Command("settings", "Settings…", "File", lambda w: w.show_settings(), "Ctrl+,", separator=True),
+    Command("settings", "Settings…", "File", lambda w: w.dialogs.show_settings(), "Ctrl+,", separator=True),
     Command("quit", "Quit", "File", lambda w: w.close(), "Ctrl+Q", separator=True),
     Command("undo", "Undo", "Edit", lambda w: w.undo(), "Ctrl+Z", enabled=lambda w: w.can_undo),
     Command("redo", "Redo", "Edit", lambda w: w.redo(), "Ctrl+Shift+Z, Ctrl+Y", enabled=lambda w: w.can_redo),
@@ -147,8 +147,8 @@ COMMANDS: tuple[Command, ...] = (
     _theme("light"),
     _theme("dark"),
     *(_arrange(name, f"Ctrl+Alt+{i}") for i, name in enumerate(ARRANGEMENTS, 1)),
-    Command("larger", "Larger text", "View", lambda w: w.scale_text(0.1), "Ctrl++, Ctrl+=", separator=True),
-    Command("smaller", "Smaller text", "View", lambda w: w.scale_text(-0.1), "Ctrl+-"),
+    Command("larger", "Larger text", "View", lambda w: w.looks.scale_text(0.1), "Ctrl++, Ctrl+=", separator=True),
+    Command("smaller", "Smaller text", "View", lambda w: w.looks.scale_text(-0.1), "Ctrl+-"),
     Command("maximise", "Maximise or restore the panel", "View", lambda w: w.toggle_maximised(), "F11", separator=True),
     Command("explain", "Explain the panel", "View", lambda w: w.panel_action("explain"), "Shift+F1"),
     Command("reset-zoom", "Reset zoom", "View", lambda w: w.reset_zoom(), "Ctrl+0"),
@@ -159,9 +159,9 @@ COMMANDS: tuple[Command, ...] = (
     Command("lesson-back", "Step before in the lesson", "Help", lambda w: w.lessons.tour.back(), "Alt+PgUp", enabled=_in_lesson),
     Command("lesson-again", "Set up the lesson’s step again", "Help", lambda w: w.lessons.tour.again(), enabled=_in_lesson),
     Command("lesson-leave", "Leave the lesson", "Help", lambda w: w.lessons.tour.leave(), enabled=_in_lesson),
-    Command("palette", "Command palette…", "Help", lambda w: w.show_palette(), "Ctrl+Shift+P"),
-    Command("shortcuts", "Commands and shortcuts", "Help", lambda w: w.show_shortcuts(), "F1"),
-    Command("about", "About CircuitLab", "Help", lambda w: w.show_about(), separator=True),
+    Command("palette", "Command palette…", "Help", lambda w: w.dialogs.show_palette(), "Ctrl+Shift+P"),
+    Command("shortcuts", "Commands and shortcuts", "Help", lambda w: w.dialogs.show_shortcuts(), "F1"),
+    Command("about", "About CircuitLab", "Help", lambda w: w.dialogs.show_about(), separator=True),
 )  # fmt: skip
 
 

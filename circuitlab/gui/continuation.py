@@ -7,7 +7,7 @@ from PySide6.QtCore import QObject, Slot
 from circuitlab.engine.continuation import written_on
 from circuitlab.errors import Cancelled
 from circuitlab.gui.bench import Bench
-from circuitlab.gui.runner import Job
+from circuitlab.gui.job import Job
 
 SLOT = "continuation"
 

@@ -15,7 +15,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 
 from circuitlab.errors import Cancelled
 from circuitlab.gui.fitting import fitted
-from circuitlab.gui.runner import Job
+from circuitlab.gui.job import Job
 from circuitlab.model.subject import ModelRef
 from circuitlab.session.state import State
 

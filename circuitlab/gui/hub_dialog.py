@@ -23,8 +23,8 @@ from PySide6.QtWidgets import (
 )
 
 from circuitlab.errors import Cancelled, CircuitLabError
+from circuitlab.gui.job import Job
 from circuitlab.gui.opening import Opening
-from circuitlab.gui.runner import Job
 from circuitlab.model.hub import HubName, cache_folder, snapshot
 
 LOOK, FETCH = "hub-look", "hub-fetch"

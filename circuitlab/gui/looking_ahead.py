@@ -105,7 +105,7 @@ class LookingAhead(QObject):
         if self.bench.runner.busy:
             self.timer.start()
         else:
-            self.bench.runner.prefetch(self.requests())
+            self.bench.runner.prefetch.want(self.requests())
 
     def stop(self) -> None:
         """No more."""

@@ -84,11 +84,11 @@ def open_window(source: str | None = None, text: str | None = None, assume: tupl
             raise
         failure = error
         window = make_window(None, text)
-    hook.caught.connect(window.show_error)
+    hook.caught.connect(window.dialogs.show_error)
     window.resize(1280, 800)
     window.show()
     if failure is not None:
-        window.show_error(failure)
+        window.dialogs.show_error(failure)
     return app.exec()
 
 

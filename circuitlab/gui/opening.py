@@ -15,7 +15,7 @@ from circuitlab.engine.store import OpenModel, reference
 from circuitlab.errors import BadModel, Cancelled, CircuitLabError
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.fitting import state_on
-from circuitlab.gui.runner import Job
+from circuitlab.gui.job import Job
 from circuitlab.gui.settings import stored
 from circuitlab.model.constructed import SOURCES
 from circuitlab.model.hub import HubName, snapshot

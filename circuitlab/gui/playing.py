@@ -1,11 +1,16 @@
-"""Playing a series: the next point is shown once every panel shows this one, and not before its time."""
+"""Playing a series: the next point is shown once every panel shows this one, and not before its time; how fast at most."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
+from PySide6.QtGui import QAction, QActionGroup
+from PySide6.QtWidgets import QMenu, QToolButton, QWidget
 
+from circuitlab.gui.buttons import flat
+
+SPEEDS = (1, 2, 4, 8, 16)  # points a second, at most
 POLL = 15  # ms between looks whether every panel has its answer
 
 
@@ -49,3 +54,26 @@ class Player(QObject):
             self._timer.start(POLL)
         else:
             self.beat.emit()
+
+
+def pace_button(player: Player, parent: QWidget) -> QToolButton:
+    """The speed of a player, to choose from a menu."""
+    made = flat(parent, "checkpoints.speed", "", "At most so many checkpoints a second; no panel is left half drawn")
+    made.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+    menu = QMenu(made)
+    group = QActionGroup(menu)
+    for speed in SPEEDS:
+        action = menu.addAction(f"{speed} a second")
+        action.setCheckable(True)
+        action.setChecked(speed == player.speed)
+        action.setData(speed)
+        group.addAction(action)
+
+    def choose(action: QAction) -> None:
+        player.speed = int(action.data())
+        made.setText(f"{player.speed}/s ▾")
+
+    group.triggered.connect(choose)
+    made.setMenu(menu)
+    made.setText(f"{player.speed}/s ▾")
+    return made

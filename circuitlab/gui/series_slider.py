@@ -2,50 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Slot
 from PySide6.QtGui import QHelpEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF, QWheelEvent
 from PySide6.QtWidgets import QAbstractSlider, QSizePolicy, QToolTip, QWidget
 
 from circuitlab.draw.theme import LIGHT, Theme
+from circuitlab.gui.series import Point
 
 SIDE = 18  # px at either end: half of a label
 GROOVE = 10  # px from the top to the middle of the groove
 KNOB = 6.0
 BAND = "shaded: phase change, where the in-context score on repeated random tokens falls fastest"
 TICK = 2.5
-
-
-@dataclass(frozen=True)
-class Point:
-    """A checkpoint, None the final weights; steps done and tokens seen, −1 where that is not known."""
-
-    checkpoint: int | None
-    step: int = -1
-    tokens: int = -1
-
-    @property
-    def words(self) -> str:
-        """Which one it is, in full."""
-        final = ["final weights"] if self.checkpoint is None else []
-        step = [f"step {self.step:,}"] if self.step >= 0 else []
-        return " · ".join([*final, *step, *([f"{_short(self.tokens)} tokens"] if self.tokens >= 0 else [])])
-
-    @property
-    def tick(self) -> str:
-        """Which one it is, below its tick."""
-        return "final" if self.step < 0 else _short(self.step).replace(" ", "")
-
-
-def _short(n: int) -> str:
-    """1,500,000 as 1.5 M: three figures at most."""
-    for unit, size in (("M", 10**6), ("k", 10**3)):
-        if n >= size:
-            value = n / size
-            return f"{value:.0f} {unit}" if value >= 100 or value == round(value) else f"{value:.3g} {unit}"
-    return str(n)
 
 
 class SeriesSlider(QAbstractSlider):

@@ -14,7 +14,7 @@ from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.figures.panel import panels
 from circuitlab.gui.bench import Bench
-from circuitlab.gui.runner import Job
+from circuitlab.gui.job import Job
 from circuitlab.gui.settings import stored
 from circuitlab.model.subject import Head
 from circuitlab.session.lesson_state import Ready, Resolver, nearest

@@ -8,36 +8,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
-from PySide6.QtWidgets import (
-    QComboBox,
-    QFileDialog,
-    QFormLayout,
-    QHBoxLayout,
-    QHeaderView,
-    QLabel,
-    QLineEdit,
-    QPushButton,
-    QSpinBox,
-    QTableWidget,
-    QTableWidgetItem,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QComboBox, QFileDialog, QFormLayout, QHBoxLayout, QLabel, QLineEdit, QSpinBox, QWidget
 
 from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.gui.bench import Bench
-from circuitlab.gui.runner import Job
+from circuitlab.gui.buttons import push
+from circuitlab.gui.job import Job
 from circuitlab.gui.training_job import DEVICES, Checked, TrainingJob, check, in_words
+from circuitlab.gui.training_texts import TrainingTexts
 from circuitlab.paths import model_dir, shipped_models
 from circuitlab.training.recipe_titles import shipped_titles
 
 SLOT = "training-check"
 FIRST = "Add the text to train on: files, or folders with .txt, .md and .py files in them."
 PAUSE = 300  # ms after the last change before it is checked
-SHOWN = 5  # texts that are seen at once, at the least
-LIBRARY = "stdlib"
-LIBRARY_WORDS = "Python’s standard library"
-TEXTS = "Text (*.txt *.md *.py);;All files (*)"
 
 
 class TrainingForm(QWidget):
@@ -55,7 +39,8 @@ class TrainingForm(QWidget):
         self._pause.setInterval(PAUSE)
         self._pause.timeout.connect(self.check)
         self._make_choices()
-        self._make_text()
+        self.texts = TrainingTexts(self)
+        self.texts.changed.connect(self._moved)
         self._lay_out()
         self.runner.finished.connect(self._finished)
         self.runner.failed.connect(self._failed)
@@ -69,11 +54,11 @@ class TrainingForm(QWidget):
         for name, title in shipped_titles().items():
             self.recipe.addItem(f"{name}: {title}", name)
         self.recipe.currentIndexChanged.connect(self._suggest)
-        self.recipe_file = self._button("Recipe file…", self._browse_recipe)
+        self.recipe_file = push(self, "Recipe file…", self._browse_recipe)
         self.out = QLineEdit(self)
         self.out.setAccessibleName("Folder of the run")
         self.out.textChanged.connect(self._moved)
-        self.out_browse = self._button("Choose…", self._browse_out)
+        self.out_browse = push(self, "Choose…", self._browse_out)
         self.tokenizer = QComboBox(self)
         self.tokenizer.setAccessibleName("Tokenizer")
         self.tokenizer.setToolTip("Models of one tokenizer can be compared token by token")
@@ -106,55 +91,13 @@ class TrainingForm(QWidget):
         made.valueChanged.connect(self._moved)
         return made
 
-    def _button(self, text: str, slot: object) -> QPushButton:
-        made = QPushButton(text, self)
-        made.setAutoDefault(False)
-        made.clicked.connect(slot)  # type: ignore[arg-type]
-        return made
-
-    def _make_text(self) -> None:
-        self.text = QTableWidget(0, 2, self)
-        self.text.setAccessibleName("Texts")
-        self.text.setHorizontalHeaderLabels(["text", "share"])
-        shares = self.text.horizontalHeaderItem(1)
-        assert shares is not None
-        shares.setToolTip("Part of the training sequences, 0 to 1; empty: an equal part of what the others leave")
-        self.text.verticalHeader().setVisible(False)
-        self.text.setSelectionBehavior(QTableWidget.SelectionBehavior.SelectRows)
-        self.text.setShowGrid(False)
-        header = self.text.horizontalHeader()
-        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
-        header.setSectionResizeMode(1, QHeaderView.ResizeMode.Fixed)
-        header.resizeSection(1, 72)
-        header.setHighlightSections(False)
-        for i, left in ((0, Qt.AlignmentFlag.AlignLeft), (1, Qt.AlignmentFlag.AlignRight)):
-            item = self.text.horizontalHeaderItem(i)
-            assert item is not None
-            item.setTextAlignment(left | Qt.AlignmentFlag.AlignVCenter)
-        self.text.verticalHeader().setDefaultSectionSize(24)
-        self.text.setMinimumHeight(SHOWN * 24 + 34)
-        self.text.itemChanged.connect(self._moved)
-        self.add_files = self._button("Files…", self._browse_files)
-        self.add_folder = self._button("Folder…", self._browse_folder)
-        self.add_library = self._button("Python’s library", self._add_library)
-        self.remove = self._button("Remove", self._remove)
-
     def _lay_out(self) -> None:
         form = QFormLayout(self)
         form.setContentsMargins(0, 0, 0, 0)
         form.setHorizontalSpacing(16)
         form.setVerticalSpacing(8)
         form.addRow("Recipe", _row(self.recipe, self.recipe_file, stretch=0))
-        side = QVBoxLayout()
-        side.setSpacing(6)
-        for button in (self.add_files, self.add_folder, self.add_library, self.remove):
-            side.addWidget(button)
-        side.addStretch(1)
-        texts = QHBoxLayout()
-        texts.setSpacing(8)
-        texts.addWidget(self.text, 1)
-        texts.addLayout(side)
-        form.addRow("Text", texts)
+        form.addRow("Text", self.texts)
         form.addRow("Folder of the run", _row(self.out, self.out_browse, stretch=0))
         form.addRow("Tokenizer", self.tokenizer)
         more = _row(self.seed)
@@ -170,35 +113,15 @@ class TrainingForm(QWidget):
 
     def job(self) -> TrainingJob:
         """What the fields say."""
-        rows = range(self.text.rowCount())
-        cell = lambda row, column: item.text().strip() if (item := self.text.item(row, column)) is not None else ""
-        name = lambda row: LIBRARY if cell(row, 0) == LIBRARY_WORDS else cell(row, 0)
         return TrainingJob(
             recipe=str(self.recipe.currentData() or ""),
-            text=tuple((name(row), cell(row, 1)) for row in rows),
+            text=self.texts.texts(),
             out=self.out.text().strip(),
             tokenizer=str(self.tokenizer.currentData() or ""),
             seed=None if self.seed.value() < 0 else self.seed.value(),
             device=self.device.currentText(),
             threads=self.threads.value(),
         )
-
-    def add_text(self, name: str, share: str = "") -> None:
-        """One more text, each only once."""
-        name = LIBRARY_WORDS if name == LIBRARY else name
-        if self.text.findItems(name, Qt.MatchFlag.MatchExactly):
-            return
-        self.text.blockSignals(True)
-        row = self.text.rowCount()
-        self.text.insertRow(row)
-        path, part = QTableWidgetItem(name), QTableWidgetItem(share)
-        path.setFlags(path.flags() & ~Qt.ItemFlag.ItemIsEditable)
-        path.setToolTip(name)
-        part.setTextAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        self.text.setItem(row, 0, path)
-        self.text.setItem(row, 1, part)
-        self.text.blockSignals(False)
-        self._moved()
 
     def choose_recipe(self, path: str) -> None:
         """A recipe of one's own, or a shipped one by its name."""
@@ -247,7 +170,7 @@ class TrainingForm(QWidget):
         if slot != SLOT:
             return
         if isinstance(value, CircuitLabError):
-            begun = bool(self.text.rowCount())  # nobody is told off before there was anything to do
+            begun = bool(self.texts.texts())  # nobody is told off before there was anything to do
             self._say(in_words(str(value)) if begun else FIRST, begun)
         elif isinstance(value, Checked) and value.job == self.job():
             self.checked = value
@@ -270,29 +193,6 @@ class TrainingForm(QWidget):
         path, _ = QFileDialog.getOpenFileName(self, "Choose a recipe", "", "Recipes (*.toml)")
         if path:
             self.choose_recipe(path)
-
-    @Slot()
-    def _browse_files(self) -> None:
-        paths, _ = QFileDialog.getOpenFileNames(self, "Add texts", "", TEXTS)
-        for path in paths:
-            self.add_text(path)
-
-    @Slot()
-    def _browse_folder(self) -> None:
-        path = QFileDialog.getExistingDirectory(self, "Add a folder: its .txt, .md and .py files")
-        if path:
-            self.add_text(path)
-
-    @Slot()
-    def _add_library(self) -> None:
-        self.add_text(LIBRARY)
-
-    @Slot()
-    def _remove(self) -> None:
-        rows = sorted({index.row() for index in self.text.selectedIndexes()}, reverse=True)
-        for row in rows or ([self.text.rowCount() - 1] if self.text.rowCount() else []):
-            self.text.removeRow(row)
-        self._moved()
 
     @Slot()
     def _browse_out(self) -> None:

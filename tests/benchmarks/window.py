@@ -167,7 +167,7 @@ def painted(act):
     for dock in docks: dock.view.repaint()
     return time.perf_counter() - a
 def prefetched():
-    while window.waiting or bench.runner.busy or ahead.timer.isActive() or bench.runner.prefetching:
+    while window.waiting or bench.runner.busy or ahead.timer.isActive() or bench.runner.prefetch.busy:
         app.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 5)
 bar.to(2); settle(window)
 times = []

@@ -29,12 +29,12 @@ def inferred(window: Window, qtbot: QtBot, tmp_path: Path) -> Path:
 
 
 def _command(window: Window) -> CommandAction:
-    window.refresh_actions()
-    return next(a for a in window._actions if isinstance(a, CommandAction) and a.command.name == "assumed")
+    window.menus.refresh()
+    return next(a for a in window.menus.actions if isinstance(a, CommandAction) and a.command.name == "assumed")
 
 
 def _dialog(window: Window) -> AssumptionsDialog:
-    window.enable_actions()
+    window.menus.enable()
     _command(window).trigger()
     found = window.findChild(AssumptionsDialog)
     assert isinstance(found, AssumptionsDialog)

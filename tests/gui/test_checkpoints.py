@@ -15,7 +15,8 @@ from PySide6.QtWidgets import QApplication
 from circuitlab.gui import main as gui
 from circuitlab.gui.commands import COMMANDS
 from circuitlab.gui.runner import Runner
-from circuitlab.gui.series_slider import Point, SeriesSlider
+from circuitlab.gui.series import Point
+from circuitlab.gui.series_slider import SeriesSlider
 from circuitlab.gui.window import Window
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention, Site
@@ -220,7 +221,7 @@ def test_playing_begins_again_where_it_loops_until_it_is_stopped(qtbot: Any, tra
 
 def test_a_speed_is_a_limit(qtbot: Any, trained: Window) -> None:
     bar = trained.checkpoints
-    bar._speeds.actions()[0].trigger()
+    bar.pace.menu().actions()[0].trigger()
     assert bar.pace.text() == "1/s ▾"
     bar.to(0)
     settle(qtbot, trained)
@@ -286,7 +287,7 @@ def test_the_next_checkpoints_are_ready_before_they_are_asked_for(
     qtbot.waitUntil(lambda: shown(window) == 1)
     asked: list[str] = []
     for _ in range(2):
-        qtbot.waitUntil(lambda: not (runner.busy or window.ahead.timer.isActive() or runner.prefetching), timeout=20_000)
+        qtbot.waitUntil(lambda: not (runner.busy or window.ahead.timer.isActive() or runner.prefetch.busy), timeout=20_000)
         monkeypatch.setattr(Runner, "_submit", lambda self, slot, *more: asked.append(slot))
         window.checkpoints.step_on()
         assert not window.waiting and not window.bench.driver.waiting and asked == []

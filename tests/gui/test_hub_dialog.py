@@ -28,7 +28,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 
 def _dialog(window: Window) -> HubDialog:
-    window.ask_hub()
+    window.dialogs.ask_hub()
     found = window.findChild(HubDialog)
     assert isinstance(found, HubDialog)
     return found

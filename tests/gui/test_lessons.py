@@ -46,7 +46,7 @@ def opened(qtbot: Any) -> Iterator[Callable[[], Window]]:
     def open_window() -> Window:
         window = gui.make_window(None, "one two one two", remember=False)
         made.append(window)
-        window.bench.failed.disconnect(window.show_error)
+        window.bench.failed.disconnect(window.dialogs.show_error)
         window.resize(1280, 800)
         window.show()
         settle(qtbot, window)
@@ -191,7 +191,7 @@ def own(window: Window) -> Lesson:
     place = paths.config_home() / "lessons"
     place.mkdir(parents=True)
     (place / "mine.md").write_text(OWN.replace("MODEL", source), encoding="utf-8")
-    window.bench.failed.disconnect(window.show_error)
+    window.bench.failed.disconnect(window.dialogs.show_error)
     window.lessons.open()
     window.lessons.fill()
     return window.lessons.list.lessons[-1]
@@ -290,7 +290,7 @@ def test_what_cannot_be_set_up_is_said_and_walked_past(qtbot: Any, window: Windo
 
 def test_every_lesson_stands_in_the_menu_and_the_palette(window: Window) -> None:
     titles = [lesson.title for lesson in window.lessons.list.lessons] or [read(path).title for path in SHIPPED.values()]
-    assert [a.text() for a in window._lesson_actions] == [f"Lesson: {title}" for title in titles]
+    assert [a.text() for a in window.menus.lessons] == [f"Lesson: {title}" for title in titles]
 
 
 def test_the_first_start_shows_the_lessons(qtbot: Any, small: None) -> None:

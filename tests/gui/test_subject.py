@@ -198,12 +198,12 @@ def test_folded_is_compared_with_raw_through_the_pin(qtbot: Any, normed: Window)
 
 
 def test_conventions_are_commands_of_the_palette_and_the_menus(qtbot: Any, window: Window) -> None:
-    actions = {a.command.name: a for a in window._actions if isinstance(a, CommandAction)}
+    actions = {a.command.name: a for a in window.menus.actions if isinstance(a, CommandAction)}
     for name, field in (("convention-fold_norm", "fold_norm"), ("convention-centre", "centre")):
         assert actions[name].isCheckable()
         actions[name].trigger()
         assert not getattr(window.bench.document.state.conventions, field)
-        window.refresh_actions()
+        window.menus.refresh()
         assert not actions[name].isChecked()
         assert not next(a for a in window.top.conventions.menu().actions() if a.data() == field).isChecked()
     settle(qtbot, window)

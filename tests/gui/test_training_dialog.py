@@ -50,7 +50,7 @@ TEXT = "One day the fox met two hens, three cats and a dog. The fox said: what a
 
 @pytest.fixture
 def dialog(window: Window, qtbot: QtBot) -> Iterator[TrainingDialog]:
-    window.ask_training()
+    window.dialogs.ask_training()
     found = window.findChild(TrainingDialog)
     assert isinstance(found, TrainingDialog)
     yield found
@@ -75,7 +75,7 @@ def longer_recipe(folder: Path, steps: int) -> str:
 
 def filled(qtbot: QtBot, dialog: TrainingDialog, recipe: str, text: Path, out: Path) -> None:
     dialog.form.choose_recipe(recipe)
-    dialog.form.add_text(str(text))
+    dialog.form.texts.add(str(text))
     dialog.form.out.setText(str(out))
     qtbot.waitUntil(lambda: dialog.form.checked is not None, timeout=WAIT)
     assert dialog.start.isEnabled()
@@ -232,18 +232,18 @@ def test_what_cannot_start_is_said_and_what_can_may_be_started(
     qtbot.waitUntil(lambda: "Add the text" in dialog.form.said.text(), timeout=WAIT)
     assert dialog.form.said.property("role") == ""
     filled(qtbot, dialog, "tiny", text, tmp_path / "run")
-    dialog.form.add_text(str(tmp_path / "missing.txt"))
+    dialog.form.texts.add(str(tmp_path / "missing.txt"))
     assert dialog.form.checked is None
     assert not dialog.start.isEnabled()
     qtbot.waitUntil(lambda: "A text file is not there." in dialog.form.said.text(), timeout=WAIT)
     assert dialog.form.said.property("role") == "warning"
     assert not dialog.start.isEnabled()
-    dialog.form.text.selectRow(1)
-    dialog.form.remove.click()
+    dialog.form.texts.table.selectRow(1)
+    dialog.form.texts.remove.click()
     qtbot.waitUntil(dialog.start.isEnabled, timeout=WAIT)
     assert dialog.form.job() == TrainingJob("tiny", ((str(text), ""),), str(tmp_path / "run"))
     dialog.form.seed.setValue(9)
-    dialog.form.add_text("stdlib", "0.25")
+    dialog.form.texts.add("stdlib", "0.25")
     assert dialog.form.job().seed == 9
     assert dialog.form.job().text == ((str(text), ""), ("stdlib", "0.25"))
     assert not (tmp_path / "run").exists()

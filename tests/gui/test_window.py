@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent, QGuiApplication, QImage
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QFileDialog
 
 from circuitlab.analysis.base import Quiet
 from circuitlab.engine.engine import Engine
@@ -347,7 +347,7 @@ def test_copying_and_explaining(qtbot: Any, window: Window) -> None:
 
 
 def test_the_palette_finds_and_runs_every_command(qtbot: Any, window: Window) -> None:
-    palette = Palette(window._actions, window)
+    palette = Palette(window.menus.actions, window)
     qtbot.addWidget(palette)
     titles = {palette.list.item(i).text().split("    ")[0] for i in range(palette.list.count())}
     assert {c.title for c in COMMANDS} <= titles
@@ -359,6 +359,23 @@ def test_the_palette_finds_and_runs_every_command(qtbot: Any, window: Window) ->
     settle(qtbot, window)
 
 
+def test_the_top_bar_asks_for_a_folder_and_shows_the_commands(
+    qtbot: Any, window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[Palette] = []
+    monkeypatch.setattr(Palette, "exec", lambda palette: shown.append(palette))
+    window.top.palette_button.click()
+    assert len(shown) == 1 and shown[0].list.count() > len(COMMANDS) - 10
+    chosen = str(directory(tmp_path / "chosen"))
+    monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_: chosen)
+    menu = window.top.model.menu()
+    menu.aboutToShow.emit()
+    with qtbot.waitSignal(window.opening.opened, timeout=20000):
+        next(a for a in menu.actions() if a.text() == "Open a folder…").trigger()
+    assert window.bench.document.state.model.name == "chosen"
+    settle(qtbot, window)
+
+
 def test_fuzzy_prefers_starts_of_words() -> None:
     assert fuzzy("rl", "Reset layout") > fuzzy("rl", "World") > 0
     assert fuzzy("zz", "Reset layout") == 0
@@ -367,14 +384,14 @@ def test_fuzzy_prefers_starts_of_words() -> None:
 def test_the_shortcut_sheet_lists_every_shortcut(qtbot: Any, window: Window) -> None:
     from PySide6.QtWidgets import QLabel
 
-    sheet = ShortcutSheet(window._actions, window)
+    sheet = ShortcutSheet(window.menus.actions, window)
     qtbot.addWidget(sheet)
     words = {label.text() for label in sheet.findChildren(QLabel)}
     assert {c.title for c in COMMANDS if c.shortcut} <= words
 
 
 def test_no_shortcut_is_taken_twice(window: Window) -> None:
-    keys = [s.toString() for a in window._actions for s in a.shortcuts()]
+    keys = [s.toString() for a in window.menus.actions for s in a.shortcuts()]
     assert len(keys) == len(set(keys))
 
 

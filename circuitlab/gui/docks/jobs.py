@@ -8,8 +8,8 @@ from PySide6.QtCore import QTimer, Slot
 from PySide6.QtWidgets import QDockWidget, QFrame, QHBoxLayout, QLabel, QScrollArea, QToolButton, QVBoxLayout, QWidget
 
 from circuitlab.gui.bench import Bench
+from circuitlab.gui.job import Job
 from circuitlab.gui.labels import ShortLabel
-from circuitlab.gui.runner import Job
 from circuitlab.gui.title_bar import TitleBar
 
 

@@ -1,0 +1,102 @@
+"""What somebody may want next, computed while nothing is wanted now, and stopped when something is; it only fills the cache."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from circuitlab.analysis.base import Quiet, find_analysis
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Request
+from circuitlab.errors import Cancelled
+from circuitlab.model.subject import ModelRef
+
+log = logging.getLogger("circuitlab.prefetch")
+AT_MOST = 64 * 2**20  # bytes: what somebody may want must not push out what somebody looks at
+
+
+class _Idle(Quiet):
+    """The `Ctx` of a prefetch: stopped as soon as anything else is wanted."""
+
+    def __init__(self, stopped: threading.Event) -> None:
+        self._stopped = stopped
+
+    def tick(self, done: int, total: int, text: str = "") -> None:
+        """Stop if somebody wants the lane."""
+        if self._stopped.is_set():
+            raise Cancelled
+
+
+class Prefetch(QObject):
+    """One request after another, while `idle()`; `submit(lane, work)` runs work on the thread of a lane.
+
+    A model that is not open is opened on the thread of models, so that nobody waits for it.
+    """
+
+    _ended = Signal(object)
+
+    def __init__(
+        self, engine: Engine, idle: Callable[[], bool], submit: Callable[[str, Callable[[], None]], object], parent: QObject
+    ) -> None:
+        super().__init__(parent)
+        self._engine, self._idle, self._submit = engine, idle, submit
+        self._later: deque[Request] = deque()
+        self._stopped: threading.Event | None = None  # of the one under way; set: it is to stop
+        self._ended.connect(self._hear)
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is computed that nobody has asked for yet."""
+        return self._stopped is not None or bool(self._later)
+
+    def want(self, requests: Iterable[Request]) -> None:
+        """These next; earlier wishes are dropped."""
+        self._later = deque(r for r in requests if self._engine.cached(r) is None)
+        self.go_on()
+
+    def step_aside(self) -> None:
+        """Something is wanted now."""
+        if self._stopped is not None:
+            self._stopped.set()
+
+    def drop(self) -> None:
+        """Nothing is wished for any more."""
+        self._later.clear()
+        self.step_aside()
+
+    def go_on(self) -> None:
+        """Begin the next one, if nothing is wanted now."""
+        if self._stopped is not None or not self._later or not self._idle():
+            return
+        self._stopped = stopped = threading.Event()
+        ref = self._later[0].subject.model
+        opened = self._engine.store.peek(ref) is not None
+        request = self._later.popleft() if opened else None
+
+        def work() -> None:
+            failed: ModelRef | None = None
+            try:
+                if stopped.is_set():
+                    pass
+                elif request is None:
+                    self._engine.store.open(ref)
+                    failed = ref if self._engine.store.peek(ref) is None else None  # no room: not again and again
+                elif self._engine.check(request) <= AT_MOST:
+                    self._engine.answer(request, _Idle(stopped))
+            except Exception as error:  # nobody has asked yet: whoever does will be told
+                failed = ref if request is None else None
+                log.debug("ahead of time, %s: %s", ref.name if request is None else request.analysis, error)
+            self._ended.emit(failed)
+
+        self._submit("models" if request is None else find_analysis(request.analysis).lane, work)
+
+    @Slot(object)
+    def _hear(self, failed: ModelRef | None) -> None:
+        """On the GUI thread; of a model that cannot be opened nothing is wished for."""
+        self._stopped = None
+        self._later = deque(r for r in self._later if r.subject.model != failed)
+        self.go_on()
