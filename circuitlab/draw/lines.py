@@ -19,8 +19,9 @@ REACH = 24.0
 IN_LEGEND = 12
 BAND = 0.14  # of the accent
 DASH = [5.0, 3.0]
-# Curves that belong to no head: apart in lightness too, and none of the three of Q, K and V.
-PLAIN = ((74, 122, 190), (222, 148, 40), (150, 84, 150), (96, 96, 104), (98, 178, 200), (140, 92, 58))
+STEPPED_BACK = 185  # alpha of curves beside chosen ones: still read on either ground
+# Curves that belong to no head: none of the three of Q, K and V, each with a contrast of 3 : 1 on either ground.
+PLAIN = ((74, 122, 190), (204, 128, 22), (158, 92, 158), (112, 112, 120), (42, 148, 172), (156, 104, 68))
 
 
 class LinesMark(XYPlot):
@@ -68,9 +69,9 @@ class LinesMark(XYPlot):
     def colour(self, i: int) -> tuple[int, int, int]:
         """Of a curve."""
         return (
-            hue_rgb(self.mark.hues[i], self.theme.dark)
-            if i < len(self.mark.hues) and self.mark.hues[i] >= 0
-            else PLAIN[i % len(PLAIN)]
+            hue_rgb(hue, self.theme.dark)
+            if (hue := self.mark.hues[i] if i < len(self.mark.hues) else -1 - i) >= 0
+            else PLAIN[(-1 - hue) % len(PLAIN)]
         )
 
     def _dashed(self, i: int) -> bool:
@@ -81,7 +82,7 @@ class LinesMark(XYPlot):
         chosen = set(self.mark.chosen)
         for i, curve in enumerate(self._curves):
             strong = not chosen or i in chosen
-            pen = pg.mkPen(*self.colour(i), 255 if strong else 130, width=(2.5 if i in chosen else 1.5) * self.stroke)
+            pen = pg.mkPen(*self.colour(i), 255 if strong else STEPPED_BACK, width=(2.5 if i in chosen else 1.5) * self.stroke)
             if self._dashed(i):
                 pen.setDashPattern(DASH)
             curve.setPen(pen)
@@ -109,8 +110,10 @@ class LinesMark(XYPlot):
 
     def note(self) -> str:
         """Curves without a legend are announced."""
-        named = self.mark.named is None and len(self._ys) <= IN_LEGEND
-        return "" if named or len(self._ys) < 2 else f"{len(self._ys)} curves, named under the pointer"
+        n, named = len(self._ys), self.mark.named
+        if n < 2 or (n <= IN_LEGEND if named is None else len(named) == n):
+            return ""
+        return f"{n} curves, {len(named)} of them named above" if named else f"{n} curves, named under the pointer"
 
     # gestures --------------------------------------------------------------------------------------------------------
 

@@ -221,10 +221,15 @@ class PointsMark(XYPlot):
             if not np.isfinite((x, y)).all() or not frame.contains(QPointF(x, y)):
                 continue  # without a place (for Qt, NaN lies within every frame), or out of sight
             text = self.mark.labels[i]
-            box = _free(QPointF(x, y), metrics.horizontalAdvance(text), metrics.height(), radius, frame, taken, dots)
+            size = metrics.horizontalAdvance(text), metrics.height()
+            box = _free(QPointF(x, y), *size, radius, frame, taken, dots)
+            if box is None and text and i in self.mark.chosen:  # what is chosen is named, over points if need be
+                box = _free(QPointF(x, y), *size, radius, frame, taken, [])
             if box is None:
                 continue
             taken.append(box)
+            if i in self.mark.chosen:
+                painter.fillRect(box, self.theme.colour("background", 0.8))
             painter.setPen(QColor(self.theme.colour("accent" if i in self.mark.chosen else "muted")))
             painter.drawText(QPointF(box.left(), box.top() + metrics.ascent()), text)
 

@@ -167,7 +167,7 @@ def _lines(here: Lines, there: Lines, pin: Pinned) -> tuple[Mark, str] | None:
         return None
     count = min(len(here.ys), len(there.ys))
     ys = kept((here.ys, there.ys), "curves", lambda: np.vstack([here.ys, there.ys[:count, :n]]))
-    hues = here.hues or tuple(range(len(here.ys)))
+    hues = here.hues or tuple(-1 - i for i in range(len(here.ys)))
     alone = len(here.names) == 1
     ours = ("now",) if alone else here.names
     theirs = (pin.label,) if alone else tuple(f"{name} in {pin.label}" for name in there.names[:count])

@@ -121,7 +121,8 @@ class Points(_Frozen):
 
 @dataclass(frozen=True, eq=False)
 class Lines(_Frozen):
-    """Curves over a shared x. `x` [n]; `ys` [curve, n], NaN breaks a line; `hues` [curve] int; ids are (curve,).
+    """Curves over a shared x. `x` [n]; `ys` [curve, n], NaN breaks a line; `hues` [curve] int, of a head; −1, −2, … are
+    the plain colours in their order, as they are taken without hues. Ids are (curve,).
 
     `marks`: labelled vertical lines (x, text); `bands`: shaded spans of x (from, to, text); `current`: the x that is looked at.
     `steps`: ids are (curve, index into x), curve −1 where none is near; hits are then (*curve_ids[curve], *step_ids[index]) where

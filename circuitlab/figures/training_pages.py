@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from circuitlab.analysis.training_series import KINDS, RANDOM, TEXT, TrainingSeriesResult, best
+from circuitlab.analysis.training_series import KINDS, RANDOM, TEXT, TrainingSeriesResult
 from circuitlab.engine.request import Answer
 from circuitlab.figures.common import caption, number, once
 from circuitlab.figures.hues import head_hue
@@ -31,6 +31,8 @@ from circuitlab.session.state import State
 
 NO_HEADS = "a model without layers has no heads"
 ZERO_ON_LOG = "step 0 has no place on a logarithmic axis"
+# conventions that say nothing of a page; what else there is stands in every caption
+SLOPE, SCORE, RULE = "slope by ln index", ("in-context score", "on repeated sequences"), "phase change:"
 NAMED = 4  # heads in a legend, where no more are chosen
 ENDS = 90.0  # per cent of the cells of a map within whose values the colours are told apart
 
@@ -38,6 +40,12 @@ ENDS = 90.0  # per cent of the cells of a map within whose values the colours ar
 def _result(answer: Answer) -> TrainingSeriesResult:
     assert isinstance(answer.result, TrainingSeriesResult)
     return answer.result
+
+
+def _caption(answer: Answer, words: tuple[str, ...], *without: str) -> str:
+    """What the page itself has to say first: a narrow panel shows the beginning; then the conventions that concern it."""
+    conventions = (word for word in caption(answer).split(" · ") if not word.startswith(without))
+    return " · ".join((*filter(None, words), *conventions))
 
 
 def curves(state: State, answer: Answer, score: str, context: str, over: Over, log: bool) -> Figure:
@@ -49,32 +57,56 @@ def curves(state: State, answer: Answer, score: str, context: str, over: Over, l
     said, headless = labels(result, kind), not result.shapes[0, 0]
     along = Along(state, answer, over, log, kind)
     rows = [
-        along.lines("loss", loss, ("loss on text",), "loss, nats", said["loss"], bare=True, pin=True),
-        along.lines("in-context score", in_context, _names(kinds), "score, nats", said["in-context score"], bare=not headless),
+        along.lines("loss", loss, ("loss on text",), "loss, nats", said["loss"], bare=True, pin=True, hues=_plain((TEXT,))),
+        along.lines(
+            "in-context score",
+            in_context,
+            _names(kinds),
+            "score, nats",
+            said["in-context score"],
+            bare=not headless,
+            hues=_plain(kinds),
+            named=tuple(range(len(kinds))),
+        ),
     ]
-    rows += [] if headless else [along.heads("heads", score, score.partition("_")[0], said.get(score, ""))]
-    words = (_phases(result), ZERO_ON_LOG if log else "", NO_HEADS if headless else "")
-    title = f"{looked_at(result, state)}: {_numbers(result, state, kinds)}"
-    return Figure(tuple((row,) for row in rows), title, caption(answer, *words), weights=(0.8, 1.0, 1.35)[: len(rows)])
+    rows += [] if headless else [along.heads("heads", score, score.replace("_", " "), said.get(score, ""))]
+    words = (ZERO_ON_LOG if log else "", NO_HEADS if headless else "", *_phases(result))
+    title = f"{looked_at(result, state)}: {_numbers(result, state, kinds, score)}"
+    shown = _caption(answer, words, SLOPE)
+    return Figure(tuple((row,) for row in rows), title, shown, weights=(0.8, 1.0, 1.35)[: len(rows)])
+
+
+def _plain(kinds: tuple[int, ...]) -> tuple[int, ...]:
+    """A colour for each kind of text, the same wherever it is drawn."""
+    return tuple(-1 - k for k in kinds)
 
 
 def _names(kinds: tuple[int, ...]) -> tuple[str, ...]:
     return tuple(f"on {KINDS[k]}" for k in kinds)
 
 
-def _numbers(result: TrainingSeriesResult, state: State, kinds: tuple[int, ...]) -> str:
-    """Losses and scores at the checkpoint that is looked at."""
+def _numbers(result: TrainingSeriesResult, state: State, kinds: tuple[int, ...], measure: str) -> str:
+    """Loss, in-context score and the largest score of a head at the checkpoint that is looked at."""
     at = current(result, state.model)
     if at is None:
         return "choose one that was"
-    said = [f"loss {number(result.loss[at])}", f"in-context score {number(result.scores[at, kinds[0]])}"]
-    prefix = best(result.of("prefix_matching"))[at]
-    return ", ".join([*said, f"best prefix matching {number(prefix)}"] if np.isfinite(prefix) else said)
+    said = [f"loss {number(result.loss[at])}", f"in-context {number(result.scores[at, kinds[0]])} ({KINDS[kinds[0]]})"]
+    return ", ".join([*said, *filter(None, [_best(result, measure, at)])])
 
 
-def _phases(result: TrainingSeriesResult) -> str:
+def _best(result: TrainingSeriesResult, measure: str, at: int) -> str:
+    """The largest score of a head at a point, and whose it is; "" without one."""
+    layers, heads = result.shapes[0].tolist()
+    values = result.of(measure)[at, :layers, :heads]
+    if not values.size or not np.isfinite(values).any():
+        return ""
+    layer, head = np.unravel_index(int(np.nanargmax(values)), values.shape)
+    return f"{measure.replace('_', ' ')} {number(values[layer, head])} ({Head(int(layer), int(head))})"
+
+
+def _phases(result: TrainingSeriesResult) -> tuple[str, ...]:
     """What the rule says of every kind of text."""
-    return "; ".join(f"on {name}: {phase_words(result, k)}" for k, name in enumerate(KINDS))
+    return tuple(f"on {name}: {phase_words(result, k)}" for k, name in enumerate(KINDS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,9 +197,10 @@ def loss_by_index(state: State, answer: Answer) -> Figure:
     maps = tuple(_over_time(state, answer, *part) for part in parts)
     title = f"{looked_at(result, state)} · loss by index of the token, and its slope d loss / d ln(index)"
     words = (
-        f"columns: checkpoints, evenly spaced; colours end where {ENDS:g} % of the cells do; below zero a longer context helps"
+        f"columns: checkpoints, evenly spaced; colours end where {ENDS:g}% of the cells do; below zero a longer context helps",
+        "slope in nats for each factor e of the index",
     )
-    return Figure(tuple((m,) for m in maps), title, caption(answer, words))
+    return Figure(tuple((m,) for m in maps), title, _caption(answer, words, *SCORE, RULE))
 
 
 def _with_first(values: np.ndarray) -> np.ndarray:
@@ -185,7 +218,7 @@ def _over_time(state: State, answer: Answer, name: str, values: np.ndarray, colo
         shown,
         once(answer, ("levels", name), lambda: _levels(shown, colours == "signed")),
         x=columns(answer, bare),
-        y=once(answer, "index", lambda: Axis("index")),
+        y=once(answer, ("index", name), lambda: Axis(name.replace("by", "at"))),
         map=colours,
         unit=label,
         square=False,
@@ -216,7 +249,7 @@ def zeroed(state: State, answer: Answer, on: str, over: Over, log: bool) -> Figu
     measure, kind = ("zeroed_text", TEXT) if on == "text" else ("zeroed_repeated", RANDOM)
     lines = Along(state, answer, over, log, kind).heads("zeroed", measure, "rise of the loss, nats", "phase change")
     words = "every attention pattern as it was in the whole model", ZERO_ON_LOG if log else ""
-    return Figure(((lines,),), title, caption(answer, *words))
+    return Figure(((lines,),), title, _caption(answer, words, SLOPE))
 
 
 def heads_over_training(state: State, answer: Answer, score: str) -> Figure:
@@ -242,6 +275,6 @@ def heads_over_training(state: State, answer: Answer, score: str) -> Figure:
         row_ids=once(answer, "head ids", lambda: _head_ids(heads)),
         col_ids=place_ids(answer),
     )
-    top = best(result.of(score))
-    said = f" · best {score.replace('_', ' ')} {number(top[at])}" if at is not None else ""
-    return Figure(((chart,),), f"{looked_at(result, state)}{said}", caption(answer, "columns: checkpoints, evenly spaced"))
+    said = f" · largest {best}" if at is not None and (best := _best(result, score, at)) else ""
+    words = ("columns: checkpoints, evenly spaced",)
+    return Figure(((chart,),), f"{looked_at(result, state)}{said}", _caption(answer, words, SLOPE, *SCORE, RULE))

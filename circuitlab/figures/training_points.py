@@ -125,8 +125,8 @@ def labels(result: TrainingSeriesResult, kind: int) -> dict[str, str]:
     rise = result.rise[0, kind]
     return {
         "loss": f"phase change, {between(first, last)} tokens",
-        "in-context score": f"{number(-result.fall[0, kind])} nats",
-        "prefix_matching": f"{number(rise, '+.2f')}" if np.isfinite(rise) else "",
+        "in-context score": f"score {number(-result.fall[0, kind])} nats",
+        "prefix_matching": f"best head {number(rise, '+.2f')}" if np.isfinite(rise) else "",
         "zeroed": "phase change",
     }
 

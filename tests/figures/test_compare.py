@@ -240,7 +240,7 @@ def test_curves_stand_dashed_beside_ours_and_points_say_how_far_they_moved() -> 
     line = lambda y: Lines("loss", np.arange(3.0), np.array([y]), ("loss",))
     made, said = difference(line([1.0, 2.0, 3.0]), line([1.0, 2.0, 4.0]), SAME)
     assert isinstance(made, Lines)
-    assert (made.names, made.dashed, made.hues) == (("now", "before"), (False, True), (0, 0))
+    assert (made.names, made.dashed, made.hues) == (("now", "before"), (False, True), (-1, -1))
     assert said == "dashed: before"
     points = lambda x, key: Points("plane", np.array(x), np.array(x) * 2, ids(np.array(key)), values=np.zeros(len(x)))
     made, said = difference(points([1.0, 5.0], [7, 8]), points([4.0], [7]), SAME)

@@ -220,7 +220,7 @@ def test_labels_of_lines_and_bands_stand_apart(view, monkeypatch):
 def test_a_legend_names_the_curves_it_is_given(view):
     widget = settled(view, lines(named=(2,)))
     assert [text for text, _ in widget.legend._entries] == ["flat"]
-    assert "3 curves, named under the pointer" in view.accessibleDescription()
+    assert "3 curves, 1 of them named above" in view.accessibleDescription()
     widget = settled(view, lines())
     assert len(widget.legend._entries) == 3
 

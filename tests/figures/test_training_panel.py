@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from PySide6.QtCore import QSize
 from circuitlab.draw.export import render
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
+from circuitlab.figures.common import number
+from circuitlab.figures.hues import head_hue, hue_rgb
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Lines, Points
 from circuitlab.figures.panel import Why, facts_of, find_panel
 from circuitlab.figures.training import TrainingView
@@ -118,12 +121,24 @@ def test_curves_show_what_was_measured_the_band_and_the_checkpoint(bench: Bench)
         assert [band[:2] for band in mark.bands] == [(2000, 4000)]
         assert mark.x_axis.log and mark.x_axis.bare == (mark is not heads)
     assert "step 20" in figure.title and "on text: no phase change" in figure.caption
+    largest = np.unravel_index(made["prefix_matching"][2].argmax(), (2, 4))
+    assert f"({Head(int(largest[0]), int(largest[1]))})" in figure.title and "(repeated random tokens)" in figure.title
+    assert loss.hues[0] == score.hues[2], "the loss on text has the colour that text has below"
     assert "9 held-out texts of 12 tokens" in figure.caption and "a logarithmic axis" in figure.caption
     over_steps = drawn(bench, over="steps", log=False).find("loss")
     assert isinstance(over_steps, Lines) and over_steps.x.tolist() == list(STEPS)
     assert over_steps.bands[0][:2] == (20, 40) and not over_steps.x_axis.log
     text = drawn(bench, context="text").find("in-context score")
     assert isinstance(text, Lines) and len(text.ys) == 1 and not text.bands
+
+
+def test_a_caption_begins_with_the_page_and_leaves_out_what_does_not_concern_it(bench: Bench) -> None:
+    said = {page: drawn(bench, page=page).caption for page in ("curves", "loss by index", "zeroed heads", "heads")}
+    assert said["curves"].startswith("step 0 has no place") and said["zeroed heads"].startswith("every attention pattern")
+    for page, caption in said.items():
+        assert ("least squares" in caption) == (page == "loss by index"), page
+        assert ("in-context score on text" in caption) == (page in ("curves", "zeroed heads")), page
+        assert "seed 7" in caption, page
 
 
 def test_maps_stand_in_the_order_of_training(bench: Bench) -> None:
@@ -223,6 +238,28 @@ def test_the_same_answers_give_the_same_arrays(bench: Bench) -> None:
 def test_a_figure_of_a_real_series_is_asked_for_as_the_window_does(bench: Bench) -> None:
     figure = figure_of(bench[0], PANEL, bench[1])
     assert figure.find("heads") is not None
+
+
+def cielab(rgb: tuple[int, int, int]) -> np.ndarray:
+    """CIE 1976 L*a*b* of an sRGB colour, white D65."""
+    c = np.array(rgb) / 255
+    linear = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ linear
+    x, y, z = np.cbrt(xyz / (0.9505, 1.0, 1.089))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_heads_of_small_models_have_colours_of_their_own(dark: bool) -> None:
+    for layers, heads, least in ((1, 4, 24), (2, 4, 20), (4, 4, 10), (2, 8, 8)):
+        of = [cielab(hue_rgb(head_hue(Head(i, j)), dark)) for i in range(layers) for j in range(heads)]
+        apart = [float(np.linalg.norm(a - b)) for a, b in combinations(of, 2)]
+        assert min(apart) > least, (layers, heads, min(apart))
+
+
+def test_a_number_that_rounds_to_nothing_has_no_sign() -> None:
+    assert [number(v) for v in (-0.001, 0.001, -0.01, -2.0)] == ["0.00", "0.00", "−0.01", "−2.00"]
+    assert (number(-0.2, "+.2f"), number(-1e-7, ".1e"), number(-3, "d")) == ("−0.20", "−1.0e−07", "−3")
 
 
 def test_numbers_of_tokens_in_running_text() -> None:
