@@ -36,7 +36,7 @@ class RotationClockResult(Result):
 
     `theta` [pair] radians a position; `delta` [delta] int64; `curve` [delta] Σ cos(Δ θ_i); `hands` [delta, pair] radians, −π … π.
     `gap`, `rival`: how far the best rival is below the peak (in units of `alpha`), and at which Δ. `alpha_needed`, `beta_needed`:
-    from where on at most `epsilon` strays; infinite where no value is enough.
+    from where on at most `epsilon` strays on every text (on most, less will do); infinite where no value is enough for all.
     `predicted`, `measured` [layer, dest, src]: attention by formula and as it is, NaN where a destination cannot see.
     `wanted` [layer, dest, src] bool: where it should be: on m − o; on positions `o` behind which stands the destination's token,
     on BOS where there is none. `mass` [layer, dest]: measured attention on them, NaN where none is wanted.
@@ -94,7 +94,8 @@ class RotationClockResult(Result):
 
 def _memory(config: ModelConfig, n: int, p: RotationClockParams) -> int:
     each = 3 * config.d_model + 4 * config.d_head + 5 * config.d_vocab
-    return 8 * (12 * n * n + 4 * config.n_ctx * config.d_head + n * each + 3 * config.d_vocab**2)
+    curves = 4 * config.n_ctx * (config.d_head + config.d_vocab)
+    return 8 * (12 * n * n + curves + n * each + 3 * config.d_vocab**2)
 
 
 def _refuse(config: ModelConfig, p: RotationClockParams) -> str | None:

@@ -135,8 +135,9 @@ def rightly(r: RotationClockResult) -> str:
 
 
 def enough(value: float, needed: float, name: str, r: RotationClockResult) -> str:
-    """A sharpness against its bound."""
+    """A sharpness against its bound, which suffices: below it a text may go well, but not every text need."""
     bound = f"{r.epsilon:.0%} may stray"
     if not math.isfinite(needed):
-        return f"{name} {value:g}, and none is enough where {bound}"
-    return f"{name} {value:g}, {needed:.3g} needed where {bound}: {'enough' if value >= needed else 'too little'}"
+        return f"{name} {value:g}, and none is enough for every text where {bound}"
+    this = "enough" if value >= needed else "too little to be sure"
+    return f"{name} {value:g}, {this}: {needed:.3g} serves every text where {bound}"

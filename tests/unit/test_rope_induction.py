@@ -408,7 +408,7 @@ def test_the_store_knows_it_by_its_parameters() -> None:
 def test_the_command_line_says_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", "construct:rope-induction?alpha=20"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "27" in said and "α 12.8 is needed, 20 is enough" in said
+    assert "27" in said and "α 12.8 is enough for every text, 20 is enough" in said
     assert main(["info", "rope-induction", "--json"]) == 0
     about = json.loads(capsys.readouterr().out)
     assert about["source"] == SOURCES[0] and about["sha256"] == build(ONE_HOT).sha256 and about["tokenizer"]["n_tokens"] == 27

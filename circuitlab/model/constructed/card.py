@@ -58,22 +58,29 @@ of them 0.
 def notes(p: RopeInduction) -> tuple[str, ...]:
     """What holds at these parameters and what does not, each in one sentence with its number."""
     rival = best_rival(p)
-    a, b = alpha_needed(p, EPSILON), beta_needed(p, EPSILON)
-    enough = "enough" if p.alpha >= a else "too little"
-    needs_a = f"α {a:.3g} is needed, {p.alpha:g} is {enough}" if math.isfinite(a) else "no α is enough"
     said = [
-        f"layer 0: the best rival stands at Δ = {rival.delta}, {rival.gap:.3g} α below the peak: for ε = {EPSILON:g} {needs_a}"
+        f"layer 0: the best rival stands at Δ = {rival.delta}, {rival.gap:.3g} α below the peak: "
+        f"{_enough('α', p.alpha, alpha_needed(p, EPSILON))}"
     ]
+    b = beta_needed(p, EPSILON)
     if p.variant == "rank-one":
         said.append("layer 1 is of rank one: it does not complete A B … A")
     elif not p.bos:
         said.append("without BOS layer 1 has no resting place, and position 0 takes itself for its own predecessor")
     elif math.isfinite(b):
-        said.append(f"layer 1: β {b:.3g} is needed, {p.beta:g} is {'enough' if p.beta >= b else 'too little'}")
+        said.append(f"layer 1: {_enough('β', p.beta, b)}")
     else:
-        said.append("layer 1 cannot tell all letters and its resting place apart, whatever β is")
+        said.append("layer 1 cannot tell all letters and its resting place apart on every text, whatever β is")
     if p.variant == "sinusoidal":
         said.append("where several letters have followed, their mean direction is a letter in between")
     if p.token_in_key:
         said.append(f"the key of layer 0 holds {p.token_in_key:.0%} of the token: it looks at tokens as well as at positions")
     return tuple(said)
+
+
+def _enough(name: str, value: float, needed: float) -> str:
+    """A sharpness against its bound, which suffices: below it there may be texts on which more strays, or none."""
+    if not math.isfinite(needed):
+        return f"no {name} is enough for every text"
+    this = "enough" if value >= needed else "too little to be sure"
+    return f"for ε = {EPSILON:g} {name} {needed:.3g} is enough for every text, {value:g} is {this}"
