@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
 
 from circuitlab.engine.store import OpenModel
 from circuitlab.errors import Cancelled, CircuitLabError
-from circuitlab.gui.labels import label
+from circuitlab.gui.labels import words
 from circuitlab.gui.opening import Opening, asked_of
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.subject import ModelRef
@@ -48,13 +48,8 @@ class AssumptionsDialog(QDialog):
         self.resize(560, min(160 + 64 * len(rows), 640))
 
     def _lay_out(self) -> None:
-        self.intro = label(self)
-        self.intro.setWordWrap(True)
-        self.intro.setContentsMargins(0, 0, 0, 0)
-        self.said = label(self)
-        self.said.setWordWrap(True)
-        self.said.setContentsMargins(0, 0, 0, 0)
-        self.said.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.intro = words(self, selectable=False)
+        self.said = words(self)
         self.area = QScrollArea(self)
         self.area.setWidgetResizable(True)
         self.area.setFrameShape(QScrollArea.Shape.NoFrame)
@@ -96,9 +91,8 @@ class AssumptionsDialog(QDialog):
             field.setAccessibleName(row.name.replace("_", " "))
             self.fields[row.name] = field
             form.addRow(row.name.replace("_", " "), field)
-            why = label(inside, "caption")
+            why = words(inside, "caption", selectable=False)
             why.setText(row.why)
-            why.setWordWrap(True)
             why.setContentsMargins(0, 0, 0, 8)
             form.addRow("", why)
         self.area.setWidget(inside)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
-from PySide6.QtCore import Qt, Slot
+from PySide6.QtCore import Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from circuitlab.draw.theme import Theme
 from circuitlab.figures.panel import Facts, Panel
+from circuitlab.gui.labels import words
 
 # Which symbols a panel's equation may use, and their shapes in the names of the configuration.
 SYMBOLS = {
@@ -87,11 +88,8 @@ class ExplainDialog(QDialog):
         box.addWidget(buttons)
 
     def _words(self, text: str, role: str = "") -> QLabel:
-        made = QLabel(text, self)
-        made.setTextFormat(Qt.TextFormat.PlainText)
-        made.setWordWrap(True)
-        made.setProperty("role", role)
-        made.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        made = words(self, role)
+        made.setText(text)
         return made
 
     @Slot()

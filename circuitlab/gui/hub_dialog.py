@@ -14,7 +14,6 @@ from PySide6.QtWidgets import (
     QDialog,
     QFormLayout,
     QHBoxLayout,
-    QLabel,
     QLineEdit,
     QProgressBar,
     QPushButton,
@@ -24,6 +23,7 @@ from PySide6.QtWidgets import (
 
 from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.gui.job import Job
+from circuitlab.gui.labels import words
 from circuitlab.gui.opening import Opening
 from circuitlab.model.hub import HubName, cache_folder, snapshot
 
@@ -60,12 +60,9 @@ class HubDialog(QDialog):
         self.revision.setToolTip("A branch, a tag or a commit: training checkpoints are often branches such as step1000")
         self.revision.addItem("main")
         self.revision.currentTextChanged.connect(self._renamed)
-        self.said = QLabel(self)
-        self.said.setTextFormat(Qt.TextFormat.PlainText)
-        self.said.setWordWrap(True)
+        self.said = words(self)
         self.said.setMinimumHeight(4 * self.fontMetrics().lineSpacing())
         self.said.setAlignment(Qt.AlignmentFlag.AlignTop)
-        self.said.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.bar = QProgressBar(self)
         self.bar.setRange(0, 1000)
         self.bar.setTextVisible(False)

@@ -18,6 +18,16 @@ def label(parent: QWidget, role: str = "") -> QLabel:
     return made
 
 
+def words(parent: QWidget, role: str = "", selectable: bool = True) -> QLabel:
+    """Plain text of several lines, from edge to edge."""
+    made = label(parent, role)
+    made.setContentsMargins(0, 0, 0, 0)
+    made.setWordWrap(True)
+    if selectable:
+        made.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    return made
+
+
 class ShortLabel(QLabel):
     """One line, as wide as its text up to `most` pixels where there is room; the tool tip has all of it.
 

@@ -14,6 +14,7 @@ from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.buttons import push
 from circuitlab.gui.job import Job
+from circuitlab.gui.labels import words
 from circuitlab.gui.training_job import DEVICES, Checked, TrainingJob, check, in_words
 from circuitlab.gui.training_texts import TrainingTexts
 from circuitlab.paths import model_dir, shipped_models
@@ -74,12 +75,9 @@ class TrainingForm(QWidget):
         self.device.addItems(DEVICES)
         self.device.setToolTip("auto: CUDA where there is one, else the CPU")
         self.device.currentIndexChanged.connect(self._moved)
-        self.said = QLabel(self)
-        self.said.setTextFormat(Qt.TextFormat.PlainText)
-        self.said.setWordWrap(True)
+        self.said = words(self)
         self.said.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.said.setMinimumHeight(5 * self.fontMetrics().lineSpacing())
-        self.said.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
 
     def _spin(self, name: str, low: int, high: int, value: int, special: str, tip: str) -> QSpinBox:
         made = QSpinBox(self)
@@ -182,8 +180,8 @@ class TrainingForm(QWidget):
         if slot == SLOT and not isinstance(error, Cancelled):
             self._say(f"{type(error).__name__}: {error}", True)
 
-    def _say(self, words: str, wrong: bool) -> None:
-        self.said.setText(words)
+    def _say(self, said: str, wrong: bool) -> None:
+        self.said.setText(said)
         self.said.setProperty("role", "warning" if wrong else "")
         self.said.style().unpolish(self.said)
         self.said.style().polish(self.said)

@@ -1,0 +1,53 @@
+"""Marks put together in a figure, and a gesture on what is drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from circuitlab.figures.marks.heatmap import Heatmap
+from circuitlab.figures.marks.plots import Bars, Dials, Edges, Lines, Points
+from circuitlab.figures.marks.texts import Prose, Rows, Tokens
+
+Gesture = Literal["hover", "click", "shift-click", "double-click", "leave"]
+Mark = Heatmap | Points | Lines | Bars | Edges | Tokens | Rows | Dials | Prose
+
+
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """Rows of marks, top to bottom, left to right. `weights`: relative heights of the rows, `()` = by content.
+
+    `caption`: conventions, sample, remainder. `shown`: (k, n) where something was pruned. `why_empty`: one sentence saying
+    why there is nothing, with what to do next; then `grid` is empty, or has what to click. `compared`: the reference pin is in
+    it already, and the caption says how.
+    """
+
+    grid: tuple[tuple[Mark, ...], ...] = ()
+    title: str = ""
+    caption: str = ""
+    shown: tuple[int, int] | None = None
+    why_empty: str = ""
+    weights: tuple[float, ...] = ()
+    compared: bool = False
+
+    def marks(self) -> tuple[Mark, ...]:
+        """All marks, row by row."""
+        return tuple(mark for row in self.grid for mark in row)
+
+    def find(self, name: str) -> Mark | None:
+        """The mark called `name`."""
+        return next((m for m in self.marks() if m.name == name), None)
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A gesture on a drawn item: which mark, which id. On "leave" the id is empty."""
+
+    mark: str
+    id: tuple[int, ...] = field(default=())
+    gesture: Gesture = "click"
+
+
+def empty(why: str, title: str = "") -> Figure:
+    """A figure that says why there is nothing to see."""
+    return Figure(title=title, why_empty=why)

@@ -1,0 +1,121 @@
+"""Points, lines, bars, graphs and dials."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from circuitlab.figures.marks.common import Axis, ColourMap, Frozen
+
+
+@dataclass(frozen=True, eq=False)
+class Points(Frozen):
+    """A scatter. `x`, `y` [n]; `hues` [n] int (see `circuitlab.figures.hues`), or `values` [n] on a colour map; `ids` [n, k] int.
+
+    `labels` [n] str for hover and, where few, beside the points; `tips` [n]: what the readout says in place of label and
+    coordinates; `chosen` indices are ringed; `size` in px. `paths`: indices of points that are joined, in their order, each path
+    in the hue of its last point; `legend` names hues: (text, hue).
+    """
+
+    name: str
+    x: np.ndarray
+    y: np.ndarray
+    ids: np.ndarray
+    labels: tuple[str, ...] = ()
+    tips: tuple[str, ...] = ()
+    hues: np.ndarray | None = None
+    values: np.ndarray | None = None
+    levels: tuple[float, float] = (0.0, 1.0)
+    map: ColourMap = "magnitude"
+    size: float = 7.0
+    chosen: tuple[int, ...] = ()
+    x_axis: Axis = Axis()
+    y_axis: Axis = Axis()
+    equal: bool = False
+    paths: tuple[tuple[int, ...], ...] = ()
+    legend: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Lines(Frozen):
+    """Curves over a shared x. `x` [n]; `ys` [curve, n], NaN breaks a line; `hues` [curve] int, of a head; −1, −2, … are
+    the plain colours in their order, as they are taken without hues. Ids are (curve,).
+
+    `marks`: labelled vertical lines (x, text); `bands`: shaded spans of x (from, to, text); `current`: the x that is looked at.
+    `steps`: ids are (curve, index into x), curve −1 where none is near; hits are then (*curve_ids[curve], *step_ids[index]) where
+    these [·, k] int are given, with −1 in place of a curve's where none is near. `named`: the curves in the legend.
+    """
+
+    name: str
+    x: np.ndarray
+    ys: np.ndarray
+    names: tuple[str, ...]
+    hues: tuple[int, ...] = ()
+    dashed: tuple[bool, ...] = ()
+    chosen: tuple[int, ...] = ()
+    marks: tuple[tuple[float, str], ...] = ()
+    bands: tuple[tuple[float, float, str], ...] = ()
+    current: float | None = None
+    steps: bool = False
+    named: tuple[int, ...] | None = None
+    curve_ids: np.ndarray | None = None
+    step_ids: np.ndarray | None = None
+    x_axis: Axis = Axis()
+    y_axis: Axis = Axis()
+
+
+@dataclass(frozen=True, eq=False)
+class Bars(Frozen):
+    """Horizontal bars, one a row, longest names first read. `values` [n] (signed allowed); `labels` [n]; ids are (i,).
+
+    `hues` [n] int or None for the neutral data colour; `tokens` says that labels are token text.
+    """
+
+    name: str
+    values: np.ndarray
+    labels: tuple[str, ...]
+    hues: tuple[int, ...] | None = None
+    unit: str = ""
+    tokens: bool = False
+    chosen: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Edges(Frozen):
+    """A graph. Nodes: `xy` [n, 2], `labels`, `hues` [n]; edges: `ends` [m, 2] int, `weights` [m] in 0..1 (width, opacity).
+
+    `kinds` [m] int: 0 Q, 1 K, 2 V (colour and dash); `values` [m] in `unit`: what the readout says in place of the weight.
+    Hits are (0, node) or (1, edge), or (0, *node_ids[node]) and (1, *edge_ids[edge]) where these [·, k] int are given.
+    `badges` [n]: a few words above a node, "" for none; `hints` [n]: what else the readout says of it. `rows`: (y, text)
+    names a row of nodes at the left edge.
+    """
+
+    name: str
+    xy: np.ndarray
+    labels: tuple[str, ...]
+    hues: np.ndarray
+    ends: np.ndarray
+    weights: np.ndarray
+    kinds: np.ndarray
+    chosen_nodes: tuple[int, ...] = ()
+    chosen_edges: tuple[int, ...] = ()
+    values: np.ndarray | None = None
+    unit: str = ""
+    node_ids: np.ndarray | None = None
+    edge_ids: np.ndarray | None = None
+    badges: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+    rows: tuple[tuple[float, str], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Dials(Frozen):
+    """Clock hands, a dial each. `angles` [n] radians from upright, clockwise; `labels` [n] beneath where there is room;
+    `tips` [n]: the readout. Ids are (i,).
+    """
+
+    name: str
+    angles: np.ndarray
+    labels: tuple[str, ...] = ()
+    tips: tuple[str, ...] = ()

@@ -1,0 +1,74 @@
+"""What is read: tokens, tables, paragraphs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from circuitlab.figures.marks.common import ColourMap, Frozen
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens(Frozen):
+    """Running text, one box a token, coloured by value. `texts` [n] display text; `values` [n], NaN uncoloured.
+
+    `ids_text` [n]: what stands in the tooltip (raw text, id, index). Hits are (position,). `row` is the locked or hovered
+    token; `rgb` [n, 3] uint8 in place of the colour map; `heading`: a line above.
+    """
+
+    name: str
+    texts: tuple[str, ...]
+    values: np.ndarray
+    levels: tuple[float, float] = (0.0, 1.0)
+    map: ColourMap = "magnitude"
+    unit: str = ""
+    tips: tuple[str, ...] = ()
+    row: int | None = None
+    locked: bool = False
+    rgb: np.ndarray | None = None
+    heading: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class RowColumn(Frozen):
+    """One column of `Rows`: `values` numbers or str [n]; `digits` after the point; `bar` draws the value as a bar behind it.
+
+    `tokens` says that the text is token text (mono, plain, visible spaces); `levels` with `map` tints the cell.
+    """
+
+    name: str
+    values: np.ndarray
+    digits: int = 3
+    unit: str = ""
+    tokens: bool = False
+    bar: bool = False
+    map: ColourMap | None = None
+    levels: tuple[float, float] = (0.0, 1.0)
+    tip: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows(Frozen):
+    """A table that sorts, filters and copies. `ids` [n, k] int; hits are a row's id. `chosen` are row indices.
+
+    `heading`: a line above.
+    """
+
+    name: str
+    columns: tuple[RowColumn, ...]
+    ids: np.ndarray
+    chosen: tuple[int, ...] = ()
+    sort: tuple[int, Literal["up", "down"]] | None = None
+    searchable: bool = False
+    heading: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Prose(Frozen):
+    """Paragraphs, each with a word or two that lead it (in bold), "" for none; `formula`: a line above them. Nothing to pick."""
+
+    name: str
+    paragraphs: tuple[tuple[str, str], ...]
+    formula: str = ""
