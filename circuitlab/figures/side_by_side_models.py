@@ -16,6 +16,7 @@ from circuitlab.paths import shipped_models
 from circuitlab.session.state import State
 
 MOST = 6  # models beside each other
+WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 Measure = Literal["loss", "less the first", "less the open model", "probability", "top token"]
 
 
@@ -55,9 +56,18 @@ def _entry(name: str, open_one: ModelRef) -> Entry:
             return Entry(name, None, "no such model ships")
         if kind == "file" and not Path(where).exists():
             return Entry(name, None, "it does not ship, and there is no such folder")
+        if kind == "file" and not _holds_weights(Path(where)):
+            return Entry(ref.name, None, "no model lies there")
     except (CircuitLabError, OSError, RuntimeError, ValueError) as error:
         return Entry(name, None, getattr(error, "what", str(error)))
     return Entry(ref.name, open_one if ref == open_one else ref, "", ref == open_one)
+
+
+def _holds_weights(where: Path) -> bool:
+    """Whether a path may be opened at all: whoever opens it looks closer."""
+    if where.is_file() or (where / "config.json").exists():
+        return True
+    return any(child.suffix in WEIGHTS for child in where.iterdir())
 
 
 def entries(state: State) -> tuple[Entry, ...]:
@@ -71,8 +81,7 @@ def entries(state: State) -> tuple[Entry, ...]:
 
 def _longer(entry: Entry) -> str:
     """A name that tells two folders of one name apart."""
-    where = "" if entry.ref is None else entry.ref.source.partition(":")[2].replace("\\", "/").rstrip("/")
-    return "/".join(where.split("/")[-2:]) or entry.name
+    return entry.name if entry.ref is None else entry.ref.named(2)
 
 
 def subject_of(entry: Entry, state: State) -> Subject:

@@ -12,6 +12,9 @@ from circuitlab.model.intervention import Intervention
 
 _HEAD = re.compile(r"^\s*L(\d+)H(\d+)\s*$", re.IGNORECASE)
 
+# folders that training writes into the folder of a run: what a name says of each behind the name of the run
+IN_A_RUN = {"model": "", "so-far": " · so far"}
+
 
 class Head(NamedTuple):
     """An attention head, written `L1H4`, layer and head counted from 0."""
@@ -45,9 +48,20 @@ class ModelRef:
 
     @property
     def name(self) -> str:
-        """What a title calls it: the last part of its path or its name, with the checkpoint if there is one."""
-        stem = self.source.partition(":")[2].rstrip("/\\").replace("\\", "/").rpartition("/")[2] or self.source
+        """What a title calls it: the last part of its path or its name, with the checkpoint if there is one.
+
+        The folder of a run's model is called the same in every run (`IN_A_RUN`): that model is called like the run's folder.
+        """
+        stem = self.named(1)
         return stem if self.checkpoint is None else f"{stem} · checkpoint {self.checkpoint}"
+
+    def named(self, parts: int) -> str:
+        """The name by the last `parts` of the path, to tell two of one name apart; without the checkpoint."""
+        kind, _, where = self.source.partition(":")
+        found, more = where.replace("\\", "/").rstrip("/").split("/"), ""
+        if kind == "file" and found[-1] in IN_A_RUN and found[-2:-1] not in ([], [""]) and not found[-2].endswith(":"):
+            more = IN_A_RUN[found.pop()]
+        return "/".join(found[-parts:]) + more if found[-1] else self.source
 
 
 @dataclass(frozen=True)

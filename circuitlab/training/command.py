@@ -1,7 +1,7 @@
 """`circuitlab train RECIPE --text FILES… --out DIR`: text to tokenizer to model, resumed where it was killed.
 
 Everything that was asked for is checked before anything is written. In DIR: `state/` (tokens, tokenizer, what a run can be taken
-up from), `checkpoints/`, `metrics.json`, `progress.json`, and at the end `model/`, which opens anywhere.
+up from), `checkpoints/`, `metrics.json`, `progress.json`, and at the end `model/`, which opens anywhere, called like DIR.
 """
 
 from __future__ import annotations

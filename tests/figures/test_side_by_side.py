@@ -203,9 +203,9 @@ def test_a_click_selects_a_token_or_opens_a_model(zoo: Any) -> None:
 
 def test_two_folders_of_one_name_are_told_apart(engine: Engine, zoo: Any, tmp_path: Path) -> None:
     for place in ("a", "b"):
-        directory(tmp_path / place / "model")
-    figure = drawn(engine, state_of(zoo, f"!{tmp_path / 'a' / 'model'} !{tmp_path / 'b' / 'model'}"))
-    assert column(figure, "models", "model").values.tolist()[:2] == ["a/model", "b/model"]
+        directory(tmp_path / place / "small")
+    figure = drawn(engine, state_of(zoo, f"!{tmp_path / 'a' / 'small'} !{tmp_path / 'b' / 'small'}"))
+    assert column(figure, "models", "model").values.tolist()[:2] == ["a/small", "b/small"]
 
 
 def test_tokens_that_are_fewer_than_the_texts_are_not_compared(engine: Engine, zoo: Callable[[str], Path]) -> None:
