@@ -1,8 +1,12 @@
-"""A measured series beside a model, with files in place of its checkpoints: nothing that reads the measures opens them."""
+"""Checkpoints beside a model's weights, and a measured series with empty files in their place: who reads measures opens none."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
 
 from circuitlab.model.series import FOLDER
 from circuitlab.model.series_measures import SeriesMeasures, write_series
@@ -15,3 +19,16 @@ def lay_beside(folder: Path, measures: SeriesMeasures) -> None:
     for step, kept in zip(measures.steps, measures.checkpoints, strict=True):
         if kept is not None and kept >= 0:
             (folder / FOLDER / f"step-{step:06d}.safetensors").touch()
+
+
+def keep(folder: Path, checkpoints: Mapping[int, Mapping[str, torch.Tensor]]) -> None:
+    """Write checkpoints, tensors by step."""
+    (folder / FOLDER).mkdir()
+    for step, tensors in checkpoints.items():
+        save_file(dict(tensors), folder / FOLDER / f"step-{step:06d}.safetensors")
+
+
+def keep_scaled(folder: Path, factors: Mapping[int, float], dtype: torch.dtype = torch.float16) -> None:
+    """Write checkpoints that are the final weights times a factor each, by step."""
+    final = load_file(folder / "model.safetensors")
+    keep(folder, {step: {n: (t * factor).to(dtype) for n, t in final.items()} for step, factor in factors.items()})

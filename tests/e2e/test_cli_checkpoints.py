@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.torch import load_file, save_file
+import torch
 
 import circuitlab.api as lab
 from circuitlab.cli import main
 from tests.models import directory
+from tests.series_files import keep_scaled
 
 STEPS = (0, 64, 1000)
 
@@ -20,10 +21,7 @@ STEPS = (0, 64, 1000)
 def path(tmp_path: Path) -> Path:
     """Three checkpoints: the final weights times 0, 1/2 and 1."""
     made = directory(tmp_path / "m")
-    final = load_file(made / "model.safetensors")
-    (made / "checkpoints").mkdir()
-    for i, step in enumerate(STEPS):
-        save_file({n: t * i / 2 for n, t in final.items()}, made / "checkpoints" / f"step-{step}.safetensors")
+    keep_scaled(made, dict(zip(STEPS, (0, 0.5, 1), strict=True)), torch.float32)
     return made
 
 

@@ -34,9 +34,9 @@ class View:
     large: float = control(5.0, label="large", low=1, high=10, kind="slider", step=0.5, typed=(0, 1000))
 
 
-@pytest.fixture
-def lab(qtbot: Any) -> Iterator[Window]:
-    made = gui.make_window("rope-induction", TEXT, remember=False)
+def _in_laboratory(qtbot: Any, source: str, text: str) -> Iterator[Window]:
+    """A window on a model, the laboratory in front."""
+    made = gui.make_window(source, text, remember=False)
     made.resize(1280, 800)
     made.show()
     made.layout_of_docks.arrange("Laboratory")
@@ -44,6 +44,11 @@ def lab(qtbot: Any) -> Iterator[Window]:
     yield made
     made.close()
     made.deleteLater()
+
+
+@pytest.fixture
+def lab(qtbot: Any) -> Iterator[Window]:
+    yield from _in_laboratory(qtbot, "rope-induction", TEXT)
 
 
 def slider(panel: PanelDock, name: str) -> NumberSlider:
@@ -191,14 +196,7 @@ def test_from_another_model_a_click_leads_in(qtbot: Any, window: Window) -> None
 
 @pytest.fixture
 def trained(qtbot: Any) -> Iterator[Window]:
-    made = gui.make_window("attn-only-2l", "A B C", remember=False)
-    made.resize(1280, 800)
-    made.show()
-    made.layout_of_docks.arrange("Laboratory")
-    settle(qtbot, made)
-    yield made
-    made.close()
-    made.deleteLater()
+    yield from _in_laboratory(qtbot, "attn-only-2l", "A B C")
 
 
 def test_the_prompt_stays_as_high_when_the_bar_of_a_training_comes_and_goes(qtbot: Any, trained: Window) -> None:

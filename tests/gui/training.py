@@ -5,21 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from safetensors.torch import save_file
 
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.series_measures import HEAD_ARRAYS, SeriesMeasures, write_series
 from circuitlab.model.subject import ModelRef
 from tests.models import TINY, random_tensors
+from tests.series_files import keep
 
 TOKENS = 1000  # a step
 
 
 def checkpoints(folder: Path, steps: tuple[int, ...] = (0, 100, 200, 300, 400), config: ModelConfig = TINY) -> list[ModelRef]:
     """Checkpoints beside a model's final weights; their references."""
-    (folder / "checkpoints").mkdir()
-    for i, step in enumerate(steps):
-        save_file(random_tensors(config, 10 + i, 0.35), folder / "checkpoints" / f"step-{step}.safetensors")
+    keep(folder, {step: random_tensors(config, 10 + i, 0.35) for i, step in enumerate(steps)})
     return [ModelRef(f"file:{folder}", i) for i in range(len(steps))]
 
 

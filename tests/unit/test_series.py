@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from circuitlab.analysis.predictions import PredictionsParams
 from circuitlab.engine.engine import Engine
@@ -20,6 +20,7 @@ from circuitlab.model.series import series_of
 from circuitlab.model.series_measures import FILE, GONE, HEAD_ARRAYS, SeriesMeasures, read_series, write_series
 from circuitlab.model.subject import ModelRef, Subject
 from tests.models import directory
+from tests.series_files import keep_scaled
 
 STEPS = (0, 64, 1000)
 
@@ -28,10 +29,7 @@ STEPS = (0, 64, 1000)
 def path(tmp_path: Path) -> Path:
     """A model with three checkpoints: the final weights times 0, 1/2 and 1, in half precision."""
     made = directory(tmp_path / "m")
-    final = load_file(made / "model.safetensors")
-    (made / "checkpoints").mkdir()
-    for i, step in enumerate(STEPS):
-        save_file({n: (t * i / 2).half() for n, t in final.items()}, made / "checkpoints" / f"step-{step:06d}.safetensors")
+    keep_scaled(made, dict(zip(STEPS, (0, 0.5, 1), strict=True)))
     (made / "checkpoints" / "notes.txt").write_text("not a step")
     return made
 

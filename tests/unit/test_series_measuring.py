@@ -34,6 +34,7 @@ from circuitlab.training.series_point import measure_point, zeroed
 from circuitlab.training.series_points import points_of, tokens_after
 from circuitlab.training.shipping import ship
 from tests.models import CONFIGS, TINY, directory, weights_of
+from tests.series_files import keep_scaled
 
 SMALL: dict[str, Any] = {"windows": 4, "context": 16, "many": 12}
 WORDS = "the grey heron stood in the shallow water and the small boat went by; def f(x): return x + 1\n"
@@ -54,10 +55,7 @@ def texts() -> MeasuredTexts:
 def model(tmp_path: Path) -> Path:
     """A model with two checkpoints, random weights scaled down; its final step is 300."""
     path = directory(tmp_path / "toy")
-    final = load_file(path / "model.safetensors")
-    (path / "checkpoints").mkdir()
-    for step, factor in ((0, 0.25), (100, 0.5)):
-        save_file({n: (t * factor).half() for n, t in final.items()}, path / "checkpoints" / f"step-{step:06d}.safetensors")
+    keep_scaled(path, {0: 0.25, 100: 0.5})
     (path / "metrics.json").write_text(json.dumps({"step": 300, "tokens": 7000, "checkpoints": [{"step": 100, "tokens": 2500}]}))
     return path
 
