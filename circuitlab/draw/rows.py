@@ -28,6 +28,7 @@ from circuitlab.figures.marks import Hit, RowColumn, Rows
 
 ROW = 22
 SHORT_BAR = 28  # px beside its number
+WIDEST = 220  # px of a text that does not stretch
 SHORTENED = 64  # px: words are cut down to this, so that the numbers beside them stay in sight
 ON_PAPER = 40  # rows that an export shows; all of them are in the CSV
 
@@ -177,12 +178,13 @@ class RowsMark(QWidget):
         mono = QFontMetricsF(self.theme.font(self.theme.normal, mono=True))
         columns = self.mark.columns
         bars = [i for i, c in enumerate(columns) if c.bar]
-        self._stretched = bars or [i for i, c in enumerate(columns) if c.tokens]
+        tokens = [i for i, c in enumerate(columns) if c.tokens]
+        self._stretched = bars or tokens or [i for i, c in enumerate(columns) if _widest(c, plain) > WIDEST]
         self._widths, self._least = [], []
         for i, column in enumerate(columns):
             title = self.model.headerData(i, Qt.Orientation.Horizontal) or ""
             widest = _widest(column, mono if column.tokens else plain)
-            width = max(min(widest, 220) + 18, plain.horizontalAdvance(title) + 34)
+            width = max(min(widest, WIDEST) + 18, plain.horizontalAdvance(title) + 34)
             header.setSectionResizeMode(i, QHeaderView.ResizeMode.Interactive)
             header.resizeSection(i, round(width))
             self._widths.append(round(width))

@@ -56,6 +56,8 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     if view.page == "table":
         return Figure(((table,), (_tokens(models, base, state, facts),)), title, said, weights=(1.0, 1.0))
     strips = tuple((_strip(i, m, models, base, state, facts),) for i, m in enumerate(models) if m.result is not None)
+    if strips and not any(m.why for m in models):  # its headings say what the upper table says: the texts get the room
+        return Figure(strips, title, said)
     lines = 1 + ceil(sum(len(text) + 0.5 for text in facts.tokens(state.tokens)) / PER_LINE)
     return Figure(((table,), *strips), title, said, weights=(9.0, *(1.0 + min(lines, 9) for _ in strips)))
 
@@ -184,12 +186,25 @@ def _strip(i: int, model: Shown, models: tuple[Shown, ...], base: Shown | None, 
     kind, levels = _scale(model, models, base, measure)
     texts = facts.tokens(state.tokens)
     tips = kept((result, state.tokens), "tips", lambda: _tips(result, texts))
-    less = f" − {base.short}" if base is not None and base is not model else ""
-    heading = f"{model.entry.name}{less} · mean {number(result.mean)} nats"
     at, locked = state.selection.destination, state.selection.locked
     unit = "" if kind == "magnitude" else "nats"
     values = _values(model, base, measure)
+    heading = _heading(model, base, destination(state))
     return Tokens(f"text {i}", texts, values, levels, kind, unit, tips, at, locked, heading=heading)
+
+
+def _heading(model: Shown, base: Shown | None, at: int) -> str:
+    """Whose text it is, its mean, what it makes of the token that is read."""
+    result = model.result
+    assert result is not None
+    less, mean = "", f"{number(result.mean)} nats"
+    if base is not None and base.result is not None and base is not model:
+        less, mean = f" − {base.short}", f"{number(result.mean - base.result.mean, '+.2f')} nats"
+    said = f"{model.entry.name}{less} · mean {mean}"
+    if at < 1:
+        return said
+    loss, rank = number(float(result.loss[at])), f"{int(result.rank[at]):,}"
+    return f"{said} · at {at}: loss {loss}, rank {rank}, guess {quoted(result.words[at - 1])}"
 
 
 def _tips(result: SideBySideResult, texts: tuple[str, ...]) -> tuple[str, ...]:

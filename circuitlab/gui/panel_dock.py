@@ -60,7 +60,7 @@ class PanelDock(QDockWidget):
         self.controls = Controls(panel.view, self)
         self.answers: dict[str, dict[str, Answer]] = {"now": {}, "ref": {}}
         self.asked: dict[str, dict[str, Request]] = {"now": {}, "ref": {}}
-        self._failure: CircuitLabError | None = None
+        self._failures: dict[tuple[str, str], CircuitLabError] = {}  # by side and role: no answer is coming
         self._stale = True
         self.quiet = False  # while docks are moved about: one that is seen for a moment asks for nothing
         self.actions_menu = PanelActions(self)
@@ -119,18 +119,17 @@ class PanelDock(QDockWidget):
             self.view.set_busy(True)  # it is being opened again; what is on the screen stays meanwhile
             return
         self.controls.show_view(self.panel.controls(state), self.bench.facts())
-        changed = self._ask("now", state)
+        self._ask("now", state)
         pin = state.reference
         if pin is not None:  # also while only now is shown: before and after stand on one scale
-            changed |= self._ask("ref", state.at(pin))
+            self._ask("ref", state.at(pin))
         else:
             self.asked["ref"], self.answers["ref"] = {}, {}
-        if changed:
-            self._failure = None
+        self._failures = {(side, role): e for (side, role), e in self._failures.items() if role in self.asked[side]}
         self.draw()
 
-    def _ask(self, side: str, state: State) -> bool:
-        """Ask for what is new on one side; whether anything was."""
+    def _ask(self, side: str, state: State) -> None:
+        """Ask for what is new on one side; what has failed stays failed until something else is asked in its place."""
         wanted = self.panel.requests(state, self.bench.facts(state.model))
         requests = {} if isinstance(wanted, Why) else dict(wanted)
         before = self.asked[side]
@@ -138,25 +137,30 @@ class PanelDock(QDockWidget):
         self.answers[side] = {r: a for r, a in self.answers[side].items() if r in requests}
         new = {role: request for role, request in requests.items() if before.get(role) != request}
         for role, request in new.items():
+            self._failures.pop((side, role), None)
             found = self.bench.runner.ask(f"{self.panel.name}/{role}/{side}", request)
             if found is not None:
                 self.answers[side][role] = found
-        return bool(new)
 
     def ask_again(self) -> None:
         """Once more, from the beginning: what failed or was cancelled may succeed now."""
-        self.asked = {"now": {}, "ref": {}}
-        self._failure = None
+        self.asked, self._failures = {"now": {}, "ref": {}}, {}
         self.refresh()
+
+    @property
+    def _failure(self) -> CircuitLabError | None:
+        """Why nothing can be drawn, None where something can."""
+        return next(iter(self._failures.values()), None)
 
     @property
     def waiting(self) -> bool:
         """Whether an answer to what is asked now is still to come."""
-        return self._failure is None and any(not self._settled(side) for side in ("now", "ref"))
+        return any(not self._settled(side) for side in ("now", "ref"))
 
     def _settled(self, side: str) -> bool:
-        held = self.answers[side]
-        return all(r in held and held[r].request.asked == q.asked and held[r].complete for r, q in self.asked[side].items())
+        held, failed = self.answers[side], self._failures
+        there = lambda r, q: r in held and held[r].request.asked == q.asked and held[r].complete
+        return all((side, r) in failed or there(r, q) for r, q in self.asked[side].items())
 
     @Slot(str, object)
     def _answered(self, slot: str, answer: Answer) -> None:
@@ -170,17 +174,20 @@ class PanelDock(QDockWidget):
             return
         self.answers[side][role] = answer
         if asked.asked == answer.request.asked:
-            self._failure = None
+            self._failures.pop((side, role), None)
         self.draw()
 
     @Slot(str, object)
     def _failed(self, slot: str, error: BaseException) -> None:
-        if slot.partition("/")[0] != self.panel.name:
+        name, _, rest = slot.partition("/")
+        if name != self.panel.name:
             return
+        role, _, side = rest.partition("/")
         if isinstance(error, Cancelled):
             error = CircuitLabError("Cancelled.", remedy="Compute again stands in this panel’s menu (⋯).")
         known = isinstance(error, CircuitLabError)
-        self._failure = error if known else CircuitLabError(f"{type(error).__name__}: {error}")  # type: ignore[assignment]
+        said = error if known else CircuitLabError(f"{type(error).__name__}: {error}")
+        self._failures[side, role] = said  # type: ignore[assignment]
         if not known:
             self.bench.failed.emit(error)
         self.draw()

@@ -1,0 +1,44 @@
+"""A panel of several requests of which one fails: it says why, waits no longer, and shows again once something else is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytestqt.qtbot import QtBot
+
+from circuitlab.figures.side_by_side_models import SideBySideView
+from circuitlab.gui.panel_dock import PanelDock
+from circuitlab.gui.window import Window
+from tests.gui.driving import settle
+from tests.models import directory
+
+
+def _with(window: Window, qtbot: QtBot, models: str, page: str = "table") -> PanelDock:
+    """The panel with these models beside the open one, when nothing is awaited."""
+    dock = window.docks["side_by_side"]
+    assert isinstance(dock, PanelDock)
+    view = SideBySideView(page=page, models=models)  # type: ignore[arg-type]
+    window.bench.document.apply(window.bench.document.state.with_view("side_by_side", view), "other models")
+    settle(qtbot, window)
+    return dock
+
+
+def test_one_request_that_fails_is_said_and_holds_nothing_up(window: Window, qtbot: QtBot, tmp_path: Path) -> None:
+    good, bad = directory(tmp_path / "good"), tmp_path / "bad"
+    bad.mkdir()
+    (bad / "config.json").write_text("{", encoding="utf-8")
+    window.layout_of_docks.go_to("side_by_side")
+    dock = _with(window, qtbot, f"{bad}, {good}")
+    assert "config.json" in dock.view.figure.why_empty and not window.waiting
+    _with(window, qtbot, f"{bad}, {good}", "text")
+    assert "config.json" in dock.view.figure.why_empty and not window.waiting
+    _with(window, qtbot, str(good))
+    assert not dock.view.figure.why_empty and dock.view.figure.grid
+
+
+def test_a_folder_without_a_model_is_named_beside_those_that_are_compared(window: Window, qtbot: QtBot, tmp_path: Path) -> None:
+    good, other = directory(tmp_path / "good"), tmp_path / "other"
+    other.mkdir()
+    window.layout_of_docks.go_to("side_by_side")
+    dock = _with(window, qtbot, f"{other}, {good}")
+    assert not dock.view.figure.why_empty and "other is not compared: no model lies there" in dock.view.figure.caption
