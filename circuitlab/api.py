@@ -59,7 +59,8 @@ def engine() -> Engine:
 def open(model: str, checkpoint: int | None = None, use: Engine | None = None, assume: Mapping[str, str] | None = None) -> Model:
     """Open a shipped model by name, or a model's folder or file by path. Raises `BadModel`.
 
-    `assume` says what the files leave open, by the names that `Model.assumptions` lists.
+    `checkpoint` counts the checkpoints of a series from 0; `Model.at_step` takes a training step. `assume` says what the files
+    leave open, by the names that `Model.assumptions` lists.
     """
     said = tuple(sorted((assume or {}).items()))
     ref = dataclasses.replace(reference(model), checkpoint=checkpoint, assume=said)

@@ -52,5 +52,10 @@ def checkpoint_of(folder: Path, index: int) -> Path:
             got=f"checkpoint {index}",
         )
     if not -len(found) <= index < len(found):
-        raise BadModel("There is no such checkpoint.", expected=f"0..{len(found) - 1}", got=str(index))
+        raise BadModel(
+            "There is no such checkpoint.",
+            expected=f"0..{len(found) - 1}",
+            got=str(index),
+            remedy="This counts checkpoints; by training step it is --checkpoint STEP, or Model.at_step(STEP) in Python.",
+        )
     return found[index][1]

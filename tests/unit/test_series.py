@@ -59,10 +59,27 @@ def test_what_is_not_there_is_said(path: Path, tmp_path: Path) -> None:
     with pytest.raises(BadModel, match=r"no such checkpoint") as caught:
         ModelStore().open(ModelRef(f"file:{path}", 3))
     assert caught.value.expected == "0..2"
+    assert "at_step" in caught.value.remedy
     with pytest.raises(BadModel, match="no checkpoint series"):
         ModelStore().open(ModelRef(f"file:{directory(tmp_path / 'other')}", 0))
     with pytest.raises(BadModel, match="was not trained"):
         ModelStore().open(ModelRef("construct:rope-induction", 0))
+
+
+def test_a_checkpoint_by_its_file_says_where_it_belongs(path: Path) -> None:
+    with pytest.raises(BadModel, match="one checkpoint of a model") as caught:
+        ModelStore().open(ModelRef(f"file:{path / 'checkpoints' / 'step-000064.safetensors'}"))
+    assert "--checkpoint 64" in caught.value.remedy and f"{path} " in caught.value.remedy
+
+
+def test_the_folder_of_a_run_says_where_its_model_is(tmp_path: Path) -> None:
+    (tmp_path / "run" / "state").mkdir(parents=True)
+    (tmp_path / "run" / "state" / "run.json").write_text("{}")
+    for said in ("has not ended", f"Open {tmp_path / 'run' / 'model'}"):
+        with pytest.raises(BadModel, match="folder of a training run") as caught:
+            ModelStore().open(ModelRef(f"file:{tmp_path / 'run'}"))
+        assert said in caught.value.remedy
+        directory(tmp_path / "run" / "model")
 
 
 def _measures() -> SeriesMeasures:
