@@ -119,7 +119,7 @@ class LessonPage(QWidget):
         top.addWidget(self.place)
         self.place.setWordWrap(False)
         head = QVBoxLayout()
-        head.setContentsMargins(SIDE, 8, SIDE, 4)
+        head.setContentsMargins(SIDE, 8, SIDE, 6)
         head.setSpacing(4)
         for widget in (self.title, self.heading, self.warning):
             head.addWidget(widget)

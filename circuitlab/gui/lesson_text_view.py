@@ -20,7 +20,7 @@ from circuitlab.draw.theme import LIGHT, Theme
 from circuitlab.session.lesson_text import PENDING
 
 FEATURES = QTextDocument.MarkdownFeature.MarkdownDialectGitHub | QTextDocument.MarkdownFeature.MarkdownNoHTML
-LINE = 140  # % of the font's height
+LINE = 132  # % of the font's height
 PARAGRAPH, CODE_INDENT = 10, 10  # px
 PROPORTIONAL = QTextBlockFormat.LineHeightTypes.ProportionalHeight.value
 

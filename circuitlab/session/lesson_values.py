@@ -230,7 +230,7 @@ def written(number: float | Head, form: str, token_text: Callable[[int], str]) -
     if isinstance(number, Head):
         return str(number)
     if form == "token":
-        return token_text(int(number))
+        return f"‘{token_text(int(number))}’"  # a full stop or a comma would be lost among the text's own
     if form == "head":
         raise BadInput("That is no head.", expected="best(…) over layers and heads", got=str(number))
     text = format(int(number) if form.endswith("d") else number, form)

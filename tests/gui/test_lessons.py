@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from circuitlab.gui.docks import lessons as docks
 from circuitlab.gui.panel_dock import PanelDock, on_screen
 from circuitlab.gui.window import Window
 from circuitlab.model.subject import Head
+from circuitlab.session import lessons as session
 from circuitlab.session.lessons import Lesson, files, read
 from circuitlab.session.state import Note
 from tests.lesson_models import write_models
@@ -291,6 +293,21 @@ def test_what_cannot_be_set_up_is_said_and_walked_past(qtbot: Any, window: Windo
 def test_every_lesson_stands_in_the_menu_and_the_palette(window: Window) -> None:
     titles = [lesson.title for lesson in window.lessons.list.lessons] or [read(path).title for path in SHIPPED.values()]
     assert [a.text() for a in window.menus.lessons] == [f"Lesson: {title}" for title in titles]
+
+
+def test_no_lesson_is_parsed_on_the_thread_of_the_window(
+    qtbot: Any, small: None, opened: Callable[[], Window], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+    parse = session.parse
+    monkeypatch.setattr(session, "parse", lambda *said: (threads.append(threading.current_thread()), parse(*said))[1])
+    session._parsed.cache_clear()
+    window = opened()
+    assert len(window.menus.lessons) == len(SHIPPED) and not threads, "the menu has their titles"
+    window.lessons.open()
+    settle(qtbot, window)
+    assert window.lessons.list.count() == len(SHIPPED)
+    assert len(threads) == len(SHIPPED) and threading.main_thread() not in threads
 
 
 def test_the_first_start_shows_the_lessons(qtbot: Any, small: None) -> None:

@@ -27,7 +27,7 @@ from circuitlab.session.lesson_state import Resolver
 from circuitlab.session.lesson_step import Other, Setup
 from circuitlab.session.lesson_text import escaped, filled, links
 from circuitlab.session.lesson_values import Value, read_out, written
-from circuitlab.session.lessons import Lesson, files, lessons, parse
+from circuitlab.session.lessons import Lesson, files, lessons, parse, read, titles
 from circuitlab.session.state import Note, Selection, State
 from tests.models import TINY, byte_tokenizer, directory
 
@@ -124,6 +124,22 @@ def test_ones_own_lessons_come_behind_the_shipped_ones_and_a_bad_one_does_not_hi
 
 
 # -- steps over steps --------------------------------------------------------------------------------------------------------
+
+
+def test_a_menu_has_titles_without_the_steps_and_a_changed_file_is_read_again() -> None:
+    own = config_home() / "lessons"
+    own.mkdir(parents=True)
+    mine = own / "mine.md"
+    mine.write_text(FRONT + "## S\n\n```circuitlab\nmodel =\n```\n", encoding="utf-8")
+    (own / "none.md").write_text("no front matter", encoding="utf-8")
+    assert titles()[-1] == ("mine", "T") and len(titles()) == len(files()) - 1, "what has no title cannot stand in a menu"
+    assert [name for name, _ in titles()[:-1]] == [one.name for one in lessons()[0]]
+    with pytest.raises(BadInput):
+        read(mine)
+    mine.write_text(FRONT + "## Another\n", encoding="utf-8")
+    assert read(mine).steps[0].title == "Another" and read(mine) is read(mine), "parsed once"
+    mine.write_text(FRONT + "## A third one\n", encoding="utf-8")
+    assert read(mine).steps[0].title == "A third one"
 
 
 def test_what_a_step_does_not_say_stays() -> None:
@@ -328,7 +344,7 @@ def test_what_is_not_one_number_is_refused(read: str) -> None:
 
 def test_numbers_in_words() -> None:
     assert [written(-1.25, ".1f", str), written(0.5, ".0%", str), written(7.0, "d", str)] == ["−1.2", "50%", "7"]
-    assert written(3, "token", lambda t: f"t{t}") == "t3" and written(Head(1, 2), "head", str) == "L1H2"
+    assert written(3, "token", lambda t: f"t{t}") == "‘t3’" and written(Head(1, 2), "head", str) == "L1H2"
     with pytest.raises(BadInput):
         written(1.0, "head", str)
 

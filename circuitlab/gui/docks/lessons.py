@@ -10,7 +10,7 @@ from PySide6.QtGui import QAction, QDesktopServices
 from PySide6.QtWidgets import QDockWidget, QLabel, QMenu, QMessageBox, QStackedWidget, QVBoxLayout, QWidget
 
 from circuitlab.draw.theme import Theme
-from circuitlab.errors import CircuitLabError
+from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.gui.arrangements import Arrangement
 from circuitlab.gui.layout import VERSION
 from circuitlab.gui.lesson_layout import arrangement_of, beside
@@ -22,12 +22,13 @@ from circuitlab.gui.title_bar import TitleBar
 from circuitlab.gui.tour import Tour
 from circuitlab.model.subject import Head
 from circuitlab.session.lesson_step import Setup
-from circuitlab.session.lessons import Lesson, lessons
+from circuitlab.session.lessons import Lesson, files, lessons, read, titles
 
 if TYPE_CHECKING:
     from circuitlab.gui.window import Window
 
 log = logging.getLogger("circuitlab.lessons")
+READING = "lessons"  # a slot of the runner
 NONE = "There is no lesson. Lessons are Markdown files in resources/lessons, or in lessons of the settings’ folder."
 
 
@@ -67,6 +68,7 @@ class LessonsDock(QDockWidget):
         self.bar = TitleBar(self, self.bench)
 
     def _connect(self) -> None:
+        self.bench.runner.finished.connect(self._come)
         self.list.wanted.connect(self.begin)
         self.page.followed.connect(self.follow)
         self.tour.changed.connect(self._turn)
@@ -80,8 +82,13 @@ class LessonsDock(QDockWidget):
 
     @Slot(bool)
     def _seen(self, visible: bool) -> None:
-        if visible and not self._filled:
-            self.fill()
+        if visible and not self._filled and not self.bench.runner.is_busy(READING):
+            self.bench.runner.do(READING, "Read the lessons", lambda job: lessons())
+
+    @Slot(str, object)
+    def _come(self, slot: str, value: object) -> None:
+        if slot == READING and not self._filled:
+            self.fill()  # they have been parsed by now
 
     @Slot(object)
     def _theme(self, theme: Theme) -> None:
@@ -99,10 +106,10 @@ class LessonsDock(QDockWidget):
     def fill_menu(self, menu: QMenu) -> list[QAction]:
         """An entry a lesson, for the menu and the palette."""
         made = []
-        for lesson in lessons()[0]:
-            action = QAction(f"Lesson: {lesson.title}".replace("&", "&&"), menu)
-            action.setObjectName(f"lesson.{lesson.name}")
-            action.setData(lesson.name)
+        for name, title in titles():
+            action = QAction(f"Lesson: {title}".replace("&", "&&"), menu)
+            action.setObjectName(f"lesson.{name}")
+            action.setData(name)
             action.triggered.connect(self._picked)
             menu.addAction(action)
             made.append(action)
@@ -115,11 +122,17 @@ class LessonsDock(QDockWidget):
             self.begin_named(str(action.data()))
 
     def begin_named(self, name: str) -> None:
-        """By the name of its file."""
-        self.fill()
-        lesson = next((one for one in self.list.lessons if one.name == name), None)
+        """By the name of its file; where it cannot be read, the list says why."""
+        path = next((one for one in files() if one.stem == name), None)
+        try:
+            lesson = None if path is None else read(path)
+        except BadInput:
+            lesson = None
         if lesson is not None:
             self.begin(lesson)
+        else:
+            self.open()
+            self.fill()
 
     @Slot(object)
     def begin(self, lesson: Lesson) -> None:
@@ -142,8 +155,7 @@ class LessonsDock(QDockWidget):
         """Into the window, in front."""
         self.show()
         self.raise_()
-        if not self._filled:
-            self.fill()
+        self._seen(True)
 
     @Slot()
     def _turn(self) -> None:
