@@ -166,6 +166,10 @@ def test_a_prompt_that_does_not_fit_keeps_the_last_good_state(qtbot: Any, window
     qtbot.waitUntil(lambda: window.bench.document.state.tokens == (0,))
     settle(qtbot, window)
     assert window.prompt.warning.text() == ""
+    assert window.prompt.editor.toPlainText() == "", "BOS alone is the empty text, not the id 0"
+    qtbot.keyClicks(window.prompt.editor, "ab")
+    qtbot.waitUntil(lambda: window.bench.document.state.text == "ab")
+    settle(qtbot, window)
 
 
 def test_an_empty_prompt_says_what_to_do(qtbot: Any, window: Window) -> None:

@@ -197,7 +197,10 @@ class PromptDock(QDockWidget):
         self.writing.start(n)
 
     def _text_of(self, state: State) -> str:
-        return state.text if state.text or not state.tokens else " ".join(map(str, state.tokens))
+        """What the editor shows: the text; ids of tokens that came without one. BOS alone is the empty text."""
+        tokenizer = self.bench.tokenizer()
+        bare = tokenizer is not None and state.tokens == tokenizer.encode("", state.bos)
+        return state.text if state.text or bare else " ".join(map(str, state.tokens))
 
     @Slot(object, object)
     def _changed(self, old: State, new: State) -> None:

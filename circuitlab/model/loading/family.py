@@ -15,6 +15,7 @@ from circuitlab.model.hub import HubName, in_cache
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.loading.found import Found, look, read_json
 from circuitlab.model.loading.llama2c_tokenizer import read_tokenizer
+from circuitlab.model.loading.refusals import refuse_parts
 from circuitlab.model.loading.tokenizer_files import find_tokenizer as find_tokenizer
 from circuitlab.model.loading.tokenizer_files import fitted
 from circuitlab.model.series import series_of
@@ -89,7 +90,7 @@ def open_model(
         if family.claims(found):
             opened = _settled(family.load(found, keep), found)
             return replace(opened, steps=tuple(step for step, _ in series_of(found.folder)) if path.is_dir() else ())
-    _refuse_parts(path)
+    refuse_parts(path)
     if not found.config and path.is_dir():
         read_json(path / "config.json")  # says that it is not there
     kind = found.model_type or found.config.get("format") or "none stated"
@@ -99,28 +100,6 @@ def open_model(
         got=f"model_type {str(kind)[:60]!r} in {shown(path)}",
         remedy="Convert it to one of these, or import it with a map of its parameter names.",
     )
-
-
-def _refuse_parts(path: Path) -> None:
-    """A checkpoint of a series, the folder of a training run: where the model lies. Raises `BadModel`."""
-    folder = path.parent.parent
-    step = next((step for step, file in series_of(folder) if file == path), None)
-    if step is not None:
-        raise BadModel(
-            "This is one checkpoint of a model.",
-            expected="the model's folder, or a weight file that stands for itself",
-            got=f"step {step} of {shown(folder)}",
-            remedy=f"Open {shown(folder)} and choose step {step}: --checkpoint {step}, or the slider of the window.",
-        )
-    if (path / "state" / "run.json").is_file():
-        over = (path / "model" / "config.json").is_file()
-        part = "go on with the run, or look at it in File → Train a model…; the model is there when it has ended."
-        raise BadModel(
-            "This is the folder of a training run.",
-            expected=f"a model: {shown(path / 'model')}",
-            got=shown(path),
-            remedy=f"Open {shown(path / 'model')}." if over else f"Training has not ended: {part}",
-        )
 
 
 def _settled(opened: Opened, found: Found) -> Opened:

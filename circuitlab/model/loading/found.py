@@ -16,7 +16,7 @@ from circuitlab.errors import BadModel
 from circuitlab.model.files.pickled import read_pickle
 from circuitlab.model.files.strict_json import read_object
 from circuitlab.model.files.whole_file import shown
-from circuitlab.model.loading.refusals import refuse_unsupported
+from circuitlab.model.loading.refusals import refuse_parts, refuse_unsupported
 from circuitlab.model.series import checkpoint_of
 from circuitlab.model.tensors import MappedTensors, TensorSource, open_safetensors, open_shards, shard_table
 
@@ -75,6 +75,7 @@ def look(path: Path, assume: Mapping[str, str] | None = None, checkpoint: int | 
     config = read_json(config_file) if config_file is not None and os.path.lexists(config_file) else {}
     refuse_unsupported(config)
     if weights is None and not config:
+        refuse_parts(path)
         read_json(path / "config.json")  # says what is missing
     tensors, files, said = _open(weights or path / "model.safetensors")
     return Found(path, path if path.is_dir() else path.parent, config, files, tensors, said, dict(assume or {}))

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from circuitlab.errors import BadModel
+from circuitlab.model.files.whole_file import shown
+from circuitlab.model.series import series_of
 
 
 @dataclass(frozen=True)
@@ -102,4 +105,26 @@ def refuse_unsupported(config: Mapping[str, Any]) -> None:
             expected="tensors of float32, float16 or bfloat16: packed integers are no weights before they are unpacked",
             got=f"quantization_config, method {str(method or 'not stated')[:40]!r}",
             remedy="Open the checkpoint it was made from, or dequantise it with the library that made it and save that.",
+        )
+
+
+def refuse_parts(path: Path) -> None:
+    """A checkpoint of a series, the folder of a training run: where the model lies. Raises `BadModel`."""
+    folder = path.parent.parent
+    step = next((step for step, file in series_of(folder) if file == path), None)
+    if step is not None:
+        raise BadModel(
+            "This is one checkpoint of a model.",
+            expected="the model's folder, or a weight file that stands for itself",
+            got=f"step {step} of {shown(folder)}",
+            remedy=f"Open {shown(folder)} and choose step {step}: --checkpoint {step}, or the slider of the window.",
+        )
+    if (path / "state" / "run.json").is_file():
+        over = (path / "model" / "config.json").is_file()
+        part = "go on with the run, or look at it in File → Train a model…; the model is there when it has ended."
+        raise BadModel(
+            "This is the folder of a training run.",
+            expected=f"a model: {shown(path / 'model')}",
+            got=shown(path),
+            remedy=f"Open {shown(path / 'model')}." if over else f"Training has not ended: {part}",
         )
