@@ -42,10 +42,15 @@ def ran(
     those of the tokens from `first` on."""
     layers = _attention_only if "embed.W_E" in w else _gpt2
     x, W_U, seen = layers(w, tokens, patterns, zero)
-    logits = x[:, first - 1 : -1] @ W_U
-    right = np.take_along_axis(logits, tokens[:, first:, None], -1)
-    logits -= right
-    return Ran(np.log(np.exp(logits, out=logits).sum(-1)), seen)  # the right token stands for the largest: no loss is above 700
+    above = x[:, first - 1 : -1] @ W_U
+    above -= np.take_along_axis(above, tokens[:, first:, None], -1)
+    return Ran(np.log(np.exp(above, out=above).sum(-1)), seen)  # the right token stands for the largest: no loss is above 700
+
+
+def logits(w: Weights, tokens: np.ndarray) -> np.ndarray:
+    """[text, pos, token]"""
+    x, W_U, _ = (_attention_only if "embed.W_E" in w else _gpt2)(w, tokens, None, None)
+    return x @ W_U
 
 
 def _softmax(q: np.ndarray, k: np.ndarray) -> np.ndarray:

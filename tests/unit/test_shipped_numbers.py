@@ -10,6 +10,13 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
+from circuitlab.analysis.base import SeriesRef
+from circuitlab.analysis.side_by_side import SideBySideParams
+from circuitlab.analysis.training_pca import TrainingPcaParams
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Request
+from circuitlab.engine.store import ModelStore
+from circuitlab.model.subject import ModelRef, Subject
 from circuitlab.paths import model_dir
 from tests.reference import slow_trained
 
@@ -17,11 +24,17 @@ POINTS = [("attn-only-1l-smeared", 1500), ("attn-only-2l", 4250), ("gpt-mini", 4
 BLOCK = 50
 
 
+def _whole(folder: Path) -> dict[str, np.ndarray]:
+    """The arrays of a series, point in front, and `steps`."""
+    with safe_open(str(folder / "series.safetensors"), framework="numpy") as file:
+        steps = np.array(json.loads(file.metadata()["about"])["steps"])
+        return {"steps": steps} | {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
 def _series(folder: Path, step: int) -> dict[str, np.ndarray]:
     """The arrays at a step."""
-    with safe_open(str(folder / "series.safetensors"), framework="numpy") as file:
-        at = json.loads(file.metadata()["about"])["steps"].index(step)
-        return {name: file.get_tensor(name)[at] for name in file.keys()}  # noqa: SIM118
+    found = _whole(folder)
+    return {name: array[found["steps"].tolist().index(step)] for name, array in found.items()}
 
 
 def _random() -> np.ndarray:
@@ -62,3 +75,36 @@ def test_what_is_lost_without_a_head_while_all_look_where_they_did(point: Any) -
     without = slow_trained.ran(w, tokens, run.patterns, (int(layer), int(head)), BLOCK + 2).losses
     assert (without - run.losses[:, BLOCK + 1 :]).mean() == pytest.approx(rise[layer, head], abs=2e-5)
     assert rise.max() > 3
+
+
+@pytest.mark.parametrize("name", ["attn-only-1l-smeared", "gpt-mini"])
+def test_models_side_by_side_show_the_losses_of_their_files(name: str) -> None:
+    tokens = np.concatenate([_random()[3, :30], _random()[3, 1:12]])
+    subject = Subject(ModelRef(f"builtin:{name}"), tuple(tokens.tolist()))
+    found: Any = Engine(ModelStore()).answer(Request("side_by_side", SideBySideParams(), subject)).result
+    logits = slow_trained.logits(slow_trained.weights(model_dir(name), None), tokens[None])[0]
+    p = np.exp(logits - logits.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    own = p[np.arange(len(tokens) - 1), tokens[1:]]
+    np.testing.assert_allclose(found.loss[1:], -np.log(own), atol=5e-5)
+    np.testing.assert_array_equal(found.rank[1:], (p[:-1] > own[:, None]).sum(-1) + 1)
+    np.testing.assert_array_equal(found.predicted, p.argmax(-1))
+    np.testing.assert_allclose(found.probability, p.max(-1), rtol=1e-4)
+    assert np.isnan(found.loss[0]) and found.rank[0] == 0 and found.mean == pytest.approx(-np.log(own).mean(), abs=1e-4)
+
+
+def test_the_plane_of_the_shipped_models_is_that_of_the_products_of_points() -> None:
+    """From the small side: eigenvectors of [point, point], where the panel takes singular vectors of [point, text]."""
+    names = ("attn-only-2l", "attn-only-1l", "gpt-mini")
+    refs = tuple(SeriesRef(f"builtin:{name}") for name in names)
+    request = Request("training_pca", TrainingPcaParams(refs), Subject(ModelRef(refs[0].source)))
+    found: Any = Engine(ModelStore()).answer(request).result
+    losses = np.concatenate([_whole(model_dir(name))["token_loss"] for name in names]).astype(np.float64)
+    centred = losses - losses.mean(0)
+    values, vectors = np.linalg.eigh(centred @ centred.T)
+    for k in (0, 1):
+        wanted = vectors[:, -1 - k] * np.sqrt(values[-1 - k])
+        wanted *= np.sign(wanted @ found.coordinates[:, k])
+        np.testing.assert_allclose(found.coordinates[:, k], wanted, atol=1e-8)
+        assert found.explained[k] == pytest.approx(values[-1 - k] / values.sum())
+    np.testing.assert_allclose(found.loss, losses.mean(1), atol=1e-6)
