@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 
@@ -31,6 +32,12 @@ class Arrangement:
         homeless = {n: self.homes.get(area, self.homes["centre"]) for n, area in areas.items() if n not in known}
         fill = lambda s: Stack(s.share, (*s.tabs, *(n for n, home in homeless.items() if home in s.tabs)))
         return Arrangement(self.name, tuple((w, tuple(map(fill, stacks))) for w, stacks in self.columns), self.homes)
+
+    def of(self, there: Collection[str]) -> Arrangement:
+        """Without the docks that are not there to be placed."""
+        kept = lambda stacks: tuple(Stack(s.share, t) for s in stacks if (t := tuple(n for n in s.tabs if n in there)))
+        columns = tuple((width, stacks) for width, stacks in ((w, kept(s)) for w, s in self.columns) if stacks)
+        return Arrangement(self.name, columns, self.homes)
 
 
 BENCH = ("interventions", "model", "jobs", "log")

@@ -179,7 +179,7 @@ class Layout(QObject):
     def _arrangement(self) -> Arrangement:
         areas = {name: panel.area for name, panel in panels().items()}
         others = {name: "left" for name in self._columns() if name not in areas and name != "prompt"}
-        return self.declared.placed(areas | others)
+        return self.declared.placed(areas | others).of(self._columns())  # a lesson keeps its column
 
     def proportions(self) -> None:
         """Shares of the width, and a prompt of some lines."""

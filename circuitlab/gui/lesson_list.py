@@ -94,7 +94,7 @@ class LessonList(QListWidget):
         self.lessons = tuple(lessons)
         self.clear()
         for lesson in self.lessons:
-            item = QListWidgetItem(f"{lesson.title}. {lesson.about}. {self.standing(lesson)}", self)
+            item = QListWidgetItem(f"{lesson.title}. {lesson.about.rstrip('.')}. {self.standing(lesson)}", self)
             item.setToolTip(str(lesson.path))
         if self.lessons:
             self.setCurrentRow(next((i for i, lesson in enumerate(self.lessons) if not self.places.done(lesson)), 0))

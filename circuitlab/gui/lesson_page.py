@@ -83,6 +83,9 @@ class LessonPage(QWidget):
         self.dots.chosen.connect(tour.go)
         self.text = LessonText(self)
         self.text.followed.connect(self.followed)
+        self.stray = self._label("caption")
+        self.stray.setText("The panels have another model or prompt by now than these numbers. “Set up again” goes back.")
+        self.stray.hide()
         self.back = self._button("Back", "The step before (Alt+PgUp)", tour.back)
         self.again = self._button("Set up again", "The panels, the prompt and the choices of this step once more", tour.again)
         self.next = self._button("Next", "The next step (Alt+PgDown)", tour.next)
@@ -91,6 +94,7 @@ class LessonPage(QWidget):
         self._lay_out()
         tour.changed.connect(self.refresh)
         tour.spoke.connect(self.speak)
+        bench.document.changed.connect(self._watch)
         bench.theme_changed.connect(self.set_theme)
         self.set_theme(bench.theme)
 
@@ -129,6 +133,9 @@ class LessonPage(QWidget):
         bottom.addWidget(self.again)
         bottom.addStretch(1)
         bottom.addWidget(self.next)
+        note = QVBoxLayout()
+        note.setContentsMargins(SIDE, 0, SIDE, 0)
+        note.addWidget(self.stray)
         dots = QHBoxLayout()
         dots.setContentsMargins(SIDE, 6, SIDE, 2)
         dots.addWidget(self.dots, 0, Qt.AlignmentFlag.AlignLeft)
@@ -138,6 +145,7 @@ class LessonPage(QWidget):
         box.addLayout(top)
         box.addLayout(head)
         box.addWidget(self.text, 1)
+        box.addLayout(note)
         box.addLayout(dots)
         box.addLayout(bottom)
 
@@ -167,6 +175,11 @@ class LessonPage(QWidget):
         """A number has come."""
         if self.tour.lesson is not None:
             self.text.say(self.tour.text, self.tour.tips)
+            self.stray.setVisible(self.tour.strayed)
+
+    @Slot(object, object)
+    def _watch(self, now: object, before: object) -> None:
+        self.stray.setVisible(self.tour.lesson is not None and self.tour.strayed)
 
     @Slot(object)
     def set_theme(self, theme: Theme) -> None:

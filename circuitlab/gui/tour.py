@@ -117,6 +117,13 @@ class Tour(QObject):
         return self.bench.runner.is_busy(SLOT) or PENDING in self.said.values()
 
     @property
+    def strayed(self) -> bool:
+        """Whether the bench has another model, prompt or cut by now than the numbers of the step are about."""
+        if self.ready is None or self.bench.driver.waiting or self.bench.runner.is_busy(SLOT):
+            return False
+        return self.bench.document.state.subject != self.ready.state.subject
+
+    @property
     def text(self) -> str:
         """The step's Markdown with what is known of its numbers."""
         words: Mapping[str, str] = self.ready.words if self.ready is not None else {}

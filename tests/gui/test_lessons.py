@@ -16,6 +16,7 @@ from PySide6.QtWidgets import QApplication, QMessageBox
 from circuitlab import paths
 from circuitlab.figures.panel import panels
 from circuitlab.gui import main as gui
+from circuitlab.gui.arrangements import ARRANGEMENTS
 from circuitlab.gui.docks import lessons as docks
 from circuitlab.gui.panel_dock import PanelDock, on_screen
 from circuitlab.gui.window import Window
@@ -288,6 +289,50 @@ def test_what_cannot_be_set_up_is_said_and_walked_past(qtbot: Any, window: Windo
     page.dots.chosen.emit(0)
     settle(qtbot, window)
     assert window.lessons.tour.number == 0 and window.bench.document.recorded.text == "ab cab"
+
+
+def test_the_page_says_when_the_window_shows_something_else_than_its_numbers(qtbot: Any, window: Window, own: Lesson) -> None:
+    window.lessons.begin(own)
+    settle(qtbot, window)
+    page, document = window.lessons.page, window.bench.document
+    assert page.stray.isHidden()
+    document.apply(document.recorded.select(heads=(Head(0, 2),)), "look at another head")
+    assert page.stray.isHidden(), "another head is looked at, the numbers are of the same run"
+    window.prompt.editor.setPlainText("other text")
+    settle(qtbot, window)
+    assert page.stray.isVisible()
+    page.again.click()
+    settle(qtbot, window)
+    assert page.stray.isHidden() and document.recorded.text == "ab cab"
+
+
+def test_lessons_are_opened_and_chosen_by_keys_alone(qtbot: Any, window: Window, own: Lesson) -> None:
+    lessons = window.lessons
+    lessons.close()
+    window.activateWindow()
+    qtbot.keyClick(window, Qt.Key.Key_F2)
+    assert on_screen(lessons) and window.focusWidget() is lessons.list
+    qtbot.keyClick(lessons.list, Qt.Key.Key_End)
+    qtbot.keyClick(lessons.list, Qt.Key.Key_Return)
+    settle(qtbot, window)
+    assert lessons.tour.lesson is own
+    qtbot.keyClick(window, Qt.Key.Key_F2)
+    assert window.focusWidget() is lessons.page.text, "the keys scroll, and Tab goes from link to link"
+    qtbot.keyClick(window.focusWidget(), Qt.Key.Key_PageDown, Qt.KeyboardModifier.AltModifier)
+    settle(qtbot, window)
+    assert lessons.tour.number == 1
+
+
+def test_an_arrangement_of_the_window_leaves_the_lesson_its_column(qtbot: Any, window: Window, own: Lesson) -> None:
+    window.lessons.begin(own)
+    settle(qtbot, window)
+    for name in ARRANGEMENTS:
+        window.layout_of_docks.arrange(name)
+        settle(qtbot, window)
+        assert on_screen(window.lessons) and "prompt" in shown(window) and len(shown(window)) > 3
+    window.lessons.tour.go(2)
+    settle(qtbot, window)
+    assert shown(window) == {"prompt", "heads", "lessons"}
 
 
 def test_every_lesson_stands_in_the_menu_and_the_palette(window: Window) -> None:

@@ -152,9 +152,10 @@ class LessonsDock(QDockWidget):
         self.tour.start(lesson)
 
     def open(self) -> None:
-        """Into the window, in front."""
+        """Into the window, in front, with the keyboard: the arrows choose a lesson, or scroll its text."""
         self.show()
         self.raise_()
+        (self.list if self.tour.lesson is None else self.page.text).setFocus()
         self._seen(True)
 
     @Slot()
