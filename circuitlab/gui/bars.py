@@ -31,11 +31,13 @@ from circuitlab.session.state import State
 class TopBar(QToolBar):
     """What is looked at: model, heads, conventions, interventions; pins and what is compared.
 
-    `asks_folder()`: a model is to be opened from a folder; `asks_palette()`: the commands are to be shown.
+    `asks_folder()`: a model is to be opened from a folder; `asks_palette()`: the commands are to be shown; `device_changed()`: it
+    is computed elsewhere from now on.
     """
 
     asks_folder = Signal()
     asks_palette = Signal()
+    device_changed = Signal()
 
     def __init__(self, bench: Bench, opening: Opening, moves: Moves, parent: QWidget) -> None:
         super().__init__("Subject", parent)
@@ -119,9 +121,7 @@ class TopBar(QToolBar):
         self.bench.engine.use_device(found)
         self.refresh()
         self.bench.runner.jobs_changed.emit()
-        again = getattr(self.window(), "refresh", None)
-        if again is not None:
-            again()
+        self.device_changed.emit()
 
     def _make_comparison(self) -> None:
         self.pinned = ShortLabel(self, "caption", 360, least=72)

@@ -79,6 +79,7 @@ class Window(QMainWindow):
         self.settings.changed.connect(self._setting)
         self.top.asks_folder.connect(self.dialogs.ask_open)
         self.top.asks_palette.connect(self.dialogs.show_palette)
+        self.top.device_changed.connect(self.refresh)
         self.checkpoints.moving.connect(self.layout_of_docks.keep_prompt)
         for dock in self._panels():
             dock.opens.connect(self.layout_of_docks.go_to)

@@ -233,7 +233,7 @@ def test_a_cancelled_open_changes_nothing(qtbot: Any, window: Window, tmp_path: 
 
 
 def test_another_model_takes_text_and_is_undone(qtbot: Any, window: Window, tmp_path: Path) -> None:
-    path = directory(tmp_path / "wide", n_layers=3, n_heads=2, n_kv_heads=2, d_head=12)
+    path, before = directory(tmp_path / "wide", n_layers=3, n_heads=2, n_kv_heads=2, d_head=12), window.bench.document.state.model
     event = QMimeData()
     event.setUrls([QUrl.fromLocalFile(str(path / "config.json"))])
     drop = QDropEvent(QPointF(5, 5), Qt.DropAction.CopyAction, event, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
@@ -245,7 +245,7 @@ def test_another_model_takes_text_and_is_undone(qtbot: Any, window: Window, tmp_
     assert window.bench.document.state.text == TEXT
     window.bench.document.undo()
     settle(qtbot, window)
-    assert window.bench.document.state.model.name == "model"
+    assert window.bench.document.state.model == before
     assert heat(window, "overview").tiles.rows == 2  # type: ignore[union-attr]
 
 
@@ -378,6 +378,14 @@ def test_the_top_bar_asks_for_a_folder_and_shows_the_commands(
         next(a for a in menu.actions() if a.text() == "Open a folder…").trigger()
     assert window.bench.document.state.model.name == "chosen"
     settle(qtbot, window)
+
+
+def test_panels_are_drawn_again_when_it_is_computed_on_another_device(window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[str] = []
+    monkeypatch.setattr(dock(window, "attention"), "draw", lambda: drawn.append(window.bench.engine.device))
+    window.bench.engine.device = "elsewhere"
+    window.settings.changed.emit("device")
+    assert drawn == ["cpu"]
 
 
 def test_fuzzy_prefers_starts_of_words() -> None:
