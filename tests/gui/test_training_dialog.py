@@ -263,6 +263,31 @@ def test_errors_of_the_process_are_shown_in_its_words(qtbot: QtBot, dialog: Trai
     assert dialog.pages.currentIndex() == 0
 
 
+def test_what_a_run_before_left_is_not_how_far_this_one_is(
+    dialog: TrainingDialog, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of progress is that of another run until it changes; what is trained again is drawn again."""
+    out, view = tmp_path / "run", dialog.view
+    out.mkdir()
+    say = lambda **values: (out / "progress.json").write_text(json.dumps({"steps": 20, **values}), encoding="utf-8")
+    say(step=20, state="done", loss=4.0)
+    monkeypatch.setattr(dialog.process, "start", lambda job: None)
+    view.begin(check(TrainingJob("tiny", ((str(text), ""),), str(out))))
+    view.look()
+    assert (view.progress.step, view.progress.state) == (0, "")
+    for step, loss in ((6, 5.5), (9, 5.25), (12, 5.0)):
+        say(step=step, state="training", loss=loss)
+        view.look()
+    assert view.losses == {6: 5.5, 9: 5.25, 12: 5.0} and "step 12 of 20" in view.how_far.text().lower()
+    view._taken_up = True  # from what was saved at step 8
+    say(step=8, state="training", loss=5.375)
+    view.look()
+    assert view.losses == {6: 5.5, 8: 5.375}
+    say(step=11, state="training", loss=5.125)
+    view.look()
+    assert view.losses == {6: 5.5, 8: 5.375, 11: 5.125} and view.bar.value() == 550
+
+
 def test_a_process_that_cannot_be_started_is_said(qtbot: QtBot, dialog: TrainingDialog, text: Path, tmp_path: Path) -> None:
     filled(qtbot, dialog, "tiny", text, tmp_path / "run")
     dialog.process.program = str(tmp_path / "no-python")
@@ -305,6 +330,8 @@ def test_what_is_known_before_a_run_starts(text: Path, tmp_path: Path, change: d
     begun.mkdir(parents=True)
     claim(begun, identity(found.recipe, find_sources(good.sources()), None))
     assert check(good).held
+    assert not check(replace(good, seed=9)).held, "nothing was trained there yet"
+    (begun / "state.pt").touch()
     here = lambda value: value.replace("HERE", str(tmp_path)) if isinstance(value, str) else value
     made = {k: tuple(tuple(map(here, pair)) for pair in v) if isinstance(v, tuple) else here(v) for k, v in change.items()}
     with pytest.raises(CircuitLabError) as error:

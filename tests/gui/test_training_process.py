@@ -1,0 +1,155 @@
+"""The process that trains, with a shell script in its place: what it is asked, how it ends, what is heard of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from circuitlab.gui import training_process
+from circuitlab.gui.training_job import TrainingJob
+from circuitlab.gui.training_process import TrainingProcess
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a shell of POSIX systems")
+WAIT = 60_000  # ms
+STUBBORN = "trap '' TERM; echo ready; read forever"  # only a kill ends it
+Start = Callable[[str], TrainingProcess]
+
+
+@pytest.fixture
+def start(qtbot: QtBot, tmp_path: Path) -> Iterator[Start]:
+    """Starts a script in place of the command; `lines` are what it said."""
+    made = TrainingProcess()
+
+    def started(script: str) -> TrainingProcess:
+        path = tmp_path / "script"
+        path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        path.chmod(0o755)
+        made.program = str(path)
+        made.start(TrainingJob("tiny", (("text", ""),), str(tmp_path / "run")))
+        return made
+
+    yield started
+    if made.running:
+        made.kill()
+    qtbot.waitUntil(lambda: not made.running, timeout=WAIT)
+    made.deleteLater()
+
+
+def heard(process: TrainingProcess) -> list[str]:
+    """Lines as they come."""
+    lines: list[str] = []
+    process.said.connect(lines.append)
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("script", "outcome", "error"),
+    [
+        ("exit 0", "done", ""),
+        ("exit 130", "stopped", ""),
+        ("echo 'The disk is full.' >&2; exit 3", "failed", "The disk is full."),
+        ("echo 'first' >&2; echo 'ValueError: odd' >&2; exit 1", "failed", "exit status 1: ValueError: odd"),
+        ("exit 1", "failed", "exit status 1: it said nothing"),
+        ("exit 3", "failed", "exit status 3: it said nothing"),
+        ("kill -9 $$", "failed", "killed or broke off"),
+        ("kill -TERM $$", "failed", "killed or broke off"),  # nobody asked it to stop
+    ],
+)
+def test_how_it_ended(qtbot: QtBot, start: Start, script: str, outcome: str, error: str) -> None:
+    process = start(script)
+    qtbot.waitUntil(lambda: not process.running, timeout=WAIT)
+    qtbot.waitUntil(lambda: process.outcome != "", timeout=WAIT)
+    assert process.outcome == outcome
+    assert error in process.error and bool(process.error) == bool(error)
+    assert not process.stopping and process.pid == 0
+
+
+def test_lines_are_heard_whole(qtbot: QtBot, start: Start) -> None:
+    process = start("read go; printf 'one\\nha'; read go; printf 'lf\\r\\nthree\\n'; echo aside >&2; exit 0")
+    lines = heard(process)
+    process._process.write(b"\n")
+    qtbot.waitUntil(lambda: lines == ["one"], timeout=WAIT)
+    process._process.write(b"\n")
+    qtbot.waitUntil(lambda: process.outcome == "done", timeout=WAIT)
+    assert [line for line in lines if line != "aside"] == ["one", "half", "three"] and "aside" in lines
+
+
+def test_it_is_asked_to_stop_and_may_save(qtbot: QtBot, start: Start, tmp_path: Path) -> None:
+    process = start(f"trap 'echo kept > {tmp_path}/state; exit 130' TERM; echo ready; while :; do read go || :; done")
+    lines, changes = heard(process), []
+    process.changed.connect(lambda: changes.append(process.stopping))
+    qtbot.waitUntil(lambda: lines == ["ready"], timeout=WAIT)
+    process.stop()
+    assert process.stopping and changes[-1]
+    qtbot.waitUntil(lambda: not process.running, timeout=WAIT)
+    assert (process.outcome, process.error, process.stopping) == ("stopped", "", False)
+    assert (tmp_path / "state").read_text() == "kept\n"
+
+
+def test_one_that_does_not_stop_is_killed_in_the_end(qtbot: QtBot, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training_process, "PATIENCE", 20)
+    process = start(STUBBORN)
+    lines = heard(process)
+    qtbot.waitUntil(lambda: lines == ["ready"], timeout=WAIT)
+    process.stop()
+    qtbot.waitUntil(lambda: not process.running, timeout=WAIT)
+    assert process.outcome == "stopped"
+
+
+def test_a_second_stop_does_not_wait(qtbot: QtBot, start: Start) -> None:
+    process = start(STUBBORN)
+    lines = heard(process)
+    qtbot.waitUntil(lambda: lines == ["ready"], timeout=WAIT)
+    process.stop()
+    assert process.running
+    process.stop()
+    qtbot.waitUntil(lambda: not process.running, timeout=training_process.PATIENCE // 2)
+    assert process.outcome == "stopped"
+
+
+def test_the_same_is_taken_up_again_and_only_one_runs(qtbot: QtBot, start: Start, tmp_path: Path) -> None:
+    process = start(f'echo "$@" >> {tmp_path}/calls; echo ready; read go; exit 3')
+    first, lines = process.pid, heard(process)
+    qtbot.waitUntil(lambda: lines == ["ready"], timeout=WAIT)
+    process.resume()
+    assert process.pid == first, "it runs already"
+    os.kill(first, signal.SIGKILL)
+    qtbot.waitUntil(lambda: process.outcome == "failed", timeout=WAIT)
+    process.resume()
+    assert process.running and (process.outcome, process.error) == ("", "") and process.pid != first
+    process._process.write(b"\n")
+    qtbot.waitUntil(lambda: process.outcome == "failed", timeout=WAIT)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert len(calls) == 2 and calls[0] == calls[1]
+    assert calls[0].startswith("-m circuitlab train tiny --text text --out ")
+
+
+def test_handed_over_it_goes_on_in_another_process(qtbot: QtBot, start: Start, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    marks = tmp_path / "begun"
+    process = start(
+        f"if [ -e {marks} ]; then echo heir; exit 0; fi; trap 'exit 130' TERM; echo ready; touch {marks}; "
+        "while :; do read go || :; done"
+    )
+    lines = heard(process)
+    qtbot.waitUntil(lambda: lines == ["ready"] and marks.exists(), timeout=WAIT)
+    assert process.hand_over()
+    assert process.outcome == "stopped"
+    log = tmp_path / "run" / training_process.LOG
+    qtbot.waitUntil(lambda: log.is_file() and log.read_text() == "heir\n", timeout=WAIT)
+    assert not process.hand_over(), "it is no longer here"
+
+
+def test_one_that_ended_by_itself_is_not_handed_over(qtbot: QtBot, start: Start, tmp_path: Path) -> None:
+    process = start("trap 'exit 3' TERM; echo ready; while :; do read go || :; done")
+    lines = heard(process)
+    qtbot.waitUntil(lambda: lines == ["ready"], timeout=WAIT)
+    os.kill(process.pid, signal.SIGTERM)
+    qtbot.waitUntil(lambda: process.outcome == "failed", timeout=WAIT)
+    assert not process.hand_over() and not (tmp_path / "run" / training_process.LOG).exists()
