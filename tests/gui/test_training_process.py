@@ -70,6 +70,15 @@ def test_how_it_ended(qtbot: QtBot, start: Start, script: str, outcome: str, err
     assert not process.stopping and process.pid == 0
 
 
+def test_a_program_that_is_not_there_is_said(qtbot: QtBot, tmp_path: Path) -> None:
+    process = TrainingProcess(program=str(tmp_path / "no-python"))
+    process.start(TrainingJob("tiny", (("text", ""),), str(tmp_path / "run")))
+    qtbot.waitUntil(lambda: process.outcome != "", timeout=20_000)
+    assert process.outcome == "failed" and not process.running
+    assert "could not be started" in process.error and str(tmp_path / "no-python") in process.error
+    process.deleteLater()
+
+
 def test_lines_are_heard_whole(qtbot: QtBot, start: Start) -> None:
     process = start("read go; printf 'one\\nha'; read go; printf 'lf\\r\\nthree\\n'; echo aside >&2; exit 0")
     lines = heard(process)
