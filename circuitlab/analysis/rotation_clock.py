@@ -104,7 +104,7 @@ def _refuse(config: ModelConfig, p: RotationClockParams) -> str | None:
     return None
 
 
-@analysis(version=2, needs="tokens", lane="live", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="tokens", lane="live", memory=_memory, refuse=_refuse)
 def rotation_clock(inputs: Inputs, p: RotationClockParams, ctx: Ctx) -> RotationClockResult:
     """Clock hands, sum of cosines, and both layers' attention of the constructed model, by formula and as measured."""
     if not 0 < p.epsilon < 0.5:
