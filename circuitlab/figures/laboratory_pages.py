@@ -69,7 +69,7 @@ def clock(state: State, facts: Facts, answer: Answer, view: LaboratoryView, p: R
     bound = enough(r.alpha, r.alpha_needed, "α", r)
     lead = f"The best rival, Δ = {number(r.rival, 'd')}, is g = {r.gap:.3g} below the peak; {bound}."
     now = f"{lead} Mass on m − {p.offset}, worst row: {share(worst(r, 0))}. {rightly(r)}"
-    return Figure(((dials,), (curve,), (prose("clock", p, now),)), title, caption(answer, "a click on the curve looks at that Δ"))
+    return Figure(((dials,), (curve,), (prose("clock", p, now),)), title, caption(answer, "θ under a hand in radians a position"))
 
 
 def _dials(r: RotationClockResult, at: int) -> Dials:
@@ -83,7 +83,7 @@ def _dials(r: RotationClockResult, at: int) -> Dials:
 
 def _short(theta: float) -> str:
     """A speed under its dial."""
-    return f"{theta:.2g}" if theta >= 1e-3 else f"{theta:.0e}".replace("e-0", "e−").replace("e-", "e−")
+    return f"{theta:.2g}" if theta >= 1e-2 else f"{theta:.0e}".replace("e-0", "e−").replace("e-", "e−")
 
 
 def _marked(r: RotationClockResult, p: RopeInduction) -> tuple[tuple[float, str], ...]:
@@ -256,7 +256,7 @@ def alphabet(state: State, facts: Facts, answer: Answer, p: RopeInduction) -> Fi
     )
     n = len(asked)
     receive = len(np.unique(asked))
-    all_ = f"{receive} {'receives' if receive == 1 else 'receive'} all choices"
+    all_ = f"all choices fall on {receive} letter{'s' * (receive > 1)}"
     title = f"{p.variant}: {own} of {n} letters choose their own like, {all_}"
     where = np.array(state.tokens)[np.nanargmax(r.measured[1], axis=1)]
     letters = np.array(state.tokens) != 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from math import ceil
 
 import numpy as np
 
@@ -27,7 +26,6 @@ from circuitlab.figures.side_by_side_models import (
 from circuitlab.session.state import State
 
 WIDE = 12  # characters that a column's header may have
-PER_LINE = 58  # characters of a text in a narrow panel
 CONTRAST = 1.0  # nats: a smaller largest difference is not stretched over the whole colour map
 Scale = tuple[ColourMap, tuple[float, float]]
 
@@ -56,10 +54,8 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     if view.page == "table":
         return Figure(((table,), (_tokens(models, base, state, facts),)), title, said, weights=(1.0, 1.0))
     strips = tuple((_strip(i, m, models, base, state, facts),) for i, m in enumerate(models) if m.result is not None)
-    if strips and not any(m.why for m in models):  # its headings say what the upper table says: the texts get the room
-        return Figure(strips, title, said)
-    lines = 1 + ceil(sum(len(text) + 0.5 for text in facts.tokens(state.tokens)) / PER_LINE)
-    return Figure(((table,), *strips), title, said, weights=(9.0, *(1.0 + min(lines, 9) for _ in strips)))
+    # headings say what the upper table says, and the caption who is not compared: the texts get the room
+    return Figure(strips, title, said, weights=(1.0,) * len(strips)) if strips else Figure(((table,),), title, said)
 
 
 def _title(models: tuple[Shown, ...], state: State) -> str:

@@ -200,7 +200,7 @@ def test_without_a_repeat_it_rests_on_bos(engine: Engine) -> None:
 
 def test_one_direction_does_not_find_its_like(engine: Engine) -> None:
     figure = drawn(engine, RopeInduction.preset("rank-one"), ALPHABET, page="rank one")
-    assert "2 of 26 letters choose their own like, 2 receive all choices" in figure.title
+    assert "2 of 26 letters choose their own like, all choices fall on 2 letters" in figure.title
     cosines = np.cos(np.arange(26) * math.pi / 13)
     asked = mark(figure, "alphabet").framed.argmax(axis=1)
     expected = np.where(cosines > 0, cosines.argmax(), cosines.argmin())
