@@ -59,7 +59,7 @@ def notes(p: RopeInduction) -> tuple[str, ...]:
     """What holds at these parameters and what does not, each in one sentence with its number."""
     rival = best_rival(p)
     said = [
-        f"layer 0: the best rival stands at Δ = {rival.delta}, {rival.gap:.3g} α below the peak: "
+        f"layer 0: the best rival stands at Δ = {str(rival.delta).replace('-', '−')}, {rival.gap:.3g} α below the peak: "
         f"{_enough('α', p.alpha, alpha_needed(p, EPSILON))}"
     ]
     b = beta_needed(p, EPSILON)
