@@ -22,7 +22,8 @@ def run(checked: bool, files: tuple[str, ...] = ()) -> int:
     if not checked:
         found, failed = lessons.lessons()
         for lesson in found:
-            print(f"{lesson.name}  {lesson.title} ({len(lesson.steps)} steps, {lesson.minutes} min)\n    {lesson.about}")
+            n = len(lesson.steps)
+            print(f"{lesson.name}  {lesson.title} ({n} step{'s' * (n != 1)}, {lesson.minutes} min)\n    {lesson.about}")
         for error in failed:
             print(error, file=sys.stderr)
         return 3 if failed else 0
