@@ -39,9 +39,10 @@ class Busy(QWidget):
         """Start waiting, tell how far it is, or end."""
         self._fraction = fraction
         if not busy:
-            self._delay.stop()
-            self._frames.stop()
-            self.hide()
+            if self._delay.isActive() or not self.isHidden():
+                self._delay.stop()
+                self._frames.stop()
+                self.hide()
         elif self.isVisible():
             self.update(0, 0, self.width(), LINE)
         elif not self._delay.isActive():

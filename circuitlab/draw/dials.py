@@ -60,30 +60,42 @@ class DialsMark(PaintedMark):
         """The dials in sight."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setFont(self.theme.font(self.theme.small))
+        width = self.viewport().width()
+        size, columns = self._size(width), self._columns(width)
+        below, muted, pens = self._below(size), self.theme.colour("muted"), self._pens()
         for i, angle in enumerate(np.asarray(self.mark.angles, dtype=np.float64).tolist()):
-            square = self.item_rect((i,))
-            below = self._below(square.width())
-            if square.adjusted(0, 0, 0, below).intersects(visible):
-                self._dial(painter, square.adjusted(2.5, 2.5, -2.5, -2.5), angle, self._hovered == (i,))
+            row, col = divmod(i, columns)
+            left, top = col * size, row * (size + below)
+            if QRectF(left, top, size, size + below).intersects(visible):
+                self._dial(painter, QRectF(left + 2.5, top + 2.5, size - 5, size - 5), angle, pens, self._hovered == (i,))
                 if below and i < len(self.mark.labels):
-                    painter.setPen(self.theme.colour("muted"))
-                    under = QRectF(square.left(), square.bottom() - 1, square.width(), below)
+                    painter.setPen(muted)
+                    under = QRectF(left, top + size - 1, size, below)
                     painter.drawText(under, Qt.AlignmentFlag.AlignCenter, self.mark.labels[i])
 
-    def _dial(self, painter: QPainter, face: QRectF, angle: float, hovered: bool) -> None:
-        """The face, upright in faint, the turn from there, the hand."""
-        centre, radius = face.center(), face.width() / 2
+    def _pens(self) -> tuple[QColor, QPen, QPen, QPen, QPen]:
+        """Of the turn, the face, the face under the pointer, upright, and the hand."""
         turned = QColor(*NEUTRAL)
         turned.setAlphaF(0.28)
+        face, hovered, upright = (QPen(self.theme.colour(name), 1) for name in ("line", "text", "faint"))
+        hand = QPen(self.theme.colour("text"), 2, Qt.PenStyle.SolidLine, Qt.PenCapStyle.RoundCap)
+        return turned, face, hovered, upright, hand
+
+    def _dial(
+        self, painter: QPainter, face: QRectF, angle: float, pens: tuple[QColor, QPen, QPen, QPen, QPen], hovered: bool
+    ) -> None:
+        """The face, upright in faint, the turn from there, the hand."""
+        centre, radius = face.center(), face.width() / 2
+        turned, plain, pointed, upright, hand = pens
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(turned)
         painter.drawPie(face, 90 * 16, -round(math.degrees(angle) * 16))
         painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.setPen(QPen(self.theme.colour("text" if hovered else "line"), 1))
+        painter.setPen(pointed if hovered else plain)
         painter.drawEllipse(face)
-        painter.setPen(QPen(self.theme.colour("faint"), 1))
+        painter.setPen(upright)
         painter.drawLine(centre, QPointF(centre.x(), centre.y() - radius))
-        painter.setPen(QPen(self.theme.colour("text"), 2, Qt.PenStyle.SolidLine, Qt.PenCapStyle.RoundCap))
+        painter.setPen(hand)
         reach = radius - 1.5
         painter.drawLine(centre, QPointF(centre.x() + reach * math.sin(angle), centre.y() - reach * math.cos(angle)))
 

@@ -6,6 +6,7 @@ Data colours are not here (see `colours.py`): they mean the same in either theme
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from PySide6.QtGui import QColor, QFont, QPalette
 from PySide6.QtWidgets import QApplication
@@ -13,6 +14,26 @@ from PySide6.QtWidgets import QApplication
 SANS = ("Inter", "Noto Sans Mono", "sans-serif")
 MONO = ("Noto Sans Mono", "Inter", "monospace")  # Inter holds the ↵ and ␣ that Noto Sans Mono lacks
 GRID = 8
+
+
+@lru_cache(maxsize=64)
+def _font(pixels: int, mono: bool, bold: bool) -> QFont:
+    """Copies of one font share what Qt has found for it: a new one is looked for among all faces at its first text."""
+    font = QFont(list(MONO if mono else SANS))
+    font.setPixelSize(pixels)
+    font.setWeight(QFont.Weight.DemiBold if bold else QFont.Weight.Normal)
+    font.setFeature(QFont.Tag("tnum"), 1)
+    # "->" and "fi" must look like the characters a token is made of.
+    for tag in ("calt", "liga"):
+        font.setFeature(QFont.Tag(tag), 0)
+    return font
+
+
+@lru_cache(maxsize=256)
+def _colour(written: str, alpha: float) -> QColor:
+    colour = QColor(written)
+    colour.setAlphaF(alpha)
+    return colour
 
 
 @dataclass(frozen=True)
@@ -36,20 +57,11 @@ class Theme:
 
     def font(self, size: float | None = None, *, mono: bool = False, bold: bool = False) -> QFont:
         """A bundled face with tabular figures and no ligatures, `size` in pixels."""
-        font = QFont(list(MONO if mono else SANS))
-        font.setPixelSize(max(1, round(size or self.normal)))
-        font.setWeight(QFont.Weight.DemiBold if bold else QFont.Weight.Normal)
-        font.setFeature(QFont.Tag("tnum"), 1)
-        # "->" and "fi" must look like the characters a token is made of.
-        for tag in ("calt", "liga"):
-            font.setFeature(QFont.Tag(tag), 0)
-        return font
+        return QFont(_font(max(1, round(size or self.normal)), mono, bold))
 
     def colour(self, name: str, alpha: float = 1.0) -> QColor:
         """One of the colours above by its name."""
-        colour = QColor(getattr(self, name))
-        colour.setAlphaF(alpha)
-        return colour
+        return QColor(_colour(getattr(self, name), alpha))
 
 
 LIGHT = Theme(

@@ -158,7 +158,8 @@ class Controls(QWidget):
             elif isinstance(widget, QComboBox):
                 widget.setCurrentIndex(widget.findData(value))
             elif isinstance(widget, (QSpinBox, QDoubleSpinBox)):
-                widget.setValue(value)
+                if widget.value() != value:  # else it would be painted again for nothing
+                    widget.setValue(value)
             elif isinstance(widget, QLineEdit):
                 if widget.text() != value:
                     widget.setText(value)

@@ -30,6 +30,7 @@ class NumberSlider(QWidget):
         super().__init__(parent)
         self._low, self._high, self._log = low, high, low > 0 and high / low > 50
         self._step = step or (1 if whole else (high - low) / 100)
+        self._rounded = math.nan, math.nan  # the last value to show, and what the number made of it
         self.slider = QSlider(Qt.Orientation.Horizontal, self)
         self.slider.setRange(0, STEPS)
         self.slider.setFixedWidth(64)
@@ -69,10 +70,13 @@ class NumberSlider(QWidget):
     def set_value(self, value: float) -> None:
         """Show a number; says nothing."""
         with QSignalBlocker(self.number), QSignalBlocker(self.slider):
-            if isinstance(self.number, QSpinBox):
-                self.number.setValue(round(value))
-            else:
-                self.number.setValue(value)
+            now = self.number.value()
+            if value != now and (value, now) != self._rounded:  # else it would be painted again for nothing
+                if isinstance(self.number, QSpinBox):
+                    self.number.setValue(round(value))
+                else:
+                    self.number.setValue(value)
+                self._rounded = value, self.number.value()
             if not self.slider.isSliderDown():  # who holds it has it where the hand is
                 self.slider.setValue(self._place(value))
 

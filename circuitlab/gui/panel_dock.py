@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import fields
 
-from PySide6.QtCore import QPoint, QSize, Qt, Signal, Slot
-from PySide6.QtGui import QResizeEvent, QShowEvent
+from PySide6.QtCore import QPoint, Qt, Signal, Slot
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QDockWidget, QMenu, QWidget
 
 from circuitlab.draw.view import FigureView
@@ -17,6 +17,7 @@ from circuitlab.figures.panel import Panel, Why
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.controls import Controls
 from circuitlab.gui.panel_actions import PanelActions
+from circuitlab.gui.room import Room
 from circuitlab.gui.title_bar import TitleBar
 from circuitlab.gui.token_search import TokenSearch
 from circuitlab.session.state import State
@@ -27,23 +28,6 @@ log = logging.getLogger("circuitlab.panel")
 def on_screen(dock: QDockWidget) -> bool:
     """Whether a dock can be seen. One behind a tab counts as visible for Qt, but lies outside its window."""
     return dock.isVisible() and not dock.visibleRegion().isEmpty()
-
-
-class Room(QWidget):
-    """Gives a view all its room and asks for none: another title in a figure must not lay the whole window out again."""
-
-    def __init__(self, view: QWidget, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.view = view
-        view.setParent(self)
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """The view is as large as the room."""
-        self.view.setGeometry(self.rect())
-
-    def minimumSizeHint(self) -> QSize:
-        """What a figure needs to be read at all."""
-        return QSize(160, 96)
 
 
 class PanelDock(QDockWidget):
@@ -221,7 +205,9 @@ class PanelDock(QDockWidget):
     @Slot()
     def _driven(self) -> None:
         """Another model is being opened for what is wanted, or it is no longer."""
-        self.view.set_busy(self.waiting or self.bench.driver.waiting)
+        busy = self.bench.driver.waiting or self.waiting
+        if not busy or self.shown:
+            self.view.set_busy(busy)
 
     @Slot(object)
     def _controlled(self, view: object) -> None:

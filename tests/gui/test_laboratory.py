@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QCoreApplication, QEvent, QObject, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QComboBox, QWidget
 
@@ -21,7 +22,7 @@ from circuitlab.gui.number_slider import NumberSlider
 from circuitlab.gui.panel_dock import PanelDock
 from circuitlab.gui.window import Window
 from circuitlab.model.subject import ModelRef
-from tests.gui.driving import dock, pixels, settle
+from tests.gui.driving import dock, heat, pixels, settle
 
 LAB = "laboratory"
 
@@ -102,6 +103,36 @@ def test_a_slider_is_the_model_and_repaints_the_panels(qtbot: Any, lab: Window) 
     lab.redo()
     settle(qtbot, lab)
     assert alpha(lab) == 1 and slider(panel, "alpha").value() == 1
+
+
+class Counting(QObject):
+    """How often each widget was told of each kind of event."""
+
+    def __init__(self, app: QCoreApplication) -> None:
+        super().__init__(app)
+        self.seen: Counter[tuple[int, QEvent.Type]] = Counter()
+        app.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        self.seen[id(watched), event.type()] += 1
+        return False
+
+    def of(self, watched: QObject, kind: QEvent.Type) -> int:
+        return self.seen[id(watched), kind]
+
+
+def test_a_slider_paints_what_it_changes_and_lays_nothing_else_out(qtbot: Any, lab: Window) -> None:
+    panel, app = page(qtbot, lab, "clock"), QCoreApplication.instance()
+    assert app is not None
+    prompt, moved, others = lab.docks["prompt"], slider(panel, "alpha"), [slider(panel, n) for n in ("d_head", "offset", "n_ctx")]
+    picture = dock(lab, "attention").view.widget(heat(lab).name).viewport()
+    counting = Counting(app)
+    moved.slider.setValue(moved.slider.value() - 60)
+    settle(qtbot, lab)
+    app.removeEventFilter(counting)
+    assert counting.of(moved.number, QEvent.Type.Paint) and counting.of(picture, QEvent.Type.Paint)
+    assert [counting.of(other.number, QEvent.Type.Paint) for other in others] == [0, 0, 0]
+    assert counting.of(prompt, QEvent.Type.LayoutRequest) == 0
 
 
 def test_a_drag_is_one_step_and_another_drag_another(qtbot: Any, lab: Window) -> None:

@@ -8,7 +8,7 @@ import tomllib
 from dataclasses import replace
 from functools import lru_cache
 
-from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Slot
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Slot
 from PySide6.QtGui import QKeyEvent, QKeySequence, QShowEvent, QTextCursor
 from PySide6.QtWidgets import QCheckBox, QComboBox, QDockWidget, QLabel, QPlainTextEdit, QSplitter, QVBoxLayout, QWidget
 
@@ -18,11 +18,13 @@ from circuitlab.gui.bench import Bench
 from circuitlab.gui.docks.prompt_losses import LossStrip
 from circuitlab.gui.docks.prompt_writing import WritingControls
 from circuitlab.gui.flow import FlowLayout
+from circuitlab.gui.room import Room
 from circuitlab.gui.title_bar import TitleBar
 from circuitlab.model.forward import check_tokens
 from circuitlab.paths import resource
 from circuitlab.session.state import State
 
+LEAST_LOSSES = QSize(96, 54)  # a line of tokens with its caption
 BURST = 1.5  # s: typing after a longer pause is another step of undo
 _IDS = re.compile(r"[,\s]+")
 
@@ -93,7 +95,7 @@ class PromptDock(QDockWidget):
         outer.setSpacing(4)
         split = QSplitter(Qt.Orientation.Horizontal, body)
         split.addWidget(self.editor)
-        split.addWidget(self.losses.view)
+        split.addWidget(Room(self.losses.view, split, LEAST_LOSSES))
         split.setSizes([420, 860])
         split.setChildrenCollapsible(False)
         outer.addWidget(split, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QObject, Qt, Signal, Slot
 from PySide6.QtWidgets import QComboBox, QDoubleSpinBox, QSpinBox, QToolButton, QWidget
 
+from circuitlab.draw.theme import Theme
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.continuation import SLOT, Continuation
 from circuitlab.gui.icons import icon
@@ -18,6 +19,7 @@ class WritingControls(QObject):
     def __init__(self, bench: Bench, parent: QWidget) -> None:
         super().__init__(parent)
         self.bench = bench
+        self._says: tuple[bool, Theme] | None = None  # what the button says: whether it runs, in which theme
         self.continuation = Continuation(bench, self)
         self._make_widgets(parent)
         self.go.clicked.connect(self.start_or_stop)
@@ -67,6 +69,9 @@ class WritingControls(QObject):
     def _writing(self, *_: object) -> None:
         """The button continues, or stops what is being written."""
         running = self.bench.runner.is_busy(SLOT)
+        if (running, self.bench.theme) == self._says:
+            return  # told of every job: to set the same words again has the window laid out again
+        self._says = running, self.bench.theme
         self.go.setText("Stop" if running else "Continue")
         self.go.setIcon(icon("stop" if running else "play", self.bench.theme, "text"))
         self.go.setToolTip("Stop writing; what is written stays" if running else "Let the model write on (Ctrl+Return)")
