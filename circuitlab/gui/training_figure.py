@@ -12,14 +12,14 @@ from circuitlab.gui.training_job import Curves
 from circuitlab.model.subject import Head
 from circuitlab.training.recipe import Recipe
 
-STEP, TRAINING, NATS = Axis("step"), Axis("training loss"), Axis("loss")
+STEP, TRAINING, NATS = Axis("step"), Axis("training loss"), Axis("loss, nats")
 MOST = 2000  # points of the training loss that are drawn
 LOSSES = ("held-out text", "random tokens", "the same again")
 
 
 def longer(recipe: Recipe) -> tuple[tuple[float, str], ...]:
     """The steps from which sequences have another length, which shows in the loss."""
-    return tuple((float(s.start), f"{s.context} tokens") for s in sorted(recipe.stages, key=lambda s: s.start) if s.start)
+    return tuple((float(s.start), f"sequences of {s.context}") for s in sorted(recipe.stages, key=lambda s: s.start) if s.start)
 
 
 def curves_of(losses: Mapping[int, float], curves: Curves | None, marks: tuple[tuple[float, str], ...] = ()) -> Figure:

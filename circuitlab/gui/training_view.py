@@ -32,6 +32,8 @@ from circuitlab.training.part_way import part_way
 
 EVERY = 500  # ms between looks at the run's files
 LINES = 500  # of the log that are kept
+SOON = "The text is made into tokens; the first curves come soon."
+NOTHING = "This run ended before there was a curve. What it said stands below."
 GOES_ON = "This run goes on in a process of its own, which nothing here waits for. Its files are followed."
 STOPPED = "Stopped"  # how the trainer begins to say that it was asked to end
 READ, OPEN = "training-read", "training-open"
@@ -145,7 +147,7 @@ class TrainingView(QWidget):
         self.log.clear()
         self.title.setText(f"{checked.recipe.name}: {checked.recipe.title}")
         self.where.setText(str(self.out))
-        self.view.show_figure(empty("The text is made into tokens; the first curves come soon."))
+        self.view.show_figure(empty(SOON))
         # what a run before this one left in the folder is not how far this one is
         self._seen[PROGRESS] = stamp(self.out / PROGRESS)
         self.process.start(checked.job)
@@ -199,6 +201,7 @@ class TrainingView(QWidget):
             doing = {"done": "Done: step", "stopped": "Stopped at step", "failed": "Ended at step"}[self.process.outcome]
         at = f" {p.step:,} of {p.steps:,}" if "tep" in doing else f" · step {p.step:,} of {p.steps:,}"
         self.how_far.setText(f"{doing}{at}{loss}")
+        self.open.setEnabled(self.process.outcome == "done" or p.step > 0 or self.curves is not None)
         minutes = p.minutes_left(checked.total) if self._timer.isActive() else None
         speed = f"{p.tokens_per_second:,.0f} tokens/s" if p.tokens_per_second else ""
         self.left.setText(" · ".join(w for w in (speed, "" if minutes is None else f"{left_in_words(minutes)} left") if w))
@@ -219,6 +222,8 @@ class TrainingView(QWidget):
         if not running:
             self._timer.stop()
             self.look()  # its last word
+        if self.view.figure.why_empty in (SOON, NOTHING):
+            self.view.show_figure(empty(SOON if running else NOTHING))
         self.error.setText(GOES_ON if elsewhere else in_words(self.process.error))
         self.error.setVisible(bool(self.process.error))
         self.stop.setEnabled(running)

@@ -258,7 +258,8 @@ def test_errors_of_the_process_are_shown_in_its_words(qtbot: QtBot, dialog: Trai
     assert dialog.view.error.isVisible()
     assert "does not support" in dialog.view.error.text() or "too little text" in dialog.view.error.text()
     assert "Expected:" in dialog.view.error.text()
-    assert dialog.view.resume.isEnabled()
+    assert dialog.view.resume.isEnabled() and not dialog.view.open.isEnabled(), "there is no checkpoint yet"
+    assert "ended before there was a curve" in dialog.view.view.figure.why_empty
     dialog.view.other.click()
     assert dialog.pages.currentIndex() == 0
 
@@ -400,6 +401,6 @@ def test_words_for_times_errors_and_longer_sequences() -> None:
     assert left_in_words(150) == "2.5 h"
     assert in_words("What.\n  expected: a\n  got:      b\n  do:       c") == "What.\nExpected: a\nGot: b\nc"
     recipe = read_recipe("tiny")
-    assert longer(recipe) == ((12.0, "32 tokens"),)
+    assert longer(recipe) == ((12.0, "sequences of 32"),)
     assert tokens_after(recipe, recipe.optimiser.steps) == 12 * 4 * 24 + 8 * 2 * 32
     assert Progress(tokens_per_second=100.0, tokens=1000).minutes_left(7000) == 1.0
