@@ -264,7 +264,7 @@ def test_an_unreadable_checkpoint_is_said_and_the_slider_goes_back(qtbot: Any, t
     window.ahead.stop()
     settle(qtbot, window)
     window.ahead.stop()
-    (folder / "checkpoints" / "step-200.safetensors").write_bytes(b"nothing")
+    (folder / "checkpoints" / "step-000200.safetensors").write_bytes(b"nothing")
     window.bench.engine.store._models.pop(ModelRef(f"file:{folder}", 2), None)
     before = window.bench.document.recorded
     with qtbot.waitSignal(window.bench.driver.given_up, timeout=5000):

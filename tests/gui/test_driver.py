@@ -77,7 +77,7 @@ def test_what_cannot_be_read_is_said_and_changes_nothing(qtbot: Any, window: Win
     bench.failed.disconnect()
     bench.failed.connect(errors.append)
     folder = Path(refs[0].source.removeprefix("file:"))
-    (folder / "checkpoints" / "step-200.safetensors").write_bytes(b"no weights")
+    (folder / "checkpoints" / "step-000200.safetensors").write_bytes(b"no weights")
     before = bench.document.recorded
     with qtbot.waitSignal(bench.driver.given_up, timeout=5000):
         bench.driver.go(refs[2], "step")
