@@ -13,42 +13,28 @@ from math import ceil, floor, inf
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QBrush, QColor, QPainter, QPen, QResizeEvent
+from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtGui import QPainter, QPen, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from circuitlab.draw.cell_frames import paint_frames, paint_rules
+from circuitlab.draw.cell_frames import paint_crosshair, paint_frames, paint_rules, paint_tiles
+from circuitlab.draw.cell_hatching import Hatching
 from circuitlab.draw.cell_texts import paint_texts
+from circuitlab.draw.cell_words import cell_words
 from circuitlab.draw.colourbar import ColourBar
-from circuitlab.draw.colours import dark_text, inks, rgb, rgba_table, steps
-from circuitlab.draw.gestures import Id, number
+from circuitlab.draw.colours import inks, rgba_table, steps
+from circuitlab.draw.gestures import Id
 from circuitlab.draw.legend import Legend
 from circuitlab.draw.plot import Overlay, PlotMark, Range
+from circuitlab.draw.pooling import pooled
 from circuitlab.draw.theme import Theme
 from circuitlab.figures.hues import hue_rgb
-from circuitlab.figures.marks import Axis, Gesture, Heatmap, Hit
+from circuitlab.figures.marks import Gesture, Heatmap, Hit
 
 LARGEST_CELL = 56.0
 UNLIMITED = (1 << 24) - 1  # Qt's own
 SHORT = 150  # px of height below which axes leave out titles that their ticks say
 LOWEST_BAR = 40  # px of picture: on less the colour bar has no room for its numbers
-
-
-def pooled(values: np.ndarray) -> np.ndarray:
-    """[ceil(r/2), ceil(c/2)]: of each 2 × 2 block the entry of the largest magnitude, NaN only where all are.
-
-    Of colours [r, c, 3] the darkest.
-    """
-    rows, cols = values.shape[:2]
-    pad = [(0, rows % 2), (0, cols % 2)] + [(0, 0)] * (values.ndim - 2)
-    if values.ndim == 3:
-        v = np.pad(values, pad, mode="edge")
-        return np.minimum(np.minimum(v[::2, ::2], v[1::2, ::2]), np.minimum(v[::2, 1::2], v[1::2, 1::2]))
-    v = np.pad(values, pad, constant_values=np.nan)
-    parts = (v[::2, ::2], v[1::2, ::2], v[::2, 1::2], v[1::2, 1::2])
-    high = np.fmax(np.fmax(parts[0], parts[1]), np.fmax(parts[2], parts[3]))
-    low = np.fmin(np.fmin(parts[0], parts[1]), np.fmin(parts[2], parts[3]))
-    return np.where(-low > high, low, high)
 
 
 class HeatmapMark(PlotMark):
@@ -62,7 +48,7 @@ class HeatmapMark(PlotMark):
         self._mips = []
         self._mip = 0
         self._cursor: Id | None = None
-        self._hatched: tuple[Heatmap, Theme, np.ndarray] | None = None
+        self._hatching = Hatching()
         self.box.invertY(True)
         self.image = pg.ImageItem()
         self.box.addItem(self.image, ignoreBounds=True)
@@ -256,16 +242,7 @@ class HeatmapMark(PlotMark):
 
     def readout(self, item: Id) -> str:
         """Where it is on both axes, and the value."""
-        row, col = item
-        names = _step(self.mark.y, row), _step(self.mark.x, col)
-        heads = self.mark.y.label == "layer" and self.mark.x.label == "head"
-        where = "".join(a.ticks[i] for a, i in ((self.mark.y, row), (self.mark.x, col))) if heads else " · ".join(names)
-        hint = self.mark.hints.get((row, col), "")
-        hint = f" · {hint}" if hint else ""
-        if self.mark.tiles:
-            return f"{where}{hint}"
-        written = "" if self.mark.texts is None else f" · ‘{self.mark.texts[row, col]}’"
-        return f"{where}{written} · {number(float(self.mark.values[row, col]), self.mark.unit)}{hint}"
+        return cell_words(self.mark, *item)
 
     def emit_hit(self, item: Id, gesture: Gesture) -> None:
         """Tell the view, in the ids of the mark where it has them."""
@@ -304,66 +281,17 @@ class HeatmapMark(PlotMark):
         return self._box(row, col, tiles.height, tiles.width)
 
     def _draw_over(self, painter: QPainter) -> None:
-        rows, cols = self.mark.values.shape
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         paint_texts(painter, self.mark, lambda row, col: self._box(row, col, 1, 1), self.box.viewRange(), self.theme)
-        if self.mark.tiles is not None:
-            for item in self._tiles():
-                painter.setPen(QPen(self.theme.colour("line"), 1))
-                painter.drawRect(self._item_box(item))
-        self._draw_hatching(painter)
+        paint_tiles(painter, self.mark, self._item_box, self.theme)
+        self._hatching.paint(painter, self.mark, self._box, self.theme)
         paint_rules(painter, self.mark, self._box, self.theme)
         paint_frames(painter, self.mark, lambda row, col: self._box(row, col, 1, 1), self.theme)
         accent = self.theme.colour("accent")
-        row, col = self.mark.row, self.mark.col
-        painter.setPen(QPen(accent, 1))
-        inside = self.frame().adjusted(0, 0, -1, -1)
-        if row is not None and row < rows:
-            painter.drawRect(self._box(row, 0, 1, cols).adjusted(0, -1, 0, 0) & inside)
-        if col is not None and col < cols:
-            painter.drawRect(self._box(0, col, rows, 1).adjusted(-1, 0, 0, 0) & inside)
+        paint_crosshair(painter, self.mark, self._box, self.frame(), accent)
         painter.setPen(QPen(accent, 2))
-        if row is not None and col is not None and row < rows and col < cols:
-            painter.drawRect(self._box(row, col, 1, 1))
         for item in self.mark.tiles.chosen if self.mark.tiles else ():
             painter.drawRect(self._item_box(item).adjusted(0, 0, 0, 0))
         if self._cursor is not None:
             painter.setPen(QPen(self.theme.colour("text"), 1))
             painter.drawRect(self._item_box(self._cursor).adjusted(0, 0, -1, -1))
-
-    def _draw_hatching(self, painter: QPainter) -> None:
-        """Runs of cells that mean nothing or are estimates, a row at a time, in an ink that shows on their colour."""
-        if self.mark.hatched is None:
-            return
-        inks_of = {1: self.theme.colour("line"), 2: QColor(16, 16, 20, 110), 3: QColor(255, 255, 255, 130)}
-        for row, kinds in enumerate(self._hatch_inks()):
-            starts = np.flatnonzero(np.diff(kinds, prepend=-1))
-            for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(kinds)], strict=True):
-                if kinds[start]:
-                    brush = QBrush(inks_of[int(kinds[start])], Qt.BrushStyle.BDiagPattern)
-                    painter.fillRect(self._box(row, start, 1, stop - start), brush)
-
-    def _hatch_inks(self) -> np.ndarray:
-        """int8 [row, col]: 0 not hatched, 1 nothing is drawn there, 2 light cells, which take dark lines, 3 dark cells."""
-        mark = self.mark
-        if mark.rgb is not None or mark.hatched is None:
-            return np.asarray(mark.hatched, dtype=np.int8)
-        known = self._hatched
-        if known is None or known[0] is not mark or known[1] is not self.theme:
-            light = dark_text(rgb(mark.values, mark.levels, mark.map, self.theme))
-            kinds = np.where(np.isnan(mark.values), 1, np.where(light, 2, 3)) * mark.hatched
-            self._hatched = known = (mark, self.theme, kinds.astype(np.int8))
-        return known[2]
-
-    def _tiles(self) -> list[Id]:
-        tiles = self.mark.tiles
-        assert tiles is not None
-        return [(r, c) for r in range(tiles.rows) for c in range(tiles.cols)] if tiles.rows * tiles.cols <= 1024 else []
-
-
-def _step(axis: Axis, i: int) -> str:
-    if axis.tokens and i < len(axis.ticks):
-        return f"{axis.label} {i} ‘{axis.ticks[i]}’"
-    if i < len(axis.ticks):
-        return f"{axis.label} {axis.ticks[i]}".strip()
-    return f"{axis.label} {i}".strip()

@@ -6,11 +6,7 @@ from typing import Any
 
 import numpy as np
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, QPoint, Qt, Signal, Slot
-from PySide6.QtGui import (
-    QFontMetricsF,
-    QGuiApplication,
-    QResizeEvent,
-)
+from PySide6.QtGui import QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
@@ -22,21 +18,12 @@ from PySide6.QtWidgets import (
 )
 
 from circuitlab.draw.rows_cells import RowsDelegate, RowsTable
-from circuitlab.draw.rows_model import RowsModel, cell_text, is_number
+from circuitlab.draw.rows_model import RowsModel, cell_text
+from circuitlab.draw.rows_widths import ROW, ColumnWidths
 from circuitlab.draw.theme import Theme
-from circuitlab.figures.marks import Hit, RowColumn, Rows
+from circuitlab.figures.marks import Hit, Rows
 
-ROW = 22
-SHORT_BAR = 28  # px beside its number
-WIDEST = 220  # px of a text that does not stretch
-SHORTENED = 64  # px: words are cut down to this, so that the numbers beside them stay in sight
 ON_PAPER = 40  # rows that an export shows; all of them are in the CSV
-
-
-def _widest(column: RowColumn, metrics: QFontMetricsF) -> float:
-    """px of the longest text among the first rows."""
-    texts = (cell_text(column, r) for r in range(min(200, len(column.values))))
-    return max(map(metrics.horizontalAdvance, texts), default=0.0)
 
 
 class RowsMark(QWidget):
@@ -56,10 +43,7 @@ class RowsMark(QWidget):
         self._delegate.theme = theme
         self._hovered = -1
         self._on_paper = False
-        self._widths: list[int] = []
-        self._least: list[int] = []
-        self._stretched: list[int] = []
-        self._squeezed = False
+        self._widths = ColumnWidths(self.table, self.model, theme)
         self.filter_box = QLineEdit(self)
         self.filter_box.setPlaceholderText("Filter")
         self.filter_box.setClearButtonEnabled(True)
@@ -145,8 +129,8 @@ class RowsMark(QWidget):
             self._counted()
             if names:
                 self.table.verticalScrollBar().setValue(place)
-            if not names or self._outgrown():
-                self._fit_columns()
+            if not names or self._widths.outgrown():
+                self._widths.fit(self.width(), self.height())
         if not same or mark.chosen != old.chosen:
             self._select(mark.chosen)
             self.table.viewport().update()
@@ -171,80 +155,14 @@ class RowsMark(QWidget):
             self.table.selectionModel().setCurrentIndex(self.model.index(rows[0], 0), flag.NoUpdate)
             self.table.scrollTo(self.model.index(rows[0], 0))
 
-    def _fit_columns(self) -> None:
-        """As wide as the first rows and the header; bars share what is left evenly, so that they compare, or tokens do."""
-        header = self.table.horizontalHeader()
-        plain = QFontMetricsF(self.theme.font(self.theme.normal))
-        mono = QFontMetricsF(self.theme.font(self.theme.normal, mono=True))
-        columns = self.mark.columns
-        bars = [i for i, c in enumerate(columns) if c.bar]
-        tokens = [i for i, c in enumerate(columns) if c.tokens]
-        self._stretched = bars or tokens or [i for i, c in enumerate(columns) if _widest(c, plain) > WIDEST]
-        self._widths, self._least = [], []
-        for i, column in enumerate(columns):
-            title = self.model.headerData(i, Qt.Orientation.Horizontal) or ""
-            widest = _widest(column, mono if column.tokens else plain)
-            width = max(min(widest, WIDEST) + 18, plain.horizontalAdvance(title) + 34)
-            header.setSectionResizeMode(i, QHeaderView.ResizeMode.Interactive)
-            header.resizeSection(i, round(width))
-            self._widths.append(round(width))
-            shortest = widest + 16 + SHORT_BAR * column.bar if is_number(column) else min(widest + 18, SHORTENED)
-            shortest = max(shortest, plain.horizontalAdvance(title) + 20, header.minimumSectionSize())
-            self._least.append(round(min(width, shortest)))
-        self._stretch()
-
-    def _outgrown(self) -> bool:
-        """Whether other values have numbers too long for the columns; words may be shortened, and nothing jumps for less."""
-        plain = QFontMetricsF(self.theme.font(self.theme.normal))
-        pairs = zip(self.mark.columns, self._widths, strict=True)
-        return any(is_number(c) and _widest(c, plain) + 16 > width for c, width in pairs)
-
-    def _stretch(self) -> None:
-        """Give what is left to the columns that stretch; where nothing is, words are shortened before numbers are pushed out."""
-        header, bar = self.table.horizontalHeader(), self.table.verticalScrollBar()
-        scrolls = bar.isVisible() or self.model.rowCount() * ROW + 32 > self.height()
-        room = self.width() - (bar.sizeHint().width() if scrolls else 0)  # the table itself is laid out later
-        fits = sum(self._widths) <= room
-        self._hide_rank(room)
-        for i in self._stretched:
-            mode = QHeaderView.ResizeMode.Stretch if fits else QHeaderView.ResizeMode.Interactive
-            if i < len(self._widths) and header.sectionResizeMode(i) != mode:
-                header.setSectionResizeMode(i, mode)
-        if fits or not self._widths:
-            if self._squeezed:
-                self._spread()
-            return
-        self._squeezed = True
-        seen = slice(1 if header.isSectionHidden(0) else 0, None)
-        widths, least = self._widths[seen], self._least[seen]
-        spare = sum(widths) - sum(least)
-        share = min(1.0, max(0.0, sum(widths) - room + 2) / spare) if spare else 0.0
-        for i, (width, smallest) in enumerate(zip(widths, least, strict=True), seen.start):
-            header.resizeSection(i, int(width - share * (width - smallest)))
-
-    def _spread(self) -> None:
-        """There is room again for what had been shortened."""
-        self._squeezed = False
-        for i, width in enumerate(self._widths):
-            if i not in self._stretched:
-                self.table.horizontalHeader().resizeSection(i, width)
-
-    def _hide_rank(self, room: int) -> None:
-        """The rank is the first column to go: rows stand in its order."""
-        header = self.table.horizontalHeader()
-        ranked = len(self._widths) > 2 and self.mark.columns[0].name == "#"
-        hidden = ranked and sum(self._least) > room
-        if self._widths and header.isSectionHidden(0) != hidden:
-            header.setSectionHidden(0, hidden)
-
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Another width, another room to share."""
         super().resizeEvent(event)
-        self._stretch()
+        self._widths.stretch(self.width(), self.height())
 
     def set_theme(self, theme: Theme) -> None:
         """Chrome in another theme; data keep their colours."""
-        self.theme = self._delegate.theme = theme
+        self.theme = self._delegate.theme = self._widths.theme = theme
         self.count.setFont(theme.font(theme.small))
         self.heading.setFont(theme.font(theme.small, bold=True))
         ink = self.count.palette()

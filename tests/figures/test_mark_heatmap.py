@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication
 
 from circuitlab.draw.colours import inked, rgb, table
 from circuitlab.draw.export import render
-from circuitlab.draw.heatmap import pooled
+from circuitlab.draw.pooling import pooled
 from circuitlab.draw.theme import DARK, LIGHT
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Tiles
 

@@ -197,7 +197,7 @@ def test_what_was_shortened_in_a_narrow_table_is_whole_in_a_wide_one_and_nothing
     table = settled(view, mark).table
     header = table.horizontalHeader()
     usual = header.sectionSize(1)
-    least = sum(view.widget("table")._least)
+    least = sum(view.widget("table")._widths._least)
     for width in (least + 20, least + 40, 640):
         view.resize(width, 300)
         view.grab()

@@ -1,0 +1,190 @@
+"""Where the marks of a figure stand: rows of them, turned where there is little room, each with its share of the height."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QVBoxLayout, QWidget
+
+from circuitlab.draw.heatmap import UNLIMITED
+from circuitlab.draw.theme import GRID
+from circuitlab.figures.marks import Bars, Dials, Figure, Heatmap, Mark, Prose, Rows, Tokens
+
+Key = tuple[type, str]
+NARROW, TALL = 480, 260  # px: below and above these a table goes under its map
+ROOMY = 400  # px of height: from here on a table under its map gets more of it than the map
+LOW = 400  # px: below it prose gets less
+CHROME = 48  # px of height that a title and a line of caption take
+FLAT = 300  # px of height: below it, and twice as wide as high, the text under a map stands beside it
+FLOWS = Tokens | Bars | Dials | Prose
+
+
+def _layout_of(figure: Figure) -> tuple[tuple[Key, ...], ...]:
+    return tuple(tuple((type(m), m.name) for m in row) for row in figure.grid)
+
+
+def _map_and_table(row: tuple[Mark, ...]) -> bool:
+    return len(row) == 2 and isinstance(row[0], Heatmap) and isinstance(row[1], Rows)
+
+
+def _map_over_text(figure: Figure) -> bool:
+    grid = figure.grid
+    return [len(row) for row in grid] == [1, 1] and isinstance(grid[0][0], Heatmap) and isinstance(grid[1][0], Tokens)
+
+
+def _shapes_of_maps(figure: Figure) -> tuple[tuple[int, ...], ...]:
+    return tuple(row[0].values.shape for row in figure.grid if _map_and_table(row) and isinstance(row[0], Heatmap))
+
+
+def _share_of_table(narrow: bool, stacked: bool, height: int) -> int:
+    """What a table gets where its map gets 2."""
+    if not narrow:
+        return 2
+    if stacked:
+        return 3 if height >= ROOMY else 2
+    return 5
+
+
+class Places:
+    """`body` is the layout of the rows; `widgets`, by type and name, are the view's, and made before a figure is laid out."""
+
+    def __init__(self, view: QWidget, widgets: dict[Key, Any], on_paper: bool) -> None:
+        self._view, self._widgets, self._on_paper = view, widgets, on_paper
+        self._figure = Figure()
+        self._shape: tuple[tuple[Key, ...], ...] = ()
+        self._rows: list[QWidget] = []
+        self._stacked = False
+        self._shapes: tuple[tuple[int, ...], ...] = ()  # of the maps that stand beside tables
+        self.body = QVBoxLayout()
+        self.body.setSpacing(GRID)
+
+    def same(self, figure: Figure) -> bool:
+        """Whether its marks stand where those of the last figure do."""
+        return _layout_of(figure) == self._shape and figure.weights == self._figure.weights
+
+    def lay_out(self, figure: Figure) -> None:
+        """A row of widgets for each row of marks."""
+        self._figure, shape = figure, _layout_of(figure)
+        old, self._rows = self._rows, []
+        for i, row in enumerate(shape):
+            holder = QWidget(self._view)
+            side = QHBoxLayout(holder)
+            side.setContentsMargins(0, 0, 0, 0)
+            side.setSpacing(2 * GRID)
+            for key in row:
+                side.addWidget(self._widgets[key], 1)
+                self._widgets[key].show()
+            self.body.addWidget(holder, round(100 * figure.weights[i]) if i < len(figure.weights) else 100)
+            self._rows.append(holder)
+        for holder in old:
+            self.body.removeWidget(holder)
+            holder.hide()
+            holder.deleteLater()
+        for i in range(self.body.count()):
+            weight = round(100 * figure.weights[i]) if i < len(figure.weights) else 100
+            self.body.setStretch(i, weight)
+        self._shape = shape
+        self._turn()
+
+    def shown(self, figure: Figure, relaid: bool) -> None:
+        """The widgets show a figure: what depends on what is in them."""
+        self._figure = figure
+        if (shapes := _shapes_of_maps(figure)) and (relaid or shapes != self._shapes):
+            self._shapes = shapes
+            self._turn()
+        self.align()
+        if any(isinstance(m, FLOWS | Rows) for m in figure.marks()):
+            self._share_by_content()
+
+    def resized(self) -> None:
+        """The view has another size."""
+        self._turn()
+        self._share_by_content()
+
+    def give_natural_heights(self, width: int) -> None:
+        """Every mark gets the height it asks for at this width."""
+        inner = width - 2 * GRID
+        for row, holder in zip(self._figure.grid, self._rows, strict=True):
+            each = (inner - 2 * GRID * (len(row) - 1)) // max(len(row), 1)
+            holder.setMinimumHeight(0)
+            holder.setFixedHeight(max(self._widgets[type(m), m.name].natural_height(each) for m in row))
+
+    def _turn(self) -> None:
+        """A map and its table stand side by side; one above the other where that is too narrow and there is the height."""
+        self._turn_text()
+        narrow = self._view.width() < NARROW and not self._on_paper
+        self._stacked = stacked = narrow and self._view.height() >= TALL
+        for holder, row in zip(self._rows, self._figure.grid, strict=False):
+            side = holder.layout()
+            if isinstance(side, QBoxLayout) and _map_and_table(row):
+                side.setDirection(QBoxLayout.Direction.TopToBottom if stacked else QBoxLayout.Direction.LeftToRight)
+                side.setSpacing(GRID if stacked else 2 * GRID)
+                side.setStretch(0, 2)
+                side.setStretch(1, _share_of_table(narrow, stacked, self._view.height()))
+                map_ = self._widgets[type(row[0]), row[0].name]
+                beside = (
+                    (self._view.width() - 4 * GRID) * 2 // 7
+                )  # stretches alone do not hold where hints ask for more than there is
+                map_.setMaximumWidth(
+                    UNLIMITED
+                    if stacked or self._on_paper
+                    else beside
+                    if narrow
+                    else map_.natural_width(max(self._view.height() - CHROME, 60))
+                )
+                map_.setMaximumHeight(map_.natural_height(self._view.width() - 2 * GRID) if stacked else UNLIMITED)
+
+    def _turn_text(self) -> None:
+        """A map over its text: side by side where there is much more width than height, which a map cannot use."""
+        flat = self._view.height() < FLAT and self._view.width() > 2 * self._view.height() and not self._on_paper
+        beside = flat and _map_over_text(self._figure)
+        self.body.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
+        if _map_over_text(self._figure):
+            weights = self._figure.weights or (1.0, 1.0)
+            for i in range(2):
+                self.body.setStretch(i, 100 if beside else round(100 * weights[i]))
+
+    def align(self) -> None:
+        """Maps above each other over the same columns are equally wide, whatever the numbers beside them."""
+        alone = [row[0] for row in self._figure.grid if len(row) == 1]
+        maps = [m for m in alone if isinstance(m, Heatmap) and not m.square and m.colour_bar]
+        if len(maps) < 2 or len({m.values.shape[1] for m in maps}) > 1:
+            return
+        widgets = [self._widgets[type(m), m.name] for m in maps]
+        least = max(w.bar.natural_extent() for w in widgets)
+        for widget in widgets:
+            widget.widen_bar(least)
+
+    def _share_by_content(self) -> None:
+        """Rows of text and bars ask for what they need, at most two fifths; pictures share the rest.
+
+        Where shares are given, tables and bars above others take no more than what is in them.
+        """
+        if self._figure.weights:
+            self._cap_by_content()
+            return
+        width = max(self._view.width() - 2 * GRID, 100)
+        room = max(self._view.height() - 60, 100)
+        for i, row in enumerate(self._figure.grid):
+            if i >= len(self._rows):
+                return
+            flows = all(isinstance(m, FLOWS) for m in row)
+            if flows and len(self._figure.grid) > 1:
+                need = max(self._widgets[type(m), m.name].natural_height(width // len(row)) for m in row)
+                most = self._room_for_prose(room) if all(isinstance(m, Prose) for m in row) else room * 2 // 5
+                self._rows[i].setMaximumHeight(max(28, min(need, most)))
+                self._rows[i].setMinimumHeight(max(28, min(need, most, 48 if self._view.height() < LOW else most)))
+
+    def _room_for_prose(self, room: int) -> int:
+        """It scrolls, pictures do not; where a panel is high and narrow pictures cannot use the height."""
+        if self._view.height() < LOW:
+            return room // 4
+        return room // 2 if self._view.width() < NARROW else room * 2 // 5
+
+    def _cap_by_content(self) -> None:
+        width = max(self._view.width() - 2 * GRID, 100)
+        for holder, row in zip(self._rows[:-1], self._figure.grid, strict=False):
+            under = self._stacked and _map_and_table(row)
+            if all(isinstance(m, Rows | Bars) for m in row) or _map_and_table(row):
+                needs = [self._widgets[type(m), m.name].natural_height(width // (1 if under else len(row))) for m in row]
+                holder.setMaximumHeight(max(28, sum(needs) + GRID if under else max(needs)))
