@@ -38,7 +38,7 @@ class CheckpointBar(QToolBar):
         self.setIconSize(QSize(SIZE, SIZE))
         self.toggleViewAction().setVisible(False)  # it comes and goes with the model
         self.bench, self.moves = bench, moves
-        self.player = Player(lambda: bench.driver.waiting or waiting(), self)
+        self.player = Player(waiting, lambda: bench.driver.waiting, self)
         self.series = Series(bench, self)
         self._burst = 0  # drags and playings so far: each is one step of undo
         self._make_buttons()
@@ -79,6 +79,7 @@ class CheckpointBar(QToolBar):
         self.pin.clicked.connect(self.pin_this)
         self.player.beat.connect(self._next)
         self.player.changed.connect(self._played)
+        self.player.passed.connect(self._passed)
         self.series.measured.connect(self._measured)
         self.slider.sliderPressed.connect(self._pressed)
         self.slider.valueChanged.connect(self._slid)
@@ -238,6 +239,10 @@ class CheckpointBar(QToolBar):
     def _show(self, index: int) -> None:
         self._go(index, f"checkpoint {self._burst}")
         self.player.shown()
+
+    @Slot()
+    def _passed(self) -> None:
+        self.bench.readout.emit("A panel takes long: the film goes on without it, and it is dimmed until it has its answer.")
 
     @Slot()
     def _played(self) -> None:

@@ -1,10 +1,13 @@
-"""Playing a series: the next point is shown once every panel shows this one, and not before its time; how fast at most."""
+"""Playing a series: the next point is shown once every panel shows this one, and not before its time; how fast at most.
+
+A panel that takes long is waited for once; then the film goes on without it, and it is dimmed until it has its answer.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QObject, QTimer, Signal, Slot
+from PySide6.QtCore import QElapsedTimer, QObject, QTimer, Signal, Slot
 from PySide6.QtGui import QAction, QActionGroup
 from PySide6.QtWidgets import QMenu, QToolButton, QWidget
 
@@ -12,17 +15,24 @@ from circuitlab.gui.buttons import flat
 
 SPEEDS = (1, 2, 4, 8, 16)  # points a second, at most
 POLL = 15  # ms between looks whether every panel has its answer
+PATIENCE = 5000  # ms that a film waits for its panels, until one has taken longer
+BRIEFLY = 400  # ms from then on: enough for those that are quick
 
 
 class Player(QObject):
-    """`beat()` when the next point is due, `changed()` when it begins or ends. `waiting()`: something is still to be drawn."""
+    """`beat()` when the next point is due, `changed()` when it begins or ends, `passed()` when it first goes on without a panel.
+
+    `waiting()`: something is still to be drawn; `opening()`: the model of this point is not there yet, which is always awaited.
+    """
 
     beat = Signal()
     changed = Signal()
+    passed = Signal()
 
-    def __init__(self, waiting: Callable[[], bool], parent: QObject) -> None:
+    def __init__(self, waiting: Callable[[], bool], opening: Callable[[], bool], parent: QObject) -> None:
         super().__init__(parent)
-        self._waiting = waiting
+        self._waiting, self._opening = waiting, opening
+        self._since, self._passing = QElapsedTimer(), False
         self.playing, self.speed = False, 4  # speed: points a second, at most
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
@@ -31,12 +41,14 @@ class Player(QObject):
     def begin(self) -> None:
         """The first beat comes when the panels are drawn."""
         if not self.playing:
-            self.playing = True
+            self.playing, self._passing = True, False
             self.changed.emit()
+        self._since.invalidate()
         self._timer.start(0)
 
     def shown(self) -> None:
         """A point has just been shown: its time begins."""
+        self._since.invalidate()
         if self.playing:
             self._timer.start(round(1000 / self.speed))
 
@@ -50,15 +62,24 @@ class Player(QObject):
 
     @Slot()
     def _due(self) -> None:
-        if self._waiting():
+        if self._opening() or (self._waiting() and self._patient()):
             self._timer.start(POLL)
-        else:
-            self.beat.emit()
+            return
+        if self._waiting() and not self._passing:
+            self._passing = True
+            self.passed.emit()
+        self.beat.emit()
+
+    def _patient(self) -> bool:
+        """Whether panels are still waited for; their time begins when the model is there."""
+        if not self._since.isValid():
+            self._since.start()
+        return not self._since.hasExpired(BRIEFLY if self._passing else PATIENCE)
 
 
 def pace_button(player: Player, parent: QWidget) -> QToolButton:
     """The speed of a player, to choose from a menu."""
-    made = flat(parent, "checkpoints.speed", "", "At most so many checkpoints a second; no panel is left half drawn")
+    made = flat(parent, "checkpoints.speed", "", "At most so many checkpoints a second; a slow panel is left behind")
     made.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
     menu = QMenu(made)
     group = QActionGroup(menu)
