@@ -28,7 +28,8 @@ def cell_text(column: RowColumn, row: int) -> str:
         return str(value)
     if value != value:
         return ""
-    return (f"{int(value):,}" if column.digits == 0 else f"{float(value):,.{column.digits}f}").replace("-", "−")
+    said = f"{int(value):,}" if column.digits == 0 else f"{float(value):,.{column.digits}f}"
+    return (said.removeprefix("-") if set(said) <= set("-0.,") else said).replace("-", "−")
 
 
 class RowsModel(QAbstractTableModel):

@@ -31,7 +31,7 @@ def once(answer: Answer, key: Hashable, make: Callable[[], T]) -> T:
 def number(value: float, spec: str = ".2f") -> str:
     """A number in running text, with a minus sign that is one; what is rounded to nothing has none."""
     said = f"{value:{spec}}"
-    return (said if any(c in said for c in "123456789") else said.removeprefix("-")).replace("-", "−")
+    return (said.removeprefix("-") if set(said) <= set("-0.,%") else said).replace("-", "−")
 
 
 def destination(state: State) -> int:

@@ -12,7 +12,7 @@ from PySide6.QtTest import QAbstractItemModelTester
 from PySide6.QtWidgets import QApplication
 
 from circuitlab.draw.colours import rgb
-from circuitlab.draw.rows_model import RowsModel
+from circuitlab.draw.rows_model import RowsModel, cell_text
 from circuitlab.draw.theme import DARK, LIGHT
 from circuitlab.figures.marks import Figure, RowColumn, Rows, ids
 
@@ -205,3 +205,8 @@ def test_what_was_shortened_in_a_narrow_table_is_whole_in_a_wide_one_and_nothing
         view.grab()
         assert table.horizontalScrollBar().maximum() == 0, width
     assert header.sectionSize(1) == usual
+
+
+def test_a_cell_that_rounds_to_nothing_has_no_sign():
+    column = RowColumn("logit", np.array([-1e-7, -0.0004, -0.0006, -np.inf, -12345.0]), digits=3)
+    assert [cell_text(column, i) for i in range(5)] == ["0.000", "0.000", "−0.001", "−inf", "−12,345.000"]

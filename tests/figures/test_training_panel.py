@@ -259,7 +259,7 @@ def test_heads_of_small_models_have_colours_of_their_own(dark: bool) -> None:
 
 def test_a_number_that_rounds_to_nothing_has_no_sign() -> None:
     assert [number(v) for v in (-0.001, 0.001, -0.01, -2.0)] == ["0.00", "0.00", "−0.01", "−2.00"]
-    assert (number(-0.2, "+.2f"), number(-1e-7, ".1e"), number(-3, "d")) == ("−0.20", "−1.0e−07", "−3")
+    assert (number(-0.2, "+.2f"), number(-1e-7, ".1e"), number(-3, "d"), number(-np.inf)) == ("−0.20", "−1.0e−07", "−3", "−inf")
 
 
 def test_numbers_of_tokens_in_running_text() -> None:
