@@ -234,9 +234,9 @@ PANEL: Panel = register(
         view=SideBySideView,
         equation="loss_t = −ln p(x_t | x_<t);   Δ_t = loss_t of a model − loss_t of another;   mean over t ≥ 1",
         source="Elhage et al. 2021, A Mathematical Framework for Transformer Circuits: zero, one and two layers",
-        help="The same tokens [pos] through several models. Without layers a model knows only which token follows which; one layer "
-        "adds tokens further back and copying; two layers find what followed the last time. Sort the table by a difference to "
-        "see which tokens a layer is good for: names that come again, ends of words. The upper table (the headings of the "
+        help="The same tokens [pos] through several models. Without layers a model knows only which token follows which; one "
+        "layer adds tokens further back and copying; two layers find what followed the last time. Sort the table by a difference "
+        "to see which tokens a layer is good for: names that come again, ends of words. The upper table (the headings of the "
         "texts) has the mean of all tokens, and at the selected one its loss, its rank and what the model held for most "
         "probable there. Click a token to select it everywhere, a model to open it on this text. Interventions stay with the "
         "open model. Models are compared only where they read the same tokens. The pin is the other way to compare two: pin "
