@@ -244,6 +244,6 @@ def _words(names: tuple[str, ...], found: list[SeriesMeasures], ends: np.ndarray
     return (
         *said,
         "on repeated sequences: second repetition without its first token minus first repetition",
-        f"slope by ln index: least squares over i/{p.ratio:g} … i·{p.ratio:g}",
+        f"slope by ln index: least squares over i/{p.ratio:g} … i·{p.ratio:g}, as far as there are indices",
         p.words(),
     )

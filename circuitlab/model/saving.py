@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -26,14 +26,20 @@ def save_directory(
     check_shapes(config, ResidentTensors(tensors))
     path.mkdir(parents=True, exist_ok=True)
     plain = {name: value.detach().contiguous().cpu() for name, value in tensors.items()}
-    save_file(plain, str(path / "model.safetensors.new"), metadata={"format": FORMAT})
-    os.replace(path / "model.safetensors.new", path / "model.safetensors")
+    _replace(path / "model.safetensors", lambda fresh: save_file(plain, str(fresh), metadata={"format": FORMAT}))
     config_text = json.dumps({"format": FORMAT, **config.to_json()}, indent=1)
-    (path / "config.json").write_text(config_text + "\n", encoding="utf-8")
+    _replace(path / "config.json", lambda fresh: fresh.write_text(config_text + "\n", encoding="utf-8"))
     if tokenizer is not None:
-        tokenizer.save(path / "tokenizer.json")
+        _replace(path / "tokenizer.json", tokenizer.save)
     if card:
-        (path / "card.md").write_text(card, encoding="utf-8")
+        _replace(path / "card.md", lambda fresh: fresh.write_text(card, encoding="utf-8"))
+
+
+def _replace(path: Path, write: Callable[[Path], object]) -> None:
+    """Write beside, then take its place."""
+    fresh = path.with_name(path.name + ".new")
+    write(fresh)
+    os.replace(fresh, path)
 
 
 def random_tensors(config: ModelConfig, seed: int = 0, scale: float = 0.1) -> dict[str, Tensor]:

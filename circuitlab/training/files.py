@@ -16,8 +16,12 @@ from safetensors import SafetensorError
 
 from circuitlab.errors import BadInput, BadMachine
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_SAID = (  # error numbers: what happened, what to do
+    ((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), ("The disk is full", "Free space")),
+    ((errno.EACCES, errno.EPERM, errno.EROFS), ("The folder cannot be written to", "Choose another folder or change its rights")),
+    ((errno.ENOTDIR, errno.EEXIST), ("A file is in the way of a folder", "Choose another folder, or take the file away")),
+)
+_OTHERWISE = ("A file could not be written", "Mend that")
 _HELD = (errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # what systems say of a lock that another process has
 
 
@@ -53,9 +57,7 @@ def made_folder(path: Path) -> None:
 
 def unwritable(path: Path, error: OSError) -> BadMachine:
     """The error of a file that could not be written."""
-    full, closed = error.errno in _FULL, error.errno in _CLOSED
-    what = "The disk is full" if full else "The folder cannot be written to" if closed else "A file could not be written"
-    remedy = "Free space" if full else "Choose another folder, or change its rights" if closed else "Mend that"
+    what, remedy = next((said for numbers, said in _SAID if error.errno in numbers), _OTHERWISE)
     return BadMachine(
         f"{what}: {path.name} could not be written.",
         expected=f"a writable disk with room at {path.parent}",

@@ -32,5 +32,6 @@ def part_way(out: Path, recipe: Recipe) -> Path:
     step, newest = found[-1]
     linked(newest, folder / "model.safetensors")
     steps = recipe.optimiser.steps
-    write_whole(folder / "card.md", f"# {recipe.name}, after step {step:,} of {steps:,}\n\nTraining goes on.\n".encode())
+    card = f"# {recipe.name}, after step {step:,} of {steps:,}\n\nWritten while it was trained.\n"
+    write_whole(folder / "card.md", card.encode())
     return folder

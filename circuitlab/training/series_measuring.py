@@ -119,7 +119,7 @@ def _said(texts: MeasuredTexts) -> dict[str, Any]:
         "zeroed_text": f"all tokens of {len(texts.zeroing)} of the held-out windows, evenly spaced",
         "zeroed_repeated": "second block of the repeated random tokens without its first token",
         "scores": "means over the repeated random tokens",
-        "copying": "sum of eigenvalues over sum of their moduli of W_E W_OV W_U, W_U centred over the vocabulary",
+        "copying": "sum of eigenvalues over sum of their moduli of W_E W_OV W_U, norms folded, W_U centred over the vocabulary",
         "dtype": "float32",
         "torch": torch.__version__,
     }

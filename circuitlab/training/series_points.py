@@ -35,7 +35,7 @@ def points_of(folder: Path, recipe: str | None = None) -> tuple[Point, ...]:
             "This model has no checkpoint series to measure.",
             expected=f"{FOLDER}/step-N.safetensors in {folder.name}",
             got="none",
-            remedy="Assemble one from a training run: python -m circuitlab.training.shipping RUN DIR.",
+            remedy="Measure the model of a training: `circuitlab train` writes the series beside it.",
         )
     known, final = tokens_by_step(folder), final_step(folder)
     last = series[-1][0] if final is None else final

@@ -251,7 +251,7 @@ def test_tokens_of_a_recipe_are_the_sum_over_its_steps() -> None:
 def test_a_model_without_checkpoints_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadModel, match="no checkpoint series") as caught:
         points_of(directory(tmp_path / "m"))
-    assert "shipping" in caught.value.remedy
+    assert "circuitlab train" in caught.value.remedy
 
 
 # -- a series --------------------------------------------------------------------------------------------------------------

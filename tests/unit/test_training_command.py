@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from circuitlab.cli import main
+from circuitlab.errors import BadInput
 from circuitlab.model.forward import logits
 from circuitlab.model.loading import open_model
 from circuitlab.training import files
@@ -81,14 +82,22 @@ def test_the_checkpoints_are_measured_at_the_end(
         say("step 4 (2/7): loss 5.7")
 
     call = ["train", "tiny", "--text", str(text), "--out", str(tmp_path / "run")]
-    assert main(call) == 0  # so short a text has nothing to measure on, which is said and no failure
-    assert "not measured: my text.txt" in capsys.readouterr().out
+    assert main(call) == 0  # of so short a text what there is is measured
+    assert "measured step 20 (7/7): loss" in capsys.readouterr().out
     monkeypatch.setattr(series_measuring, "measure_series", measured)
     assert main(call) == 0
     assert asked == [(tmp_path / "run" / "model", ["my text.txt"], 300, (0, 4, 8, 14, 16, 18, 20))]
     assert "measured step 4 (2/7)" in capsys.readouterr().out
     assert main([*call, "--no-measure"]) == 0
     assert len(asked) == 1
+
+    def too_short(*args: Any, **words: Any) -> None:
+        raise BadInput("my text.txt is too short to measure on.", expected="more tokens", got="4")
+
+    monkeypatch.setattr(series_measuring, "measure_series", too_short)
+    capsys.readouterr()
+    assert main(call) == 0  # the model is there, and that is what was asked for
+    assert "not measured: my text.txt is too short to measure on. expected more tokens, got 4" in capsys.readouterr().out
 
 
 def test_the_help_lists_the_shipped_recipes_and_loads_no_torch() -> None:
@@ -113,7 +122,9 @@ def test_every_key_of_a_recipe_is_explained() -> None:
 
 
 @pytest.mark.parametrize(("option", "value"), [("--threads", "0"), ("--seed", "-1"), ("--stop-at", "x")])
-def test_options_that_are_no_numbers_are_usage(text: Path, tmp_path: Path, option: str, value: str) -> None:
+def test_options_that_are_no_numbers_are_usage(
+    text: Path, tmp_path: Path, option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["train", "tiny", "--text", str(text), "--out", str(tmp_path / "o"), option, value]) == 2
     assert not (tmp_path / "o").exists()
     said = capsys.readouterr().err
