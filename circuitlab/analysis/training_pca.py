@@ -68,7 +68,7 @@ class TrainingPcaResult(Result):
         )
 
 
-@analysis(version=1, needs="weights", lane="live", memory=memory_of_series, refuse=refuse_unnamed, doubles=False)
+@analysis(version=2, needs="weights", lane="live", memory=memory_of_series, refuse=refuse_unnamed, doubles=False)
 def training_pca(inputs: Inputs, p: TrainingPcaParams, ctx: Ctx) -> TrainingPcaResult:
     """Two principal components of per-token losses, over the checkpoints of one or several models."""
     names, found, without = _comparable(*read(inputs, p.models, ctx), p.strict)
@@ -81,7 +81,8 @@ def training_pca(inputs: Inputs, p: TrainingPcaParams, ctx: Ctx) -> TrainingPcaR
         raise BadInput("Some losses were not measured.", expected="a loss of every text at every point", got="NaN or infinity")
     ctx.tick(0, 1, "principal components")
     model = at.model[kept]
-    coordinates, explained, left = components(losses, int((model == model[0]).sum()))
+    longest = int(np.bincount(model).argmax())
+    coordinates, explained, left = components(losses, np.flatnonzero(model == longest))
     return TrainingPcaResult(
         names=names,
         model=model,
@@ -96,18 +97,19 @@ def training_pca(inputs: Inputs, p: TrainingPcaParams, ctx: Ctx) -> TrainingPcaR
             *words_on_tokens(found[0]),
             f"losses in nats: {len(losses)} points × {losses.shape[1]:,} texts, centred over points; components in float64",
             f"not shown: {1 - explained[:2].sum():.1%} of the variance",
-            f"signs: {names[int(model[0])]} ends to the right of where it begins, and above",
+            f"signs: {names[longest]} ends to the right of where it begins, and above",
             *([f"left out, not known to be measured on the same texts: {', '.join(without)}"] if without else []),
         ),
         remainder=left,
     )
 
 
-def components(losses: np.ndarray, ours: int) -> tuple[np.ndarray, np.ndarray, Remainder]:
+def components(losses: np.ndarray, path: np.ndarray) -> tuple[np.ndarray, np.ndarray, Remainder]:
     """([point, 2] coordinates, [component] shares of the variance, what all components together leave) of losses [point, text].
 
-    A component's sign is free: the last of the first `ours` points is to have no smaller coordinate than the first of them, and
-    where these two agree the largest coordinate is positive.
+    A component's sign is free: the last point of `path` (indices) is to have no smaller coordinate than its first, and where
+    these two agree the largest coordinate is positive. That of the model with most points serves as the path: then the plane is
+    not mirrored when another model is opened.
     """
     centred = losses - losses.mean(axis=0)
     u, s, vt = np.linalg.svd(centred, full_matrices=False)
@@ -115,7 +117,7 @@ def components(losses: np.ndarray, ours: int) -> tuple[np.ndarray, np.ndarray, R
     top = np.zeros((len(losses), 2))
     top[:, : min(2, len(s))] = whole[:, :2]
     for column in top.T:
-        along = column[ours - 1] - column[0]
+        along = column[path[-1]] - column[path[0]]
         size = float(np.abs(column).max())
         towards = along if abs(along) > 1e-9 * size else column[int(np.abs(column).argmax())]
         column *= -1 if towards < 0 else 1

@@ -3,7 +3,8 @@
     slope_k = (score_{k+1} − score_k) / (ln tokens_{k+1} − ln tokens_k)        between neighbouring points, nats
 
 The window is the interval of the most negative slope with those beside it, as long as they fall at least `share` as fast. It is a
-phase change where the score falls by `threshold` or more from its first point to its last. A point that has seen less than
+phase change where the score falls by `threshold` or more from its first point to its last, and at least `steeper` times as fast
+as from the first point of the training to its last: a score that falls evenly has no phase. A point that has seen less than
 `apart` times the tokens of the one before is passed over: between points that are close, noise has steep slopes. Where nothing
 has been seen yet (ln 0) there is no slope.
 
@@ -19,18 +20,22 @@ import numpy as np
 
 @dataclass(frozen=True)
 class PhaseRule:
-    """`threshold` in nats; `share`, `apart`: see the module; `first`: the fewest tokens of a point that counts, at least 1."""
+    """`threshold` in nats; `share`, `steeper`, `apart`: see the module; `first`: the fewest tokens of a point that counts,
+    at least 1.
+    """
 
     threshold: float
     share: float = 0.5
+    steeper: float = 2.0
     apart: float = 1.03
     first: int = 1
 
-    def words(self) -> str:
-        """The rule in a sentence, for captions."""
+    def words(self, elsewhere: str = "") -> str:
+        """The rule in a sentence, for captions; `elsewhere`: what is to be said of another threshold."""
+        nats = f"{self.threshold:g} {'nat' if self.threshold == 1 else 'nats'}{elsewhere}"
         return (
             f"phase change: the steepest fall of the score by ln(tokens) with the neighbouring intervals at least {self.share:g} "
-            f"as steep, if it falls by {self.threshold:g} {'nat' if self.threshold == 1 else 'nats'} or more in all"
+            f"as steep, if it falls by {nats} or more there, at least {self.steeper:g} times as fast as over the whole training"
         )
 
 
@@ -48,8 +53,8 @@ def phase_change(tokens: np.ndarray, score: np.ndarray, rule: PhaseRule) -> tupl
     points = counted(tokens, score, rule)
     if len(points) < 2:
         return None
-    at = score[points]
-    slope = np.diff(at) / np.diff(np.log(tokens[points].astype(float)))
+    at, time = score[points], np.log(tokens[points].astype(float))
+    slope = np.diff(at) / np.diff(time)
     first = last = int(slope.argmin())
     if slope[first] >= 0:
         return None
@@ -58,6 +63,8 @@ def phase_change(tokens: np.ndarray, score: np.ndarray, rule: PhaseRule) -> tupl
         first -= 1
     while last + 1 < len(slope) and steep[last + 1]:
         last += 1
-    if at[first] - at[last + 1] < rule.threshold:
+    fall = at[last + 1] - at[first]
+    evenly = min(at[-1] - at[0], 0.0) / (time[-1] - time[0])
+    if -fall < rule.threshold or fall / (time[last + 1] - time[first]) > rule.steeper * evenly:
         return None
     return int(points[first]), int(points[last + 1])

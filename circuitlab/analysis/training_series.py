@@ -32,15 +32,16 @@ LARGEST = 2**22  # numbers of a series that is read here: beyond what any has, a
 
 @dataclass(frozen=True)
 class TrainingSeriesParams:
-    """`models`: whose training, at least one. `share`, `threshold` (nats), `apart`, `first` (tokens): the rule of a phase
-    change on repeated sequences (`training_phase`); `threshold_text`, `apart_text` on text, where the score moves less and the
-    noise is as large. `ratio`: how far a slope by ln index looks.
+    """`models`: whose training, at least one. `share`, `threshold` (nats), `steeper`, `apart`, `first` (tokens): the rule of a
+    phase change on repeated sequences (`training_phase`); `threshold_text`, `apart_text` on text, where the score moves less and
+    the noise is as large. `ratio`: how far a slope by ln index looks.
     """
 
     models: tuple[SeriesRef, ...] = ()
     threshold: float = 1.0
     threshold_text: float = 0.1
     share: float = 0.5
+    steeper: float = 2.0
     apart: float = 1.03
     apart_text: float = 1.2
     first: int = 1
@@ -49,14 +50,14 @@ class TrainingSeriesParams:
     def rule(self, kind: int) -> PhaseRule:
         """Of an index into `KINDS`."""
         if kind == TEXT:
-            return PhaseRule(self.threshold_text, self.share, self.apart_text, self.first)
-        return PhaseRule(self.threshold, self.share, self.apart, self.first)
+            return PhaseRule(self.threshold_text, self.share, self.steeper, self.apart_text, self.first)
+        return PhaseRule(self.threshold, self.share, self.steeper, self.apart, self.first)
 
     def words(self) -> str:
         """The rules of all kinds in a sentence."""
         return (
-            f"{self.rule(RANDOM).words()} ({self.threshold_text:g} on text), between points whose tokens differ by a factor of "
-            f"{self.apart:g} ({self.apart_text:g} on text) or more"
+            f"{self.rule(RANDOM).words(f' ({self.threshold_text:g} on text)')}, between points whose tokens differ by a factor "
+            f"of {self.apart:g} ({self.apart_text:g} on text) or more"
         )
 
 

@@ -82,6 +82,8 @@ def _why(state: State, facts: Facts) -> str:
     if pin is None:
         return "Patching takes values from another prompt: Pin this one (Ctrl+P), then change a word of the text."
     if pin.subject.model != state.model:
+        if pin.subject.model.source == state.model.source:
+            return "The pinned prompt was read by another checkpoint: Pin this one (Ctrl+P), then change a word of the text."
         return "The pinned prompt belongs to another model: Pin this one (Ctrl+P), then change a word of the text."
     if not pin.subject.tokens:
         return "The pinned prompt is empty: Pin this one (Ctrl+P), then change a word of the text."

@@ -63,6 +63,8 @@ def looking_at_induction(model: OpenModel, state: State) -> State:
         return state
     try:
         scores = json.loads(file.read_text(encoding="utf-8"))["heads"]["prefix_matching"]
+        if not scores:  # without layers there are no heads
+            return state
         _, layer, head = max((v, i, h) for i, row in enumerate(scores) for h, v in enumerate(row))
     except (ValueError, KeyError, TypeError):
         log.warning("%s cannot be read", file)

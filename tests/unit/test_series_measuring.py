@@ -409,26 +409,26 @@ def test_a_run_becomes_a_model_folder(model: Path, tmp_path: Path) -> None:
 
 
 def _with_a_fall(model: Path) -> SeriesMeasures:
-    """Three points of a model: the second repetition falls from 8 nats by 2 and by 1, a head comes to match prefixes."""
+    """Three points of a model: the second repetition falls from 8 nats by 2 and stays, a head comes to match prefixes."""
     made = measure_series(model, _streams(), **SMALL)
     by_index, prefix = np.full((3, 14), 8.0, np.float32), np.zeros((3, 2, 4), np.float32)
-    by_index[1:, 8:], by_index[2, 8:], prefix[1:, 1, 2] = 6.0, 5.0, 0.6
+    by_index[1:, 8:], prefix[1:, 1, 2] = 6.0, 0.6
     changed = replace(made, arrays={**made.arrays, "repeated_loss_by_index": by_index, "prefix_matching": prefix})
-    return replace(changed, tokens=(1000, 2000, 4000))
+    return replace(changed, tokens=(1000, 2000, 64000))
 
 
 def test_the_card_states_rule_window_fall_and_prefix_matching(model: Path) -> None:
     changed = _with_a_fall(model)
     found = phase_of(changed, RANDOM, TrainingSeriesParams().rule(RANDOM))
-    assert found == (0, 2, 3.0, 0.0, pytest.approx(0.6)), "−2 and −1 a doubling: the second half as steep as the first"
+    assert found == (0, 1, 2.0, 0.0, pytest.approx(0.6)), "2 nats a doubling, then nothing for five"
     said = section(changed)
-    row = "| repeated random tokens | 0 → 300 | 1,000 → 4,000 | 0.000 → -3.000 | 3.000 | 0.00 → 0.60 |"
+    row = "| repeated random tokens | 0 → 100 | 1,000 → 2,000 | 0.000 → -2.000 | 2.000 | 0.00 → 0.60 |"
     assert row in said
     words = " ".join(said.split())
-    for part in ("at least 0.5 as steep", "falls by 1 nat or more in all (0.1 on text)", "factor of 1.03 (1.2 on text)"):
+    for part in ("at least 0.5 as steep", "falls by 1 nat (0.1 on text) or more there", "factor of 1.03 (1.2 on text)"):
         assert part in words
-    noise = replace(changed, tokens=(1000, 1010, 4000))
-    assert "| 0 → 300 | 1,000 → 4,000 |" in section(noise), "a point too close to the one before is passed over"
+    noise = replace(changed, tokens=(1000, 1010, 64000))
+    assert "| repeated random tokens | no phase change" in section(noise), "a point too close to the one before is passed over"
 
 
 def test_a_card_is_written_anew_from_the_file_alone(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -439,7 +439,7 @@ def test_a_card_is_written_anew_from_the_file_alone(model: Path, capsys: pytest.
     made = (model / "card.md").read_text(encoding="utf-8")
     assert made.startswith("# toy\n\n## Checkpoint series\n") and made.endswith("\n\n## After\n\nkept\n")
     assert (
-        "old words" not in made and "\n\nold\n" not in made and made.count("### Phase changes") == 1 and "1,000 → 4,000" in made
+        "old words" not in made and "\n\nold\n" not in made and made.count("### Phase changes") == 1 and "1,000 → 2,000" in made
     )
     (model / FILE).unlink()
     assert describe_all([str(model)]) == 3 and "was not measured" in capsys.readouterr().err

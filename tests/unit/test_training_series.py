@@ -78,7 +78,7 @@ def test_the_window_is_the_steepest_interval_and_its_steep_neighbours() -> None:
     score = np.array([0.0, 0.0, -0.1, -0.2, -1.2, -2.0, np.nan, -2.1, -2.15])
     assert phase_change(TOKENS, score, RULE) == (3, 5), "−1 and −0.8 a doubling; −0.1 is less than half as fast"
     assert phase_change(TOKENS, score, replace(RULE, share=0.9)) == (3, 4)
-    assert phase_change(TOKENS, score, replace(RULE, share=0.05)) == (1, 7)
+    assert phase_change(TOKENS, score, replace(RULE, share=0.05, steeper=1.0)) == (1, 7)
     assert phase_change(TOKENS, score, replace(RULE, threshold=1.9)) is None
     assert phase_change(TOKENS, score, replace(RULE, first=500, threshold=0.5)) == (4, 5)
 
@@ -97,6 +97,19 @@ def test_what_has_no_phase_change() -> None:
         assert phase_change(TOKENS, score, RULE) is None
     assert phase_change(TOKENS[:1], np.zeros(1), RULE) is None
     assert phase_change(TOKENS, np.linspace(0, -0.9, n), RULE) is None
+
+
+def test_a_score_that_falls_evenly_has_no_phase() -> None:
+    tokens = np.geomspace(1e4, 1e8, 40).round().astype(int)
+    evenly = -np.log(tokens)
+    assert phase_change(tokens, evenly, RULE) is None
+    assert phase_change(tokens, evenly, replace(RULE, steeper=1 - 1e-9)) == (0, 39)
+    # one piece of the way `times` as fast as the rest: as fast as the whole times times · n / (times + n − 1)
+    for times, there in ((2.0, False), (2.2, True)):
+        slope = np.where(np.arange(39) == 20, times, 1.0)
+        score = -np.concatenate([[0.0], np.cumsum(slope * np.diff(np.log(tokens)))])
+        rule = replace(RULE, threshold=0.1, share=0.9)
+        assert (phase_change(tokens, score, rule) == (20, 21)) is there
 
 
 def test_a_logistic_fall_is_found_where_it_is() -> None:
@@ -131,7 +144,7 @@ def test_scores_are_means_of_what_was_measured(ask: Ask) -> None:
     assert found.checkpoint.tolist() == [*range(8), -1]
     assert found.table().n_rows == len(TOKENS)
     words = " · ".join(found.conventions)
-    for said in ("4 held-out texts of 16 tokens", "3 × 5 random tokens × 2, seed 7", "tokens 12–15 minus 2–4", "1 nat or more"):
+    for said in ("4 held-out texts of 16 tokens", "3 × 5 random tokens × 2, seed 7", "tokens 12–15 minus 2–4", "by 1 nat (0.1"):
         assert said in words
 
 
@@ -224,27 +237,30 @@ def test_the_plane_is_that_of_the_largest_eigenvectors_of_the_covariance(ask: As
         sign = np.sign(wanted @ found.coordinates[:, k])
         np.testing.assert_allclose(found.coordinates[:, k], sign * wanted, atol=1e-9)
         assert found.explained[k] == pytest.approx(values[-1 - k] / values.sum())
-        assert found.coordinates[8, k] >= found.coordinates[0, k], "the first model's training goes to the right and up"
+        assert found.coordinates[8, k] >= found.coordinates[0, k], "the longest training goes to the right and up"
     assert found.explained.sum() == pytest.approx(1)
     assert found.remainder is not None and found.remainder.size < 1e-12 * found.remainder.of
     assert found.n_texts == 40 and found.table().n_rows == 13
+    other: TrainingPcaResult = ask("training_pca", two, one)
+    turned = np.concatenate([other.coordinates[4:], other.coordinates[:4]])
+    np.testing.assert_allclose(turned, found.coordinates, atol=1e-9, err_msg="whichever model is open")
 
 
 def test_the_plane_does_not_move_with_the_losses() -> None:
     losses = np.random.default_rng(0).normal(size=(7, 30))
-    first, shares, _ = components(losses, 7)
-    moved, same, _ = components(losses + np.linspace(-5, 5, 30), 7)
+    first, shares, _ = components(losses, np.arange(7))
+    moved, same, _ = components(losses + np.linspace(-5, 5, 30), np.arange(7))
     np.testing.assert_allclose(moved, first, atol=1e-9)
     np.testing.assert_allclose(same, shares, atol=1e-12)
-    mirrored, _, _ = components(-losses, 7)
+    mirrored, _, _ = components(-losses, np.arange(7))
     np.testing.assert_allclose(mirrored, first, atol=1e-9, err_msg="a component has no sign of its own")
 
 
 def test_a_plane_of_points_that_are_all_alike_or_on_a_line() -> None:
-    top, explained, left = components(np.ones((4, 9)), 4)
+    top, explained, left = components(np.ones((4, 9)), np.arange(4))
     assert not top.any() and not explained.any() and left.size == 0
     line = np.outer([0.0, 1, 3], np.arange(9.0))
-    top, explained, _ = components(line, 3)
+    top, explained, _ = components(line, np.arange(3))
     assert explained[0] == pytest.approx(1) and top[2, 0] > top[0, 0]
     np.testing.assert_allclose(top[:, 1], 0, atol=1e-9)
 
