@@ -96,3 +96,4 @@ class ColumnWidths:
         hidden = ranked and sum(self._least) > room
         if self._widths and header.isSectionHidden(0) != hidden:
             header.setSectionHidden(0, hidden)
+            header.sectionPosition(0)  # Qt places them now; after further resizing it would leave the hidden one its width

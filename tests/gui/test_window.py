@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent, QGuiApplication, QImage
-from PySide6.QtWidgets import QApplication, QFileDialog
+from PySide6.QtWidgets import QApplication, QFileDialog, QTableView
 
 from circuitlab.analysis.base import Quiet
 from circuitlab.engine.engine import Engine
@@ -22,6 +22,7 @@ from circuitlab.gui import main as gui
 from circuitlab.gui.commands import COMMANDS
 from circuitlab.gui.errors import ErrorDialog
 from circuitlab.gui.palette import Palette, ShortcutSheet, fuzzy
+from circuitlab.gui.panel_dock import PanelDock, on_screen
 from circuitlab.gui.window import Window
 from circuitlab.model.subject import Head
 from tests.gui.driving import TEXT, dock, heat, pixels, settle
@@ -493,3 +494,14 @@ def test_cancelled_is_no_error(qtbot: Any, window: Window, monkeypatch: pytest.M
     window.bench.runner.do("open", "x", job)
     qtbot.waitUntil(lambda: not window.bench.runner.busy)
     assert not shown
+
+
+def test_a_table_that_hides_its_ranks_starts_at_its_edge(window: Window) -> None:
+    for each in window.docks.values():
+        if not isinstance(each, PanelDock) or not on_screen(each):
+            continue
+        for table in each.findChildren(QTableView):
+            header = table.horizontalHeader()
+            shown = [i for i in range(header.count()) if not header.isSectionHidden(i)]
+            assert header.length() == sum(map(header.sectionSize, shown)), each.objectName()
+            assert not shown or header.sectionPosition(shown[0]) == 0, each.objectName()
