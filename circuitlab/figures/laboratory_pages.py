@@ -68,7 +68,7 @@ def clock(state: State, facts: Facts, answer: Answer, view: LaboratoryView, p: R
     title = f"Δ = {number(delta, 'd')} (source {where}): the hands’ heights add up to {number(r.curve[at])} of {top}"
     bound = enough(r.alpha, r.alpha_needed, "α", r)
     lead = f"The best rival, Δ = {number(r.rival, 'd')}, is g = {r.gap:.3g} below the peak; {bound}."
-    now = f"{lead} Mass on m − {p.offset}, worst row: {share(worst(r, 0))}. {rightly(r)}"
+    now = f"{lead} Mass on m\N{NO-BREAK SPACE}−\N{NO-BREAK SPACE}{p.offset}, worst row: {share(worst(r, 0))}. {rightly(r)}"
     return Figure(((dials,), (curve,), (prose("clock", p, now),)), title, caption(answer, "θ under a hand in radians a position"))
 
 
