@@ -9,16 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication
 
+from circuitlab.errors import Cancelled
 from circuitlab.gui import main as gui
 from circuitlab.gui.commands import COMMANDS
+from circuitlab.gui.docks.prompt_losses import SLOT
 from circuitlab.gui.runner import Runner
 from circuitlab.gui.series import Point
 from circuitlab.gui.series_slider import SeriesSlider
 from circuitlab.gui.window import Window
-from circuitlab.model.forward import forward
+from circuitlab.model.forward import forward, logits
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import ModelRef
 from circuitlab.session.cuts import with_edits
@@ -112,6 +115,27 @@ def test_a_last_checkpoint_that_is_the_final_weights_is_not_shown_twice(qtbot: A
     assert bar.slider.value() == 4 and bar.position == 4
     window.close()
     window.deleteLater()
+
+
+def test_the_prompt_keeps_its_colours_from_one_checkpoint_to_the_next(
+    qtbot: Any, trained: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strip, drawn = trained.prompt.losses.view, []
+    show = strip.show_figure
+    monkeypatch.setattr(strip, "show_figure", lambda figure: (drawn.append(figure.marks()[0].values), show(figure))[1])
+    trained.checkpoints.step_back()
+    settle(qtbot, trained)
+    assert drawn and all(np.isfinite(values[1:]).all() for values in drawn), "no flash of tokens without a colour"
+    weights, _ = weights_of(TINY, 10 + 4)
+    tokens = torch.tensor(trained.bench.document.recorded.tokens)
+    said = logits(weights, tokens[None])[0].double().log_softmax(-1)
+    np.testing.assert_allclose(drawn[-1][1:], -said[:-1].gather(1, tokens[1:, None])[:, 0].numpy(), atol=1e-4)
+    losses = trained.prompt.losses
+    assert losses._asked is not None
+    losses._asked = replace(losses._asked, subject=replace(losses._asked.subject, tokens=(1, 2)))
+    assert losses.waiting
+    trained.bench.runner.failed.emit(SLOT, Cancelled())
+    assert np.isnan(drawn[-1]).all(), "what could not be computed is not shown as what was"
 
 
 def test_a_drag_is_live_drives_every_panel_and_is_one_step_of_undo(qtbot: Any, trained: Window) -> None:

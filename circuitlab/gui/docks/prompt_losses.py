@@ -35,6 +35,7 @@ class LossStrip(QObject):
         self._before: Answer | None = None
         self._asked_before: Request | None = None
         self._lost: tuple[Request | None, Request | None] = None, None  # the last that failed: now, reference
+        self._coloured: tuple[str, ...] = ()  # texts of the tokens that `_answer` is about
         self._texts: tuple[object, tuple[str, ...], tuple[str, ...]] = (None, (), ())
         bench.runner.answered.connect(self._answered)
         bench.runner.failed.connect(self._failed)
@@ -82,6 +83,8 @@ class LossStrip(QObject):
             self._lost = self._lost[0], self._asked_before
         if slot == SLOT and isinstance(error, CircuitLabError) and not isinstance(error, Cancelled):
             self.failed.emit(f"{error.what} {error.remedy}")
+        if slot in (SLOT, REFERENCE):
+            self.draw()
 
     @property
     def waiting(self) -> bool:
@@ -91,17 +94,27 @@ class LossStrip(QObject):
         return self._asked not in (None, here, self._lost[0]) or self._asked_before not in (None, there, self._lost[1])
 
     def draw(self) -> None:
-        """Coloured where the losses of exactly these tokens are known."""
+        """Coloured where the losses of exactly these tokens are known; while others of them come, those of before stay."""
         state = self.bench.document.state
+        self.view.set_busy(self.waiting)
         if not state.tokens:
             self.view.show_figure(empty("The prompt is empty: type some text, or choose a sample."))
             return
         texts, tips = self._labels(state)
-        result = self._answer.result if self._answer is not None and self._answer.request == self._asked else None
+        result = self._shown(texts)
         values, levels, colours, said = self._compared(state, result) or self._alone(len(texts), result)
         row, locked = state.selection.destination, state.selection.locked
         mark = Tokens("prompt", texts, values, levels, colours, "nats", tips, row, locked)
         self.view.show_figure(Figure(((mark,),), "", said))
+
+    def _shown(self, texts: tuple[str, ...]) -> object:
+        """The result that is asked for, or until it comes the one before, if that is of the same texts."""
+        if self._answer is None:
+            return None
+        asked = self._answer.request == self._asked
+        if asked:
+            self._coloured = texts
+        return self._answer.result if asked or (self.waiting and self._coloured == texts) else None
 
     def _alone(self, n: int, result: object) -> tuple[np.ndarray, tuple[float, float], ColourMap, str]:
         top = float(np.log(self.bench.facts().config.d_vocab_out))
