@@ -68,7 +68,7 @@ class Tokenizer:
                 f"{file.name} cannot be read.",
                 expected="a tokenizers file",
                 got=str(error).partition("\n")[0][:200],
-                remedy=f"{path} is damaged: fetch or write it again, or take it away and go on by token ids.",
+                remedy="Fetch or write it again, or take it away and go on by token ids.",
             ) from error
 
     def likely_bos(self) -> int | None:
