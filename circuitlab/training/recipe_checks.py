@@ -33,6 +33,7 @@ _POSITIVE = _number("a number above 0", lambda v: v > 0)
 _SHARE = _number("a share from 0 to 1", lambda v: 0 <= v <= 1)
 _LENGTHS = _pair("two whole numbers, the shorter first", lambda a, b: type(a) is type(b) is int and 1 <= a <= b)
 _TEXT = ("text", lambda v: isinstance(v, str))
+MOST_TOKENS = 2**24  # of a step: more than the largest models were trained with; beyond it memory fills before torch says so
 _TESTS: dict[str, dict[str, _Test]] = {
     "": {
         "name": _TEXT,
@@ -78,6 +79,9 @@ def checked(recipe: Recipe, name: str) -> Recipe:
     if 0 not in starts or len(set(starts)) != len(starts):
         got = f"starts at {', '.join(map(str, starts))}" if starts else "none"
         raise BadInput(f"{name} has no stage from step 0.", expected="[[stages]] with start = 0, and each start once", got=got)
+    if (most := max(s.batch * s.context for s in recipe.stages)) > MOST_TOKENS:
+        expected = f"batch × context of at most {MOST_TOKENS:,} tokens"
+        raise BadInput(f"{name}: [stages] batch is too large for a step.", expected=expected, got=f"{most:,}")
     for key, value in recipe.init.items():
         if key not in DRAWN or not _number("", lambda v: v >= 0)[1](value):
             expected = f"standard deviations of {' '.join(DRAWN)}"

@@ -48,6 +48,7 @@ def recipe_file(tmp_path: Path, old: str, new: str) -> str:
         ("block = [4, 11]", "block = [12, 15]", "does not fit"),
         ("context = 24", "context = 0", "[stages] context"),
         ("batch = 4", "batch = 0", "[stages] batch"),
+        ("batch = 4", "batch = 100000000", "too large for a step"),
         ("start = 12", "start = 0", "each start once"),
         ("seed = 3", "seed = -1", "seed"),
         ("seed = 3", f"seed = {2**63}", "seed"),
