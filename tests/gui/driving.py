@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +12,7 @@ from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QApplication
 
 from circuitlab.figures.marks import Heatmap
+from circuitlab.gui.main import make_window
 from circuitlab.gui.panel_dock import PanelDock
 from circuitlab.gui.window import Window
 
@@ -22,6 +26,20 @@ def settle(qtbot: Any, window: Window) -> None:
         timeout=20000,
     )
     QApplication.processEvents()
+
+
+@contextmanager
+def shown_window(qtbot: Any, source: str | Path, text: str = TEXT, arrangement: str = "Explore") -> Iterator[Window]:
+    """A window on a model, every visible dock with its answer; closed at the end."""
+    made = make_window(str(source), text, remember=False)
+    made.resize(1280, 800)
+    made.show()
+    if arrangement != "Explore":
+        made.layout_of_docks.arrange(arrangement)
+    settle(qtbot, made)
+    yield made
+    made.close()
+    made.deleteLater()
 
 
 def dock(window: Window, name: str) -> PanelDock:

@@ -25,7 +25,7 @@ from circuitlab.model.forward import forward, logits
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import ModelRef
 from circuitlab.session.cuts import with_edits
-from tests.gui.driving import TEXT, dock, heat, pixels, settle
+from tests.gui.driving import TEXT, dock, heat, pixels, settle, shown_window
 from tests.gui.training import checkpoints, measures
 from tests.models import TINY, directory, weights_of
 
@@ -43,13 +43,8 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def trained(qtbot: Any, folder: Path) -> Iterator[Window]:
-    made = gui.make_window(str(folder), TEXT, remember=False)
-    made.resize(1280, 800)
-    made.show()
-    settle(qtbot, made)
-    yield made
-    made.close()
-    made.deleteLater()
+    with shown_window(qtbot, folder) as made:
+        yield made
 
 
 def shown(window: Window) -> int | None:

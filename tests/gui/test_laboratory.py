@@ -16,13 +16,12 @@ from PySide6.QtWidgets import QComboBox, QWidget
 from circuitlab.engine.store import MOST_CONSTRUCTED
 from circuitlab.figures.laboratory_parameters import TEXT, LaboratoryView, parameters
 from circuitlab.figures.panel import control
-from circuitlab.gui import main as gui
 from circuitlab.gui.controls import Controls
 from circuitlab.gui.number_slider import NumberSlider
 from circuitlab.gui.panel_dock import PanelDock
 from circuitlab.gui.window import Window
 from circuitlab.model.subject import ModelRef
-from tests.gui.driving import dock, heat, pixels, settle
+from tests.gui.driving import dock, heat, pixels, settle, shown_window
 
 LAB = "laboratory"
 
@@ -37,14 +36,8 @@ class View:
 
 def _in_laboratory(qtbot: Any, source: str, text: str) -> Iterator[Window]:
     """A window on a model, the laboratory in front."""
-    made = gui.make_window(source, text, remember=False)
-    made.resize(1280, 800)
-    made.show()
-    made.layout_of_docks.arrange("Laboratory")
-    settle(qtbot, made)
-    yield made
-    made.close()
-    made.deleteLater()
+    with shown_window(qtbot, source, text, "Laboratory") as made:
+        yield made
 
 
 @pytest.fixture

@@ -14,13 +14,12 @@ from PySide6.QtWidgets import QApplication, QDialogButtonBox, QDoubleSpinBox, QP
 
 from circuitlab.figures.hues import composition_rgb, hue_rgb
 from circuitlab.figures.marks import Heatmap, Hit, Rows
-from circuitlab.gui import main as gui
 from circuitlab.gui.commands import CommandAction
 from circuitlab.gui.settings import SETTINGS, SettingsDialog
 from circuitlab.gui.window import Window
 from circuitlab.model.intervention import Site
 from circuitlab.model.subject import Conventions, Head
-from tests.gui.driving import TEXT, dock, heat, settle
+from tests.gui.driving import dock, heat, settle, shown_window
 from tests.models import CONFIGS, directory
 
 
@@ -154,13 +153,8 @@ def test_hues_stand_out_on_either_ground() -> None:
 @pytest.fixture
 def normed(qtbot: Any, tmp_path: Path) -> Iterator[Window]:
     """A window on a model whose norms have gains, so that raw and folded weights differ."""
-    made = gui.make_window(str(directory(tmp_path / "normed", CONFIGS["gpt2"])), TEXT, remember=False)
-    made.resize(1280, 800)
-    made.show()
-    settle(qtbot, made)
-    yield made
-    made.close()
-    made.deleteLater()
+    with shown_window(qtbot, directory(tmp_path / "normed", CONFIGS["gpt2"])) as made:
+        yield made
 
 
 def test_folded_is_compared_with_raw_through_the_pin(qtbot: Any, normed: Window) -> None:

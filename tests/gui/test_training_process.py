@@ -15,7 +15,7 @@ from circuitlab.gui import training_process
 from circuitlab.gui.training_job import TrainingJob
 from circuitlab.gui.training_process import TrainingProcess
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a shell of POSIX systems")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system: a shell")
 WAIT = 60_000  # ms
 STUBBORN = "trap '' TERM; echo ready; read forever"  # only a kill ends it
 Start = Callable[[str], TrainingProcess]

@@ -85,7 +85,7 @@ def test_a_full_disk_is_said_and_the_same_command_goes_on(
         assert (out / other.removesuffix(".new").replace("tokenizer", "tokenizer.json")).is_file()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="a limit of POSIX systems")
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system: a limit of file sizes")
 def test_a_write_that_breaks_off_leaves_the_old_file(tmp_path: Path) -> None:
     import resource as limits
 
