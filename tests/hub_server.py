@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import socket
@@ -24,7 +25,9 @@ class Hub:
     """Repositories by name, each a folder; `log` has (method, path, range).
 
     `cut_after`: bytes after which a transfer breaks off, once. `wait`: a transfer pauses after every block until this is set.
-    `damage`: bytes sent are not those of the file.
+    `damage`: bytes sent are not those of the file. `etag`, `commit`: what it says in place of hashes, `etag` from the
+    `honest`-th question for a file on. `endless`: a transfer says no length and never ends. `packed`: gzip, though not asked for.
+    `sent` counts the bytes of weights that went out.
     """
 
     repos: dict[str, Path]
@@ -34,6 +37,12 @@ class Hub:
     cut_after: int = 0
     wait: threading.Event | None = None
     damage: bool = False
+    etag: str = ""
+    honest: int = 0
+    commit: str = COMMIT
+    endless: bool = False
+    packed: bool = False
+    sent: int = 0
     url: str = ""
 
 
@@ -79,7 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             files = [f for f in sorted(self.hub.repos[repo].iterdir()) if f.is_file()]
             siblings = [{"rfilename": f.name, "size": f.stat().st_size, "blobId": "0"} for f in files]
-            self._json({"id": repo, "modelId": repo, "sha": COMMIT, "siblings": siblings, "tags": [], "private": False})
+            self._json({"id": repo, "modelId": repo, "sha": self.hub.commit, "siblings": siblings, "tags": [], "private": False})
 
     def _file(self, repo: str, revision: str, name: str, body: bool) -> None:
         file = self.hub.repos.get(repo, Path("/nowhere")) / name
@@ -95,14 +104,33 @@ class _Handler(BaseHTTPRequestHandler):
         start = int(asked.removeprefix("bytes=").split("-")[0]) if asked else 0
         self.send_response(206 if asked else 200)
         self.send_header("X-Repo-Commit", COMMIT)
-        self.send_header("ETag", f'"{_name_of(data)}"')
+        asked_before = sum(m == "HEAD" for m, _, _ in self.hub.log)
+        lies = bool(self.hub.etag) and asked_before > self.hub.honest
+        self.send_header("ETag", f'"{self.hub.etag if lies else _name_of(data)}"')
         self.send_header("Accept-Ranges", "bytes")
         if asked:
             self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
+        if body and len(data) >= LARGE and (self.hub.endless or self.hub.packed):
+            self._misbehave(data[start:])
+            return
         self.send_header("Content-Length", str(len(data) - start))
         self.end_headers()
         if body:
             self._blocks(bytes(len(data) - start) if self.hub.damage and len(data) >= LARGE else data[start:])
+
+    def _misbehave(self, data: bytes) -> None:
+        """What no hub does: gzip unasked, or a stream without an end (64 MiB here, for a client that would take it all)."""
+        if self.hub.packed:
+            self.send_header("Content-Encoding", "gzip")
+        self.close_connection = True
+        self.end_headers()
+        blocks = [gzip.compress(bytes(1 << 24))] if self.hub.packed else [data, *[bytes(1 << 16)] * 1024]
+        try:
+            for block in blocks:
+                self.wfile.write(block)
+                self.hub.sent += len(block)
+        except OSError:  # nobody listens any more
+            pass
 
     def _blocks(self, data: bytes) -> None:
         size = 1 << 14

@@ -69,7 +69,7 @@ def snapshot(name: HubName) -> Path | None:
     except (OSError, UnicodeDecodeError):
         return None
     folder = name.folder / "snapshots" / commit
-    if "/" in commit or ".." in commit or not (folder / "config.json").is_file():
+    if Path(commit).name != commit or ".." in commit or not (folder / "config.json").is_file():
         return None
     return folder if any((folder / f).is_file() for f in SINGLE) or any(_all_there(folder / f) for f in INDEXES) else None
 
@@ -78,7 +78,8 @@ def _all_there(index: Path) -> bool:
     """Whether an index and all its shards lie in a snapshot."""
     try:
         table = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        return bool(table) and all((index.parent / shard).is_file() for shard in set(table.values()))
+        shards = set(table.values())
+        return bool(shards) and all(Path(s).name == s and (index.parent / s).is_file() for s in shards)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
 

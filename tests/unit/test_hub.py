@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,84 @@ def test_a_file_that_was_damaged_on_its_way_does_not_count(hub: Hub) -> None:
     assert snapshot(NAME) is None
     hub.damage = False
     assert fetch(plan(NAME), lambda p: None).is_dir()
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(f.relative_to(folder)): f.read_bytes() for f in sorted(folder.rglob("*")) if f.is_file()}
+
+
+@pytest.mark.parametrize("honest", [0, 2, 3])
+@pytest.mark.parametrize("etag", ["../../../x", "..", "a" * 39, "g" * 40, "a" * 65, "", "../" + "a" * 40])
+def test_an_etag_that_is_no_hash_never_becomes_a_path(hub: Hub, tmp_path: Path, etag: str, honest: int) -> None:
+    """Also where the server was honest at first, and says another at a later file."""
+    before = _files(hub.repos[NAME.repo])
+    hub.etag, hub.honest = etag or '""', honest
+    try:
+        fetch(plan(NAME), lambda p: None)
+    except BadModel as refused:
+        assert "no hash" in refused.what
+    else:
+        assert honest == 3, "three files, each asked about once"
+    kept = tmp_path / "cache" / "models--somebody--small"
+    assert _files(hub.repos[NAME.repo]) == before
+    assert {f.name for f in tmp_path.iterdir()} <= {"repo", "cache"}
+    assert {f.name for f in kept.parent.glob("*")} <= {kept.name}
+    assert {f.name for f in kept.glob("*")} <= {"blobs", "refs", "snapshots"}
+    assert all(len(f.name) in (40, 64) for f in (kept / "blobs").glob("*"))
+
+
+def test_a_commit_and_a_name_of_a_shard_never_become_a_path(hub: Hub, tmp_path: Path) -> None:
+    hub.commit = "../../x"
+    with pytest.raises(BadModel, match="no hash"):
+        plan(NAME)
+    from circuitlab.model.hub_transfer import is_bare
+
+    assert not any(is_bare(n) for n in ("model-/../x.safetensors", "..", ".x", "a\\b", "/x", "a\nb", "C:x", ""))
+    assert all(is_bare(n) for n in ("model-00001-of-00002.safetensors", "pytorch_model.bin", "config.json"))
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_stream_without_end_is_taken_to_the_announced_size(hub: Hub) -> None:
+    hub.endless = True
+    with pytest.raises(BadModel, match=r"more of model\.safetensors than it announced"):
+        fetch(plan(NAME), lambda p: None)
+    size = (hub.repos[NAME.repo] / "model.safetensors").stat().st_size
+    kept = sum(f.stat().st_size for f in NAME.folder.rglob("*") if f.is_file() and not f.is_symlink())
+    assert kept < size, "what came is dropped"
+    assert hub.sent < 32 * 2**20, "and the connection closed: of 64 MiB a few that lay in buffers were sent"
+    hub.endless = False
+    assert fetch(plan(NAME), lambda p: None).is_dir()
+
+
+def test_what_comes_packed_is_not_inflated(hub: Hub) -> None:
+    hub.packed = True
+    with pytest.raises(BadMachine, match="compressed"):
+        fetch(plan(NAME), lambda p: None)
+    assert all(f.stat().st_size < 2**16 for f in NAME.folder.rglob("*") if f.is_file())
+
+
+def test_a_part_longer_than_its_file_is_dropped(hub: Hub) -> None:
+    hub.wait = threading.Event()
+    seen: list[int] = []
+    what = plan(NAME)
+    small = sum(f.size for f in what.files if f.size < 2**14)
+    with pytest.raises(Cancelled):
+        fetch(what, lambda p: seen.append(p.done), cancelled=lambda: _stop(hub, seen, small))
+    (part,) = (NAME.folder / "blobs").glob("*.circuitlab-part")
+    part.write_bytes(bytes(10 * 2**20))
+    hub.wait = None
+    progress: list[Progress] = []
+    folder = fetch(what, progress.append)
+    original = hub.repos[NAME.repo] / "model.safetensors"
+    assert (folder / "model.safetensors").read_bytes() == original.read_bytes()
+    assert progress[-1].done == progress[-1].total and not part.exists()
+
+
+def test_sizes_that_contradict_each_other_are_refused(hub: Hub) -> None:
+    what = plan(NAME)
+    wrong = replace(what, files=tuple(replace(f, size=f.size + 1) for f in what.files))
+    with pytest.raises(BadModel, match="how long"):
+        fetch(wrong, lambda p: None)
 
 
 def test_models_that_are_not_there_are_refused_in_words(hub: Hub) -> None:

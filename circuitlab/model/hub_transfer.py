@@ -1,0 +1,194 @@
+"""One file of the hub into its cache, from a server that nobody vouches for.
+
+What a server says becomes a path only where it is what it has to be: an ETag of 40 to 64 hexadecimal digits (a git or SHA-256
+hash), a commit likewise, a file's bare name. A stream ends where the announced size does, and is taken as it is sent: nothing is
+inflated. A partial file lies beside the cache's blobs under its own name until it is whole; what has come is not asked for twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from circuitlab.errors import BadMachine, BadModel, CircuitLabError
+from circuitlab.model.hub import HubName, cache_folder
+from circuitlab.model.hub_meter import Meter
+
+PART = ".circuitlab-part"
+_ATTEMPTS = 5  # broken connections in a row without a byte between them
+_HASH = re.compile(r"[0-9A-Fa-f]{40,64}")
+_BARE = re.compile(r"[A-Za-z0-9_][\w.-]{0,200}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One file of a repository; its size in bytes as the hub lists it, 0 where it does not."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the bytes of one file are to be had, and what they have to be."""
+
+    url: str
+    etag: str
+    size: int
+    same_host: bool
+
+
+def checked_hash(text: object, what: str) -> str:
+    """`text` where it is a hash by which the cache names things. Raises `BadModel`."""
+    if not isinstance(text, str) or not _HASH.fullmatch(text):
+        raise BadModel(
+            f"The hub names {what} in a way that is no hash.",
+            expected="40 to 64 hexadecimal digits",
+            got=ascii(text)[:100],
+            remedy="Nothing was written. Check HF_ENDPOINT, and download from a hub that you trust.",
+        )
+    return text
+
+
+def is_bare(name: str) -> bool:
+    """Whether `name` is a file's name and no path."""
+    return bool(_BARE.fullmatch(name))
+
+
+def into_cache(hub: Any, name: HubName, commit: str, file: Wanted, endpoint: str | None, meter: Meter) -> None:
+    """One file of a commit, there at once where it is in the cache already. Raises `CircuitLabError`, or the library's errors."""
+    named = name.folder / "snapshots" / commit / file.name
+    if isinstance(hub.try_to_load_from_cache(name.repo, file.name, cache_folder(), revision=commit), str):
+        meter.add(file.size, moved=False)
+        return
+    url = hub.hf_hub_url(name.repo, file.name, revision=commit, endpoint=endpoint)
+    place = _place(file, url, hub.get_hf_file_metadata(url))
+    blob = name.folder / "blobs" / place.etag
+    if not blob.is_file():
+        _transfer(hub, place, blob, meter)
+    else:
+        meter.add(file.size, moved=False)
+    _point(named, blob)
+
+
+def _place(file: Wanted, url: str, about: Any) -> Place:
+    """What the server says of one file. Raises `BadModel` for what no hub says."""
+    sizes = {n for n in (file.size or None, about.size) if n is not None}
+    if len(sizes) != 1 or min(sizes) < 0:
+        told = " and ".join(f"{n} bytes" for n in sorted(sizes)) or "no size"
+        raise BadModel(f"The hub does not say how long {file.name} is.", expected="one size in bytes", got=told)
+    same = about.location.split("/")[2:3] == url.split("/")[2:3]
+    return Place(about.location, checked_hash(about.etag, file.name), sizes.pop(), same)
+
+
+def _point(named: Path, blob: Path) -> None:
+    """The blob under its file's name in the snapshot, by a relative link as the library makes it; moved there where links
+    cannot be made. The library would ask the server once more and believe its second answer."""
+    named.parent.mkdir(parents=True, exist_ok=True)
+    fresh = named.with_name(named.name + PART)
+    fresh.unlink(missing_ok=True)
+    try:
+        fresh.symlink_to(os.path.relpath(blob, named.parent))
+    except (OSError, NotImplementedError):
+        shutil.move(blob, fresh)
+    fresh.replace(named)
+
+
+def _transfer(hub: Any, place: Place, blob: Path, meter: Meter) -> None:
+    """One file from where an earlier attempt stopped; a connection that breaks off is taken up again while bytes still come."""
+    blob.parent.mkdir(parents=True, exist_ok=True)
+    part = blob.with_name(blob.name + PART)
+    with part.open("ab") as file:
+        if file.tell() > place.size:  # of another file, or of a server that did not end
+            _empty(file)
+        meter.add(file.tell(), moved=False)
+        failures = 0
+        while file.tell() < place.size:
+            before = file.tell()
+            try:
+                _stream(place, file, meter)
+                break
+            except (CircuitLabError, hub.errors.HfHubHTTPError):
+                raise
+            except Exception:  # the transport's own classes differ between versions of the library
+                failures = 0 if file.tell() > before else failures + 1
+                if failures == _ATTEMPTS:
+                    raise
+                meter.wait(failures)
+        if file.tell() != place.size:
+            raise OSError(f"{meter.file}: {file.tell()} bytes came, not {place.size}")
+    _check(part, place.etag, meter)
+    part.replace(blob)
+
+
+def _stream(place: Place, file: IO[bytes], meter: Meter) -> None:
+    """Append what the server sends to `file`, from its present end to the announced one. Raises `BadModel` for more than that."""
+    from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
+
+    headers = {**build_hf_headers(), "Accept-Encoding": "identity"}
+    if not place.same_host:
+        headers.pop("authorization", None)  # the token is the hub's, not that of the host it sends us to
+    start = file.tell()
+    headers |= {"Range": f"bytes={start}-"} if start else {}
+    with get_session().stream("GET", place.url, headers=headers, follow_redirects=True, timeout=10) as response:
+        hf_raise_for_status(response)
+        _refuse_packed(response, meter.file)
+        if start and not _goes_on(response, start):  # the server starts again from the front, or elsewhere
+            _empty(file)
+            meter.add(-start, moved=False)
+            if response.status_code == 206:
+                raise OSError(f"{meter.file}: another part came than was asked for")
+        for chunk in response.iter_raw():
+            if file.tell() + len(chunk) > place.size:
+                _empty(file)
+                raise BadModel(
+                    f"The hub sends more of {meter.file} than it announced.",
+                    expected=f"{place.size} bytes",
+                    got="a stream that goes on behind them",
+                    remedy="What came was dropped. Check HF_ENDPOINT and the network between; then download again.",
+                )
+            file.write(chunk)
+            meter.add(len(chunk))
+
+
+def _empty(file: IO[bytes]) -> None:
+    file.seek(0)  # a position behind the end would count as bytes that are there
+    file.truncate()
+
+
+def _goes_on(response: Any, start: int) -> bool:
+    """Whether an answer begins at byte `start` of the file."""
+    return response.status_code == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {start}-")
+
+
+def _refuse_packed(response: Any, name: str) -> None:
+    packed = response.headers.get("Content-Encoding", "identity")
+    if packed != "identity":
+        raise BadMachine(
+            f"{name} comes compressed, which was not asked for.",
+            expected="the file's own bytes",
+            got=f"Content-Encoding {packed[:40]!r}",
+            remedy="A proxy between here and the hub changes what it passes on: go around it.",
+        )
+
+
+def _check(part: Path, etag: str, meter: Meter) -> None:
+    """Large files are named by their sha256. Raises `BadModel` and removes a part that is another one."""
+    if len(etag) != 64:
+        return
+    digest = hashlib.sha256()
+    with part.open("rb") as file:
+        while chunk := file.read(1 << 22):
+            meter.add(0, moved=False)
+            digest.update(chunk)
+    if digest.hexdigest() != etag.lower():
+        part.unlink()
+        raise BadModel(
+            f"{meter.file} was damaged on its way.", expected=f"sha256 {etag[:16]}…", got=f"{digest.hexdigest()[:16]}…",
+            remedy="Download it again.",
+        )  # fmt: skip
