@@ -42,7 +42,8 @@ def turned(config: Mapping[str, Any], d_head: int, partial: float, n_ctx: int) -
             expected=f"a part of each head's {d_head} columns that holds at least 2",
             got=f"a share of {share:g}",
         )
-    width, assumed = found.dims or d_head, "" if name in stated or name in config else ", as the file states no share"
+    unsaid = partial != 1 and name not in stated and name not in config
+    width, assumed = found.dims or d_head, ", as the file states no share" if unsaid else ""
     return found, whole, (f"rotary positions turn {width} of {d_head} columns{assumed}, base {found.base:g}", *said, *limited)
 
 
@@ -113,9 +114,14 @@ def opener(read_config: ReadConfig, layout: Callable[[ModelConfig], Layout], tit
     """What opens a family whose configuration says everything about its layout."""
 
     def load(found: Found, keep: Keep) -> Opened:
-        config, notes = read_config(found.config)
-        parts, unused = lay_out(config, layout(config), found.needed(), keep == "resident")
-        weights = SourcedWeights(config, find_tokenizer(found.folder), parts)
-        return Opened(weights, (*notes, *unused), found.files, "", title)
+        read = read_config(found.config)
+        return lay_out_and_open(read, layout(read[0]), found, keep, title)
 
     return load
+
+
+def lay_out_and_open(read: tuple[ModelConfig, tuple[str, ...]], where: Layout, found: Found, keep: Keep, title: str) -> Opened:
+    """The model whose tensors lie as `where` says. Raises `BadModel`."""
+    config, notes = read
+    parts, unused = lay_out(config, where, found.needed(), keep == "resident")
+    return Opened(SourcedWeights(config, find_tokenizer(found.folder), parts), (*notes, *unused), found.files, "", title)

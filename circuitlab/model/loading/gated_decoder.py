@@ -6,7 +6,8 @@ looked for where `norm_placement` has them, biases and q/k norms where they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from circuitlab.model.config import BiasName, ModelConfig
@@ -96,10 +97,28 @@ def ends(config: ModelConfig, minus_one: bool = False) -> dict[str, Stored]:
     return found if config.tied else found | {"unembed.W_U": linear("lm_head")}
 
 
-def norms(config: ModelConfig, minus_one: bool = False) -> dict[str, Stored]:
-    """The norms of a block, those of queries and keys among them."""
+def fused_mlp(name: str = "layers.{i}.mlp") -> dict[str, Stored]:
+    """A gated MLP whose `gate_up_proj` keeps the gate before the input."""
+    both = linear(f"{name}.gate_up_proj")
+    return {"mlp.W_gate": both.half(0), "mlp.W_in": both.half(1), "mlp.W_out": linear(f"{name}.down_proj")}
+
+
+def turning_in(config: ModelConfig, layers: Iterable[int]) -> tuple[ModelConfig, tuple[str, ...]]:
+    """The configuration with rotary positions in these layers alone, and a note on the others."""
+    turning = tuple(layers)
+    if len(turning) == config.n_layers:
+        return config, ()
+    still = sorted(set(range(config.n_layers)) - set(turning))
+    said = f"no positions in layers {', '.join(map(str, still))}: what a head scores there does not depend on distance"
+    if not turning:
+        return replace(config, positions="none", rotary=None, rotary_windowed=None), (said,)
+    return replace(config, position_layers=turning), (said,)
+
+
+def norms(config: ModelConfig, minus_one: bool = False, names: Mapping[str, str] | None = None) -> dict[str, Stored]:
+    """The norms of a block, those of queries and keys among them; `names`, ours -> theirs, where they are not Llama's."""
     found: dict[str, Stored] = {}
-    for ours, theirs in _NORMS[config.norm_placement].items():
+    for ours, theirs in (_NORMS[config.norm_placement] if names is None else names).items():
         found |= norm(ours, f"layers.{{i}}.{theirs}", bias=False, offset=minus_one)
     if config.qk_norm == "none":
         return found

@@ -72,12 +72,8 @@ def layout(config: ModelConfig, divided: bool = False) -> Layout:
     block |= {"mlp.W_out": stored("h.{i}.mlp.c_proj.weight"), "mlp.b_out": stored("h.{i}.mlp.c_proj.bias")}
     ends |= {} if config.tied else {"unembed.W_U": stored("lm_head.weight").T}
     # the causal mask that older files carry, and the second name of a tied embedding
-    own = {i: {n: _divided(block[n], i + 1) for n in ("W_Q", "b_Q")} for i in range(config.n_layers)} if divided else {}
+    own = {i: {n: block[n].scaled(1 / (i + 1)) for n in ("W_Q", "b_Q")} for i in range(config.n_layers)} if divided else {}
     return Layout(ends, block, (".attn.bias", ".attn.masked_bias", "lm_head.weight"), ("transformer.",), own)
-
-
-def _divided(where: Stored, by: int) -> Stored:
-    return where.then(lambda c, x: x.float() / by)
 
 
 def _load(found: Found, keep: Keep) -> Opened:

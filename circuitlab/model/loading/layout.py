@@ -92,6 +92,11 @@ class Stored:
         """A gain that is stored minus one (Gemma's norms)."""
         return self.then(lambda c, x: 1 + x.float())
 
+    def scaled(self, factor: float) -> Stored:
+        """Times a number that the configuration states: in float32 at least, where half precision would round the product."""
+        wide = lambda x: x.to(torch.promote_types(x.dtype, torch.float32))
+        return self if factor == 1 else self.then(lambda c, x: wide(x) * factor)
+
     def names(self, layer: int = 0) -> tuple[str, ...]:
         """The stored names in one layer, its own first."""
         return (self.name.replace("{i}", str(layer)), *(name for other in self.others for name in other.names(layer)))

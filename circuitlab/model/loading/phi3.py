@@ -12,7 +12,7 @@ from typing import Any
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.decoder_parts import opener
 from circuitlab.model.loading.family import Family
-from circuitlab.model.loading.gated_decoder import BUFFERS, Read, ends, norms, noted, read
+from circuitlab.model.loading.gated_decoder import BUFFERS, Read, ends, fused_mlp, norms, noted, read
 from circuitlab.model.loading.huggingface import sliding_windows
 from circuitlab.model.loading.layout import Layout, Stored, Which, linear
 
@@ -29,12 +29,11 @@ def read_config(config: Mapping[str, Any]) -> Read:
 
 def layout(config: ModelConfig) -> Layout:
     """Where Phi-3 keeps its tensors."""
-    qkv, both, at = linear("layers.{i}.self_attn.qkv_proj"), linear("layers.{i}.mlp.gate_up_proj"), "layers.{i}."
+    qkv = linear("layers.{i}.self_attn.qkv_proj")
     parts: tuple[Which, ...] = ("q", "k", "v")
     block: dict[str, Stored] = {f"W_{which.upper()}": qkv.beside(which).heads(which) for which in parts}
-    block |= {"W_O": linear(f"{at}self_attn.o_proj").heads("o"), "mlp.W_out": linear(f"{at}mlp.down_proj")}
-    block |= {"mlp.W_gate": both.half(0), "mlp.W_in": both.half(1)}
-    return Layout(ends(config), block | norms(config), BUFFERS, ("model.",))
+    block["W_O"] = linear("layers.{i}.self_attn.o_proj").heads("o")
+    return Layout(ends(config), block | fused_mlp() | norms(config), BUFFERS, ("model.",))
 
 
 FAMILY = Family("phi3", "Phi-3", lambda f: f.model_type == "phi3", opener(read_config, layout, "Phi-3"))

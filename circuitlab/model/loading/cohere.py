@@ -1,0 +1,82 @@
+"""Hugging Face directories of Command R (Cohere 2024; `"model_type": "cohere"`, `"cohere2"`): attention and MLP side by side.
+
+Both read behind one LayerNorm without bias; rotary pairs are interleaved; logits are multiplied by `logit_scale`, which stands
+in the gain of the final norm. Command R+ has a LayerNorm of each head's queries and keys. In Command R7B (`cohere2`) three layers
+of four have a window, and the layers without one have no positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from circuitlab.errors import BadModel
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.loading.decoder_parts import attention, lay_out_and_open, mlp
+from circuitlab.model.loading.family import Family, Keep, Opened
+from circuitlab.model.loading.found import Found
+from circuitlab.model.loading.gated_decoder import BUFFERS, Read, filled_unless_null, noted, read, turning_in
+from circuitlab.model.loading.huggingface import flag, number, size, sliding_windows
+from circuitlab.model.loading.layout import Layout, Stored, linear, norm, stored
+
+_DEFAULTS = {"max_position_embeddings": 8192, "hidden_act": "silu", "tie_word_embeddings": True}
+
+
+def read_config(config: Mapping[str, Any]) -> Read:
+    """Our configuration of a Command R `config.json`, with what was assumed."""
+    second = config.get("model_type") == "cohere2"
+    eps = number(config, "layer_norm_eps", 1e-5)
+    made, notes = read({**config, "rms_norm_eps": eps}, _DEFAULTS, base=10000.0 if second else 500000.0)
+    assert made.rotary is not None
+    made = replace(
+        made,
+        norm="layer",
+        parallel=True,
+        rotary=replace(made.rotary, pairs="interleaved"),
+        qk_norm="layer" if not second and flag(config, "use_qk_norm", False) else "none",
+        biases=("q", "k", "v", "o") if flag(config, "attention_bias", False) else (),
+    )
+    said = ("one norm for attention and MLP", f"logits times {_scale(config):g}, in the gain of the final norm")
+    made, seen = _windowed(config, made) if second else (made, ())
+    return noted(made, (*notes, *said, *seen))
+
+
+def _windowed(config: Mapping[str, Any], made: ModelConfig) -> Read:
+    """Three layers of four with a window; positions in these alone."""
+    config, said = filled_unless_null(config, {"sliding_window": 4096})
+    every = size(config, "sliding_window_pattern", 4)
+    if every < 1:
+        raise BadModel("config.json: sliding_window_pattern is no distance.", expected="4, for instance", got=str(every))
+    made = replace(made, windows=sliding_windows(config, made.n_layers, lambda i: bool((i + 1) % every)))
+    made, still = turning_in(made, [i for i in range(made.n_layers) if made.window(i)])
+    return made, (*said, *still)
+
+
+def _scale(config: Mapping[str, Any]) -> float:
+    scale = number(config, "logit_scale", 0.0625)
+    if scale == 0:
+        raise BadModel("config.json: logit_scale is zero.", expected="a number such as 0.0625", got="0")
+    return scale
+
+
+def layout(config: ModelConfig, scale: float) -> Layout:
+    """Where Command R keeps its tensors. `scale` multiplies the logits."""
+    ends = {"embed.W_E": stored("embed_tokens.weight"), "unembed.norm.gain": stored("norm.weight").scaled(scale)}
+    ends |= {} if config.tied else {"unembed.W_U": linear("lm_head")}
+    at = "layers.{i}."
+    block: dict[str, Stored] = norm("attn_norm", f"{at}input_layernorm", bias=False)
+    block |= norm("mlp_norm", f"{at}input_layernorm", bias=False)
+    block |= attention(config, *(f"{at}self_attn.{which}_proj" for which in "qkvo"))
+    block |= mlp(config, f"{at}mlp.up_proj", f"{at}mlp.down_proj", f"{at}mlp.gate_proj")
+    if config.qk_norm == "layer":
+        block |= {f"{which}_norm.gain": stored(f"{at}self_attn.{which}_norm.weight") for which in "qk"}
+    return Layout(ends, block, BUFFERS, ("model.",))
+
+
+def _load(found: Found, keep: Keep) -> Opened:
+    read = read_config(found.config)
+    return lay_out_and_open(read, layout(read[0], _scale(found.config)), found, keep, "Command R")
+
+
+FAMILY = Family("cohere", "Cohere Command R", lambda f: f.model_type in ("cohere", "cohere2"), _load)

@@ -1,0 +1,48 @@
+"""Hugging Face directories of EXAONE 4 (LG AI Research 2025): norms behind the sublayers and over each head's queries and keys.
+
+Where there is a window, the layers without one have no positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from circuitlab.errors import BadModel
+from circuitlab.model.loading.decoder_parts import opener
+from circuitlab.model.loading.family import Family
+from circuitlab.model.loading.gated_decoder import Read, filled_unless_null, layout, noted, read, turning_in
+from circuitlab.model.loading.huggingface import size, sliding_windows
+
+_DEFAULTS = {"max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "hidden_act": "silu"}
+
+
+def read_config(config: Mapping[str, Any]) -> Read:
+    """Our configuration of an EXAONE 4 `config.json`, with what was assumed."""
+    made, notes = read(config, _DEFAULTS)
+    config, said = filled_unless_null(config, {"sliding_window": 4096})
+    made = replace(made, norm_placement="post_sublayer", qk_norm="rms", biases=())
+    if config["sliding_window"] is None:
+        return noted(made, (*notes, *said))
+    made = replace(made, windows=sliding_windows(config, made.n_layers, _local(config, made.n_layers)))
+    made, still = turning_in(made, [i for i in range(made.n_layers) if made.window(i)])
+    return noted(made, (*notes, *said, *still))
+
+
+def _local(config: Mapping[str, Any], n_layers: int) -> Callable[[int], bool]:
+    """Which layers have a window, by `sliding_window_pattern`: a period whose last layer has none, or "LLLG"."""
+    pattern = config.get("sliding_window_pattern")
+    if not isinstance(pattern, str):
+        every = size(config, "sliding_window_pattern", 4)
+        if every < 1:
+            raise BadModel("config.json: sliding_window_pattern is no distance.", expected="4, for instance", got=str(every))
+        return lambda i: bool((i + 1) % every)
+    if not pattern or set(pattern) - {"L", "G"}:
+        raise BadModel(
+            "config.json: sliding_window_pattern cannot be read.", expected="LLLG, for instance", got=repr(pattern)[:60]
+        )
+    return lambda i: pattern[i % len(pattern)] == "L" and i < n_layers - 1  # the last layer always sees everything
+
+
+FAMILY = Family("exaone4", "EXAONE 4", lambda f: f.model_type == "exaone4", opener(read_config, layout, "EXAONE 4"))

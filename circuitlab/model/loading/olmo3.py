@@ -1,0 +1,43 @@
+"""Hugging Face directories of OLMo 3 (OLMo team 2025): OLMo 2 with a window in three layers of four.
+
+What rescales the rotary frequencies is stated for the layers that see everything; those with a window turn as they always did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from circuitlab.model.config import Rotary
+from circuitlab.model.loading.decoder_parts import opener
+from circuitlab.model.loading.family import Family
+from circuitlab.model.loading.gated_decoder import Read, filled_unless_null, layout, noted, read
+from circuitlab.model.loading.huggingface import sliding_windows
+from circuitlab.model.loading.rotary_scaling import rotary
+
+_DEFAULTS = {"max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "hidden_act": "silu"}
+_BASE = 500000.0
+
+
+def read_config(config: Mapping[str, Any]) -> Read:
+    """Our configuration of an OLMo 3 `config.json`, with what was assumed."""
+    made, notes = read(config, _DEFAULTS, base=_BASE)
+    config, said = filled_unless_null(config, {"sliding_window": 4096})
+    windows = sliding_windows(config, made.n_layers, lambda i: bool((i + 1) % 4))
+    near, said_near = _windowed(config, made.d_head)
+    own = near if windows and near != made.rotary else None
+    made = replace(made, norm_placement="post_sublayer", qk_norm="rms", qk_norm_over="all", windows=windows, rotary_windowed=own)
+    return noted(made, (*notes, *said, *(said_near if own else ())))
+
+
+def _windowed(config: Mapping[str, Any], d_head: int) -> tuple[Rotary, tuple[str, ...]]:
+    """The rotation of layers with a window: stated beside the other in newer files, never rescaled in older ones."""
+    stated = config.get("rope_parameters")
+    own = stated.get("sliding_attention") if isinstance(stated, Mapping) else None
+    fields = {"rope_theta": config.get("rope_theta")} if own is None else {"rope_parameters": own}
+    found, notes = rotary({**fields, "max_position_embeddings": config.get("max_position_embeddings")}, d_head, _BASE)
+    return found, tuple(f"in windowed layers: {note}" for note in notes)
+
+
+FAMILY = Family("olmo3", "OLMo 3", lambda f: f.model_type == "olmo3", opener(read_config, layout, "OLMo 3"))

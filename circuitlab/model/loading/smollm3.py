@@ -1,0 +1,51 @@
+"""Hugging Face directories of SmolLM3 (Bakouch et al. 2025): Llama without positions in every fourth layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from circuitlab.errors import BadModel
+from circuitlab.model.loading.decoder_parts import opener
+from circuitlab.model.loading.family import Family
+from circuitlab.model.loading.gated_decoder import Read, layout, noted, read, turning_in
+from circuitlab.model.loading.huggingface import flag, size, sliding_windows
+
+_DEFAULTS = {
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 32768,
+    "rms_norm_eps": 1e-6,
+    "hidden_act": "silu",
+    "tie_word_embeddings": True,
+}
+
+
+def read_config(config: Mapping[str, Any]) -> Read:
+    """Our configuration of a SmolLM3 `config.json`, with what was assumed."""
+    made, notes = read(config, _DEFAULTS, base=2e6)
+    turning = _turning(config, made.n_layers)
+    slides = flag(config, "use_sliding_window", False)
+    windows = sliding_windows(config, made.n_layers, lambda i: slides and i not in turning)
+    made, said = turning_in(replace(made, windows=windows), turning)
+    return noted(made, (*notes, *said))
+
+
+def _turning(config: Mapping[str, Any], n_layers: int) -> tuple[int, ...]:
+    """The layers with rotary positions: 1 in `no_rope_layers`, in spite of its name."""
+    listed = config.get("no_rope_layers")
+    if listed is None:
+        every = size(config, "no_rope_layer_interval", 4)
+        if every < 1:
+            raise BadModel("config.json: no_rope_layer_interval is no distance.", expected="4, for instance", got=str(every))
+        return tuple(i for i in range(n_layers) if (i + 1) % every)
+    if not isinstance(listed, list) or len(listed) != n_layers or any(turns not in (0, 1) for turns in listed):
+        raise BadModel(
+            "config.json: no_rope_layers does not fit the layers.",
+            expected=f"1 (rotary positions) or 0 (none) for each of {n_layers} layers",
+            got=repr(listed)[:120],
+        )
+    return tuple(i for i, turns in enumerate(listed) if turns)
+
+
+FAMILY = Family("smollm3", "SmolLM3", lambda f: f.model_type == "smollm3", opener(read_config, layout, "SmolLM3"))
