@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from circuitlab import __version__, paths
-from circuitlab.errors import CircuitLabError, UsageError
+from circuitlab.errors import BadMachine, CircuitLabError, UsageError
+from circuitlab.files import FULL
 
 COMMANDS = ("open", "compute", "analyses", "panels", "figure", "info", "import", "train", "measure", "lessons", "doctor")
 MODEL = "a shipped model's name, a folder, a weight file, or OWNER/NAME on the hub, perhaps with @REVISION"
@@ -194,7 +195,10 @@ def _our_fault(error: Exception) -> int:
 
 def _printable() -> None:
     """A console that cannot show a sign shows its number instead of failing."""
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever called
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
@@ -203,10 +207,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     _printable()
     try:
-        args = _parser().parse_args(_told_apart(list(sys.argv[1:] if argv is None else argv)))
-        status = _run(args)
+        status = _status(argv)
         sys.stdout.flush()
         return status
+    except BrokenPipeError:  # `circuitlab … | head`: nobody reads on, which is no fault; nothing more may be written
+        _print_no_more()
+        return 0
+    except OSError as error:
+        _print_no_more()
+        remedy = "Free space, or send it elsewhere; what was computed is not kept."
+        print(BadMachine("The output could not be written.", got=error.strerror or str(error), remedy=remedy), file=sys.stderr)
+        return BadMachine.exit_code
+
+
+def _status(argv: Sequence[str] | None) -> int:
+    """Raises `OSError` where what is printed finds no reader or no room."""
+    try:
+        return _run(_parser().parse_args(_told_apart(list(sys.argv[1:] if argv is None else argv))))
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 2
     except CircuitLabError as error:
@@ -215,8 +232,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("Cancelled.", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # `circuitlab … | head`: nobody reads on, which is no fault; nothing more may be written
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:
+        if isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and error.errno in FULL):
+            raise
         return _our_fault(error)
+
+
+def _print_no_more() -> None:
+    """What Python still holds of the output goes nowhere, or it would fail once more when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

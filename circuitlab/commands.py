@@ -19,11 +19,12 @@ from circuitlab.analysis.base import analyses, find_analysis
 from circuitlab.cli_output import print_answer, print_table, progress
 from circuitlab.engine.codec import describe, parse, parse_params, to_json
 from circuitlab.engine.engine import GIB, Engine
-from circuitlab.engine.export_data import data_bytes, write_data
+from circuitlab.engine.export_data import data_bytes
 from circuitlab.engine.export_series import joined_table, series_bytes
 from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, BadMachine, UsageError
+from circuitlab.files import write_whole
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.known_heads import KnownHeads, complaints, known_heads
 from circuitlab.model.loading.assumptions import Assumption, pairs
@@ -111,7 +112,7 @@ def _compute_series(model: api.Model, request: Request, targets: dict[str, str])
 def _put(data: bytes, target: str) -> None:
     """Into a file; "-" prints."""
     if target != "-":
-        return write_data(data, Path(target))
+        return write_whole(Path(target), data)
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.flush()

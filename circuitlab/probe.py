@@ -30,6 +30,7 @@ from typing import Literal
 
 from circuitlab import paths
 from circuitlab.errors import BadMachine
+from circuitlab.files import made_folder, write_whole
 
 # What Qt's xcb plugin needs on a bare Debian 12, beside what Debian always has.
 QT_PACKAGES = (
@@ -282,9 +283,9 @@ def probe_cached(environ: Mapping[str, str] | None = None) -> Probe:
     result = probe(env)
     if result.ok:
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps({"key": key, "probe": asdict(result)}), "utf-8")
-        except OSError:
+            made_folder(file.parent)
+            write_whole(file, json.dumps({"key": key, "probe": asdict(result)}).encode(), durable=False)
+        except BadMachine:
             pass  # a read-only home costs a second at each start and nothing else
     return result
 

@@ -20,8 +20,9 @@ from PySide6.QtWidgets import QWidget
 from circuitlab.draw.app import application
 from circuitlab.draw.theme import LIGHT, Theme
 from circuitlab.draw.view import FigureView
-from circuitlab.errors import BadMachine, UsageError
+from circuitlab.errors import UsageError
 from circuitlab.figures.marks import Figure
+from circuitlab.files import write_whole
 
 DPI = 96
 PNG_SCALE = 3
@@ -45,14 +46,7 @@ def export(figure: Figure, path: Path, width_mm: float = 160.0, font_pt: float =
         data = write(view, zoom, width_mm)
     finally:
         _discard(view)
-    try:
-        path.write_bytes(data)
-    except OSError as problem:
-        raise BadMachine(
-            f"{path} cannot be written.",
-            got=str(problem.strerror or problem),
-            remedy="choose a folder that you may write to",
-        ) from problem
+    write_whole(path, data)
 
 
 def render(figure: Figure, size: QSize, theme: Theme = LIGHT, ratio: float = 1.0) -> QImage:
@@ -114,6 +108,11 @@ def _png(view: FigureView, zoom: float, width_mm: float) -> bytes:
     image = _image(view, zoom * PNG_SCALE)
     image.setDotsPerMeterX(round(image.width() / width_mm * 1000))
     image.setDotsPerMeterY(image.dotsPerMeterX())
+    return png_bytes(image)
+
+
+def png_bytes(image: QImage) -> bytes:
+    """An image as the bytes of a PNG."""
     buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
     image.save(buffer, "PNG")  # pyright: ignore[reportCallIssue, reportArgumentType]

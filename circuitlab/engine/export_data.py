@@ -15,7 +15,8 @@ import numpy as np
 from circuitlab.analysis.base import Table
 from circuitlab.engine.codec import to_json
 from circuitlab.engine.request import Answer
-from circuitlab.errors import BadMachine, UsageError
+from circuitlab.errors import UsageError
+from circuitlab.files import write_whole
 
 SUFFIXES = (".csv", ".npz", ".json")
 
@@ -96,14 +97,6 @@ def data_bytes(answer: Answer, form: str) -> bytes:
 def write_answer(answer: Answer, path: Path, form: str = "") -> None:
     """Write as `form`, "" by suffix. Raises `UsageError` for an unknown one, `BadMachine` where it cannot be written.
 
-    The data is made before the file is touched, so that a failure leaves what was there.
+    A failure leaves what was there.
     """
-    write_data(data_bytes(answer, form or path.suffix.lower().removeprefix(".")), path)
-
-
-def write_data(data: bytes, path: Path) -> None:
-    """Write what an answer has become. Raises `BadMachine`."""
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise BadMachine("The data cannot be written.", expected="a writable place", got=str(error)) from error
+    write_whole(path, data_bytes(answer, form or path.suffix.lower().removeprefix(".")))

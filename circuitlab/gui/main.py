@@ -12,9 +12,11 @@ from PySide6.QtGui import QImage, QPainter
 from PySide6.QtWidgets import QApplication
 
 from circuitlab.draw.app import application
+from circuitlab.draw.export import png_bytes
 from circuitlab.engine.engine import GIB, Engine, use_threads
 from circuitlab.engine.store import ModelStore, OpenModel, reference
 from circuitlab.errors import BadMachine, CircuitLabError
+from circuitlab.files import write_whole
 from circuitlab.gui.docks.prompt import samples
 from circuitlab.gui.errors import ErrorHook
 from circuitlab.gui.fitting import state_on
@@ -135,8 +137,7 @@ def render_window(
         window.show()
         if not settle(window):
             raise BadMachine("The window did not finish painting.", expected="all answers within 60 s", got="a timeout")
-        if not picture(window, QSize(*size), ratio).save(str(path)):
-            raise BadMachine("The picture could not be written.", expected="a writable place", got=str(path))
+        write_whole(path, png_bytes(picture(window, QSize(*size), ratio)))
     finally:
         window.close()
         window.deleteLater()

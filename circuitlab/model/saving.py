@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from circuitlab.files import made_folder, whole, write_whole
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.sourced import check_shapes
 from circuitlab.model.tensors import ResidentTensors
@@ -22,24 +22,19 @@ FORMAT = "circuitlab-1"
 def save_directory(
     path: Path, config: ModelConfig, tensors: Mapping[str, Tensor], tokenizer: Tokenizer | None = None, card: str = ""
 ) -> None:
-    """Write a model directory; files are replaced whole. Raises `BadModel` where tensors do not fit `config`."""
+    """Write a model directory; files are replaced whole. Raises `BadModel` where tensors do not fit `config`,
+    `BadMachine` where the disk does not take them."""
     check_shapes(config, ResidentTensors(tensors))
-    path.mkdir(parents=True, exist_ok=True)
+    made_folder(path)
     plain = {name: value.detach().contiguous().cpu() for name, value in tensors.items()}
-    _replace(path / "model.safetensors", lambda fresh: save_file(plain, str(fresh), metadata={"format": FORMAT}))
+    with whole(path / "model.safetensors") as fresh:
+        save_file(plain, str(fresh), metadata={"format": FORMAT})
     config_text = json.dumps({"format": FORMAT, **config.to_json()}, indent=1)
-    _replace(path / "config.json", lambda fresh: fresh.write_text(config_text + "\n", encoding="utf-8"))
+    write_whole(path / "config.json", (config_text + "\n").encode())
     if tokenizer is not None:
-        _replace(path / "tokenizer.json", tokenizer.save)
+        tokenizer.save(path / "tokenizer.json")
     if card:
-        _replace(path / "card.md", lambda fresh: fresh.write_text(card, encoding="utf-8"))
-
-
-def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Write beside, then take its place."""
-    fresh = path.with_name(path.name + ".new")
-    write(fresh)
-    os.replace(fresh, path)
+        write_whole(path / "card.md", card.encode())
 
 
 def random_tensors(config: ModelConfig, seed: int = 0, scale: float = 0.1) -> dict[str, Tensor]:

@@ -26,6 +26,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from circuitlab.errors import BadModel
+from circuitlab.files import write_whole
 
 FILE = "series.safetensors"
 FORMAT = "circuitlab-series-1"
@@ -53,7 +54,7 @@ class SeriesMeasures:
 
 
 def write_series(folder: Path, measures: SeriesMeasures) -> None:
-    """Write `series.safetensors` whole or not at all. Raises OSError."""
+    """Write `series.safetensors` whole or not at all. Raises `BadMachine`."""
     about = {
         "format": FORMAT,
         "steps": list(measures.steps),
@@ -62,9 +63,7 @@ def write_series(folder: Path, measures: SeriesMeasures) -> None:
         "said": dict(measures.said),
     }
     arrays = {name: np.ascontiguousarray(a, np.float32) for name, a in measures.arrays.items()}
-    fresh = folder / f"{FILE}.new"
-    fresh.write_bytes(save(arrays, {"about": json.dumps(about, ensure_ascii=True)}))
-    fresh.replace(folder / FILE)
+    write_whole(folder / FILE, save(arrays, {"about": json.dumps(about, ensure_ascii=True)}))
 
 
 def has_series(folder: Path) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 from tokenizers import Tokenizer as _Tokenizer
 
 from circuitlab.errors import BadInput, BadModel
+from circuitlab.files import write_whole
 from circuitlab.model.files.whole_file import WholeFile
 
 _LARGEST = 64 * 2**20
@@ -86,9 +87,13 @@ class Tokenizer:
         """The id of the token spelled so in the vocabulary, special ones included."""
         return self._inner.token_to_id(text)
 
+    def file_text(self) -> str:
+        """What stands in its `tokenizer.json`."""
+        return self._inner.to_str(pretty=False)
+
     def save(self, path: Path) -> None:
-        """Write `tokenizer.json`."""
-        path.write_text(self._inner.to_str(pretty=False), encoding="utf-8")
+        """Write `tokenizer.json`. Raises `BadMachine`."""
+        write_whole(path, self.file_text().encode())
 
     def encode(self, text: str, bos: bool = False) -> tuple[int, ...]:
         """Ids of `text`; with BOS in front where asked and there is one. Text that looks special stays text where it can."""

@@ -9,7 +9,6 @@ training draws them; what is held out is not counted. Where not all pairs fit in
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,9 +18,11 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from circuitlab.errors import BadModel
+from circuitlab.files import whole
 from circuitlab.model.corpus_bigrams import FILE, FORMAT
 from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.training.corpus import Stream, find_sources, tokenised
+from circuitlab.training.files import beside
 
 LIMIT = 2_950_000  # bytes
 
@@ -72,8 +73,8 @@ def write(path: Path, found: Counts, text: str, limit: int = LIMIT) -> bool:
     }
     complete = len(kept) == len(found.pairs)
     said = {"format": FORMAT, "complete": str(complete).lower(), "text": f"{text}, {found.n_tokens:,} tokens"}
-    save_file(tensors, str(path) + ".new", metadata=said)
-    os.replace(str(path) + ".new", path)
+    with whole(path, fresh=beside(path)) as fresh:
+        save_file(tensors, str(fresh), metadata=said)
     return complete
 
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 
+from circuitlab.files import made_folder, writing
 from circuitlab.model.devices import devices
 from circuitlab.model.saving import save_directory
 from circuitlab.model.series import FOLDER, series_of
 from circuitlab.model.tokenizer import Tokenizer
-from circuitlab.training.files import linked, made_folder, writing
+from circuitlab.training.files import linked
 from circuitlab.training.huggingface_export import save_gpt2, save_gpt2_checkpoint
 from circuitlab.training.loop import Trainer
 from circuitlab.training.metrics_file import write_model

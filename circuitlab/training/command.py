@@ -16,12 +16,13 @@ from pathlib import Path
 import numpy as np
 
 from circuitlab.errors import BadInput, CircuitLabError
+from circuitlab.files import made_folder
 from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.train_arguments import add_arguments
 from circuitlab.training.bpe import train_tokenizer
 from circuitlab.training.corpus import Source, Stream, find_sources, tokenised
 from circuitlab.training.device_memory import room_on
-from circuitlab.training.files import Lock, made_folder, write_whole, writing
+from circuitlab.training.files import Lock, write_whole
 from circuitlab.training.identity import claim, identity
 from circuitlab.training.progress import Progress
 from circuitlab.training.recipe import Recipe, read_recipe
@@ -59,10 +60,7 @@ def prepare(
     kept = out / "state" / "tokenizer.json"
     if not kept.is_file():
         made = train_tokenizer(sources, recipe.vocab, int(recipe.tokenizer_bytes)) if given is None else given
-        fresh = kept.with_suffix(".new")
-        with writing(kept):
-            made.save(fresh)
-            fresh.replace(kept)
+        write_whole(kept, made.file_text().encode())
     words = fitting(Tokenizer.from_file(kept), recipe, kept)
     n_ctx = recipe.config().n_ctx
     return words, tuple(_stream(s, words, n_ctx, out / "state" / f"tokens-{i}.npz") for i, s in enumerate(sources))

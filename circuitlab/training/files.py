@@ -5,65 +5,27 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from safetensors import SafetensorError
-
+from circuitlab import files
 from circuitlab.errors import BadInput, BadMachine
+from circuitlab.files import unwritable, writing
 
-_SAID = (  # error numbers: what happened, what to do
-    ((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), ("The disk is full", "Free space")),
-    ((errno.EACCES, errno.EPERM, errno.EROFS), ("The folder cannot be written to", "Choose another folder or change its rights")),
-    ((errno.ENOTDIR, errno.EEXIST), ("A file is in the way of a folder", "Choose another folder, or take the file away")),
-)
-_OTHERWISE = ("A file could not be written", "Mend that")
 _HELD = (errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # what systems say of a lock that another process has
 
 
 def write_whole(path: Path, data: bytes | Callable[[IO[bytes]], Any], previous: Path | None = None, durable: bool = True) -> None:
-    """Write beside, then replace; what was there is kept as `previous` where that is named.
-
-    `data`: the bytes, or what writes them to an open file. `durable`: not before the disk has them. Raises `BadMachine` where the
-    disk is full or cannot be written; the old file is then as it was.
-    """
-    fresh = path.with_name(path.name + ".new")
-    try:
-        with fresh.open("wb") as file:
-            data(file) if callable(data) else file.write(data)
-            file.flush()
-            if durable:
-                os.fsync(file.fileno())
-        if previous is not None and path.is_file():
-            os.replace(path, previous)
-        os.replace(fresh, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            fresh.unlink()
-        raise unwritable(path, error) from error
+    """`files.write_whole` in a folder that one process writes in: what a kill leaves is written over by the next."""
+    files.write_whole(path, data, previous, durable, beside(path))
 
 
-def made_folder(path: Path) -> None:
-    """Make a folder, and those above it. Raises `BadMachine`."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise unwritable(path, error) from error
-
-
-def unwritable(path: Path, error: OSError) -> BadMachine:
-    """The error of a file that could not be written."""
-    what, remedy = next((said for numbers, said in _SAID if error.errno in numbers), _OTHERWISE)
-    return BadMachine(
-        f"{what}: {path.name} could not be written.",
-        expected=f"a writable disk with room at {path.parent}",
-        got=error.strerror or str(error),
-        remedy=f"{remedy}; the same command then goes on from what was saved last.",
-    )
+def beside(path: Path) -> Path:
+    """Where a file of a run is written first."""
+    return path.with_name(path.name + ".new")
 
 
 class Lock:
@@ -141,21 +103,9 @@ def _take(file: IO[bytes]) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-@contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Whatever goes wrong with the disk while a library writes to `path` is a `BadMachine`."""
-    try:
-        yield
-    except SafetensorError as error:  # its own words around what the operating system said
-        code = re.search(r"os error (\d+)", str(error))
-        raise unwritable(path, OSError(int(code[1]) if code else errno.EIO, str(error))) from error
-    except OSError as error:
-        raise unwritable(path, error) from error
-
-
 def linked(source: Path, path: Path) -> None:
     """The file `source` as `path` too: a hard link, else a copy. Raises `BadMachine`."""
-    fresh = path.with_name(path.name + ".new")
+    fresh = beside(path)
     with writing(path):
         if path.exists() and path.samefile(source):
             return

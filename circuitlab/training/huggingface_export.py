@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from circuitlab.errors import BadInput
+from circuitlab.files import whole
 from circuitlab.model.block import flat_in, flat_out
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.tokenizer import Tokenizer
-from circuitlab.training.files import write_whole
+from circuitlab.training.files import beside, write_whole
 
 _ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu", "quick_gelu")  # called the same there
 _BIASES = {"q", "k", "v", "o", "mlp"}
@@ -114,10 +114,7 @@ def save_gpt2(path: Path, c: ModelConfig, tensors: Mapping[str, Tensor], tokeniz
     _save(path / "model.safetensors", gpt2_tensors(c, tensors))
     _json(path / "config.json", config)
     _json(path / "generation_config.json", {"bos_token_id": 0, "eos_token_id": None})
-    plain = path / "tokenizer.json.plain"
-    tokenizer.save(plain)
-    _json(path / "tokenizer.json", _with_bos(json.loads(plain.read_text(encoding="utf-8")), tokenizer))
-    plain.unlink()
+    _json(path / "tokenizer.json", _with_bos(json.loads(tokenizer.file_text()), tokenizer))
     bos = tokenizer.raw(0)
     _json(
         path / "tokenizer_config.json",
@@ -154,9 +151,8 @@ def _with_bos(tokenizer: dict[str, Any], words: Tokenizer) -> dict[str, Any]:
 
 
 def _save(path: Path, tensors: dict[str, Tensor]) -> None:
-    fresh = path.with_name(path.name + ".new")
-    save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, str(fresh), {"format": "pt"})
-    os.replace(fresh, path)
+    with whole(path, fresh=beside(path)) as fresh:
+        save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, str(fresh), {"format": "pt"})
 
 
 def _json(path: Path, value: Any) -> None:

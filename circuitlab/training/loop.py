@@ -23,6 +23,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from circuitlab.errors import BadInput, Cancelled
+from circuitlab.files import made_folder
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.devices import making_on
 from circuitlab.model.forward import logits
@@ -31,7 +32,7 @@ from circuitlab.model.sourced import expected_shapes
 from circuitlab.model.trainable import TrainableWeights
 from circuitlab.training.batches import batch
 from circuitlab.training.corpus import Stream
-from circuitlab.training.files import made_folder, write_whole
+from circuitlab.training.files import write_whole
 from circuitlab.training.metrics import measure
 from circuitlab.training.metrics_file import write_run
 from circuitlab.training.progress import Progress, State

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 from circuitlab.errors import BadModel
+from circuitlab.files import made_folder
 from circuitlab.model.saving import FORMAT
 from circuitlab.model.series import FOLDER, series_of
-from circuitlab.training.files import linked, made_folder, write_whole
+from circuitlab.training.files import linked, write_whole
 from circuitlab.training.recipe import Recipe
 
 NAME = "so-far"

@@ -20,13 +20,13 @@ import torch
 
 from circuitlab.analysis.training_scores import late_minus_early, repetitions
 from circuitlab.errors import BadInput, BadMachine, BadModel
+from circuitlab.files import writing
 from circuitlab.model.loading import open_model
 from circuitlab.model.loading.found import weight_files
 from circuitlab.model.series import checkpoint_of
 from circuitlab.model.series_measures import FILE, SeriesMeasures, read_series, write_series
 from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.training.corpus import Stream
-from circuitlab.training.files import writing
 from circuitlab.training.measured_texts import CONTEXT, WINDOWS, MeasuredTexts, texts_for
 from circuitlab.training.series_point import measure_point
 from circuitlab.training.series_points import Point, points_of
@@ -170,10 +170,7 @@ def _write(
         {name: np.stack([one[name] for one in found]) for name in found[0]},
         {**said, "weights": hashes[: len(points)]},
     )
-    try:
-        write_series(folder, made)
-    except OSError as error:
-        raise _unwritable(folder, error) from error
+    write_series(folder, made)
     return made
 
 

@@ -17,9 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from circuitlab.errors import BadInput, CircuitLabError
+from circuitlab.files import whole
 from circuitlab.measure_arguments import add_arguments
 from circuitlab.model.series import FOLDER, series_of
 from circuitlab.model.series_measures import GONE, read_series, write_series
+from circuitlab.training.files import beside
 from circuitlab.training.measure_command import run as measure
 from circuitlab.training.metrics_file import final_step
 from circuitlab.training.series_card import describe
@@ -48,10 +50,9 @@ def ship(run: Path, folder: Path, steps: Iterable[int] | None = None) -> Path:
 
 def _copy(source: Path, target: Path) -> None:
     """Whole or not at all, and readable by everyone."""
-    fresh = target.with_name(target.name + ".new")
-    shutil.copyfile(source, fresh)
-    fresh.chmod(0o644)
-    fresh.replace(target)
+    with whole(target, fresh=beside(target)) as fresh:
+        shutil.copyfile(source, fresh)
+    target.chmod(0o644)
 
 
 def leave_weights_out(folder: Path) -> None:

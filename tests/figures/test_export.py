@@ -119,7 +119,7 @@ def test_unknown_format_and_unwritable_path(qapp, tmp_path):
     figure = Figure(((MARKS["bars"],),), "t")
     with pytest.raises(UsageError, match="format"):
         export(figure, tmp_path / "t.docx")
-    with pytest.raises(BadMachine, match="cannot be written"):
+    with pytest.raises(BadMachine, match="could not be written"):
         export(figure, tmp_path / "missing" / "t.png")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -12,7 +11,8 @@ from typing import BinaryIO
 import torch
 from torch import Tensor
 
-from circuitlab.errors import BadMachine, UsageError
+from circuitlab.errors import UsageError
+from circuitlab.files import made_folder, whole, write_whole
 from circuitlab.model.loading.layout import LaidOut, Stored
 from circuitlab.model.saving import FORMAT
 from circuitlab.model.sourced import expected_shapes
@@ -27,25 +27,24 @@ Tick = Callable[[int, int, str], None]
 def stream_directory(path: Path, parts: LaidOut, tokenizer: Tokenizer | None, tick: Tick = lambda *_: None) -> int:
     """Write the model to `path`, a folder that is new or empty; gives the bytes of its weights.
 
-    `tick(done, total, name)` before each tensor, in bytes; it may raise, and then no weights are left. Norms that the parts lack
-    are written as gain 1 and bias 0. Raises `BadModel` for weights that are not finite, `UsageError` for a folder in use.
+    `tick(done, total, name)` before each tensor, in bytes; it may raise, and then nothing is left in the folder. Norms that the
+    parts lack are written as gain 1 and bias 0. Raises `BadModel` for weights that are not finite, `UsageError` for a
+    folder in use, `BadMachine` where the disk does not take it.
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UsageError("There is something where the model should go.", expected="a new or an empty folder", got=str(path))
-    unfinished = path / "model.safetensors.new"
+    made_folder(path)
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("wb") as file:
-            total = _write(file, parts, tick)
-        os.replace(unfinished, path / "model.safetensors")
         text = json.dumps({"format": FORMAT, **parts.config.to_json()}, indent=1)
-        (path / "config.json").write_text(text + "\n", encoding="utf-8")
+        write_whole(path / "config.json", (text + "\n").encode())
         if tokenizer is not None:
             tokenizer.save(path / "tokenizer.json")
-    except OSError as error:
-        raise BadMachine("The model cannot be written.", expected="room on the disk", got=f"{path}: {error.strerror}") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
+        with whole(path / "model.safetensors") as fresh, fresh.open("wb") as file:
+            total = _write(file, parts, tick)
+    except BaseException:
+        for name in ("config.json", "tokenizer.json"):
+            (path / name).unlink(missing_ok=True)
+        raise
     return total
 
 

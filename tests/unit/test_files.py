@@ -1,0 +1,146 @@
+"""Whatever leaves the program is there whole or not at all, and nothing in the package writes in another way."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import circuitlab
+from circuitlab.errors import BadMachine
+from circuitlab.files import whole, write_whole
+from tests.conftest import ROOT
+from tests.models import directory
+
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system: a limit of file sizes")
+FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+
+
+def test_what_breaks_off_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    write_whole(path, b"old")
+    (tmp_path / "a.csv.new").write_bytes(b"somebody's own")
+
+    def breaks(file: object) -> None:
+        file.write(b"half")  # type: ignore[attr-defined]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(path, breaks)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {"a.csv": b"old", "a.csv.new": b"somebody's own"}
+    write_whole(path, b"new", previous=tmp_path / "before")
+    assert (path.read_bytes(), (tmp_path / "before").read_bytes()) == (b"new", b"old")
+
+
+@POSIX
+def test_a_link_stays_a_link_rights_stay_and_a_pipe_is_written_to(tmp_path: Path) -> None:
+    real, link, pipe = tmp_path / "real", tmp_path / "link", tmp_path / "pipe"
+    real.write_bytes(b"old")
+    real.chmod(0o640)
+    link.symlink_to(real)
+    write_whole(link, b"new")
+    assert link.is_symlink() and real.read_bytes() == b"new" and real.stat().st_mode & 0o777 == 0o640
+    os.mkfifo(pipe)
+    came: list[bytes] = []
+    reader = threading.Thread(target=lambda: came.append(pipe.read_bytes()))
+    reader.start()
+    write_whole(pipe, b"through")
+    reader.join(30)
+    assert came == [b"through"] and sorted(p.name for p in tmp_path.iterdir()) == ["link", "pipe", "real"]
+
+
+def test_two_that_write_one_file_leave_one_of_the_two(tmp_path: Path) -> None:
+    path, both = tmp_path / "a", threading.Barrier(2)
+
+    def write(data: bytes) -> None:
+        with whole(path) as fresh:
+            fresh.write_bytes(data)
+            both.wait(30)
+
+    threads = [threading.Thread(target=write, args=(data * 5000,)) for data in (b"1", b"2")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert path.read_bytes() in (b"1" * 5000, b"2" * 5000) and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("no/such/a.csv", "not there"), ("folder", "folder is in"), ("file/a", "file is in")]
+)
+def test_a_place_that_cannot_be_written_is_said(tmp_path: Path, name: str, words: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_bytes(b"x")
+    with pytest.raises(BadMachine, match=words):
+        write_whole(tmp_path / name, b"data")
+    assert (tmp_path / "file").read_bytes() == b"x"
+
+
+# What writes otherwise, and why it may: a log grows, a lock and a download go on where they were, a pipe to nowhere.
+_OTHERWISE = {"files.py", "cli.py", "training/files.py", "model/hub_download.py", "model/files/streamed.py"}
+_WRITERS = {"write_text", "write_bytes", "savez", "savez_compressed"}
+
+
+def _writes(tree: ast.AST) -> list[int]:
+    """Lines of calls that put bytes into a file by its name."""
+    found = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        modes = [a.value for a in (*node.args, *(k.value for k in node.keywords)) if isinstance(a, ast.Constant)]
+        opened = name == "open" and any(isinstance(m, str) and len(m) < 4 and set("wax+") & set(m) for m in modes)
+        renamed = name == "replace" and isinstance(node.func, ast.Attribute) and getattr(node.func.value, "id", "") == "os"
+        if name in _WRITERS or opened or renamed:
+            found.append(node.lineno)
+    return found
+
+
+def test_nothing_in_the_package_writes_past_the_one_writer() -> None:
+    package = Path(circuitlab.__file__).parent
+    wrong = {}
+    for file in sorted(package.rglob("*.py")):
+        name = file.relative_to(package).as_posix()
+        text = file.read_text(encoding="utf-8")
+        into_memory = lambda line: "savez" in line and ("io.BytesIO()" in text or "write_whole" in line)  # noqa: B023
+        lines = [n for n in _writes(ast.parse(text)) if not into_memory(text.splitlines()[n - 1])]
+        if lines and name not in _OTHERWISE:
+            wrong[name] = lines
+    assert not wrong
+
+
+def _started(words: list[str], stdout: object, size: int | None = None) -> subprocess.CompletedProcess[bytes]:
+    def limited() -> None:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size or 0, size or 0))
+
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-m", "circuitlab", *words]
+    before = None if size is None else limited
+    return subprocess.run(words, stdout=stdout, stderr=subprocess.PIPE, env=environment, preexec_fn=before, timeout=120)  # type: ignore[call-overload]
+
+
+@FULL
+@pytest.mark.parametrize("words", [["analyses"], ["compute", "token_loss", "M", "--tokens", "1,2", "--csv", "-"]])
+def test_a_full_disk_under_the_output_is_said(tmp_path: Path, words: list[str]) -> None:
+    model = str(directory(tmp_path / "m"))
+    with open("/dev/full", "wb") as full:
+        done = _started([model if w == "M" else w for w in words], full)
+    assert done.returncode == 3
+    assert b"could not be written" in done.stderr and b"No space left" in done.stderr and b"Traceback" not in done.stderr
+
+
+@POSIX
+def test_a_table_that_finds_no_room_leaves_the_good_one(tmp_path: Path) -> None:
+    model, out = str(directory(tmp_path / "m")), tmp_path / "a.csv"
+    out.write_bytes(b"the good one")
+    ask = ["compute", "attention", model, "--tokens", ",".join(map(str, range(1, 40))), "--csv", str(out)]
+    done = _started(ask, subprocess.DEVNULL, 4096)
+    assert done.returncode == 3 and b"The disk is full" in done.stderr
+    assert out.read_bytes() == b"the good one" and sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "m"]
