@@ -278,7 +278,7 @@ def probe_cached(environ: Mapping[str, str] | None = None) -> Probe:
         kept = json.loads(file.read_text("utf-8"))
         if kept["key"] == key and kept["probe"]["ok"]:
             return Probe(True, platform=str(kept["probe"]["platform"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass
     result = probe(env)
     if result.ok:

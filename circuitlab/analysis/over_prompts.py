@@ -109,7 +109,7 @@ def asked(p: OverPromptsParams) -> tuple[Analysis[Any, Any], Any]:
     found = find_analysis(p.analysis)
     try:
         given = json.loads(p.params or "{}")
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         expected = f"a JSON object of {found.name}'s parameters"
         raise UsageError("params is no JSON.", expected=expected, got=repr(p.params)[:80]) from error
     return found, from_json(found.params, given, "params")

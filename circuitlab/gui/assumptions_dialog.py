@@ -11,7 +11,6 @@ from dataclasses import replace
 from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import (
     QComboBox,
-    QDialog,
     QFormLayout,
     QHBoxLayout,
     QLineEdit,
@@ -23,6 +22,7 @@ from PySide6.QtWidgets import (
 
 from circuitlab.engine.store import OpenModel
 from circuitlab.errors import Cancelled, CircuitLabError
+from circuitlab.gui.dialog import Dialog
 from circuitlab.gui.labels import words
 from circuitlab.gui.opening import Opening, asked_of
 from circuitlab.model.loading.assumptions import Assumption
@@ -31,7 +31,7 @@ from circuitlab.model.subject import ModelRef
 SLOT = "assume"
 
 
-class AssumptionsDialog(QDialog):
+class AssumptionsDialog(Dialog):
     """See the module. `fields` are the widgets by the names of the assumptions."""
 
     def __init__(self, opening: Opening, ref: ModelRef, rows: tuple[Assumption, ...], parent: QWidget | None = None) -> None:
@@ -65,9 +65,7 @@ class AssumptionsDialog(QDialog):
         buttons.addStretch(1)
         for button in (self.shut, self.again):
             buttons.addWidget(button)
-        for button in (self.reset, self.shut, self.again):
-            button.setAutoDefault(button is self.again)
-        self.again.setDefault(True)
+        self.primary = self.again
         box = QVBoxLayout(self)
         box.setContentsMargins(24, 16, 24, 16)
         box.setSpacing(12)

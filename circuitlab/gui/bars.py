@@ -27,6 +27,8 @@ from circuitlab.model.devices import devices
 from circuitlab.session.cuts import words
 from circuitlab.session.state import State
 
+MESSAGE = 8000  # ms: what has happened is no news any more
+
 
 class TopBar(QToolBar):
     """What is looked at: model, heads, conventions, interventions; pins and what is compared.
@@ -223,9 +225,32 @@ class Status(QStatusBar):
         self.pace.setSingleShot(True)
         self.pace.setInterval(100)
         self.pace.timeout.connect(self.refresh)
-        bench.readout.connect(self.readout.setText)
+        self._message = ""
+        self.ends = QTimer(self)
+        self.ends.setSingleShot(True)
+        self.ends.setInterval(MESSAGE)
+        self.ends.timeout.connect(self._end_message)
+        bench.readout.connect(self._point)
+        bench.message.connect(self.say)
         bench.runner.jobs_changed.connect(self._changed)
         self.refresh()
+
+    @Slot(str)
+    def say(self, message: str) -> None:
+        """What has just happened: until the next message, or for some seconds; a value that is pointed at covers it."""
+        self._message = message
+        self.readout.setText(message)
+        self.ends.start()
+
+    @Slot(str)
+    def _point(self, readout: str) -> None:
+        self.readout.setText(readout or self._message)
+
+    @Slot()
+    def _end_message(self) -> None:
+        shown, self._message = self._message, ""
+        if self.readout.text() == shown:
+            self.readout.setText("")
 
     @Slot()
     def _changed(self) -> None:

@@ -21,9 +21,14 @@ MOST_FACTS = 64  # models whose facts are kept: a slider may pass over thousands
 
 
 class Bench(QObject):
-    """One window's shared objects. `readout(text)` is what the pointer is over; `theme_changed(theme)`."""
+    """One window's shared objects.
+
+    `readout(text)` is what the pointer is over, "" when it has left; `message(text)` what has just happened;
+    `theme_changed(theme)`.
+    """
 
     readout = Signal(str)
+    message = Signal(str)
     theme_changed = Signal(object)
     failed = Signal(object)
 

@@ -19,8 +19,7 @@ def flat(parent: QWidget, name: str, text: str, tip: str) -> QToolButton:
 
 
 def push(parent: QWidget, text: str, act: Callable[[], object]) -> QPushButton:
-    """A button of a form, which does not take the Enter that is meant for the dialog's own."""
+    """A button of a form."""
     made = QPushButton(text, parent)
-    made.setAutoDefault(False)
     made.clicked.connect(act)
     return made

@@ -242,7 +242,7 @@ class CheckpointBar(QToolBar):
 
     @Slot()
     def _passed(self) -> None:
-        self.bench.readout.emit("A panel takes long: the film goes on without it, and it is dimmed until it has its answer.")
+        self.bench.message.emit("A panel takes long: the film goes on without it, and it is dimmed until it has its answer.")
 
     @Slot()
     def _played(self) -> None:

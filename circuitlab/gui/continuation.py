@@ -41,14 +41,14 @@ class Continuation(QObject):
             return
         state = self.bench.document.recorded
         if state.tokens != self._state.tokens or tokens == state.tokens:
-            self.bench.readout.emit("Nothing was added: the text has changed, or the context is full.")
+            self.bench.message.emit("Nothing was added: the text has changed, or the context is full.")
             return
         tokenizer = self.bench.tokenizer()
         text = "" if tokenizer is None else tokenizer.decode(tokens)
         # a text that does not encode to these very tokens (a cut-off character, a merge across the seam) is kept as ids
         same = tokenizer is not None and tokenizer.encode(text, state.bos) == tokens
         self.bench.document.apply(state.with_text(text if same else "", tokens), "continue")
-        self.bench.readout.emit(f"{len(tokens) - len(state.tokens)} tokens written.")
+        self.bench.message.emit(f"{len(tokens) - len(state.tokens)} tokens written.")
 
     @Slot(str, object)
     def _failed(self, slot: str, error: object) -> None:

@@ -136,4 +136,5 @@ class Dialogs(QObject):
         if not long:
             return True
         text = f"{long[0].title} is still running. Cancel it and close?"
-        return QMessageBox.question(self._window, "Close CircuitLab", text) == QMessageBox.StandardButton.Yes
+        yes, no = QMessageBox.StandardButton.Yes, QMessageBox.StandardButton.No
+        return QMessageBox.question(self._window, "Close CircuitLab", text, yes | no, no) == yes

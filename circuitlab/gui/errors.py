@@ -44,7 +44,7 @@ class ErrorDialog(QMessageBox):
         self.report = report(error)
         self.setDetailedText(self.report)
         self.copy = self.addButton("Copy report", QMessageBox.ButtonRole.ActionRole)
-        self.addButton(QMessageBox.StandardButton.Close)
+        self.setDefaultButton(self.addButton(QMessageBox.StandardButton.Close))
         self.buttonClicked.connect(self._clicked)
 
     @Slot(object)

@@ -6,10 +6,11 @@ import re
 
 from PySide6.QtCore import Slot
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialogButtonBox, QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from circuitlab.draw.theme import Theme
 from circuitlab.figures.panel import Facts, Panel
+from circuitlab.gui.dialog import Dialog
 from circuitlab.gui.labels import words
 
 # Which symbols a panel's equation may use, and their shapes in the names of the configuration.
@@ -48,7 +49,7 @@ def explanation(panel: Panel, facts: Facts, n_tokens: int, caption: str = "") ->
     return "\n".join([*lines, "", f"Source: {panel.source}"])
 
 
-class ExplainDialog(QDialog):
+class ExplainDialog(Dialog):
     """See the module; everything in it can be selected and copied."""
 
     def __init__(self, panel: Panel, facts: Facts, n_tokens: int, caption: str, theme: Theme, parent: QWidget) -> None:

@@ -11,7 +11,6 @@ from PySide6.QtCore import Qt, Slot
 from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import (
     QComboBox,
-    QDialog,
     QFormLayout,
     QHBoxLayout,
     QLineEdit,
@@ -22,6 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from circuitlab.errors import Cancelled, CircuitLabError
+from circuitlab.gui.dialog import Dialog
 from circuitlab.gui.job import Job
 from circuitlab.gui.labels import words
 from circuitlab.gui.opening import Opening
@@ -31,7 +31,7 @@ LOOK, FETCH = "hub-look", "hub-fetch"
 _EXAMPLE = "OWNER/NAME, for instance EleutherAI/pythia-70m"
 
 
-class HubDialog(QDialog):
+class HubDialog(Dialog):
     """See the module. `opening` opens what has come."""
 
     def __init__(self, opening: Opening, parent: QWidget | None = None) -> None:
@@ -69,7 +69,7 @@ class HubDialog(QDialog):
         self.look = QPushButton("Look up", self)
         self.look.clicked.connect(self.look_up)
         self.get = QPushButton("Download and open", self)
-        self.get.setDefault(True)
+        self.primary = self.get
         self.get.clicked.connect(self.go)
         self.stop = QPushButton("Stop", self)
         self.stop.clicked.connect(self.cancel)
@@ -86,8 +86,6 @@ class HubDialog(QDialog):
         form.addRow("Model", first)
         form.addRow("Revision", self.revision)
         buttons = QHBoxLayout()
-        for button in (self.stop, self.shut, self.get):
-            button.setAutoDefault(button is self.get)
         buttons.addStretch(1)
         for button in (self.shut, self.stop, self.get):
             buttons.addWidget(button)

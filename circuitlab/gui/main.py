@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
+import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from PySide6.QtCore import QDeadlineTimer, QEvent, QEventLoop, QPoint, QSize
 from PySide6.QtGui import QImage, QPainter
@@ -22,6 +23,8 @@ from circuitlab.gui.errors import ErrorHook
 from circuitlab.gui.fitting import state_on
 from circuitlab.gui.settings import Settings
 from circuitlab.gui.window import Window
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.files.strict_json import read_object
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.session.state import State
 
@@ -64,15 +67,23 @@ def looking_at_induction(model: OpenModel, state: State) -> State:
     if not file.is_file():
         return state
     try:
-        scores = json.loads(file.read_text(encoding="utf-8"))["heads"]["prefix_matching"]
-        if not scores:  # without layers there are no heads
-            return state
-        _, layer, head = max((v, i, h) for i, row in enumerate(scores) for h, v in enumerate(row))
-    except (ValueError, KeyError, TypeError):
-        log.warning("%s cannot be read", file)
+        head = _best_head(read_object(file), model.opened.weights.config)
+    except (CircuitLabError, LookupError, TypeError, ValueError) as error:
+        log.warning("%s is not used: %s", file, str(error).partition("\n")[0] or type(error).__name__)
+        return state
+    if head is None:  # without layers there are no heads
         return state
     last = len(state.tokens) - 1
-    return state.select(heads=(Head(layer, head),), destination=last if last > 0 else None, locked=last > 0)
+    return state.select(heads=(head,), destination=last if last > 0 else None, locked=last > 0)
+
+
+def _best_head(metrics: dict[str, Any], config: ModelConfig) -> Head | None:
+    """The head of the largest finite prefix-matching score, None where there are none. Raises `LookupError` for absent heads."""
+    scores = metrics["heads"]["prefix_matching"]
+    if len(scores) != config.n_layers or any(len(row) != config.n_heads for row in scores):
+        raise LookupError(f"scores of heads that are not the model's {config.n_layers} × {config.n_heads}")
+    ranked = [(float(v), Head(i, h)) for i, row in enumerate(scores) for h, v in enumerate(row) if math.isfinite(v)]
+    return max(ranked)[1] if ranked else None
 
 
 def open_window(source: str | None = None, text: str | None = None, assume: tuple[tuple[str, str], ...] = ()) -> int:
@@ -132,7 +143,8 @@ def render_window(
     window = make_window(source, text, remember=False)
     try:
         window.set_theme(theme)
-        window.bench.readout.emit("")
+        window.status.say("")
+        window.status.ends.stop()
         window.resize(*size)
         window.show()
         if not settle(window):

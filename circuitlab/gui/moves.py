@@ -66,12 +66,12 @@ class Moves(QObject):
         text = state.text if len(state.text) <= 24 else f"…{state.text[-23:]}"
         label = f"“{text}”" if text else f"{len(state.tokens)} tokens"
         self._pin(f"{self.bench.name_of(state.model)} {label}", state.compare)
-        self.bench.readout.emit("Pinned. Change anything, then compare (Ctrl+D).")
+        self.bench.message.emit("Pinned. Change anything, then compare (Ctrl+D).")
 
     def pin_to_compare(self, label: str) -> None:
         """The present subject becomes the reference under a name, and panels show the difference to it from now on."""
         self._pin(label, "difference")
-        self.bench.readout.emit(f"Panels show the difference to {label} now; Ctrl+D shows now and the reference.")
+        self.bench.message.emit(f"Panels show the difference to {label} now; Ctrl+D shows now and the reference.")
 
     def _pin(self, label: str, compare: Compare) -> None:
         state = self.bench.document.recorded
@@ -97,7 +97,7 @@ class Moves(QObject):
         if state.pins:
             self.compare(COMPARE[(COMPARE.index(state.compare) + 1) % 3])
         else:
-            self.bench.readout.emit("Pin a reference first (Ctrl+P).")
+            self.bench.message.emit("Pin a reference first (Ctrl+P).")
 
     def convention(self, name: str, value: object) -> None:
         """Change one field of the conventions."""
@@ -133,7 +133,7 @@ class Moves(QObject):
 
     def _say_reference(self, before: State) -> None:
         if not before.pins and self.bench.document.recorded.pins:
-            self.bench.readout.emit("The uncut run is the reference now: Ctrl+D shows before, after and the difference.")
+            self.bench.message.emit("The uncut run is the reference now: Ctrl+D shows before, after and the difference.")
 
     def switch(self, edit: Intervention, on: bool) -> None:
         """One intervention on or off."""

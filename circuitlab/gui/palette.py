@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from PySide6.QtCore import QEvent, QObject, Qt, Slot
 from PySide6.QtGui import QAction, QKeyEvent, QKeySequence
 from PySide6.QtWidgets import (
-    QDialog,
     QGridLayout,
     QLabel,
     QLineEdit,
@@ -18,6 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from circuitlab.gui.commands import CommandAction
+from circuitlab.gui.dialog import Dialog
 
 
 def fuzzy(needle: str, text: str) -> int:
@@ -34,7 +34,7 @@ def fuzzy(needle: str, text: str) -> int:
     return score
 
 
-class Palette(QDialog):
+class Palette(Dialog):
     """All actions of the window, best match first."""
 
     def __init__(self, actions: Sequence[QAction], parent: QWidget) -> None:
@@ -88,7 +88,7 @@ class Palette(QDialog):
         return False
 
 
-class ShortcutSheet(QDialog):
+class ShortcutSheet(Dialog):
     """Every command with its keys, by menu, and the grammar of the hand."""
 
     COLUMNS = 3

@@ -110,7 +110,7 @@ class PanelActions(QMenu):
     def copy_image(self) -> None:
         """To the clipboard."""
         self.dock.view.copy_image()
-        self.dock.bench.readout.emit("Image copied.")
+        self.dock.bench.message.emit("Image copied.")
 
     @Slot()
     def copy_table(self) -> None:
@@ -120,7 +120,7 @@ class PanelActions(QMenu):
         answers = self.dock.answers["now"]
         if answers:
             QGuiApplication.clipboard().setText(table_text(next(iter(answers.values())).result.table(), "\t"))
-            self.dock.bench.readout.emit("Table copied.")
+            self.dock.bench.message.emit("Table copied.")
 
     @Slot()
     def copy_python(self) -> None:
@@ -129,7 +129,7 @@ class PanelActions(QMenu):
 
         requests = self.dock.asked["now"]
         QGuiApplication.clipboard().setText("\n\n".join(snippet(r) for r in requests.values()))
-        self.dock.bench.readout.emit("Python copied.")
+        self.dock.bench.message.emit("Python copied.")
 
     @Slot()
     def export_picture(self) -> None:
@@ -142,7 +142,7 @@ class PanelActions(QMenu):
         """Write the figure."""
         try:
             export(self.dock.figure(), path)
-            self.dock.bench.readout.emit(f"Written: {path}")
+            self.dock.bench.message.emit(f"Written: {path}")
         except CircuitLabError as error:
             self.dock.bench.failed.emit(error)
 
@@ -161,7 +161,7 @@ class PanelActions(QMenu):
             for answer in self.dock.answers["now"].values():
                 write_answer(self.dock.bench.engine.identified(answer), path)
                 break
-            self.dock.bench.readout.emit(f"Written: {path}")
+            self.dock.bench.message.emit(f"Written: {path}")
         except CircuitLabError as error:
             self.dock.bench.failed.emit(error)
 

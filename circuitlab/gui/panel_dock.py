@@ -216,7 +216,7 @@ class PanelDock(QDockWidget):
             state = self.panel.controlled(before, view)
         except CircuitLabError as error:  # what cannot be springs back, and the status line says why
             self.controls.show_view(self.panel.controls(before), bench.facts())
-            bench.readout.emit(" · ".join(w for w in (error.what, error.expected, error.remedy) if w))
+            bench.message.emit(" · ".join(w for w in (error.what, error.expected, error.remedy) if w))
             return
         shown = self.panel.controls(before)
         moved = [f.name for f in fields(shown) if getattr(view, f.name) != getattr(shown, f.name)]

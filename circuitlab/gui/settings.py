@@ -8,7 +8,6 @@ from typing import Any
 from PySide6.QtCore import QObject, QSettings, Qt, Signal, Slot
 from PySide6.QtWidgets import (
     QComboBox,
-    QDialog,
     QDialogButtonBox,
     QDoubleSpinBox,
     QFormLayout,
@@ -19,6 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from circuitlab.gui.dialog import Dialog
 from circuitlab.model.devices import NAMES
 from circuitlab.paths import config_home
 
@@ -97,7 +97,7 @@ class Settings(QObject):
         self.changed.emit(name)
 
 
-class SettingsDialog(QDialog):
+class SettingsDialog(Dialog):
     """Every setting with its tip; a change acts at once."""
 
     def __init__(self, settings: Settings, parent: QWidget | None = None) -> None:
@@ -119,6 +119,7 @@ class SettingsDialog(QDialog):
             note.setTextFormat(Qt.TextFormat.PlainText)
             note.setProperty("role", "caption")
             form.addRow("", note)
+        settings.changed.connect(self._follow)
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
         buttons.rejected.connect(self.accept)
         defaults = QPushButton("Defaults", self)
@@ -156,18 +157,27 @@ class SettingsDialog(QDialog):
 
     @Slot()
     def _moved(self, *_: object) -> None:
-        for name, field in self.fields.items():
-            if isinstance(field, QComboBox):
-                self.settings.set(name, field.currentText())
-            elif isinstance(field, (QSpinBox, QDoubleSpinBox)):
-                self.settings.set(name, field.value())
+        """The field that was moved, and no other: one may have been changed elsewhere meanwhile."""
+        field = self.sender()
+        if isinstance(field, QComboBox):
+            self.settings.set(field.objectName(), field.currentText())
+        elif isinstance(field, (QSpinBox, QDoubleSpinBox)):
+            self.settings.set(field.objectName(), field.value())
+
+    @Slot(str)
+    def _follow(self, name: str) -> None:
+        """Changed, here or by a command."""
+        self._show(name, self.settings[name])
+
+    def _show(self, name: str, value: Any) -> None:
+        field = self.fields[name]
+        if isinstance(field, QComboBox):
+            field.setCurrentText(str(value))
+        elif isinstance(field, (QSpinBox, QDoubleSpinBox)):
+            field.setValue(value)
 
     @Slot()
     def restore(self) -> None:
         """Every setting as at the first start."""
         for setting in SETTINGS:
-            field = self.fields[setting.name]
-            if isinstance(field, QComboBox):
-                field.setCurrentText(str(setting.default))
-            elif isinstance(field, (QSpinBox, QDoubleSpinBox)):
-                field.setValue(setting.default)  # type: ignore[arg-type]
+            self._show(setting.name, setting.default)

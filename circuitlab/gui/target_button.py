@@ -91,6 +91,6 @@ class TargetButton(QToolButton):
         """Minus this one; what it is subtracted from must have been chosen."""
         first = self.bench.document.recorded.selection.target.tokens[:1]
         if not first:
-            self.bench.readout.emit("Choose the token first, then what is subtracted from it.")
+            self.bench.message.emit("Choose the token first, then what is subtracted from it.")
         elif first[0] != token:
             self._aim(Target((first[0], token)))

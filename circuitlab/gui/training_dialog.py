@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from PySide6.QtCore import QCoreApplication, Signal, Slot
 from PySide6.QtGui import QCloseEvent, QShowEvent
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QMessageBox, QPushButton, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QMessageBox, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from circuitlab.gui.bench import Bench
+from circuitlab.gui.dialog import Dialog
 from circuitlab.gui.training_form import TrainingForm
 from circuitlab.gui.training_process import TrainingProcess
 from circuitlab.gui.training_view import TrainingView
 
 
-class TrainingDialog(QDialog):
-    """See the module. `opens(path)`: a model folder that the window is to open."""
+class TrainingDialog(Dialog):
+    """See the module. `opens(path)`: a model folder that the window is to open.
+
+    Enter starts nothing: a number that is confirmed in the form is no wish for hours of work.
+    """
 
     opens = Signal(str)
 
@@ -25,10 +29,8 @@ class TrainingDialog(QDialog):
         self.form = TrainingForm(bench, self)
         self.view = TrainingView(bench, self.process, self)
         self.start = QPushButton("Start training", self)
-        self.start.setDefault(True)
         self.start.setEnabled(False)
         self.shut = QPushButton("Close", self)
-        self.shut.setAutoDefault(False)
         self._lay_out()
         self.start.clicked.connect(self.begin)
         self.shut.clicked.connect(self.close)
@@ -86,7 +88,7 @@ class TrainingDialog(QDialog):
         """A run goes on without its dialog: opening again shows it."""
         self.form.leave()
         if self.process.running:
-            self.bench.readout.emit("The training goes on: File → Train a model… shows it.")
+            self.bench.message.emit("The training goes on: File → Train a model… shows it.")
         super().closeEvent(event)
 
     # -- the end of the window ----------------------------------------------------------------------------------------
@@ -98,7 +100,7 @@ class TrainingDialog(QDialog):
         wish = self.ask_close()
         if wish == "stay":
             return False
-        self.bench.readout.emit("Waiting for the training to save its state…")
+        self.bench.message.emit("Waiting for the training to save its state…")
         QCoreApplication.processEvents()
         if wish == "keep":
             return self.process.hand_over() or self.process.outcome != "stopped"

@@ -143,7 +143,7 @@ def read_progress(out: Path) -> Progress | None:
         whole, real = (made.step, made.steps, made.tokens), (made.tokens_per_second, made.seconds, made.loss or 0.0)
         texts = isinstance(made.state, str) and isinstance(made.error, str)
         return made if texts and all(type(v) is int for v in whole) and all(type(v) in (int, float) for v in real) else None
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return None
 
 
@@ -170,7 +170,7 @@ def read_curves(out: Path) -> Curves | None:
         score = lambda name: np.array([[c["heads"][name][i][h] for c in kept] for i, h in heads]).reshape(len(heads), len(kept))
         losses = (column("loss"), column("rep1"), column("rep2"))
         return Curves(column("step"), *losses, heads, score("prefix_matching"), score("previous_token"))
-    except (OSError, ValueError, TypeError, KeyError, IndexError):
+    except (OSError, ValueError, TypeError, LookupError, RecursionError):
         return None
 
 

@@ -106,7 +106,6 @@ class TrainingView(QWidget):
     def _button(self, text: str, tip: str) -> QPushButton:
         made = QPushButton(text, self)
         made.setToolTip(tip)
-        made.setAutoDefault(False)
         return made
 
     def _lay_out(self) -> None:
@@ -234,7 +233,7 @@ class TrainingView(QWidget):
         if self.checked is not None:
             self._say_progress()
         if outcome == "done":
-            self.bench.readout.emit(f"{self.title.text()}: trained. “Open the model” shows it.")
+            self.bench.message.emit(f"{self.title.text()}: trained. “Open the model” shows it.")
 
     @Slot()
     def _stop(self) -> None:

@@ -165,7 +165,7 @@ class Window(QMainWindow):
         from circuitlab.session.jsonfile import state_to_text
 
         QGuiApplication.clipboard().setText(state_to_text(self.bench.document.recorded))
-        self.bench.readout.emit("Session copied as JSON.")
+        self.bench.message.emit("Session copied as JSON.")
 
     def panel_action(self, name: str) -> None:
         """Run an action of the panel that has the keyboard, else of the attention."""

@@ -57,7 +57,7 @@ def holds(folder: Path, ours: dict[str, Any]) -> bool:
         return False
     try:
         theirs = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise _refused(f"{FILE} that cannot be read: {error}") from error
     differs = _differences(theirs, ours)
     if differs and trained:

@@ -224,7 +224,7 @@ class LessonsDock(QDockWidget):
         try:
             self._follow(kind, where)
         except (CircuitLabError, ValueError) as error:
-            self.bench.readout.emit(str(error).partition("\n")[0])
+            self.bench.message.emit(str(error).partition("\n")[0])
 
     def _follow(self, kind: str, where: str) -> None:
         if kind == "panel" and where in self.main.docks:
@@ -237,7 +237,7 @@ class LessonsDock(QDockWidget):
         elif kind == "lesson":
             self.begin_named(where)
         elif kind == "value":
-            self.bench.readout.emit(self.tour.tips.get(where, "").replace("\n", " · "))
+            self.bench.message.emit(self.tour.tips.get(where, "").replace("\n", " · "))
         elif kind in ("http", "https"):
             self._leave_for(QUrl(f"{kind}:{where}"))
 
@@ -246,7 +246,7 @@ class LessonsDock(QDockWidget):
         if head.layer < config.n_layers and head.head < config.n_heads:
             self.bench.document.apply(state.select(heads=(head,)), f"select {head}")
         else:
-            self.bench.readout.emit(f"{self.bench.name_of(state.model)} has no head {head}.")
+            self.bench.message.emit(f"{self.bench.name_of(state.model)} has no head {head}.")
 
     def _leave_for(self, url: QUrl) -> None:
         question = f"Open this page in the browser?\n\n{url.toString()}"

@@ -1,0 +1,34 @@
+"""What the status line says, and that it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from circuitlab.figures.marks import Hit
+from circuitlab.gui.window import Window
+from tests.gui.driving import dock
+
+
+def test_a_message_is_covered_by_what_is_pointed_at_and_ends(qtbot: Any, window: Window) -> None:
+    status, view = window.status, dock(window, "attention").view
+    window.moves.pin()
+    message = status.readout.text()
+    assert message
+    assert status.ends.isActive()
+    view.hovered.emit(Hit("text", (3,), "hover"), "position 3")
+    assert status.readout.text() == "position 3"
+    view.hovered.emit(Hit("text", (), "leave"), "")
+    assert status.readout.text() == message
+    status.ends.setInterval(1)
+    status.say("a second one")
+    qtbot.waitUntil(lambda: status.readout.text() == "")
+    view.hovered.emit(Hit("text", (), "leave"), "")
+    assert status.readout.text() == "", "an ended message does not come back"
+
+
+def test_the_end_of_a_message_leaves_the_value_that_is_pointed_at(qtbot: Any, window: Window) -> None:
+    status = window.status
+    status.say("done")
+    window.bench.readout.emit("position 3")
+    status.ends.timeout.emit()
+    assert status.readout.text() == "position 3"
