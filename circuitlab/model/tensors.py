@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Hashable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,11 +18,15 @@ from circuitlab.errors import BadModel
 from circuitlab.model.files.places import Place, safetensors_places
 from circuitlab.model.files.whole_file import WholeFile
 
-_KINDS = ("float64", "float32", "float16", "bfloat16")
+T = TypeVar("T")
+WEIGHT_KINDS = ("float64", "float32", "float16", "bfloat16")
 
 
 class TensorSource(Protocol):
-    """Named tensors of a checkpoint. `resident`: whether they lie in memory rather than in a mapped file."""
+    """Named tensors of a checkpoint. `resident`: whether they lie in memory rather than in a mapped file.
+
+    What takes a name raises `BadModel` for one that is not there.
+    """
 
     @property
     def resident(self) -> bool: ...
@@ -43,6 +47,13 @@ class TensorSource(Protocol):
         ...
 
 
+def _found(held: Mapping[str, T], name: str) -> T:
+    """What is held by a name. Raises `BadModel` where nothing is."""
+    if name not in held:
+        raise BadModel("The weights lack a tensor.", expected=name, got=f"{len(held)} others")
+    return held[name]
+
+
 class ResidentTensors:
     """Tensors already in memory."""
 
@@ -57,24 +68,27 @@ class ResidentTensors:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of one tensor."""
-        return tuple(self._tensors[name].shape)
+        return tuple(self._at(name).shape)
 
     def tensor(self, name: str) -> Tensor:
         """One tensor, not to be written to."""
-        return self._tensors[name]
+        return self._at(name)
 
     def kind(self, name: str) -> str:
         """Its dtype, in torch's words."""
-        return str(self._tensors[name].dtype).removeprefix("torch.")
+        return str(self._at(name).dtype).removeprefix("torch.")
 
     def copy(self, name: str) -> Tensor:
         """One tensor in memory of its own."""
-        return self._tensors[name].clone()
+        return self._at(name).clone()
 
     def alias(self, name: str) -> Hashable:
         """Equal for two views of the same numbers."""
-        value = self._tensors[name]
+        value = self._at(name)
         return value.data_ptr(), value.dtype, tuple(value.shape), value.stride()
+
+    def _at(self, name: str) -> Tensor:
+        return _found(self._tensors, name)
 
 
 class MappedTensors:
@@ -96,11 +110,11 @@ class MappedTensors:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of one tensor, from the header."""
-        return self._places[name].shape
+        return _found(self._places, name).shape
 
     def kind(self, name: str) -> str:
         """Its dtype, or what else it is."""
-        place = self._places[name]
+        place = _found(self._places, name)
         return place.kind if place.dtype is None else str(place.dtype).removeprefix("torch.")
 
     def tensor(self, name: str) -> Tensor:
@@ -117,11 +131,11 @@ class MappedTensors:
 
     def alias(self, name: str) -> Hashable:
         """The file and the place in it."""
-        return self._file, self._places[name]
+        return self._file, _found(self._places, name)
 
     def _weights(self, name: str) -> Place:
         check_kind(self, name)
-        return self._places[name]
+        return _found(self._places, name)
 
 
 class ShardedTensors:
@@ -138,23 +152,23 @@ class ShardedTensors:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of one tensor, from its shard's header."""
-        return self._where[name].shape(name)
+        return _found(self._where, name).shape(name)
 
     def kind(self, name: str) -> str:
         """Its dtype, or what else it is."""
-        return self._where[name].kind(name)
+        return _found(self._where, name).kind(name)
 
     def tensor(self, name: str) -> Tensor:
         """One tensor over its shard's map."""
-        return self._where[name].tensor(name)
+        return _found(self._where, name).tensor(name)
 
     def copy(self, name: str) -> Tensor:
         """One tensor in memory of its own."""
-        return self._where[name].copy(name)
+        return _found(self._where, name).copy(name)
 
     def alias(self, name: str) -> Hashable:
         """The shard's file and the place in it."""
-        return self._where[name].alias(name)
+        return _found(self._where, name).alias(name)
 
 
 class KeptTensors:
@@ -259,10 +273,10 @@ def open_shards(
 
 def check_kind(source: TensorSource, name: str) -> None:
     """Raise `BadModel` where a tensor that is needed is of a dtype that weights are not."""
-    if source.kind(name) not in _KINDS:
+    if source.kind(name) not in WEIGHT_KINDS:
         raise BadModel(
             f"{name} has a dtype that is no weight.",
-            expected=" ".join(_KINDS),
+            expected=" ".join(WEIGHT_KINDS),
             got=source.kind(name),
             remedy="Save it as float32 or bfloat16; what was quantised has to be dequantised by what made it.",
         )

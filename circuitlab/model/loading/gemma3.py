@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from circuitlab.errors import BadModel
-from circuitlab.model.config import Rotary
+from circuitlab.model.config import ModelConfig, Rotary
 from circuitlab.model.loading import gemma
 from circuitlab.model.loading.decoder_parts import opener
 from circuitlab.model.loading.family import Family
@@ -21,6 +20,7 @@ from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.gated_decoder import Read, filled_unless_null, noted, read
 from circuitlab.model.loading.gemma2 import query_scale
 from circuitlab.model.loading.huggingface import number, size, sliding_windows
+from circuitlab.model.loading.layout import Layout
 from circuitlab.model.loading.rotary_scaling import rotary
 
 _DEFAULTS = {
@@ -31,6 +31,7 @@ _DEFAULTS = {
     "max_position_embeddings": 131072,
     "query_pre_attn_scalar": 256,
 }
+_PICTURES = tuple(f"{at}{part}." for at in ("", "model.") for part in ("vision_tower", "multi_modal_projector"))
 _PREFIXES = ("model.language_model.", "language_model.model.", "model.")
 
 
@@ -81,5 +82,8 @@ def _claims(found: Found) -> bool:
     return found.model_type == "gemma3_text" or (found.model_type == "gemma3" and "text_config" in found.config)
 
 
-_layout = partial(gemma.layout, prefixes=_PREFIXES)
+def _layout(config: ModelConfig) -> Layout:
+    return replace(gemma.layout(config, prefixes=_PREFIXES), elsewhere=_PICTURES)
+
+
 FAMILY = Family("gemma3", "Gemma 3", _claims, opener(read_config, _layout, "Gemma 3"))

@@ -31,10 +31,9 @@ def infer(names: Names, sizes: Sizes, where: Axes, ask: Assumed) -> Architecture
     kind = _norm(names, where, ask)
     norm, gains = NORMS[None if kind == "none" else kind]
     positions, rotary = _positions(names, sizes, ask)
-    mask, why = _mask(names)
-    if ask.choice("mask", mask, ("causal", "none"), why) != "causal":
-        raise BadModel("The model does not attend causally.", expected="a mask that is causal", got="none")
-    scale = _score_scale(sizes, ask)
+    if sizes.n_layers:
+        _causal(names, ask)
+    scale = _score_scale(sizes, ask) if sizes.n_layers else 1.0
     qk = "blocks.0.attn.q_norm.w" in names
     parallel = sizes.d_mlp > 0 and ask.choice(
         "mlp_reads", "after attention", ("after attention", "beside attention"), "the usual order; in parallel blocks beside it"
@@ -52,8 +51,14 @@ def infer(names: Names, sizes: Sizes, where: Axes, ask: Assumed) -> Architecture
         qk_norm="rms" if qk else "none",
         score_scale=scale,
         prepend_bos=ask.choice("prepend_bos", "yes", ("yes", "no"), "TransformerLens' default") == "yes",
-        notes=(scale_note(scale, sizes.d_head, "assumed"),),
+        notes=(scale_note(scale, sizes.d_head, "assumed"),) if sizes.n_layers else (),
     )
+
+
+def _causal(names: Names, ask: Assumed) -> None:
+    mask, why = _mask(names)
+    if ask.choice("mask", mask, ("causal", "none"), why) != "causal":
+        raise BadModel("The model does not attend causally.", expected="a mask that is causal", got="none")
 
 
 def _norm(names: Names, where: Axes, ask: Assumed) -> str:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.loading.leftovers import refuse_attention
 from circuitlab.model.sourced import expected_shapes
 from circuitlab.model.tensors import TensorSource, check_kind, copied
 
@@ -131,7 +132,8 @@ class Layout:
     """Canonical name -> stored tensor, of the ends and of every block. `buffers` are endings of names that are no weights.
 
     A canonical tensor may be left out only where `Norm` allows it (a norm without gain or bias). `own` has what is another in
-    single layers; `renamed` says under which name other files keep a tensor.
+    single layers; `renamed` says under which name other files keep a tensor. `elsewhere` are beginnings of names that belong to
+    other models in the file (what reads pictures), whose attention is none of this one's.
     """
 
     ends: Mapping[str, Stored]
@@ -140,6 +142,7 @@ class Layout:
     prefixes: tuple[str, ...] = ("",)
     own: Mapping[int, Mapping[str, Stored]] = field(default_factory=dict)
     renamed: Mapping[str, str] = field(default_factory=dict)
+    elsewhere: tuple[str, ...] = ()
 
     def layer(self, i: int) -> Mapping[str, Stored]:
         """Block i."""
@@ -205,12 +208,14 @@ class LaidOut:
 def lay_out(config: ModelConfig, layout: Layout, source: TensorSource, resident: bool) -> tuple[LaidOut, tuple[str, ...]]:
     """The parts of a model, checked, and notes on what is left unused. `resident`: copied into memory as float32.
 
-    Raises `BadModel` where a tensor is missing, has another shape than the configuration says, or (resident) is not finite.
+    Raises `BadModel` where a tensor is missing, has another shape than the configuration says, or (resident) is not finite, and
+    where weights of attention would be left over.
     """
     prefix = next((p for p in layout.prefixes if p and any(n.startswith(p) for n in source.names())), "")
     parts = LaidOut(config, layout, source, prefix)
     used = _checked(parts)
     unused = sorted(n for n in source.names() - used if not n.endswith(layout.buffers or ("\0",)))
+    refuse_attention(source, (n for n in unused if not n.startswith(layout.elsewhere or ("\0",))), config.n_layers == 0)
     notes = (f"unused tensors ({len(unused)}): {', '.join(unused[:12])}{' …' if len(unused) > 12 else ''}",) if unused else ()
     kept = copied(source, names=used) if resident else source
     return LaidOut(config, layout, kept, prefix, frozenset(used)), notes

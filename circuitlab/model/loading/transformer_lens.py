@@ -22,22 +22,30 @@ from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.hooked_axes import STREAM_AXIS, Axes, axes, short
 from circuitlab.model.loading.hooked_config import Architecture, read_config
 from circuitlab.model.loading.hooked_inference import infer
+from circuitlab.model.loading.huggingface import size
 from circuitlab.model.loading.layout import Layout, Stored, Which, lay_out, stored
+from circuitlab.model.renamed import RenamedTensors
 from circuitlab.model.sourced import SourcedWeights
 from circuitlab.model.tensors import TensorSource
 
 _BUFFERS = ("attn.mask", "attn.IGNORE", "attn.rotary_sin", "attn.rotary_cos")
 _BIASES: tuple[tuple[BiasName, str], ...] = (("q", "attn.b_Q"), ("k", "attn.b_K"), ("v", "attn.b_V"), ("o", "attn.b_O"))
 _BLOCK = re.compile(r"blocks\.(\d+)\.")
+_ANY_BLOCK = re.compile(r"((?:[A-Za-z_]\w*\.)+)(\d+)\.(attn\.)?_?W_[QKVO]$")  # of lists of blocks by any name
+_OF_ATTENTION = re.compile(r"_?[Wb]_[QKVO]$")
 
 
 @dataclass(frozen=True)
 class Names:
-    """The names of a file behind their common prefix, and shapes and tensors by them."""
+    """The names of a file behind their common prefix, and shapes and tensors by them.
+
+    `called`: what the file calls its list of blocks where that is not `blocks`; they go by that name here all the same.
+    """
 
     source: TensorSource
     prefix: str
     all: frozenset[str]
+    called: str = ""
 
     def __contains__(self, name: str) -> bool:
         return name in self.all
@@ -72,8 +80,25 @@ def names_of(source: TensorSource | None) -> Names | None:
             continue
         rest = frozenset(n.removeprefix(prefix) for n in source.names() if n.startswith(prefix))
         if "unembed.W_U" in rest and not any(n.startswith("layers.") for n in rest):
-            return Names(source, prefix, rest)
+            return _with_blocks(Names(source, prefix, rest))
     return None
+
+
+def _with_blocks(names: Names) -> Names:
+    """With `blocks.0.attn.W_Q` in place of `attn_blocks.0.attn.W_Q` or `attn_blocks.0.W_Q`, where one list of blocks is there."""
+    lists = {(m[1], m[3]) for n in names.all if (m := _ANY_BLOCK.match(n))}
+    if len(lists) != 1 or lists == {("blocks.", "attn.")}:
+        return names  # several: what is not `blocks` is left over, and refused
+    ((called, inner),) = lists
+    table = {}
+    for name in names.all:
+        number, dot, rest = name.removeprefix(called).partition(".")
+        if name.startswith(called) and number.isdecimal() and dot:
+            ours = f"attn.{rest}" if inner is None and _OF_ATTENTION.match(rest) else rest
+            table[f"{names.prefix}blocks.{number}.{ours}"] = names.prefix + name
+    source = RenamedTensors(names.source, table)
+    rest = frozenset(n.removeprefix(names.prefix) for n in source.names() if n.startswith(names.prefix))
+    return Names(source, names.prefix, rest, called.rstrip("."))
 
 
 def stated_config(found: Found) -> Mapping[str, Any]:
@@ -113,7 +138,8 @@ class Sizes:
 
 def _sizes(names: Names, found: Axes, config: Mapping[str, Any], ask: Assumed) -> Sizes:
     other = lambda name: _other_axis(names.shape(name), short(name), found)
-    n_heads = n_kv = d_head = 1
+    n_heads, d_head = size(config, "n_heads", 1), size(config, "d_head", 1)  # stand so where no layer shows them
+    n_kv = n_heads
     if names.n_layers:
         for part in ("W_Q", "W_K", "W_V", "W_O"):
             if names.attention(part) not in names:
@@ -201,7 +227,7 @@ def layout(config: ModelConfig, names: Names, found: Axes, arch: Architecture) -
     ends |= {"embed.W_pos": turned("pos_embed.W_pos")} if config.stored_positions else {}
     ends |= {"unembed.b_U": stored("unembed.b_U")} if "unembed" in config.biases else {}
     block: dict[str, Stored] = {}
-    for which in ("q", "k", "v", "o"):
+    for which in ("q", "k", "v", "o") if config.n_layers else ():
         part = which.upper()
         at = lambda name: names.attention(name).replace("blocks.0.", "blocks.{i}.")
         block[f"W_{part}"] = _turned_heads(names, at(f"W_{part}"), which, found)
@@ -276,8 +302,8 @@ def _by_layer(config: ModelConfig, block: Mapping[str, Stored]) -> dict[int, dic
 
 
 def _load(found: Found, keep: Keep) -> Opened:
-    source, ask = found.needed(), Assumed(found.assume)
-    names, config = names_of(source), stated_config(found)
+    ask = Assumed(found.assume)
+    names, config = names_of(found.needed()), stated_config(found)
     assert names is not None  # it was claimed
     stated = config.get("d_model") if isinstance(config.get("d_model"), int) else None
     where = axes(_weights(names), _stream_vectors(names), stated, ask)
@@ -289,8 +315,9 @@ def _load(found: Found, keep: Keep) -> Opened:
         raise BadModel("The configuration has no activation.", expected="act_fn", got="a model with MLPs")
     biases, left = _biases(names, sizes)
     made = configuration(sizes, arch, biases, "blocks.0.mlp.W_gate" in names)
-    parts, unused = lay_out(made, layout(made, names, where, arch), source, keep == "resident")
-    notes = [*arch.notes, *left, *unused, *_notes(where, arch, made)]
+    parts, unused = lay_out(made, layout(made, names, where, arch), names.source, keep == "resident")
+    notes = [f"the file calls its blocks {names.called}"] if names.called else []
+    notes += [*arch.notes, *left, *unused, *_notes(where, arch, made)]
     notes += ["no configuration: what the tensors do not show is assumed"] if not known else []
     weights = SourcedWeights(made, find_tokenizer(found.folder), parts)
     return Opened(weights, tuple(notes), found.files, "", "TransformerLens", tuple(ask.made))

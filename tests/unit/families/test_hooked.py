@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import circuitlab.api as lab
@@ -27,6 +27,7 @@ from circuitlab.model.loading.assumptions import pairs
 from circuitlab.model.subject import Conventions, ModelRef, Subject
 from circuitlab.session.jsonfile import state_from_text, state_to_text
 from circuitlab.session.state import State
+from tests.fuzz.corpus import CORPUS
 from tests.reference.make_hooked import FOLDER, MODELS, TOKENS
 
 ACTIVATIONS = np.load(FOLDER / "activations.npz")
@@ -289,3 +290,79 @@ def test_words_of_assumptions() -> None:
     assert pairs(["b=1", " a = x=y "]) == (("a", "x=y"), ("b", "1"))
     with pytest.raises(UsageError):
         pairs(["=1"])
+
+
+# -- blocks by other names, none at all, and what is left over -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inner", ["attn.", ""])
+@pytest.mark.parametrize("called", ["attn_blocks", "model.attention_layers"])
+def test_blocks_may_go_by_another_name(tmp_path: Path, called: str, inner: str) -> None:
+    tensors = _toy(torch.Generator().manual_seed(3), 10, 3, 4, 7, 16)
+    torch.save(tensors, tmp_path / "today.pt")
+    other = {n.replace("blocks.", f"{called}.").replace(".attn.", f".{inner}"): x for n, x in tensors.items()}
+    assert set(other).isdisjoint({n for n in tensors if "attn" in n})
+    torch.save(other, tmp_path / "other.pt")
+    today, opened = open_model(tmp_path / "today.pt"), open_model(tmp_path / "other.pt", "mapped")
+    assert torch.equal(forward(today.weights, IDS).logits(), forward(opened.weights, IDS).logits())
+    assert any(called in note for note in opened.notes)
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_a_model_without_layers_opens(tmp_path: Path, stated: bool) -> None:
+    tensors = _toy(torch.Generator().manual_seed(3), 10, 3, 4, 7, 16)
+    ends = {n: x for n, x in tensors.items() if not n.startswith("blocks")}
+    config = {"n_layers": 0, "d_model": 10, "n_heads": 3, "d_head": 4, "n_ctx": 9, "d_vocab": 7, "attn_only": True}
+    torch.save({"state_dict": ends, "config": {**config, "normalization_type": None}} if stated else ends, tmp_path / "zero.pt")
+    opened = open_model(tmp_path / "zero.pt")
+    W_E, W_pos, W_U = (tensors[n].double() for n in ("embed.W_E", "pos_embed.W_pos", "unembed.W_U"))
+    wanted = (W_E[list(IDS)] + W_pos[: len(IDS)]) @ W_U
+    assert torch.allclose(forward(opened.weights, IDS).logits().double(), wanted, atol=1e-5)
+    assert opened.weights.config.n_layers == 0
+    assert not {"mask", "score_scale"} & {a.name for a in opened.assumptions}, "nothing is assumed of attention that is not there"
+
+
+_RENAMED = {
+    "one block elsewhere": lambda n: n.replace("blocks.1", "others.0"),
+    "one head elsewhere": lambda n: n.replace("blocks.1.attn.W_Q", "blocks.1.attn.W_Q.0"),
+    "names of nobody": lambda n: n if "embed" in n else n.replace("blocks.", "b").replace("attn.W_", "").lower(),
+    "queries outside": lambda n: n.replace("blocks.0.attn.W_Q", "blocks.0.W_Q"),
+}
+
+
+@pytest.mark.parametrize("how", _RENAMED)
+def test_attention_that_no_layout_uses_is_never_passed_over(tmp_path: Path, how: str) -> None:
+    tensors = _toy(torch.Generator().manual_seed(3), 10, 3, 4, 7, 16)
+    torch.save({_RENAMED[how](n): x for n, x in tensors.items()}, tmp_path / "model.pt")
+    with pytest.raises(BadModel) as refused:
+        open_model(tmp_path / "model.pt")
+    assert refused.value.expected and refused.value.got
+    assert main(["info", str(tmp_path / "model.pt")]) == 3
+
+
+@pytest.mark.parametrize(
+    "extra", ["blocks.0.attn.W_Z", "encoder.layer.0.attention.self.query.weight", "h.0.wq", "0.q_proj.lora_A"]
+)
+def test_more_attention_than_the_model_has_is_refused(tmp_path: Path, extra: str) -> None:
+    held = _held("attention")
+    torch.save({"state_dict": {**held["model"], extra: torch.ones(3, 4)}, "config": held["cfg"]}, tmp_path / "more.pt")
+    with pytest.raises(BadModel, match="attention") as refused:
+        open_model(tmp_path / "more.pt")
+    assert extra in refused.value.got and "--map" in refused.value.remedy
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_a_bias_that_the_configuration_does_not_know_is_refused_unless_it_is_zero(tmp_path: Path, value: float) -> None:
+    path = CORPUS["llama-bf16"](tmp_path / "m")
+    tensors = load_file(path / "model.safetensors")
+    more = {
+        "model.layers.0.self_attn.q_proj.bias": torch.full((8,), value),
+        "model.layers.0.self_attn.causal_mask": torch.ones(3, 3),
+    }
+    save_file({**tensors, **more}, path / "model.safetensors")
+    if value:
+        with pytest.raises(BadModel, match="attention") as refused:
+            open_model(path)
+        assert "1 left over" in refused.value.got
+    else:
+        assert any("unused tensors (2)" in note for note in open_model(path).notes)
