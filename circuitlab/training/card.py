@@ -76,7 +76,7 @@ def card_text(trainer: Trainer, found: dict[str, Any], command: str) -> str:
 - sequences: {_stages(recipe)}
 - augmentation: {_augmentation(recipe)}
 - AdamW {o.betas}, rate {o.rate:g} with {o.warmup} steps of warm-up and cosine to {o.final:g} of it,
-  weight decay {o.weight_decay:g}, gradient clip {o.clip:g}
+  weight decay {o.weight_decay:g}, gradient clip {o.clip:g}{_precision(o.precision)}
 
 ## Metrics
 
@@ -99,12 +99,21 @@ def _steps(done: int, whole: int) -> str:
 
 def _augmentation(recipe: Recipe) -> str:
     d = recipe.data
-    if not (d.random_repeat or d.self_copy):
-        return "none, the text as it is"
-    return (
-        f"{d.random_repeat:.2%} of the sequences are blocks of {d.block[0]} to {d.block[1]} uniformly random tokens repeated; in "
-        f"{d.self_copy:.0%} of the others\n  a segment of {d.segment[0]} to {d.segment[1]} tokens is copied to a later place"
-    )
+    to = lambda pair: f"{pair[0]} to {pair[1]}"
+    parts = [
+        (d.random_repeat, f"{d.random_repeat:.2%} of the sequences are blocks of {to(d.block)} uniformly random tokens repeated"),
+        (d.self_copy, f"in {d.self_copy:.0%} of the others a segment of {to(d.segment)} tokens is copied to a later place"),
+        (
+            d.phrases,
+            f"in {d.phrases:.0%} of the others {to(d.phrase_times)} phrases of {to(d.phrase)} tokens are said again later",
+        ),
+        (d.names, f"in {d.names:.0%} of the others a made-up name of {to(d.name)} tokens stands at {to(d.name_times)} places"),
+    ]
+    return ";\n  ".join(words for share, words in parts if share) or "none, the text as it is"
+
+
+def _precision(name: str) -> str:
+    return "" if name == "float32" else f"; matrix products in {name}, everything else in float32"
 
 
 def _stages(recipe: Recipe) -> str:

@@ -113,13 +113,15 @@ def _train(
 
     from circuitlab.training.card import device_words, export, lasted
     from circuitlab.training.loop import Trainer
+    from circuitlab.training.repeats import name_pieces
     from circuitlab.training.series_measuring import set_outdated_aside
 
     torch.set_num_threads(args.threads)
     tokenizer, streams = data
     for stream in streams:
         say(f"{stream.label}: {len(stream.train):,} tokens, share {stream.share:.2f}")
-    trainer = Trainer(recipe, streams, args.out, device, progress)
+    pieces = name_pieces(tokenizer) if recipe.data.names else None
+    trainer = Trainer(recipe, streams, args.out, device, progress, pieces)
     say(f"on {device_words(device)}")
     if trainer.resume(say):
         say(f"resumed at step {trainer.step}")

@@ -1,29 +1,35 @@
 """Text files into token streams: one stream a source, the last hundredth held out.
 
-A source is a file, a folder (its `.txt`, `.md`, `.py` files, sorted) or `stdlib`, the running interpreter's own library; a
-share of the training sequences may follow a colon: `novels:0.4 stdlib:0.5`.
+A source is a file, a folder (its `.txt`, `.md`, `.py` files, sorted), `stdlib`, the running interpreter's own library, or
+`packages=numpy,networkx`, the code of installed packages; a share of the training sequences may follow a colon:
+`novels:0.4 stdlib:0.5`. Of the library and of packages, tests, data and long tables are left out (`tables.py`).
 """
 
 from __future__ import annotations
 
 import sysconfig
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageMetadata, PackageNotFoundError, metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
 from circuitlab.errors import BadInput
 from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.training.tables import without_tables
 
 _SUFFIXES = (".txt", ".md", ".py")
-_SKIPPED = ("test", "tests", "site-packages", "idlelib", "lib2to3", "__pycache__")
+_SKIPPED = ("test", "tests", "testing", "site-packages", "idlelib", "lib2to3", "__pycache__", "encodings", "pydoc_data")
+_VENDORED = ("_vendor", "_vendored", "vendor", "locale")  # of a package: somebody else's code, and data
 _MADE = (
     "model",
     "so-far",
 )  # in the folder of a run: its card is no text of the person's, and the same command must find the same
 _MARK = b"\xef\xbb\xbf"  # the byte order mark that some editors put in front of UTF-8
 _LIBRARY = "Python standard library"
+_PACKAGES = "packages="
 HELD_OUT = 0.01
 
 
@@ -34,6 +40,7 @@ class Source:
     label: str
     files: tuple[Path, ...]
     share: float = 0.0
+    installed: bool = False  # code of the interpreter or of packages: not the person's to mend
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,15 +67,16 @@ def find_sources(arguments: list[str]) -> tuple[Source, ...]:
             got=f"{given:g}" + (f", and nothing is left for {free[0].label}" if free else ""),
         )
     rest = (1 - given) / len(free) if free else 0.0
-    return tuple(Source(s.label, s.files, s.share or rest) for s in found)
+    return tuple(replace(s, share=s.share or rest) for s in found)
 
 
 def _source(argument: str) -> Source:
     name, number = _parted(argument)
     if name == "stdlib":
         root = Path(sysconfig.get_paths()["stdlib"])
-        files = [p for p in sorted(root.rglob("*.py")) if not set(p.relative_to(root).parts[:-1]) & set(_SKIPPED)]
-        return Source(_LIBRARY, tuple(files), number)
+        return Source(_LIBRARY, _code(root, _SKIPPED), number, installed=True)
+    if name.startswith(_PACKAGES):
+        return _packages(name.removeprefix(_PACKAGES).split(","), number)
     path = Path(name)
     try:
         if path.is_dir():
@@ -83,6 +91,36 @@ def _source(argument: str) -> Source:
     except OSError as error:
         raise unreadable(path, error) from error
     return Source(path.name, (path,), number)
+
+
+def _code(root: Path, skipped: tuple[str, ...]) -> tuple[Path, ...]:
+    return tuple(p for p in sorted(root.rglob("*.py")) if not set(p.relative_to(root).parts[:-1]) & set(skipped))
+
+
+def _packages(names: list[str], share: float) -> Source:
+    """The code of installed packages as one source that names their versions and licences. Raises `BadInput`."""
+    files: list[Path] = []
+    labels: list[str] = []
+    for name in names:
+        try:
+            spec = find_spec(name) if name.isidentifier() else None
+            about = metadata(name)
+        except (PackageNotFoundError, ValueError):
+            spec, about = None, None
+        if spec is None or about is None or not spec.submodule_search_locations:
+            raise BadInput(
+                "A package is not installed.", expected="packages=NAME,NAME of this environment", got=name or "no name"
+            )
+        files += [p for place in spec.submodule_search_locations for p in _code(Path(place), _SKIPPED + _VENDORED)]
+        labels.append(f"{name} {about['Version']} ({_licence(about)})")
+    return Source(", ".join(labels), tuple(files), share, installed=True)
+
+
+def _licence(about: PackageMetadata) -> str:
+    """A package's licence as its metadata gives it, in a line."""
+    stated = next((v for key in ("License-Expression", "License") for v in about.get_all(key) or ()), "")
+    classes = [c.rpartition(" :: ")[2] for c in about.get_all("Classifier") or () if c.startswith("License ::")]
+    return stated if stated and "\n" not in stated and len(stated) <= 80 else ", ".join(classes) or "licence not stated"
 
 
 def _parted(argument: str) -> tuple[str, float]:
@@ -110,7 +148,7 @@ def checked_bytes(source: Source, path: Path) -> bytes:
         data = path.read_bytes()
     except OSError as error:
         raise unreadable(path, error) from error
-    if source.label == _LIBRARY:
+    if source.installed:
         return data.decode("utf-8", errors="ignore").encode()
     if (at := data.find(b"\0")) >= 0 and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise BadInput(
@@ -133,9 +171,10 @@ def checked_bytes(source: Source, path: Path) -> bytes:
 
 
 def texts(source: Source) -> Iterator[str]:
-    """The texts of a source, one a file, line ends as \\n; files without any are left out."""
+    """The texts of a source, one a file, line ends as \\n; files without any are left out, and tables of installed code."""
     for path in source.files:
         text = checked_bytes(source, path).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+        text = without_tables(text)[0] if source.installed else text
         if text.strip():
             yield text
 

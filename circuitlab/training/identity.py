@@ -13,10 +13,12 @@ from circuitlab.files import writing
 from circuitlab.model.series import series_of
 from circuitlab.training.corpus import Source, checked_bytes
 from circuitlab.training.files import write_whole
-from circuitlab.training.recipe import Recipe
+from circuitlab.training.recipe import Data, Optimiser, Recipe
 
 FILE = "run.json"
 _WORDS = ("title", "notes", "name")  # of a recipe: what changes nothing
+_PARTS = {"data": dataclasses.asdict(Data()), "optimiser": dataclasses.asdict(Optimiser(1))}
+_DEFAULTS: dict[str, Any] = json.loads(json.dumps({"recipe": _PARTS}))
 
 
 def identity(recipe: Recipe, sources: tuple[Source, ...], tokenizer: Path | None) -> dict[str, Any]:
@@ -81,11 +83,12 @@ def _refused(got: str) -> BadInput:
 
 def _differences(theirs: Any, ours: Any) -> list[str]:
     there, here = (_flat(x) for x in (theirs, ours))
+    later = _flat(_DEFAULTS)  # a key that came after a run was begun stands at what the run did
     names = [n for n in dict.fromkeys((*there, *here)) if not (n.startswith("text") and n.endswith("name"))]
     label = lambda n: here.get(n.rpartition(".")[0] + ".name", there.get(n.rpartition(".")[0] + ".name", "?"))
     out = []
     for name in names:
-        if there.get(name) == here.get(name):
+        if there.get(name) == here.get(name) or (name not in there and name in later and later[name] == here[name]):
             continue
         if name.endswith(".content"):
             out.append(f"text {label(name)}: other content")

@@ -37,6 +37,7 @@ from circuitlab.training.metrics import measure
 from circuitlab.training.metrics_file import write_run
 from circuitlab.training.progress import Progress, State
 from circuitlab.training.recipe import Optimiser, Recipe
+from circuitlab.training.repeats import NamePieces
 from circuitlab.training.series_points import tokens_after
 from circuitlab.training.state import read_state, write_state
 
@@ -70,12 +71,24 @@ def rate_at(o: Optimiser, step: int) -> float:
 
 
 class Trainer:
-    """One training run in a directory. `device` is torch's name of one that is there."""
+    """One training run in a directory. `device` is torch's name of one that is there.
+
+    Raises `BadInput` where the recipe has made-up names and `pieces` of the vocabulary are missing.
+    """
 
     def __init__(
-        self, recipe: Recipe, streams: tuple[Stream, ...], out: Path, device: str = "cpu", progress: Progress | None = None
+        self,
+        recipe: Recipe,
+        streams: tuple[Stream, ...],
+        out: Path,
+        device: str = "cpu",
+        progress: Progress | None = None,
+        pieces: NamePieces | None = None,
     ) -> None:
-        self.recipe, self.streams, self.out, self.device = recipe, streams, out, device
+        if recipe.data.names and (pieces is None or not (pieces.first.size and pieces.later.size)):
+            got = "none" if pieces is None else f"{pieces.first.size} beginnings, {pieces.later.size} later pieces"
+            raise BadInput("Made-up names need pieces of names.", expected="a vocabulary that has them", got=got)
+        self.recipe, self.streams, self.out, self.device, self.pieces = recipe, streams, out, device, pieces
         self.config = recipe.config()
         made_folder(out / "checkpoints")
         made_folder(out / "state")
@@ -169,11 +182,12 @@ class Trainer:
         """One step of the optimiser; returns the loss. Raises `BadInput`, weights unchanged, where it is no number."""
         recipe, o = self.recipe, self.recipe.optimiser
         stage = recipe.stage(self.step)
-        tokens = batch(self.streams, recipe.data, stage, recipe.vocab, recipe.seed, self.step).to(self.device)
+        tokens = batch(self.streams, recipe.data, stage, recipe.vocab, recipe.seed, self.step, self.pieces).to(self.device)
         for group in self.adam.param_groups:
             group["lr"] = rate_at(o, self.step)
-        out = logits(self.weights, tokens[:, :-1])
-        loss = F.cross_entropy(out.flatten(0, 1), tokens[:, 1:].flatten())
+        with torch.autocast(torch.device(self.device).type, torch.bfloat16, enabled=o.precision == "bfloat16"):
+            out = logits(self.weights, tokens[:, :-1])
+        loss = F.cross_entropy(out.float().flatten(0, 1), tokens[:, 1:].flatten())
         self.adam.zero_grad(set_to_none=True)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(list(self.weights.tensors.values()), o.clip)

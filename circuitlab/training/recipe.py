@@ -25,11 +25,16 @@ random_repeat = 0.0625     share of sequences that are a block of uniformly rand
 block = [8, 63]            how long such a block is, shortest and longest
 self_copy = 0.25           share of the others in which a segment is copied to a later place (default 0)
 segment = [16, 63]         how long the segment is
+phrases = 0.3              share of the text's sequences in which short phrases are said again later (default 0)
+phrase = [2, 12]           how long a phrase is; phrase_times = [1, 5] how many a sequence
+names = 0.3                share of them in which a made-up name of several tokens is put at several places (default 0)
+name = [2, 4]              how many tokens it has; name_times = [2, 5] how often it stands in the sequence
 
 [optimiser]                AdamW, linear warm-up, then cosine
 steps = 14000              needed
 rate = 3e-3                the highest learning rate; warmup = 200 steps to it; final = 0.1 of it at the last step
 betas = [0.9, 0.98]        further: weight_decay = 0.01, clip = 1.0 (largest norm of the gradient)
+precision = "float32"      or "bfloat16": of the matrix products; weights, stream, softmax and loss stay float32
 
 [checkpoints]              kept: step 0, `first` and its doubles, every `every` steps within `band`, and the last
 first = 64
@@ -67,18 +72,30 @@ class Data:
     """What is done to the text. All shares are said on the model's card.
 
     random_repeat: share of sequences that are a block of uniformly random tokens repeated; self_copy: share of the others in
-    which a segment of `segment` (shortest, longest) tokens is copied to a later place of the same sequence.
+    which a segment of `segment` (shortest, longest) tokens is copied to a later place of the same sequence; phrases: of those
+    in which `phrase_times` (fewest, most) phrases of `phrase` tokens are; names: of those in which a made-up name of `name`
+    tokens stands at `name_times` places. A sequence has one of the three at most.
     """
 
     random_repeat: float = 0.0
     self_copy: float = 0.0
     block: tuple[int, int] = (8, 63)
     segment: tuple[int, int] = (16, 63)
+    phrases: float = 0.0
+    phrase: tuple[int, int] = (2, 12)
+    phrase_times: tuple[int, int] = (1, 5)
+    names: float = 0.0
+    name: tuple[int, int] = (2, 4)
+    name_times: tuple[int, int] = (2, 5)
 
 
 @dataclass(frozen=True)
 class Optimiser:
-    """AdamW (Loshchilov and Hutter 2019), linear warm-up, cosine to `final` of the rate at the last step."""
+    """AdamW (Loshchilov and Hutter 2019), linear warm-up, cosine to `final` of the rate at the last step.
+
+    `precision` is that of the matrix products: "bfloat16" rounds their factors, while weights, gradients of weights, the
+    stream, the softmax and the loss stay float32 (Micikevicius et al. 2018).
+    """
 
     steps: int
     rate: float = 3e-3
@@ -87,6 +104,7 @@ class Optimiser:
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = 0.01
     clip: float = 1.0
+    precision: str = "float32"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from circuitlab.training.recipe import Recipe
 
 DRAWN = ("W_E", "W_U", "W_Q", "W_K", "W_V", "W_O", "W_in", "W_out", "W_gate")
 FORMATS = ("circuitlab", "gpt2")
+PRECISIONS = ("float32", "bfloat16")
 _PLACED = ("d_vocab", "d_vocab_out", "n_ctx", "prepend_bos", "family")  # fields of the configuration that follow from the rest
 
 _Test = tuple[str, Callable[[Any], bool]]
@@ -47,7 +48,10 @@ _TESTS: dict[str, dict[str, _Test]] = {
         "notes": ("a list of text", lambda v: isinstance(v, tuple) and all(isinstance(x, str) for x in v)),
     },
     "stages": {"start": _whole(0), "context": _whole(4), "batch": _whole(1)},
-    "data": {"random_repeat": _SHARE, "self_copy": _SHARE, "block": _LENGTHS, "segment": _LENGTHS},
+    "data": {
+        **dict.fromkeys(("random_repeat", "self_copy", "phrases", "names"), _SHARE),
+        **dict.fromkeys(("block", "segment", "phrase", "phrase_times", "name", "name_times"), _LENGTHS),
+    },
     "optimiser": {
         "steps": _whole(1),
         "rate": _POSITIVE,
@@ -56,6 +60,7 @@ _TESTS: dict[str, dict[str, _Test]] = {
         "betas": _pair("two numbers from 0, below 1", lambda a, b: 0 <= a < 1 and 0 <= b < 1),
         "weight_decay": _number("a number of at least 0", lambda v: v >= 0),
         "clip": _POSITIVE,
+        "precision": (" or ".join(PRECISIONS), lambda v: v in PRECISIONS),
     },
     "checkpoints": {
         "first": _whole(1),
@@ -82,6 +87,9 @@ def checked(recipe: Recipe, name: str) -> Recipe:
     if (most := max(s.batch * s.context for s in recipe.stages)) > MOST_TOKENS:
         expected = f"batch × context of at most {MOST_TOKENS:,} tokens"
         raise BadInput(f"{name}: [stages] batch is too large for a step.", expected=expected, got=f"{most:,}")
+    if (repeated := recipe.data.self_copy + recipe.data.phrases + recipe.data.names) > 1 + 1e-9:
+        expected = "self_copy, phrases and names that sum to 1 at most: a sequence has one of them"
+        raise BadInput(f"{name}: [data] shares do not fit.", expected=expected, got=f"{repeated:g}")
     for key, value in recipe.init.items():
         if key not in DRAWN or not _number("", lambda v: v >= 0)[1](value):
             expected = f"standard deviations of {' '.join(DRAWN)}"

@@ -16,11 +16,12 @@ from circuitlab.errors import BadInput, BadMachine
 from circuitlab.model.forward import logits
 from circuitlab.model.loading import open_model
 from circuitlab.model.trainable import TrainableWeights
-from circuitlab.training.batches import batch, copy_segment, repeated_block
+from circuitlab.training.batches import batch
 from circuitlab.training.corpus import Stream, find_sources, tokenised
 from circuitlab.training.loop import Trainer, initial_tensors, rate_at
 from circuitlab.training.metrics import head_scores, losses, measure, repeated_random
 from circuitlab.training.recipe import Checkpoints, Data, Recipe, Stage, read_recipe
+from circuitlab.training.repeats import copy_segment, repeated_block
 from tests.models import CONFIGS, byte_tokenizer, weights_of
 
 WORDS = "the grey heron stood in the shallow water and the small boat went by; def f(x): return x + 1\n"

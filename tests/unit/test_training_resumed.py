@@ -135,6 +135,22 @@ def test_looking_whose_folder_it_is_changes_nothing(text: Path, tmp_path: Path) 
         holds(state, other)
 
 
+def test_a_run_that_was_begun_before_a_key_existed_is_taken_up(text: Path, tmp_path: Path) -> None:
+    state = tmp_path / "run" / "state"
+    state.mkdir(parents=True)
+    ours = identity(read_recipe("tiny"), find_sources([str(text)]), None)
+    older = json.loads(json.dumps(ours))
+    for part, key in (("data", "phrases"), ("data", "name_times"), ("optimiser", "precision")):
+        del older["recipe"][part][key]
+    (state / "run.json").write_text(json.dumps(older))
+    (state / "state.pt").touch()
+    assert holds(state, ours)
+    changed = json.loads(json.dumps(ours))
+    changed["recipe"]["data"]["phrases"] = 0.5
+    with pytest.raises(BadInput, match=r"data\.phrases none there, 0\.5 now"):
+        holds(state, changed)
+
+
 def test_a_model_folder_is_no_place_for_a_run(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "run"
     assert train(text, out, "--stop-at", "4") == 0

@@ -1,0 +1,72 @@
+"""What is done to a sequence so that something in it is said again: random blocks, copied segments, phrases, made-up names.
+
+Every function works on the ids of one sequence without its BOS, [pos], in place where it changes text, and draws from the
+generator it is given. The card says the share of each (`recipe.Data`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from circuitlab.model.tokenizer import Tokenizer
+
+_CAPITALISED = re.compile(r" [A-Z][a-z]+")
+_LETTERS = re.compile(r"[a-z]{2,}")
+
+
+@dataclass(frozen=True, eq=False)
+class NamePieces:
+    """Of a vocabulary: ids that a made-up name begins with and goes on with, and which ids begin a word.
+
+    `first`: a space, a capital, small letters (" Har"); `later`: small letters without a space ("ville"); `begins_word`
+    [vocab] bool: tokens that begin with a space, in front of which a name may stand.
+    """
+
+    first: np.ndarray
+    later: np.ndarray
+    begins_word: np.ndarray
+
+
+def name_pieces(tokenizer: Tokenizer) -> NamePieces:
+    """The pieces of names that a vocabulary holds."""
+    texts = [tokenizer.decode((i,)) for i in range(tokenizer.n_tokens)]
+    ids = lambda shape: np.array([i for i, text in enumerate(texts) if shape.fullmatch(text)], dtype=np.int64)
+    return NamePieces(ids(_CAPITALISED), ids(_LETTERS), np.array([text.startswith(" ") for text in texts]))
+
+
+def repeated_block(rng: np.random.Generator, n: int, vocab: int, block: tuple[int, int]) -> np.ndarray:
+    """[n] ids: uniformly random tokens (never BOS), a block of them repeated to the end."""
+    length = int(rng.integers(block[0], min(block[1], n // 2) + 1))
+    return np.resize(rng.integers(1, vocab, size=length), n)
+
+
+def copy_segment(rng: np.random.Generator, body: np.ndarray, segment: tuple[int, int]) -> None:
+    """Copy a segment of `body` to a later place of it; the two do not overlap. Nothing where none is short enough."""
+    longest = min(segment[1], len(body) // 2)
+    if longest < segment[0]:
+        return
+    length = int(rng.integers(segment[0], longest + 1))
+    source = int(rng.integers(0, len(body) - 2 * length + 1))
+    target = int(rng.integers(source + length, len(body) - length + 1))
+    body[target : target + length] = body[source : source + length]
+
+
+def say_phrases_again(rng: np.random.Generator, body: np.ndarray, phrase: tuple[int, int], times: tuple[int, int]) -> None:
+    """Copy several short phrases of `body` to later places of it, one after the other."""
+    for _ in range(int(rng.integers(times[0], times[1] + 1))):
+        copy_segment(rng, body, phrase)
+
+
+def put_name(
+    rng: np.random.Generator, body: np.ndarray, pieces: NamePieces, name: tuple[int, int], times: tuple[int, int]
+) -> None:
+    """Put a made-up name in front of several words of `body`; the text behind moves on and falls off the end."""
+    length = int(rng.integers(name[0], name[1] + 1))
+    made_up = np.concatenate([rng.choice(pieces.first, 1), rng.choice(pieces.later, length - 1)])
+    words = np.flatnonzero(pieces.begins_word[body])
+    count = min(int(rng.integers(times[0], times[1] + 1)), len(words))
+    places = np.sort(rng.choice(words, count, replace=False))
+    body[:] = np.insert(body, np.repeat(places, length), np.tile(made_up, count))[: len(body)]

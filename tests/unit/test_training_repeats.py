@@ -1,0 +1,140 @@
+"""What is said again in a sequence, tables in code, code of packages, and steps in bfloat16."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from circuitlab.errors import BadInput
+from circuitlab.training.batches import batch
+from circuitlab.training.corpus import Stream, find_sources, texts
+from circuitlab.training.loop import Trainer
+from circuitlab.training.recipe import Data, Stage, read_recipe
+from circuitlab.training.repeats import NamePieces, name_pieces, put_name, say_phrases_again
+from circuitlab.training.tables import without_tables
+from tests.models import byte_tokenizer
+
+PIECES = NamePieces(np.arange(100, 110), np.arange(200, 210), np.arange(300) % 3 == 0)
+
+
+def test_phrases_are_said_again_later_and_nothing_else_changes() -> None:
+    body = np.arange(1, 101)
+    say_phrases_again(np.random.default_rng(3), body, (4, 4), (1, 1))
+    changed = np.flatnonzero(body != np.arange(1, 101))
+    assert len(changed) == 4
+    assert body[changed[-1]] < changed[0] + 1, "the phrase stood wholly before"
+    np.testing.assert_array_equal(np.diff(body[changed]), 1)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_name_stands_whole_in_front_of_several_words(seed: int) -> None:
+    text = np.arange(1, 61) % 90
+    body = text.copy()
+    put_name(np.random.default_rng(seed), body, PIECES, (3, 3), (2, 4))
+    first = np.flatnonzero(np.isin(body, PIECES.first))
+    names = {tuple(body[i : i + 3]) for i in first if i + 3 <= len(body)}
+    assert len(names) == 1
+    assert set(next(iter(names))[1:]) <= set(PIECES.later.tolist())
+    followers = [body[i + 3] for i in first if i + 3 < len(body)]
+    assert all(PIECES.begins_word[f] for f in followers)
+    rest = body[~np.isin(body, np.concatenate([PIECES.first, PIECES.later]))]
+    np.testing.assert_array_equal(rest, text[: len(rest)])
+
+
+def test_a_text_without_words_takes_no_name() -> None:
+    body = np.full(20, 1)
+    put_name(np.random.default_rng(0), body, PIECES, (2, 4), (2, 5))
+    assert (body == 1).all()
+
+
+def test_pieces_of_names_are_what_the_vocabulary_has() -> None:
+    pieces = name_pieces(byte_tokenizer())
+    assert pieces.first.size == 0
+    assert pieces.begins_word.sum() == 1  # the byte of a space
+
+
+def _streams() -> tuple[Stream, ...]:
+    rng = np.random.default_rng(0)
+    return (Stream("a", 1.0, *(rng.integers(1, 300, n).astype(np.uint16) for n in (4000, 200))),)
+
+
+def test_shares_of_repetition_are_kept() -> None:
+    data = Data(phrases=0.25, phrase=(6, 6), phrase_times=(1, 1), names=0.25)
+    text = _streams()[0].train.tolist()
+    windows = {tuple(text[i : i + 31]) for i in range(len(text) - 30)}
+    rows = [tuple(r) for s in range(40) for r in batch(_streams(), data, Stage(0, 32, 16), 300, 0, s, PIECES)[:, 1:].tolist()]
+    plain = sum(r in windows for r in rows) / len(rows)
+    named = sum(bool(set(r) & set(range(100, 110))) and r not in windows for r in rows)
+    assert 0.44 < plain < 0.56
+    assert named > 100
+
+
+def test_names_need_pieces(tmp_path: Path) -> None:
+    recipe = read_recipe("tiny")
+    recipe = replace(recipe, data=replace(recipe.data, names=0.5))
+    with pytest.raises(BadInput, match="pieces of names"):
+        Trainer(recipe, _streams(), tmp_path, pieces=name_pieces(byte_tokenizer()))
+
+
+def test_bfloat16_products_follow_float32(tmp_path: Path) -> None:
+    recipe = read_recipe("tiny")
+    low = replace(recipe, optimiser=replace(recipe.optimiser, precision="bfloat16"))
+    a, b = (Trainer(r, _streams(), tmp_path / n) for r, n in ((recipe, "a"), (low, "b")))
+    one, two = a.one_step(), b.one_step()
+    assert one != two
+    assert two == pytest.approx(one, rel=2e-3)
+    assert {t.dtype for t in b.weights.tensors.values()} == {torch.float32}
+
+
+def test_tables_are_left_out_and_code_is_not() -> None:
+    table = "\n".join(f"    '\\x{i:02x}'   #  0x{i:02x} -> LATIN LETTER {'X ' * (i % 5)}" for i in range(60))
+    code = "\n".join(f"def f{i}(x):\n    return x + {i}\n" for i in range(40))
+    kept, dropped = without_tables(f"{code}\n{table}\n{code}")
+    assert dropped == 57
+    assert kept.count("return") == 80
+    assert without_tables("\n" * 100) == ("\n" * 100, 0)
+
+
+def test_code_of_packages_is_a_source_with_its_licence() -> None:
+    (source,) = find_sources(["packages=iniconfig,numpy"])
+    assert "iniconfig" in source.label
+    assert "BSD-3-Clause" in source.label
+    assert not any("tests" in p.parts for p in source.files if "numpy" in p.parts)
+    assert next(texts(source))
+
+
+@pytest.mark.parametrize("name", ["packages=no_such_package", "packages=", "packages=os.path", "packages=numpy,../x"])
+def test_a_package_that_is_not_there_is_said(name: str) -> None:
+    with pytest.raises(BadInput, match="not installed"):
+        find_sources([name])
+
+
+RECIPE = """
+seed = 1
+vocab = 300
+[model]
+n_layers = 1
+n_heads = 2
+d_model = 8
+d_head = 4
+[[stages]]
+start = 0
+context = 32
+batch = 2
+[optimiser]
+steps = 2
+[data]
+"""
+
+
+@pytest.mark.parametrize("data", [{"phrases": 0.6, "names": 0.6}, {"phrases": 2}, {"name": "[4, 2]"}])
+def test_shares_that_cannot_be_are_refused(tmp_path: Path, data: dict[str, Any]) -> None:
+    path = tmp_path / "r.toml"
+    path.write_text(RECIPE + "".join(f"{k} = {v}\n" for k, v in data.items()))
+    with pytest.raises(BadInput):
+        read_recipe(str(path))
