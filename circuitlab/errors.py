@@ -59,9 +59,12 @@ class BadMachine(CircuitLabError):
 
 
 class Refused(BadInput):
-    """An analysis that does not apply to this model; the reason is one line."""
+    """An analysis that does not apply to this model; the reason is one line, a sentence without its full name in code."""
 
     title = "This analysis does not apply"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason[:1].upper() + reason[1:])
 
 
 class OverBudget(CircuitLabError):

@@ -200,7 +200,7 @@ def _memory(config: ModelConfig, n: int, p: AblationParams) -> int:
     return results + gradient + bytes_of(config, n, p.source)
 
 
-@analysis(version=1, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=1, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def ablation(inputs: Inputs, p: AblationParams, ctx: Ctx) -> AblationResult:
     """What changes when heads are taken away: every head, a set, or pairs; estimates first, exact values as they come."""
     config = inputs.weights.config

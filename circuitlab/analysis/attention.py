@@ -94,7 +94,7 @@ def _memory(config: ModelConfig, n: int, p: AttentionParams) -> int:
     return 4 * n * n * (count + 3 * config.n_heads)
 
 
-@analysis(version=1, needs="tokens", lane="live", memory=_memory, doubles=False)
+@analysis(version=1, needs="tokens", of_heads=True, lane="live", memory=_memory, doubles=False)
 def attention(inputs: Inputs, p: AttentionParams, ctx: Ctx) -> AttentionResult:
     """What chosen heads attend to: pattern, scores, value-weighted, or contribution."""
     heads = chosen_heads(inputs.weights.config, p.heads)

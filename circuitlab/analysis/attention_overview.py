@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from circuitlab.analysis.attention import SAID, Show, values_of
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, without_heads
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 
@@ -64,7 +64,7 @@ def _memory(config: ModelConfig, n: int, p: OverviewParams) -> int:
     return 4 * n * n * 4 * config.n_heads + 4 * config.n_layers * config.n_heads * (p.size + GAP) ** 2
 
 
-@analysis(version=1, needs="tokens", lane="live", memory=_memory, refuse=without_heads, doubles=False)
+@analysis(version=1, needs="tokens", of_heads=True, lane="live", memory=_memory, doubles=False)
 def attention_overview(inputs: Inputs, p: OverviewParams, ctx: Ctx) -> OverviewResult:
     """Every head's attention as one contact sheet, layers down, heads across."""
     config, run = inputs.weights.config, inputs.run()

@@ -238,9 +238,12 @@ class Analysis(Generic[P, R]):
 _REGISTRY: dict[str, Analysis[Any, Any]] = {}
 
 
-def without_heads(config: ModelConfig, p: Any = None) -> str | None:
-    """The reason why an analysis of heads says nothing of a model without layers; for `@analysis(refuse=…)`."""
-    return None if config.n_layers else "this model has no layers, and so no heads."
+NO_HEADS = "this model has no layers, and so no heads."
+
+
+def _with_heads(refuse: Callable[[ModelConfig, Any], str | None]) -> Callable[[ModelConfig, Any], str | None]:
+    """What an analysis of heads refuses: a model without layers before anything else."""
+    return lambda config, p: refuse(config, p) if config.n_layers else NO_HEADS
 
 
 def analysis(
@@ -251,8 +254,12 @@ def analysis(
     memory: Memory,
     refuse: Callable[[ModelConfig, Any], str | None] = _never,
     doubles: bool = True,
+    of_heads: bool = False,
 ) -> Callable[[Callable[[Inputs, Any, Ctx], Any]], Analysis[Any, Any]]:
-    """Register a function `(inputs, p: Params, ctx) -> Result` as the analysis of its own name."""
+    """Register a function `(inputs, p: Params, ctx) -> Result` as the analysis of its own name.
+
+    `of_heads`: it says nothing of a model without layers, and refuses it in one sentence that all of them share.
+    """
 
     def register(function: Callable[[Inputs, Any, Ctx], Any]) -> Analysis[Any, Any]:
         hints = get_type_hints(function)
@@ -265,7 +272,7 @@ def analysis(
             needs=needs,
             lane=lane,
             memory=_of_dtype(memory),
-            refuse=refuse,
+            refuse=_with_heads(refuse) if of_heads else refuse,
             doubles=doubles,
         )
         if made.name in _REGISTRY:

@@ -166,7 +166,7 @@ def _memory(c: ModelConfig, n: int, p: CompositionParams, dtype: str = "float32"
     return 4 * fixed // 3
 
 
-@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=refuse_inexact)
+@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=refuse_inexact)
 def composition(inputs: Inputs, p: CompositionParams, ctx: Ctx) -> CompositionResult:
     """Q-, K- and V-composition of every head with every head of an earlier layer, against what chance gives."""
     kinds = tuple(dict.fromkeys(p.kinds))

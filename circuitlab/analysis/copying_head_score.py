@@ -93,7 +93,7 @@ def _memory(config: ModelConfig, n: int, p: CopyingHeadScoreParams) -> int:
     return 8 * (run + config.n_heads * length * (3 * length + config.d_head) + config.d_model * (config.d_vocab_out + length))
 
 
-@analysis(version=1, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=1, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def copying_head_score(inputs: Inputs, p: CopyingHeadScoreParams, ctx: Ctx) -> CopyingHeadScoreResult:
     """How much of what each head raises is what it attends to, on unrepeated and on repeated random tokens."""
     if p.block < 1 or p.repeats < 1 or p.samples < 1:

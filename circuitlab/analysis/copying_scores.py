@@ -80,7 +80,7 @@ def _memory(c: ModelConfig, n: int, p: CopyingScoresParams, dtype: str = "float3
     return layer + 8 * 7 * c.d_model**2 + ends + own + 8 * 50 * c.n_layers * c.n_heads
 
 
-@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=refuse_inexact)
+@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=refuse_inexact)
 def copying_scores(inputs: Inputs, p: CopyingScoresParams, ctx: Ctx) -> CopyingScoresResult:
     """Copying score, QK positivity, identity-likeness and diagonal of every head."""
     c = inputs.weights.config

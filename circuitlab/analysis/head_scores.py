@@ -107,7 +107,7 @@ def _memory(config: ModelConfig, n: int, p: HeadScoresParams) -> int:
     return 4 * samples * (3 * config.n_heads * length**2 + 8 * length * config.d_model)
 
 
-@analysis(version=1, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=1, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResult:
     """Prefix matching, previous, duplicate, first, current token, entropy and distance of every head."""
     words = inputs.subject.conventions.words()

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from circuitlab.analysis.ablation_parts import Bench, How, bench, bytes_of, refused, said, ticker
-from circuitlab.analysis.base import Ctx, Inputs, analysis, without_heads
+from circuitlab.analysis.base import Ctx, Inputs, analysis
 from circuitlab.analysis.edge_sets import Through, count
 from circuitlab.analysis.kept_result import KeepOnlyResult
 from circuitlab.analysis.kept_sets import CUT, KEPT, NONE, Sets, edge_sets, head_sets
@@ -87,7 +87,7 @@ def _refuse(config: ModelConfig, p: KeepOnlyParams) -> str | None:
         return "a circuit is given by its heads or by its edges: give one of them."
     if p.edges and config.norm_placement != "pre":
         return "an edge needs norms before the sublayers: here what a head writes reaches the stream through a norm of its own."
-    return refused(config, p.how, p.source, p.effect) or without_heads(config)
+    return refused(config, p.how, p.source, p.effect)
 
 
 def _memory(config: ModelConfig, n: int, p: KeepOnlyParams) -> int:
@@ -102,7 +102,7 @@ def _memory(config: ModelConfig, n: int, p: KeepOnlyParams) -> int:
     return 8 * (trial + kept + 4 * config.n_heads * n * n) + edges + drawn + bytes_of(config, n, p.source)
 
 
-@analysis(version=2, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def keep_only(inputs: Inputs, p: KeepOnlyParams, ctx: Ctx) -> KeepOnlyResult:
     """Faithfulness, completeness and minimality of a set of heads or edges, against random sets of the same size."""
     config = inputs.weights.config

@@ -86,7 +86,7 @@ def _memory(c: ModelConfig, n: int, p: LargestEntriesParams) -> int:
     return 8 * (numbers + 8 * max(p.k, 1))
 
 
-@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def largest_entries(inputs: Inputs, p: LargestEntriesParams, ctx: Ctx) -> LargestEntriesResult:
     """The largest entries of a head's whole OV or QK circuit, and how much of the product bounds made unnecessary."""
     check_count(p.k)

@@ -130,7 +130,7 @@ def _memory(c: ModelConfig, n: int, p: OvSpectrumParams, dtype: str = "float32")
     return spectrum_memory(c, len(p.heads), dtype)
 
 
-@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def ov_spectrum(inputs: Inputs, p: OvSpectrumParams, ctx: Ctx) -> OvSpectrumResult:
     """Eigenvalues, singular values and copying score of the OV circuit of some heads."""
     c = inputs.weights.config

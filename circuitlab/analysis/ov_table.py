@@ -80,7 +80,7 @@ def _memory(c: ModelConfig, n: int, p: OvTableParams) -> int:
     return 8 * (6 * (c.d_vocab + c.d_vocab_out) + 8 * c.d_model * c.d_head + (c.d_vocab * c.d_model if whole else 0))
 
 
-@analysis(version=1, needs="weights", lane="live", memory=_memory, refuse=_refuse)
+@analysis(version=1, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
 def ov_table(inputs: Inputs, p: OvTableParams, ctx: Ctx) -> OvTableResult:
     """What attending to a token adds to the logits; or which tokens, attended to, add most to one."""
     c, head = inputs.weights.config, one_head(inputs, p.head)

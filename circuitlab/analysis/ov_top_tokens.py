@@ -76,7 +76,7 @@ def _memory(c: ModelConfig, n: int, p: OvTopTokensParams) -> int:
     return 8 * (whole + factors + tile + 3 * c.d_model) + 8 * c.d_vocab * max(p.k, 1)
 
 
-@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def ov_top_tokens(inputs: Inputs, p: OvTopTokensParams, ctx: Ctx) -> OvTopTokensResult:
     """The out tokens that a head writes most for every source token."""
     check_count(p.k)

@@ -144,7 +144,7 @@ def belonging(edits: tuple[Intervention, ...]) -> tuple[Intervention, ...]:
         if any(site.positions or site.sources for site in sites) or e.op == "patch":
             what = "patches from another prompt" if e.op == "patch" else "names positions"
             where = f"an intervention at {e.site.name} of layer {e.site.layer}"
-            raise Refused(f"over_prompts: {where} {what}, so that it belongs to one prompt.")
+            raise Refused(f"{where} {what}, so that it belongs to one prompt.")
     return edits
 
 

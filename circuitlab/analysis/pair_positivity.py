@@ -136,7 +136,7 @@ def pairs_between(reader: Reader, W_V: Tensor, W_O: Tensor, tick: Callable[[], N
     return both[0], both[1]
 
 
-@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=refuse_inexact)
+@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=refuse_inexact)
 def pair_positivity(inputs: Inputs, p: PairPositivityParams, ctx: Ctx) -> PairPositivityResult:
     """QK positivity of every head behind every head of an earlier layer."""
     c = inputs.weights.config

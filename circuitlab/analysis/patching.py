@@ -166,7 +166,7 @@ def _refuse(config: ModelConfig, p: PatchingParams) -> str | None:
     return None
 
 
-@analysis(version=2, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def patching(inputs: Inputs, p: PatchingParams, ctx: Ctx) -> PatchingResult:
     """The target with one value after another taken from the run on another prompt."""
     sweep = _Sweep(inputs, p, ctx)

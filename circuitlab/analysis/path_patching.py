@@ -121,7 +121,7 @@ def _refuse(config: ModelConfig, p: PathPatchingParams) -> str | None:
     return None
 
 
-@analysis(version=1, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=1, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def path_patching(inputs: Inputs, p: PathPatchingParams, ctx: Ctx) -> PathPatchingResult:
     """The target where one later head alone reads what the sender wrote on another prompt, by query, key or value."""
     config = inputs.weights.config

@@ -80,7 +80,7 @@ def _memory(config: ModelConfig, n: int, p: PrefixStripeParams) -> int:
     return 8 * length * (width + 4 * length)
 
 
-@analysis(version=1, needs="tokens", lane="live", memory=_memory, refuse=_refuse)
+@analysis(version=1, needs="tokens", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
 def prefix_stripe(inputs: Inputs, p: PrefixStripeParams, ctx: Ctx) -> PrefixStripeResult:
     """One head's pattern with the cells that prefix matching counts, and its mass on them by destination."""
     weights, config = inputs.weights, inputs.weights.config

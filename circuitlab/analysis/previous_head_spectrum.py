@@ -75,7 +75,7 @@ def _memory(c: ModelConfig, n: int, p: PreviousHeadSpectrumParams) -> int:
     return pair_memory(c)
 
 
-@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def previous_head_spectrum(inputs: Inputs, p: PreviousHeadSpectrumParams, ctx: Ctx) -> PreviousHeadSpectrumResult:
     """The positivity plane: copying score, and QK positivity behind earlier heads, weighted and for every pair."""
     c = inputs.weights.config

@@ -86,7 +86,7 @@ def _memory(c: ModelConfig, n: int, p: QkSpectrumParams, dtype: str = "float32")
     return spectrum_memory(c, len(p.heads), dtype, kept=1)
 
 
-@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def qk_spectrum(inputs: Inputs, p: QkSpectrumParams, ctx: Ctx) -> QkSpectrumResult:
     """Eigenvalues, singular values and positivity of the QK circuit of some heads."""
     if p.distance < 0:

@@ -100,7 +100,7 @@ def _memory(c: ModelConfig, n: int, p: QkTableParams) -> int:
     return 8 * (12 * c.d_vocab + 8 * c.d_model * c.d_head + whole)
 
 
-@analysis(version=1, needs="weights", lane="live", memory=_memory, refuse=_refuse)
+@analysis(version=1, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
 def qk_table(inputs: Inputs, p: QkTableParams, ctx: Ctx) -> QkTableResult:
     """Which sources a destination token attends to most; or from which destinations a source token is attended to."""
     c, head = inputs.weights.config, one_head(inputs, p.head)

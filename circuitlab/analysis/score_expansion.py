@@ -123,7 +123,7 @@ def _memory(c: ModelConfig, n: int, p: ScoreExpansionParams) -> int:
     return 8 * (2 * components * n * c.d_head + 8 * components**2 + 3 * n * (n + c.d_head))
 
 
-@analysis(version=1, needs="tokens", lane="live", memory=_memory)
+@analysis(version=1, needs="tokens", of_heads=True, lane="live", memory=_memory)
 def score_expansion(inputs: Inputs, p: ScoreExpansionParams, ctx: Ctx) -> ScoreExpansionResult:
     """Why this head attends here: its score as terms of destination part × source part, grouped as none, Q, K and both."""
     run = inputs.run()

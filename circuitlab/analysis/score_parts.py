@@ -171,7 +171,7 @@ def _memory(c: ModelConfig, n: int, p: ScorePartsParams) -> int:
     return 8 * (8 * components * n * c.d_head + patterns + weights + 6 * n * c.d_model)
 
 
-@analysis(version=1, needs="tokens", lane="live", memory=_memory)
+@analysis(version=1, needs="tokens", of_heads=True, lane="live", memory=_memory)
 def score_parts(inputs: Inputs, p: ScorePartsParams, ctx: Ctx) -> ScorePartsResult:
     """A head's queries and keys as sums over embedding, position, biases, earlier MLPs and heads."""
     run, c = inputs.run(), inputs.weights.config

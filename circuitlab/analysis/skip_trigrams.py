@@ -98,7 +98,7 @@ def _memory(c: ModelConfig, n: int, p: SkipTrigramsParams) -> int:
     return 8 * (numbers + chosen * (12 * width + 6 * min(p.k, width * width)) + 6 * width**2)
 
 
-@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def skip_trigrams(inputs: Inputs, p: SkipTrigramsParams, ctx: Ctx) -> SkipTrigramsResult:
     """Triples source … destination → out that a head wants most; or the crossed ones among them that no text holds."""
     c = inputs.weights.config
@@ -126,9 +126,9 @@ def _corpus(inputs: Inputs) -> CorpusBigrams:
     """The training text's bigrams. Raises `Refused` where it is not known what the text does not hold."""
     corpus = corpus_of(inputs.subject.model, inputs.weights.config)
     if corpus is None:
-        raise Refused("skip_trigrams: no bigrams of a training text lie beside this model: what it never holds is not known.")
+        raise Refused("no bigrams of a training text lie beside this model: what it never holds is not known.")
     if not corpus.complete:
-        raise Refused("skip_trigrams: rare bigrams of the training text were not kept: what it never holds is not known.")
+        raise Refused("rare bigrams of the training text were not kept: what it never holds is not known.")
     return corpus
 
 

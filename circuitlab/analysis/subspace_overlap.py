@@ -141,7 +141,7 @@ class _Stock:
 
 
 def _refuse(c: ModelConfig, p: SubspaceOverlapParams) -> str | None:
-    return refuse_inexact(c) or ("the model has no heads." if c.n_layers == 0 else None)
+    return refuse_inexact(c)
 
 
 def _memory(c: ModelConfig, n: int, p: SubspaceOverlapParams) -> int:
@@ -152,7 +152,7 @@ def _memory(c: ModelConfig, n: int, p: SubspaceOverlapParams) -> int:
     return (4 * 8 * (10 * c.n_heads * c.d_model * c.d_head + 4 * pairs + 4 * at_once + 6 * c.d_model**2 + mlp)) // 3
 
 
-@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def subspace_overlap(inputs: Inputs, p: SubspaceOverlapParams, ctx: Ctx) -> SubspaceOverlapResult:
     """Principal angles between what heads write and read, for all pairs; weighted overlap with embeddings and MLPs."""
     c = inputs.weights.config

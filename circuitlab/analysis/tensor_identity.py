@@ -161,7 +161,7 @@ def _refuse(c: ModelConfig, p: TensorIdentityParams) -> str | None:
     return None
 
 
-@analysis(version=1, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=1, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def tensor_identity(inputs: Inputs, p: TensorIdentityParams, ctx: Ctx) -> TensorIdentityResult:
     """A head's output as A ⊗ W_OV in its three readings, and two heads as one, against the forward pass's own."""
     run, c = inputs.run(), inputs.weights.config

@@ -168,7 +168,7 @@ class _Losses:
     whole: np.ndarray
 
 
-@analysis(version=2, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def term_importance(inputs: Inputs, p: TermImportanceParams, ctx: Ctx) -> TermImportanceResult:
     """Marginal loss reduction of the terms of each order, of each layer and of each head, patterns held."""
     if p.texts < 1 or p.orders < 1 or p.length < 0:

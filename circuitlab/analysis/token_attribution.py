@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.attention import chosen_heads
-from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, read_only, without_heads
+from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, read_only
 from circuitlab.analysis.target import Aim, aim_at, position_of
 from circuitlab.analysis.written import Directions, by_head, directions, kept_share, refuse_norm_on_stream, seen_by_heads
 from circuitlab.model import block
@@ -107,10 +107,10 @@ def _memory(config: ModelConfig, n: int, p: TokenAttributionParams) -> int:
 
 
 def _refuse(config: ModelConfig, p: TokenAttributionParams) -> str | None:
-    return refuse_norm_on_stream(config) or without_heads(config)
+    return refuse_norm_on_stream(config)
 
 
-@analysis(version=1, needs="tokens", lane="live", memory=_memory, refuse=_refuse)
+@analysis(version=1, needs="tokens", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
 def token_attribution(inputs: Inputs, p: TokenAttributionParams, ctx: Ctx) -> TokenAttributionResult:
     """Which earlier tokens raised a token through which heads, or what one token did to every later one."""
     run, config = inputs.run(), inputs.weights.config

@@ -94,7 +94,7 @@ def _memory(c: ModelConfig, n: int, p: TokenCircuitsParams) -> int:
     return 8 * (16 * (c.d_vocab + c.d_vocab_out) + 16 * c.d_model * c.d_head + whole)
 
 
-@analysis(version=1, needs="weights", lane="live", memory=_memory, refuse=_refuse)
+@analysis(version=1, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
 def token_circuits(inputs: Inputs, p: TokenCircuitsParams, ctx: Ctx) -> TokenCircuitsResult:
     """What a token raises and attends to through a head, and what it is raised by and attended to by."""
     c, head = inputs.weights.config, one_head(inputs, p.head)

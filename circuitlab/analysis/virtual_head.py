@@ -64,7 +64,7 @@ def _memory(c: ModelConfig, n: int, p: VirtualHeadParams) -> int:
     return 8 * (8 * c.n_heads * n * n + 8 * n * (c.d_model + c.n_heads * c.d_head))
 
 
-@analysis(version=1, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=1, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def virtual_head(inputs: Inputs, p: VirtualHeadParams, ctx: Ctx) -> VirtualHeadResult:
     """The composed pattern of two heads on this run."""
     config, run = inputs.weights.config, inputs.run()

@@ -155,7 +155,7 @@ class Engine:
         weights = self.store.open(subject.model).opened.weights
         config = weights.config
         if reason := found.refuse(config, request.params):
-            raise Refused(f"{found.name}: {reason}")
+            raise Refused(reason)
         n = len(subject.tokens)
         needed = found.memory(config, n, request.params, subject.conventions.dtype)
         if needs(found, request.params) == "tokens":

@@ -268,6 +268,7 @@ PANEL = register(
         requests=requests,
         figure=figure,
         pick=pick,
+        of_heads=True,
         area="bottom",
         order=140,
         opens="attention",

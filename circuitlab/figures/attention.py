@@ -24,6 +24,7 @@ from circuitlab.figures.common import (
 from circuitlab.figures.hues import head_hue, hue_rgb
 from circuitlab.figures.marks import ColourMap, Figure, Heatmap, Hit, Tokens, empty
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.pivot import chosen, no_head
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
@@ -63,9 +64,9 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     """One request for all chosen heads."""
     if not state.tokens:
         return Why("Type some text in the Prompt to see what the heads attend to.")
-    heads = tuple(h for h in state.selection.heads if h.layer < facts.config.n_layers and h.head < facts.config.n_heads)
+    heads = chosen(state, facts)
     if not heads:
-        return Why("This model has no such head: choose one in All heads.")
+        return no_head(state.selection.head, facts)
     wanted = heads if _view(state).several != "leading" else heads[:1]
     return {"attention": Request("attention", AttentionParams(wanted, _view(state).show), state.subject)}
 
@@ -208,6 +209,7 @@ PANEL = register(
         requests=requests,
         figure=figure,
         pick=pick,
+        of_heads=True,
         area="centre",
         shortcut="Ctrl+1",
         order=10,

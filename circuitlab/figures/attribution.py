@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from circuitlab.analysis.base import find_analysis
 from circuitlab.analysis.direct_attribution import CONSTANT, DirectAttributionParams, DirectAttributionResult
 from circuitlab.analysis.token_attribution import TokenAttributionParams, TokenAttributionResult
 from circuitlab.engine.request import Answer, Request
@@ -67,8 +66,6 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     """Every part at the selected position, or every token through all heads: choosing heads asks for nothing."""
     view, target = _view(state), state.selection.target
     params = DirectAttributionParams(target, "one", destination(state))
-    if (reason := find_analysis("direct_attribution").refuse(facts.config, params)) is not None:
-        return Why(reason[0].upper() + reason[1:])
     if not state.tokens:
         return Why("Type some text in the Prompt to see what adds to its next token.")
     if view.page == "parts":

@@ -209,6 +209,7 @@ PANEL = register(
         requests=requests,
         figure=figure,
         pick=pick,
+        of_heads=True,
         area="right",
         shortcut="Ctrl+7",
         order=70,

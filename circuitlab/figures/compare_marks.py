@@ -236,7 +236,7 @@ def _edges(here: Edges, there: Edges, pin: Pinned) -> tuple[Mark, str] | None:
 
 def _rows(here: Rows, there: Rows, pin: Pinned) -> tuple[Mark, str] | None:
     """Columns before and after beside the measured ones; the change only where a row is the same thing in both."""
-    if not len(here.ids) or here.ids.shape[1] != there.ids.shape[1]:
+    if not len(here.ids) or not len(there.ids) or here.ids.shape[1] != there.ids.shape[1]:
         return None
     key = (here.columns, there.columns, here.ids, there.ids)
     columns, said = kept(key, ("rows", pin.label), lambda: _columns(here, there, pin))

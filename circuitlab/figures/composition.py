@@ -335,6 +335,7 @@ PANEL = register(
         requests=requests,
         figure=figure,
         pick=pick,
+        of_heads=True,
         area="centre",
         shortcut="Ctrl+6",
         order=60,

@@ -255,6 +255,7 @@ PANEL = register(
         requests=requests,
         figure=figure,
         pick=pick,
+        of_heads=True,
         area="left",
         order=45,
         opens="attention",

@@ -154,6 +154,7 @@ PANEL = register(
         requests=requests,
         figure=figure,
         pick=pick,
+        of_heads=True,
         area="left",
         shortcut="Ctrl+4",
         order=40,

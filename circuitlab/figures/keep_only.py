@@ -189,6 +189,7 @@ PANEL = register(
         requests=requests,
         figure=figure,
         pick=pick,
+        of_heads=True,
         area="bottom",
         order=150,
         opens="attention",

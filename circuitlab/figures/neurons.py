@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.base import find_analysis
 from circuitlab.analysis.neurons import NeuronsParams, NeuronsResult
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.attribution import target_name
@@ -35,8 +34,6 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if not state.tokens:
         return Why("Type some text in the Prompt to see which neurons act on it.")
     params = NeuronsParams(state.selection.target, destination(state), max(1, view.k), WRITTEN)
-    if (reason := find_analysis("neurons").refuse(facts.config, params)) is not None:
-        return Why(reason[0].upper() + reason[1:])
     return {"neurons": Request("neurons", params, state.subject)}
 
 

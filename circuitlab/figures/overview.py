@@ -116,6 +116,7 @@ PANEL = register(
         requests=requests,
         figure=figure,
         pick=pick,
+        of_heads=True,
         area="left",
         shortcut="Ctrl+2",
         order=20,

@@ -20,17 +20,19 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, Literal
 
+from circuitlab.analysis.base import NO_HEADS, find_analysis
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.measured_models import measured_models
 from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.whereabouts import whereabouts
-from circuitlab.errors import UsageError
+from circuitlab.errors import Refused, UsageError
 from circuitlab.figures.compare import with_reference
-from circuitlab.figures.marks import Figure, Hit
+from circuitlab.figures.marks import Figure, Heatmap, Hit, empty
 from circuitlab.model.known_heads import KnownHeads, complaints, known_heads
 from circuitlab.model.subject import ModelRef, Subject
 from circuitlab.session.state import State
 
+WITHOUT_HEADS = Refused(NO_HEADS).what
 Area = Literal["left", "centre", "right", "bottom"]
 
 
@@ -110,6 +112,7 @@ class Panel:
     far (roles may be missing, results may be partial); `ref` holds the answers on the reference pin, {} without one.
     `pick(state, hit)` is the State after a gesture; it returns the same object where the gesture means nothing.
     `searches_tokens`: a search line finds a token, and picks it as `Hit("search", (id,))`.
+    `of_heads`: without layers there is nothing that it could show.
     `opens` names the panel that a double-click on an item brings to the front: where that item is read closely.
     `reads`, `writes`: where controls stand for something else of the State than `views` (the parameters of a constructed model):
     what they show, and the State that changed ones mean; `writes` raises `CircuitLabError` for what cannot be.
@@ -129,6 +132,7 @@ class Panel:
     order: int = 100
     opens: str = ""
     searches_tokens: bool = False
+    of_heads: bool = False
     reads: Callable[[State], Any] | None = None
     writes: Callable[[State, Any], State] | None = None
 
@@ -171,11 +175,46 @@ def control(
 _REGISTRY: dict[str, Panel] = {}
 
 
+def _allowed(panel: Panel, state: State, facts: Facts) -> Requests | Why:
+    """What the panel asks for, or why the open model has no answer to it: an analysis' reason, told before it is asked."""
+    if panel.of_heads and not facts.config.n_layers:
+        return Why(WITHOUT_HEADS)
+    wanted = panel.requests(state, facts)
+    for request in () if isinstance(wanted, Why) else wanted.values():
+        if request.subject.model != state.model:
+            continue  # of another model, whose configuration is not this one
+        reason = find_analysis(request.analysis).refuse(facts.config, request.params)
+        if reason is not None:
+            return Why(Refused(reason).what)
+    return wanted
+
+
+def _drawable(panel: Panel, state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """The panel's figure without maps of nothing (of the heads of no layer), which have no size to be drawn in."""
+    why = _allowed(panel, state, facts)
+    if isinstance(why, Why) and why != panel.requests(state, facts):
+        return empty(why.text, panel.title)
+    made = panel.figure(state, facts, now, ref)
+    kept = tuple(tuple(m for m in row if not (isinstance(m, Heatmap) and m.values.size == 0)) for row in made.grid)
+    if kept == made.grid:
+        return made
+    rows = tuple(i for i, row in enumerate(kept) if row)
+    if not rows:
+        return empty(WITHOUT_HEADS if not facts.config.n_layers else "There is nothing to draw here.", panel.title)
+    weights = tuple(made.weights[i] for i in rows) if made.weights else ()
+    return replace(made, grid=tuple(kept[i] for i in rows), weights=weights)
+
+
 def register(panel: Panel) -> Panel:
-    """Add a panel to the registry; from here on its figure stands beside the reference pin where there is one."""
+    """Add a panel to the registry.
+
+    From here on its figure stands beside the reference pin where there is one, and what an analysis refuses is the panel's own
+    reason for being empty.
+    """
     if panel.name in _REGISTRY:
         raise ValueError(f"two panels are called {panel.name}")
-    registered = replace(panel, figure=partial(with_reference, panel))
+    allowed = replace(panel, requests=partial(_allowed, panel), figure=partial(_drawable, panel))
+    registered = replace(allowed, figure=partial(with_reference, allowed))
     _REGISTRY[panel.name] = registered
     return registered
 

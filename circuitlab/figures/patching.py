@@ -270,6 +270,7 @@ PANEL = register(
         requests=requests,
         figure=figure,
         pick=pick,
+        of_heads=True,
         area="centre",
         order=75,
         opens="attention",

@@ -10,8 +10,8 @@ from circuitlab.analysis.path_patching import PathPatchingResult
 from circuitlab.engine.request import Answer
 from circuitlab.figures.common import caption, digits, once, top_level
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
-from circuitlab.figures.panel import Facts
-from circuitlab.figures.pivot import pair, there
+from circuitlab.figures.panel import WITHOUT_HEADS, Facts
+from circuitlab.figures.pivot import no_head, pair, there
 from circuitlab.figures.two_prompts import TEXTS, Show, measured, no_share, prompts, scale, shown, strip_weights
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
@@ -33,10 +33,12 @@ def why_no_path(state: State, facts: Facts) -> str:
     config, head = facts.config, sender_of(state, facts)
     if config.norm_placement != "pre":
         return "This model's norms stand behind its sublayers: what one head writes cannot be followed alone."
+    if not config.n_layers:
+        return WITHOUT_HEADS
     if config.n_layers < 2:
         return "A model of one layer has no path from head to head: see the grid."
     if head is None:
-        return "This model has no such head: choose one in All heads."
+        return no_head(state.selection.head, facts).text
     if head.layer + 1 >= config.n_layers:
         return f"{head} stands in the last layer, where no head reads it: choose an earlier head in All heads."
     return ""

@@ -13,6 +13,7 @@ from circuitlab.analysis.path_expansion import Measure, PathExpansionParams, Pat
 from circuitlab.analysis.path_terms import refuse_on_stream
 from circuitlab.analysis.virtual_head import VirtualHeadParams, VirtualHeadResult
 from circuitlab.engine.request import Answer, Request
+from circuitlab.errors import Refused
 from circuitlab.figures.common import (
     caption,
     captions,
@@ -30,7 +31,7 @@ from circuitlab.figures.marks import Bars, Figure, Heatmap, Hit, Rows, Tokens, e
 from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.paths_rows import HEAD, PAIR, Other, Terms, head_rows, order_sums, term_rows
-from circuitlab.figures.pivot import of_weights, pair, pick_edge, refused
+from circuitlab.figures.pivot import no_head, of_weights, pair, pick_edge, refused
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
@@ -61,6 +62,10 @@ def _later(state: State, facts: Facts) -> tuple[Head, Head] | Why:
     found = pair(state, facts) or tuple(sorted(state.selection.heads[:2]))
     if len(found) == 2 and found[0].layer < found[1].layer < facts.config.n_layers:
         return found[0], found[1]
+    if facts.config.n_layers == 0:
+        return no_head(state.selection.head, facts)
+    if facts.config.n_layers == 1:
+        return Why("A model of one layer has no pairs of heads: none reads what another wrote.")
     return Why("Click a pair of heads in Terms, or an edge in Composition, to see its composed pattern.")
 
 
@@ -69,7 +74,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if not state.tokens:
         return Why("Type some text in the Prompt to see by which paths its next token is predicted.")
     if (reason := refuse_on_stream(facts.config)) is not None:
-        return Why(reason[0].upper() + reason[1:])
+        return Why(Refused(reason).what)
     view, target, position = _view(state), state.selection.target, destination(state)
     measure: Measure = "logit" if target.direction else view.measure
     asked = {"paths": Request("path_expansion", PathExpansionParams(target, position, measure=measure), state.subject)}
@@ -128,7 +133,7 @@ def _terms(state: State, facts: Facts, answer: Answer, there: Other | None, note
     """Sums per order above the paths themselves."""
     view, result = _view(state), _expansion(answer)
     if (_order(view.order) or 0) >= len(result.orders):
-        return empty(f"This model has {len(result.orders) - 1} layer(s), so no path is that long: choose another order.", "Paths")
+        return empty(f"{_layers(len(result.orders) - 1)}, so no path is that long: choose another order.", "Paths")
     key = ("terms", view.order, view.sort, view.top, id(there.result) if there else 0)
     made = once(answer, key, lambda: term_rows(result, _order(view.order), view.sort, max(1, view.top), there))
     rows = Rows("terms", made.columns, made.ids, chosen=_chosen(state, made), searchable=made.shown > 30)
@@ -137,6 +142,10 @@ def _terms(state: State, facts: Facts, answer: Answer, there: Other | None, note
     said = caption(answer, note, "all rows together are the whole" if view.order == "all" else "")
     shown = (made.shown, made.total)
     return Figure(grid, _title(state, facts, answer), said, shown, weights=weights, compared=there is not None)
+
+
+def _layers(n: int) -> str:
+    return "This model has no layers" if n < 1 else "This model has one layer" if n == 1 else f"This model has {n} layers"
 
 
 def _order(order: Order) -> int | None:

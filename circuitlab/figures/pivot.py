@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from circuitlab.analysis.weight_view import refuse_inexact
+from circuitlab.errors import Refused
 from circuitlab.figures.common import destination, rotates
 from circuitlab.figures.marks import Hit
-from circuitlab.figures.panel import Facts, Why
+from circuitlab.figures.panel import WITHOUT_HEADS, Facts, Why
 from circuitlab.model.subject import Head, Subject
 from circuitlab.session.state import State
 
@@ -20,7 +21,7 @@ def of_weights(state: State) -> Subject:
 def refused(facts: Facts) -> Why | None:
     """Why the weights of this model cannot be read without a text, None where they can."""
     reason = refuse_inexact(facts.config)
-    return None if reason is None else Why(reason[0].upper() + reason[1:])
+    return None if reason is None else Why(Refused(reason).what)
 
 
 def there(head: Head, facts: Facts) -> bool:
@@ -31,7 +32,12 @@ def there(head: Head, facts: Facts) -> bool:
 def leading(state: State, facts: Facts) -> Head | Why:
     """The leading head, or why there is none."""
     head = state.selection.head
-    return head if there(head, facts) else Why(f"This model has no {head}: choose one in All heads.")
+    return head if there(head, facts) else no_head(head, facts)
+
+
+def no_head(head: Head, facts: Facts) -> Why:
+    """Why a head that the open model has not is not shown, and what to do: nothing where it has none at all."""
+    return Why(f"This model has no {head}: choose one in All heads.") if facts.config.n_layers else Why(WITHOUT_HEADS)
 
 
 def chosen(state: State, facts: Facts) -> tuple[Head, ...]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from circuitlab.analysis.base import TextRef, find_analysis
+from circuitlab.analysis.base import TextRef
 from circuitlab.analysis.over_prompts import OverPromptsParams, OverPromptsResult
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import caption, digits, once, top_level
@@ -16,8 +16,8 @@ from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows
 from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.patching_paths import pick_path, sender_of, why_no_path
+from circuitlab.figures.pivot import no_head, there
 from circuitlab.figures.prompt_lists import curve_of, leading, rows_of
-from circuitlab.model.plain import from_json
 from circuitlab.model.subject import Head
 from circuitlab.paths import resource
 from circuitlab.session.state import State
@@ -118,9 +118,6 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if view.what == "receivers" and (why := why_no_path(state, facts)):
         return Why(why)
     name, given, field = _asked(view.what, state, facts)
-    found = find_analysis(name)
-    if view.what in LISTS and (reason := found.refuse(facts.config, from_json(found.params, given, name))):
-        return Why(reason[0].upper() + reason[1:])
     params = OverPromptsParams(TextRef(_path(view)), name, json.dumps(given), field)
     return {"set": Request("over_prompts", params, state.subject)}
 
@@ -150,8 +147,9 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     if view.page == "prompts":
         head = state.selection.head
         each = _values(result)[2]
-        inside = head.layer < each.shape[1] and head.head < each.shape[2]
-        values = each[:, head.layer, head.head] if inside else np.full(len(each), np.nan)
+        if not there(head, facts):
+            return empty(no_head(head, facts).text, "Prompt sets")
+        values = each[:, head.layer, head.head]
         return Figure(((_prompts(answer, result, str(head), values),),), f"{SAID[view.what]} · {head}", caption(answer))
     return Figure(((_map(answer, result, state), _ranking(answer, result, state)),), title, caption(answer))
 
@@ -267,6 +265,7 @@ PANEL = register(
         requests=requests,
         figure=figure,
         pick=pick,
+        of_heads=True,
         area="left",
         order=46,
         opens="attention",

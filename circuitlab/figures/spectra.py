@@ -311,6 +311,7 @@ PANEL = register(
         requests=requests,
         figure=figure,
         pick=pick,
+        of_heads=True,
         area="centre",
         shortcut="Ctrl+8",
         order=80,

@@ -258,6 +258,7 @@ PANEL = register(
         requests=requests,
         figure=figure,
         pick=pick,
+        of_heads=True,
         area="right",
         order=140,
     )

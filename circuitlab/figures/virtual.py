@@ -12,7 +12,7 @@ from circuitlab.engine.request import Request
 from circuitlab.figures.common import captions, has_mlps, once
 from circuitlab.figures.marks import Axis, Figure, Hit, Lines, RowColumn, Rows, empty, ids
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.pivot import chosen, of_weights, pair, refused
+from circuitlab.figures.pivot import chosen, no_head, of_weights, pair, refused
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
@@ -39,7 +39,7 @@ def _heads(state: State, facts: Facts, view: VirtualView) -> tuple[Head, Head] |
     if edge is not None:
         return edge
     if not heads:
-        return Why("This model has no such head: choose one in All heads.")
+        return no_head(state.selection.head, facts)
     if view.writer == "head" and view.reader in READ_BY_HEADS:
         first, last = min(heads), max(heads)
         if first.layer == last.layer:

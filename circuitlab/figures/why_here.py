@@ -288,6 +288,7 @@ PANEL = register(
         requests=requests,
         figure=figure,
         pick=pick,
+        of_heads=True,
         area="right",
         order=130,
         opens="attention",

@@ -152,7 +152,7 @@ class TopBar(QToolBar):
         """Show the state."""
         state = self.bench.document.state
         self.model.setText(f"{self.bench.name_of(state.model)} ▾".replace("&", "&&"))
-        heads = " ".join(map(str, state.selection.heads[:6])) + (" …" if len(state.selection.heads) > 6 else "")
+        heads = self._heads(state)
         hint = self._published(state)
         self.heads.setText(f"{heads} · published: {hint[0]}" if hint[0] else heads)
         self.heads.setToolTip("\n".join(filter(None, (heads, *hint[1:]))))
@@ -174,6 +174,12 @@ class TopBar(QToolBar):
         self._optional[self.edits].setVisible(bool(edits))
         for widget in (self.pinned, *self.compare):
             self._optional[widget].setVisible(bool(state.pins))
+
+    def _heads(self, state: State) -> str:
+        """The chosen heads; where the open model has no heads at all, that."""
+        if self.bench.engine.store.peek(state.model) is not None and not self.bench.facts().config.n_layers:
+            return "no heads"
+        return " ".join(map(str, state.selection.heads[:6])) + (" …" if len(state.selection.heads) > 6 else "")
 
     def _published(self, state: State) -> tuple[str, ...]:
         """What papers have called the chosen heads: the leading one's roles, then a line for each head that has any."""

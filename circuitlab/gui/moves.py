@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from PySide6.QtCore import QObject, Slot
 
+from circuitlab.figures.panel import WITHOUT_HEADS
 from circuitlab.gui.bench import Bench
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Conventions, Head
@@ -32,6 +33,8 @@ class Moves(QObject):
     def walk_heads(self, layers: int, heads: int) -> None:
         """The neighbouring head becomes the chosen one."""
         state, c = self.bench.document.recorded, self.bench.facts().config
+        if not c.n_layers:
+            return self._no_heads()
         now = state.selection.head
         head = Head((now.layer + layers) % c.n_layers, (now.head + heads) % c.n_heads)
         self.bench.document.apply(state.select(heads=(head,)), f"head {head}", "walk heads")
@@ -39,9 +42,14 @@ class Moves(QObject):
     def select_layer(self) -> None:
         """All heads of the leading head's layer."""
         state, c = self.bench.document.recorded, self.bench.facts().config
+        if not c.n_layers:
+            return self._no_heads()
         lead = state.selection.head
         rest = tuple(Head(lead.layer, h) for h in range(c.n_heads) if h != lead.head)
         self.bench.document.apply(state.select(heads=(lead, *rest)), "select layer")
+
+    def _no_heads(self) -> None:
+        self.bench.readout.emit(WITHOUT_HEADS)
 
     def walk_tokens(self, step: int) -> None:
         """The neighbouring token becomes the destination."""
@@ -115,6 +123,8 @@ class Moves(QObject):
     def ablate(self) -> None:
         """Zero the chosen heads, or put them back where they all are zeroed."""
         state = self.bench.document.recorded
+        if not self.bench.facts().config.n_layers:
+            return self._no_heads()
         wanted = [ablation(h) for h in state.selection.heads]
         active = {e for e, on in state.edits if on}
         rest = tuple((e, on) for e, on in state.edits if e not in wanted)

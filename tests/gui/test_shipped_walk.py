@@ -1,0 +1,47 @@
+"""Every command of the window on every shipped model and on one without layers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from circuitlab.gui.commands import COMMANDS
+from circuitlab.paths import shipped
+from tests.gui.driving import dock, settle, shown_window
+from tests.models import TINY, directory
+
+# what asks the person, leaves the program, or is walked elsewhere because it starts something that goes on by itself
+ASIDE = {"open", "open-file", "open-hub", "assumed", "train", "reload", "settings", "quit", "export-picture", "export-data"}
+ASIDE |= {"explain", "palette", "shortcuts", "about", "lessons", "checkpoint-play", "larger", "smaller"}
+MODELS = tuple(sorted(path.name for path in shipped("models").iterdir() if (path / "config.json").exists()))
+
+
+@pytest.mark.parametrize("name", (*MODELS, "no layers"))
+def test_every_command_of_a_model_can_be_given(qtbot: Any, name: str, tmp_path: Path) -> None:
+    """None raises, whatever comes before it; what cannot be done is said."""
+    source = str(directory(tmp_path / "bare", TINY, n_layers=0)) if name == "no layers" else name
+    with shown_window(qtbot, source, "one two one two") as window, qtbot.captureExceptions() as raised:
+        for command in COMMANDS:
+            if command.name not in ASIDE and command.enabled(window):
+                command.run(window)
+        window.opening.open(source)
+        settle(qtbot, window)
+        assert not raised
+        assert not any("could not be drawn" in d.view.figure.why_empty for d in window._panels())
+
+
+def test_a_model_without_layers_is_never_said_to_have_a_head(qtbot: Any, tmp_path: Path) -> None:
+    with shown_window(qtbot, directory(tmp_path / "bare", TINY, n_layers=0)) as window:
+        assert window.top.heads.text() == "no heads"
+        said: list[str] = []
+        window.bench.readout.connect(said.append)
+        before = window.bench.document.recorded
+        for command in COMMANDS:
+            if command.name in ("head-left", "head-down", "all-heads", "ablate"):
+                command.run(window)
+        assert window.bench.document.recorded is before
+        assert all("no layers" in words for words in said) and len(said) == 4
+        for name in ("attention", "overview", "heads", "head_finder", "circuits"):
+            assert "no layers" in dock(window, name).panel.figure(before, window.bench.facts(), {}, {}).why_empty
