@@ -239,7 +239,7 @@ def import_model(args: argparse.Namespace) -> int:
     from circuitlab.model.loading.found import tensors_at
 
     path = Path(args.file).expanduser()
-    found, parts = survey(read_map(Path(args.map)), tensors_at(path))
+    found, parts = survey(read_map(Path(args.map)), tensors_at(path).needed())
     unused = f": {', '.join(found.unused[:20])}{' …' if found.unused[20:] else ''}" if found.unused else ""
     print(f"used {found.used} tensors, unused {len(found.unused)}{unused}")
     for line in (*found.notes, *(f"problem: {p}" for p in found.problems)):

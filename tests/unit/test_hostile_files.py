@@ -47,7 +47,7 @@ def _tensors() -> dict[str, torch.Tensor]:
 def _opened(path: Path) -> MappedTensors:
     found = read_pickle(path)
     assert found is not None
-    return found[0]
+    return found.tensors
 
 
 FORMATS = [{}, {"_use_new_zipfile_serialization": False}, {"pickle_protocol": 4}, {"pickle_protocol": 5}]
@@ -59,7 +59,7 @@ def test_pickles_give_the_tensors_that_torch_gives(tmp_path: Path, how: dict) ->
     torch.save({"model": OrderedDict(_tensors()), "model_args": {"n_layer": 2, "bias": False}, "step": 7}, path, **how)
     found = read_pickle(path)
     assert found is not None
-    source, said = found
+    source, said = found.tensors, found.said
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch about newer protocols
         wanted = _tensors() if "pickle_protocol" in how else torch.load(path, weights_only=True)["model"]

@@ -58,7 +58,12 @@ def structure(file: WholeFile, listed: Mapping[str, tuple[int, int]]) -> bytes:
         raise damaged(file, "little-endian numbers", ascii(order))
     start, stop = listed["data.pkl"]
     if stop - start > LARGEST_PICKLE:
-        raise damaged(file, f"a structure of at most {LARGEST_PICKLE >> 20} MiB", f"{stop - start} bytes")
+        raise BadModel(
+            f"{file.name} holds too much besides tensors.",
+            expected=f"a structure of at most {LARGEST_PICKLE >> 20} MiB; numbers lie in tensors of their own",
+            got=f"{stop - start:,} bytes of it (arrays of numpy, long lists or texts count)",
+            remedy="Save the state dict alone: torch.save(model.state_dict(), FILE).",
+        )
     return file.read(start, stop)
 
 

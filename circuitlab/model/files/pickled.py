@@ -1,12 +1,14 @@
 """State dicts in torch's pickle formats (`.bin`, `.pt`, `.pth`, `.ckpt`), read without running anything that is in them.
 
 What they hold is read as descriptions (`unpickling`), checked against the bytes that are there, and mapped like safetensors:
-opening one reads no weights. Takes less than `torch.load(weights_only=True)` does, and gives the same tensors for what both take.
+opening one reads no weights. Gives the same tensors as `torch.load(weights_only=True)` for what both take. What else was saved is
+either plain (`said`) or named and left where it is (`skipped`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -15,20 +17,38 @@ import torch
 
 from circuitlab.errors import BadModel
 from circuitlab.model.files.archive import LARGEST_PICKLE, damaged, entries, is_archive, structure
+from circuitlab.model.files.choosing import Chosen, beside, choose
+from circuitlab.model.files.described import Other, Strided
 from circuitlab.model.files.places import Place, check_name, check_shape
-from circuitlab.model.files.unpickling import DAMAGE, Other, Strided, Unwanted, plain, unpickled, without_marks
+from circuitlab.model.files.unpickling import DAMAGE, Unwanted, unpickled
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.tensors import MappedTensors
 
-_NESTED = ("model", "state_dict", "model_state_dict", "module")  # where trainers keep the weights beside their own state
 _PROTOCOL = tuple(bytes((0x80, n)) for n in range(2, 6))  # the first bytes of a pickle, of torch's older format too
 _MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001  # how torch's older format begins
 _WEIGHTS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 _SHARED = 256 * 2**20  # bytes by which tensors that lie over each other may be more than their file
 
 
-def read_pickle(path: Path) -> tuple[MappedTensors, Mapping[str, Any]] | None:
-    """Tensors by name and the plain values stored beside them; None for a file that is no pickle at all. Raises `BadModel`."""
+@dataclass(frozen=True)
+class Pickled:
+    """What a file holds: tensors by name, plain values beside them, and in words what else there was and was not read.
+
+    `under` is the key of the dictionary that the weights were taken from, "" where the whole file is one; `others` those keys
+    under which there are tensors too. `usual`: nobody has to be told of that choice.
+    """
+
+    tensors: MappedTensors
+    said: Mapping[str, Any]
+    skipped: tuple[str, ...] = ()
+    under: str = ""
+    others: tuple[str, ...] = ()
+    usual: bool = True
+
+
+def read_pickle(path: Path, under: str | None = None) -> Pickled | None:
+    """The weights of a file (`under`: those that lie below this key, dots between keys); None for a file that is no pickle at
+    all. Raises `BadModel`."""
     file = WholeFile(path)
     zipped = is_archive(file)
     if not zipped and file.read(0, min(2, file.size)) not in _PROTOCOL:
@@ -38,16 +58,14 @@ def read_pickle(path: Path) -> tuple[MappedTensors, Mapping[str, Any]] | None:
     except Unwanted as error:
         raise BadModel(
             f"{file.name} holds more than weights.",
-            expected="a state dict: tensors by name and plain values, nothing that runs code",
-            got=f"{ascii(error.what)[1:-1][:150]}; it was not run",
+            expected="tensors by name, plain values and objects: nothing that asks for a function to be run",
+            got=f"a call of {ascii(error.what)[1:-1][:150]}; it was not run",
             remedy="Save the model's state_dict where it can be trusted, or convert it to safetensors.",
         ) from error
     except DAMAGE as error:
         reason = str(error).partition("\n")[0].encode("ascii", "replace").decode()[:150]
         raise damaged(file, "a pickle of torch.save", reason or type(error).__name__) from error
-    if not isinstance(held, dict):
-        raise BadModel(f"{file.name} holds no state dict.", expected="tensors by name", got=type(held).__name__)
-    return _apart(file, held, storages)
+    return _apart(file, choose(file.name, held, under), storages)
 
 
 def _archived(file: WholeFile) -> tuple[Any, Mapping[str, tuple[int, int]]]:
@@ -79,25 +97,18 @@ def _older(file: WholeFile) -> tuple[Any, Mapping[str, tuple[int, int]]]:
     return held, spans
 
 
-def _apart(
-    file: WholeFile, held: Mapping[Any, Any], storages: Mapping[str, tuple[int, int]]
-) -> tuple[MappedTensors, Mapping[str, Any]]:
+def _apart(file: WholeFile, chosen: Chosen, storages: Mapping[str, tuple[int, int]]) -> Pickled:
     """The tensors, and the rest."""
-    inner = next((held[k] for k in _NESTED if isinstance(held.get(k), dict)), held)
     places: dict[str, Place] = {}
-    for key, value in inner.items():
+    for key, value in chosen.weights.items():
         if isinstance(value, Strided | Other):
             name = check_name(file.name, str(key))
             places[name] = _odd(value) if isinstance(value, Other) else _place(file, name, value, storages)
-    if not places:
-        got = ", ".join(ascii(k)[:60] for k in list(held)[:6]) or "an empty dictionary"
-        raise BadModel(f"{file.name} holds no tensors.", expected="tensors by name", got=got)
     total = sum(p.span * p.itemsize for p in set(places.values()))
     if total > file.size + _SHARED:
         raise damaged(file, f"tensors of at most {file.size + _SHARED} bytes in all", f"{total}: they lie over each other")
-    others = ((k, without_marks(v)) for k, v in held.items() if v is not inner)
-    rest = {str(k): v for k, v in others if plain(v)}
-    return MappedTensors(file, places), rest
+    said, skipped = beside(chosen)
+    return Pickled(MappedTensors(file, places), said, skipped, chosen.under, chosen.others, chosen.usual)
 
 
 def _odd(value: Other) -> Place:

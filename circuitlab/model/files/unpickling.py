@@ -2,7 +2,8 @@
 
 Little more than a subset of what `torch.load(weights_only=True)` takes: numbers (also numpy's, which libraries leave in their
 configurations), text, plain containers and tensors. Names in a pickle become inert marks of this module, never the things they
-name; tensors become descriptions (`Strided`), checked before a byte of them is read. Against a hostile file that matters twice:
+name; tensors become descriptions (`Strided`), checked before a byte of them is read; objects of all other classes become
+descriptions too (`Inert`). A call of a function that is not known here is refused. Against a hostile file that matters twice:
 torch would run none of its code either, but would make an array as large as it says.
 """
 
@@ -10,12 +11,14 @@ from __future__ import annotations
 
 import pickle
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from io import BytesIO
 from typing import Any
 
 import torch
+
+from circuitlab.model.files.described import Inert, Mark, Other, Storage, Strided
+from circuitlab.model.files.harmless import CALLS, RECONSTRUCTORS
 
 _KINDS: dict[str, torch.dtype] = {
     "DoubleStorage": torch.float64,
@@ -36,7 +39,8 @@ _NUMBERS = {"f8": "<d", "f4": "<f", "i8": "<q", "i4": "<i", "b1": "<?"}  # numpy
 _OPCODES = (
     "PROTO FRAME STOP MARK GLOBAL STACK_GLOBAL REDUCE BUILD BINPERSID NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 "
     "BINFLOAT BINUNICODE SHORT_BINUNICODE BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 "
-    "TUPLE3 EMPTY_LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS BINGET LONG_BINGET BINPUT LONG_BINPUT MEMOIZE"
+    "TUPLE3 EMPTY_LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS BINGET LONG_BINGET BINPUT LONG_BINPUT MEMOIZE EMPTY_SET "
+    "ADDITEMS FROZENSET NEWOBJ NEWOBJ_EX POP POP_MARK"
 ).split()
 # what damaged bytes raise on their way through the reader
 DAMAGE = (IndexError, KeyError, TypeError, ValueError, AttributeError, EOFError, OverflowError, pickle.UnpicklingError)
@@ -50,41 +54,6 @@ class Unwanted(Exception):
         self.what = what
 
 
-@dataclass(frozen=True)
-class Storage:
-    """A run of numbers in the file, known by `key`; `n` counts elements of `dtype`."""
-
-    key: str
-    dtype: torch.dtype
-    n: int
-
-
-@dataclass(frozen=True)
-class Strided:
-    """A tensor: where it begins in its storage, in elements of `dtype`, its sizes and strides. Nothing of it is checked yet."""
-
-    storage: Storage
-    dtype: torch.dtype
-    offset: Any
-    shape: Any
-    stride: Any
-
-
-@dataclass(frozen=True)
-class Other:
-    """A tensor that is not a plain strided one; `kind` says what it is."""
-
-    kind: str
-
-
-@dataclass(frozen=True)
-class _Mark:
-    """What a name in the pickle stands for here: `make` is what calling it does, `value` what it is."""
-
-    make: Callable[..., Any] | None = None
-    value: Any = None
-
-
 def _strided(storage: Any, offset: Any, shape: Any, stride: Any, *_: Any) -> Strided:
     if not isinstance(storage, Storage):
         raise TypeError("a tensor without a storage")
@@ -92,7 +61,7 @@ def _strided(storage: Any, offset: Any, shape: Any, stride: Any, *_: Any) -> Str
 
 
 def _typed(storage: Any, offset: Any, shape: Any, stride: Any, grad: Any, hooks: Any, dtype: Any, *_: Any) -> Strided:
-    if not isinstance(storage, Storage) or not isinstance(dtype, _Mark) or not isinstance(dtype.value, torch.dtype):
+    if not isinstance(storage, Storage) or not isinstance(dtype, Mark) or not isinstance(dtype.value, torch.dtype):
         raise TypeError("a tensor without a storage or dtype")
     return Strided(storage, dtype.value, offset, shape, stride)
 
@@ -115,7 +84,9 @@ def _ordered(*args: Any) -> dict[Any, Any]:
 
 
 def _called(mark: Any, args: Any) -> Any:
-    if not isinstance(mark, _Mark) or mark.make is None or not isinstance(args, tuple):
+    if isinstance(mark, Mark) and mark.name and mark.make is None:
+        raise Unwanted(mark.name)
+    if not isinstance(mark, Mark) or mark.make is None or not isinstance(args, tuple):
         raise TypeError("a call of what cannot be called")
     return mark.make(*args)
 
@@ -127,57 +98,74 @@ def _key(key: Any) -> Any:
     return key
 
 
-def _numpy_kind(name: Any, *_: Any) -> _Mark:
-    return _Mark(value=_NUMBERS[name])
+def _numpy_kind(name: Any, *_: Any) -> Mark:
+    return Mark(value=_NUMBERS.get(name, name) if isinstance(name, str) else None)
 
 
 def _number(kind: Any, data: Any, *_: Any) -> Any:
     """One of numpy's numbers, such as libraries leave in a configuration."""
-    if not isinstance(kind, _Mark) or not isinstance(kind.value, str) or not isinstance(data, bytes):
+    if not isinstance(kind, Mark) or not isinstance(kind.value, str) or not isinstance(data, bytes):
         raise TypeError("a number without a kind or bytes")
+    if kind.value not in _NUMBERS.values():
+        return Inert(f"numpy {kind.value[:40]}")
     if len(data) != struct.calcsize(kind.value):
         raise ValueError("a number of another length")
     return struct.unpack(kind.value, data)[0]
 
 
-def _other(kind: str) -> _Mark:
-    return _Mark(lambda *_: Other(kind))
+def _reconstructed(kind: Any, *_: Any) -> Inert:
+    return Inert(_name_of(kind))
 
 
-_NAMES: dict[str, _Mark] = {
-    "collections.OrderedDict": _Mark(_ordered),
-    "torch._utils._rebuild_tensor": _Mark(_strided),
-    "torch._utils._rebuild_tensor_v2": _Mark(_strided),
-    "torch._utils._rebuild_tensor_v3": _Mark(_typed),
-    "torch._utils._rebuild_parameter": _Mark(_tensor),
-    "torch._utils._rebuild_parameter_with_state": _Mark(_tensor),
-    "torch._tensor._rebuild_from_type_v2": _Mark(_subclassed),
+def _name_of(mark: Any) -> str:
+    """What a mark is called in the pickle, where it says so."""
+    return mark.name if isinstance(mark, Mark) and mark.name else "an object"
+
+
+def _inert(kind: str) -> Mark:
+    return Mark(lambda *_: Inert(kind))
+
+
+def _other(kind: str) -> Mark:
+    return Mark(lambda *_: Other(kind))
+
+
+_NAMES: dict[str, Mark] = {
+    "collections.OrderedDict": Mark(_ordered),
+    "torch._utils._rebuild_tensor": Mark(_strided),
+    "torch._utils._rebuild_tensor_v2": Mark(_strided),
+    "torch._utils._rebuild_tensor_v3": Mark(_typed),
+    "torch._utils._rebuild_parameter": Mark(_tensor),
+    "torch._utils._rebuild_parameter_with_state": Mark(_tensor),
+    "torch._tensor._rebuild_from_type_v2": Mark(_subclassed),
     "torch._utils._rebuild_sparse_tensor": _other("sparse"),
     "torch._utils._rebuild_qtensor": _other("quantised"),
     "torch._utils._rebuild_meta_tensor_no_storage": _other("a meta tensor, without data"),
     "torch._utils._rebuild_nested_tensor": _other("nested"),
-    "torch.Size": _Mark(lambda sizes=(): tuple(sizes)),
-    "torch.device": _Mark(lambda *_: None),
-    "torch.serialization._get_layout": _Mark(lambda *_: None),
-    "torch.Tensor": _Mark(),
-    "torch.nn.parameter.Parameter": _Mark(),
-    "torch.per_tensor_affine": _Mark(),
-    "torch.per_channel_affine": _Mark(),
-    "numpy.dtype": _Mark(_numpy_kind),
-    "numpy.core.multiarray.scalar": _Mark(_number),
-    "numpy._core.multiarray.scalar": _Mark(_number),
-    "_codecs.encode": _Mark(lambda text, *_: text.encode("latin1")),
+    "torch.Size": Mark(lambda sizes=(): tuple(sizes)),
+    "torch.device": Mark(lambda *_: None),
+    "torch.serialization._get_layout": Mark(lambda *_: None),
+    "torch.Tensor": Mark(),
+    "torch.nn.parameter.Parameter": Mark(),
+    "torch.per_tensor_affine": Mark(),
+    "torch.per_channel_affine": Mark(),
+    "numpy.dtype": Mark(_numpy_kind),
+    "numpy.core.multiarray.scalar": Mark(_number),
+    "numpy._core.multiarray.scalar": Mark(_number),
+    "numpy.ndarray": Mark(),
+    "_codecs.encode": Mark(lambda text, *_: text.encode("latin1")),
+    **{name: _inert(kind) for name, kind in CALLS.items()},
+    **{name: Mark(_reconstructed) for name in RECONSTRUCTORS},
 }
 
 
-def _named(module: str, name: str) -> _Mark:
+def _named(module: str, name: str) -> Mark:
+    whole = f"{module}.{name}"[:300]
     if module in ("torch", "torch.cuda", "torch.storage") and name in _KINDS:
-        return _Mark(value=_KINDS[name])
+        return Mark(value=_KINDS[name], name=whole)
     if module == "torch" and isinstance(found := getattr(torch, name, None), torch.dtype):
-        return _Mark(value=found)
-    if f"{module}.{name}" not in _NAMES:
-        raise Unwanted(f"{module}.{name}")
-    return _NAMES[f"{module}.{name}"]
+        return Mark(value=found, name=whole)
+    return replace(_NAMES.get(whole, Mark()), name=whole)
 
 
 _Python: Any = pickle._Unpickler  # the reader in Python: each opcode is a method, so that what is not wanted is not there
@@ -186,14 +174,15 @@ _Python: Any = pickle._Unpickler  # the reader in Python: each opcode is a metho
 class _Reader(_Python):
     dispatch = {getattr(pickle, name)[0]: _Python.dispatch[getattr(pickle, name)[0]] for name in _OPCODES}  # noqa: RUF012
 
-    def find_class(self, module: str, name: str) -> _Mark:
+    def find_class(self, module: str, name: str) -> Mark:
         return _named(module, name)
 
-    def persistent_load(self, pid: Any) -> Storage:
-        what, kind, key, _, n, *view = pid
-        if isinstance(what, bytes):
-            what = what.decode("ascii")
-        if what != "storage" or not isinstance(kind, _Mark) or not isinstance(kind.value, torch.dtype):
+    def persistent_load(self, pid: Any) -> Storage | Mark:
+        what = pid[0].decode("ascii") if isinstance(pid[0], bytes) else pid[0]
+        if what == "module" and isinstance(pid[1], Mark):  # the older format's way to name a class, with its source behind it
+            return pid[1]
+        _, kind, key, _, n, *view = pid
+        if what != "storage" or not isinstance(kind, Mark) or not isinstance(kind.value, torch.dtype):
             raise TypeError("a reference to something else than a storage")
         if type(n) is not int or n < 0 or any(v is not None for v in view):
             raise TypeError("a storage whose length cannot be, or that is part of another")
@@ -205,8 +194,51 @@ class _Reader(_Python):
         args = self.stack.pop()
         self.stack[-1] = _called(self.stack[-1], args)
 
-    def _forget(self) -> None:
-        self.stack.pop()  # attributes of containers and parameters: nobody asks for them
+    def _made(self) -> None:
+        self.stack.pop()  # arguments of the class, which is not asked
+        self.stack[-1] = Inert(_name_of(self.stack[-1]))
+
+    def _made_by_keywords(self) -> None:
+        self.stack.pop()
+        self._made()
+
+    def _built(self) -> None:
+        state = self.stack.pop()  # attributes of containers and parameters: nobody asks for them
+        if isinstance(self.stack[-1], Inert):
+            self.stack[-1].take(state)
+
+    def _bytes(self) -> None:
+        (n,) = struct.unpack("<Q", self.read(8))
+        data = self.read(n)  # the library would make room for as many as the file says
+        if len(data) != n:
+            raise EOFError(f"{n} bytes")
+        self.append(data)
+
+    def _set(self) -> None:
+        self.append(Inert("builtins.set"))  # nothing is put into it: to hash what is nested without end would end the process
+
+    def _frozen(self) -> None:
+        self.pop_mark()
+        self.append(Inert("builtins.frozenset"))
+
+    def _added(self) -> None:
+        self.pop_mark()
+        if not isinstance(self.stack[-1], Inert):
+            raise TypeError("entries of what is no set")
+
+    def _append(self) -> None:
+        value = self.stack.pop()
+        self._extend([value])
+
+    def _append_all(self) -> None:
+        self._extend(self.pop_mark())
+
+    def _extend(self, items: list[Any]) -> None:
+        if isinstance(self.stack[-1], Inert):
+            return  # entries of a list that was not made
+        if type(self.stack[-1]) is not list:
+            raise TypeError("entries of what is no list")
+        self.stack[-1].extend(items)
 
     def _put(self) -> None:
         value, key = self.stack.pop(), self.stack.pop()
@@ -216,11 +248,16 @@ class _Reader(_Python):
         self._fill(self.pop_mark())
 
     def _fill(self, items: list[Any]) -> None:
-        if type(self.stack[-1]) is not dict or len(items) % 2:
+        top = self.stack[-1]
+        if (type(top) is not dict and not isinstance(top, Inert)) or len(items) % 2:
             raise TypeError("entries of what is no dictionary")
-        self.stack[-1].update({_key(key): value for key, value in zip(items[::2], items[1::2], strict=True)})
+        entries = {_key(key): value for key, value in zip(items[::2], items[1::2], strict=True)}
+        top.take(entries) if isinstance(top, Inert) else top.update(entries)
 
-    dispatch |= {pickle.REDUCE[0]: _call, pickle.BUILD[0]: _forget, pickle.SETITEM[0]: _put, pickle.SETITEMS[0]: _put_all}
+    dispatch |= {pickle.REDUCE[0]: _call, pickle.BUILD[0]: _built, pickle.SETITEM[0]: _put, pickle.SETITEMS[0]: _put_all}
+    dispatch |= {pickle.NEWOBJ[0]: _made, pickle.NEWOBJ_EX[0]: _made_by_keywords, pickle.BYTEARRAY8[0]: _bytes}
+    dispatch |= {pickle.EMPTY_SET[0]: _set, pickle.ADDITEMS[0]: _added, pickle.FROZENSET[0]: _frozen}
+    dispatch |= {pickle.APPEND[0]: _append, pickle.APPENDS[0]: _append_all}
 
 
 def unpickled(stream: BytesIO) -> tuple[Any, dict[str, int]]:
@@ -231,22 +268,3 @@ def unpickled(stream: BytesIO) -> tuple[Any, dict[str, int]]:
     reader = _Reader(stream, encoding="utf-8")
     reader.named = {}
     return reader.load(), reader.named
-
-
-def without_marks(value: Any) -> Any:
-    """A dictionary without the entries that are names of torch's (the dtype in a configuration); anything else as it is."""
-    return {k: v for k, v in value.items() if not isinstance(v, _Mark)} if isinstance(value, dict) else value
-
-
-def plain(value: Any, budget: int = 10_000, depth: int = 16) -> bool:
-    """Whether `value` is numbers, text and containers of them, not deep and not many (one that is shared counts each time)."""
-    level = [value]
-    for _ in range(depth):
-        budget -= len(level)
-        if budget < 0 or not all(v is None or isinstance(v, str | int | float | bool | list | tuple | dict) for v in level):
-            return False
-        inner = [list(v.values()) if isinstance(v, dict) else v for v in level if isinstance(v, list | tuple | dict)]
-        if sum(map(len, inner)) > budget:
-            return False
-        level = [x for items in inner for x in items]
-    return not level

@@ -107,7 +107,7 @@ def _settled(opened: Opened, found: Found) -> Opened:
 
     Raises `BadModel` for what was said of something that is not assumed.
     """
-    assumptions, weights = opened.assumptions, opened.weights
+    assumptions, weights = (*found.assumed, *opened.assumptions), opened.weights
     said = found.assume.get("tokenizer")
     if isinstance(weights, SourcedWeights) and (said is not None or weights.tokenizer is None):
         if said not in (None, "none"):
@@ -124,6 +124,8 @@ def _settled(opened: Opened, found: Found) -> Opened:
     notes: tuple[str, ...] = ()
     if isinstance(weights, SourcedWeights):
         weights, notes = fitted(weights, found.folder)
+    if found.skipped:
+        notes = (*notes, f"beside the weights, passed over: {', '.join(found.skipped)}")
     return replace(opened, weights=weights, notes=(*opened.notes, *notes), assumptions=assumptions)
 
 

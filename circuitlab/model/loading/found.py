@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from circuitlab.errors import BadModel
 from circuitlab.model.files.pickled import read_pickle
 from circuitlab.model.files.strict_json import read_object
 from circuitlab.model.files.whole_file import shown
+from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.loading.refusals import refuse_parts, refuse_unsupported
 from circuitlab.model.series import checkpoint_of
 from circuitlab.model.tensors import MappedTensors, TensorSource, open_safetensors, open_shards, shard_table
@@ -28,7 +29,8 @@ class Found:
     """What was found.
 
     `config` is the JSON object beside the weights, {} without one; `files` are the weights'; `tensors` reads them by name, None
-    for a format without names; `said` is what a pickle holds beside tensors; `assume` what the user said where no file does.
+    for a format without names; `said` is what a pickle holds beside tensors, `skipped` names what of it was not read; `assume`
+    what the user said where no file does, and `assumed` what was taken for granted before any family was asked.
     """
 
     path: Path
@@ -38,6 +40,8 @@ class Found:
     tensors: TensorSource | None = None
     said: Mapping[str, Any] = field(default_factory=dict)
     assume: Mapping[str, str] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
+    assumed: tuple[Assumption, ...] = ()
 
     @property
     def model_type(self) -> str:
@@ -77,8 +81,9 @@ def look(path: Path, assume: Mapping[str, str] | None = None, checkpoint: int | 
     if weights is None and not config:
         refuse_parts(path)
         read_json(path / "config.json")  # says what is missing
-    tensors, files, said = _open(weights or path / "model.safetensors")
-    return Found(path, path if path.is_dir() else path.parent, config, files, tensors, said, dict(assume or {}))
+    opened = _open(weights or path / "model.safetensors", (assume or {}).get("under"))
+    folder = path if path.is_dir() else path.parent
+    return replace(opened, path=path, folder=folder, config=config, assume=dict(assume or {}))
 
 
 def _weights_in(folder: Path, checkpoint: int | None = None) -> Path | None:
@@ -106,15 +111,22 @@ def _config_of(file: Path) -> Path | None:
     return next((f for f in near if f.is_file()), None)
 
 
-def _open(file: Path) -> tuple[TensorSource | None, tuple[Path, ...], Mapping[str, Any]]:
+def _open(file: Path, under: str | None = None) -> Found:
+    """What one weight file or index holds; `under`: of a pickle, what lies below this key."""
     if file.name.endswith(".index.json"):
         opener = _pickled_shard if file.name.startswith("pytorch_model") else open_safetensors
         source, shards = open_shards(file, read_json(file), opener)
-        return source, (file, *shards), {}
-    if file.suffix in _PICKLES:
-        found = read_pickle(file)
-        return (None, (file,), {}) if found is None else (found[0], (file,), found[1])
-    return open_safetensors(file), (file,), {}
+        return Found(file, file.parent, files=(file, *shards), tensors=source)
+    if file.suffix not in _PICKLES:
+        return Found(file, file.parent, files=(file,), tensors=open_safetensors(file))
+    held = read_pickle(file, under)
+    if held is None:
+        return Found(file, file.parent, files=(file,))
+    why = "as you said" if under is not None else "the only dictionary of tensors in the file"
+    assumed = (
+        () if held.usual else (Assumption("under", held.under, (*held.others, held.under), f"weights below this key: {why}"),)
+    )
+    return Found(file, file.parent, {}, (file,), held.tensors, held.said, skipped=held.skipped, assumed=assumed)
 
 
 def _pickled_shard(file: Path) -> MappedTensors:
@@ -123,13 +135,15 @@ def _pickled_shard(file: Path) -> MappedTensors:
     found = read_pickle(file)
     if found is None:
         raise BadModel(f"{shown(Path(file.name))} is no checkpoint of torch.", expected="tensors by name", got="another format")
-    return found[0]
+    return found.tensors
 
 
-def tensors_at(path: Path) -> TensorSource:
-    """The named tensors of a folder or a file, whatever its configuration says. Raises `BadModel`."""
+def tensors_at(path: Path, under: str | None = None) -> Found:
+    """What a folder or a file holds, whatever its configuration says; with named tensors. Raises `BadModel`."""
     weights = _weights_in(path) if path.is_dir() else path
-    return Found(path, path, tensors=_open(weights or path / "model.safetensors")[0]).needed()
+    opened = replace(_open(weights or path / "model.safetensors", under), path=path)
+    opened.needed()
+    return opened
 
 
 def weight_files(path: Path, checkpoint: int | None = None) -> tuple[Path, ...]:

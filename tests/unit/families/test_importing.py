@@ -124,7 +124,7 @@ def test_shapes_that_do_not_fit_are_said_with_both(foreign: Path, tmp_path: Path
     from circuitlab.model.importing import read_map
     from circuitlab.model.loading.found import tensors_at
 
-    found, _ = survey(read_map(tmp_path / "map.toml"), tensors_at(foreign))
+    found, _ = survey(read_map(tmp_path / "map.toml"), tensors_at(foreign).needed())
     assert found.problems[0] == "embed.W_E from net.tok (24, 260): becomes (260, 24), not (261, 24)"
 
 
@@ -172,7 +172,7 @@ def test_a_stopped_import_leaves_no_weights(foreign: Path, tmp_path: Path) -> No
     from circuitlab.model.importing import read_map
     from circuitlab.model.loading.found import tensors_at
 
-    _, parts = survey(read_map(_map(tmp_path / "map.toml")), tensors_at(foreign))
+    _, parts = survey(read_map(_map(tmp_path / "map.toml")), tensors_at(foreign).needed())
 
     def tick(done: int, total: int, name: str) -> None:
         if done > total // 2:

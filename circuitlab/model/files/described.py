@@ -1,0 +1,125 @@
+"""What a pickle holds, as descriptions: tensors that were not made, and objects that never are.
+
+People save their arguments, paths, sets, arrays and configuration objects beside the weights. Pickle stores an object as its
+class and its attributes, which can be read without either: `Inert`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+_DEEPEST, _MOST_MODULES = 64, 20_000  # modules within modules, and all of them
+_OF_MODULES = ("_parameters", "_buffers", "_modules")
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A run of numbers in the file, known by `key`; `n` counts elements of `dtype`."""
+
+    key: str
+    dtype: torch.dtype
+    n: int
+
+
+@dataclass(frozen=True)
+class Strided:
+    """A tensor: where it begins in its storage, in elements of `dtype`, its sizes and strides. Nothing of it is checked yet."""
+
+    storage: Storage
+    dtype: torch.dtype
+    offset: Any
+    shape: Any
+    stride: Any
+
+
+@dataclass(frozen=True)
+class Other:
+    """A tensor that is not a plain strided one; `kind` says what it is."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a `name` in the pickle stands for here: `make` is what calling it does, `value` what it is.
+
+    Without either it is something that nobody here knows. It may stand there, and objects of it may; it is not called.
+    """
+
+    make: Callable[..., Any] | None = None
+    value: Any = None
+    name: str = ""
+
+
+@dataclass(eq=False)
+class Inert:
+    """An object that was not made: the name of its class, and its attributes or entries by name."""
+
+    kind: str
+    held: dict[str, Any] = field(default_factory=dict)
+
+    def take(self, state: Any) -> None:
+        """What BUILD would set: a dictionary of attributes, or a pair of them (the second of slots)."""
+        parts = state if isinstance(state, tuple) and len(state) == 2 else (state,)
+        for part in parts:
+            if isinstance(part, dict):
+                self.held.update({k: v for k, v in part.items() if isinstance(k, str)})
+
+    @property
+    def is_module(self) -> bool:
+        """Whether this was a torch module, by the dictionaries that each of them has."""
+        return all(isinstance(self.held.get(name), dict) for name in _OF_MODULES)
+
+
+def state_dict(module: Inert) -> dict[str, Any]:
+    """The parameters and buffers of a torch module that was saved whole, by the names that its `state_dict()` would give.
+
+    Buffers that it would leave out are among them: which ones they are is stored as a set.
+    """
+    found: dict[str, Any] = {}
+    waiting, count = [("", module, 0)], 0
+    while waiting and count < _MOST_MODULES:  # one that is shared counts each time, so that no file can make many of few
+        (at, here, depth), count = waiting.pop(), count + 1
+        for part in ("_parameters", "_buffers"):
+            found |= {f"{at}{name}": value for name, value in here.held[part].items() if value is not None}
+        inner = here.held["_modules"].items() if depth < _DEEPEST else ()
+        waiting += [(f"{at}{name}.", m, depth + 1) for name, m in inner if isinstance(m, Inert) and m.is_module]
+    return found
+
+
+def kind_of(value: Any) -> str:
+    """What a value that is not plain is, in a word or two."""
+    if isinstance(value, Inert):
+        return value.kind
+    if isinstance(value, Mark):
+        return value.name or "a name"
+    if isinstance(value, Strided | Other):
+        return "a tensor"
+    if isinstance(value, dict | list | tuple):
+        inner = value.values() if isinstance(value, dict) else value
+        shape = "a dictionary" if isinstance(value, dict) else "a list"
+        return f"{shape} with tensors" if any(isinstance(v, Strided | Other) for v in inner) else f"{shape} of objects"
+    return type(value).__name__
+
+
+def named_parts(value: Any) -> dict[Any, Any] | None:
+    """The entries of a dictionary, or the attributes of an object that was not made; None for anything else."""
+    return value if isinstance(value, dict) else value.held if isinstance(value, Inert) else None
+
+
+def plain(value: Any, budget: int = 10_000, depth: int = 16) -> bool:
+    """Whether `value` is numbers, text and containers of them, not deep and not many (one that is shared counts each time)."""
+    level = [value]
+    for _ in range(depth):
+        budget -= len(level)
+        if budget < 0 or not all(v is None or isinstance(v, str | int | float | bool | list | tuple | dict) for v in level):
+            return False
+        inner = [list(v.values()) if isinstance(v, dict) else v for v in level if isinstance(v, list | tuple | dict)]
+        if sum(map(len, inner)) > budget:
+            return False
+        level = [x for items in inner for x in items]
+    return not level
