@@ -4,9 +4,12 @@ For one:
 
     import circuitlab.api as lab
     model = lab.open("attn-only-2l")
-    answer = model.compute("attention", text="one two one two", heads="L1H3")
+    answer = model.compute("attention", text="one two one two", set={"heads": "L1H3"})
     answer.result.values                                     # [head, dest, src]
     model.figure("attention", text="one two one two", heads="L1H3", out="attention.svg")
+
+`text` is always the prompt. What an analysis is asked with stands in `set`, by the names of `circuitlab analyses`; where such a
+name means nothing else here it may also be said as an argument of its own: `heads="L1H3"`.
 """
 
 from __future__ import annotations
@@ -14,22 +17,23 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import functools
+import operator
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from circuitlab.analysis.base import analyses, find_analysis
+from circuitlab.analysis.base import TextRef, analyses, find_analysis
 from circuitlab.engine.codec import as_text, params_of, parse
 from circuitlab.engine.engine import GIB, Engine
 from circuitlab.engine.export_data import table_text, write_answer
 from circuitlab.engine.request import Answer, Request
-from circuitlab.engine.store import ModelStore, reference
-from circuitlab.errors import BadInput
+from circuitlab.engine.store import ModelStore, reference, step_of
+from circuitlab.errors import BadInput, UsageError
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.streamed import stream_directory
 from circuitlab.model.importing import ImportMap, canonical, refuse_problems, survey
@@ -56,17 +60,16 @@ def engine() -> Engine:
     return _ENGINE
 
 
-def open(model: str, checkpoint: int | None = None, use: Engine | None = None, assume: Mapping[str, str] | None = None) -> Model:
+def open(model: str, step: int | None = None, use: Engine | None = None, assume: Mapping[str, str] | None = None) -> Model:
     """Open a shipped model by name, or a model's folder or file by path. Raises `BadModel`.
 
-    `checkpoint` counts the checkpoints of a series from 0; `Model.at_step` takes a training step. `assume` says what the files
+    `step`: as it was after so many steps of training, None: its final weights (`Model.at_step`). `assume` says what the files
     leave open, by the names that `Model.assumptions` lists.
     """
-    said = tuple(sorted((assume or {}).items()))
-    ref = dataclasses.replace(reference(model), checkpoint=checkpoint, assume=said)
     chosen = use or engine()
+    ref = dataclasses.replace(reference(model), assume=tuple(sorted((assume or {}).items())))
     chosen.store.open(ref)
-    return Model(ref, chosen)
+    return Model(ref, chosen).at_step(step)
 
 
 def Transformer(
@@ -143,41 +146,43 @@ class Model:
     def subject(
         self,
         text: str | None = None,
-        tokens: tuple[int, ...] = (),
+        tokens: Iterable[int] | None = None,
         bos: bool | None = None,
         edits: tuple[Intervention, ...] = (),
         conventions: Conventions | None = None,
     ) -> Subject:
-        """What is asked about."""
-        ids = tuple(tokens) if text is None else self.tokens(text, bos)
+        """What is asked about; `tokens`: whole numbers, numpy's and torch's too. Raises `UsageError` for two prompts."""
+        if text is not None and tokens is not None:
+            raise UsageError("The prompt is given twice.", expected="text or tokens", got="both")
+        if tokens is not None and bos is not None:
+            raise UsageError("Token ids are taken as they are.", expected="bos with a text", got=f"bos={bos} with tokens")
+        ids = self.tokens(text, bos) if text is not None else _ids(() if tokens is None else tokens)
         return Subject(self.ref, ids, tuple(edits), conventions or Conventions())
 
     def compute(
         self,
         analysis: str,
         text: str | None = None,
-        tokens: tuple[int, ...] = (),
+        tokens: Iterable[int] | None = None,
         bos: bool | None = None,
         edits: tuple[Intervention, ...] = (),
         conventions: Conventions | None = None,
         fresh: bool = False,
-        **params: Any,
+        set: Mapping[str, Any] | None = None,
+        **more: Any,
     ) -> Answer:
-        """An answer. Parameters as in `circuitlab compute --set`, as text or as values. Raises `CircuitLabError`s.
+        """An answer. `set`: parameters as in `circuitlab compute --set`, as text or as values. Raises `CircuitLabError`s.
 
-        `fresh` computes without anything kept from before: bit-equal at one thread.
+        `more`: parameters whose names mean nothing else here. `fresh` computes without anything kept from before: bit-equal at
+        one thread.
         """
-        request = Request(
-            analysis,
-            params_of(find_analysis(analysis).params, params),
-            self.subject(text, tokens, bos, edits, conventions),
-        )
-        return self.engine.answer(request, fresh=fresh)
+        params = params_of(find_analysis(analysis).params, _once(set, more))
+        return self.engine.answer(Request(analysis, params, self.subject(text, tokens, bos, edits, conventions)), fresh=fresh)
 
     def state(
         self,
         text: str | None = None,
-        tokens: tuple[int, ...] = (),
+        tokens: Iterable[int] | None = None,
         bos: bool | None = None,
         heads: str | tuple[Head, ...] = (),
         destination: int | None = None,
@@ -197,20 +202,24 @@ class Model:
         self,
         panel: str,
         text: str | None = None,
-        tokens: tuple[int, ...] = (),
+        tokens: Iterable[int] | None = None,
         bos: bool | None = None,
         heads: str | tuple[Head, ...] = (),
         destination: int | None = None,
         out: str | Path | None = None,
         width_mm: float = 160.0,
-        **view: Any,
+        set: Mapping[str, Any] | None = None,
+        **more: Any,
     ) -> Figure:
-        """What a panel of the window shows, `view` its controls; written to `out` (PNG, SVG, PDF) if that is given."""
+        """What a panel of the window shows; written to `out` (PNG, SVG, PDF) if that is given.
+
+        `set`: the panel's controls, by the names of `circuitlab panels`; `more`: those whose names mean nothing else here.
+        """
         from circuitlab.figures.panel import find_panel
         from circuitlab.report.render import figure_of, write
 
         found = find_panel(panel)
-        state = self.state(text, tokens, bos, heads, destination).with_view(panel, params_of(found.view, view))
+        state = self.state(text, tokens, bos, heads, destination).with_view(panel, params_of(found.view, _once(set, more)))
         made = figure_of(self.engine, found, state)
         if out is not None:
             write(made, Path(out), width_mm)
@@ -228,31 +237,67 @@ def save(answer: Answer, path: str | Path) -> None:
 
 
 def snippet(request: Request) -> str:
-    """Python that computes the same answer: what "Copy as Python" gives."""
-    subject = request.subject
-    imports = ["import circuitlab.api as lab"]
-    said = [repr(request.analysis), f"tokens={subject.tokens!r}"]
-    if subject.edits:
-        imports.append("from circuitlab.model.intervention import Intervention, Site")
-        said.append(f"edits={subject.edits!r}")
-    if subject.conventions != Conventions():
-        imports.append("from circuitlab.model.subject import Conventions")
-        said.append(f"conventions={subject.conventions!r}")
+    """Python that computes the same answer: what "Copy as Python" gives. Raises `BadModel` for a checkpoint that went away."""
+    return snippet_of({"": request})
+
+
+def snippet_of(requests: Mapping[str, Request]) -> str:
+    """`snippet` of several, each under its name in `answers`; of one under no name it is `answer`."""
+    models = dict.fromkeys(r.subject.model for r in requests.values())
+    names = {ref: "model" if len(models) == 1 else f"model_{i}" for i, ref in enumerate(models, 1)}
+    subjects = [r.subject for r in requests.values()]
+    lines = ["import circuitlab.api as lab"]
+    if any(s.edits for s in subjects):
+        lines.append("from circuitlab.model.intervention import Intervention, Site")
+    if any(s.conventions != Conventions() for s in subjects):
+        lines.append("from circuitlab.model.subject import Conventions")
+    lines += ["", *(f"{name} = {_opened(ref)}" for ref, name in names.items())]
+    if list(requests) == [""]:
+        return "\n".join([*lines, f"answer = {_computed(requests[''], 'model')}", "print(lab.table(answer))"])
+    asked = (f"answers[{role!r}] = {_computed(r, names[r.subject.model])}" for role, r in requests.items())
+    shown = ("for role, answer in answers.items():", '    print(f"\\n{role}\\n{lab.table(answer)}")')
+    return "\n".join([*lines, "answers = {}", *asked, *shown])
+
+
+def _opened(ref: ModelRef) -> str:
+    step, assumed = step_of(ref), f", assume={dict(ref.assume)!r}" if ref.assume else ""
+    return f"lab.open({ref.source!r}{'' if step is None else f', step={step}'}{assumed})"
+
+
+def _computed(request: Request, model: str) -> str:
+    subject, words = request.subject, [repr(request.analysis), f"tokens={request.subject.tokens!r}"]
+    words += [f"edits={subject.edits!r}"] if subject.edits else []
+    words += [f"conventions={subject.conventions!r}"] if subject.conventions != Conventions() else []
     defaults = {f.name: f.default for f in dataclasses.fields(request.params)}
     given = ((name, getattr(request.params, name)) for name in defaults)
-    said += [f"{name}={_literal(value)}" for name, value in given if value != defaults[name]]
-    model = subject.model
-    at = "" if model.checkpoint is None else f", checkpoint={model.checkpoint}"
-    assumed = f", assume={dict(model.assume)!r}" if model.assume else ""
-    opened = f"model = lab.open({model.source!r}{at}{assumed})"
-    return "\n".join([*imports, "", opened, f"answer = model.compute({', '.join(said)})", "print(lab.table(answer))"])
+    chosen = {name: _literal(value) for name, value in given if value != defaults[name]}
+    words += [f"set={chosen!r}"] if chosen else []
+    return f"{model}.compute({', '.join(words)})"
 
 
-def _literal(value: Any) -> str:
-    """As it would be typed: heads as "L1H3,L0H2", plain values as they are."""
-    plain = isinstance(value, (bool, int, float, str)) or value is None
-    numbers = isinstance(value, tuple) and not isinstance(value, Head) and all(type(v) in (int, float) for v in value)
-    return repr(value) if plain or numbers else repr(as_text(value))
+def _literal(value: Any) -> Any:
+    """As it would be typed: heads as "L1H3,L0H2", files by their whole path, plain values as they are."""
+    if isinstance(value, TextRef):
+        return str(Path(value.path).absolute())
+    if isinstance(value, tuple) and not isinstance(value, Head):
+        return as_text(value) if value and all(isinstance(v, Head) for v in value) else tuple(map(_literal, value))
+    return value if value is None or isinstance(value, (bool, int, float, str)) else as_text(value)
 
 
-__all__ = ["Model", "Transformer", "analyses", "engine", "open", "save", "snippet", "table"]
+def _ids(tokens: Iterable[Any]) -> tuple[int, ...]:
+    try:
+        return tuple(operator.index(i) for i in tokens)
+    except TypeError as error:
+        raise BadInput("These are no token ids.", expected="whole numbers, one after another", got=repr(tokens)[:80]) from error
+
+
+def _once(given: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
+    """What is set and what is said as arguments, together. Raises `UsageError` for what is said twice or is no mapping."""
+    if given is not None and not isinstance(given, Mapping):
+        raise UsageError("set cannot be read.", expected='a mapping such as {"heads": "L1H3"}', got=repr(given)[:80])
+    if twice := sorted(more.keys() & (given or {}).keys()):
+        raise UsageError("A parameter is given twice.", expected="once", got=" ".join(twice))
+    return {**(given or {}), **more}
+
+
+__all__ = ["Model", "Transformer", "analyses", "engine", "open", "save", "snippet", "snippet_of", "table"]

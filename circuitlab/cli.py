@@ -52,7 +52,7 @@ def _subject_arguments(parser: argparse.ArgumentParser, series: bool = False) ->
     parser.add_argument("--checkpoint", default="final", metavar="STEP", help=which)
     text = parser.add_mutually_exclusive_group()
     text.add_argument("--text", help="the prompt")
-    text.add_argument("--text-file", metavar="FILE", help="the prompt, from a UTF-8 file")
+    text.add_argument("--text-file", metavar="FILE", help="the prompt, from a UTF-8 file; - reads what is sent")
     text.add_argument("--tokens", metavar="1,2,3", help="the prompt as token ids")
     parser.add_argument("--cut", default="", metavar="HEADS", help="with these heads zeroed: L1H3,L0H2")
     parser.add_argument("--no-bos", action="store_true", help="without the beginning-of-sequence token")

@@ -23,6 +23,7 @@ from circuitlab.engine.export_data import data_bytes
 from circuitlab.engine.export_series import joined_table, series_bytes
 from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.store import ModelStore
+from circuitlab.engine.texts import text_of
 from circuitlab.errors import BadInput, BadMachine, UsageError
 from circuitlab.files import write_whole
 from circuitlab.model.intervention import Intervention
@@ -48,15 +49,18 @@ def _all_steps(model: api.Model) -> list[int | None]:
     return [*model.steps, None]
 
 
-def _prompt(args: argparse.Namespace) -> tuple[str | None, tuple[int, ...]]:
+def _prompt(args: argparse.Namespace) -> tuple[str | None, tuple[int, ...] | None]:
+    """The text or the ids that are given; without either no tokens. Raises `UsageError`, `BadInput`."""
+    if args.tokens is not None and args.no_bos:
+        raise UsageError("Token ids are taken as they are.", expected="--no-bos with a text", got="--no-bos with --tokens")
     if args.tokens is not None:
         return None, parse(tuple[int, ...], args.tokens, "--tokens")
-    if args.text_file is not None:
-        try:
-            return Path(args.text_file).read_text(encoding="utf-8"), ()
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput("The text cannot be read.", expected="a UTF-8 file", got=str(error)) from error
-    return args.text, ()
+    if args.text_file is None:
+        return args.text, None
+    try:
+        return text_of(sys.stdin.buffer.read() if args.text_file == "-" else Path(args.text_file).read_bytes()), None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput("The text cannot be read.", expected="a UTF-8 file", got=str(error)) from error
 
 
 def _cuts(args: argparse.Namespace) -> tuple[Intervention, ...]:
@@ -69,6 +73,8 @@ def _pairs(given: list[str]) -> dict[str, str]:
         key, equals, value = item.partition("=")
         if not equals:
             raise UsageError("A parameter has no value.", expected="KEY=VALUE", got=item)
+        if key in pairs:
+            raise UsageError("A parameter is given twice.", expected=f"one value of {key}", got=item)
         pairs[key] = value
     return pairs
 
@@ -80,7 +86,7 @@ def compute(args: argparse.Namespace) -> int:
     targets = _targets(args)
     model = _open(args)
     text, tokens = _prompt(args)
-    subject = model.subject(text, tokens, False if args.no_bos else None, _cuts(args))
+    subject = model.subject(text, tokens, False if args.no_bos and text is not None else None, _cuts(args))
     if args.checkpoint == "all":
         return _compute_series(model, Request(args.analysis, params, subject), targets)
     with progress(args.analysis) as ctx:
@@ -124,6 +130,9 @@ def _targets(args: argparse.Namespace) -> dict[str, str]:
     targets = {form: t for form in FORMS if (t := getattr(args, form)) is not None}
     if list(targets.values()).count("-") > 1:
         raise UsageError("Only one form can be printed.", expected="one - among --json --csv --npz", got="several")
+    files = [str(Path(target).absolute()) for target in targets.values() if target != "-"]
+    if len(set(files)) < len(files):
+        raise UsageError("Two forms go to one file.", expected="a file each", got=" ".join(targets.values()))
     for target in targets.values():
         if target != "-" and not Path(target).absolute().parent.is_dir():
             raise BadMachine("The data cannot be written.", expected="a folder that is there", got=target)

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
+import numpy as np
+
 from circuitlab.analysis.base import SeriesRef, TextRef
 from circuitlab.engine.store import reference
 from circuitlab.errors import UsageError
@@ -79,17 +81,24 @@ def parse_params(cls: type[P], pairs: Mapping[str, str]) -> P:
 def params_of(cls: type[P], given: Mapping[str, Any]) -> P:
     """A parameter object from Python values, or from texts as on the command line. Raises `UsageError`."""
     known = fields(cls)
-    texts = {k: v for k, v in given.items() if isinstance(v, str) or k not in known}
-    made = {k: from_json(known[k][0], _several(known[k][0], v), k) for k, v in given.items() if k not in texts}
-    if unknown := sorted(set(texts) - set(known)):
+    if unknown := sorted(set(given) - set(known)):
         raise UsageError("There is no such parameter.", expected=" ".join(known) or "none", got=" ".join(unknown))
-    return _made(cls, {**made, **{k: parse(known[k][0], v, k) for k, v in texts.items()}})
+    return _made(cls, {name: _value(known[name][0], value, name) for name, value in given.items()})
 
 
-def _several(kind: Any, value: Any) -> Any:
-    """Values as JSON has them; one head or number where several may stand."""
-    one = get_origin(kind) is tuple and (isinstance(value, Head) or not isinstance(value, (tuple, list)))
-    return to_json([value] if one else value)
+def _value(kind: Any, value: Any, name: str) -> Any:
+    """One value of type `kind` from a text or from Python's own; of several each may be either, and one stands for itself."""
+    if isinstance(value, str):
+        return parse(kind, value, name)
+    if get_origin(kind) is not tuple:
+        return from_json(kind, to_json(value), name)
+    several = [value] if isinstance(value, Head) or not isinstance(value, (tuple, list, np.ndarray)) else list(value)
+    kinds = get_args(kind)
+    if kinds[-1] is Ellipsis:
+        return tuple(_value(kinds[0], one, f"{name}[{i}]") for i, one in enumerate(several))
+    if len(kinds) != len(several):
+        raise UsageError(f"{name} cannot be read.", expected=f"{len(kinds)} values", got=repr(value)[:80])
+    return tuple(_value(k, one, f"{name}[{i}]") for i, (k, one) in enumerate(zip(kinds, several, strict=True)))
 
 
 def _made(cls: type[P], values: Mapping[str, Any]) -> P:

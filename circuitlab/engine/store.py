@@ -19,6 +19,7 @@ from circuitlab.model.folding import under
 from circuitlab.model.hub import HubName, looks_like_a_name
 from circuitlab.model.loading import Opened, open_model, resolve
 from circuitlab.model.loading.found import weight_files
+from circuitlab.model.series import checkpoint_of, final_step, series_of
 from circuitlab.model.subject import Conventions, ModelRef
 from circuitlab.model.weights import Weights
 from circuitlab.paths import shipped_models
@@ -58,6 +59,23 @@ def reference(text: str) -> ModelRef:
     if looks_like_a_name(text) and not Path(text).expanduser().exists():
         return ModelRef(f"hub:{HubName.parse(text)}")
     return ModelRef(f"file:{Path(text).expanduser().resolve()}")
+
+
+def step_of(ref: ModelRef) -> int | None:
+    """The training step of the checkpoint that is meant, None for the final weights. Raises `BadModel` where it is not there."""
+    if ref.checkpoint is None:
+        return None
+    folder = resolve(ref)
+    path = checkpoint_of(folder, ref.checkpoint)
+    return next(step for step, file in series_of(folder) if file == path)
+
+
+def steps_trained(ref: ModelRef) -> int | None:
+    """How many steps the weights were trained for, the final ones too; None where nothing says it."""
+    try:
+        return final_step(resolve(ref)) if ref.checkpoint is None else step_of(ref)
+    except BadModel:
+        return None
 
 
 @dataclass(eq=False)

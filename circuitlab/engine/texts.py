@@ -120,9 +120,16 @@ def checked_text(ref: TextRef) -> str:
         raise BadInput(f"{path.name} is not UTF-8.", expected="UTF-8", got=str(error)) from error
 
 
+def text_of(data: bytes) -> str:
+    """What a text file says: without the mark that some editors begin it with and the newline that most end it with, its lines
+    apart by `\\n`. Raises `UnicodeDecodeError`.
+    """
+    return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
+
+
 def read_text(ref: TextRef, tokenizer: Tokenizer | None) -> tuple[int, ...]:
     """The file's tokens. Raises `BadInput` as `checked_text` does, and where the model has no tokenizer."""
-    text = checked_text(ref)
+    text = text_of(checked_text(ref).encode())
     if tokenizer is None:
         raise BadInput("The model has no tokenizer.", expected="token ids", got="text", remedy="Type ids instead.")
     return tokenizer.encode(text)

@@ -51,7 +51,7 @@ def read_map(path: Path) -> ImportMap:
     try:
         if path.stat().st_size > _LARGEST:
             raise UsageError("The map is too large.", expected="at most 1 MiB", got=f"{path.stat().st_size} bytes")
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError("The map cannot be read.", expected="a TOML file", got=str(error)[:200]) from error
     return map_of(data)

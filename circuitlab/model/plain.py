@@ -12,6 +12,8 @@ import types
 from collections.abc import Mapping
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from circuitlab.errors import UsageError
 from circuitlab.model.subject import Head
 
@@ -50,6 +52,8 @@ def to_json(value: Any) -> Any:
         return {str(k): to_json(v) for k, v in value.items()}
     if isinstance(value, (tuple, list)):
         return [to_json(v) for v in value]
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
     return value
 
 

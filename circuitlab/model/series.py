@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from circuitlab.errors import BadModel
+from circuitlab.model.files.strict_json import read_object
 
 FOLDER = "checkpoints"
+METRICS = "metrics.json"  # what a training says of the final weights, beside them
 _STEP = re.compile(r"^step-(\d{1,12})\.safetensors$")
 
 
@@ -40,6 +42,13 @@ def index_of(steps: Sequence[int], step: int) -> int:
         kept = f"final, or one of {' '.join(map(str, steps))}"
         raise BadModel("No checkpoint was kept at that step.", expected=kept, got=str(step))
     return list(steps).index(step)
+
+
+def final_step(folder: Path) -> int | None:
+    """The training step of a model's final weights, None where nothing says it. Raises `BadModel` for a damaged file."""
+    path = folder / METRICS
+    step = read_object(path).get("step") if path.is_file() else None
+    return step if isinstance(step, int) and not isinstance(step, bool) and step >= 0 else None
 
 
 def checkpoint_of(folder: Path, index: int) -> Path:

@@ -103,7 +103,7 @@ def read(path: Path) -> Lesson:
 
 @lru_cache(maxsize=256)
 def _parsed(path: Path, changed: int, size: int) -> Lesson:
-    return parse(path.read_text(encoding="utf-8").replace("\r\n", "\n"), path)
+    return parse(path.read_text(encoding="utf-8-sig").replace("\r\n", "\n"), path)
 
 
 def titles() -> tuple[tuple[str, str], ...]:

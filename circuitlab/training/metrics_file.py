@@ -30,12 +30,6 @@ def write_model(folder: Path, found: dict[str, Any]) -> None:
     write_whole(folder / FILE, (json.dumps(found, indent=1) + "\n").encode())
 
 
-def final_step(folder: Path) -> int | None:
-    """The step of a model's final weights, None where nothing says it. Raises `BadModel` for a damaged file."""
-    step = read_json(folder / FILE).get("step") if (folder / FILE).is_file() else None
-    return step if _whole(step) else None
-
-
 def tokens_by_step(folder: Path) -> dict[int, int]:
     """Tokens seen, by step, as a model folder says it and the run that it lies in. Raises `BadModel` for a damaged file."""
     known: dict[int, int] = {}

@@ -184,7 +184,7 @@ def read_recipe(name_or_path: str) -> Recipe:
         shipped = " ".join(sorted(p.stem for p in resource("recipes").glob("*.toml")))
         raise BadInput("There is no such recipe.", expected=f"a file or one of {shipped}", got=name_or_path)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError, OSError) as error:  # also a number of thousands of digits
         raise BadInput(f"{path.name} is not TOML.", expected="a recipe", got=str(error)) from error
     from circuitlab.training.recipe_checks import checked

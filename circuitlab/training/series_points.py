@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from circuitlab.errors import BadInput, BadModel
-from circuitlab.model.series import FOLDER, series_of
+from circuitlab.model.series import FOLDER, final_step, series_of
 from circuitlab.paths import resource
 from circuitlab.training.metrics_file import FILE as METRICS
-from circuitlab.training.metrics_file import final_step, tokens_by_step
+from circuitlab.training.metrics_file import tokens_by_step
 from circuitlab.training.recipe import Recipe, read_recipe
 
 

@@ -19,11 +19,10 @@ from pathlib import Path
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.files import whole
 from circuitlab.measure_arguments import add_arguments
-from circuitlab.model.series import FOLDER, series_of
+from circuitlab.model.series import FOLDER, final_step, series_of
 from circuitlab.model.series_measures import GONE, read_series, write_series
 from circuitlab.training.files import beside
 from circuitlab.training.measure_command import run as measure
-from circuitlab.training.metrics_file import final_step
 from circuitlab.training.series_card import describe
 
 

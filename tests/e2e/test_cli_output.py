@@ -15,7 +15,7 @@ import pytest
 
 from circuitlab import api, commands
 from circuitlab.analysis.attention import AttentionParams
-from circuitlab.analysis.base import analyses
+from circuitlab.analysis.base import TextRef, analyses
 from circuitlab.analysis.predictions import PredictionsParams
 from circuitlab.cli import main
 from circuitlab.engine.engine import Engine
@@ -57,6 +57,9 @@ def test_every_form_can_be_printed(model: str, form: str, capfdbinary: pytest.Ca
         (["--budget", "-1"], 2, "memory in GiB"),
         (["--threads", "0"], 2, "threads"),
         (["--text", "a", "--tokens", "1"], 2, "not allowed"),
+        (["--tokens", "1", "--no-bos"], 2, "taken as they are"),
+        (["--csv", "same", "--json", "same"], 2, "one file"),
+        (["--assume", "a=1", "a=2"], 2, "given twice"),
     ],
 )
 def test_what_cannot_be_done_is_said_before_any_work(
@@ -65,6 +68,27 @@ def test_what_cannot_be_done_is_said_before_any_work(
     monkeypatch.setattr(Engine, "answer", lambda *a, **k: pytest.fail("computed"))
     assert main(["compute", "token_loss", model, *words]) == status
     assert said in capsys.readouterr().err
+
+
+def test_a_parameter_is_said_once(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compute", "predictions", model, "--tokens", "1,2", "--set", "k=3", "--set", "k=4"]) == 2
+    assert "given twice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("data", [b"a b", b"\xef\xbb\xbfa b\n", b"a b\r\n"])
+def test_a_text_file_is_its_text_without_marks_and_its_last_newline(
+    model: str, data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (file := tmp_path / "a.txt").write_bytes(data)
+    ids = {}
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+    for words in (["--text", "a b"], ["--text-file", str(file)], ["--text-file", "-"]):
+        assert main(["compute", "token_loss", model, *words, "--json", "-"]) == 0
+        ids[words[1]] = json.loads(capsys.readouterr().out)["subject"]["tokens"]
+    assert ids["a b"] == ids[str(file)] == ids["-"]
+    opened = api.open(model)
+    corpus = opened.engine.read_text(opened.engine.store.open(opened.ref), TextRef(str(file)))
+    assert corpus == opened.tokens("a b", bos=False)
 
 
 def test_bytes_that_are_no_text_are_an_input_error(model: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,7 +169,7 @@ def test_a_snippet_says_all_that_differs_and_nothing_private(model: str) -> None
         space: dict[str, object] = {}
         exec(text.replace("print(", "str("), space)
         assert space["answer"].request == request  # type: ignore[attr-defined]
-    assert "k=3" in api.snippet(Request("predictions", PredictionsParams(k=3), subject))
+    assert "{'k': 3}" in api.snippet(Request("predictions", PredictionsParams(k=3), subject))
 
 
 def test_a_figure_from_python_is_the_one_of_the_command_line(model: str, tmp_path: Path) -> None:

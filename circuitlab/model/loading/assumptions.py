@@ -87,11 +87,13 @@ def _bad(name: str, expected: str, got: str) -> BadModel:
 
 
 def pairs(given: list[str] | tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """`NAME=VALUE` words as pairs in the order of their names, the last of a name. Raises `UsageError`."""
+    """`NAME=VALUE` words as pairs in the order of their names. Raises `UsageError`, also for a name that is given twice."""
     found = {}
     for item in given:
         name, equals, value = item.partition("=")
         if not (equals and name.strip()):
             raise UsageError("An assumption could not be read.", expected="NAME=VALUE, such as positions=shortformer", got=item)
+        if name.strip() in found:
+            raise UsageError("An assumption is given twice.", expected=f"one value of {name.strip()}", got=item)
         found[name.strip()] = value.strip()
     return tuple(sorted(found.items()))
