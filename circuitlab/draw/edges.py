@@ -20,7 +20,7 @@ from circuitlab.draw.points import nearest_towards
 from circuitlab.draw.theme import Theme
 from circuitlab.draw.xy import XYPlot, span
 from circuitlab.figures.hues import composition_rgb
-from circuitlab.figures.marks import Edges, Gesture, Hit
+from circuitlab.figures.marks import Edges
 
 STRENGTHS = 8
 REACH = 6.0
@@ -194,12 +194,10 @@ class EdgesMark(XYPlot):
         values = self.mark.weights if self.mark.values is None else self.mark.values
         return f"{start} → {end} {KINDS[int(self.mark.kinds[i])]} · {number(float(values[i]), self.mark.unit)}"
 
-    def emit_hit(self, item: Id, gesture: Gesture) -> None:
-        """Tell the view, in the ids of the mark where it has them."""
-        said = self.readout(item) if item else ""
-        known = (self.mark.node_ids, self.mark.edge_ids)[item[0]] if item else None
-        given = item if known is None else (item[0], *(int(v) for v in known[item[1]]))
-        self.gestured.emit(Hit(self.mark_name, given, gesture), said)
+    def given(self, item: Id) -> Id:
+        """(0, *node id) or (1, *edge id) where the mark has them."""
+        known = (self.mark.node_ids, self.mark.edge_ids)[item[0]]
+        return item if known is None else (item[0], *(int(v) for v in known[item[1]]))
 
     def walk(self, item: Id | None, dx: int, dy: int) -> Id | None:
         """To the nearest node in a direction."""

@@ -53,6 +53,14 @@ class Gestures(_Base):
         """The item under a point of the viewport."""
         raise NotImplementedError
 
+    def given(self, item: Id) -> Id:
+        """The id that the mark gives an item: what a panel reads."""
+        return item
+
+    def hit(self, item: Id, gesture: Gesture) -> Hit:
+        """The one way from an item of the picture to what is told of it, for every gesture; () is no item."""
+        return Hit(self.mark_name, self.given(item) if item else (), gesture)
+
     def readout(self, item: Id) -> str:
         """What the status bar says of an item."""
         raise NotImplementedError
@@ -66,7 +74,7 @@ class Gestures(_Base):
 
     def emit_hit(self, item: Id, gesture: Gesture) -> None:
         """Tell the view."""
-        self.gestured.emit(Hit(self.mark_name, item, gesture), self.readout(item) if item else "")
+        self.gestured.emit(self.hit(item, gesture), self.readout(item) if item else "")
 
     def hover(self, item: Id | None) -> None:
         """Move the hovered item; says so only when it changes."""
@@ -115,7 +123,7 @@ class Gestures(_Base):
         """Our own menu is somebody else's: say where and over what."""
         keyboard = event.reason() == QContextMenuEvent.Reason.Keyboard
         item = self._hovered if keyboard else self.id_at(QPointF(event.pos()))
-        self.context.emit(None if item is None else Hit(self.mark_name, item, "click"), event.globalPos())
+        self.context.emit(None if item is None else self.hit(item, "click"), event.globalPos())
         event.accept()
 
     def leaveEvent(self, event: QEvent) -> None:

@@ -29,7 +29,7 @@ from circuitlab.draw.plot import Overlay, PlotMark, Range
 from circuitlab.draw.pooling import pooled
 from circuitlab.draw.theme import Theme
 from circuitlab.figures.hues import hue_rgb
-from circuitlab.figures.marks import Gesture, Heatmap, Hit
+from circuitlab.figures.marks import Heatmap
 
 LARGEST_CELL = 56.0
 UNLIMITED = (1 << 24) - 1  # Qt's own
@@ -244,12 +244,12 @@ class HeatmapMark(PlotMark):
         """Where it is on both axes, and the value."""
         return cell_words(self.mark, *item)
 
-    def emit_hit(self, item: Id, gesture: Gesture) -> None:
-        """Tell the view, in the ids of the mark where it has them."""
-        said, mark = (self.readout(item) if item else ""), self.mark
-        if item and mark.row_ids is not None and mark.col_ids is not None:
-            item = tuple(int(v) for v in (*mark.row_ids[item[0]], *mark.col_ids[item[1]]))
-        self.gestured.emit(Hit(self.mark_name, item, gesture), said)
+    def given(self, item: Id) -> Id:
+        """(*row id, *column id) where the mark has them."""
+        mark = self.mark
+        if mark.row_ids is None or mark.col_ids is None:
+            return item
+        return tuple(int(v) for v in (*mark.row_ids[item[0]], *mark.col_ids[item[1]]))
 
     def walk(self, item: Id | None, dx: int, dy: int) -> Id | None:
         """The next cell or tile; from the crosshair when nothing is hovered."""

@@ -13,7 +13,7 @@ from circuitlab.draw.plot import Overlay, Range
 from circuitlab.draw.theme import Theme
 from circuitlab.draw.xy import XYPlot, logged, span
 from circuitlab.figures.hues import hue_rgb
-from circuitlab.figures.marks import Gesture, Hit, Lines
+from circuitlab.figures.marks import Lines
 
 REACH = 24.0
 IN_LEGEND = 12
@@ -132,13 +132,13 @@ class LinesMark(XYPlot):
     def _id(self, curve: int) -> Id:
         return (curve, self._step) if self.mark.steps else (curve,)
 
-    def emit_hit(self, item: Id, gesture: Gesture) -> None:
-        """Tell the view, in the ids of the mark where it has them."""
-        said, mark = (self.readout(item) if item else ""), self.mark
-        if item and mark.steps and mark.curve_ids is not None and mark.step_ids is not None:
-            curve = mark.curve_ids[item[0]] if item[0] >= 0 else np.full(mark.curve_ids.shape[1], -1)
-            item = tuple(int(v) for v in (*curve, *mark.step_ids[item[1]]))
-        self.gestured.emit(Hit(self.mark_name, item, gesture), said)
+    def given(self, item: Id) -> Id:
+        """(*curve id, *step id) where the mark has them."""
+        mark = self.mark
+        if not mark.steps or mark.curve_ids is None or mark.step_ids is None:
+            return item
+        curve = mark.curve_ids[item[0]] if item[0] >= 0 else np.full(mark.curve_ids.shape[1], -1)
+        return tuple(int(v) for v in (*curve, *mark.step_ids[item[1]]))
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         """Along one curve the value changes although the id does not."""
@@ -164,12 +164,13 @@ class LinesMark(XYPlot):
         if not self._ys.size:
             return None
         if item is None:
-            return (self.mark.chosen[0] if self.mark.chosen else 0,)
+            return self._id(self.mark.chosen[0] if self.mark.chosen else 0)
         self._step = min(max(self._step + dx, 0), len(self._x) - 1)
-        if dx and item == self._hovered:
-            self.emit_hit(item, "hover")
-            self.show_cursor(item)
-        return (min(max(item[0] + dy, 0), len(self._ys) - 1),)
+        to = self._id(min(max(item[0] + dy, 0), len(self._ys) - 1))
+        if dx and to == self._hovered:  # along one curve the value changes although the id does not
+            self.emit_hit(to, "hover")
+            self.show_cursor(to)
+        return to
 
     def show_cursor(self, item: Id | None) -> None:
         """A dot on the hovered curve."""

@@ -129,7 +129,11 @@ class RowsTable(QTableView):
             self.walked.emit()
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        self.asked_menu.emit(event.pos(), event.globalPos())
+        at, where = event.pos(), event.globalPos()
+        if event.reason() == QContextMenuEvent.Reason.Keyboard:  # about the row that the keys are on
+            at = self.visualRect(self.currentIndex()).center()
+            where = self.viewport().mapToGlobal(at)
+        self.asked_menu.emit(at, where)
         event.accept()
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:

@@ -245,7 +245,7 @@ def pick(state: State, hit: Hit) -> State:
         return pick_head(state, Head(*hit.id), hit.gesture)
     if hit.mark == "sets" and hit.gesture in ("click", "double-click") and max(hit.id, default=-1) >= 0:
         first = tuple(Head(*h) for h in np.array(hit.id).reshape(-1, 2).tolist() if h[0] >= 0)
-        return state.select(heads=(*first, *(h for h in state.selection.heads if h not in first)))
+        return state.with_heads(*first, *(h for h in state.selection.heads if h not in first))
     if hit.mark == "text":
         return pick_position(state, hit)
     return state

@@ -14,7 +14,7 @@ from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import captions, digits, has_mlps, once, quoted, rotates, texts, top_level
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.pivot import distance_read, leading, of_weights, pair, pick_token, pivot, refused
+from circuitlab.figures.pivot import distance_read, leading, of_weights, pair, pair_name, pick_token, pivot, refused
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
@@ -85,18 +85,16 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         return empty(asked.text, "Circuits")
     if not now:
         return Figure(title="Circuits")
-    view, edge = _view(state), pair(state, facts)
-    name = str(state.selection.head) if edge is None else f"{edge[1]} behind {edge[0]} ({state.selection.edge_kind})"
-    if view.page == "tables":
-        return _tables(state, facts, now, name)
-    if view.page == "largest":
-        return _largest(facts, now, name)
-    return _skips(state, facts, now["skip"]) if "skip" in now else Figure(title="Circuits")
+    if "token" in now:
+        return _tables(facts, now["token"])
+    if "skip" in now:
+        return _skips(facts, now["skip"])
+    return _largest(facts, now)
 
 
-def _tables(state: State, facts: Facts, now: Answers, name: str) -> Figure:
-    token = pivot(state, facts)
-    assert token is not None
+def _tables(facts: Facts, answer: Answer) -> Figure:
+    params: TokenCircuitsParams = answer.request.params
+    token = params.token
     text = quoted(facts.token_text(token))
     headings = {
         "raises": f"OV: attended to, {text} raises",
@@ -104,7 +102,6 @@ def _tables(state: State, facts: Facts, now: Answers, name: str) -> Figure:
         "raised": f"OV: {text} is raised by",
         "attended": f"QK: {text} is attended to by",
     }
-    answer = now["token"]
     result = answer.result
     assert isinstance(result, TokenCircuitsResult)
     found = [_ends(answer, facts, role, i, heading, token) for i, (role, heading) in enumerate(headings.items())]
@@ -112,6 +109,7 @@ def _tables(state: State, facts: Facts, now: Answers, name: str) -> Figure:
     bias = [facts.token_text(int(i)) for i in result.bias_top_ids[:3]]
     note = f"query bias: attends to {' '.join(map(quoted, bias))} from any token" if bias else ""
     grid = tuple(tuple(shown[i : i + 2]) for i in range(0, len(shown), 2))
+    name = pair_name(params.head, params.behind, "V", "Q" if params.side == "query" else "K")
     return Figure(grid, f"{name} · {text} (id {token})", captions((answer,), note))
 
 
@@ -137,10 +135,11 @@ def _ends(answer: Answer, facts: Facts, role: str, i: int, heading: str, token: 
     return Rows(role, columns, keys, chosen=chosen, heading=heading)
 
 
-def _largest(facts: Facts, now: Answers, name: str) -> Figure:
+def _largest(facts: Facts, now: Answers) -> Figure:
     rows = tuple(_entries(now[role], facts, role) for role in ("OV", "QK") if role in now)
     skipped = [f"{role}: {_as_largest(now[role]).skipped:.0%} of the product skipped by bounds" for role in now]
-    return Figure((rows,), f"{name} · largest entries", captions(tuple(now.values()), *skipped))
+    heads = dict.fromkeys(str(now[role].request.params.head) for role in now)
+    return Figure((rows,), f"{' '.join(heads)} · largest entries", captions(tuple(now.values()), *skipped))
 
 
 def _as_largest(answer: Answer) -> LargestEntriesResult:
@@ -163,12 +162,13 @@ def _entries(answer: Answer, facts: Facts, role: str) -> Rows:
         return columns, ids(result.rows_ids, result.cols_ids)
 
     columns, keys = once(answer, "rows", make)
-    return Rows(role, columns, keys, searchable=True, heading=role)
+    params: LargestEntriesParams = answer.request.params
+    return Rows(role, columns, keys, searchable=True, heading=f"{role} of {pair_name(params.head, params.through, 'V')}")
 
 
-def _skips(state: State, facts: Facts, answer: Answer) -> Figure:
-    result = answer.result
-    assert isinstance(result, SkipTrigramsResult)
+def _skips(facts: Facts, answer: Answer) -> Figure:
+    result, params = answer.result, answer.request.params
+    assert isinstance(result, SkipTrigramsResult) and isinstance(params, SkipTrigramsParams)
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         top = top_level(result.score)
@@ -183,14 +183,12 @@ def _skips(state: State, facts: Facts, answer: Answer) -> Figure:
         return columns, ids(result.source, result.destination, result.out)
 
     columns, keys = once(answer, "rows", make)
-    bugs = _view(state).page == "bugs"
     if not len(keys):
         return empty("No such triple: choose another head or another token.", "Circuits")
-    what = "skip-trigram bugs" if bugs else "skip-trigrams"
-    token = state.selection.token
-    of = "" if token is None else f" from {quoted(facts.token_text(token))}"
+    what = "skip-trigram bugs" if params.bugs else "skip-trigrams"
+    of = "" if params.source < 0 else f" from {quoted(facts.token_text(params.source))}"
     rows = Rows("triples", columns, keys, searchable=True)
-    return Figure(((rows,),), f"{state.selection.head} · {what}{of}", captions((answer,), result.formula))
+    return Figure(((rows,),), f"{params.head} · {what}{of}", captions((answer,), result.formula))
 
 
 def pick(state: State, hit: Hit) -> State:

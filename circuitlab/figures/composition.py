@@ -18,9 +18,9 @@ from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.pivot import of_weights, pick_edge, refused
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
+from circuitlab.session.state import Kind, State
 
-KINDS = "QKV"
+KINDS: tuple[Kind, ...] = ("Q", "K", "V")
 Measure = Literal["minus baseline", "score", "z"]
 UNITS = {"minus baseline": "score − baseline", "score": "score", "z": "z"}
 MARKED = 0.4  # a head with such a score is marked
@@ -78,7 +78,7 @@ def _view(state: State) -> CompositionView:
 
 
 def _kinds(view: CompositionView) -> tuple[str, ...]:
-    return (view.through,) if view.through in KINDS else tuple(KINDS)
+    return (view.through,) if view.through in KINDS else KINDS
 
 
 def _measured(result: CompositionResult, by: Measure) -> np.ndarray:
@@ -319,8 +319,6 @@ def pick(state: State, hit: Hit) -> State:
     if len(place) != 5 or place[0] <= place[2]:
         return state
     source, dest, kind = Head(*place[2:4]), Head(*place[:2]), KINDS[place[4]]
-    if hit.gesture == "double-click" and state.selection.edge is not None:
-        return state
     return pick_edge(state, source, dest, kind)
 
 

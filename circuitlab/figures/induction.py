@@ -183,11 +183,11 @@ def striped(result: PrefixStripeResult, head: Head) -> np.ndarray:
 
 
 def _stripe(state: State, facts: Facts, answer: Answer) -> Figure:
-    result, head = answer.result, state.selection.head
+    result, head = answer.result, answer.request.params.head
     assert isinstance(result, PrefixStripeResult)
     texts = once(answer, "texts", lambda: facts.tokens(tuple(result.tokens.tolist())))
     axes = once(answer, "axes", lambda: (Axis("source", texts, tokens=True), Axis("destination", texts, tokens=True)))
-    own = _view(state).on == "prompt"
+    own = answer.request.params.on == "prompt"
     heat = Heatmap(
         name="stripe",
         values=result.pattern,

@@ -16,17 +16,17 @@ from circuitlab.session.state import State
 
 def text_page(state: State, facts: Facts, now: Answers) -> Figure:
     """Where the head looks from the query, and what that does to the out token."""
-    answer, head, query = now["attention"], state.selection.head, destination(state)
-    result = answer.result
+    answer = now["attention"]
+    result, effect = answer.result, now["effect"].result if "effect" in now else None
     assert isinstance(result, AttentionResult)
-    texts = facts.tokens(state.tokens)
+    head, texts = answer.request.params.heads[0], facts.tokens(answer.request.subject.tokens)
+    query = effect.position if isinstance(effect, TokenAttributionResult) else destination(state)
     row = once(answer, ("row", query), lambda: result.values[0, query].copy())
     key = int(np.nanargmax(row))
     where = Tokens("attention", texts, row, (0.0, 1.0), unit="attention", row=query, locked=True, tips=_tips(texts, "attention"))
-    if "effect" not in now:
+    if effect is None:
         refused = find_analysis("token_attribution").refuse(facts.config, TokenAttributionParams())
         return Figure(((where,),), f"{head} from {query} {quoted(texts[query])}", caption(answer, refused or ""))
-    effect = now["effect"].result
     assert isinstance(effect, TokenAttributionResult)
     values = once(now["effect"], "values", lambda: effect.values[0].astype(np.float32))
     top = top_level(values)

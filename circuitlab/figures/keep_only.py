@@ -160,12 +160,12 @@ def pick(state: State, hit: Hit) -> State:
         if hit.id[0] >= len(heads):
             return state
         first = heads[hit.id[0]]
-        return state.select(heads=(first, *(h for h in state.selection.heads if h != first)))
+        return state.with_heads(first, *(h for h in state.selection.heads if h != first))
     if hit.mark == "plane" and view_of(state).of == "edges":
         return with_edges(state, tuple(Edge.of(row) for row in np.array(hit.id).reshape(-1, 5)))
     if hit.mark == "plane":
         pairs = np.array(hit.id).reshape(-1, 2).tolist()
-        return state.select(heads=tuple(Head(*h) for h in pairs), edge=None)
+        return state.with_heads(*(Head(*h) for h in pairs))
     return state
 
 

@@ -136,8 +136,8 @@ def pick_edge(state: State, hit: Hit) -> State:
     if hit.gesture == "shift-click":
         return with_edges(state, tuple(e for e in kept if e != edge))
     if edge.dest is None or edge.kind == "logits":
-        return state.select(heads=(edge.source,), edge=None)
-    return state.select(edge=(edge.source, edge.dest), edge_kind=edge.kind, heads=(edge.dest, edge.source))
+        return state.with_heads(edge.source)
+    return state.with_edge(edge.source, edge.dest, edge.kind)
 
 
 @also

@@ -96,8 +96,8 @@ def pick_head(state: State, head: Head, gesture: str) -> State:
     heads = state.selection.heads
     if gesture == "shift-click":
         rest = tuple(h for h in heads if h != head)
-        return state.select(heads=(rest or heads) if head in heads else (*heads, head), edge=None)
-    return state if heads == (head,) else state.select(heads=(head,), edge=None)
+        return state.with_heads(*((rest or heads) if head in heads else (*heads, head)))
+    return state if heads == (head,) else state.with_heads(head)
 
 
 def pick(state: State, hit: Hit) -> State:

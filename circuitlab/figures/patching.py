@@ -242,9 +242,8 @@ def pick(state: State, hit: Hit) -> State:
     if hit.mark != "grid" or len(hit.id) != 3:
         return state
     layer, head, position = hit.id
-    heads = (Head(layer, max(head, 0)),) if head >= 0 else state.selection.heads
-    where = {} if position < 0 else {"destination": position, "locked": True}
-    return state.select(heads=heads, edge=None, **where)
+    state = state.with_heads(Head(layer, head)) if head >= 0 else state.without_edge()
+    return state if position < 0 else state.select(destination=position, locked=True)
 
 
 PANEL = register(

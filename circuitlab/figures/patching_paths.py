@@ -14,16 +14,16 @@ from circuitlab.figures.panel import WITHOUT_HEADS, Facts
 from circuitlab.figures.pivot import no_head, pair, there
 from circuitlab.figures.two_prompts import TEXTS, Show, measured, no_share, prompts, scale, shown, strip_weights
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
+from circuitlab.session.state import Kind, State
 
 LISTED = 30
-WAYS = "QKV"
+WAYS: tuple[Kind, ...] = ("Q", "K", "V")
 
 
 def sender_of(state: State, facts: Facts) -> Head | None:
-    """Whose paths are shown: the earlier head of a chosen pair while its later one leads, else the leading head."""
+    """Whose paths are shown: the earlier head of a chosen pair, else the leading head."""
     edge = pair(state, facts)
-    if edge is not None and state.selection.head == edge[1]:
+    if edge is not None:
         return edge[0]
     return state.selection.head if there(state.selection.head, facts) else None
 
@@ -144,8 +144,8 @@ def pick_path(state: State, hit: Hit) -> State:
     if len(hit.id) != 5 or min(hit.id) < 0:
         return state
     sender, receiver = Head(*hit.id[:2]), Head(hit.id[2], hit.id[4])
-    kind = WAYS[hit.id[3]]
+    kind: Kind = WAYS[hit.id[3]]
     selection = state.selection
     if selection.edge == (sender, receiver) and selection.edge_kind == kind:
-        return state.select(edge=None, heads=(sender,))
-    return state.select(edge=(sender, receiver), edge_kind=kind, heads=(receiver, sender))
+        return state.with_heads(sender)
+    return state.with_edge(sender, receiver, kind)

@@ -198,9 +198,10 @@ def _pair(state: State, facts: Facts, now: Answers) -> Figure:
     heads, answer = _later(state, facts), now.get("pair")
     if isinstance(heads, Why):
         return empty(heads.text, "Paths")
-    title = f"{heads[0]} → {heads[1]} · composed pattern"
     if answer is None:
-        return Figure(title=title)
+        return Figure(title="Paths")
+    heads = answer.request.params.earlier, answer.request.params.later
+    title = f"{heads[0]} → {heads[1]} · composed pattern"
     result = answer.result
     assert isinstance(result, VirtualHeadResult)
     state = state.with_tokens(answer.request.subject.tokens)  # while another prompt is computed, the old picture stays

@@ -10,7 +10,7 @@ from circuitlab.figures.common import destination, rotates
 from circuitlab.figures.marks import Hit
 from circuitlab.figures.panel import WITHOUT_HEADS, Facts, Why
 from circuitlab.model.subject import Head, Subject
-from circuitlab.session.state import State
+from circuitlab.session.state import Kind, State
 
 
 def of_weights(state: State) -> Subject:
@@ -51,6 +51,11 @@ def pair(state: State, facts: Facts) -> tuple[Head, Head] | None:
     return edge if edge is not None and all(there(h, facts) for h in edge) else None
 
 
+def pair_name(head: Head, behind: Head | None, *ways: Kind) -> str:
+    """What a title calls a head, or a head read behind an earlier one through its Q, K or V, as a request has them."""
+    return str(head) if behind is None else f"{head} behind {behind} ({', '.join(ways)})"
+
+
 def pivot(state: State, facts: Facts) -> int | None:
     """The token that tables are read at: the one asked for, else the prompt's at the selected position. None without any."""
     asked = state.selection.token
@@ -71,9 +76,9 @@ def pick_token(state: State, hit: Hit, *tables: str) -> State:
     return state.select(token=hit.id[0])
 
 
-def pick_edge(state: State, source: Head, destination: Head, kind: str) -> State:
+def pick_edge(state: State, source: Head, destination: Head, kind: Kind) -> State:
     """Choose a pair of heads: the later one leads. The same pair again lets go of it."""
     selection = state.selection
     if selection.edge == (source, destination) and selection.edge_kind == kind:
-        return state.select(edge=None, heads=(destination,))
-    return state.select(edge=(source, destination), edge_kind=kind, heads=(destination, source))
+        return state.without_edge()
+    return state.with_edge(source, destination, kind)

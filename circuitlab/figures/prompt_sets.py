@@ -122,6 +122,20 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     return {"set": Request("over_prompts", params, state.subject)}
 
 
+def _measured(answer: Answer) -> What:
+    """What an answer holds, by what was asked."""
+    params: OverPromptsParams = answer.request.params
+    named = ((what, name, field) for what, (name, _, field) in LISTS.items())
+    listed = (what for what, name, field in named if (name, field) == (params.analysis, params.field))
+    return next(listed, params.analysis)  # type: ignore[return-value]
+
+
+def _sender(answer: Answer) -> Head | None:
+    """Whose receivers were asked for."""
+    found = json.loads(answer.request.params.params).get("sender")
+    return None if found is None else Head.parse(found)
+
+
 def _values(result: OverPromptsResult) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(mean, sd [layer, head], each prompt's [prompt, layer, head]); of several scores the first."""
     mean, sd, each = result.mean, result.sd, result.values
@@ -141,16 +155,17 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     view: PromptSetsView = state.view("prompt_sets", PromptSetsView)
     result = answer.result
     assert isinstance(result, OverPromptsResult)
-    title = f"{SAID[view.what]} · mean of {result.counted} prompts"
-    if view.what in LISTS:
-        return _listed(answer, result, view, title, state, facts)
+    what = _measured(answer)
+    title = f"{SAID[what]} · mean of {result.counted} prompts"
+    if what in LISTS:
+        return _listed(answer, result, what, view.page, title, state)
     if view.page == "prompts":
         head = state.selection.head
         each = _values(result)[2]
         if not there(head, facts):
             return empty(no_head(head, facts).text, "Prompt sets")
         values = each[:, head.layer, head.head]
-        return Figure(((_prompts(answer, result, str(head), values),),), f"{SAID[view.what]} · {head}", caption(answer))
+        return Figure(((_prompts(answer, result, str(head), values),),), f"{SAID[what]} · {head}", caption(answer))
     return Figure(((_map(answer, result, state), _ranking(answer, result, state)),), title, caption(answer))
 
 
@@ -214,18 +229,17 @@ def _prompts(answer: Answer, result: OverPromptsResult, name: str, values: np.nd
     return Rows("prompts", columns, found)
 
 
-def _listed(answer: Answer, result: OverPromptsResult, view: PromptSetsView, title: str, state: State, facts: Facts) -> Figure:
+def _listed(answer: Answer, result: OverPromptsResult, what: What, page: str, title: str, state: State) -> Figure:
     """The list, under its curve where entries are distances; or the prompts with the value of its largest entry."""
-    name = LISTS[view.what][0]
-    sender = sender_of(state, facts) if view.what == "receivers" else None
+    name, sender = LISTS[what][0], _sender(answer)
     said = f"sent by {sender}" if sender is not None else ""
-    if view.page == "prompts":
+    if page == "prompts":
         entry, values = leading(answer, result, name)
-        of = f"{SAID[view.what]} · {entry}, the largest mean"
+        of = f"{SAID[what]} · {entry}, the largest mean"
         return Figure(((_prompts(answer, result, entry, values),),), of, caption(answer, said))
     rows, shown = rows_of(answer, result, name)
     title = title.replace("one head's", f"{sender}'s") if sender is not None else title
-    if view.what == "distances":
+    if what == "distances":
         return Figure(((curve_of(answer, result),), (rows,)), title, caption(answer), weights=(1.2, 1.0))
     return Figure(((_chosen(rows, state, sender),),), title, caption(answer, said), shown)
 
@@ -243,8 +257,7 @@ def pick(state: State, hit: Hit) -> State:
     """Choose heads; a receiver chooses its pair with the sender."""
     if hit.mark == "list" and len(hit.id) == 3 and hit.gesture in ("click", "double-click"):
         edge, view = state.selection.edge, state.view("prompt_sets", PromptSetsView)
-        held = edge is not None and edge[1] == state.selection.head
-        sender = edge[0] if edge is not None and held else state.selection.head
+        sender = state.selection.head if edge is None else edge[0]
         return pick_path(state, Hit(hit.mark, (*sender, hit.id[1], hit.id[0], hit.id[2]))) if view.what == "receivers" else state
     return pick_head(state, Head(*hit.id), hit.gesture) if hit.mark in ("map", "heads") and len(hit.id) == 2 else state
 

@@ -116,7 +116,7 @@ def _overlap(state: State, view: ResidualView, answer: Answer) -> Figure:
             y_axis=Axis("cosine"),
         )
 
-    said = f"{first} {_said(view.left)} · {second} {_said(view.right)}: mean cos² {result.mean_cos2[(*first, *second)]:.3f}"
+    said = f"{first} {_said(params.left)} · {second} {_said(params.right)}: mean cos² {result.mean_cos2[(*first, *second)]:.3f}"
     title = f"{said}, chance {result.baseline:.3f}"
     return Figure(((heat,), (once(answer, "angles", angles),)), title, captions((answer,)), weights=(3.0, 1.2))
 
@@ -147,7 +147,7 @@ def _spanning(state: State, view: ResidualView, answer: Answer) -> Figure:
         col_ids=once(answer, "none", lambda: np.zeros((values.shape[1], 0), dtype=np.int64)),
         square=False,
     )
-    title = f"what a head {_said(view.left)}, against what spans all · chance {result.weighted_baseline:.3f}"
+    title = f"what a head {_said(answer.request.params.left)}, against what spans all · chance {result.weighted_baseline:.3f}"
     words = [f"not in this model: {', '.join(absent)}"] if absent else []
     return Figure(((heat,),), title, captions((answer,), "weighted by singular values: these span every direction", *words))
 
@@ -198,8 +198,9 @@ def pick(state: State, hit: Hit) -> State:
         return state
     if hit.mark == "overlap" and len(hit.id) == 4:
         first, second = Head(*hit.id[:2]), Head(*hit.id[2:])
-        edge = (first, second) if first.layer < second.layer else None  # only then is it a pair that composes
-        return state.select(heads=(first,) if first == second else (second, first), edge=edge)
+        if first.layer < second.layer:  # only then is it a pair that composes
+            return state.with_edge(first, second, state.selection.edge_kind)
+        return state.with_heads(*dict.fromkeys((second, first)))
     if hit.mark == "spanning" and len(hit.id) == 2:
         return pick_head(state, Head(*hit.id), hit.gesture)
     return state

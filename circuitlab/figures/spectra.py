@@ -17,9 +17,9 @@ from circuitlab.figures.hues import head_hue
 from circuitlab.figures.marks import Axis, Figure, Hit, Lines, Points, RowColumn, Rows, empty, ids
 from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.pivot import chosen, distance_read, leading, of_weights, pair, refused
+from circuitlab.figures.pivot import chosen, distance_read, leading, of_weights, pair, pair_name, pick_edge, refused
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
+from circuitlab.session.state import Kind, State
 
 DECADES = 4  # of the logarithmic radius; smaller eigenvalues stand at the centre
 BINS = np.linspace(-1, 1, 21)
@@ -108,7 +108,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     make = _eigenvalues if view.page == "eigenvalues" else _singular
     marks = tuple(make(role, now[role], view, state) for role in ("OV", "QK") if role in now)
     rank = _ranks(now) if view.page == "singular values" else ""
-    return Figure((marks,), _scores(state, now, view), captions(tuple(now.values()), _radius(view), rank))
+    return Figure((marks,), _scores(now, view), captions(tuple(now.values()), _radius(view), rank))
 
 
 def _radius(view: SpectraView) -> str:
@@ -126,10 +126,13 @@ def _of(result: Any, raw: bool) -> tuple[np.ndarray, np.ndarray]:
     return values, result.positivity_raw if raw else result.positivity
 
 
-def _scores(state: State, now: Answers, view: SpectraView) -> str:
-    head = state.selection.head
-    edge = state.selection.edge
-    said = [str(head) if edge is None else f"{edge[1]} behind {edge[0]} ({state.selection.edge_kind})"]
+def _scores(now: Answers, view: SpectraView) -> str:
+    """The first head that was asked for, or the pair, with its scores."""
+    head, behind = next(iter(now.values())).request.params.heads[0], _behind(now)
+    ways = list[Kind](("V",) if "OV" in now else ())
+    if "QK" in now:
+        ways.append("Q" if now["QK"].request.params.side == "query" else "K")
+    said = [pair_name(head, behind, *ways)]
     for role, name in (("OV", "copying"), ("QK", "positivity")):
         if role not in now:
             continue
@@ -138,6 +141,12 @@ def _scores(state: State, now: Answers, view: SpectraView) -> str:
         if place.size:
             said.append(f"{role} {name} {_of(result, view.raw)[1][place[0]]:.3f}")
     return " · ".join(said)
+
+
+def _behind(now: Answers) -> Head | None:
+    """The earlier head behind which the spectra were asked for."""
+    params: Any = next(iter(now.values())).request.params
+    return params.through if isinstance(params, OvSpectrumParams) else params.behind
 
 
 def _ranks(now: Answers) -> str:
@@ -293,8 +302,7 @@ def pick(state: State, hit: Hit) -> State:
     if not hit.id:
         return state
     if hit.mark == "earlier" and hit.gesture in ("click", "double-click"):
-        head = state.selection.head
-        return state.select(edge=(Head(*hit.id), head), edge_kind="K")
+        return pick_edge(state, Head(*hit.id), state.selection.head, "K")
     if hit.mark in ("OV", "QK", "copying", "plane"):
         return pick_head(state, Head(*hit.id[:2]), hit.gesture)
     return state

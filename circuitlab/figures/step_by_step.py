@@ -59,17 +59,18 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     if isinstance(asked, Why):
         return empty(asked.text, "Step by step")
     if "identity" in now and _page(state) == "A ⊗ W":
-        return _identities(state, now["identity"])
+        return _identities(now["identity"])
     if "step" not in now or _page(state) == "A ⊗ W":
         return Figure(title="Step by step")
     answer, page = now["step"], _page(state)
     result = _as_step(answer)
-    title = f"{state.selection.head} · {_place(result.destination, state, facts)} → {_place(result.source, state, facts)}"
+    tokens = answer.request.subject.tokens
+    title = f"{answer.request.params.head} · {_place(result.destination, tokens, facts)} → {_place(result.source, tokens, facts)}"
     if page == "entries":
         return Figure(((_entries(answer),),), title, caption(answer, "sorted by q · k: which entries make the score"))
     if page == "sources":
         return Figure(((_sources(answer, state, facts),),), title, caption(answer, "a click chooses the source"))
-    return Figure(((_steps(state, facts, answer),),), title, caption(answer))
+    return Figure(((_steps(facts, answer),),), title, caption(answer))
 
 
 def _as_step(answer: Answer) -> HeadStepResult:
@@ -78,8 +79,8 @@ def _as_step(answer: Answer) -> HeadStepResult:
     return result
 
 
-def _place(position: int, state: State, facts: Facts) -> str:
-    return f"{position} {quoted(facts.token_text(state.tokens[position]))}"
+def _place(position: int, tokens: tuple[int, ...], facts: Facts) -> str:
+    return f"{position} {quoted(facts.token_text(tokens[position]))}"
 
 
 def _norm(x: np.ndarray) -> str:
@@ -103,9 +104,9 @@ def _raised(facts: Facts, found: np.ndarray, values: np.ndarray) -> str:
     return ", ".join(f"{quoted(facts.token_text(i))} {v:+.2f}" for i, v in list(pairs)[:WORDS])
 
 
-def _lines(result: HeadStepResult, state: State, facts: Facts) -> list[tuple[int, str, str]]:
+def _lines(result: HeadStepResult, tokens: tuple[int, ...], facts: Facts) -> list[tuple[int, str, str]]:
     """(number, step, this run's numbers), in the order in which it happens."""
-    d, s = _place(result.destination, state, facts), _place(result.source, state, facts)
+    d, s = _place(result.destination, tokens, facts), _place(result.source, tokens, facts)
     return [*_scored(result, facts, d, s), *_moved(result, facts, s)]
 
 
@@ -153,14 +154,14 @@ def _ordinal(n: int) -> str:
     return f"{n}{ends} largest"
 
 
-def _steps(state: State, facts: Facts, answer: Answer) -> Rows:
+def _steps(facts: Facts, answer: Answer) -> Rows:
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
-        number, step, text = zip(*_lines(_as_step(answer), state, facts), strict=True)
+        number, step, text = zip(*_lines(_as_step(answer), answer.request.subject.tokens, facts), strict=True)
         columns = RowColumn("#", np.array(number), digits=0), _words("step", step), _words("this run", text)
         within = [number[:i].count(n) for i, n in enumerate(number)]  # a run may have a line more than another
         return columns, ids(np.array(number), np.array(within))
 
-    columns, keys = once(answer, ("steps", state.tokens), make)
+    columns, keys = once(answer, "steps", make)
     return Rows("steps", columns, keys)
 
 
@@ -210,7 +211,7 @@ def _sources(answer: Answer, state: State, facts: Facts) -> Rows:
     return Rows("sources", columns, keys, chosen=chosen, searchable=len(keys) > 50)
 
 
-def _identities(state: State, answer: Answer) -> Figure:
+def _identities(answer: Answer) -> Figure:
     """Each reading of the head with its difference from the forward pass."""
     result = answer.result
     assert isinstance(result, TensorIdentityResult)
@@ -229,7 +230,7 @@ def _identities(state: State, answer: Answer) -> Figure:
     after = f" after {params.earlier}" if params.earlier is not None else ""
     why = [f"{name}: {reason}" for name, reason in zip(result.names, result.reasons, strict=True) if reason]
     hint = " · ".join(why if after else [*why[:-1], "composed heads: choose an edge of Composition"])
-    return Figure(((rows,),), f"{state.selection.head}{after} · A ⊗ W_OV against the forward pass", caption(answer, hint))
+    return Figure(((rows,),), f"{params.head}{after} · A ⊗ W_OV against the forward pass", caption(answer, hint))
 
 
 def pick(state: State, hit: Hit) -> State:

@@ -71,7 +71,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         return Figure(title="Why here")
     view: WhyHereView = state.view("why_here", WhyHereView)
     shown, result, note = _compared(state, answer, ref)
-    title = _title(state, facts, result) + (f" · minus {state.reference.label}" if note and state.reference else "")
+    title = _title(facts, answer) + (f" · minus {state.reference.label}" if note and state.reference else "")
     sign = "Δ " if note else ""
     if view.page == "map":
         said = caption(answer, note, _colours(result))
@@ -85,10 +85,11 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     return Figure(((groups,), (below,)), title, said, count, weights=(1.25, 1.0), compared=bool(note))
 
 
-def _title(state: State, facts: Facts, result: ScoreExpansionResult) -> str:
-    text = lambda i: quoted(facts.token_text(state.tokens[i])) if i < len(state.tokens) else ""
+def _title(facts: Facts, answer: Answer) -> str:
+    result, head, tokens = _as_result(answer), answer.request.params.head, answer.request.subject.tokens
+    text = lambda i: quoted(facts.token_text(tokens[i]))
     where = f"{result.destination} {text(result.destination)} → {result.source} {text(result.source)}"
-    return f"{state.selection.head} · {where} · A = {result.attention:.2f}"
+    return f"{head} · {where} · A = {result.attention:.2f}"
 
 
 def _mean(result: ScoreExpansionResult) -> str:

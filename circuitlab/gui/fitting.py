@@ -100,6 +100,6 @@ def _selection(config: ModelConfig, chosen: Selection) -> Selection:
         chosen,
         heads=tuple(filter(has, chosen.heads)) or (Head(0, 0),),
         token=chosen.token if chosen.token is not None and chosen.token < config.d_vocab else None,
-        edge=chosen.edge if chosen.edge is not None and all(map(has, chosen.edge)) else None,
+        edge=chosen.edge if chosen.edge is not None and all(map(has, chosen.edge)) else None,  # and no longer if others lead now
         target=target,
     )

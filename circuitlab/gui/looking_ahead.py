@@ -34,7 +34,7 @@ def heads_beside(state: State, facts: Facts, model: OpenModel) -> Iterable[State
         now = state.selection.head
         for layers, heads in HEADS:
             head = Head((now.layer + layers) % facts.config.n_layers, (now.head + heads) % facts.config.n_heads)
-            yield state.select(heads=(head,))
+            yield state.with_heads(head)
 
 
 def checkpoints_beside(state: State, facts: Facts, model: OpenModel) -> Iterable[State]:

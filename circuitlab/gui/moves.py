@@ -37,7 +37,7 @@ class Moves(QObject):
             return self._no_heads()
         now = state.selection.head
         head = Head((now.layer + layers) % c.n_layers, (now.head + heads) % c.n_heads)
-        self.bench.document.apply(state.select(heads=(head,)), f"head {head}", "walk heads")
+        self.bench.document.apply(state.with_heads(head), f"head {head}", "walk heads")
 
     def select_layer(self) -> None:
         """All heads of the leading head's layer."""
@@ -46,7 +46,7 @@ class Moves(QObject):
             return self._no_heads()
         lead = state.selection.head
         rest = tuple(Head(lead.layer, h) for h in range(c.n_heads) if h != lead.head)
-        self.bench.document.apply(state.select(heads=(lead, *rest)), "select layer")
+        self.bench.document.apply(state.with_heads(lead, *rest), "select layer")
 
     def _no_heads(self) -> None:
         self.bench.readout.emit(WITHOUT_HEADS)
@@ -62,10 +62,10 @@ class Moves(QObject):
         self.bench.document.apply(state.select(destination=to, locked=True), "walk tokens", "walk tokens")
 
     def release(self) -> None:
-        """No token is locked any more."""
+        """No token is locked any more, and no edge is chosen."""
         state = self.bench.document.recorded
         self.bench.document.end_preview()
-        self.bench.document.apply(state.select(destination=None, source=None, locked=False), "release")
+        self.bench.document.apply(replace(state, selection=state.selection.released()), "release")
 
     @Slot()
     def pin(self) -> None:

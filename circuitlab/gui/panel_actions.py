@@ -13,8 +13,8 @@ from circuitlab.draw.export import export
 from circuitlab.errors import CircuitLabError
 from circuitlab.figures.marks import Hit
 from circuitlab.gui.explain import ExplainDialog
-from circuitlab.session.cuts import Offer, aimed, offers
-from circuitlab.session.state import State
+from circuitlab.session.cuts import Offer, offers
+from circuitlab.session.pointing import aimed
 
 if TYPE_CHECKING:
     from circuitlab.gui.panel_dock import PanelDock
@@ -57,7 +57,8 @@ class PanelActions(QMenu):
         self.insertMenu(self.actions()[0], self.cuts)
         self.insertSeparator(self.actions()[1])
         self._offers: dict[str, Offer] = {}
-        self._aimed: State | None = None
+        self._hit: Hit | None = None  # what the menu was opened on
+        self.aboutToHide.connect(self._forget)
 
     @Slot()
     def maximise(self) -> None:
@@ -73,17 +74,21 @@ class PanelActions(QMenu):
 
     def aim(self, hit: Hit | None) -> None:
         """What the menu is about: the item under the pointer, or what is selected."""
-        now = self.dock.bench.document.recorded
-        self._aimed = now if hit is None else aimed(now, self.dock.panel.pick(now, hit))
+        self._hit = hit
         self._offer()
 
     @Slot()
+    def _forget(self) -> None:
+        """Opened from its button the next time, it is about the selection."""
+        self._hit = None
+
+    @Slot()
     def _offer(self) -> None:
-        bench = self.dock.bench
-        if self._aimed is None or bench.engine.store.peek(bench.document.recorded.model) is None:
-            self._aimed = bench.document.recorded
-        facts = bench.facts()
-        self._offers = {o.title: o for o in offers(self._aimed, facts.config, facts.token_text)}
+        bench, hit, pick = self.dock.bench, self._hit, self.dock.panel.pick
+        state = bench.document.recorded
+        facts = bench.facts(state.model)
+        meant = state if hit is None else aimed(state, lambda before: pick(before, hit))
+        self._offers = {o.title: o for o in offers(meant, facts.config, facts.token_text)}
         self.cuts.clear()
         for title in self._offers:
             action = self.cuts.addAction(title.replace("&", "&&"))

@@ -20,6 +20,7 @@ from circuitlab.gui.panel_actions import PanelActions
 from circuitlab.gui.room import Room
 from circuitlab.gui.title_bar import TitleBar
 from circuitlab.gui.token_search import TokenSearch
+from circuitlab.session.pointing import pointed_at
 from circuitlab.session.state import State
 
 log = logging.getLogger("circuitlab.panel")
@@ -225,8 +226,9 @@ class PanelDock(QDockWidget):
 
     @Slot(object)
     def _picked(self, hit: Hit) -> None:
-        before = self.bench.driver.intended
-        state = self.panel.pick(before, hit)
+        before, pick = self.bench.driver.intended, lambda state: self.panel.pick(state, hit)
+        # the click before the second one has chosen it already
+        state = pointed_at(before, pick) if hit.gesture == "double-click" else pick(before)
         if state is not before:
             self.bench.driver.show(state, f"select in {self.panel.title}")
         if hit.gesture == "double-click" and self.panel.opens:

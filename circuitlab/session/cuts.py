@@ -175,14 +175,3 @@ def _of_token(state: State, token_text: Callable[[int], str]) -> list[Offer]:
     if target != Target():
         made.append(Offer("Measure the token that follows", state.select(target=Target())))
     return made
-
-
-def aimed(now: State, picked: State) -> State:
-    """What a right click points at: what a click would choose, unless it would release, or is among the chosen heads already."""
-    old, new = now.selection, picked.selection
-    lost = any(getattr(old, f) is not None and getattr(new, f) is None for f in ("destination", "source", "edge"))
-    if lost:
-        return now
-    if len(new.heads) == 1 and new.heads[0] in old.heads:
-        return picked.select(heads=old.heads)
-    return picked

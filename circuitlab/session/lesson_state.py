@@ -109,20 +109,20 @@ class Resolver:
         at = {
             n: self._position(w, model, tokens, strict) for n, w in (("destination", setup.destination), ("source", setup.source))
         }
-        edge = self._heads(setup.edge or (), model)
-        return replace(
-            state,
-            selection=Selection(
-                heads or (edge[:1] if edge else (Head(0, 0),)),
-                at["destination"],
-                at["source"],
-                locked=at["destination"] is not None,
-                token=self._token(setup.token, model) if setup.token else None,
-                edge=(edge[0], edge[1]) if edge else None,
-                edge_kind=setup.edge_kind or "K",
-                target=Target(tuple(self._token(t, model) for t in setup.target or ())),
-            ),
+        selection = Selection(
+            heads or (Head(0, 0),),
+            at["destination"],
+            at["source"],
+            locked=at["destination"] is not None,
+            token=self._token(setup.token, model) if setup.token else None,
+            target=Target(tuple(self._token(t, model) for t in setup.target or ())),
         )
+        if setup.edge:
+            source, reader = self._heads(setup.edge, model)
+            selection = selection.with_edge(source, reader, setup.edge_kind or "K")
+            if heads:  # those said beside the pair stand behind it
+                selection = replace(selection, heads=tuple(dict.fromkeys((reader, *heads))))
+        return replace(state, selection=selection)
 
     def _reference(self, setup: Setup) -> ModelRef:
         ref = self.base.model if setup.model is None else reference(setup.model)

@@ -8,7 +8,8 @@
     heads = ["L1H1"]                # the first one leads; "best prefix_matching": the head with the largest such score of
                                     #   `head_scores`, computed when the step is shown. heads = "best …" is a list of one
     cut = ["L0H1"]                  # heads whose output is zero, "best …" too; [] none. Without a pin the uncut run is pinned
-    edge = ["L0H3", "L1H6"]         # a composition, source and destination head, "best …" too; edge_kind = "Q" "K" "V"
+    edge = ["L0H3", "L1H6"]         # a composition, source and destination head, "best …" too; edge_kind = "Q" "K" "V". Its
+                                    # destination leads, heads that are said beside it stand behind; new heads let go of it
     destination = 12                # a position, negative from the end; or a text: its last token where it occurs last
     source = { text = " cat", occurrence = 1 }        # where it occurs first; -1 last (destination and source alike)
     token = " the"                  # the token of the vocabulary that is asked for; "" none
@@ -105,6 +106,8 @@ class Setup:
             before = replace(before, checkpoint="final", heads=None, cut=None, edge=None)
         if self.prompt is not None:
             before = replace(before, destination=None, source=None)
+        if self.heads is not None or self.edge is not None:  # one choice, of heads or of a pair of them
+            before = replace(before, heads=None, edge=None, edge_kind=None)
         plain = ("model", "checkpoint", "prompt", "heads", "cut", "edge", "edge_kind", "destination", "source", "token", "target")
         said = {n: getattr(self, n) for n in (*plain, "pin", "compare") if getattr(self, n) is not None}
         if self.pin is not None and self.compare is None:

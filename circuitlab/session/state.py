@@ -10,6 +10,7 @@ from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
 
 Compare = Literal["now", "reference", "difference"]
+Kind = Literal["Q", "K", "V"]
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,8 @@ class Selection:
 
     `heads`: first one leads. `destination`, `source`: positions, None where nothing is selected (panels then use the last
     position). `token`: a vocabulary id that was asked for; None: the token of the prompt that is read. `edge`: (source,
-    destination) heads of a composition through `edge_kind`. `locked`: chosen by a click, so hovering does not move it.
+    destination) heads of a composition through `edge_kind`; it is chosen only while its destination leads, and change comes
+    through `with_heads` and `with_edge`. `locked`: chosen by a click, so hovering does not move it.
     """
 
     heads: tuple[Head, ...] = (Head(0, 0),)
@@ -27,13 +29,37 @@ class Selection:
     locked: bool = False
     token: int | None = None
     edge: tuple[Head, Head] | None = None
-    edge_kind: Literal["Q", "K", "V"] = "K"
+    edge_kind: Kind = "K"
     target: Target = Target()
+
+    def __post_init__(self) -> None:
+        """However it was made: no edge beside another head, no kind without an edge."""
+        if self.edge is not None and self.heads[:1] != self.edge[1:]:
+            object.__setattr__(self, "edge", None)
+        if self.edge is None:
+            object.__setattr__(self, "edge_kind", "K")
 
     @property
     def head(self) -> Head:
         """The leading head."""
         return self.heads[0]
+
+    def with_heads(self, *heads: Head) -> Selection:
+        """These heads, the first one leading; a chosen edge is let go of."""
+        return replace(self, heads=heads, edge=None)
+
+    def with_edge(self, source: Head, destination: Head, kind: Kind) -> Selection:
+        """This composition: its later head leads, the earlier one stands behind it."""
+        heads = (destination,) if source == destination else (destination, source)
+        return replace(self, heads=heads, edge=(source, destination), edge_kind=kind)
+
+    def without_edge(self) -> Selection:
+        """No composition: the head that read is left alone."""
+        return self if self.edge is None else self.with_heads(self.edge[1])
+
+    def released(self) -> Selection:
+        """No token is locked any more, and no composition is chosen."""
+        return replace(self.without_edge(), destination=None, source=None, locked=False)
 
     def clamped(self, n_tokens: int) -> Selection:
         """Without positions at or past `n_tokens`."""
@@ -126,8 +152,30 @@ class State:
         return self.with_text("", tokens)
 
     def select(self, **changes: Any) -> State:
-        """This state with fields of its selection changed."""
-        return replace(self, selection=replace(self.selection, **changes))
+        """This state with fields of its selection changed; `heads` or `edge` (with `edge_kind`) as the two methods below do."""
+        selection = self.selection.without_edge() if "edge" in changes else self.selection
+        heads, edge, kind = changes.pop("heads", None), changes.pop("edge", None), changes.pop("edge_kind", "K")
+        if edge is not None:
+            selection = selection.with_edge(edge[0], edge[1], kind)
+            if heads is not None:
+                if heads[0] != selection.head:
+                    raise ValueError(f"{heads[0]} cannot lead beside the edge {edge}: it is chosen while its destination leads")
+                selection = replace(selection, heads=heads)
+        elif heads is not None:
+            selection = selection.with_heads(*heads)
+        return replace(self, selection=replace(selection, **changes))
+
+    def with_heads(self, *heads: Head) -> State:
+        """These heads chosen, the first one leading."""
+        return replace(self, selection=self.selection.with_heads(*heads))
+
+    def with_edge(self, source: Head, destination: Head, kind: Kind) -> State:
+        """This composition chosen."""
+        return replace(self, selection=self.selection.with_edge(source, destination, kind))
+
+    def without_edge(self) -> State:
+        """No composition chosen."""
+        return replace(self, selection=self.selection.without_edge())
 
     def view(self, name: str, kind: type[Any]) -> Any:
         """The settings of panel `name`, its defaults if it has none."""

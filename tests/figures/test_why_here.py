@@ -188,8 +188,8 @@ def test_the_readings_stand_with_their_differences(engine: Engine, state: State)
     figure = drawn(engine, edge, "step_by_step", StepByStepView("A ⊗ W"))
     shown = column(rows_of(figure, "identities"), "difference").tolist()
     assert shown == [f"{d:.1e} of {of:.3g}" for d, of in zip(found.difference, found.of, strict=True)]
-    for other in ((HEAD, Head(0, 3)), (Head(0, 3), Head(1, 1)), None):  # edges that do not end in the leading head
-        alone = drawn(engine, state.select(edge=other), "step_by_step", StepByStepView("A ⊗ W"))
+    for other in (edge.with_edge(Head(2, 0), HEAD, "K"), edge.with_heads(HEAD), edge.without_edge()):  # nothing earlier
+        alone = drawn(engine, other, "step_by_step", StepByStepView("A ⊗ W"))
         assert column(rows_of(alone, "identities"), "difference")[-1] == "not computed"
         assert "choose an edge of Composition" in alone.caption
 

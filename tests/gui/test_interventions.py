@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QContextMenuEvent
+from PySide6.QtWidgets import QApplication
 
 from circuitlab.figures.keep_only import KeepOnlyView
 from circuitlab.figures.marks import Edges, Hit, Rows, Tokens
 from circuitlab.gui.docks.interventions import InterventionsDock
 from circuitlab.gui.window import Window
 from circuitlab.model.subject import Head, Target
+from circuitlab.session.state import Kind
 from tests.gui.driving import dock, heat, settle
+
+KINDS: tuple[Kind, ...] = ("Q", "K", "V")
 
 
 def strip(window: Window) -> Tokens:
@@ -154,3 +159,37 @@ def test_an_edge_of_the_drawn_graph_is_kept_from_its_own_menu(qtbot: Any, window
     assert edge is not None
     wanted = f"{edge[0]}->{edge[1]}:{state.selection.edge_kind}"
     assert state.view("keep_only", KeepOnlyView).edges == wanted
+
+
+def right_clicked(window: Window, name: str, mark: str, item: tuple[int, ...]) -> list[str]:
+    """What the menu offers on an item of a picture, through the event that Qt sends."""
+    widget, menu = dock(window, name).view.widget(mark), dock(window, name).actions_menu
+    boxes = widget._boxes() if item[0] == 0 else None
+    at = boxes[item[1]].center() if boxes is not None else QPointF(*widget._lines()[item[1]].mean(axis=0))
+    event = QContextMenuEvent(QContextMenuEvent.Reason.Mouse, at.toPoint(), widget.mapToGlobal(at.toPoint()))
+    QApplication.sendEvent(widget.viewport(), event)
+    offered = [a.text() for a in menu.cuts.actions()]
+    menu.hide()
+    return offered
+
+
+def test_the_menu_is_about_what_is_pointed_at_not_about_the_chosen_edge(qtbot: Any, window: Window) -> None:
+    window.layout_of_docks.go_to("composition")
+    settle(qtbot, window)
+    graph = next(m for m in dock(window, "composition").view.figure.marks() if isinstance(m, Edges))
+    assert graph.edge_ids is not None
+    *_, dest_layer, dest, source_layer, source, kind = graph.edge_ids[0].tolist()
+    document = window.bench.document
+    document.apply(document.state.with_edge(Head(source_layer, source), Head(dest_layer, dest), KINDS[kind]), "edge")
+    settle(qtbot, window)
+    other = next(i for i, key in enumerate(graph.edge_ids.tolist()) if key[-5:-1] != [dest_layer, dest, source_layer, source])
+    names = [graph.labels[n] for n in graph.ends[other]]
+    assert f"Cut the path {names[0]} → {names[1]} through " in right_clicked(window, "composition", graph.name, (1, other))[0]
+    node = next(i for i, label in enumerate(graph.labels) if label not in (f"L{dest_layer}H{dest}", f"L{source_layer}H{source}"))
+    offered = right_clicked(window, "composition", graph.name, (0, node))
+    assert offered[0] == f"Zero {graph.labels[node]}"
+    assert not [text for text in offered if text.startswith("Cut the path")]
+    menu = dock(window, "composition").actions_menu  # from its button it is about the selection again
+    menu.aboutToShow.emit()
+    menu.cuts.aboutToShow.emit()
+    assert next(a.text() for a in menu.cuts.actions()).startswith(f"Cut the path L{source_layer}H{source} → L{dest_layer}H{dest}")

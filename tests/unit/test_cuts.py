@@ -15,7 +15,7 @@ from circuitlab.errors import BadInput, UsageError
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef, Target
-from circuitlab.session.cuts import UNCUT, ablation, aimed, offers, switched, with_edits, without_edit, words
+from circuitlab.session.cuts import UNCUT, ablation, offers, switched, with_edits, without_edit, words
 from circuitlab.session.state import Pin, State
 from tests.models import CONFIGS, directory
 
@@ -90,7 +90,7 @@ def test_every_offer_is_an_intervention_that_the_model_can_take(tmp_path: Path, 
     path = directory(tmp_path / "m", CONFIGS[name])
     weights = Engine(ModelStore()).store.open(ModelRef(f"file:{path}")).opened.weights
     state = replace(STATE, pins=(Pin("theirs", replace(STATE.subject, tokens=(5, 9, 2, 6))),))
-    state = state.select(heads=(Head(1, 1), Head(0, 2)), destination=2, source=1, edge=(Head(0, 1), Head(1, 3)), edge_kind="V")
+    state = state.select(destination=2, source=1, edge=(Head(0, 1), Head(1, 3)), edge_kind="V")
     clean = forward(weights, state.tokens).logits()
     made = [o for o in offers(state, CONFIGS[name]) if o.state.subject.edits]
     assert len(made) >= 7
@@ -100,13 +100,6 @@ def test_every_offer_is_an_intervention_that_the_model_can_take(tmp_path: Path, 
         frozen = "Freeze" in offer.title  # alone, it freezes what nothing moves
         assert torch.allclose(moved, clean, atol=1e-5) == frozen, offer.title
         assert all(words(e) for e in offer.state.subject.edits)
-
-
-def test_a_right_click_points_at_what_a_click_would_choose_but_releases_nothing() -> None:
-    now = STATE.select(destination=2, source=1, locked=True, heads=(Head(0, 0), Head(0, 1)))
-    assert aimed(now, now.select(destination=None, source=None)) == now
-    assert aimed(now, now.select(heads=(Head(0, 1),))).selection.heads == now.selection.heads
-    assert aimed(now, now.select(heads=(Head(1, 1),))).selection.heads == (Head(1, 1),)
 
 
 def test_a_cell_of_attention_is_a_site(tmp_path: Path) -> None:

@@ -244,7 +244,7 @@ class LessonsDock(QDockWidget):
     def _select(self, head: Head) -> None:
         config, state = self.bench.facts().config, self.bench.document.recorded
         if head.layer < config.n_layers and head.head < config.n_heads:
-            self.bench.document.apply(state.select(heads=(head,)), f"select {head}")
+            self.bench.document.apply(state.with_heads(head), f"select {head}")
         else:
             self.bench.message.emit(f"{self.bench.name_of(state.model)} has no head {head}.")
 
