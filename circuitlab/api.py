@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from circuitlab.analysis.base import TextRef, analyses, find_analysis
+from circuitlab.draw.paper import Paper, format_of
 from circuitlab.engine.codec import as_text, params_of, parse
 from circuitlab.engine.engine import GIB, Engine
 from circuitlab.engine.export_data import table_text, write_answer
@@ -207,22 +208,26 @@ class Model:
         heads: str | tuple[Head, ...] = (),
         destination: int | None = None,
         out: str | Path | None = None,
-        width_mm: float = 160.0,
+        paper: Paper | None = None,
         set: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> Figure:
         """What a panel of the window shows; written to `out` (PNG, SVG, PDF) if that is given.
 
+        `paper` says how large, in which type and ink, with how much of a caption: `lab.Paper(width_mm=174, caption="full")`.
         `set`: the panel's controls, by the names of `circuitlab panels`; `more`: those whose names mean nothing else here.
         """
         from circuitlab.figures.panel import find_panel
+        from circuitlab.figures.unasked import without_choice
         from circuitlab.report.render import figure_of, write
 
         found = find_panel(panel)
-        state = self.state(text, tokens, bos, heads, destination).with_view(panel, params_of(found.view, _once(set, more)))
-        made = figure_of(self.engine, found, state)
         if out is not None:
-            write(made, Path(out), width_mm)
+            format_of(Path(out))
+        state = self.state(text, tokens, bos, heads, destination).with_view(panel, params_of(found.view, _once(set, more)))
+        made = without_choice(figure_of(self.engine, found, state), not heads, destination is None)
+        if out is not None:
+            write(made, Path(out), paper or Paper())
         return made
 
 
@@ -300,4 +305,4 @@ def _once(given: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str,
     return {**(given or {}), **more}
 
 
-__all__ = ["Model", "Transformer", "analyses", "engine", "open", "save", "snippet", "snippet_of", "table"]
+__all__ = ["Model", "Paper", "Transformer", "analyses", "engine", "open", "save", "snippet", "snippet_of", "table"]

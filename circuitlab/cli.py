@@ -116,7 +116,9 @@ def _add_compute_and_figure(commands: Any) -> None:
     figure.add_argument("--source", type=int, help="the position that is read from")
     figure.add_argument("--target", default="next", help="what is measured: next, an id such as 12, or a pair 12-34")
     figure.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="the panel's controls")
-    figure.add_argument("--width", type=float, default=160.0, metavar="MM", help="width on paper (default 160)")
+    from circuitlab.paper_arguments import add_arguments
+
+    add_arguments(figure)
 
 
 def _add_training(commands: Any) -> None:

@@ -17,6 +17,7 @@ import torch
 from circuitlab import api
 from circuitlab.analysis.base import analyses, find_analysis
 from circuitlab.cli_output import print_answer, print_table, progress
+from circuitlab.draw.paper import format_of
 from circuitlab.engine.codec import describe, parse, parse_params, to_json
 from circuitlab.engine.engine import GIB, Engine
 from circuitlab.engine.export_data import data_bytes
@@ -30,6 +31,7 @@ from circuitlab.model.intervention import Intervention
 from circuitlab.model.known_heads import KnownHeads, complaints, known_heads
 from circuitlab.model.loading.assumptions import Assumption, pairs
 from circuitlab.model.subject import Head, Target
+from circuitlab.paper_arguments import paper_of
 from circuitlab.session.cuts import ablation
 
 FORMS = ("json", "csv", "npz")
@@ -167,9 +169,11 @@ def list_panels(args: argparse.Namespace) -> int:
 def figure(args: argparse.Namespace) -> int:
     """`circuitlab figure`."""
     from circuitlab.figures.panel import find_panel
-    from circuitlab.report.render import write_figure
+    from circuitlab.figures.unasked import without_choice
+    from circuitlab.report.render import figure_of, write
 
-    panel = find_panel(args.panel)
+    panel, paper, out = find_panel(args.panel), paper_of(args), Path(args.out)
+    format_of(out)
     view = parse_params(panel.view, _pairs(args.set))
     heads = parse(tuple[Head, ...], args.heads, "--heads")
     if args.checkpoint == "all":
@@ -181,7 +185,8 @@ def figure(args: argparse.Namespace) -> int:
     if args.source is not None:
         state = state.select(source=args.source)
     state = state.select(target=parse(Target, args.target, "--target"))
-    write_figure(model.engine, panel, state.with_view(panel.name, view), Path(args.out), args.width)
+    made = figure_of(model.engine, panel, state.with_view(panel.name, view))
+    write(without_choice(made, not heads, args.destination is None and args.source is None), out, paper)
     return 0
 
 

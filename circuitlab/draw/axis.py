@@ -21,7 +21,8 @@ LEAST_CELL = 10.0  # px: below it tokens give way to position numbers
 LONGEST = 92.0  # px of a label before it is elided
 TICK = 4.0
 BARE = 6  # px of an axis on which nothing is written
-LOW, LINE = 90, 13  # px of height below which numbers are set apart by hand, and by how much
+LOW, LINE = 90, 13  # px of height below which numbers stand a line apart, and how much that is
+BETWEEN_NUMBERS, NUMBERS_FROM = 10.0, 36.0  # px between two numbers, and at least from one's middle to the next one's
 
 
 def nice_step(least: float) -> int:
@@ -52,18 +53,25 @@ class LabelAxis(pg.AxisItem):
         self.count, self.pitch, self.offset = 0, 1.0, 0.0
         self.chosen: int | None = None
         self.cell = 0.0
+        self.stroke = 1.0
         self.short = False  # little room: a title that the ticks say too goes ("head" under H0 H1 …)
         self.set_theme(theme)
 
     def set_theme(self, theme: Theme) -> None:
         """Pens and fonts."""
         self.theme = theme
-        self.setPen(pg.mkPen(theme.line))
+        self.setPen(pg.mkPen(theme.line, width=self.stroke))
         self.setTextPen(pg.mkPen(theme.muted))
         self.setStyle(tickFont=theme.font(theme.small), tickTextOffset=4, hideOverlappingLabels=False)
         self._plain_label()
         self.picture = None
         self.update()
+
+    def set_stroke(self, scale: float) -> None:
+        """Device pixels to a px of line width."""
+        self.stroke = scale
+        self.setPen(pg.mkPen(self.theme.line, width=scale))
+        self.picture = None
 
     def describe(self, spec: Axis, count: int = 0, pitch: float = 1.0, offset: float = 0.0) -> None:
         """What the axis counts. `count` 0 and no ticks: plain numbers, drawn by pyqtgraph."""
@@ -146,7 +154,8 @@ class LabelAxis(pg.AxisItem):
         """Size in px, and whether the mono face."""
         mono = self.spec.tokens and not self._numbers()
         # Small cells are labelled in type that still fits them.
-        size = min(self.theme.small, max(self.theme.small * 0.78, self.cell - 1)) if mono else self.theme.small
+        least = max(self.theme.small * 0.78, ceil(self.theme.least))
+        size = min(self.theme.small, max(least, self.cell - 1)) if mono else self.theme.small
         return round(size), mono
 
     def _font(self) -> Any:
@@ -166,23 +175,51 @@ class LabelAxis(pg.AxisItem):
             return nice_step(max(least, 18.0) / max(self.cell, 1e-9))
         return max(1, -int(-least // max(self.cell, 1e-9))) if self.cell < least * 0.86 else 1
 
+    def _apart(self, texts: list[str]) -> float:
+        """px from one number to the next along the axis: as measured, and never so near that they are hard to read."""
+        if self.vertical:
+            return float(LINE if self.height() < LOW else 2 * LINE)
+        widest = max((advance(self.theme, self.theme.small, False, t) for t in texts), default=0.0)
+        return max(widest + BETWEEN_NUMBERS, NUMBERS_FROM)
+
     def tickSpacing(self, minVal: float, maxVal: float, size: float) -> list[Any]:
-        """Beside a low plot numbers stand a line apart, and nothing is ruled between them."""
-        if not self.vertical or size >= LOW or size <= 0 or maxVal <= minVal:
+        """The smallest of 1, 2, 5, 10 … at which all numbers stand clear of each other; nothing is ruled between them."""
+        if size <= 0 or maxVal <= minVal:
             return super().tickSpacing(minVal, maxVal, size)
-        least = LINE * (maxVal - minVal) / size
-        power = 10.0 ** floor(log10(least))
-        return [(next(m * power for m in (1, 2, 5, 10) if m * power >= least), 0.0)]
+        span = maxVal - minVal
+        power = 10.0 ** (floor(log10(span * (LINE if self.vertical else NUMBERS_FROM) / size)) - 1)
+        step = coarsest = 0.0
+        for step in (m * 10**k * power for k in range(6) for m in (1, 2, 5)):
+            inside = range(ceil(minVal / step), floor(maxVal / step) + 1)
+            if coarsest and len(inside) < 2:
+                break  # two numbers that nearly touch say more than one
+            coarsest = step
+            ends = [inside[0], inside[-1]] if len(inside) else []
+            if step / span * size >= self._apart(self.tickStrings([i * step for i in ends], 1.0, step)):
+                break
+        return [(coarsest, 0.0)]
 
     def logTickValues(self, minVal: float, maxVal: float, size: float, stdTicks: Any) -> list[tuple[Any, list[float]]]:
-        """On a logarithmic axis: decades, and 2 and 5 between them where there are few decades."""
+        """On a logarithmic axis: decades, and 2 and 5 between them where there are few decades and room."""
         decades = range(floor(minVal), ceil(maxVal) + 1)
-        every = max(1, round(len(decades) * 26 / max(size, 1.0)))
-        found = [(1.0, [float(d) for d in decades if d % every == 0 and minVal <= d <= maxVal])]
-        if maxVal - minVal < 3:
-            between = [d + log10(m) for d in decades for m in (2, 5)]
+        between = [d + log10(m) for d in decades for m in (2, 5)]
+        wide = size / max(maxVal - minVal, 1e-9)  # px of a decade
+        apart = self._apart(self.logTickStrings([minVal, maxVal, *map(float, decades)], 1.0, 1.0))
+        every = max(1, ceil(apart / wide))
+        found: list[tuple[Any, list[float]]] = [(1.0, [float(d) for d in decades if d % every == 0 and minVal <= d <= maxVal])]
+        if maxVal - minVal < 3 and wide * (1 - log10(5)) >= apart:
             found.append((None, [v for v in between if minVal <= v <= maxVal]))
-        return found  # type: ignore[return-value]
+        return found
+
+    def measure(self) -> None:
+        """Beside a plot whose range is known: as wide as its numbers ask for, and no narrower than always."""
+        if self.count or not self.vertical or self.spec.bare:
+            return
+        low, high = sorted(self.range)
+        levels = self.tickValues(low, high, max(self.height(), 1.0))
+        texts = [t for spacing, values in levels for t in self.tickStrings(values, 1.0, spacing)]
+        widest = max((advance(self.theme, self.theme.small, False, t) for t in texts), default=0.0)
+        self._extent(max(44, ceil(widest) + 10) + (18 if self.spec.label else 0))
 
     def logTickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
         """Plain numbers where they are short, powers of ten otherwise."""

@@ -20,12 +20,12 @@ class Caption(QLabel):
         super().__init__(parent)
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setWordWrap(True)
-        self.words, self.lines = "", 0
+        self.words, self.lines, self.first = "", 0, ()
 
-    def say(self, words: str, lines: int) -> None:
-        """Other words, or another number of lines."""
-        if (words, lines) != (self.words, self.lines):
-            self.words, self.lines = words, lines
+    def say(self, words: str, lines: int, first: tuple[str, ...] = ()) -> None:
+        """Other words, or another number of lines; `first` are parts of them that stay."""
+        if (words, lines, first) != (self.words, self.lines, self.first):
+            self.words, self.lines, self.first = words, lines, first
             self._fit()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -42,11 +42,12 @@ class Caption(QLabel):
         text = self.words
         if self.lines and not self._fits(text):
             parts = text.split(BETWEEN)
+            parts = parts[len(self.first) :]
             stay = [p for p in parts if p.startswith(STAYS) or "≈" in p]
             go = [p for p in parts if p not in stay]
-            while go and not self._fits(BETWEEN.join((*go, *stay, "…"))):
+            while go and not self._fits(BETWEEN.join((*self.first, *go, *stay, "…"))):
                 go.pop()
-            text = BETWEEN.join((*go, *stay, "…"))
+            text = BETWEEN.join((*self.first, *go, *stay, "…"))
         if text != self.text():
             self.setText(text)
             self.setToolTip(plain_tip(self.words) if text != self.words else "")

@@ -31,7 +31,7 @@ def paint_texts(painter: QPainter, mark: Heatmap, box: Callable[[int, int], QRec
     """Write `mark.texts` into the cells of the `visible` columns and rows; `box(row, col)` is a cell in pixels."""
     if mark.texts is None or not mark.values.size:
         return
-    font = theme.font(theme.small - 1, mono=True)
+    font = theme.font(max(theme.small - 1, ceil(theme.least)), mono=True)
     metrics, cell = QFontMetricsF(font), box(0, 0)
     if cell.width() < metrics.horizontalAdvance("m" * LEAST_CHARACTERS) or cell.height() < metrics.height():
         return

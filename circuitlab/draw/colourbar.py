@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QPointF, QRectF
-from PySide6.QtGui import QFontMetricsF, QImage, QPainter
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QImage, QPainter, QPen
 
-from circuitlab.draw.colours import table
+from circuitlab.draw.colours import dark_text, table
+from circuitlab.draw.paper import Paper
 from circuitlab.draw.theme import Theme
 from circuitlab.figures.marks import ColourMap
 
@@ -29,6 +30,7 @@ class ColourBar(pg.GraphicsWidget):
         self._key: tuple[ColourMap, tuple[float, float], str] = ("magnitude", (0.0, 1.0), "")
         self._image = QImage()
         self.least = 0  # px that it takes in any case
+        self._paper: Paper | None = None
         self.show_levels(*self._key, theme=theme)
 
     def show_levels(self, name: ColourMap, levels: tuple[float, float], unit: str, theme: Theme) -> None:
@@ -37,9 +39,29 @@ class ColourBar(pg.GraphicsWidget):
             return
         self._key, self._theme = (name, levels, unit), theme
         strip = np.ascontiguousarray(table(name, theme)[:0:-1])
+        self._strip = strip[:, 0] if strip.ndim == 3 else strip
         self._image = QImage(strip.data, 1, 255, 3, QImage.Format.Format_RGB888).copy()
         self.setFixedWidth(self.extent())
         self.update()
+
+    def prepare_export(self, paper: Paper) -> None:
+        """On paper the strip is rectangles."""
+        self._paper = paper
+
+    def _paint_strip(self, painter: QPainter, bar: QRectF) -> None:
+        if self._paper is None:
+            painter.drawImage(bar, self._image)
+            return
+        step = bar.height() / len(self._strip)
+        for i, colour in enumerate(self._strip.tolist()):  # each reaches under all that follow
+            painter.fillRect(QRectF(bar.left(), bar.top() + i * step, bar.width(), bar.height() - i * step), QColor(*colour))
+        if self._paper.grey and self._key[0] == "signed":
+            for part in (0.625, 0.75, 0.875, 1.0):
+                row = min(round(part * len(self._strip)), len(self._strip) - 1)
+                dark = bool(dark_text(self._strip[row]))
+                painter.setPen(QPen(QColor("#101014" if dark else "#ffffff"), 0.8))
+                at = bar.top() + (row - 0.03 * len(self._strip)) * step
+                painter.drawLine(QPointF(bar.center().x() - 2.5, at), QPointF(bar.center().x() + 2.5, at))
 
     def boundingRect(self) -> QRectF:
         """Where it paints: not up to the picture, whose repainting is no reason to paint this."""
@@ -74,7 +96,8 @@ class ColourBar(pg.GraphicsWidget):
         if height < 8:
             return
         bar = QRectF(12, top, 10, height)
-        painter.drawImage(bar, self._image)
+        self._paint_strip(painter, bar)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(theme.colour("line"))
         painter.drawRect(bar)
         painter.setPen(theme.colour("muted"))

@@ -1,23 +1,26 @@
 # pyright: reportOptionalMemberAccess=false, reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
 # pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false, reportRedeclaration=false
 # pyqtgraph and PySide6 describe themselves wrongly here: pyqtgraph forwards methods at run time and names layouts as methods.
-"""A figure on paper: PNG at three times the size, SVG and PDF in vectors where the mark is one. Always on white.
+"""A figure on paper: PNG, SVG and PDF, in vectors where the mark is one. Always on white.
 
 The figure is laid out in screen pixels by the same widgets as on the screen, then scaled so that its labels have the asked
-size in points and the whole the asked width in millimetres.
+size in points and the whole the asked width in millimetres (see `Paper`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QBuffer, QCoreApplication, QEvent, QIODevice, QMarginsF, QPoint, QRect, QSize, QSizeF
 from PySide6.QtGui import QImage, QPageLayout, QPageSize, QPainter, QPdfWriter
-from PySide6.QtSvg import QSvgGenerator
+from PySide6.QtSvg import QSvgGenerator, QSvgRenderer
 from PySide6.QtWidgets import QWidget
 
+from circuitlab.draw import svg
 from circuitlab.draw.app import application
+from circuitlab.draw.paper import INCH, POINTS, Paper, format_of
 from circuitlab.draw.theme import LIGHT, Theme
 from circuitlab.draw.view import FigureView
 from circuitlab.errors import UsageError
@@ -25,49 +28,63 @@ from circuitlab.figures.marks import Figure
 from circuitlab.files import write_whole
 
 DPI = 96
-PNG_SCALE = 3
 _PARTS = QWidget.RenderFlag.DrawChildren | QWidget.RenderFlag.DrawWindowBackground
 
 
-def export(figure: Figure, path: Path, width_mm: float = 160.0, font_pt: float = 8.0, theme: Theme = LIGHT) -> None:
-    """Write `figure` to `path` (.png, .svg or .pdf); makes an application without a display if there is none."""
-    path = Path(path)
-    write = _WRITERS.get(path.suffix.lower())
-    if write is None:
-        raise UsageError(
-            "A figure cannot be written in this format.", expected=" ".join(_WRITERS), got=path.suffix or "no suffix"
-        )
+def export(figure: Figure, path: Path, paper: Paper | None = None) -> None:
+    """Write `figure` to `path` (.png, .svg or .pdf); makes an application without a display if there is none.
+
+    Raises `UsageError` for another format or where the figure does not fit a height, `BadMachine` where nothing can be written.
+    """
+    path, paper = Path(path), paper or Paper()
+    suffix = format_of(path)
+    write_whole(path, picture(figure, suffix, paper))
+
+
+def picture(figure: Figure, suffix: str, paper: Paper) -> bytes:
+    """The bytes of a file of this kind."""
     application(offscreen=True)
-    theme = LIGHT if theme.dark else theme
-    zoom = font_pt / 72 * DPI / theme.small
-    width = max(160, round(width_mm / 25.4 * DPI / zoom))
-    view = _laid_out(figure, theme, width, None)
+    theme = replace(LIGHT, least=LIGHT.small * paper.least_pt / paper.font_pt)
+    point = theme.small / paper.font_pt  # px of layout
+    width = round(paper.width_mm / INCH * POINTS * point)
+    view = _laid_out(figure, theme, width, paper)
     try:
-        data = write(view, zoom, width_mm)
+        return _WRITERS[suffix](view, paper)
     finally:
         _discard(view)
-    write_whole(path, data)
 
 
 def render(figure: Figure, size: QSize, theme: Theme = LIGHT, ratio: float = 1.0) -> QImage:
     """The picture that a FigureView of this size shows, `ratio` device pixels to a pixel."""
     application(offscreen=True)
-    view = _laid_out(figure, theme, size.width(), size.height(), on_paper=False)
+    view = FigureView(theme)
     try:
-        return _image(view, ratio)
+        view.resize(size)
+        view.show_figure(figure)
+        _settle(view)
+        return _image(view, QSize(round(size.width() * ratio), round(size.height() * ratio)), ratio)
     finally:
         _discard(view)
 
 
-def _laid_out(figure: Figure, theme: Theme, width: int, height: int | None, on_paper: bool = True) -> FigureView:
-    """A view that is laid out and never becomes a window; `height` None: as high as its content."""
-    view = FigureView(theme, on_paper=on_paper)
-    view.resize(width, height or 400)
+def _laid_out(figure: Figure, theme: Theme, width: int, paper: Paper) -> FigureView:
+    """A view that is laid out and never becomes a window, `paper.height_mm` None: as high as its content."""
+    view = FigureView(theme, paper=paper)
+    asked = None if paper.height_mm is None else round(paper.height_mm / paper.width_mm * width)
+    view.resize(width, asked or 400)
     view.show_figure(figure)
     _settle(view)
-    if height is None:
-        view.resize(width, view.lay_out_for_paper(width))
-        _settle(view)
+    wanted = view.lay_out_for_paper(width, asked)
+    if asked is not None and wanted > asked:
+        _discard(view)
+        raise UsageError(
+            "The figure does not fit into this height.",
+            expected=f"at least {wanted * paper.width_mm / width:.0f} mm",
+            got=f"{paper.height_mm:g} mm",
+            remedy="Give it more height, a shorter caption or smaller type.",
+        )
+    view.resize(width, asked or wanted)
+    _settle(view)
     return view
 
 
@@ -82,21 +99,18 @@ def _discard(view: FigureView) -> None:
     QCoreApplication.sendPostedEvents(view, QEvent.Type.DeferredDelete.value)
 
 
-def _paint(view: FigureView, painter: QPainter, zoom: float) -> None:
-    view.set_stroke(zoom)
-    painter.scale(zoom, zoom)
+def _paint(view: FigureView, painter: QPainter, scale: float, line: float) -> None:
+    """`scale` device units a px of layout; `line` of them a px of line width."""
+    view.set_stroke(line)
+    painter.scale(scale, scale)
     view.render(painter, QPoint(0, 0), QRect(QPoint(0, 0), view.size()), _PARTS)
     painter.end()
 
 
-def _size(view: FigureView, zoom: float) -> QSize:
-    return QSize(round(view.width() * zoom), round(view.height() * zoom))
-
-
-def _image(view: FigureView, zoom: float) -> QImage:
-    image = QImage(_size(view, zoom), QImage.Format.Format_RGB32)
+def _image(view: FigureView, size: QSize, line: float) -> QImage:
+    image = QImage(size, QImage.Format.Format_RGB32)
     image.fill(view.theme.colour("background"))
-    _paint(view, QPainter(image), zoom)
+    _paint(view, QPainter(image), size.width() / view.width(), line)
     return image
 
 
@@ -104,10 +118,14 @@ def _bytes(buffer: QBuffer) -> bytes:
     return bytes(buffer.data().data())
 
 
-def _png(view: FigureView, zoom: float, width_mm: float) -> bytes:
-    image = _image(view, zoom * PNG_SCALE)
-    image.setDotsPerMeterX(round(image.width() / width_mm * 1000))
+def _png(view: FigureView, paper: Paper) -> bytes:
+    image = _image(view, QSize(*paper.pixels(view.width(), view.height())), paper.line_pt / POINTS * paper.dpi)
+    if paper.grey:
+        image = image.convertToFormat(QImage.Format.Format_Grayscale8)
+    image.setDotsPerMeterX(round(paper.dpi / INCH * 1000))
     image.setDotsPerMeterY(image.dotsPerMeterX())
+    for name, text in (("Title", view.figure.title), ("Description", view.told), ("Software", "CircuitLab")):
+        image.setText(name, text)
     return png_bytes(image)
 
 
@@ -119,32 +137,45 @@ def png_bytes(image: QImage) -> bytes:
     return _bytes(buffer)
 
 
-def _svg(view: FigureView, zoom: float, width_mm: float) -> bytes:
+def _svg(view: FigureView, paper: Paper, outlined: bool | None = None) -> bytes:
     buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
     generator = QSvgGenerator()
     generator.setOutputDevice(buffer)
     generator.setResolution(DPI)  # otherwise axes are scaled 0.75 against the image
-    generator.setSize(_size(view, zoom))
-    generator.setViewBox(QRect(QPoint(0, 0), _size(view, zoom)))
+    generator.setSize(view.size())
+    generator.setViewBox(QRect(QPoint(0, 0), view.size()))
     generator.setTitle(view.figure.title)
-    generator.setDescription(view.figure.caption)
-    _paint(view, QPainter(generator), zoom)
-    return _bytes(buffer)
+    generator.setDescription(view.told)
+    _paint(view, QPainter(generator), 1.0, paper.line_pt / paper.font_pt * view.theme.small)
+    height = paper.width_mm * view.height() / view.width()
+    return svg.finished(
+        _bytes(buffer), paper.width_mm, height, paper.outlined(".svg") if outlined is None else outlined, paper.grey
+    )
 
 
-def _pdf(view: FigureView, zoom: float, width_mm: float) -> bytes:
+def _pdf(view: FigureView, paper: Paper) -> bytes:
     buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
     writer = QPdfWriter(buffer)
     writer.setResolution(DPI)
     writer.setTitle(view.figure.title)
     writer.setCreator("CircuitLab")
-    page = QSizeF(width_mm, width_mm * view.height() / view.width())
+    if paper.grey:
+        writer.setColorModel(QPdfWriter.ColorModel.Grayscale)
+    page = QSizeF(paper.width_mm, paper.width_mm * view.height() / view.width())
     size = QPageSize(page, QPageSize.Unit.Millimeter, "", QPageSize.SizeMatchPolicy.ExactMatch)
     writer.setPageLayout(QPageLayout(size, QPageLayout.Orientation.Portrait, QMarginsF(0, 0, 0, 0)))
-    _paint(view, QPainter(writer), zoom)
+    scale = paper.width_mm / INCH * DPI / view.width()
+    if paper.outlined(".pdf"):
+        drawn = QSvgRenderer(_svg(view, paper, outlined=True))
+        painter = QPainter(writer)
+        painter.scale(scale, scale)
+        drawn.render(painter, QRect(QPoint(0, 0), view.size()).toRectF())
+        painter.end()
+    else:
+        _paint(view, QPainter(writer), scale, paper.line_pt / POINTS * DPI)
     return _bytes(buffer)
 
 
-_WRITERS: dict[str, Callable[[FigureView, float, float], bytes]] = {".png": _png, ".svg": _svg, ".pdf": _pdf}
+_WRITERS: dict[str, Callable[[FigureView, Paper], bytes]] = {".png": _png, ".svg": _svg, ".pdf": _pdf}

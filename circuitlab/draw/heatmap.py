@@ -19,12 +19,14 @@ from PySide6.QtWidgets import QWidget
 
 from circuitlab.draw.cell_frames import paint_crosshair, paint_frames, paint_rules, paint_tiles
 from circuitlab.draw.cell_hatching import Hatching
+from circuitlab.draw.cell_paths import MOST, cell_colours, paint_cells, paint_signs, rectangles
 from circuitlab.draw.cell_texts import paint_texts
 from circuitlab.draw.cell_words import cell_words
-from circuitlab.draw.colourbar import ColourBar
+from circuitlab.draw.colourbar import ColourBar, short
 from circuitlab.draw.colours import inks, rgba_table, steps
 from circuitlab.draw.gestures import Id
 from circuitlab.draw.legend import Legend
+from circuitlab.draw.paper import POINTS, Paper
 from circuitlab.draw.plot import Overlay, PlotMark, Range
 from circuitlab.draw.pooling import pooled
 from circuitlab.draw.theme import Theme
@@ -49,6 +51,9 @@ class HeatmapMark(PlotMark):
         self._mip = 0
         self._cursor: Id | None = None
         self._hatching = Hatching()
+        self._paper: Paper | None = None
+        self._cells: np.ndarray | None = None  # colours that are painted as rectangles
+        self._bar_left_out = False
         self.box.invertY(True)
         self.image = pg.ImageItem()
         self.box.addItem(self.image, ignoreBounds=True)
@@ -70,6 +75,7 @@ class HeatmapMark(PlotMark):
         before = old.rgb if old.rgb is not None else old.values
         if first or pixels is not before:
             self._mips, self._mip = [pixels], -1
+            self._cells = None
         if first or mark.map != old.map or mark.levels != old.levels or (mark.rgb is None) != (old.rgb is None):
             self._table()
         if first or shape or mark.tiles != old.tiles:
@@ -89,8 +95,16 @@ class HeatmapMark(PlotMark):
             self.fit()
         if first or shape:
             self.reset_view()
+        self._as_rectangles()
         self._upload()
         self._over.update()
+
+    def _as_rectangles(self) -> None:
+        """On paper: what is painted in place of the image."""
+        if self._paper is not None:
+            colours = cell_colours(self.mark, self.theme)
+            self._cells = colours if rectangles(colours) <= MOST else None
+            self.image.setVisible(self._cells is None)
 
     def _table(self) -> None:
         self.image.setLookupTable(None if self.mark.rgb is not None else rgba_table(self.mark.map, self.theme), update=False)
@@ -114,8 +128,8 @@ class HeatmapMark(PlotMark):
     def _upload(self) -> None:
         """Give the image the level of detail that the screen can show."""
         (x0, x1), _ = self.box.viewRange()
-        cell = self.box.width() * self.devicePixelRatioF() / ((x1 - x0) or 1.0)
-        level = 0 if cell >= 0.75 or cell <= 0 else ceil(np.log2(0.75 / cell))
+        cell = self.box.width() * self._density() / ((x1 - x0) or 1.0)
+        level = 0 if cell >= 0.75 or cell <= 0 or self._cells is not None else ceil(np.log2(0.75 / cell))
         if level == self._mip:
             return
         while len(self._mips) <= level:
@@ -130,10 +144,27 @@ class HeatmapMark(PlotMark):
         if noted:
             self.noted.emit()
 
+    def _density(self) -> float:
+        """Device pixels to a px."""
+        paper = self._paper
+        return self.devicePixelRatioF() if paper is None else paper.dpi / POINTS * paper.font_pt / self.theme.small
+
     def note(self) -> str:
-        """Pooling is announced."""
-        side = 2 ** max(self._mip, 0)
-        return f"drawn as the largest of {side} × {side} cells" if side > 1 else ""
+        """Pooling is announced, and levels for which no bar stands."""
+        side, mark = 2 ** max(self._mip, 0), self.mark
+        words = [f"drawn as the largest of {side} × {side} cells"] if side > 1 else []
+        if self._bar_left_out:
+            words.append(" ".join(filter(None, (f"colours from {short(mark.levels[0])} to {short(mark.levels[1])}", mark.unit))))
+        if self._paper is not None and self._paper.grey and mark.rgb is not None and mark.legend:
+            words.append("hues of heads cannot be told apart in grey")
+        return " · ".join(words)
+
+    def prepare_export(self, paper: Paper) -> None:
+        """Cells are rectangles; where they are too many, a picture without loss."""
+        super().prepare_export(paper)
+        self._paper = paper
+        self.setRenderHint(QPainter.RenderHint.LosslessImageRendering)
+        self.bar.prepare_export(paper)
 
     # geometry --------------------------------------------------------------------------------------------------------
 
@@ -171,6 +202,10 @@ class HeatmapMark(PlotMark):
             barred = False
             used_x, used_y, _ = self._measure(width, height, barred)
         self.bar.setVisible(barred)
+        left_out = self._barred() and not barred
+        if left_out != self._bar_left_out:
+            self._bar_left_out = left_out
+            self.noted.emit()
         layout = self.plot_item.layout
         layout.setContentsMargins(0, 5, max(0.0, width - used_x), max(0.0, height - used_y - 5))
         # The margins are part of the least size of the plot: until they are right its geometry may have been refused.
@@ -180,7 +215,7 @@ class HeatmapMark(PlotMark):
 
     def _snapped(self, cell: float) -> float:
         ratio = self.devicePixelRatioF()
-        return floor(cell * ratio) / ratio if cell * ratio >= 3 else cell
+        return floor(cell * ratio) / ratio if cell * ratio >= 3 and self._paper is None else cell
 
     def widen_bar(self, least: int) -> None:
         """Keep at least so many px for the colour bar: maps above each other then have their columns above each other."""
@@ -282,6 +317,10 @@ class HeatmapMark(PlotMark):
 
     def _draw_over(self, painter: QPainter) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        if self._cells is not None:
+            paint_cells(painter, self._cells, self.frame())
+        if self._paper is not None and self._paper.grey:
+            paint_signs(painter, self.mark, self.frame(), self.theme)
         paint_texts(painter, self.mark, lambda row, col: self._box(row, col, 1, 1), self.box.viewRange(), self.theme)
         paint_tiles(painter, self.mark, self._item_box, self.theme)
         self._hatching.paint(painter, self.mark, self._box, self.theme)

@@ -10,6 +10,7 @@ from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QToolTip, QWidget
 
 from circuitlab.draw.gestures import Gestures, Id
+from circuitlab.draw.paper import Paper
 from circuitlab.draw.theme import Theme
 
 
@@ -77,7 +78,7 @@ class PaintedMark(Gestures, QAbstractScrollArea):
         """Nothing to add to the caption."""
         return ""
 
-    def prepare_export(self) -> None:
+    def prepare_export(self, paper: Paper) -> None:
         """On paper nothing scrolls."""
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
 

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from circuitlab.draw.axis import LabelAxis
 from circuitlab.draw.gestures import Gestures
+from circuitlab.draw.paper import Paper
 from circuitlab.draw.theme import Theme
 
 Range = tuple[tuple[float, float], tuple[float, float]]
@@ -85,13 +86,15 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         """What the caption must add about how this was drawn."""
         return ""
 
-    def prepare_export(self) -> None:
+    def prepare_export(self, paper: Paper) -> None:
         """Called once before the widget is painted on paper."""
 
     def set_stroke(self, scale: float) -> None:
         """How many device pixels a pixel of line width is: pyqtgraph's pens do not grow with the painter."""
         if scale != self.stroke:
             self.stroke = scale
+            for axis in (self.left_axis, self.bottom_axis):
+                axis.set_stroke(scale)
             self.restyle()
 
     # shared ----------------------------------------------------------------------------------------------------------

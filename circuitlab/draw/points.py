@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QWidget
 
 from circuitlab.draw.colours import NEUTRAL, hues_rgb, rgba_table, steps, table
 from circuitlab.draw.gestures import Id, number
+from circuitlab.draw.paper import Paper
 from circuitlab.draw.plot import Overlay, Range
 from circuitlab.draw.theme import Theme
 from circuitlab.draw.xy import XYPlot, logged, span
@@ -125,8 +126,10 @@ class PointsMark(XYPlot):
             self._fill()
             self._name_hues()
 
-    def prepare_export(self) -> None:
+    def prepare_export(self, paper: Paper) -> None:
         """Circles, not pictures of circles."""
+        super().prepare_export(paper)
+        self.setRenderHint(QPainter.RenderHint.LosslessImageRendering)
         self.scatter.setExportMode(True)
 
     # gestures --------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from circuitlab.draw.paper import Paper
 from circuitlab.draw.rows_cells import RowsDelegate, RowsTable
 from circuitlab.draw.rows_model import RowsModel, cell_text
 from circuitlab.draw.rows_widths import ROW, ColumnWidths
@@ -182,7 +183,7 @@ class RowsMark(QWidget):
         n = self.model.rowCount()
         return f"first {ON_PAPER} of {n:,} rows" if self._on_paper and n > ON_PAPER else ""
 
-    def prepare_export(self) -> None:
+    def prepare_export(self, paper: Paper) -> None:
         """No filter box, no scroll bars."""
         self._on_paper = True
         self.filter_box.hide()

@@ -54,6 +54,7 @@ class Theme:
     small: float = 11.0
     normal: float = 13.0
     large: float = 15.0
+    least: float = 0.0  # nothing is written smaller than this
 
     def font(self, size: float | None = None, *, mono: bool = False, bold: bool = False) -> QFont:
         """A bundled face with tabular figures and no ligatures, `size` in pixels."""

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QWidget
 from circuitlab.draw.colours import dark_text, inked, rgb
 from circuitlab.draw.gestures import Id, number
 from circuitlab.draw.painted import PaintedMark
+from circuitlab.draw.paper import Paper
 from circuitlab.draw.theme import Theme
 from circuitlab.figures.marks import Tokens
 
@@ -33,7 +34,7 @@ class TokensMark(PaintedMark):
         self._colours: np.ndarray | None = None
         self._inks: np.ndarray = np.zeros(0, dtype=bool)
         self._layers: dict[tuple[str, float], QPixmap] = {}
-        self._on_paper = False
+        self._on_paper = self._grey = False
         self._height = 0.0
         self._rects: list[QRectF] = []
         self._paints: dict[int, QColor] = {}
@@ -70,10 +71,10 @@ class TokensMark(PaintedMark):
         self._flowed_at = -1
         self.relayout()
 
-    def prepare_export(self) -> None:
+    def prepare_export(self, paper: Paper) -> None:
         """On paper text is text."""
-        super().prepare_export()
-        self._on_paper = True
+        super().prepare_export(paper)
+        self._on_paper, self._grey = True, paper.grey
 
     def _font(self) -> QFont:
         return self.theme.font(self.theme.normal, mono=True)

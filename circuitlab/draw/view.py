@@ -9,13 +9,15 @@ from PySide6.QtGui import QGuiApplication, QKeyEvent, QPainter, QPaintEvent, QPi
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from circuitlab.draw.busy import Busy
-from circuitlab.draw.caption import Caption
+from circuitlab.draw.caption import BETWEEN, Caption
+from circuitlab.draw.paper import Paper
 from circuitlab.draw.places import Key, Places
 from circuitlab.draw.realise import realise
 from circuitlab.draw.theme import GRID, LIGHT, Theme, palette, stylesheet
 from circuitlab.figures.marks import Figure, Hit, Mark
 
 _HOVERS = ("hover", "leave")
+SHORT_CAPTION = 3  # lines of a short caption on paper
 CAPTION_LINE = 150  # px of height for each line of caption above the second
 
 
@@ -30,9 +32,9 @@ class FigureView(QWidget):
     hovered = Signal(object, str)
     context_requested = Signal(object, QPoint)
 
-    def __init__(self, theme: Theme = LIGHT, parent: QWidget | None = None, on_paper: bool = False) -> None:
+    def __init__(self, theme: Theme = LIGHT, parent: QWidget | None = None, paper: Paper | None = None) -> None:
         super().__init__(parent)
-        self._theme, self._figure, self._on_paper = theme, Figure(), on_paper
+        self._theme, self._figure, self._paper = theme, Figure(), paper
         self._widgets: dict[Key, Any] = {}
         self._why_above = False
         self._title, self._shown, self._why = (QLabel(self) for _ in range(3))
@@ -46,7 +48,7 @@ class FigureView(QWidget):
         head = QHBoxLayout()
         head.addWidget(self._title, 1)
         head.addWidget(self._shown)
-        self._places = Places(self, self._widgets, on_paper)
+        self._places = Places(self, self._widgets, paper is not None)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(GRID, GRID // 2, GRID, GRID // 2)
         layout.setSpacing(GRID // 2)
@@ -107,14 +109,13 @@ class FigureView(QWidget):
         widget.gestured.connect(self._gestured)
         widget.context.connect(self.context_requested)
         widget.noted.connect(self._noted)
-        if self._on_paper:
-            widget.prepare_export()
+        if self._paper is not None:
+            widget.prepare_export(self._paper)
         return widget
 
     def _label(self) -> None:
         figure = self._figure
-        notes = [w.note() for w in self._widgets.values() if w.note()]
-        caption = " · ".join(t for t in (figure.caption, *notes) if t)
+        caption = self.told
         shown = f"showing {figure.shown[0]:,} of {figure.shown[1]:,}" if figure.shown else ""
         for label, text in (
             (self._title, figure.title),
@@ -125,10 +126,24 @@ class FigureView(QWidget):
                 label.setText(text)
             label.setVisible(bool(text))
         self._place_why(bool(figure.grid))
-        self._caption.say(caption, 0 if self._on_paper else max(2, self.height() // CAPTION_LINE))
-        self._caption.setVisible(bool(caption))
+        self._say(caption)
         self.setAccessibleName(figure.title)
         self.setAccessibleDescription(caption or figure.why_empty)
+
+    @property
+    def told(self) -> str:
+        """All that the figure says of itself, and of how it is drawn; on paper also what it is a figure of."""
+        about = self._figure.about if self._paper is not None else ()
+        notes = [w.note() for w in self._widgets.values() if w.note()]
+        return BETWEEN.join(t for t in (*about, self._figure.caption, *notes) if t)
+
+    def _say(self, caption: str) -> None:
+        paper = self._paper
+        if paper is None:
+            self._caption.say(caption, max(2, self.height() // CAPTION_LINE))
+        else:
+            self._caption.say(caption, SHORT_CAPTION if paper.caption == "short" else 0, self._figure.about)
+        self._caption.setVisible(bool(caption) and (paper is None or paper.caption != "none"))
 
     def _place_why(self, above: bool) -> None:
         """In the middle of an empty figure; where there is something to click, in front of it."""
@@ -226,11 +241,15 @@ class FigureView(QWidget):
             if hasattr(widget, "set_stroke"):
                 widget.set_stroke(scale)
 
-    def lay_out_for_paper(self, width: int) -> int:
-        """Give every mark the height it asks for at this width; the height of the whole."""
-        self._places.give_natural_heights(width)
+    def lay_out_for_paper(self, width: int, height: int | None = None) -> int:
+        """Give every mark the height it asks for at this width; the height of the whole.
+
+        `height`: marks share it as on the screen; returned is the least height in which nothing is lost.
+        """
         self._label()
+        if height is None:
+            self._places.give_natural_heights(width)
         layout = self.layout()
         assert layout is not None
         layout.activate()
-        return max(layout.totalHeightForWidth(width), layout.totalMinimumSize().height())
+        return max(layout.totalHeightForWidth(width) if height is None else 0, layout.totalMinimumSize().height())

@@ -77,6 +77,7 @@ class XYPlot(PlotMark):
     def _fit_axes(self) -> None:
         """Axes with a label at each whole number need to know how far apart these are."""
         (x0, x1), (y0, y1) = self.box.viewRange()
+        self.left_axis.measure()
         if self.bottom_axis.count:
             width = self.viewport().width() - self.left_axis.width() - 2 * GRID
             self.bottom_axis.fit(width / ((x1 - x0) or 1.0))

@@ -26,7 +26,7 @@ from circuitlab.engine.measured_models import measured_models
 from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.whereabouts import whereabouts
 from circuitlab.errors import Refused, UsageError
-from circuitlab.figures.compare import with_reference
+from circuitlab.figures.about import drawn
 from circuitlab.figures.marks import Figure, Heatmap, Hit, empty
 from circuitlab.model.known_heads import KnownHeads, complaints, known_heads
 from circuitlab.model.subject import ModelRef, Subject
@@ -61,6 +61,7 @@ class Facts:
     has_tokenizer: bool = True
     has_bos: bool = False
     notes: tuple[str, ...] = ()
+    steps: tuple[int, ...] = ()
     others: Callable[[ModelRef], Facts | None] = lambda ref: None
     whereabouts: Callable[[Subject], tuple[tuple[str, str, str], ...]] = lambda subject: ()
     known_heads: Callable[[], KnownHeads | None] = lambda: None
@@ -93,6 +94,7 @@ def facts_of(engine: Engine, ref: ModelRef) -> Facts:
         has_tokenizer=tokenizer is not None,
         has_bos=tokenizer is not None and tokenizer.bos is not None,
         notes=(*opened.notes, *complaints()),
+        steps=opened.steps,
         others=lambda other: facts_of(engine, other),
         whereabouts=lambda subject: whereabouts(engine, subject),
         known_heads=lambda: known_heads(config, ref.source, hash_of()),
@@ -208,13 +210,13 @@ def _drawable(panel: Panel, state: State, facts: Facts, now: Answers, ref: Answe
 def register(panel: Panel) -> Panel:
     """Add a panel to the registry.
 
-    From here on its figure stands beside the reference pin where there is one, and what an analysis refuses is the panel's own
-    reason for being empty.
+    From here on its figure stands beside the reference pin where there is one, says what it is a figure of, and what an analysis
+    refuses is the panel's own reason for being empty.
     """
     if panel.name in _REGISTRY:
         raise ValueError(f"two panels are called {panel.name}")
     allowed = replace(panel, requests=partial(_allowed, panel), figure=partial(_drawable, panel))
-    registered = replace(allowed, figure=partial(with_reference, allowed))
+    registered = replace(allowed, figure=partial(drawn, allowed))
     _REGISTRY[panel.name] = registered
     return registered
 

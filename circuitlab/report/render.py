@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from circuitlab.draw.paper import Paper
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Answer
 from circuitlab.errors import BadInput
@@ -31,15 +32,10 @@ def _answers(engine: Engine, panel: Panel, state: State, facts: Facts) -> dict[s
     return {role: engine.answer(request) for role, request in wanted.items()}
 
 
-def write_figure(engine: Engine, panel: Panel, state: State, path: Path, width_mm: float = 160.0) -> None:
-    """Write PNG, SVG or PDF by suffix."""
-    write(figure_of(engine, panel, state), path, width_mm)
-
-
-def write(figure: Figure, path: Path, width_mm: float = 160.0) -> None:
+def write(figure: Figure, path: Path, paper: Paper) -> None:
     """A figure that is already there, written by suffix. Starts an offscreen Qt if there is none."""
     from circuitlab.draw.app import application
     from circuitlab.draw.export import export
 
     application(offscreen=True)
-    export(figure, path, width_mm)
+    export(figure, path, paper)

@@ -12,6 +12,7 @@ from PySide6.QtGui import QImage
 from PySide6.QtSvg import QSvgRenderer
 
 from circuitlab.draw.export import export, render
+from circuitlab.draw.paper import Paper
 from circuitlab.draw.theme import DARK, LIGHT
 from circuitlab.errors import BadMachine, UsageError
 from circuitlab.figures.marks import (
@@ -55,29 +56,38 @@ def figure(request, qapp) -> Figure:
     return Figure(((MARKS[request.param],),), "L1H3 <s> & more", "norm folded · centred · float32", (8, 20))
 
 
-def test_svg(figure, tmp_path):
+def said(root: ET.Element) -> str:
+    """What a file's text says, as text or beside its outlines."""
+    texts = ["".join(t.itertext()) for t in root.iter(f"{SVG}text")]
+    return " ".join((*texts, *(g.get("aria-label", "") for g in root.iter(f"{SVG}g"))))
+
+
+@pytest.mark.parametrize("text", ["outlines", "fonts"])
+def test_svg(figure, tmp_path, text):
     path = tmp_path / "figure.svg"
-    export(figure, path, width_mm=120)
+    export(figure, path, Paper(width_mm=120, text=text))
     root = ET.parse(path).getroot()
     assert root.tag == f"{SVG}svg"
-    assert float(root.get("width").removesuffix("mm")) == pytest.approx(120, abs=0.5)
-    texts = " ".join("".join(t.itertext()) for t in root.iter(f"{SVG}text"))
-    assert "L1H3 <s> & more" in texts
-    assert "norm folded" in texts
-    assert "showing 8 of 20" in texts
-    # Only a heatmap (and its colour bar) is a picture.
-    pictures = len(list(root.iter(f"{SVG}image")))
-    assert pictures == (2 if isinstance(figure.grid[0][0], Heatmap) else 0)
+    assert root.get("width") == "120mm"
+    assert "L1H3 <s> & more" in said(root)
+    assert "norm folded" in said(root)
+    assert "showing 8 of 20" in said(root)
+    assert not list(root.iter(f"{SVG}image"))  # cells and bars are rectangles
+    assert bool(list(root.iter(f"{SVG}text"))) == (text == "fonts")
+    assert ("@font-face" in path.read_text(encoding="utf-8")) == (text == "fonts")
+    assert "vector-effect" not in path.read_text(encoding="utf-8")
     assert QSvgRenderer(str(path)).isValid()
 
 
 def test_png(figure, tmp_path):
     path = tmp_path / "figure.PNG"
-    export(figure, path, width_mm=100, theme=DARK)
+    export(figure, path, Paper(width_mm=100, dpi=254))
     image = QImage(str(path))
-    assert image.width() == pytest.approx(100 / 25.4 * 96 * 3, abs=3)
+    assert image.width() == 1000
     assert image.pixelColor(2, 2).name() == "#ffffff"
-    assert image.width() / image.dotsPerMeterX() * 1000 == pytest.approx(100, abs=0.5)
+    assert image.dotsPerMeterX() == image.dotsPerMeterY() == 10000
+    assert image.text("Title") == figure.title
+    assert figure.caption in image.text("Description")
     # The picture fills the page: something is drawn in the lower and the right part, not in one corner only.
     pixels = np.frombuffer(image.convertToFormat(QImage.Format.Format_Grayscale8).constBits(), np.uint8)
     dark = pixels.reshape(image.height(), -1)[:, : image.width()] < 200
@@ -87,7 +97,7 @@ def test_png(figure, tmp_path):
 
 def test_pdf(figure, tmp_path):
     path = tmp_path / "figure.pdf"
-    export(figure, path, width_mm=100)
+    export(figure, path, Paper(width_mm=100))
     data = path.read_bytes()
     assert data.startswith(b"%PDF-")
     assert data.rstrip().endswith(b"%%EOF")
@@ -99,7 +109,7 @@ def test_pdf(figure, tmp_path):
 def test_larger_type_means_less_on_the_same_page(qapp, tmp_path):
     tall = []
     for points in (6.0, 12.0):
-        export(Figure(((Tokens("t", tuple("abcdefgh") * 60, np.zeros(480)),),), "t"), tmp_path / "t.png", font_pt=points)
+        export(Figure(((Tokens("t", tuple("abcdefgh") * 60, np.zeros(480)),),), "t"), tmp_path / "t.png", Paper(font_pt=points))
         tall.append(QImage(str(tmp_path / "t.png")).height())
     assert tall[1] > 2 * tall[0]
 
@@ -107,12 +117,12 @@ def test_larger_type_means_less_on_the_same_page(qapp, tmp_path):
 def test_a_long_table_says_what_it_left_out(qapp, tmp_path):
     rows = Rows("m", (RowColumn("x", np.arange(1000.0)),), ids(np.arange(1000)))
     export(Figure(((rows,),), "t"), tmp_path / "t.svg")
-    assert "first 40 of 1,000 rows" in "".join(ET.parse(tmp_path / "t.svg").getroot().itertext())
+    assert "first 40 of 1,000 rows" in said(ET.parse(tmp_path / "t.svg").getroot())
 
 
 def test_reasons_are_exported_too(qapp, tmp_path):
     export(empty("Type some text.", "Attention"), tmp_path / "t.svg")
-    assert "Type some text." in "".join(ET.parse(tmp_path / "t.svg").getroot().itertext())
+    assert "Type some text." in said(ET.parse(tmp_path / "t.svg").getroot())
 
 
 def test_unknown_format_and_unwritable_path(qapp, tmp_path):

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QApplication, QLabel
 
 from circuitlab.draw.app import application, load_fonts
 from circuitlab.draw.caption import Caption
+from circuitlab.draw.paper import Paper
 from circuitlab.draw.theme import DARK, LIGHT, apply_theme
 from circuitlab.draw.view import FigureView
 from circuitlab.figures.marks import Bars, Figure, Heatmap, Hit, RowColumn, Rows, Tokens, empty, ids
@@ -169,7 +170,7 @@ def test_a_long_caption_takes_few_lines_and_the_rest_is_in_its_tip(view):
 
 
 def test_on_paper_a_caption_is_whole(qtbot):
-    paper = FigureView(on_paper=True)
+    paper = FigureView(paper=Paper(caption="full"))
     qtbot.addWidget(paper)
     paper.show_figure(Figure(((heat(),),), "A", WORDS))
     paper.resize(330, 300)

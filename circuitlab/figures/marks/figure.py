@@ -19,7 +19,8 @@ class Figure:
 
     `caption`: conventions, sample, remainder. `shown`: (k, n) where something was pruned. `why_empty`: one sentence saying
     why there is nothing, with what to do next; then `grid` is empty, or has what to click. `compared`: the reference pin is in
-    it already, and the caption says how.
+    it already, and the caption says how. `about`: what it is a figure of: model, step, prompt, interventions, in a few words
+    each; on paper they stand in front of the caption, on the screen the window says them once for all panels.
     """
 
     grid: tuple[tuple[Mark, ...], ...] = ()
@@ -29,6 +30,7 @@ class Figure:
     why_empty: str = ""
     weights: tuple[float, ...] = ()
     compared: bool = False
+    about: tuple[str, ...] = ()
 
     def marks(self) -> tuple[Mark, ...]:
         """All marks, row by row."""

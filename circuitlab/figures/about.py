@@ -1,0 +1,51 @@
+"""What a figure is a figure of, in a few words each: the model and its step, the prompt where it was read, interventions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from circuitlab.analysis.base import find_analysis
+from circuitlab.figures.compare import with_reference
+from circuitlab.figures.marks import Figure
+from circuitlab.session.cuts import words
+from circuitlab.session.state import State
+
+if TYPE_CHECKING:
+    from circuitlab.engine.request import Answer
+    from circuitlab.figures.panel import Facts, Panel
+
+BETWEEN = " · "
+LONGEST = 36  # letters of a prompt
+MOST_EDITS = 2
+
+
+def drawn(panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer], ref: Mapping[str, Answer]) -> Figure:
+    """What the panel draws, beside the reference where there is one, and what it is drawn of."""
+    figure = with_reference(panel, state, facts, now, ref)
+    return replace(figure, about=about(state, facts, now)) if figure.grid else figure
+
+
+def about(state: State, facts: Facts, now: Mapping[str, Answer]) -> tuple[str, ...]:
+    """Model, step, prompt, interventions; of weights alone no prompt is named."""
+    of_weights = facts.steps and state.model.checkpoint is None
+    said = [*facts.name.split(BETWEEN), *(["final weights"] if of_weights else [])]
+    read = {getattr(a.request.params, "needs", find_analysis(a.request.analysis).needs) for a in now.values()}
+    if "tokens" in read:
+        said.append(prompt(state, facts))
+    if read & {"tokens", "edits"}:
+        edits = state.subject.edits
+        said += [words(e) for e in edits] if len(edits) <= MOST_EDITS else [f"{len(edits)} interventions"]
+    return tuple(part.replace(BETWEEN, " ") for part in said if part)
+
+
+def prompt(state: State, facts: Facts) -> str:
+    """The beginning of the text in quotation marks, or of the tokens where there is none, and how many tokens it is."""
+    if not state.tokens:
+        return ""
+    text = state.text or "".join(facts.tokens(state.tokens[:LONGEST]))
+    text = " ".join(text.split())
+    if len(text) > LONGEST:
+        text = (text[:LONGEST].rpartition(" ")[0] or text[:LONGEST]).rstrip(" ,;:.") + " …"
+    return f"“{text}” ({len(state.tokens)} tokens)"

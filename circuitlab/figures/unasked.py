@@ -1,0 +1,36 @@
+"""A figure without what is chosen on a bench where nobody has chosen anything: its rings, frames and accents."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from circuitlab.figures.marks import Bars, Edges, Figure, Heatmap, Lines, Mark, Points, Rows, Tokens
+
+
+def without_choice(figure: Figure, heads: bool = True, places: bool = True) -> Figure:
+    """The same data; `heads`, `places`: which choices go, those of heads and edges, those of positions and tokens."""
+    grid = tuple(tuple(_plain(mark, heads, places) for mark in row) for row in figure.grid)
+    return replace(figure, grid=grid)
+
+
+def _plain(mark: Mark, heads: bool, places: bool) -> Mark:
+    changes: dict[str, Any] = {}
+    match mark:
+        case Heatmap():
+            of_heads = mark.y.label == "layer" and mark.x.label == "head"
+            if heads and mark.tiles is not None:
+                changes["tiles"] = replace(mark.tiles, chosen=())
+            if heads if of_heads else places:
+                changes |= {"row": None, "col": None}
+        case Points() | Lines():
+            changes = {"chosen": ()} if heads else {}
+        case Edges():
+            changes = {"chosen_nodes": (), "chosen_edges": ()} if heads else {}
+        case Bars() | Rows():
+            changes = {"chosen": ()} if heads and places else {}
+        case Tokens():
+            changes = {"row": None, "locked": False} if places else {}
+        case _:
+            pass
+    return replace(mark, **changes) if changes else mark

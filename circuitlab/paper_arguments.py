@@ -1,0 +1,31 @@
+"""What `circuitlab figure` is told of the paper, and the `Paper` that it means. Loads nothing before it is asked for."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from circuitlab.draw.paper import Paper
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Width, height, type, caption, ink, dots."""
+    paper = parser.add_argument_group("on paper")
+    paper.add_argument("--width", type=float, metavar="MM", help="width (default 84, one column; two are 174)")
+    paper.add_argument("--height", type=float, metavar="MM", help="height (default: what the content asks for)")
+    paper.add_argument("--font", type=float, metavar="PT", help="type of axes, legends and captions (default 7)")
+    paper.add_argument("--caption", choices=("full", "short", "none"), help="all of it, three lines (default), or none")
+    paper.add_argument("--ink", choices=("colour", "grey"), help="grey marks what is negative (default colour)")
+    paper.add_argument("--dpi", type=int, metavar="N", help="dots an inch of a PNG (default 300)")
+    lettering = "text that can be searched, or its outlines (default: outlines in SVG, fonts in PDF)"
+    paper.add_argument("--lettering", choices=("fonts", "outlines"), help=lettering)
+
+
+def paper_of(args: argparse.Namespace) -> Paper:
+    """Raises `UsageError` for what no figure can be."""
+    from circuitlab.draw.paper import Paper
+
+    said = {"width_mm": args.width, "height_mm": args.height, "font_pt": args.font, "caption": args.caption}
+    said |= {"ink": args.ink, "dpi": args.dpi, "text": args.lettering}
+    return Paper(**{name: value for name, value in said.items() if value is not None})
