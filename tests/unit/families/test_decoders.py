@@ -146,3 +146,28 @@ def test_what_cannot_be_represented_is_refused(tmp_path: Path, name: str) -> Non
     save_file({}, tmp_path / "model.safetensors")
     with pytest.raises(BadModel, match=word):
         open_model(tmp_path)
+
+
+DERIVED = ("layer_types", "no_rope_layers", "head_dim", "partial_rotary_factor")
+
+
+@pytest.mark.parametrize("name", ["olmo3", "smollm3", "exaone4", "cohere2", "nemotron, biases", "glm"])
+def test_a_file_that_leaves_to_the_family_what_follows_from_it(tmp_path: Path, name: str) -> None:
+    """Files of the hub state neither the kind of each layer nor `rope_parameters`."""
+    model = saved(tmp_path, made(name))
+    fields = json.loads((tmp_path / "config.json").read_text())
+    kept = ("head_dim",) if name in ("nemotron, biases", "glm") else ()
+    fields = {name: value for name, value in fields.items() if name not in DERIVED or name in kept}
+    stated = fields.pop("rope_parameters")
+    fields["rope_theta"] = stated.get("full_attention", stated)["rope_theta"]
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    assert_agrees(tmp_path, model)
+
+
+def test_windowed_layers_of_older_olmo3_files_are_not_rescaled(tmp_path: Path) -> None:
+    model = saved(tmp_path, made("olmo3, rescaled where all is seen"))
+    fields = json.loads((tmp_path / "config.json").read_text())
+    del fields["rope_parameters"]
+    fields |= {"rope_theta": YARN["rope_theta"], "rope_scaling": {n: v for n, v in YARN.items() if n != "rope_theta"}}
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    assert_agrees(tmp_path, model)
