@@ -32,6 +32,7 @@ CONFIGS: dict[str, ModelConfig] = {
     "llama": replace(
         FULL, positions="rotary", rotary=Rotary(), norm="rms", gated=True, activation="silu", biases=(), n_kv_heads=2
     ),
+    "alibi": replace(FULL, positions="alibi", windows=(0, 5)),
     "smeared-rotary": replace(TINY, positions="rotary", rotary=Rotary(), smeared_keys=True, n_kv_heads=2),
     "post-residual": replace(FULL, norm_placement="post_residual", final_norm=False),
     "post-sublayer": replace(FULL, norm="rms", norm_placement="post_sublayer", qk_norm="rms", biases=()),

@@ -163,7 +163,7 @@ def _memory(config: ModelConfig, n: int, p: DirectAttributionParams) -> int:
     rows = n if p.positions == "all" else 1
     width = 8 * config.d_model + 4 * config.n_heads * config.d_head + config.n_layers * (config.n_heads + 3)
     carried = 2 * n * config.n_heads * config.d_head
-    return 8 * (rows * width + carried + config.d_vocab_out) + 8 * config.n_heads * rows * (n if config.score_soft_cap else 64)
+    return 8 * (rows * width + carried + config.d_vocab_out) + 8 * config.n_heads * rows * (n if config.whole_scores else 64)
 
 
 def _refuse(config: ModelConfig, p: DirectAttributionParams) -> str | None:

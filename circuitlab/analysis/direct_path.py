@@ -58,7 +58,9 @@ def direct_logits(weights: Weights, ends: Unembed, W_E: Tensor, tokens: slice | 
 def direct_words(c: ModelConfig) -> str:
     """How the embedding meets the unembedding, for the caption."""
     scaled = ", through the final norm at its own scale" if c.norm != "none" and c.final_norm else ""
-    return f"embedding alone{scaled}: no layer" + ("" if c.positions in ("none", "rotary", "shortformer") else ", no position")
+    return f"embedding alone{scaled}: no layer" + (
+        "" if c.positions in ("none", "rotary", "shortformer", "alibi") else ", no position"
+    )
 
 
 def correlation(a: np.ndarray, b: np.ndarray) -> float:

@@ -1,7 +1,7 @@
 """Everything one head does at one destination and one source, in the order in which it happens, with this run's numbers.
 
     x → norm → q_d = x_d W_Q + b_Q,  k_s = x_s W_K + b_K,  v_s = x_s W_V + b_V        (q/k norm, smearing, rotation)
-    score = scale · Σ_i q_d[i] k_s[i]  → soft cap → mask → A[d, ·] = softmax over the allowed sources
+    score = scale · Σ_i q_d[i] k_s[i]  (− slope · (d − s): ALiBi)  → soft cap → mask → A[d, ·] = softmax over the allowed sources
     z_d = Σ_s A[d, s] v_s  → z_d W_O, which is added to the stream
 
 (Elhage et al. 2021, "Attention heads are independent and additive".) What z_d W_O and its part from s do to logits is read at
@@ -47,7 +47,8 @@ class HeadStepResult(Result):
 
     `x_dest`, `x_source` [d_model] the stream; `read_query`, `read_key`, `read_value` [d_model] what the projections read of it
     (through the norm, with shortformer positions for the first two). `q`, `k`, `v` [d_head] as attention uses them; `products`
-    [d_head] q · k entry by entry; `dot` their sum, `scale`, `score` (scale · dot), `softmax_score` (soft-capped, intervened).
+    [d_head] q · k entry by entry; `dot` their sum, `scale`, `score` (scale · dot), `bias` (ALiBi's, 0 without), `softmax_score`
+    (of both, soft-capped, intervened).
     `scores` [src] of the row, NaN where `mask` [src] (bool: seen) hides it; `pattern` [src]; `attention` its entry at the source.
     `weighted` [d_head] A · v_s; `z` [d_head]; `result` [d_model] z W_O; `moved` [d_model] A · v_s W_O, the source's own part.
     `top_ids`, `bottom_ids` int64, `top`, `bottom` [≤ k] logit effects of `result`; `moved_ids`, `moved_top` [≤ k] of `moved`;
@@ -66,6 +67,7 @@ class HeadStepResult(Result):
     dot: float
     scale: float
     score: float
+    bias: float
     softmax_score: float
     scores: np.ndarray
     mask: np.ndarray
@@ -117,7 +119,9 @@ def head_step(inputs: Inputs, p: HeadStepParams, ctx: Ctx) -> HeadStepResult:
         name: value.double().cpu().numpy() if value.is_floating_point() else value.cpu().numpy() for name, value in found.items()
     }
     numbers = {name: float(arrays.pop(name)) for name in list(arrays) if arrays[name].ndim == 0}
+    slopes = c.slopes_in(p.head.layer)
     numbers |= {"scale": c.score_scale, "attention": float(arrays["pattern"][s])}
+    numbers["bias"] = -slopes[p.head.head] * (d - s) if slopes else 0.0
     said = () if allowed.start <= s < allowed.stop else ("the mask hides this source",)
     norm = ("logit effect at recorded norm scales, minus the vocabulary mean",)
     conventions = (*inputs.subject.conventions.words(), *norm, f"target: {aim.words}", *said)

@@ -42,7 +42,7 @@ def _shape_facts(c: ModelConfig) -> list[tuple[str, str, str]]:
 def _option_facts(c: ModelConfig) -> list[tuple[str, str, str]]:
     usual = abs(c.score_scale * c.d_head**0.5 - 1) < 1e-6
     options = [
-        ("positions", c.positions + (f", layers {c.position_layers}" if c.position_layers else "")),
+        ("positions", _positions(c) + (f", layers {c.position_layers}" if c.position_layers else "")),
         ("norm", c.norm if c.norm == "none" else f"{c.norm}, {c.norm_placement.replace('_', ' ')}"),
         ("score scale", f"{c.score_scale:.4g}" + (" = 1/√d_head" if usual else "")),
         ("MLP", "none" if c.attention_only else c.activation + (", gated" if c.gated else "")),
@@ -53,6 +53,12 @@ def _option_facts(c: ModelConfig) -> list[tuple[str, str, str]]:
     options += [("keys", "smeared")] if c.smeared_keys else []
     options += [("blocks", "parallel")] if c.parallel else []
     return [("options", name, value) for name, value in options]
+
+
+def _positions(c: ModelConfig) -> str:
+    if c.positions != "alibi":
+        return c.positions
+    return f"ALiBi, slopes {max(c.slopes):.3g} … {min(c.slopes):.3g}"
 
 
 def _counts(c: ModelConfig, n_parameters: int) -> list[tuple[str, str, str]]:

@@ -81,7 +81,7 @@ def _values(run: Run, layer: Layer, i: int, x: Tensor, tick: Tick) -> dict[str, 
     found = {"resid_pre": x}
     found |= {name: editor.apply(name, i, part) for name, part in projected(run, layer, i, x, 0)._asdict().items()}
     k, v = (block.per_query_head(config, found[name]) for name in ("k", "v"))
-    scores = editor.apply("scores", i, block.scores(config, found["q"], k))
+    scores = editor.apply("scores", i, block.biased(config, i, block.scores(config, found["q"], k), 0))
     tick()
     pattern = editor.apply("pattern", i, block.pattern(scores, block.allowed(n, n, 0, config.window(i))))
     z = editor.apply("z", i, pattern @ v)

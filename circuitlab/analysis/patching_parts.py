@@ -165,7 +165,7 @@ def attended(
         cells = max(len(new.q), len(new.k))
         ahead = _per_cell(block.scores(config, _over_cells(new.q), early.k), len(new.q)).expand(cells, -1, -1, -1)
         scores = torch.cat([ahead, scores], dim=-1)
-    scores = editor.apply("scores", i, scores, first, heads)
+    scores = editor.apply("scores", i, block.biased(config, i, scores, first, heads), first, heads)
     mask = block.allowed(scores.shape[-2], scores.shape[-1], first, config.window(i))
     pattern = patch(editor.apply("pattern", i, block.pattern(scores, mask), first, heads))
     z = pattern[..., start:] @ new.v

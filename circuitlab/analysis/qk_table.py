@@ -180,6 +180,8 @@ def score_words(c: ModelConfig, head: OneHead, distance: int) -> tuple[str, ...]
     said = [f"× {c.score_scale:.4g}"]
     if c.positions == "rotary" and c.positional(head.head.layer):
         said.append(f"source {distance} positions behind" if distance else "position-free (distance 0)")
+    elif slopes := c.slopes_in(head.head.layer):
+        said.append(f"position-free: ALiBi takes {slopes[head.head.head]:.3g} · distance off, whatever the tokens")
     elif c.positions != "none":
         said.append("positions left out")
     said += ["query bias: a row of its own"] if head.b_Q is not None else []

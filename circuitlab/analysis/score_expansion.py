@@ -1,11 +1,13 @@
 """One pre-softmax score as a sum over what wrote the two streams that it compares.
 
-    score(d, s) = scale · q_d · k_s = Σ_{c, c′} scale · q_d^c · k_s^{c′}
+    score(d, s) = scale · q_d · k_s = Σ_{c, c′} scale · q_d^c · k_s^{c′}        (with ALiBi − slope · (d − s))
 
 c, c′ run over embedding, position, biases, earlier MLPs, earlier heads and interventions (`score_parts`): before a soft cap, at
 the recorded scales of norms and of q/k norms, with smearing and rotation inside. By which sides an earlier head wrote:
 
     none: neither     Q: the destination's     K: the source's     both                       (Elhage et al. 2021)
+
+ALiBi is a term of its own, −slope · (d − s), in none of the streams: it stands where the component of its name meets itself.
 
 Softmax sees only differences within a row, so each term also stands centred: minus its mean over the sources that the row's mask
 and window allow. A term that is the same at every source raises the raw score and changes no attention.
@@ -14,7 +16,7 @@ and window allow. A term that is the same at every source raises the raw score a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ import torch
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis
 from circuitlab.analysis.score_parts import ScorePartsParams, ScorePartsResult, words
 from circuitlab.analysis.target import position_of
+from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Head
@@ -134,6 +137,7 @@ def score_expansion(inputs: Inputs, p: ScoreExpansionParams, ctx: Ctx) -> ScoreE
     q = parts.scale * parts.q[:, d].astype(np.float64)
     terms = q @ parts.k[:, s].astype(np.float64).T
     centred = terms - q @ _mean(parts.k[:, allowed]).T
+    parts, terms, centred = _with_alibi(inputs.weights.config, p.head, parts, (terms, centred), (d, s, allowed))
     by_head = parts.heads[:, 0] >= 0
     row, read, weight = _recorded(run, p.head, d)
     score, seen = float(row[s]), allowed.start <= s < allowed.stop
@@ -165,17 +169,33 @@ def score_expansion(inputs: Inputs, p: ScoreExpansionParams, ctx: Ctx) -> ScoreE
     )
 
 
+def _with_alibi(
+    c: ModelConfig, head: Head, parts: ScorePartsResult, terms: tuple[np.ndarray, np.ndarray], at: tuple[int, int, slice]
+) -> tuple[ScorePartsResult, np.ndarray, np.ndarray]:
+    """Components and (terms, centred) with ALiBi as one more component; as they are without it. `at`: d, s, allowed sources."""
+    if not (slopes := c.slopes_in(head.layer)):
+        return parts, *terms
+    d, s, allowed = at
+    raw, mean = -slopes[head.head] * (d - s), -slopes[head.head] * (d - (allowed.start + allowed.stop - 1) / 2)
+    whole, centred = (np.pad(x, ((0, 1), (0, 1))) for x in terms)
+    whole[-1, -1], centred[-1, -1] = raw, raw - mean
+    heads = np.concatenate([parts.heads, [(-1, -1)]])
+    names = {"names": (*parts.names, "ALiBi"), "kinds": (*parts.kinds, "position"), "heads": heads}
+    return replace(parts, **names), whole, centred
+
+
 def _recorded(run: Run, head: Head, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """[src] each of one row: scale · q·k before a cap, what softmax reads, and the pattern."""
+    """[src] each of one row: scale · q·k (with ALiBi) before a cap, what softmax reads, and the pattern."""
     c, rows, only = run.weights.config, slice(d, d + 1), (head.head,)
     with torch.inference_mode():
         q, k = run.get("q", head.layer, only, rows)[0].double(), run.get("k", head.layer, (c.kv_head(head.head),))[0].double()
-        raw = c.score_scale * (q @ k.T)[0]
+        raw = block.biased(c, head.layer, c.score_scale * (q @ k.T)[None], d, only)[0, 0]
         read, weight = (run.get(name, head.layer, only, rows)[0, 0].double() for name in ("scores", "pattern"))
     return raw.cpu().numpy(), read.cpu().numpy(), weight.cpu().numpy()
 
 
 def _said(c: ModelConfig, allowed: slice) -> tuple[str, ...]:
     n = allowed.stop - allowed.start
-    found = ["score = q · k at the model's own scale" + (", before the soft cap" if c.score_soft_cap else ""), *words(c)]
+    beside = ", before the soft cap" if c.score_soft_cap else " − slope · distance (ALiBi)" if c.positions == "alibi" else ""
+    found = [f"score = q · k at the model's own scale{beside}", *words(c)]
     return (*found, f"centred: minus the mean over the row's {n} source{'s' if n != 1 else ''}")

@@ -4,8 +4,8 @@
 
 exact on this run: norm scales and the scales of q/k norms are the recorded ones, smearing and rotation are inside (both are
 linear in the key). `score_expansion` multiplies them; kept once per head, so that every cell of its pattern is one small product.
-Shortformer positions enter behind the norm, on both sides. With its parts a score is Σ_{c, c′} scale · q_d^c · k_s^{c′}
-(Elhage et al. 2021, "QK circuit"; Q- and K-composition).
+Shortformer positions enter behind the norm, on both sides; ALiBi enters neither, it is added to the product. With its parts a
+score is Σ_{c, c′} scale · q_d^c · k_s^{c′} (Elhage et al. 2021, "QK circuit"; Q- and K-composition).
 
 No mean over a set of prompts: parts are vectors at positions that hold other tokens in another prompt. `score_expansion` averages
 the scores made of them.

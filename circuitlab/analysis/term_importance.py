@@ -152,7 +152,7 @@ def _memory(config: ModelConfig, n: int, p: TermImportanceParams) -> int:
     width = config.d_model + 3 * config.n_heads * config.d_head
     # the run, one stream and what an MLP wrote a layer, and head outputs of two passes
     kept = config.n_layers * (3 * width + config.d_model) + 12 * config.d_model + 4 * config.d_mlp
-    pattern = 3 * config.n_heads * length if config.score_soft_cap else 0
+    pattern = 3 * config.n_heads * length if config.whole_scores else 0
     losses = p.texts * (config.n_layers * (2 + 2 * config.n_heads) + config.n_layers + 3)
     return 8 * (length * (kept + pattern) + 3 * min(ROWS, length) * config.d_vocab_out + 4 * losses)
 

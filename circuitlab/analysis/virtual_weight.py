@@ -127,7 +127,7 @@ def _missing(c: ModelConfig, p: VirtualWeightParams) -> str | None:
             return f"the model has no layer {layer}; it has {c.n_layers}."
     if p.writer != "position":
         return None
-    if c.positions in ("none", "rotary"):
+    if c.positions in ("none", "rotary", "alibi"):
         return f"no position is written to the stream (positions: {c.positions})."
     if c.positions == "shortformer" and (p.reader not in ("QK query", "QK key") or p.across):
         return "positions are added to what queries and keys read, never to the stream: only QK reads them, and directly."

@@ -33,6 +33,8 @@ def exactness(c: ModelConfig) -> str:
     said = ["exact up to a positive scale per position"] * scaled
     said += ["offset-dependent (rotary)"] * (c.positions == "rotary")
     said += ["biases of the q/k norm left out"] * (c.qk_norm == "layer")  # they stand behind that scale
+    if c.positions == "alibi":  # the one part of a score that no weight holds; it is the same for all tokens
+        said = [f"{', '.join(said) or 'exact'} but for ALiBi (−slope · distance on each score)"]
     return ", ".join(said) or "exact"
 
 

@@ -125,7 +125,9 @@ def _scored(result: HeadStepResult, facts: Facts, d: str, s: str) -> list[tuple[
         (5, "their sum", f"{result.dot:.4g}"),
         (6, f"× scale {result.scale:.4g}", f"score {result.score:.4g}"),
     ]
-    if not np.isclose(result.softmax_score, result.score, rtol=1e-4, atol=1e-4):
+    if result.bias:
+        lines.append((6, "− slope · distance (ALiBi)", f"{result.bias:.4g}, score {result.score + result.bias:.4g}"))
+    if not np.isclose(result.softmax_score, result.score + result.bias, rtol=1e-4, atol=1e-4):
         lines.append((6, "cap, interventions", f"score {result.softmax_score:.4g}"))
     return lines
 

@@ -157,9 +157,31 @@ def per_query_head(config: ModelConfig, x: Tensor) -> Tensor:
 
 
 def scores(config: ModelConfig, q: Tensor, k: Tensor) -> Tensor:
-    """`score_scale · q kᵀ`, soft-capped, unmasked; q and k with equal numbers of heads."""
+    """`score_scale · q kᵀ`, soft-capped, unmasked, without ALiBi (`biased`); q and k with equal numbers of heads."""
     raw = (q * config.score_scale) @ k.transpose(-1, -2)
     return soft_cap(raw, config.score_soft_cap)
+
+
+def position_bias(
+    config: ModelConfig, index: int, n_dest: int, n_src: int, start: int, like: Tensor, heads: tuple[int, ...] | None = None
+) -> Tensor | None:
+    """[head, dest, src]: what ALiBi adds to the scores of layer `index`, −slope · (dest − src); None where it does not act.
+
+    Row 0 is position `start`; `heads` None means all. Dtype and device are those of `like`.
+    """
+    every = config.slopes_in(index)
+    if not every:
+        return None
+    slopes = torch.tensor([every[h] for h in heads] if heads else every, dtype=like.dtype, device=like.device)
+    dest = torch.arange(start, start + n_dest, dtype=like.dtype, device=like.device)
+    src = torch.arange(n_src, dtype=like.dtype, device=like.device)
+    return slopes[:, None, None] * (src - dest[:, None])
+
+
+def biased(config: ModelConfig, index: int, raw: Tensor, start: int, heads: tuple[int, ...] | None = None) -> Tensor:
+    """Scores [..., head, dest, src] of layer `index` with what positions add to them; all sources from the first."""
+    bias = position_bias(config, index, raw.shape[-2], raw.shape[-1], start, raw, heads)
+    return raw if bias is None else raw + bias
 
 
 def soft_cap(x: Tensor, cap: float) -> Tensor:
@@ -176,8 +198,11 @@ def attend(config: ModelConfig, index: int, qkv: QKV, start: int) -> Tensor:
     """z [..., head, dest, d_head] without keeping a pattern (the fused kernel). Not for soft-capped scores."""
     k, v = per_query_head(config, qkv.k), per_query_head(config, qkv.v)
     n_dest, n_src, window = qkv.q.shape[-2], k.shape[-2], config.window(index)
-    plain = start == 0 and not window
+    bias = position_bias(config, index, n_dest, n_src, start, qkv.q)
+    plain = start == 0 and not window and bias is None
     mask = None if plain or (n_dest == 1 and not window) else allowed(n_dest, n_src, start, window, k.device)
+    if bias is not None:
+        mask = bias if mask is None else bias.masked_fill_(~mask, float("-inf"))
     # the fused kernel wants a batch axis: without one the whole [head, dest, src] pattern is built (1.6 times as slow at 1 024)
     single = qkv.q.dim() == 3
     q, k, v = (x[None] if single else x for x in (qkv.q, k, v))

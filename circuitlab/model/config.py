@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from circuitlab.errors import BadModel
 
-Positions = Literal["none", "learned", "sinusoidal", "shortformer", "rotary"]
+Positions = Literal["none", "learned", "sinusoidal", "shortformer", "rotary", "alibi"]
 NormKind = Literal["none", "layer", "rms"]
 NormPlacement = Literal["pre", "post_residual", "post_sublayer", "both"]
 QkNormOver = Literal["head", "all"]
@@ -62,13 +62,23 @@ class Rotary:
         return self.theta or tuple(self.base ** (-2 * i / dims) for i in range(dims // 2))
 
 
+def alibi_slopes(n_heads: int) -> tuple[float, ...]:
+    """2^(−8 i / n), i = 1 … n, for n heads where n is a power of two; else those of the next lower power, and then every
+    second one of the next higher (Press et al. 2021, "Train short, test long", and its code)."""
+    whole = 2 ** (n_heads.bit_length() - 1)
+    extra = range(1, 2 * (n_heads - whole), 2)
+    exponents = [*(i / whole for i in range(1, whole + 1)), *(i / (2 * whole) for i in extra)]
+    return tuple(2 ** (-8 * x) for x in exponents)
+
+
 @dataclass(frozen=True)
 class ModelConfig:
     """The shape and the conventions of a decoder. Raises `BadModel` when its fields contradict each other.
 
     positions: "learned" and "sinusoidal" ([sin | cos] halves) are added to the embedding; "shortformer" adds `W_pos` to the
-    inputs of queries and keys only; "rotary" turns queries and keys. `position_layers` limits the last two to some layers,
-    `()` means every layer.
+    inputs of queries and keys only; "rotary" turns queries and keys; "alibi" subtracts `slope · (destination − source)` from
+    each head's scores, `slopes` having one for each head. `position_layers` limits the last three to some layers, `()` means
+    every layer.
     norm_placement: "pre" normalises what a sublayer reads, "post_residual" the stream after the addition, "post_sublayer" what
     a sublayer writes, "both" pre and post_sublayer. `final_norm` is the norm before the unembedding.
     score_scale: what `q·k` is multiplied by; 0 stands for the usual `1/√d_head`.
@@ -92,6 +102,7 @@ class ModelConfig:
     position_layers: tuple[int, ...] = ()
     rotary: Rotary | None = None
     rotary_windowed: Rotary | None = None
+    slopes: tuple[float, ...] = ()
     norm: NormKind = "none"
     norm_placement: NormPlacement = "pre"
     final_norm: bool = True
@@ -118,6 +129,8 @@ class ModelConfig:
         put("d_vocab_out", self.d_vocab_out or self.d_vocab)
         if self.positions == "rotary" and self.rotary is None:
             put("rotary", Rotary())
+        if self.positions == "alibi" and not self.slopes and type(self.n_heads) is int and 0 < self.n_heads <= _MOST["n_heads"]:
+            put("slopes", alibi_slopes(self.n_heads))
         self._check_sizes()
         self._check_types()
         put("score_scale", float(self.score_scale) or 1 / math.sqrt(self.d_head))
@@ -178,8 +191,17 @@ class ModelConfig:
             )
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise BadModel("Sinusoidal positions need pairs.", expected="an even d_model", got=str(self.d_model))
+        self._check_slopes()
         if self.attention_only and self.parallel:
             raise BadModel("A parallel block has an MLP.", expected="d_mlp > 0", got="d_mlp 0, parallel")
+
+    def _check_slopes(self) -> None:
+        wanted = self.n_heads if self.positions == "alibi" else 0
+        slopes: tuple[Any, ...] = self.slopes if isinstance(self.slopes, tuple) else ("no list",)
+        if len(slopes) != wanted or not all(type(m) in (int, float) and math.isfinite(m) for m in slopes):
+            raise BadModel("The slopes of ALiBi do not fit the heads.", expected=f"{wanted} numbers", got=repr(self.slopes)[:80])
+        if wanted and self.score_soft_cap:
+            raise BadModel("ALiBi with a soft cap of scores is not known.", expected="one of them", got="both")
 
     def _check_rotary(self, rotary: Rotary) -> None:
         if not isinstance(rotary, Rotary):
@@ -198,6 +220,11 @@ class ModelConfig:
         return self.d_mlp == 0
 
     @property
+    def whole_scores(self) -> bool:
+        """Whether attention holds [head, dest, src] at once: for a soft cap, or for ALiBi's bias."""
+        return bool(self.score_soft_cap) or self.positions == "alibi"
+
+    @property
     def group(self) -> int:
         """Query heads per key-value head."""
         return self.n_heads // self.n_kv_heads
@@ -212,8 +239,8 @@ class ModelConfig:
         return head // self.group
 
     def positional(self, layer: int) -> bool:
-        """Whether shortformer or rotary positions act in this layer."""
-        acts = self.positions in ("shortformer", "rotary")
+        """Whether shortformer positions, rotary ones or ALiBi act in this layer."""
+        acts = self.positions in ("shortformer", "rotary", "alibi")
         return acts and (not self.position_layers or layer in self.position_layers)
 
     def rotation(self, layer: int) -> Rotary | None:
@@ -221,6 +248,10 @@ class ModelConfig:
         if self.positions != "rotary" or not self.positional(layer):
             return None
         return self.rotary_windowed if self.rotary_windowed is not None and self.window(layer) else self.rotary
+
+    def slopes_in(self, layer: int) -> tuple[float, ...]:
+        """ALiBi's slope of each head of this layer; () where there is none."""
+        return self.slopes if self.positional(layer) else ()
 
     def window(self, layer: int) -> int:
         """How many positions a destination of this layer sees; 0 means all."""

@@ -190,7 +190,8 @@ def full_pattern(config: ModelConfig, i: int, qkv: QKV) -> Tensor:
     """[..., head, dest, src] of layer i."""
     n = qkv.q.shape[-2]
     mask = block.allowed(n, n, 0, config.window(i), qkv.q.device)
-    return block.pattern(block.scores(config, qkv.q, block.per_query_head(config, qkv.k)), mask)
+    raw = block.biased(config, i, block.scores(config, qkv.q, block.per_query_head(config, qkv.k)), 0)
+    return block.pattern(raw, mask)
 
 
 def logits(w: Weights, tokens: Tensor) -> Tensor:
@@ -233,7 +234,7 @@ def attended(run: Run, i: int, layer: Layer, x: Tensor, held: bool = False, dest
     k, v = k[..., :stop, :], v[..., :stop, :]
     if not (config.score_soft_cap or editor.touches(i, "scores", "pattern")):
         return editor.apply("z", i, block.attend(config, i, QKV(q, k, v), start))
-    raw = editor.apply("scores", i, block.scores(config, q, block.per_query_head(config, k)))
+    raw = editor.apply("scores", i, block.biased(config, i, block.scores(config, q, block.per_query_head(config, k)), start))
     seen = block.allowed(q.shape[-2], stop, start, config.window(i), q.device)
     pattern = editor.apply("pattern", i, block.pattern(raw, seen))
     return editor.apply("z", i, pattern @ block.per_query_head(config, v))

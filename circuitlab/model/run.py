@@ -131,7 +131,9 @@ class Run:
         rows = dest if not self._mixes_rows(layer) else slice(None)
         q = _pick(kept.q, heads)[:, rows]
         raw = block.scores(self.weights.config, q, self._grouped(kept.k, heads))
-        raw = self.editor.apply("scores", layer, raw, rows.indices(n)[0], heads or None)
+        start = rows.indices(n)[0]
+        raw = block.biased(self.weights.config, layer, raw, start, heads or None)
+        raw = self.editor.apply("scores", layer, raw, start, heads or None)
         return raw if rows is dest else raw[:, dest]
 
     def _mixes_rows(self, layer: int) -> bool:

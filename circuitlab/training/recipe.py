@@ -9,7 +9,7 @@ notes = ["…"]              said on the card
 
 [model]                    fields of `ModelConfig`, but the vocabulary and the context:
 n_layers = 2               n_heads, d_model, d_head are needed; d_mlp = 0 is attention only (default)
-positions = "shortformer"  added to queries and keys only; or learned, sinusoidal, rotary, none
+positions = "shortformer"  added to queries and keys only; or learned, sinusoidal, rotary, alibi, none
 norm = "none"              or layer, rms; further: biases = ["q", …], activation, gated, tied, smeared_keys, rotary, …
 
 [init]                     standard deviations of the initial weights by name, 0.02 where none is given:

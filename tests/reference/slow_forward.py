@@ -148,6 +148,8 @@ class SlowModel:
             for d in range(n):
                 first = max(0, d - window + 1) if window else 0
                 scores = np.array([c.score_scale * float(q[d] @ k[s]) for s in range(first, d + 1)])
+                if c.positions == "alibi" and (not c.position_layers or layer in c.position_layers):
+                    scores = scores - c.slopes[head] * (d - np.arange(first, d + 1))
                 if c.score_soft_cap:
                     scores = c.score_soft_cap * np.tanh(scores / c.score_soft_cap)
                 weights = np.exp(scores - scores.max())

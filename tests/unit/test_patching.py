@@ -80,7 +80,7 @@ def by_forward(lab: Lab, found: PatchingResult, p: PatchingParams, edits: Any, r
     return difference(forward(lab.weights, TOKENS, (*edits, edit)), p.position)
 
 
-@pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama", "both-norms-capped", "odd", "smeared", "parallel"])
+@pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama", "both-norms-capped", "odd", "smeared", "parallel", "alibi"])
 def test_a_cell_is_a_forward_pass_with_that_value_exchanged(tmp_path: Path, name: str) -> None:
     lab, rng = Lab(tmp_path, CONFIGS[name]), np.random.default_rng(len(name))
     kinds = ("resid_pre", "attn_out", "mlp_out", "head", "pattern", "q", "k", "v")

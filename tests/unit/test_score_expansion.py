@@ -33,6 +33,7 @@ CLASSES = [
     "gpt2",
     "sinusoidal",
     "rotary-partial",
+    "alibi",
     "llama",
     "smeared-rotary",
     "post-residual",
@@ -159,6 +160,9 @@ def test_terms_are_products_of_what_was_written(tmp_path: Path, name: str, fold:
     q = as_named(slow.side("Q", HEAD, TOKENS), found.names_dest, "b_Q")
     k = as_named(slow.side("K", HEAD, TOKENS), found.names_src, "b_K")
     every = config.score_scale * np.einsum("ci,esi->sce", q[:, d], k[:, : d + 1])
+    if config.positions == "alibi":
+        own = found.names_dest.index("ALiBi")
+        every[:, own, own] = -config.slopes[HEAD.head] * (d - np.arange(d + 1))
     np.testing.assert_allclose(found.terms, every[s], atol=1e-5)  # weights are float32 on disk, the rest is double
     np.testing.assert_allclose(found.centred, every[s] - every.mean(0), atol=1e-5)
     assert found.score == pytest.approx(float(every[s].sum()), abs=1e-5)
@@ -228,6 +232,7 @@ def test_sums_are_those_of_the_intervened_run(tmp_path: Path, name: str) -> None
     run = forward(weights, TOKENS, edits)
     q, k = run.get("q", 2, (0,))[0].numpy(), run.get("k", 2, (0,))[0].numpy()
     scores = config.score_scale * k[:8] @ q[7]
+    scores = scores - config.slopes[0] * (7 - np.arange(8)) if config.slopes else scores
     assert found.score == pytest.approx(scores[4], abs=1e-10)
     assert found.terms.sum() == pytest.approx(scores[4], abs=1e-10)
     assert found.centred.sum() == pytest.approx(scores[4] - scores.mean(), abs=1e-10)

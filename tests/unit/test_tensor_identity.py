@@ -152,6 +152,8 @@ def test_each_step_is_the_slow_forward_pass(tmp_path: Path, name: str) -> None:
     weights = np.exp(found.scores[: d + 1])
     same(weights / weights.sum(), slow["pattern"][d, : d + 1])
     assert found.softmax_score == found.scores[s]
+    if not config.score_soft_cap:
+        same(found.softmax_score, found.score + found.bias)
     same(found.weighted, slow["pattern"][d, s] * slow["v"][s])
     same(found.z, slow["z"][d])
     same(found.result, slow["result"][d])

@@ -35,10 +35,11 @@ def _inputs(path: Path, conventions: Conventions = DOUBLE) -> InputsOf:
     return InputsOf(engine, engine.store.open(ref), Subject(ref, (), (), conventions), ctx, engine.cache)
 
 
-@pytest.mark.parametrize("name", ["rotary-half", "rotary-one-layer", "rotary-partial", "no-positions", "odd"])
+@pytest.mark.parametrize("name", ["rotary-half", "rotary-one-layer", "rotary-partial", "no-positions", "odd", "alibi"])
 def test_factors_give_the_models_scores_and_results_of_layer_0(tmp_path: Path, name: str) -> None:
     config = CONFIGS[name]
     config = replace(config, positions="none") if name == "odd" else config
+    config = replace(config, norm="none", biases=()) if name == "alibi" else config
     inputs = _inputs(directory(tmp_path / "m", config))
     tokens = tuple(t % config.d_vocab for t in TOKENS)
     run, heads, x = forward(inputs.weights, tokens), heads_of(inputs, 0), embedding(inputs.weights)[list(tokens)]
@@ -48,7 +49,8 @@ def test_factors_give_the_models_scores_and_results_of_layer_0(tmp_path: Path, n
             for s in range(d + 1):
                 q = turned(x[d] @ heads.W_Q[h], config, 0, d - s)
                 expected = config.score_scale * q @ (x[s] @ heads.W_K[h])
-                torch.testing.assert_close(scores[d, s], expected)
+                at_distance = config.slopes[h] * (d - s) if config.slopes else 0.0
+                torch.testing.assert_close(scores[d, s], expected - at_distance)
         torch.testing.assert_close(run.get("result", 0)[h], result)
 
 
@@ -67,6 +69,7 @@ def test_a_norm_behind_the_sublayer_scales_what_a_head_writes_by_a_positive_numb
 def test_exactness_is_named_and_the_norm_on_the_stream_refused() -> None:
     assert exactness(CONFIGS["attention-only"]) == exactness(CONFIGS["gpt2"]) == "exact"
     assert exactness(CONFIGS["llama"]).startswith("offset")
+    assert exactness(CONFIGS["alibi"]).startswith("exact but for ALiBi")
     assert exactness(CONFIGS["post-sublayer"]).startswith("exact up to")
     assert "stream" in (refuse_inexact(CONFIGS["post-residual"]) or "")
     assert refuse_inexact(CONFIGS["llama"]) is None

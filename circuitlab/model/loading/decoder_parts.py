@@ -98,6 +98,16 @@ def attention(config: ModelConfig, q: str, k: str, v: str, o: str) -> dict[str, 
     return made
 
 
+def fused_attention(config: ModelConfig, qkv: str, o: str) -> dict[str, Stored]:
+    """The same of two `Linear`s, the first with each key-value head's queries, key and value together."""
+    made = linear_with_bias("O", o, "o" in config.biases, "o")
+    parts: tuple[Which, ...] = ("q", "k", "v")
+    for which in parts:
+        fused = linear_with_bias(which.upper(), qkv, which in config.biases)
+        made |= {name: where.within_heads(which).heads(which) for name, where in fused.items()}
+    return made
+
+
 def mlp(config: ModelConfig, up: str, down: str, gate: str = "") -> dict[str, Stored]:
     """The maps of an MLP, each a `Linear`."""
     bias = "mlp" in config.biases

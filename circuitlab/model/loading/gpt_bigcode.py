@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.loading.decoder_parts import filled, linear_with_bias, mlp, opener, tied_note
+from circuitlab.model.loading.decoder_parts import filled, fused_attention, mlp, opener, tied_note
 from circuitlab.model.loading.family import Family
 from circuitlab.model.loading.gated_decoder import Read
 from circuitlab.model.loading.huggingface import activation, flag, head_size, number, refuse, scale_note, size
@@ -56,11 +56,7 @@ def layout(config: ModelConfig) -> Layout:
     ends = {"embed.W_E": stored("wte.weight"), "embed.W_pos": stored("wpe.weight"), **norm("unembed.norm", "ln_f", bias=True)}
     ends |= {} if config.tied else {"unembed.W_U": linear("lm_head")}
     block: dict[str, Stored] = {**norm("attn_norm", "h.{i}.ln_1", bias=True), **norm("mlp_norm", "h.{i}.ln_2", bias=True)}
-    for which in ("q", "k", "v"):
-        fused = linear_with_bias(which.upper(), "h.{i}.attn.c_attn", bias=True)
-        one_for_all = config.n_kv_heads < config.n_heads or config.n_heads == 1
-        block |= {n: (w.beside(which) if one_for_all else w.within_heads(which)).heads(which) for n, w in fused.items()}
-    block |= linear_with_bias("O", "h.{i}.attn.c_proj", bias=True, which="o")
+    block |= fused_attention(config, "h.{i}.attn.c_attn", "h.{i}.attn.c_proj")
     block |= mlp(config, "h.{i}.mlp.c_fc", "h.{i}.mlp.c_proj")
     # the causal mask that older files carry, and the second name of a tied embedding
     return Layout(ends, block, (".attn.bias", ".attn.masked_bias", "lm_head.weight"), ("transformer.",))

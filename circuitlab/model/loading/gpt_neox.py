@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.loading.decoder_parts import filled, linear_with_bias, mlp, opener, rotary_sizes, tied_note
+from circuitlab.model.loading.decoder_parts import filled, fused_attention, mlp, opener, rotary_sizes, tied_note
 from circuitlab.model.loading.family import Family
 from circuitlab.model.loading.huggingface import activation, flag, scale_note
 from circuitlab.model.loading.layout import Layout, Stored, linear, norm, stored
@@ -51,10 +51,7 @@ def layout(config: ModelConfig) -> Layout:
     at = "layers.{i}."
     block: dict[str, Stored] = norm("attn_norm", f"{at}input_layernorm", bias=True)
     block |= norm("mlp_norm", f"{at}post_attention_layernorm", bias=True)
-    for which in ("q", "k", "v"):
-        fused = linear_with_bias(which.upper(), f"{at}attention.query_key_value", which in config.biases)
-        block |= {name: where.within_heads(which).heads(which) for name, where in fused.items()}
-    block |= linear_with_bias("O", f"{at}attention.dense", "o" in config.biases, "o")
+    block |= fused_attention(config, f"{at}attention.query_key_value", f"{at}attention.dense")
     block |= mlp(config, f"{at}mlp.dense_h_to_4h", f"{at}mlp.dense_4h_to_h")
     # the masks and frequencies that older files carry, and the second names of a tied embedding
     buffers = (".attention.bias", ".attention.masked_bias", "rotary_emb.inv_freq", "embed_out.weight", "lm_head.weight")

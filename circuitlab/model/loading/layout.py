@@ -76,8 +76,14 @@ class Stored:
         return self.then(cut)
 
     def within_heads(self, which: Which) -> Stored:
-        """The q, k or v part of [..., head · (q | k | v) · d_head], where each head keeps its three together (GPT-NeoX)."""
-        return self.then(lambda c, x: x.unflatten(-1, (c.n_heads, 3, c.d_head))[..., "qkv".index(which), :].flatten(-2))
+        """The q, k or v part of [..., kv_head · (its queries | k | v) · d_head]: each key-value head keeps its own."""
+
+        def cut(c: ModelConfig, x: Tensor) -> Tensor:
+            own = x.unflatten(-1, (c.n_kv_heads, c.group + 2, c.d_head))
+            part = own[..., :-2, :] if which == "q" else own[..., -2 if which == "k" else -1, :][..., None, :]
+            return part.flatten(-3)
+
+        return self.then(cut)
 
     def half(self, k: int) -> Stored:
         """The k-th of two equal halves of the last axis (gate and up side by side)."""

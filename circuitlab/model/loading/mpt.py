@@ -1,0 +1,72 @@
+"""Hugging Face directories of MPT (MosaicML 2023): ALiBi, LayerNorms without bias, no biases at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from circuitlab.errors import BadModel
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.loading.alibi import alibi_notes
+from circuitlab.model.loading.decoder_parts import filled, mlp, opener, tied_note
+from circuitlab.model.loading.family import Family
+from circuitlab.model.loading.gated_decoder import Read
+from circuitlab.model.loading.huggingface import flag, head_size, number, refuse, scale_note, size
+from circuitlab.model.loading.layout import Layout, Stored, Which, linear, norm, stored
+
+_DEFAULTS = {"expansion_ratio": 4, "max_seq_len": 2048, "layer_norm_epsilon": 1e-5, "tie_word_embeddings": True}
+_REFUSED = {
+    "clip_qkv": "Clipping of queries, keys and values",
+    "qk_ln": "A norm of queries and keys",
+    "prefix_lm": "A prefix",
+}
+
+
+def read_config(config: Mapping[str, Any]) -> Read:
+    """Our configuration of an MPT `config.json`, with what was assumed."""
+    config, assumed = filled(config, _DEFAULTS)
+    attention = config.get("attn_config") or {}
+    if not isinstance(attention, Mapping):
+        raise BadModel("config.json: attn_config cannot be read.", expected="an object", got=repr(attention)[:80])
+    refuse(attention, _REFUSED)
+    refuse(config, {"logit_scale": "A scale of the logits"})
+    if not flag(attention, "alibi", True) or not flag(config, "no_bias", True):
+        raise BadModel("This kind of MPT is not known.", expected="ALiBi, and no biases", got="alibi or no_bias false")
+    if number(attention, "alibi_bias_max", 8) != 8:  # `transformers` and the family's own code read it differently
+        raise BadModel(
+            "The slopes of ALiBi are not the usual ones.", expected="alibi_bias_max 8", got=str(attention["alibi_bias_max"])
+        )
+    d_model, n_heads = size(config, "d_model"), size(config, "n_heads")
+    made = ModelConfig(
+        n_layers=size(config, "n_layers"),
+        n_heads=n_heads,
+        d_model=d_model,
+        d_head=head_size(config, d_model, n_heads),
+        d_vocab=size(config, "vocab_size"),
+        n_ctx=size(config, "max_seq_len"),
+        d_mlp=size(config, "expansion_ratio") * d_model,
+        positions="alibi",
+        norm="layer",
+        norm_eps=number(config, "layer_norm_epsilon"),
+        activation="gelu",
+        tied=flag(config, "tie_word_embeddings", True),
+        score_scale=number(attention, "softmax_scale", 0.0),
+        family="mpt",
+    )
+    scale = scale_note(made.score_scale, made.d_head, "softmax_scale, or the family's own")
+    return made, (scale, *alibi_notes(made), *tied_note(made), *assumed)
+
+
+def layout(config: ModelConfig) -> Layout:
+    """Where MPT keeps its tensors."""
+    ends = {"embed.W_E": stored("wte.weight"), **norm("unembed.norm", "norm_f", bias=False)}
+    ends |= {} if config.tied else {"unembed.W_U": linear("lm_head")}
+    at = "blocks.{i}."
+    block: dict[str, Stored] = norm("attn_norm", f"{at}norm_1", bias=False) | norm("mlp_norm", f"{at}norm_2", bias=False)
+    parts: tuple[Which, ...] = ("q", "k", "v")
+    block |= {f"W_{which.upper()}": linear(f"{at}attn.Wqkv").beside(which).heads(which) for which in parts}
+    block |= {"W_O": linear(f"{at}attn.out_proj").heads("o"), **mlp(config, f"{at}ffn.up_proj", f"{at}ffn.down_proj")}
+    return Layout(ends, block, ("lm_head.weight",), ("transformer.",))
+
+
+FAMILY = Family("mpt", "MPT", lambda f: f.model_type == "mpt", opener(read_config, layout, "MPT"))
