@@ -13,7 +13,8 @@ DEFAULT_MODEL = "builtin:attn-only-2l"
 PICTURE = Path("circuitlab.png")
 
 # A libgomp thread that waits by spinning makes many small products wait for a busy neighbour: 0.2 s of work took 9 to 36 s.
-_ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
+# tokenizers warns at every process that is started after it has worked in parallel, unless it was told that it may.
+_ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "TOKENIZERS_PARALLELISM": "true"}
 
 
 def settle_environment() -> None:

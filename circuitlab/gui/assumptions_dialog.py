@@ -133,7 +133,7 @@ class AssumptionsDialog(Dialog):
         self._trying = ref
         self.said.setText(f"Opening {ref.name}…")
         self.again.setEnabled(False)
-        self.runner.do(SLOT, f"open {ref.name}", lambda job: self.opening.read(ref, job))
+        self.runner.do(SLOT, f"open {ref.name}", self.opening.reader(ref))
 
     @Slot(str, object)
     def _finished(self, slot: str, value: object) -> None:

@@ -5,11 +5,21 @@ from __future__ import annotations
 from PySide6.QtCore import QObject, Slot
 
 from circuitlab.engine.continuation import written_on
-from circuitlab.errors import Cancelled
+from circuitlab.errors import BadInput, Cancelled
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.job import Job
+from circuitlab.model.tokenizer import Tokenizer
 
 SLOT = "continuation"
+
+
+def _text_of(tokenizer: Tokenizer, tokens: tuple[int, ...], bos: bool) -> str:
+    """The text of tokens; "" where it does not encode to these very ones: a cut-off character, a merge across the seam."""
+    try:
+        text = tokenizer.decode(tokens)
+        return text if tokenizer.encode(text, bos) == tokens else ""
+    except BadInput:
+        return ""
 
 
 class Continuation(QObject):
@@ -24,30 +34,28 @@ class Continuation(QObject):
     def start(self, n: int, sampled: bool, temperature: float = 1.0, seed: int = 0) -> None:
         """Write `n` tokens."""
         state, bench = self.bench.document.recorded, self.bench
-        self._state = state
+        self._state, tokenizer = state, bench.tokenizer()
 
-        def work(job: Job) -> tuple[int, ...]:
+        def work(job: Job) -> tuple[tuple[int, ...], str]:
             def stop(i: int) -> bool:
                 job.done, job.total, job.text = i, n, "tokens"
                 return job.cancelled.is_set()
 
-            return written_on(bench.engine, state.subject, n, sampled, seed, stop, temperature)
+            tokens = written_on(bench.engine, state.subject, n, sampled, seed, stop, temperature)
+            return tokens, "" if tokenizer is None else _text_of(tokenizer, tokens, state.bos)
 
         self.bench.runner.do(SLOT, f"continue by {n} tokens", work, "slow")
 
     @Slot(str, object)
-    def _finished(self, slot: str, tokens: object) -> None:
-        if slot != SLOT or not isinstance(tokens, tuple):
+    def _finished(self, slot: str, written: object) -> None:
+        if slot != SLOT or not isinstance(written, tuple):
             return
+        tokens, text = written
         state = self.bench.document.recorded
         if state.tokens != self._state.tokens or tokens == state.tokens:
             self.bench.message.emit("Nothing was added: the text has changed, or the context is full.")
             return
-        tokenizer = self.bench.tokenizer()
-        text = "" if tokenizer is None else tokenizer.decode(tokens)
-        # a text that does not encode to these very tokens (a cut-off character, a merge across the seam) is kept as ids
-        same = tokenizer is not None and tokenizer.encode(text, state.bos) == tokens
-        self.bench.document.apply(state.with_text(text if same else "", tokens), "continue")
+        self.bench.document.apply(state.with_text(text, tokens), "continue")
         self.bench.message.emit(f"{len(tokens) - len(state.tokens)} tokens written.")
 
     @Slot(str, object)

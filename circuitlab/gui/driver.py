@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal, Slot
 
 from circuitlab.errors import Cancelled
-from circuitlab.gui.fitting import fitted
+from circuitlab.gui.fitting import fitted, prepare
 from circuitlab.gui.job import Job
 from circuitlab.model.subject import ModelRef
 from circuitlab.session.state import State
@@ -133,11 +133,11 @@ class Driver(QObject):
     def _open(self, wish: Wish) -> None:
         """On the thread of models: its own, so that a slider never waits for a file that is being written."""
         self._opening = wish
-        store = self.bench.engine.store
+        store, text = self.bench.engine.store, wish.intended().text
 
         def work(job: Job) -> None:
             for ref in wish.needs:  # the reference first: it is used, and not the one that is closed to make room
-                store.open(ref)
+                prepare(store.open(ref), text)
 
         self.bench.runner.do(SLOT, f"open {wish.needs[-1].name}", work, LANE)
 

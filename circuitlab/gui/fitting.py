@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import replace
 
 from circuitlab.engine.store import OpenModel
@@ -12,6 +13,7 @@ from circuitlab.model.editor import check_edits
 from circuitlab.model.forward import check_tokens
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Head, ModelRef, Target
+from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.session.state import Selection, State
 
 
@@ -21,10 +23,9 @@ def state_on(model: OpenModel, state: State, text: str | None) -> State:
     tokenizer, config = weights.tokenizer, weights.config
     bos = config.prepend_bos and tokenizer is not None and tokenizer.bos is not None
     words = state.text if text is None else text
-    if tokenizer is not None:
-        whole = tokenizer.encode(words, bos)
-        tokens = whole[: config.n_ctx]
-        words = words if len(whole) <= config.n_ctx else tokenizer.decode(tokens)
+    encoded = None if tokenizer is None else _encoded(tokenizer, words, bos, config.n_ctx)
+    if encoded is not None:
+        words, tokens = encoded
     else:
         # ids that were typed for a model without words stay; those of another model's words would mean nothing here
         kept = () if state.text else tuple(t for t in state.tokens if t < config.d_vocab)[: config.n_ctx]
@@ -34,6 +35,23 @@ def state_on(model: OpenModel, state: State, text: str | None) -> State:
     edits = state.edits if state.model == model.ref else ()
     made = replace(state, model=model.ref, bos=bos, edits=edits, selection=Selection(heads=heads or (Head(0, 0),)))
     return made.with_text(words, tokens)
+
+
+def prepare(model: OpenModel, text: str) -> None:
+    """On a worker: what fitting a state with this text will ask of the model's tokenizer, which keeps the answer."""
+    tokenizer = model.opened.weights.tokenizer
+    if tokenizer is not None:
+        with suppress(BadInput):
+            tokenizer.encode(text)
+
+
+def _encoded(tokenizer: Tokenizer, text: str, bos: bool, most: int) -> tuple[str, tuple[int, ...]] | None:
+    """A text with its tokens, cut where the context ends; None where the tokenizer cannot take it."""
+    try:
+        whole = tokenizer.encode(text, bos)
+        return (text, whole) if len(whole) <= most else (tokenizer.decode(whole[:most]), whole[:most])
+    except BadInput:
+        return None
 
 
 def repeated_ids(config: ModelConfig) -> tuple[int, ...]:
@@ -74,7 +92,8 @@ def _same_tokens(model: OpenModel, state: State, before: OpenModel, shown: State
     if state.bos and (tokenizer is None or tokenizer.bos is None):
         return False
     if state.text:
-        return tokenizer is not None and tokenizer.encode(state.text, state.bos) == state.tokens
+        encoded = None if tokenizer is None else _encoded(tokenizer, state.text, state.bos, len(state.tokens) + 1)
+        return encoded is not None and encoded[1] == state.tokens
     if state.tokens != shown.tokens:  # typed together with the wish for this model
         return True
     if tokenizer is None or there is None:

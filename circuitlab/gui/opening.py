@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from PySide6.QtWidgets import QMenu
 from circuitlab.engine.store import OpenModel, reference
 from circuitlab.errors import BadModel, Cancelled, CircuitLabError
 from circuitlab.gui.bench import Bench
-from circuitlab.gui.fitting import state_on
+from circuitlab.gui.fitting import prepare, state_on
 from circuitlab.gui.job import Job
 from circuitlab.gui.settings import stored
 from circuitlab.model.constructed import SOURCES
@@ -70,11 +71,17 @@ class Opening(QObject):
             self.wanted.emit(name)
             return
         self._text, self._ref = text, ref
-        self.bench.runner.do("open", f"open {ref.name}", lambda job: self.read(ref, job))
+        self.bench.runner.do("open", f"open {ref.name}", self.reader(ref, text))
 
-    def read(self, ref: ModelRef, job: Job) -> OpenModel:
+    def reader(self, ref: ModelRef, text: str | None = None) -> Callable[[Job], OpenModel]:
+        """What reads a model on the file thread, with the tokens of the text that it will be shown on (None: the present one)."""
+        words = self.bench.document.recorded.text if text is None else text
+        return lambda job: self._read(ref, words, job)
+
+    def _read(self, ref: ModelRef, words: str, job: Job) -> OpenModel:
         """On the file thread. An open that was cancelled meanwhile changes nothing in the window."""
         model = self.bench.engine.store.open(ref)
+        prepare(model, words)
         if job.cancelled.is_set():
             raise Cancelled
         return model

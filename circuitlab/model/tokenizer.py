@@ -1,20 +1,35 @@
 """Text <-> ids, and the display form of a token in which nothing is invisible.
 
 Wraps a `tokenizers` file (`tokenizer.json`). Special tokens are never added unasked and never parsed out of text: BOS is put in
-front by whoever builds the prompt, and is on the screen when it is there.
+front by whoever builds the prompt, and is on the screen when it is there. What a file asks to be done to a text is done here only
+where it is known to be bounded by the text's length (`tokenizer_rules`), else in a process of its own, within limits.
 """
 
 from __future__ import annotations
 
+import json
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any, TypeVar
 
 from tokenizers import Tokenizer as _Tokenizer
 
 from circuitlab.errors import BadInput, BadModel
 from circuitlab.files import write_whole
 from circuitlab.model.files.whole_file import WholeFile
+from circuitlab.model.tokenizer_process import TokenizerProcess, failed
+from circuitlab.model.tokenizer_rules import unbounded
 
+log = logging.getLogger("circuitlab.tokenizer")
+T = TypeVar("T")
+_QUICK = 8000  # characters: encoded in 2 to 4 ms by tokenizers of bounded rules
+_KEPT, _LONGEST_KEPT = 64, 200_000  # texts whose tokens are kept, and characters of the longest
+_TEXT_STEPS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
+_REMEDY = "Fetch or write it again, or take it away and go on by token ids."
 _LARGEST = 64 * 2**20
 _BOS_NAMES = ("<|bos|>", "<s>", "<bos>", "<|begin_of_text|>", "<|endoftext|>", "[BOS]")
 _VISIBLE = {" ": "·", "\n": "↵", "\t": "⇥", "\r": "␍", "\u00a0": "⍽"}
@@ -42,13 +57,17 @@ class Tokenizer:
     adds_bos = False
     notes: tuple[str, ...] = ()
 
-    def __init__(self, inner: _Tokenizer, bos: int | None = None) -> None:
-        self._inner = inner
+    def __init__(self, inner: _Tokenizer, bos: int | None = None, process: TokenizerProcess | None = None) -> None:
+        """`process`: what encodes and decodes in place of `inner`, which then has the vocabulary only."""
+        self._inner, self._process = inner, process
+        self._kept: OrderedDict[str, tuple[int, ...] | BadInput] = OrderedDict()
+        self._keeping = threading.Lock()
         self._inner.no_truncation()
         self._inner.no_padding()
         added = inner.get_added_tokens_decoder()
         self._special = {i: str(t.content) for i, t in added.items() if t.special}
         self._byte_level = inner.decoder is not None and b'"ByteLevel"' in inner.decoder.__getstate__()
+        self._inner.encode_special_tokens = True
         self.bos = bos if bos is not None else self.likely_bos()
         self.n_tokens: int = inner.get_vocab_size(with_added_tokens=True)
         self.display = lru_cache(maxsize=None)(self._display)
@@ -61,16 +80,21 @@ class Tokenizer:
             raise BadModel(f"{file.name} is too large.", expected=f"at most {_LARGEST >> 20} MiB", got=f"{file.size} bytes")
         data = file.read(0, file.size)
         try:
-            return cls(_Tokenizer.from_str(data.decode("utf-8")), bos)
+            text = data.decode("utf-8")
+            spec = json.loads(text, object_pairs_hook=_once)
+            reason = unbounded(spec) if isinstance(spec, dict) else ""
+            if not reason:
+                return cls(_Tokenizer.from_str(text), bos)
+            log.info("%s encodes in a process of its own: %s", file.name, reason)
+            bare = _Tokenizer.from_str(json.dumps({**spec, **dict.fromkeys(_TEXT_STEPS)}))
+            made = cls(bare, bos, TokenizerProcess(data))
+            made._byte_level = '"ByteLevel"' in json.dumps(spec.get("decoder"))
+            return made
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # the library raises bare Exception on a malformed file, and its panics are not even that
-            raise BadModel(
-                f"{file.name} cannot be read.",
-                expected="a tokenizers file",
-                got=str(error).partition("\n")[0][:200],
-                remedy="Fetch or write it again, or take it away and go on by token ids.",
-            ) from error
+            reason = error.got if isinstance(error, BadModel) else str(error).partition("\n")[0][:200]
+            raise BadModel(f"{file.name} cannot be read.", expected="a tokenizers file", got=reason, remedy=_REMEDY) from error
 
     def likely_bos(self) -> int | None:
         """A special token whose name says that it begins a text."""
@@ -78,9 +102,15 @@ class Tokenizer:
         return next((names[n] for n in _BOS_NAMES if n in names), None)
 
     def first_added(self) -> int | None:
-        """The special token that the tokenizer itself puts in front of a text, None where it adds nothing there."""
-        self._inner.encode_special_tokens = True
-        plain, whole = (self._inner.encode("a", add_special_tokens=added).ids for added in (False, True))
+        """The special token that the tokenizer itself puts in front of a text, None where it adds nothing there.
+
+        Raises `BadModel` where it comes to no end with a text of one letter.
+        """
+        try:
+            plain, whole = self._ids("a"), self._ids("a", special=True)
+        except BadInput as error:
+            what = "The model's tokenizer cannot take the letter ‘a’."
+            raise BadModel(what, expected=error.expected, got=f"{error.what} {error.got}", remedy=_REMEDY) from error
         return whole[0] if plain and whole[1 : 1 + len(plain)] == plain and whole[0] in self._special else None
 
     def id_of(self, text: str) -> int | None:
@@ -89,21 +119,53 @@ class Tokenizer:
 
     def file_text(self) -> str:
         """What stands in its `tokenizer.json`."""
-        return self._inner.to_str(pretty=False)
+        return self._inner.to_str(pretty=False) if self._process is None else self._process.data.decode("utf-8")
 
     def save(self, path: Path) -> None:
         """Write `tokenizer.json`. Raises `BadMachine`."""
         write_whole(path, self.file_text().encode())
 
+    def quick(self, text: str) -> bool:
+        """Whether `encode` answers within a few milliseconds: what a keystroke may wait for."""
+        return (self._process is None and len(text) <= _QUICK) or text in self._kept
+
     def encode(self, text: str, bos: bool = False) -> tuple[int, ...]:
-        """Ids of `text`; with BOS in front where asked and there is one. Text that looks special stays text where it can."""
-        self._inner.encode_special_tokens = True
-        ids = tuple(self._inner.encode(text, add_special_tokens=False).ids)
+        """Ids of `text`; with BOS in front where asked and there is one. Text that looks special stays text where it can.
+
+        Other threads go on meanwhile. Raises `BadInput` where the tokenizer fails on the text, or comes to no end in time.
+        """
+        ids = self._remembered(text)
         return (self.bos, *ids) if bos and self.bos is not None else ids
 
+    def _remembered(self, text: str) -> tuple[int, ...]:
+        """Tokens of a text that was encoded lately, or why there are none: nobody waits twice for the same."""
+        with self._keeping:
+            known = self._kept.get(text)
+        if known is None:
+            try:
+                known = self._ids(text)
+            except BadInput as error:
+                known = error
+            if len(text) <= _LONGEST_KEPT or isinstance(known, BadInput):
+                with self._keeping:
+                    self._kept[text] = known
+                    while len(self._kept) > _KEPT:
+                        self._kept.popitem(last=False)
+        if isinstance(known, BadInput):
+            raise BadInput(known.what, expected=known.expected, got=known.got, remedy=known.remedy)
+        return known
+
+    def _ids(self, text: str, special: bool = False) -> tuple[int, ...]:
+        if self._process is not None:
+            return tuple(self._process.encode(text, special))
+        # a batch of one: unlike `encode`, it lets other threads run
+        return _guarded(lambda: tuple(self._inner.encode_batch_fast([text], add_special_tokens=special)[0].ids))
+
     def decode(self, ids: tuple[int, ...]) -> str:
-        """Text of ids, special tokens left out; bytes that are no UTF-8 become U+FFFD."""
-        return self._inner.decode(list(ids), skip_special_tokens=True)
+        """Text of ids, special tokens left out; bytes that are no UTF-8 become U+FFFD. Raises `BadInput` as `encode` does."""
+        if self._process is not None:
+            return self._process.decode(list(ids))
+        return _guarded(lambda: self._inner.decode(list(ids), skip_special_tokens=True))
 
     def raw(self, token: int) -> str:
         """The vocabulary's own spelling. Raises `BadInput` for an id that is not in it."""
@@ -131,7 +193,13 @@ class Tokenizer:
 
     def find(self, text: str) -> int | None:
         """The id of exactly this text as one token (visible spaces accepted), or None."""
-        ids = self.encode(text.replace("·", " ").replace("↵", "\n"))
+        if self._process is not None:  # asked at every letter that is typed into a search
+            wanted = visible(text)
+            return next((i for i in range(self.n_tokens) if self.display(i) == wanted), None)
+        try:
+            ids = self.encode(text.replace("·", " ").replace("↵", "\n"))
+        except BadInput:
+            return None
         return ids[0] if len(ids) == 1 else None
 
     def search(self, text: str, most: int) -> tuple[int, ...]:
@@ -165,3 +233,21 @@ def _partly(data: bytes) -> str:
         code = ord(piece)
         out += f"⟨{code - 0xDC00:02x}⟩" if 0xDC80 <= code <= 0xDCFF else visible(piece)
     return out
+
+
+def _guarded(work: Callable[[], T]) -> T:
+    """Raise `BadInput` for whatever the library raises; its panics are no Exception."""
+    try:
+        return work()
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:
+        raise failed(str(error) or type(error).__name__) from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of a description must not name a step twice: which one counts is not ours to guess. A vocabulary may."""
+    made = dict(pairs)
+    if len(made) < len(pairs) <= 64:
+        raise ValueError("a name stands twice in one object")
+    return made

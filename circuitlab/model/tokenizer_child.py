@@ -1,0 +1,68 @@
+"""A tokenizer in a process of its own: what it does can be stopped, and what it needs is limited.
+
+Started as a script by `tokenizer_process`; it must import nothing of this package. Frames on both pipes: four bytes of length,
+then the bytes. The first frame is a `tokenizer.json`; each later one a request as JSON, answered by one frame of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from contextlib import suppress
+from typing import IO, Any
+
+MEMORY = 3 * 2**30  # bytes of address space, where the system can limit them
+
+
+def read_frame(pipe: IO[bytes]) -> bytes | None:
+    """The next frame, None at the end."""
+    head = pipe.read(4)
+    if len(head) < 4:
+        return None
+    size = struct.unpack(">I", head)[0]
+    data = pipe.read(size)
+    return data if len(data) == size else None
+
+
+def write_frame(pipe: IO[bytes], data: bytes) -> None:
+    """One frame."""
+    pipe.write(struct.pack(">I", len(data)))
+    pipe.write(data)
+    pipe.flush()
+
+
+def _answer(tokenizer: Any, request: dict[str, Any]) -> dict[str, Any]:
+    if "ids" in request:
+        return {"text": tokenizer.decode(request["ids"], skip_special_tokens=True)[: request["most"]]}
+    ids = tokenizer.encode_batch_fast([request["text"]], add_special_tokens=request["special"])[0].ids
+    return {"many": len(ids)} if len(ids) > request["most"] else {"ids": ids}
+
+
+def main() -> None:
+    """Until the pipe is closed."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    from tokenizers import Tokenizer
+
+    given, answers = sys.stdin.buffer, sys.stdout.buffer
+    tokenizer = None
+    while (data := read_frame(given)) is not None:
+        try:
+            if tokenizer is None:
+                tokenizer = Tokenizer.from_str(data.decode("utf-8"))
+                tokenizer.no_truncation()
+                tokenizer.no_padding()
+                tokenizer.encode_special_tokens = True
+                found: dict[str, Any] = {}
+            else:
+                found = _answer(tokenizer, json.loads(data))
+        except BaseException as error:  # the library's panics are no Exception
+            found = {"error": str(error).partition("\n")[0][:200] or type(error).__name__}
+        write_frame(answers, json.dumps(found).encode())
+
+
+if __name__ == "__main__":
+    main()

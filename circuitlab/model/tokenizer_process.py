@@ -1,0 +1,141 @@
+"""A tokenizer that is not known to be harmless, kept in a process that can be stopped (`tokenizer_child`).
+
+Measured on two cores: 0.1 to 0.2 s to start and load a small vocabulary, then 0.1 ms a text beyond the tokenizer's own time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import weakref
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from circuitlab.errors import BadInput, BadModel
+from circuitlab.model.tokenizer_child import read_frame, write_frame
+
+LOADING = 30.0  # s: a vocabulary of a quarter of a million tokens loads in two
+SECONDS, A_CHARACTER = 2.0, 20e-6  # s for any text, and for each of its characters: a hundred times what byte-level BPE takes
+MOST_IDS = 64  # for each character
+_CHILD = Path(__file__).with_name("tokenizer_child.py")
+_REMEDY = "Change or shorten the text, or take the tokenizer's file away and go on by token ids."
+
+
+class TokenizerProcess:
+    """Encodes and decodes within limits of time and memory. Thread-safe; one request at a time. It ends with its owner."""
+
+    def __init__(self, data: bytes) -> None:
+        """`data`: a `tokenizer.json`. Raises `BadModel` where it cannot be loaded within `LOADING`."""
+        self.data = data
+        self._lock = threading.Lock()
+        self._running: list[subprocess.Popen[bytes]] = []  # at most one; a list, so that the finaliser need not know this object
+        weakref.finalize(self, _end, self._running)
+        with self._lock:
+            self._start()
+
+    def encode(self, text: str, special: bool = False) -> list[int]:
+        """Ids of a text. Raises `BadInput` where that takes too long, is too much, or fails."""
+        most = MOST_IDS * (len(text) + 16)
+        found = self._ask({"text": text, "special": special, "most": most}, SECONDS + A_CHARACTER * len(text))
+        if "many" in found:
+            got = f"{found['many']} for {len(text)} characters"
+            raise BadInput(
+                "The tokenizer makes too many tokens of this text.", expected=f"at most {most}", got=got, remedy=_REMEDY
+            )
+        return found["ids"]
+
+    def decode(self, ids: list[int]) -> str:
+        """Text of ids. Raises `BadInput` as `encode` does."""
+        limit = SECONDS + 10 * A_CHARACTER * len(ids)
+        return self._ask({"ids": ids, "most": 4096 * (len(ids) + 16)}, limit)["text"]
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        """A fresh child that has loaded the tokenizer. Raises `BadModel`."""
+        _end(self._running)
+        hidden = subprocess.CREATE_NO_WINDOW if sys.platform == "win32" else 0
+        child = subprocess.Popen(
+            [sys.executable, "-P", str(_CHILD)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # where the library prints its panics
+            env={**os.environ, "TOKENIZERS_PARALLELISM": "false"},
+            creationflags=hidden,
+            start_new_session=True,  # Ctrl+C is for whoever waits
+        )
+        self._running.append(child)
+        found, late = _exchange(child, self.data, LOADING)
+        if found is None or "error" in found:
+            _end(self._running)
+            got = f"nothing within {LOADING:.0f} s" if late else "no answer" if found is None else found["error"]
+            raise BadModel("The tokenizer cannot be loaded.", expected="a tokenizers file", got=got)
+        return child
+
+    def _ask(self, request: dict[str, Any], limit: float) -> dict[str, Any]:
+        with self._lock:
+            try:
+                alive = [c for c in self._running if c.poll() is None]
+                child = alive[0] if alive else self._start()
+                found, late = _exchange(child, json.dumps(request).encode(), limit)
+            except BadModel as error:
+                raise BadInput(error.what, expected=error.expected, got=error.got, remedy=_REMEDY) from error
+            except BaseException:  # Ctrl+C while it worked: its answer would be taken for the next one's
+                _end(self._running)
+                raise
+            if found is None:
+                _end(self._running)
+        if found is None:
+            what = "The tokenizer does not come to an end with this text." if late else "The tokenizer broke down on this text."
+            got = "none" if late else "the end of its process, as when memory runs out"
+            raise BadInput(what, expected=f"tokens within {limit:.1f} s", got=got, remedy=_REMEDY)
+        if "error" in found:
+            raise failed(found["error"])
+        return found
+
+
+def failed(reason: str) -> BadInput:
+    """The error of a tokenizer that fails on a text."""
+    what = "The tokenizer fails on this text."
+    return BadInput(what, expected="text that its rules can take", got=reason.partition("\n")[0][:200], remedy=_REMEDY)
+
+
+def _exchange(child: subprocess.Popen[bytes], data: bytes, limit: float) -> tuple[dict[str, Any] | None, bool]:
+    """What a child answers, None where it ended instead; and whether it was stopped for being late."""
+    late = threading.Event()
+
+    def stop() -> None:
+        late.set()
+        child.kill()
+
+    timer = threading.Timer(limit, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        given, answers = child.stdin, child.stdout
+        assert given is not None and answers is not None
+        write_frame(given, data)
+        found = read_frame(answers)
+    except OSError:  # it has ended
+        found = None
+    finally:
+        timer.cancel()
+    return (None if found is None else json.loads(found)), late.is_set()
+
+
+def _end(running: list[subprocess.Popen[bytes]]) -> None:
+    """Stop a child and take it away."""
+    while running:
+        child = running.pop()
+        child.kill()
+        child.wait()
+        for pipe in (child.stdin, child.stdout):
+            _close(pipe)
+
+
+def _close(pipe: IO[bytes] | None) -> None:
+    if pipe is not None:
+        with suppress(OSError):  # what was still to be written has nowhere to go
+            pipe.close()

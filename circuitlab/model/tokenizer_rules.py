@@ -1,0 +1,172 @@
+"""Whether what a `tokenizer.json` does to a text is bounded by the text's length: known steps and known expressions only.
+
+A regular expression can take time exponential in the text, and thirty replacements of `a` by `aa` make a thousand million letters
+of one. Neither can be stopped once it runs in a thread, so a tokenizer that is not known to be harmless runs in a process of its
+own (`tokenizer_process`). Known ones cost nothing: looking here is done once, when a file is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_MOST_STEPS = 64
+_MOST_GROWTH = 256  # times the length of the text
+_LONGEST_WORD = 200  # characters: WordPiece is quadratic in them
+_END = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
+_OTHERS = r"| ?[^\s\p{L}\p{N}]+[\r\n]*"
+_CASED = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
+_LOWER, _SHORT = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+
+# Every expression that public models of our families are cut by, each linear in its text: one run of one class an alternative.
+KNOWN = frozenset(
+    (
+        r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+        r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+        r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}| ?[^\s\p{L}\p{N}]+|\n+|[^\S\n]+(?=\S)|[^\S\n]+",  # ours
+        f"{_WORDS}\\p{{N}}{_OTHERS}{_END}",
+        f"{_WORDS}\\p{{N}}{{1,3}}{_OTHERS}{_END}",
+        f"{_CASED}*{_LOWER}+{_SHORT}|{_CASED}+{_LOWER}*{_SHORT}|\\p{{N}}{{1,3}}| ?[^\\s\\p{{L}}\\p{{N}}]+[\\r\\n/]*{_END}",
+        f"{_CASED}*{_LOWER}+|{_CASED}+{_LOWER}*|\\p{{N}}| ?[^\\s\\p{{L}}\\p{{N}}]+[\\r\\n/]*{_END}",
+        " ?[^(\\s|[.,!?…。，、।۔،])]+",
+        r"\p{N}{1,3}",
+        r"\p{N}",
+        r"[0-9][0-9][0-9]",
+        r"[0-9]",
+        r"\d{1,3}",
+        r"\d",
+        r" {2,}",
+        r"\s+",
+    )
+)
+
+# How many characters a step can make of one, at most.
+_NORMALISERS = {
+    "NFC": 3, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, "Strip": 1, "StripAccents": 1, "BertNormalizer": 4, "Nmt": 1,
+    "ByteLevel": 4,
+}  # fmt: skip
+_CUTS = {
+    "ByteLevel", "BertPreTokenizer", "Whitespace", "WhitespaceSplit", "Metaspace", "Punctuation", "Digits",
+    "CharDelimiterSplit", "UnicodeScripts",
+}  # fmt: skip
+_DECODERS = {"ByteLevel", "Metaspace", "ByteFallback", "Fuse", "Strip", "WordPiece", "BPEDecoder", "CTC"}
+_MODELS = {"BPE", "Unigram", "WordLevel", "WordPiece"}
+
+
+class _Unknown(Exception):
+    """A step that is not known to be bounded."""
+
+
+def unbounded(spec: Mapping[str, Any]) -> str:
+    """What of a tokenizer's description is not known to be bounded by the length of the text, "" where all of it is."""
+    try:
+        _grows(_steps(spec.get("normalizer"), "normalizers"), _normaliser)
+        for step in _steps(spec.get("pre_tokenizer"), "pretokenizers"):
+            _cut(step)
+        _grows(_steps(spec.get("decoder"), "decoders"), _decoder)
+        for step in _steps(spec.get("post_processor"), "processors"):
+            _template(step)
+        _model(spec.get("model"))
+    except _Unknown as unknown:
+        return str(unknown)
+    return ""
+
+
+def _steps(step: Any, inside: str) -> list[Mapping[str, Any]]:
+    """The steps one after another; sequences may hold sequences."""
+    found: list[Mapping[str, Any]] = []
+    rest = [] if step is None else [step]
+    while rest:
+        one = rest.pop(0)
+        if not isinstance(one, Mapping) or len(found) >= _MOST_STEPS:
+            raise _Unknown("a step that is no object" if not isinstance(one, Mapping) else "very many steps")
+        if one.get("type") == "Sequence":
+            more = one.get(inside)
+            if not isinstance(more, list) or len(more) > _MOST_STEPS:
+                raise _Unknown("very many steps")
+            rest = [*more, *rest]
+        else:
+            found.append(one)
+    return found
+
+
+def _grows(steps: list[Mapping[str, Any]], growth: Callable[[Mapping[str, Any]], float]) -> None:
+    whole = 1.0
+    for step in steps:
+        whole *= growth(step)
+    if whole > _MOST_GROWTH:
+        raise _Unknown("a text that may grow without end")
+
+
+def _normaliser(step: Mapping[str, Any]) -> float:
+    kind = step.get("type")
+    if kind == "Replace":
+        return _replacement(step)
+    if kind == "Prepend":
+        return _short(step.get("prepend"))
+    if kind not in _NORMALISERS:
+        raise _Unknown(f"the normaliser {str(kind)[:40]}")
+    return _NORMALISERS[kind]
+
+
+def _decoder(step: Mapping[str, Any]) -> float:
+    kind = step.get("type")
+    if kind == "Replace":
+        return _replacement(step)
+    if kind not in _DECODERS:
+        raise _Unknown(f"the decoder {str(kind)[:40]}")
+    return 1
+
+
+def _short(text: Any) -> float:
+    if not isinstance(text, str) or len(text) > _MOST_STEPS:
+        raise _Unknown("a long text put in front")
+    return 1
+
+
+def _replacement(step: Mapping[str, Any]) -> float:
+    """Characters put in for one that is taken out."""
+    content, pattern = step.get("content"), step.get("pattern")
+    if not isinstance(content, str) or not isinstance(pattern, Mapping):
+        raise _Unknown("a replacement that cannot be read")
+    text = pattern.get("String")
+    if len(pattern) == 1 and isinstance(text, str) and text:
+        return max(1.0, len(content) / len(text))
+    _expression(pattern)
+    return max(1.0, float(len(content)))
+
+
+def _expression(pattern: Any) -> None:
+    found = pattern.get("Regex") if isinstance(pattern, Mapping) and len(pattern) == 1 else None
+    if found not in KNOWN:
+        raise _Unknown("a regular expression that is not known")
+
+
+def _cut(step: Mapping[str, Any]) -> None:
+    kind, pattern = step.get("type"), step.get("pattern")
+    if kind == "Split":
+        plain = isinstance(pattern, Mapping) and len(pattern) == 1 and isinstance(pattern.get("String"), str)
+        if not plain:
+            _expression(pattern)
+    elif kind not in _CUTS:
+        raise _Unknown(f"the pre-tokenizer {str(kind)[:40]}")
+
+
+def _template(step: Mapping[str, Any]) -> None:
+    kind = step.get("type")
+    if kind == "TemplateProcessing":
+        pieces = [step.get("single"), step.get("pair")]
+        if any(isinstance(p, list) and len(p) > _MOST_STEPS for p in pieces):
+            raise _Unknown("a template of very many pieces")
+    elif kind not in ("ByteLevel", "BertProcessing", "RobertaProcessing"):
+        raise _Unknown(f"the processor {str(kind)[:40]}")
+
+
+def _model(model: Any) -> None:
+    kind = model.get("type", "BPE") if isinstance(model, Mapping) else None
+    if kind not in _MODELS:
+        raise _Unknown(f"the model {str(kind)[:40]}")
+    longest = model.get("max_input_chars_per_word", 0)
+    if not isinstance(longest, int) or longest > _LONGEST_WORD:
+        raise _Unknown("words of any length")
