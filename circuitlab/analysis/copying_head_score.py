@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
-from circuitlab.analysis.samples import bos_of, largest_block, repeated_random
+from circuitlab.analysis.samples import bos_of, fitted, no_room, repeated_random
 from circuitlab.analysis.scores_of_patterns import duplicate_mask
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
@@ -82,28 +82,27 @@ class CopyingHeadScoreResult(Result):
 def _refuse(config: ModelConfig, p: CopyingHeadScoreParams) -> str | None:
     if config.norm_placement == "post_residual":
         return "a norm stands on the stream itself here, so what a head writes has no logits of its own."
-    if largest_block(config, p.block, p.repeats) < 1:
-        return f"the context of {config.n_ctx} has no room for {p.repeats} repetitions."
-    return None if min(config.d_vocab, config.d_vocab_out) > 1 else "a vocabulary of one token has no random text."
+    return no_room(config, p.block, p.repeats)
 
 
 def _memory(config: ModelConfig, n: int, p: CopyingHeadScoreParams) -> int:
-    length = p.block * p.repeats + 1
+    length = min(p.block * p.repeats + 1, config.n_ctx)
     run = length * (config.d_model * 8 + config.n_layers * (config.d_model + 3 * config.n_heads * config.d_head))
     return 8 * (run + config.n_heads * length * (3 * length + config.d_head) + config.d_model * (config.d_vocab_out + length))
 
 
-@analysis(version=1, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def copying_head_score(inputs: Inputs, p: CopyingHeadScoreParams, ctx: Ctx) -> CopyingHeadScoreResult:
     """How much of what each head raises is what it attends to, on unrepeated and on repeated random tokens."""
     if p.block < 1 or p.repeats < 1 or p.samples < 1:
         raise BadInput("The sample is empty.", expected="block, repeats, samples ≥ 1", got=str(p))
     weights, config = inputs.weights, inputs.weights.config
-    bos, block = bos_of(weights), largest_block(config, p.block, p.repeats)
+    bos, fit = bos_of(weights), fitted(config, p.block, p.repeats)
+    assert fit is not None  # else refused
     found = np.full((2, p.samples, config.n_layers, config.n_heads), np.nan)
     mean_out = _vocabulary_mean(weights)
-    for i, repeats in enumerate((1, p.repeats)):
-        for sample, tokens in enumerate(repeated_random(config, bos, block, repeats, p.samples, p.seed)):
+    for i, repeats in enumerate((1, fit.repeats)):
+        for sample, tokens in enumerate(repeated_random(config, bos, fit.block, repeats, p.samples, p.seed)):
             ctx.tick(i * p.samples + sample, 2 * p.samples, f"{NAMES[i]} random tokens")
             counted = duplicate_mask(tokens).any(-1) if i else tokens != (-1 if bos is None else bos)
             found[i, sample] = _scores(weights, tokens, counted, mean_out, ctx)
@@ -113,7 +112,7 @@ def copying_head_score(inputs: Inputs, p: CopyingHeadScoreParams, ctx: Ctx) -> C
         spread=_over_samples(found, 1),
         conventions=(
             *inputs.subject.conventions.words(),
-            f"{p.samples} samples of {front}{block} random tokens, once and × {p.repeats}, seed {p.seed}",
+            f"{p.samples} samples of {front}{fit.words(p.block, p.repeats)} and once, seed {p.seed}",
             "uniform over the vocabulary but BOS",
             "repeated: destinations whose token occurred before",
             "no interventions",

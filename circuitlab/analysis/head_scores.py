@@ -1,8 +1,9 @@
 """Scores of every head, on repeated random tokens or on the prompt itself. Definitions: `scores_of_patterns`.
 
 The random protocol (Olsson et al. 2022): BOS where the model has one, a block of random tokens, repeated; several samples by a
-stated seed (`samples`). The control is the attention to the very same positions where the tokens are as many, drawn at random
-once: what a head scores by where it looks, whatever stands there. On the prompt it is one such draw behind the prompt's own
+stated seed (`samples`); a short context takes fewer repeats, then smaller blocks, and the caption says which. The control is the
+attention to the very same positions where the tokens are as many, drawn at random, none of them twice where the vocabulary has
+that many: what a head scores by where it looks, whatever stands there. On the prompt it is one such draw behind the prompt's own
 first token, with the prompt's own interventions.
 """
 
@@ -17,7 +18,16 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
-from circuitlab.analysis.samples import bos_of, drawable, repeated_random
+from circuitlab.analysis.samples import (
+    bos_of,
+    control_words,
+    different_random,
+    drawable,
+    fitted,
+    indistinct,
+    no_room,
+    repeated_random,
+)
 from circuitlab.analysis.scores_of_patterns import SCORES
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
@@ -31,7 +41,10 @@ CELLS = 2**21  # of patterns that are scored at a time, for the same reason
 
 @dataclass(frozen=True)
 class HeadScoresParams:
-    """`on`: repeated random tokens, or the prompt. `block` random tokens × `repeats`, `samples` of them, by `seed`."""
+    """`on`: repeated random tokens, or the prompt. `block` random tokens × `repeats`, `samples` of them, by `seed`.
+
+    Fewer repeats, then smaller blocks, where the context is shorter.
+    """
 
     on: Literal["random", "text"] = "random"
     block: int = 25
@@ -93,21 +106,16 @@ def all_scores(pattern: Tensor, tokens: Tensor) -> np.ndarray:
 
 
 def _refuse(config: ModelConfig, p: HeadScoresParams) -> str | None:
-    longest = p.block * p.repeats + 1
-    if p.on == "random" and longest > config.n_ctx:
-        return f"{p.block} × {p.repeats} random tokens do not fit the context of {config.n_ctx}; use a smaller block."
-    if p.on == "random" and config.d_vocab < 2:
-        return "a vocabulary of one token has no random text."
-    return None
+    return None if p.on == "text" else indistinct(p.block, p.repeats) or no_room(config, p.block, p.repeats)
 
 
 def _memory(config: ModelConfig, n: int, p: HeadScoresParams) -> int:
-    length = p.block * p.repeats + 1 if p.on == "random" else n
+    length = min(p.block * p.repeats + 1, config.n_ctx) if p.on == "random" else n
     samples = p.samples if p.on == "random" else 1
     return 4 * samples * (3 * config.n_heads * length**2 + 8 * length * config.d_model)
 
 
-@analysis(version=1, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResult:
     """Prefix matching, previous, duplicate, first, current token, entropy and distance of every head."""
     words = inputs.subject.conventions.words()
@@ -116,12 +124,17 @@ def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResu
     if p.block < 1 or p.repeats < 1 or p.samples < 1:
         raise BadInput("The sample is empty.", expected="block, repeats, samples ≥ 1", got=str(p))
     config, bos = inputs.weights.config, bos_of(inputs.weights)
-    repeated = repeated_random(config, bos, p.block, p.repeats, p.samples, p.seed)
+    fit = fitted(config, p.block, p.repeats)
+    assert fit is not None  # else refused
+    repeated = repeated_random(config, bos, fit.block, fit.repeats, p.samples, p.seed)
     found = scores_on(inputs, repeated, repeated, ctx, "repeated random tokens")
-    unrepeated = repeated_random(config, bos, p.block * p.repeats, 1, p.samples, p.seed + 1)
-    control = scores_on(inputs, unrepeated, repeated, ctx, "control")
+    other = repeated.clone()
+    rng, size = np.random.default_rng(p.seed + 1), (p.samples, fit.block * fit.repeats)
+    drawn, differ = different_random(drawable(config, bos), size, rng)
+    other[:, repeated.shape[1] - size[1] :] = torch.as_tensor(drawn)
+    control = scores_on(inputs, other, repeated, ctx, "control")
     spread = found.std(axis=1, ddof=1) if p.samples > 1 else np.full_like(found[:, 0], np.nan)
-    said = f"{p.samples} samples of {'BOS + ' if bos is not None else ''}{p.block} random tokens × {p.repeats}, seed {p.seed}"
+    said = f"{p.samples} samples of {'BOS + ' if bos is not None else ''}{fit.words(p.block, p.repeats)}, seed {p.seed}"
     return HeadScoresResult(
         mean=found.mean(axis=1),
         spread=spread,
@@ -130,7 +143,7 @@ def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResu
             *words,
             said,
             "uniform over the vocabulary but BOS",
-            "control: the same positions, tokens drawn without a repeat",
+            control_words(config, differ),
             "no interventions",
         ),
     )
@@ -139,10 +152,12 @@ def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResu
 def _on_text(inputs: Inputs, p: HeadScoresParams, ctx: Ctx, words: tuple[str, ...]) -> HeadScoresResult:
     tokens, config = inputs.subject.tokens, inputs.weights.config
     mean = _of_run(inputs.run(), torch.tensor(tokens), ctx, "this prompt")
-    control = np.full_like(mean, np.nan)
+    control, said = np.full_like(mean, np.nan), "no control: nothing to draw from"
     pool = drawable(config, bos_of(inputs.weights))
+    pool = pool[pool != tokens[0]]
     if pool.size:
-        drawn = np.random.default_rng(p.seed + 1).choice(pool, size=len(tokens) - 1)
+        (drawn,), differ = different_random(pool, (1, len(tokens) - 1), np.random.default_rng(p.seed + 1))
+        said = f"{control_words(config, differ)}; the first is the prompt's, seed {p.seed + 1}, one draw"
         other = inputs.run((tokens[0], *drawn.tolist()))
         control = _of_run(other, torch.tensor(tokens), ctx, "control")
     return HeadScoresResult(
@@ -152,7 +167,7 @@ def _on_text(inputs: Inputs, p: HeadScoresParams, ctx: Ctx, words: tuple[str, ..
         conventions=(
             *words,
             f"this prompt, {len(tokens)} tokens: one sample, no spread",
-            f"control: the same positions, its other tokens but the first drawn at random, seed {p.seed + 1}, one draw",
+            said,
         ),
     )
 

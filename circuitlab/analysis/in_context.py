@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, TextRef, analysis
-from circuitlab.analysis.samples import bos_of, largest_block, losses_of, repeated_random, run_on, text_pieces
+from circuitlab.analysis.samples import bos_of, fitted, losses_of, no_room, repeated_random, run_on, text_pieces
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import ROWS
@@ -121,10 +121,8 @@ def windows(n: int, early: int, late: int, width: int) -> tuple[tuple[int, int],
 def _refuse(config: ModelConfig, p: InContextParams) -> str | None:
     if p.on == "file" and p.text is None:
         return "no text file was chosen: give text=PATH."
-    if p.on == "random" and largest_block(config, p.block, p.repeats) < 1:
-        return f"the context of {config.n_ctx} has no room for {p.repeats} repetitions of a random token."
-    if p.on == "random" and min(config.d_vocab, config.d_vocab_out) < 2:
-        return "a vocabulary of one token has no random text."
+    if p.on == "random" and (reason := no_room(config, p.block, p.repeats)):
+        return reason
     return None if config.d_vocab_out >= config.d_vocab else "this model cannot predict every token that it reads."
 
 
@@ -134,7 +132,7 @@ def _memory(config: ModelConfig, n: int, p: InContextParams) -> int:
     return 8 * (length * (kept + 4 * config.d_mlp + p.texts) + 3 * min(ROWS, length) * config.d_vocab_out)
 
 
-@analysis(version=1, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
 def in_context(inputs: Inputs, p: InContextParams, ctx: Ctx) -> InContextResult:
     """Loss by index, in-context score, derivative by log index; loss of each repetition of random tokens."""
     if min(p.texts, p.block, p.repeats, p.width) < 1 or p.ratio <= 1 or min(p.length, p.early, p.late) < 0:
@@ -158,8 +156,9 @@ def _result(inputs: Inputs, p: InContextParams, losses: np.ndarray, words: tuple
     n, empty = losses.shape[1], np.full(losses.shape[1], np.nan)
     had = losses[~np.isnan(losses[:, 1:]).all(axis=1)] if n > 1 else losses[:0]
     early, late = windows(n, p.early, p.late, p.width)
-    block = largest_block(inputs.weights.config, p.block, p.repeats) if p.on == "random" else 0
-    starts = tuple(range(n - block * p.repeats, n, block)) if block > 1 else ()
+    fit = fitted(inputs.weights.config, p.block, p.repeats) if p.on == "random" else None
+    block = 0 if fit is None else fit.block
+    starts = tuple(range(n - block * fit.repeats, n, block)) if fit is not None and block > 1 else ()
     loss = had.mean(axis=0) if len(had) else empty
     each = [had[:, s + 1 : s + block].mean(axis=1) for s in starts]
     both = late[0] > early[1]  # else the text is too short to have an early and a late end
@@ -192,9 +191,10 @@ def texts_of(inputs: Inputs, p: InContextParams) -> tuple[list[tuple[int, ...]],
     config, bos = inputs.weights.config, bos_of(inputs.weights)
     behind = "" if p.edited and inputs.subject.edits else "no interventions"
     if p.on == "random":
-        block = largest_block(config, p.block, p.repeats)
-        made = repeated_random(config, bos, block, p.repeats, p.texts, p.seed).tolist()
-        said = f"{p.texts} samples of {'BOS + ' if bos is not None else ''}{block} random tokens × {p.repeats}, seed {p.seed}"
+        fit = fitted(config, p.block, p.repeats)
+        assert fit is not None  # else refused
+        made = repeated_random(config, bos, *fit, p.texts, p.seed).tolist()
+        said = f"{p.texts} samples of {'BOS + ' if bos is not None else ''}{fit.words(p.block, p.repeats)}, seed {p.seed}"
         return [tuple(t) for t in made], tuple(w for w in (said, "uniform over the vocabulary but BOS", behind) if w)
     return text_pieces(inputs, p.on == "file", p.text, p.length, p.texts, p.seed, behind)
 

@@ -18,7 +18,7 @@ import torch
 
 from circuitlab.analysis.attention import chosen_heads
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
-from circuitlab.analysis.samples import bos_of, drawable, largest_block, repeated_random
+from circuitlab.analysis.samples import bos_of, fitted, indistinct, no_room, repeated_random
 from circuitlab.analysis.scores_of_patterns import prefix_matching_mask
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
@@ -69,30 +69,29 @@ class PrefixStripeResult(Result):
 
 
 def _refuse(config: ModelConfig, p: PrefixStripeParams) -> str | None:
-    if p.on == "random" and largest_block(config, p.block, p.repeats) < 1:
-        return f"the context of {config.n_ctx} has no room for {p.repeats} repetitions."
-    return None
+    return None if p.on == "prompt" else indistinct(p.block, p.repeats) or no_room(config, p.block, p.repeats)
 
 
 def _memory(config: ModelConfig, n: int, p: PrefixStripeParams) -> int:
-    length = p.block * p.repeats + 1 if p.on == "random" else n
+    length = min(p.block * p.repeats + 1, config.n_ctx) if p.on == "random" else n
     width = config.n_layers * (config.d_model + 3 * config.n_heads * config.d_head) + 12 * config.d_model
     return 8 * length * (width + 4 * length)
 
 
-@analysis(version=1, needs="tokens", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="tokens", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
 def prefix_stripe(inputs: Inputs, p: PrefixStripeParams, ctx: Ctx) -> PrefixStripeResult:
     """One head's pattern with the cells that prefix matching counts, and its mass on them by destination."""
     weights, config = inputs.weights, inputs.weights.config
     (head,) = chosen_heads(config, (p.head,))
     bos = bos_of(weights)
     if p.on == "random":
-        block = largest_block(config, p.block, p.repeats)
-        if p.repeats < 1 or block < 1 or not drawable(config, bos).size:
+        if min(p.repeats, p.block) < 1:
             raise BadInput("The sample is empty.", expected="block, repeats ≥ 1", got=str(p))
-        ids = tuple(repeated_random(config, bos, block, p.repeats, 1, p.seed)[0].tolist())
+        fit = fitted(config, p.block, p.repeats)
+        assert fit is not None  # else refused
+        ids = tuple(repeated_random(config, bos, *fit, 1, p.seed)[0].tolist())
         run, front = inputs.run(ids, ()), "BOS + " if bos is not None else ""
-        said = (f"{front}{block} random tokens × {p.repeats}, seed {p.seed}, one sample", "no interventions")
+        said = (f"{front}{fit.words(p.block, p.repeats)}, seed {p.seed}, one sample", "no interventions")
     else:
         run, said = inputs.run(), (f"this prompt, {len(inputs.subject.tokens)} tokens",)
     allowed = prefix_matching_mask(torch.tensor(run.tokens)).cpu().numpy()

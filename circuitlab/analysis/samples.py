@@ -1,13 +1,17 @@
 """Samples that several measurements share: repeated random tokens, and a text file cut into pieces.
 
 Random tokens (Olsson et al. 2022): BOS where the model has one, a block of tokens drawn uniformly, repeated. Which tokens are
-common is not known of an arbitrary model, so none but BOS is left out, and none that the model cannot predict is drawn.
+common is not known of an arbitrary model, so none but BOS is left out, and none that the model cannot predict is drawn. A short
+context takes fewer repeats before it takes smaller blocks, and no block under `LEAST`: in a block of two what followed the last
+occurrence of a token is the token before, and a head that looks one back could not be told from an induction head.
 
 A text is cut into pieces of equal length, one after the other, each behind a BOS where the model has one; what is left at the
 end is dropped. Of more pieces than are wanted some are drawn, by a seed. A text shorter than one piece is one short piece.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +24,8 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import forward
 from circuitlab.model.run import ROWS, Run
 from circuitlab.model.weights import Weights
+
+LEAST = 3  # tokens of a block that is repeated
 
 
 def bos_of(weights: Weights) -> int | None:
@@ -34,17 +40,73 @@ def drawable(config: ModelConfig, bos: int | None) -> np.ndarray:
 
 
 def repeated_random(config: ModelConfig, bos: int | None, block: int, repeats: int, samples: int, seed: int) -> Tensor:
-    """[sample, pos] ids: BOS where there is one, then a random block `repeats` times."""
+    """[sample, pos] ids: BOS where there is one, then a random block `repeats` times; see `different_random` for the block."""
     rng = np.random.default_rng(seed)
-    once = rng.choice(drawable(config, bos), size=(samples, block))
+    once, _ = different_random(drawable(config, bos), (samples, block), rng)
     body = np.tile(once, (1, repeats))
     start = np.full((samples, 0 if bos is None else 1), bos or 0, dtype=np.int64)
     return torch.as_tensor(np.concatenate([start, body], axis=1))
 
 
-def largest_block(config: ModelConfig, block: int, repeats: int) -> int:
-    """`block`, or what of it fits the context `repeats` times behind a BOS; 0 where nothing does."""
-    return min(block, (config.n_ctx - 1) // max(repeats, 1))
+def different_random(pool: np.ndarray, size: tuple[int, int], rng: np.random.Generator) -> tuple[np.ndarray, bool]:
+    """([sample, pos] ids, whether those of a sample all differ): no token twice, where there are as many to draw from.
+
+    Drawn uniformly; what came before in its sample is drawn again from the rest.
+    """
+    rows = rng.choice(pool, size=size)
+    if pool.size < size[1]:
+        return rows, False
+    for row in rows:
+        first = np.unique(row, return_index=True)[1]
+        again = np.setdiff1d(np.arange(size[1]), first)
+        if again.size:
+            row[again] = rng.choice(np.setdiff1d(pool, row), size=again.size, replace=False)
+    return rows, True
+
+
+def control_words(config: ModelConfig, differ: bool) -> str:
+    """What a control on tokens of `different_random` is, for a caption."""
+    if differ:
+        return "control: the same positions, tokens drawn without a repeat"
+    return f"control: the same positions, random tokens, some drawn twice: the vocabulary has {config.d_vocab}"
+
+
+class Repeated(NamedTuple):
+    """A block of random tokens, and how many times it stands there."""
+
+    block: int
+    repeats: int
+
+    def words(self, block: int, repeats: int) -> str:
+        """For a caption: what it is, and what was asked for where the context has no room for that."""
+        more = "" if self == (block, repeats) else f" (no room for {block} × {repeats})"
+        return f"{self.block} random tokens × {self.repeats}{more}"
+
+
+def fitted(config: ModelConfig, block: int, repeats: int) -> Repeated | None:
+    """What of `block` × `repeats` fits the context behind a BOS: see the module; None where there is no room."""
+    room = config.n_ctx - 1
+    if block * repeats <= room:
+        return Repeated(block, repeats)
+    fewer = max(min(repeats, 2), min(repeats, room // max(block, 1)))
+    smaller = min(block, room // max(fewer, 1))
+    return Repeated(smaller, fewer) if smaller >= min(LEAST, block) else None
+
+
+def no_room(config: ModelConfig, block: int, repeats: int) -> str | None:
+    """The reason why random tokens cannot be repeated in this model's context, None where they can."""
+    if min(config.d_vocab, config.d_vocab_out) < 2:
+        return "a vocabulary of one token has no random text."
+    if fitted(config, block, repeats) is None:
+        return f"the context of {config.n_ctx} has no room for {min(block, LEAST)} random tokens twice."
+    return None
+
+
+def indistinct(block: int, repeats: int) -> str | None:
+    """The reason why a pattern on such tokens says nothing of induction, None where it does."""
+    if repeats > 1 and 0 < block < LEAST:
+        return f"a block of {block} is no room: what followed a token is the one before it, or itself; take {LEAST} or more."
+    return None
 
 
 def pieces(tokens: tuple[int, ...], bos: int | None, length: int, count: int, seed: int) -> list[tuple[int, ...]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from circuitlab.analysis.base import find_analysis
 from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import caption, hints, once, published, top_level
@@ -33,13 +34,13 @@ class HeadsView:
 
 def random_scores(facts: Facts) -> HeadScoresParams | None:
     """Scores on repeated random tokens, the same wherever they are asked for; None where the model has room for none."""
-    block = min(25, (facts.config.n_ctx - 1) // 4)
-    return HeadScoresParams(block=block) if block > 0 and facts.config.d_vocab > 1 else None
+    params = HeadScoresParams()
+    return params if find_analysis("head_scores").refuse(facts.config, params) is None else None
 
 
 def _params(state: State, facts: Facts) -> HeadScoresParams:
     view: HeadsView = state.view("heads", HeadsView)
-    return replace(random_scores(facts) or HeadScoresParams(block=1), on=view.on)
+    return HeadScoresParams(on=view.on)
 
 
 def requests(state: State, facts: Facts) -> Requests | Why:

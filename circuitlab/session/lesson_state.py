@@ -13,7 +13,7 @@ import numpy as np
 
 from circuitlab.analysis.base import Ctx, Quiet
 from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult
-from circuitlab.analysis.samples import bos_of, largest_block, repeated_random
+from circuitlab.analysis.samples import bos_of, fitted, repeated_random
 from circuitlab.engine.codec import params_of
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
@@ -136,8 +136,13 @@ class Resolver:
         config, tokenizer = weights.config, weights.tokenizer
         text = ""
         if isinstance(prompt, Random):
-            block = largest_block(config, prompt.block, prompt.repeats)
-            tokens = tuple(repeated_random(config, bos_of(weights), block, prompt.repeats, 1, prompt.seed)[0].tolist())
+            fit = fitted(config, prompt.block, prompt.repeats)
+            if fit is None:
+                expected = f"room for {prompt.block} × {prompt.repeats} tokens"
+                raise BadInput(
+                    f"The prompt does not fit {model.ref.name}.", expected=expected, got=f"a context of {config.n_ctx}"
+                )
+            tokens = tuple(repeated_random(config, bos_of(weights), *fit, 1, prompt.seed)[0].tolist())
         elif isinstance(prompt, tuple):
             tokens = prompt
         elif tokenizer is None:
@@ -159,8 +164,7 @@ class Resolver:
         return tuple(dict.fromkeys(found))
 
     def _best(self, score: str, model: OpenModel) -> Head:
-        params = HeadScoresParams(block=largest_block(model.opened.weights.config, 25, 4))
-        result = self.engine.answer(Request("head_scores", params, Subject(model.ref)), self.ctx).result
+        result = self.engine.answer(Request("head_scores", HeadScoresParams(), Subject(model.ref)), self.ctx).result
         assert isinstance(result, HeadScoresResult)
         if score not in result.names:
             raise BadInput("There is no such score.", expected=" ".join(result.names), got=score)

@@ -194,7 +194,7 @@ def test_the_stripe_is_the_sample_of_the_scores(engine: Engine, state: State) ->
 @pytest.mark.parametrize("on", ["random", "prompt"])
 def test_heads_stand_by_prefix_matching(engine: Engine, state: State, on: Any) -> None:
     rows = drawn(engine, state, "induction", InductionView("heads", on)).find("heads")
-    params = HeadScoresParams(block=11) if on == "random" else HeadScoresParams(on="text")
+    params = HeadScoresParams() if on == "random" else HeadScoresParams(on="text")
     found = answer(engine, state, "head_scores", params, weights=on == "random")
     copying = answer(engine, state, "copying_head_score", CopyingHeadScoreParams(), weights=True)
     assert isinstance(rows, Rows)
@@ -249,7 +249,7 @@ def test_induction_clicks(state: State) -> None:
 
 
 def finder_values(engine: Engine, state: State) -> dict[str, np.ndarray]:
-    scores = answer(engine, state, "head_scores", HeadScoresParams(block=11), weights=True)
+    scores = answer(engine, state, "head_scores", HeadScoresParams(), weights=True)
     copying = answer(engine, state, "copying_head_score", CopyingHeadScoreParams(), weights=True)
     weights = answer(engine, state, "copying_scores", CopyingScoresParams(diagonal="none"), weights=True)
     pairs = answer(engine, state, "composition", CompositionParams(), weights=True)

@@ -14,6 +14,8 @@ from safetensors.numpy import load_file
 from circuitlab.analysis.base import Quiet
 from circuitlab.analysis.copying_head_score import CopyingHeadScoreParams
 from circuitlab.analysis.head_scores import HeadScoresParams
+from circuitlab.analysis.prefix_stripe import PrefixStripeParams
+from circuitlab.analysis.samples import different_random, fitted, repeated_random
 from circuitlab.analysis.scores_of_patterns import SCORES
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
@@ -70,8 +72,8 @@ def slow_copying(path: Path, config: Any, tokens: list[int], counted: list[int])
 @pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama", "both-norms-capped", "smeared-rotary", "tied-scaled"])
 def test_copying_is_the_share_of_what_is_raised_that_is_attended_to(tmp_path: Path, name: str) -> None:
     path = directory(tmp_path / "m", CONFIGS[name])
-    found = answer(path, "copying_head_score", CopyingHeadScoreParams(block=6, repeats=3, samples=2, seed=3))
-    drawn = np.random.default_rng(3).choice(np.arange(1, 260), size=(2, 6)).tolist()
+    found = answer(path, "copying_head_score", CopyingHeadScoreParams(block=6, repeats=3, samples=2, seed=4))
+    drawn = np.random.default_rng(4).choice(np.arange(1, 260), size=(2, 6)).tolist()
     once = [slow_copying(path, CONFIGS[name], [0, *b], list(range(1, 7))) for b in drawn]
     thrice = []
     for b in drawn:
@@ -120,16 +122,14 @@ def test_an_even_copier_in_closed_form(tmp_path: Path) -> None:
     )
     assert np.isnan(lowers.mean).all()
     two = answer(path, "copying_head_score", CopyingHeadScoreParams(block=2, repeats=1, samples=60))
-    rng = np.random.default_rng(0).choice(np.arange(12), size=(60, 2))
-    # c = 1/12 of the sum: the raised logits are A − 1/12. d = 0 sees one token: 1. d = 1 sees two alike or different ones
-    r = [(1 + (1.0 if a == b else 0.5)) / 2 for a, b in rng]
-    assert two.of("unrepeated")[0, 0] == pytest.approx(2 * np.mean(r) - 1)
+    # c = 1/12 of the sum: the raised logits are A − 1/12. d = 0 sees one token: 1. d = 1 sees two different ones: 1/2
+    assert two.of("unrepeated")[0, 0] == pytest.approx(2 * 0.75 - 1)
 
 
 def test_samples_and_refusals(tmp_path: Path) -> None:
     path = directory(tmp_path / "m")
     said = " ".join(answer(path, "copying_head_score", CopyingHeadScoreParams(samples=1)).conventions)
-    assert "BOS + 11 random tokens, once and × 4" in said  # 48 of context
+    assert "BOS + 23 random tokens × 2 (no room for 25 × 4) and once" in said  # 48 of context: fewer repeats first
     with pytest.raises(Refused, match="stream"):
         answer(directory(tmp_path / "p", CONFIGS["post-residual"]), "copying_head_score", CopyingHeadScoreParams())
     with pytest.raises(Refused, match="room"):
@@ -139,6 +139,73 @@ def test_samples_and_refusals(tmp_path: Path) -> None:
     request = Request("copying_head_score", CopyingHeadScoreParams(samples=2), Subject(ModelRef(f"file:{path}")))
     engine = Engine(ModelStore())
     assert len({engine.answer(request, Quiet(), fresh=True).fingerprint for _ in range(2)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("n_ctx", "asked", "wanted"),
+    [(256, (25, 4), (25, 4)), (100, (25, 4), (25, 3)), (60, (25, 4), (25, 2)), (48, (25, 4), (23, 2)), (8, (25, 4), (3, 2)),
+     (7, (25, 4), (3, 2)), (6, (25, 4), None), (8, (2, 3), (2, 3)), (8, (5, 1), (5, 1)), (4, (5, 1), (3, 1))],
+)  # fmt: skip
+def test_a_short_context_takes_fewer_repeats_before_smaller_blocks(n_ctx: int, asked: Any, wanted: Any) -> None:
+    assert fitted(replace(CONFIGS["attention-only"], n_ctx=n_ctx), *asked) == wanted
+
+
+def previous_and_induction(path: Path, n_ctx: int) -> Path:
+    """Layer 0's head looks one position back; layer 1's finds nothing: both by positions alone, so that tokens mean nothing."""
+    d = 12 + n_ctx
+    config = replace(
+        CONFIGS["attention-only"], n_layers=1, n_heads=1, n_kv_heads=1, d_model=d, d_head=n_ctx, d_vocab=12, d_vocab_out=12,
+        n_ctx=n_ctx, positions="learned", score_scale=1.0,
+    )  # fmt: skip
+    read, back = torch.zeros(1, d, n_ctx), torch.zeros(1, d, n_ctx)
+    for i in range(n_ctx):
+        read[0, 12 + i, i] = back[0, 12 + i, min(i + 1, n_ctx - 1)] = 30.0**0.5 * 3
+    tensors = {
+        "embed.W_E": torch.eye(12, d), "embed.W_pos": torch.cat([torch.zeros(n_ctx, 12), torch.eye(n_ctx)], 1),
+        "unembed.W_U": torch.eye(d, 12), "layers.0.W_Q": read, "layers.0.W_K": back,
+        "layers.0.W_V": torch.zeros(1, d, n_ctx), "layers.0.W_O": torch.zeros(1, n_ctx, d),
+    }  # fmt: skip
+    save_directory(path, config, {n: t.contiguous() for n, t in tensors.items()}, None)
+    return path
+
+
+@pytest.mark.parametrize("n_ctx", [7, 8, 12])
+def test_on_a_short_context_a_previous_token_head_is_no_induction_head(tmp_path: Path, n_ctx: int) -> None:
+    found = answer(previous_and_induction(tmp_path / "m", n_ctx), "head_scores", HeadScoresParams())
+    assert found.of("previous_token")[0, 0] > 0.99
+    assert found.of("prefix_matching")[0, 0] < 0.01
+    assert any("random tokens × " in word and "no room for 25 × 4" in word for word in found.conventions)
+
+
+def test_no_block_under_three_is_repeated(tmp_path: Path) -> None:
+    short, long = directory(tmp_path / "s", n_ctx=6), directory(tmp_path / "l")
+    for name, params in (("head_scores", HeadScoresParams()), ("prefix_stripe", PrefixStripeParams())):
+        with pytest.raises(Refused, match="context of 6 has no room"):
+            answer(short, name, params)
+        with pytest.raises(Refused, match="no room"):
+            answer(long, name, replace(params, block=2))
+
+
+def test_the_control_draws_no_token_twice_where_the_vocabulary_has_as_many() -> None:
+    rng = np.random.default_rng(0)
+    rows, differ = different_random(np.arange(40), (50, 30), rng)
+    assert differ and all(len(set(row)) == 30 for row in rows.tolist())
+    rows, differ = different_random(np.arange(9), (5, 30), rng)
+    assert not differ and rows.shape == (5, 30)
+
+
+def test_a_block_holds_no_token_twice(tmp_path: Path) -> None:
+    config = replace(CONFIGS["attention-only"], d_vocab=30, d_vocab_out=30)
+    made = repeated_random(config, 0, 25, 2, 20, 1)
+    assert all(len(set(row[1:26].tolist())) == 25 and row[1:26].tolist() == row[26:].tolist() for row in made)
+
+
+def test_a_control_that_draws_twice_says_so(tmp_path: Path) -> None:
+    few = directory(tmp_path / "few", d_vocab=9, d_vocab_out=9, tokenizer=False)
+    said = " · ".join(answer(few, "head_scores", HeadScoresParams(samples=2)).conventions)
+    assert "drawn twice" in said and "without a repeat" not in said
+    said = " · ".join(answer(directory(tmp_path / "many"), "head_scores", HeadScoresParams(samples=2)).conventions)
+    assert "without a repeat" in said
 
 
 def test_a_batch_is_scored_as_its_samples(tmp_path: Path) -> None:

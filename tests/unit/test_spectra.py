@@ -240,7 +240,7 @@ def test_pairs_and_the_plane_are_those_of_the_whole_matrices(tmp_path: Path, nam
     path, engine = directory(tmp_path / "m", config), Engine(ModelStore())
     slow = Slow(path, config)
     found, one = (ask(path, "previous_head_spectrum", p, engine=engine) for p in (PLANE, replace(PLANE, p="one")))
-    previous = ask(path, "head_scores", HeadScoresParams(block=11), engine=engine).of("previous_token")
+    previous = ask(path, "head_scores", HeadScoresParams(), engine=engine).of("previous_token")
     np.testing.assert_array_equal(found.p, previous)
     assert (one.p == 1).all() and (found.weighted[1:] != one.weighted[1:]).any()
     copying = ask(path, "copying_scores", CopyingScoresParams(), engine=engine).copying
