@@ -44,6 +44,34 @@ class BadModel(CircuitLabError):
     title = "The model cannot be opened"
 
 
+class UnknownFamily(BadModel):
+    """A checkpoint whose parameter names nobody here knows.
+
+    `tensors` are its own names in lines to be shown, layers taken together and with shapes, some of `n_tensors`; `command` is
+    what imports it by a map, "" where it has no named tensors.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        expected: str,
+        got: str,
+        remedy: str,
+        tensors: tuple[str, ...] = (),
+        n_tensors: int = 0,
+        command: str = "",
+    ) -> None:
+        super().__init__(what, expected=expected, got=got, remedy=remedy)
+        self.tensors, self.n_tensors, self.command = tensors, n_tensors, command
+
+    def __str__(self) -> str:
+        if not self.tensors:
+            return super().__str__()
+        lines = [super().__str__(), f"  its {self.n_tensors} tensors:", *(f"    {line}" for line in self.tensors)]
+        return "\n".join([*lines, f"  import:   {self.command}"])
+
+
 class BadInput(CircuitLabError):
     """Text, tokens or parameters that this model cannot take."""
 

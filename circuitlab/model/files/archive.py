@@ -28,7 +28,7 @@ def is_archive(file: WholeFile) -> bool:
 
 def entries(file: WholeFile) -> Mapping[str, tuple[int, int]]:
     """First byte and the one behind the last of each entry, by its name without the archive's own. Raises `BadModel`."""
-    _check_directory(file)
+    check_directory(file)
     try:
         with file.again() as again, zipfile.ZipFile(again) as archive:
             listed = archive.infolist()
@@ -94,7 +94,7 @@ def _end(file: WholeFile) -> int | None:
     return file.size - len(tail) + at if whole else None
 
 
-def _check_directory(file: WholeFile) -> None:
+def check_directory(file: WholeFile) -> None:
     """Raise `BadModel` where the directory is not there, or would take more memory than any that torch writes."""
     at = _end(file)
     if at is None:

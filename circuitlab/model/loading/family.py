@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, UnknownFamily
 from circuitlab.model.files.whole_file import shown
 from circuitlab.model.hub import HubName, in_cache
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.loading.found import Found, look, read_json
+from circuitlab.model.loading.listed import listed
 from circuitlab.model.loading.llama2c_tokenizer import read_tokenizer
 from circuitlab.model.loading.refusals import refuse_parts
 from circuitlab.model.loading.tokenizer_files import find_tokenizer as find_tokenizer
@@ -93,12 +95,21 @@ def open_model(
     refuse_parts(path)
     if not found.config and path.is_dir():
         read_json(path / "config.json")  # says that it is not there
+    raise unknown_family(found)
+
+
+def unknown_family(found: Found) -> UnknownFamily:
+    """The error of a checkpoint that no family claims: its own names, and the command that imports it."""
     kind = found.model_type or found.config.get("format") or "none stated"
-    raise BadModel(
+    lines, n = listed(found.tensors) if found.tensors is not None else ((), 0)
+    return UnknownFamily(
         "The model's family is not known.",
         expected=", ".join(f.title for f in families()),
-        got=f"model_type {str(kind)[:60]!r} in {shown(path)}",
+        got=f"model_type {str(kind)[:60]!r} in {shown(found.path)}",
         remedy="Convert it to one of these, or import it with a map of its parameter names.",
+        tensors=lines,
+        n_tensors=n,
+        command=f"circuitlab import {shlex.quote(shown(found.path))} --map map.toml --check" if n else "",
     )
 
 

@@ -17,6 +17,7 @@ from circuitlab.model.files.pickled import read_pickle
 from circuitlab.model.files.strict_json import read_object
 from circuitlab.model.files.whole_file import shown
 from circuitlab.model.loading.assumptions import Assumption
+from circuitlab.model.loading.other_formats import refuse_adapter, refuse_folder, refuse_format
 from circuitlab.model.loading.refusals import refuse_parts, refuse_unsupported
 from circuitlab.model.series import checkpoint_of
 from circuitlab.model.tensors import MappedTensors, TensorSource, open_safetensors, open_shards, shard_table
@@ -78,11 +79,19 @@ def look(path: Path, assume: Mapping[str, str] | None = None, checkpoint: int | 
         ) from error
     config = read_json(config_file) if config_file is not None and os.path.lexists(config_file) else {}
     refuse_unsupported(config)
+    if weights is None and path.is_dir():
+        refuse_folder(path)
     if weights is None and not config:
         refuse_parts(path)
         read_json(path / "config.json")  # says what is missing
     opened = _open(weights or path / "model.safetensors", (assume or {}).get("under"))
     folder = path if path.is_dir() else path.parent
+    adapter = folder / "adapter_config.json"
+    if opened.tensors is not None:
+        alone = weights is not None and weights.name.startswith("adapter_")
+        refuse_adapter(adapter if alone else None, opened.tensors.names())
+    beside = (f"{adapter.name} (an adapter, which is not added to the weights)",) if adapter.is_file() else ()
+    opened = replace(opened, skipped=(*opened.skipped, *beside))
     return replace(opened, path=path, folder=folder, config=config, assume=dict(assume or {}))
 
 
@@ -114,9 +123,9 @@ def _config_of(file: Path) -> Path | None:
 def _open(file: Path, under: str | None = None) -> Found:
     """What one weight file or index holds; `under`: of a pickle, what lies below this key."""
     if file.name.endswith(".index.json"):
-        opener = _pickled_shard if file.name.startswith("pytorch_model") else open_safetensors
-        source, shards = open_shards(file, read_json(file), opener)
+        source, shards = open_shards(file, read_json(file), _shard)
         return Found(file, file.parent, files=(file, *shards), tensors=source)
+    refuse_format(file)
     if file.suffix not in _PICKLES:
         return Found(file, file.parent, files=(file,), tensors=open_safetensors(file))
     held = read_pickle(file, under)
@@ -129,7 +138,8 @@ def _open(file: Path, under: str | None = None) -> Found:
     return Found(file, file.parent, {}, (file,), held.tensors, held.said, skipped=held.skipped, assumed=assumed)
 
 
-def _pickled_shard(file: Path) -> MappedTensors:
+def _shard(file: Path) -> MappedTensors:
+    refuse_format(file)
     if file.suffix not in _PICKLES:
         return open_safetensors(file)
     found = read_pickle(file)

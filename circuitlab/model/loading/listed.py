@@ -1,0 +1,32 @@
+"""The tensors of a file in a few lines: those of all layers as one, with their shape and how many there are."""
+
+from __future__ import annotations
+
+import re
+
+from circuitlab.model.tensors import TensorSource
+
+_MOST = 40
+_NUMBER = re.compile(r"(?<![A-Za-z0-9_])\d+(?![A-Za-z0-9_])")
+
+
+def listed(source: TensorSource, most: int = _MOST) -> tuple[tuple[str, ...], int]:
+    """Lines such as `h.{i}.attn.weight [64, 64] float32, 12 of them`, at most `most`; and how many tensors there are.
+
+    A second number within a name is `{h}`, as in a map of `circuitlab import`; shapes that differ are several lines.
+    """
+    groups: dict[tuple[str, tuple[int, ...], str], int] = {}
+    names = sorted(source.names(), key=lambda n: [int(p) if p.isdecimal() else p for p in re.split(r"(\d{1,9})", n)])
+    for name in names:
+        letters = iter("ih")
+        pattern = _NUMBER.sub(lambda m, left=letters: "{" + c + "}" if (c := next(left, "")) else m[0], name)
+        key = (pattern, source.shape(name), source.kind(name))
+        groups[key] = groups.get(key, 0) + 1
+    made = [_line(pattern, shape, kind, n) for (pattern, shape, kind), n in groups.items()]
+    more = (f"and {len(made) - most} more kinds",) if len(made) > most else ()
+    return (*made[:most], *more), len(names)
+
+
+def _line(pattern: str, shape: tuple[int, ...], kind: str, n: int) -> str:
+    sizes = f"[{', '.join(map(str, shape))}]"
+    return f"{pattern[:120]} {sizes} {kind}" + (f", {n} of them" if n > 1 else "")
