@@ -105,6 +105,12 @@ def all_scores(pattern: Tensor, tokens: Tensor) -> np.ndarray:
         return torch.stack([score(pattern, tokens) for score in SCORES.values()]).double().cpu().numpy()
 
 
+def sample_words(config: ModelConfig, p: HeadScoresParams) -> str:
+    """The random tokens that are scored, for a caption: `25 random tokens × 4`, or what of that fits the context."""
+    fit = fitted(config, p.block, p.repeats)
+    return "" if fit is None else fit.words(p.block, p.repeats)
+
+
 def _refuse(config: ModelConfig, p: HeadScoresParams) -> str | None:
     return None if p.on == "text" else indistinct(p.block, p.repeats) or no_room(config, p.block, p.repeats)
 
@@ -134,7 +140,7 @@ def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResu
     other[:, repeated.shape[1] - size[1] :] = torch.as_tensor(drawn)
     control = scores_on(inputs, other, repeated, ctx, "control")
     spread = found.std(axis=1, ddof=1) if p.samples > 1 else np.full_like(found[:, 0], np.nan)
-    said = f"{p.samples} samples of {'BOS + ' if bos is not None else ''}{fit.words(p.block, p.repeats)}, seed {p.seed}"
+    said = f"{p.samples} samples of {'BOS + ' if bos is not None else ''}{sample_words(config, p)}, seed {p.seed}"
     return HeadScoresResult(
         mean=found.mean(axis=1),
         spread=spread,

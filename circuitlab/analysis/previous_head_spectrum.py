@@ -19,7 +19,7 @@ import torch
 
 from circuitlab.analysis.base import Ctx, Inputs, Result, Table, analysis
 from circuitlab.analysis.copying_scores import CopyingScoresParams, CopyingScoresResult
-from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult, head_scores
+from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult, head_scores, sample_words
 from circuitlab.analysis.pair_positivity import (
     PairPositivityParams,
     PairPositivityResult,
@@ -62,20 +62,15 @@ class PreviousHeadSpectrumResult(Result):
         return pair_table(self.pairs, self.pairs_raw)
 
 
-def score_params(c: ModelConfig) -> HeadScoresParams:
-    """The random tokens of the previous-token scores, a shorter block where the context is short."""
-    return HeadScoresParams(block=min(25, max(1, (c.n_ctx - 1) // 4)))
-
-
 def _refuse(c: ModelConfig, p: PreviousHeadSpectrumParams) -> str | None:
-    return refuse_inexact(c) or (head_scores.refuse(c, score_params(c)) if p.p != "one" else None)
+    return refuse_inexact(c) or (head_scores.refuse(c, HeadScoresParams()) if p.p != "one" else None)
 
 
 def _memory(c: ModelConfig, n: int, p: PreviousHeadSpectrumParams) -> int:
     return pair_memory(c)
 
 
-@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def previous_head_spectrum(inputs: Inputs, p: PreviousHeadSpectrumParams, ctx: Ctx) -> PreviousHeadSpectrumResult:
     """The positivity plane: copying score, and QK positivity behind earlier heads, weighted and for every pair."""
     c = inputs.weights.config
@@ -85,7 +80,7 @@ def previous_head_spectrum(inputs: Inputs, p: PreviousHeadSpectrumParams, ctx: C
     copying = inputs.answer("copying_scores", CopyingScoresParams())
     assert isinstance(copying, CopyingScoresResult)
     nothing = np.full((c.n_layers, c.n_heads) * 2, np.nan)
-    how = "previous-token score on random tokens" if p.p != "one" else "1"
+    how = f"previous-token score on {sample_words(c, HeadScoresParams())}" if p.p != "one" else "1"
     made = lambda pairs, raw, done: PreviousHeadSpectrumResult(
         copying=copying.copying.copy(),
         weighted=weighted.copy(),
@@ -109,7 +104,7 @@ def _counts(inputs: Inputs, p: PreviousHeadSpectrumParams) -> np.ndarray:
     c = inputs.weights.config
     if p.p == "one":
         return np.ones((c.n_layers, c.n_heads))
-    scores = inputs.answer("head_scores", score_params(c))
+    scores = inputs.answer("head_scores", HeadScoresParams())
     assert isinstance(scores, HeadScoresResult)
     return scores.of("previous_token").astype(np.float64)
 

@@ -301,13 +301,15 @@ def test_pairs_that_were_cancelled_go_on_where_they_stopped(tmp_path: Path, monk
     np.testing.assert_array_equal(again.pairs, whole.pairs)
 
 
-@pytest.mark.parametrize("n_layers", [0, 1])
-def test_one_layer_has_no_pairs_and_says_so(tmp_path: Path, n_layers: int) -> None:
-    path = directory(tmp_path / "m", replace(TINY, n_layers=n_layers))
+def test_one_layer_has_no_pairs_and_no_layer_no_heads_and_both_are_said(tmp_path: Path) -> None:
+    path = directory(tmp_path / "m", replace(TINY, n_layers=1))
     found = ask(path, "previous_head_spectrum", replace(PLANE, p="one"))
-    assert found.copying.shape == (n_layers, 4) and found.table().n_rows == 0
+    assert found.copying.shape == (1, 4) and found.table().n_rows == 0
     assert np.isnan(found.weighted).all() and any("no pairs" in w for w in found.conventions)
-    assert ask(path, "copying_scores", CopyingScoresParams()).table().n_rows == 4 * n_layers
+    assert ask(path, "copying_scores", CopyingScoresParams()).table().n_rows == 4
+    for name, params in (("previous_head_spectrum", PLANE), ("copying_scores", CopyingScoresParams())):
+        with pytest.raises(Refused, match="no heads"):
+            ask(directory(tmp_path / "z", replace(TINY, n_layers=0)), name, params)
 
 
 @pytest.mark.parametrize("distance", [1, 5])
