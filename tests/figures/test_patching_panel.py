@@ -181,7 +181,7 @@ def test_what_is_missing_is_said_with_what_to_do(engine: Engine, state: State, t
     other = replace(state.pins[0], subject=Subject(ModelRef("file:elsewhere"), PINNED))
     assert "another model" in why(replace(state, pins=(other,)))
     assert "last layer" in why(state.select(heads=(Head(2, 0),)), page="paths")
-    assert "no such head" in why(state.select(heads=(Head(9, 0),)), page="paths")
+    assert "no L9H0" in why(state.select(heads=(Head(9, 0),)), page="paths")
     assert "no MLPs" in why(_state(tmp_path, "attention-only"), exchange="MLP output")
     assert "norms" in why(_state(tmp_path, "both-norms-capped"), page="paths")
     assert "one layer" in why(_state(tmp_path, "gpt2", n_layers=1), page="paths")
