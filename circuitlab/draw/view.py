@@ -241,6 +241,17 @@ class FigureView(QWidget):
             if hasattr(widget, "set_stroke"):
                 widget.set_stroke(scale)
 
+    def natural_height(self) -> int:
+        """px that the marks ask for at the present width, with what is written round them."""
+        layout = self.layout()
+        assert layout is not None
+        width, margins = max(self.width() - 2 * GRID, 80), layout.contentsMargins()
+        parts = [max(self._widgets[type(m), m.name].natural_height(width // len(row)) for m in row) for row in self._figure.grid]
+        if not self._title.isHidden() or not self._shown.isHidden():
+            parts.insert(0, max(label.sizeHint().height() for label in (self._title, self._shown) if not label.isHidden()))
+        parts += [label.heightForWidth(width) for label in (self._why, self._caption) if not label.isHidden()]
+        return margins.top() + sum(parts) + layout.spacing() * max(0, len(parts) - 1) + margins.bottom()
+
     def lay_out_for_paper(self, width: int, height: int | None = None) -> int:
         """Give every mark the height it asks for at this width; the height of the whole.
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+NARROWEST, LOWEST = 290, 200  # px at text size 1: a column, and a stack with its tabs; less is a sliver
 
 
 @dataclass(frozen=True)
@@ -16,28 +18,65 @@ class Stack:
 
 @dataclass(frozen=True)
 class Arrangement:
-    """`columns`: (width at 1280 px, its stacks). `homes`: where a panel goes that no stack names, by its area."""
+    """`columns`: (width at 1280 px, its stacks). `homes`: where a panel goes that no stack names, by its area.
+
+    `firm`: it stays as it is declared, whatever the room.
+    """
 
     name: str
     columns: tuple[tuple[int, tuple[Stack, ...]], ...]
     homes: dict[str, str]
+    firm: bool = False
 
     def stacks(self) -> tuple[Stack, ...]:
         """All stacks."""
         return tuple(stack for _, stacks in self.columns for stack in stacks)
 
     def placed(self, areas: dict[str, str]) -> Arrangement:
-        """With every panel of `areas` (name -> area) in a stack: those not named behind their home's tabs."""
+        """With every panel of `areas` (name -> area) in a stack: those not named behind the tabs of their home."""
         known = {name for stack in self.stacks() for name in stack.tabs}
-        homeless = {n: self.homes.get(area, self.homes["centre"]) for n, area in areas.items() if n not in known}
-        fill = lambda s: Stack(s.share, (*s.tabs, *(n for n, home in homeless.items() if home in s.tabs)))
-        return Arrangement(self.name, tuple((w, tuple(map(fill, stacks))) for w, stacks in self.columns), self.homes)
+        behind: dict[Stack, list[str]] = {}
+        for name, area in areas.items():
+            if name not in known:
+                behind.setdefault(self._home(area), []).append(name)
+        fill = lambda s: Stack(s.share, (*s.tabs, *behind.get(s, ())))
+        return replace(self, columns=tuple((w, tuple(map(fill, stacks))) for w, stacks in self.columns))
+
+    def _home(self, area: str) -> Stack:
+        """The stack that the arrangement names for an area; where that panel is in none, the last one at that side."""
+        home = self.homes.get(area, self.homes["centre"])
+        found = next((stack for stack in self.stacks() if home in stack.tabs), None)
+        return found or self.columns[-1 if area == "right" else 0][1][-1]
 
     def of(self, there: Collection[str]) -> Arrangement:
         """Without the docks that are not there to be placed."""
         kept = lambda stacks: tuple(Stack(s.share, t) for s in stacks if (t := tuple(n for n in s.tabs if n in there)))
         columns = tuple((width, stacks) for width, stacks in ((w, kept(s)) for w, s in self.columns) if stacks)
-        return Arrangement(self.name, columns, self.homes)
+        return replace(self, columns=columns)
+
+    def fitted(self, width: int, height: int) -> Arrangement:
+        """In a room of so many px at text size 1: docks become tabs before they become slivers.
+
+        The narrowest column goes under, or behind, the next narrow one; of stacks too low the last goes behind the one above.
+        """
+        if self.firm:
+            return self
+        columns = [[wide, list(stacks)] for wide, stacks in self.columns]
+        while len(columns) > 1 and min(wide for wide, _ in columns) * width // sum(wide for wide, _ in columns) < NARROWEST:
+            gone = columns.pop(min(range(len(columns)), key=lambda i: columns[i][0]))
+            host = min(columns, key=lambda column: column[0])
+            host[1] += gone[1]
+        stacked = tuple((wide, _high_enough(stacks, height)) for wide, stacks in columns)
+        return replace(self, columns=stacked)
+
+
+def _high_enough(stacks: list[Stack], height: int) -> tuple[Stack, ...]:
+    """The last ones behind those above, until none is too low."""
+    kept = list(stacks)
+    while len(kept) > 1 and min(s.share for s in kept) * height // sum(s.share for s in kept) < LOWEST:
+        last = kept.pop()
+        kept[-1] = Stack(kept[-1].share + last.share, (*kept[-1].tabs, *last.tabs))
+    return tuple(kept)
 
 
 BENCH = ("interventions", "model", "jobs", "log")
@@ -49,8 +88,8 @@ ARRANGEMENTS: dict[str, Arrangement] = {
         Arrangement(
             "Explore",
             (
-                (416, (Stack(300, ("overview",)), Stack(270, ("heads", *BENCH)))),
-                (524, (Stack(570, ("attention", "logit_lens", "composition", "spectra", "side_by_side")),)),
+                (380, (Stack(290, ("overview",)), Stack(280, ("heads", *BENCH)))),
+                (560, (Stack(570, ("attention", "logit_lens", "composition", "spectra", "side_by_side")),)),
                 (330, (Stack(570, ("predictions", "circuits", "bigram", "lessons")),)),
             ),
             HOMES,

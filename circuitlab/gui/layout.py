@@ -2,102 +2,170 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 
-from PySide6.QtCore import QByteArray, QEvent, QObject, Qt, QTimer, Slot
-from PySide6.QtWidgets import QDockWidget, QMainWindow, QPlainTextEdit, QTabBar, QTabWidget, QWidget
+from PySide6.QtCore import QByteArray, QEvent, QObject, QSize, Qt, QTimer, Slot
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QDockWidget, QMainWindow, QPlainTextEdit, QTabWidget, QWidget
 
 from circuitlab.figures.panel import panels
 from circuitlab.gui.arrangements import ARRANGEMENTS, Arrangement
+from circuitlab.gui.bench import Bench
+from circuitlab.gui.dock_sizes import ACROSS, DOWN, TOP, DockSizes, Sizes
+from circuitlab.gui.docks.prompt import PromptDock
 from circuitlab.gui.panel_dock import PanelDock
 from circuitlab.gui.settings import stored
 from circuitlab.gui.title_bar import TitleBar
 
-VERSION = 4  # of what saveState holds: a layout of another version is not restored
-LEFT, TOP = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.TopDockWidgetArea
-RIGHT = Qt.DockWidgetArea.RightDockWidgetArea
+VERSION = 5  # of what saveState holds: a layout of another version is not restored
+LEFT, RIGHT = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.RightDockWidgetArea
+BARS = 190  # px at text size 1 of the bars and a short prompt: what is typed must not move the docks
+USUAL = QSize(1280, 800)  # of a window that is not on the screen yet
 ASIDE, ASIDE_WIDTH = "lessons", 360  # px: the dock that can have a column of its own, whatever the arrangement of the others
-PROMPT = 140  # px: a few lines
-ACROSS, DOWN = Qt.Orientation.Horizontal, Qt.Orientation.Vertical
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A layout to come back to: Qt's own words for it, what each dock had of the window, the arrangement that it came from.
+
+    `moved`: docks stand elsewhere than that has them. `drawn`: px of a prompt whose height was drawn by hand, else 0.
+    """
+
+    state: QByteArray
+    sizes: Sizes
+    declared: Arrangement
+    moved: bool = False
+    drawn: int = 0
 
 
 class Layout(QObject):
-    """The docks of a window, arranged."""
+    """The docks of a window, arranged.
 
-    def __init__(self, window: QMainWindow, docks: Mapping[str, QDockWidget]) -> None:
+    The prompt is as high as its text, until somebody draws at its edge; from then on as high as that. `current` is the dock that
+    a command without a pointer means.
+    """
+
+    def __init__(self, window: QMainWindow, docks: Mapping[str, QDockWidget], bench: Bench) -> None:
         super().__init__(window)
-        self.window, self.docks = window, docks
+        self.window, self.docks, self.bench = window, docks, bench
+        self.sizes = DockSizes(window, docks)
         self.maximised = ""
-        self._before = QByteArray()
+        self._before: Placed | None = None
+        self._coming: Sizes | None = None  # sizes to give once Qt has laid the docks out
         self.name, self.declared = "Explore", ARRANGEMENTS["Explore"]
-        self._restored = False
-        self._window_height = self._prompt_height = 0  # 0: not yet on the screen
-        self._later = QTimer(self)
-        self._later.setSingleShot(True)
-        self._later.timeout.connect(self._keep_prompt)
-        self._bars = QTimer(self)
-        self._bars.setSingleShot(True)
-        self._bars.timeout.connect(self._same_prompt)
-        self._same_height = 0
+        self.fitted = self.declared
+        self._current, self._elsewhere = "attention", ""  # the dock last used; the one that had the keyboard nevertheless
+        self._moved = self._placing = False  # whether docks stand elsewhere than arranged, by hand; while they are arranged
+        self._drawn = 0  # px of the prompt by hand, 0: as high as its text
+        self._window_height = 0
+        self._settling = self._timer(self._settle)
+        self._keeping = self._timer(self._keep_prompt)
         self.aside = False
         window.installEventFilter(self)
-        docks["prompt"].installEventFilter(self)
+        for dock in docks.values():
+            dock.installEventFilter(self)
+            dock.dockLocationChanged.connect(self._somewhere_else)
+            dock.topLevelChanged.connect(self._somewhere_else)
+        bench.theme_changed.connect(self._keep_prompt)
+        if isinstance(prompt := docks["prompt"], PromptDock):
+            prompt.height_wanted.connect(self.keep_prompt)
+
+    def _timer(self, act: Callable[[], object]) -> QTimer:
+        made = QTimer(self)
+        made.setSingleShot(True)
+        made.timeout.connect(act)
+        return made
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Qt gives all the height of a larger window to what stands on top: the prompt keeps its own."""
         if event.type() == QEvent.Type.Resize:
             if watched is self.window:
-                self._later.start(0)
-            elif self.window.height() == self._window_height:  # drawn at by hand, or arranged
-                self._prompt_height = self.docks["prompt"].height()
+                self._keeping.start(0)
+            elif watched is self.docks["prompt"] and self.window.height() == self._window_height and self._by_hand():
+                self._drawn = self.docks["prompt"].height()
+        elif event.type() == QEvent.Type.MouseButtonPress and isinstance(watched, QDockWidget):
+            self._current, self._elsewhere = watched.objectName().removeprefix("dock."), self._of_keyboard()
         return False
 
     @Slot()
-    def _keep_prompt(self) -> None:
-        prompt, grown = self.docks["prompt"], self.window.height() - self._window_height
-        first, self._window_height = not self._window_height, self.window.height()
-        if first:
-            if not self._restored:
-                self.proportions()
-                self._settle()
-            self._prompt_height = prompt.height()
-            return
-        if grown and not self.maximised:
-            self._give_prompt(self._prompt_height)
+    def _somewhere_else(self, *_: object) -> None:
+        self._moved = self._moved or not self._placing
+
+    @Slot()
+    def _refit(self, *_: object) -> None:
+        """Another room, or another text size, may ask for more tabs, or fewer; a layout made by hand stays."""
+        named = {one for stack in self.fitted.stacks() for one in stack.tabs if one in self._named()}
+        shown = {name for name, dock in self._columns().items() if dock.isVisible() and name != "prompt"}
+        as_placed = self._window_height and not self._moved and not self.maximised and named == shown
+        if as_placed and self._arrangement().columns != self.fitted.columns:
+            self.place(self.declared)
+
+    def _named(self) -> set[str]:
+        return {"prompt", *(one for stack in self.declared.stacks() for one in stack.tabs)}
+
+    def _by_hand(self) -> bool:
+        pressed = QGuiApplication.mouseButtons() & Qt.MouseButton.LeftButton
+        return bool(pressed) and not self._settling.isActive() and not self.maximised
+
+    # -- the panel that is meant ----------------------------------------------------------------------------------------
+
+    def _of_keyboard(self) -> str:
+        """The dock that has the keyboard; "" where that is elsewhere."""
+        focus = self.window.focusWidget()
+        while focus is not None and not (isinstance(focus, QDockWidget) and focus in self.docks.values()):
+            focus = focus.parentWidget()
+        return "" if focus is None else focus.objectName().removeprefix("dock.")
+
+    @property
+    def current(self) -> QDockWidget:
+        """The dock that was last used, while it can be seen; else the largest one that can."""
+        if (focused := self._of_keyboard()) not in ("", self._elsewhere):
+            self._current, self._elsewhere = focused, ""
+        seen, last = self.sizes.seen(), self.docks[self._current]
+        if last.isFloating() and last.isVisible():
+            return last
+        return seen.get(self._current) or max(seen.values(), key=_area, default=self.docks["attention"])
+
+    @property
+    def current_panel(self) -> PanelDock:
+        """The panel that was last used, while it can be seen; else the largest one that can, the attention where none is."""
+        if isinstance(now := self.current, PanelDock):
+            return now
+        shown = [d for d in self.sizes.seen().values() if isinstance(d, PanelDock)]
+        found = max(shown, key=_area, default=self.docks["attention"])
+        assert isinstance(found, PanelDock)
+        return found
+
+    # -- heights ----------------------------------------------------------------------------------------------------------
 
     @Slot()
     def keep_prompt(self) -> None:
-        """A bar is about to come or go: the columns below give or take its height."""
-        if self._prompt_height and not self.maximised:
-            self._same_height = self._prompt_height
-            self._bars.start(0)
+        """Its text is of other lines, or a bar is about to come or go: the columns below give or take the height."""
+        if self._window_height and not self.maximised:
+            self._keeping.start(0)
 
     @Slot()
-    def _same_prompt(self) -> None:
-        if (layout := self.window.layout()) is not None:
-            layout.activate()  # with the bar, or without: what there is to share
-        self._give_prompt(self._same_height)
+    def _keep_prompt(self, *_: object) -> None:
+        if not self.window.isVisible():
+            return
+        first, self._window_height = not self._window_height, self.window.height()
+        self._refit()
+        if first:
+            self._settling.start(0)
+        if not self.maximised and not self._settling.isActive():
+            if (layout := self.window.layout()) is not None:
+                layout.activate()  # with the bar, or without: what there is to share
+            self._give_prompt()
 
-    @Slot()
-    def _low_prompt(self) -> None:
-        self._give_prompt(PROMPT)
-        QTimer.singleShot(0, self._share_heights)  # of what the prompt has left
-
-    def _give_prompt(self, height: int) -> None:
-        """Make the prompt so high, where it stands on top; the columns below get the rest."""
+    def _give_prompt(self) -> None:
         prompt = self.docks["prompt"]
-        on_top = self.window.dockWidgetArea(prompt) == TOP and not prompt.isFloating() and prompt.isVisible()
-        seen = [d for d in self._columns().values() if not d.visibleRegion().isEmpty() and not d.isFloating()]
-        below = max((d for d in seen if d is not prompt), key=lambda d: d.height(), default=None)
-        if on_top and below is not None:
-            room = prompt.height() + self._with_tabs(below)
-            self.window.resizeDocks([prompt, below], [height, room - height], DOWN)
+        wanted = prompt.ask_height() if isinstance(prompt, PromptDock) else prompt.sizeHint().height()
+        self.sizes.give_prompt(self._drawn or wanted, (ASIDE,) if self.aside else ())
 
-    def _with_tabs(self, dock: QDockWidget) -> int:
-        """px of height of a dock and its tabs: what Qt means when it is asked to make docks so high."""
-        tabs = [t.height() for t in self.window.findChildren(QTabBar) if t.isVisible()]
-        return dock.height() + (max(tabs, default=0) if self.window.tabifiedDockWidgets(dock) else 0)
+    # -- arrangements -----------------------------------------------------------------------------------------------------
 
     def _columns(self) -> dict[str, QDockWidget]:
         """The docks that arrangements place, and the prompt."""
@@ -120,6 +188,8 @@ class Layout(QObject):
         """Put every dock where an arrangement has it, the prompt on top; what it does not name is hidden, and has a home."""
         window, d = self.window, self._columns()
         self.name, self.declared, self.maximised = declared.name, declared, ""
+        self._before = self._coming = None
+        self._drawn, self._moved, self._placing = 0, False, True
         window.setTabPosition(Qt.DockWidgetArea.AllDockWidgetAreas, QTabWidget.TabPosition.North)
         window.setDocumentMode(True)
         window.setCentralWidget(None)  # type: ignore[arg-type]
@@ -129,34 +199,36 @@ class Layout(QObject):
         for dock in d.values():
             dock.setFloating(False)
             window.removeDockWidget(dock)
-        arrangement = self._arrangement()
-        window.addDockWidget(TOP, d["prompt"])
-        before: QDockWidget | None = None
-        for _, stacks in arrangement.columns:
-            first = d[stacks[0].tabs[0]]
-            if before is None:
-                window.addDockWidget(LEFT, first)
-            else:
-                window.splitDockWidget(before, first, ACROSS)
-            before = first
-        for _, stacks in arrangement.columns:
-            for above, below in pairwise(stacks):
-                window.splitDockWidget(d[above.tabs[0]], d[below.tabs[0]], DOWN)
-        for stack in arrangement.stacks():
-            for one in stack.tabs[1:]:
-                window.tabifyDockWidget(d[stack.tabs[0]], d[one])
-        named = {"prompt", *(one for stack in declared.stacks() for one in stack.tabs)}
+        self.fitted = arrangement = self._arrangement()
+        self._add(arrangement)
+        named = self._named()
         for one, dock in d.items():
             dock.setVisible(one in named)
         for stack in arrangement.stacks():
             d[stack.tabs[0]].raise_()
+        self._placing = False
         self.proportions()
         if window.isVisible():
             for stack in arrangement.stacks():
                 front = d[stack.tabs[0]]
                 if isinstance(front, PanelDock):
                     front.refresh()
-        QTimer.singleShot(0, self._settle)
+        self._settling.start(0)
+
+    def _add(self, arrangement: Arrangement) -> None:
+        """The prompt, then column by column, and the tabs of each stack."""
+        window, d = self.window, self.docks
+        window.addDockWidget(TOP, d["prompt"])
+        heads = [d[stacks[0].tabs[0]] for _, stacks in arrangement.columns]
+        window.addDockWidget(LEFT, heads[0])
+        for before, after in pairwise(heads):
+            window.splitDockWidget(before, after, ACROSS)
+        for _, stacks in arrangement.columns:
+            for above, below in pairwise(stacks):
+                window.splitDockWidget(d[above.tabs[0]], d[below.tabs[0]], DOWN)
+        for stack in arrangement.stacks():
+            for one in stack.tabs[1:]:
+                window.tabifyDockWidget(d[stack.tabs[0]], d[one])
 
     def _quieten(self, quiet: bool) -> None:
         for dock in self.docks.values():
@@ -165,56 +237,49 @@ class Layout(QObject):
 
     @Slot()
     def _settle(self) -> None:
-        """Once Qt has laid the docks out: shares of the heights there are, and titles only where no tab says the same."""
+        """Once Qt has laid the docks out: what each gets of the room there is, and titles only where no tab says the same."""
         self._quieten(False)
         if self.window.focusWidget() is None or not isinstance(self.window.focusWidget(), QPlainTextEdit):
             self.window.setFocus()  # where a hidden dock had it, Qt hands it to the first button
         for dock in self.docks.values():
             bar = dock.titleBarWidget()
             if isinstance(bar, TitleBar):
-                bar.refresh()  # behind a tab it asks for height by the width in front, which is known by now
-        self._share_heights()
-        QTimer.singleShot(0, self._low_prompt)
+                bar.refresh()
+        coming, self._coming = self._coming, None
+        if self.maximised:
+            return
+        if coming is not None:
+            self.sizes.put(coming)
+        else:
+            self.proportions()
+        self._give_prompt()
+        self._keeping.start(0)  # once more: Qt has not moved anything yet
+        if coming is None:
+            QTimer.singleShot(0, self._share_heights)  # of what the prompt has left
 
     def _arrangement(self) -> Arrangement:
+        """What is declared, with a home for every dock, as tabs where there is little room; a lesson keeps its column."""
         areas = {name: panel.area for name, panel in panels().items()}
         others = {name: "left" for name in self._columns() if name not in areas and name != "prompt"}
-        return self.declared.placed(areas | others).of(self._columns())  # a lesson keeps its column
+        return self.declared.fitted(*self._room()).placed(areas | others).of(self._columns())
+
+    def _room(self) -> tuple[int, int]:
+        """px at text size 1 for what stands below the prompt."""
+        scale = self.bench.settings["text_scale"]
+        size = self.window.size() if self.window.isVisible() else self.window.size().expandedTo(USUAL)
+        width = size.width() - (ASIDE_WIDTH if self.aside else 0)
+        return round(width / scale), round(size.height() / scale) - BARS
 
     def proportions(self) -> None:
-        """Shares of the width, and a prompt of some lines."""
-        window, d = self.window, self.docks
-        columns = self._arrangement().columns
-        front = [d[stacks[0].tabs[0]] for _, stacks in columns]
-        whole = sum(width for width, _ in columns)
-        aside = {d[ASIDE]: ASIDE_WIDTH} if self.aside and not d[ASIDE].isFloating() else {}
-        room = window.width() - sum(aside.values())
-        window.resizeDocks([*front, *aside], [*(room * width // whole for width, _ in columns), *aside.values()], ACROSS)
-        window.resizeDocks([d["prompt"], front[-1]], [PROMPT, max(570, window.height() - 230)], DOWN)
+        """Shares of the width."""
+        columns = [(width, self.docks[stacks[0].tabs[0]]) for width, stacks in self.fitted.columns]
+        aside = {self.docks[ASIDE]: ASIDE_WIDTH} if self.aside and not self.docks[ASIDE].isFloating() else {}
+        self.sizes.share_widths(columns, aside)
 
     @Slot()
     def _share_heights(self) -> None:
-        for _, stacks in self._arrangement().columns:
-            docks = [self.docks[stack.tabs[0]] for stack in stacks]
-            room, whole = sum(map(self._with_tabs, docks)), sum(stack.share for stack in stacks)
-            if len(docks) > 1:
-                self.window.resizeDocks(docks, [room * stack.share // whole for stack in stacks], DOWN)
-
-    def toggle_maximised(self, dock: QWidget | None = None) -> None:
-        """One panel alone, or all again. Without one: the panel that has the keyboard, else the attention."""
-        if self.maximised:
-            self.maximised = ""
-            self.window.restoreState(self._before, VERSION)
-            return
-        focus = dock or self.window.focusWidget()
-        while focus is not None and not isinstance(focus, QDockWidget):
-            focus = focus.parentWidget()
-        chosen = focus if isinstance(focus, QDockWidget) else self.docks["attention"]
-        self._before = self.window.saveState(VERSION)
-        self.maximised = chosen.objectName()
-        chosen.show()
-        for other in self.docks.values():
-            other.setVisible(other is chosen)
+        for _, stacks in self.fitted.columns:
+            self.sizes.share_heights(stacks)
 
     def redock(self) -> None:
         """Floating panels come back."""
@@ -225,15 +290,54 @@ class Layout(QObject):
         """As the arrangement has it."""
         self.place(self.declared)
 
+    # -- one panel --------------------------------------------------------------------------------------------------------
+
+    def toggle_maximised(self, dock: QWidget | None = None) -> None:
+        """One panel alone, or all again. Without one: the one that was last used."""
+        if self.maximised:
+            self.maximised = ""
+            if self._before is not None:
+                self.come_back(self._before)
+            return
+        chosen = dock if isinstance(dock, QDockWidget) else self.current
+        self._before = self.placed()
+        self.maximised = chosen.objectName()
+        chosen.show()
+        for other in self.docks.values():
+            other.setVisible(other is chosen)
+        self._settling.start(0)
+
     def go_to(self, name: str) -> None:
         """Show a dock, in front of its tabs, with the keyboard."""
         dock = self.docks[name]
         if self.maximised and self.maximised != dock.objectName():
             self.toggle_maximised()
+        self._current = name
         dock.show()
         dock.raise_()
         inside = dock.widget()
         (inside if inside is not None else dock).setFocus()
+
+    # -- there and back ---------------------------------------------------------------------------------------------------
+
+    def placed(self) -> Placed:
+        """The layout as it is, to come back to."""
+        if self.maximised and self._before is not None:
+            return self._before
+        return Placed(self.window.saveState(VERSION), self.sizes.read(), self.declared, self._moved, self._drawn)
+
+    def come_back(self, placed: Placed) -> bool:
+        """To a layout as it was; whether Qt knows it."""
+        self.maximised, self._before = "", None
+        self.name, self.declared = placed.declared.name, placed.declared
+        self.fitted = self._arrangement()
+        self._placing = True
+        known = self.window.restoreState(placed.state, VERSION)
+        self._placing, self._moved, self._drawn = False, placed.moved, placed.drawn
+        if known:
+            self._coming = placed.sizes
+            self._settling.start(0)
+        return known
 
     def restore(self) -> bool:
         """As it was when the window was last closed, on a screen that is still there; whether anything was kept."""
@@ -241,15 +345,37 @@ class Layout(QObject):
         geometry, state = kept.value("geometry"), kept.value("layout")
         if isinstance(geometry, QByteArray):
             self.window.restoreGeometry(geometry)
-        if isinstance(state, QByteArray):
-            self._restored = self.window.restoreState(state, VERSION)
         screens = [s.availableGeometry() for s in self.window.screen().virtualSiblings()]
         if not any(s.intersects(self.window.frameGeometry()) for s in screens):
             self.window.move(self.window.screen().availableGeometry().topLeft())
+        if isinstance(state, QByteArray):
+            self.come_back(_read(state, kept.value("rooms")) or Placed(state, self.sizes.read(), self.declared, True))
         return isinstance(state, QByteArray)
 
     def keep(self) -> None:
         """Remember it for the next start."""
-        kept = stored()
+        kept, placed = stored(), self.placed()
         kept.setValue("geometry", self.window.saveGeometry())
-        kept.setValue("layout", self.window.saveState(VERSION))
+        kept.setValue("layout", placed.state)
+        kept.setValue("rooms", _written(placed))
+
+
+def _area(dock: QDockWidget) -> int:
+    return dock.width() * dock.height()
+
+
+def _written(placed: Placed) -> str:
+    """What Qt's own words do not hold."""
+    own = {"arrangement": placed.declared.name, "moved": placed.moved, "prompt": placed.drawn}
+    return json.dumps(own | {"window": placed.sizes.window, "docks": dict(placed.sizes.docks)})
+
+
+def _read(state: QByteArray, kept: object) -> Placed | None:
+    """With what was written beside Qt's words; None where that cannot be read."""
+    try:
+        own = json.loads(str(kept))
+        pair = lambda px: (int(px[0]), int(px[1]))
+        sizes = Sizes(pair(own["window"]), {str(n): pair(px) for n, px in own["docks"].items()})
+        return Placed(state, sizes, ARRANGEMENTS[own["arrangement"]], bool(own["moved"]), int(own["prompt"]))
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return None

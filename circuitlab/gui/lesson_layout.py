@@ -22,7 +22,8 @@ def beside(shown: tuple[str, ...]) -> Arrangement:
     pairs: list[tuple[str, ...]] = [shown[i : i + each] for i in range(0, len(shown), each)]
     stacks = [tuple(Stack(HEIGHT // len(names), (name,)) for name in names) for names in pairs]
     columns = tuple((ROOM // len(pairs), column) for column in stacks)
-    return Arrangement(NAME, columns, dict.fromkeys(("left", "centre", "right", "bottom"), next(iter(shown))))
+    homes = dict.fromkeys(("left", "centre", "right", "bottom"), next(iter(shown)))
+    return Arrangement(NAME, columns, homes, firm=True)
 
 
 def with_shown(arrangement: Arrangement, shown: tuple[str, ...]) -> Arrangement:
@@ -32,7 +33,7 @@ def with_shown(arrangement: Arrangement, shown: tuple[str, ...]) -> Arrangement:
     for name in shown:
         if name not in known:
             columns[-1][1].append(Stack(HEIGHT // 2, (name,)))
-    return Arrangement(NAME, tuple((width, tuple(stacks)) for width, stacks in columns), arrangement.homes)
+    return Arrangement(NAME, tuple((width, tuple(stacks)) for width, stacks in columns), arrangement.homes, True)
 
 
 def _split(stack: Stack, shown: tuple[str, ...]) -> list[Stack]:

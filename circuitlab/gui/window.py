@@ -45,7 +45,7 @@ class Window(QMainWindow):
         self.looks = Looks(self.bench, self)
         self.looks.apply()
         self._make_docks()
-        self.layout_of_docks = Layout(self, self.docks)
+        self.layout_of_docks = Layout(self, self.docks, self.bench)
         self.menus = Menus(self)
         self.dialogs = Dialogs(self.bench, self.opening, self.menus, self)
         self._make_bars()
@@ -168,13 +168,8 @@ class Window(QMainWindow):
         self.bench.message.emit("Session copied as JSON.")
 
     def panel_action(self, name: str) -> None:
-        """Run an action of the panel that has the keyboard, else of the attention."""
-        widget = self.focusWidget()
-        while widget is not None and not isinstance(widget, PanelDock):
-            widget = widget.parentWidget()
-        dock = widget if isinstance(widget, PanelDock) else self.docks["attention"]
-        assert isinstance(dock, PanelDock)
-        getattr(dock.actions_menu, name)()
+        """Run an action of the panel that was last used."""
+        getattr(self.layout_of_docks.current_panel.actions_menu, name)()
 
     def toggle_maximised(self, dock: QWidget | None = None) -> None:
         """One panel alone, or all again."""
@@ -217,8 +212,6 @@ class Window(QMainWindow):
         if not self.dialogs.may_close():
             event.ignore()
             return
-        if self.layout_of_docks.maximised:
-            self.toggle_maximised()
         self.lessons.put_back()
         if self.remember:
             self.layout_of_docks.keep()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QByteArray, QUrl, Slot
+from PySide6.QtCore import QUrl, Slot
 from PySide6.QtGui import QAction, QDesktopServices
 from PySide6.QtWidgets import QDockWidget, QLabel, QMenu, QMessageBox, QStackedWidget, QVBoxLayout, QWidget
 
 from circuitlab.draw.theme import Theme
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.gui.arrangements import Arrangement
-from circuitlab.gui.layout import VERSION
+from circuitlab.gui.layout import Placed
 from circuitlab.gui.lesson_layout import arrangement_of, beside
 from circuitlab.gui.lesson_list import LessonList
 from circuitlab.gui.lesson_page import LessonPage
@@ -41,7 +41,7 @@ class LessonsDock(QDockWidget):
         self.main, self.bench = window, window.bench
         self.tour = Tour(self.bench, window.remember, self)
         self.ring = Ring(self.bench, window)
-        self._before: tuple[QByteArray, Arrangement] | None = None
+        self._before: Placed | None = None
         self._filled = False
         self.pages = QStackedWidget(self)
         self.pages.setMinimumWidth(280)
@@ -141,7 +141,7 @@ class LessonsDock(QDockWidget):
         if self._before is None:
             if layout.maximised:
                 self.main.toggle_maximised()
-            self._before = (self.main.saveState(VERSION), layout.declared)
+            self._before = layout.placed()
             # first the room, then the column: three columns and this one are wider than a small screen
             setup = lesson.setup(self.tour.places.step(lesson))
             wanted = self._wanted(setup) or beside(("attention",))
@@ -203,16 +203,11 @@ class LessonsDock(QDockWidget):
         """The docks as they were before the lesson; the list stays where it is."""
         if self._before is None:
             return
-        (kept, declared), self._before = self._before, None
+        before, self._before = self._before, None
         layout, seen = self.main.layout_of_docks, self.isVisible()
-        layout.aside, layout.maximised = False, ""
-        layout.name, layout.declared = declared.name, declared
+        layout.aside = False
         self._keep_only(set())
-        self.main.restoreState(kept, VERSION)
-        for dock in self.main.docks.values():
-            bar = dock.titleBarWidget()
-            if isinstance(bar, TitleBar):
-                bar.refresh()  # behind tabs again: the tab says the title
+        layout.come_back(before)
         if seen:
             self.open()
 

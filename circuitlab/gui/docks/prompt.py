@@ -8,7 +8,7 @@ import tomllib
 from dataclasses import replace
 from functools import lru_cache
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Slot
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QKeySequence, QShowEvent, QTextCursor
 from PySide6.QtWidgets import QCheckBox, QComboBox, QDockWidget, QLabel, QPlainTextEdit, QSplitter, QVBoxLayout, QWidget
 
@@ -25,6 +25,7 @@ from circuitlab.paths import resource
 from circuitlab.session.state import State
 
 LEAST_LOSSES = QSize(96, 54)  # a line of tokens with its caption
+MOST = 5  # of the window’s height, one part in so many is the most that the text asks for
 BURST = 1.5  # s: typing after a longer pause is another step of undo
 _IDS = re.compile(r"[,\s]+")
 
@@ -45,7 +46,9 @@ def parse_ids(text: str) -> tuple[int, ...]:
 
 
 class PromptDock(QDockWidget):
-    """See the module."""
+    """See the module. `height_wanted()`: its text has another number of lines, or another width to stand in."""
+
+    height_wanted = Signal()
 
     def __init__(self, bench: Bench, parent: QWidget | None = None) -> None:
         super().__init__("Prompt", parent)
@@ -53,6 +56,7 @@ class PromptDock(QDockWidget):
         self.bench = bench
         self._filling = False
         self._burst, self._typed_at = 0, 0.0
+        self._wanted = 0  # px of height when it was last asked for
         self._make_widgets()
         self._lay_out()
         self.timer = QTimer(self)
@@ -67,7 +71,6 @@ class PromptDock(QDockWidget):
         self.editor.setPlaceholderText("Type text here.")
         self.editor.setAccessibleName("Prompt text")
         self.editor.setTabChangesFocus(True)
-        self.editor.installEventFilter(self)
         self.losses = LossStrip(self.bench, self)
         self.writing = WritingControls(self.bench, self)
         self.count = QLabel(self)
@@ -93,9 +96,10 @@ class PromptDock(QDockWidget):
         outer = QVBoxLayout(body)
         outer.setContentsMargins(8, 4, 8, 4)
         outer.setSpacing(4)
-        split = QSplitter(Qt.Orientation.Horizontal, body)
+        self.split = split = QSplitter(Qt.Orientation.Horizontal, body)
+        self.room = Room(self.losses.view, split, LEAST_LOSSES)
         split.addWidget(self.editor)
-        split.addWidget(Room(self.losses.view, split, LEAST_LOSSES))
+        split.addWidget(self.room)
         split.setSizes([420, 860])
         split.setChildrenCollapsible(False)
         outer.addWidget(split, 1)
@@ -115,6 +119,10 @@ class PromptDock(QDockWidget):
         self.sample.activated.connect(self._sample)
         self.writing.about_to_write.connect(self.commit)
         self.losses.failed.connect(self._warn)
+        self.losses.drawn.connect(self._measure)
+        self.editor.document().documentLayout().documentSizeChanged.connect(self._measure)
+        self.room.installEventFilter(self)
+        self.editor.installEventFilter(self)
         bench.document.changed.connect(self._changed)
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -122,8 +130,33 @@ class PromptDock(QDockWidget):
         super().showEvent(event)
         self.refresh()
 
+    # -- height -------------------------------------------------------------------------------------------------------
+
+    def natural_height(self) -> int:
+        """px that its bar and all lines of its text ask for at the present width; a long text scrolls."""
+        editor, body = self.editor, self.split.parentWidget()
+        lines = max(1, round(editor.document().size().height())) * editor.fontMetrics().lineSpacing()
+        text = lines + 2 * (editor.document().documentMargin() + editor.frameWidth())
+        inside = max(LEAST_LOSSES.height(), round(text), self.losses.view.natural_height())
+        margins = body.layout().contentsMargins()  # type: ignore[union-attr]
+        warning = 0 if self.warning.isHidden() else self.warning.heightForWidth(max(self.split.width(), 1)) + 4
+        most = max(LEAST_LOSSES.height(), (self.window().height() - self.bar.sizeHint().height()) // MOST)
+        return self.bar.sizeHint().height() + margins.top() + min(inside, most) + warning + margins.bottom()
+
+    def ask_height(self) -> int:
+        """The same; another is said from now on."""
+        self._wanted = self.natural_height()
+        return self._wanted
+
+    @Slot()
+    def _measure(self, *_: object) -> None:
+        if self.natural_height() != self._wanted:
+            self.height_wanted.emit()
+
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Undo and redo belong to the document; Esc releases; Ctrl+Return continues."""
+        if watched is self.room and event.type() == QEvent.Type.Resize:
+            self._measure()
         if isinstance(event, QKeyEvent) and event.type() in (QEvent.Type.KeyPress, QEvent.Type.ShortcutOverride):
             undo, redo = event.matches(QKeySequence.StandardKey.Undo), event.matches(QKeySequence.StandardKey.Redo)
             if undo or redo:
@@ -178,6 +211,7 @@ class PromptDock(QDockWidget):
     def _warn(self, text: str) -> None:
         self.warning.setText(text)
         self.warning.setVisible(bool(text))
+        self._measure()
 
     @Slot(bool)
     def _bos(self, on: bool) -> None:

@@ -22,9 +22,13 @@ SLOT, REFERENCE = "prompt/loss/now", "prompt/loss/ref"
 
 
 class LossStrip(QObject):
-    """Asks for the losses of the document's prompt and draws them in `view`. `failed(words)`: why there are none."""
+    """Asks for the losses of the document's prompt and draws them in `view`.
+
+    `failed(words)`: why there are none; `drawn()`: the picture is another.
+    """
 
     failed = Signal(str)
+    drawn = Signal()
 
     def __init__(self, bench: Bench, parent: QWidget) -> None:
         super().__init__(parent)
@@ -106,6 +110,7 @@ class LossStrip(QObject):
         row, locked = state.selection.destination, state.selection.locked
         mark = Tokens("prompt", texts, values, levels, colours, "nats", tips, row, locked)
         self.view.show_figure(Figure(((mark,),), "", said))
+        self.drawn.emit()
 
     def _shown(self, texts: tuple[str, ...]) -> object:
         """The result that is asked for, or until it comes the one before, if that is of the same texts."""

@@ -1,0 +1,133 @@
+"""Where the docks are and how much room each has: after a restart, maximised and back, with larger text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PySide6.QtCore import QPointF, Qt
+from PySide6.QtGui import QMouseEvent
+from PySide6.QtWidgets import QApplication
+
+from circuitlab.figures.panel import panels
+from circuitlab.gui import main as gui
+from circuitlab.gui.arrangements import ARRANGEMENTS, Arrangement
+from circuitlab.gui.panel_dock import on_screen
+from circuitlab.gui.window import Window
+from tests.gui.driving import settle
+from tests.models import directory
+
+OTHERS = ("interventions", "model", "jobs", "log", "lessons")
+
+
+def seen(window: Window) -> dict[str, tuple[int, int]]:
+    return {name: (d.width(), d.height()) for name, d in window.docks.items() if on_screen(d)}
+
+
+def titles(window: Window) -> set[str]:
+    """The docks that are seen under their own title although a tab says it, or without either."""
+    wrong = set()
+    for name, dock in window.docks.items():
+        bar: Any = dock.titleBarWidget()
+        if on_screen(dock) and bar.title.isVisible() == bool(window.tabifiedDockWidgets(dock)):
+            wrong.add(name)
+    return wrong
+
+
+@pytest.mark.parametrize("name", ARRANGEMENTS)
+@pytest.mark.parametrize(("width", "height"), [(1280, 610), (985, 425), (800, 310), (300, 200)])
+def test_every_dock_has_one_home_whatever_the_room(name: str, width: int, height: int) -> None:
+    areas = {n: p.area for n, p in panels().items()} | dict.fromkeys(OTHERS, "left")
+    placed = ARRANGEMENTS[name].fitted(width, height).placed(areas)
+    tabs = [one for stack in placed.stacks() for one in stack.tabs]
+    assert sorted(tabs) == sorted(areas)
+    whole = sum(wide for wide, _ in placed.columns)
+    assert len(placed.columns) == 1 or min(w * width // whole for w, _ in placed.columns) >= 290
+    for _, stacks in placed.columns:
+        assert len(stacks) == 1 or min(s.share * height // sum(t.share for t in stacks) for s in stacks) >= 200
+    if width == 1280:
+        assert [len(s) for _, s in placed.columns] == [len(s) for _, s in ARRANGEMENTS[name].columns]
+
+
+def test_what_a_lesson_names_stays_in_sight_in_a_small_room() -> None:
+    firm = Arrangement("x", ARRANGEMENTS["Explore"].columns, ARRANGEMENTS["Explore"].homes, firm=True)
+    assert firm.fitted(100, 100) is firm
+
+
+@pytest.mark.parametrize("name", ["Why this token", "Cut"])
+def test_a_restart_finds_the_docks_as_they_were(qtbot: Any, tmp_path: Path, name: str) -> None:
+    folder = str(directory(tmp_path / "model"))
+    first = gui.make_window(folder, "one two")
+    first.resize(1280, 800)
+    first.show()
+    first.layout_of_docks.arrange(name)
+    settle(qtbot, first)
+    before = seen(first)
+    first.toggle_maximised(first.docks["predictions"])  # and closed like that
+    settle(qtbot, first)
+    first.close()
+    first.deleteLater()
+    second = gui.make_window(folder, "one two")
+    second.resize(1280, 800)
+    second.show()
+    settle(qtbot, second)
+    qtbot.waitUntil(lambda: second.docks["prompt"].height() < 150)
+    assert set(seen(second)) == set(before)
+    assert second.layout_of_docks.name == name, "“Reset layout” goes back to it"
+    for one, (_, height) in before.items():
+        assert seen(second)[one][1] > 0.75 * height, one
+    assert not titles(second)
+    second.close()
+    second.deleteLater()
+
+
+def test_one_panel_alone_and_back_leaves_every_title_once_and_every_height(qtbot: Any, window: Window) -> None:
+    before = seen(window)
+    assert not titles(window)
+    for _ in range(2):
+        window.toggle_maximised(window.docks["predictions"])
+        settle(qtbot, window)
+        assert set(seen(window)) == {"predictions"} and not titles(window)
+        window.toggle_maximised()
+        settle(qtbot, window)
+        qtbot.waitUntil(lambda: not titles(window))
+    assert seen(window).keys() == before.keys()
+    for one, size in seen(window).items():
+        assert max(abs(a - b) for a, b in zip(size, before[one], strict=True)) <= 4, one
+
+
+def test_a_command_without_a_pointer_means_the_panel_that_was_last_used(qtbot: Any, window: Window) -> None:
+    layout = window.layout_of_docks
+    window.docks["predictions"].widget().setFocus()
+    window.docks["predictions"].view.setFocus()  # type: ignore[attr-defined]
+    layout.go_to("overview")
+    assert layout.current is window.docks["overview"]
+    where = QPointF(40, 5)
+    press = QMouseEvent(
+        QMouseEvent.Type.MouseButtonPress, where, where, Qt.MouseButton.LeftButton, Qt.MouseButton.LeftButton,
+        Qt.KeyboardModifier.NoModifier,
+    )  # fmt: skip
+    QApplication.sendEvent(window.docks["heads"], press)
+    assert layout.current is window.docks["heads"], "clicked beside anything that takes the keyboard"
+    layout.go_to("log")
+    assert layout.current is window.docks["log"]
+    assert layout.current_panel is window.docks["attention"], "the largest one: the log has no figure"
+    layout.go_to("overview")
+    window.docks["overview"].close()
+    window.toggle_maximised()
+    assert layout.maximised not in ("", "dock.overview"), "what cannot be seen is not meant"
+    layout.toggle_maximised()
+
+
+def test_the_prompt_is_as_high_as_its_text(qtbot: Any, window: Window) -> None:
+    low = window.docks["prompt"].height()
+    panel = window.docks["attention"].height()
+    window.prompt.editor.setPlainText(" ".join(["one two"] * 9))
+    settle(qtbot, window)
+    qtbot.waitUntil(lambda: window.docks["prompt"].height() > low)
+    assert window.docks["attention"].height() < panel
+    assert window.docks["prompt"].height() < 800 // 3, "a long text scrolls"
+    window.prompt.editor.setPlainText("one two")
+    settle(qtbot, window)
+    qtbot.waitUntil(lambda: window.docks["prompt"].height() <= low)
