@@ -102,6 +102,12 @@ class OverBudget(CircuitLabError):
     title = "That does not fit in the memory budget"
 
 
+class BadFigure(CircuitLabError):
+    """A picture whose parts disagree: labels for other steps than there are cells. A fault of the panel, not of its user."""
+
+    title = "That cannot be drawn"
+
+
 class Cancelled(CircuitLabError):
     """Raised by `Ctx.tick` when the person no longer wants the answer."""
 
