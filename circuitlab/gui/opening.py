@@ -75,7 +75,8 @@ class Opening(QObject):
 
     def reader(self, ref: ModelRef, text: str | None = None) -> Callable[[Job], OpenModel]:
         """What reads a model on the file thread, with the tokens of the text that it will be shown on (None: the present one)."""
-        words = self.bench.document.recorded.text if text is None else text
+        state = self.bench.document.recorded
+        words = (state.draft or state.text) if text is None else text
         return lambda job: self._read(ref, words, job)
 
     def _read(self, ref: ModelRef, words: str, job: Job) -> OpenModel:
