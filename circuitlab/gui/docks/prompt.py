@@ -27,7 +27,7 @@ from circuitlab.gui.buttons import push
 from circuitlab.gui.docks.prompt_losses import LossStrip
 from circuitlab.gui.docks.prompt_reading import Read, Reading
 from circuitlab.gui.docks.prompt_writing import WritingControls
-from circuitlab.gui.flow import FlowLayout
+from circuitlab.gui.one_row import OneRow
 from circuitlab.gui.room import Room
 from circuitlab.gui.title_bar import TitleBar
 from circuitlab.paths import resource
@@ -114,7 +114,7 @@ class PromptDock(QDockWidget):
         outer.addWidget(self.notice)
         self.setWidget(body)
         head = QWidget(self)
-        row = FlowLayout(head)
+        row = OneRow(head)
         for widget in (self.sample, self.bos, self.count, *self.writing.widgets):
             row.addWidget(widget)
         self.bar = TitleBar(self, self.bench, head)
