@@ -249,21 +249,29 @@ def import_model(args: argparse.Namespace) -> int:
     """`circuitlab import`."""
     from circuitlab.model.files.streamed import stream_directory
     from circuitlab.model.importing import read_map, refuse_problems, survey
+    from circuitlab.model.loading.character_vocabulary import character_tokenizer
     from circuitlab.model.loading.family import find_tokenizer, tokenizer_at
     from circuitlab.model.loading.found import tensors_at
 
     path = Path(args.file).expanduser()
-    found, parts = survey(read_map(Path(args.map)), tensors_at(path).needed())
+    how = read_map(Path(args.map))
+    held = tensors_at(path, how.under)
+    found, parts = survey(how, held.needed())
     unused = f": {', '.join(found.unused[:20])}{' …' if found.unused[20:] else ''}" if found.unused else ""
     print(f"used {found.used} tensors, unused {len(found.unused)}{unused}")
-    for line in (*found.notes, *(f"problem: {p}" for p in found.problems)):
+    lines = [*found.notes, *(f"beside the weights, passed over: {s}" for s in held.skipped)]
+    lines += [f"assumed: {a}" for a in found.assumed]
+    lines += [f"not to be seen from shapes: {told}" for told in found.unseen]
+    for line in (*lines, *(f"problem: {p}" for p in found.problems)):
         print(line)
     if args.check:
-        print("the map makes a whole model" if not found.problems else f"{len(found.problems)} problems")
+        whole = "the map makes a whole model; compare its logits with your own, for what shapes do not show"
+        print(whole if not found.problems else f"{len(found.problems)} problems")
         return 3 if found.problems else 0
     refuse_problems(found)
     folder = path if path.is_dir() else path.parent
     tokenizer = tokenizer_at(args.tokenizer) if args.tokenizer else find_tokenizer(folder)
+    tokenizer = tokenizer or character_tokenizer(held.said, folder)[0]
     target = Path(args.output).expanduser() if args.output else path.absolute().with_name(f"{path.stem}-circuitlab")
     with progress("import") as ctx:
         size = stream_directory(target, parts, tokenizer, ctx.tick)

@@ -15,7 +15,6 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from circuitlab.draw.axis import LabelAxis
 from circuitlab.draw.gestures import Gestures
-from circuitlab.draw.guarded import guarded
 from circuitlab.draw.paper import Paper
 from circuitlab.draw.theme import Theme
 
@@ -149,7 +148,7 @@ class Overlay(pg.GraphicsObject):
 
     def __init__(self, plot: PlotMark, draw: Any, z: float = 10.0) -> None:
         super().__init__()
-        self._plot, self._draw = plot, draw
+        self._draw = draw
         self.setZValue(z)
         plot.box.addItem(self, ignoreBounds=True)
 
@@ -166,5 +165,5 @@ class Overlay(pg.GraphicsObject):
         """In viewport pixels."""
         painter.save()
         painter.setTransform(self.sceneTransform().inverted()[0], True)
-        guarded(painter, lambda: self._draw(painter), self._plot.frame(), self._plot.theme)
+        self._draw(painter)
         painter.restore()

@@ -1,5 +1,6 @@
 """Import by a map: a TOML file that says where each canonical tensor lies in a file whose family is not known.
 
+    under = "model_state"                   # the key of the checkpoint below which the weights lie, optional
     prefix = "model."                       # in front of their names, optional
     ignore = [".mask"]                      # endings of their names that are no weights
     [config]                                # fields of ModelConfig
@@ -7,14 +8,16 @@
     [tensors]                               # ours = theirs; {i} is the layer
     "embed.W_E" = "wte.weight"
     W_Q = { from = "h.{i}.qkv.weight", transpose = true, split = "q", heads = true }
+    W_K = { from = "h.{i}.heads.{h}.key.weight", transpose = true }    # one tensor per head: {h}
+    W_O = { identity = true }               # no output projection: the heads' results stand beside each other in the stream
 
 Steps are taken in the order `transpose`, `permute`, `split` ("q", or "q within heads"), `half`, `heads`, `offset`; a name that
-ends in `[{i}]` is one slice of a tensor that holds all layers. `survey` says all that is wrong at once.
+ends in `[{i}]` is one slice of a tensor that holds all layers. `survey` says all that is wrong at once, every default that was
+applied, and what shapes cannot show.
 """
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,28 +25,35 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch import Tensor
 
 from circuitlab.errors import BadModel, UsageError
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.loading.layout import LaidOut, Layout, Stored, Which, stored
+from circuitlab.model.import_unseen import defaults, unseen
+from circuitlab.model.loading.assumptions import Assumption
+from circuitlab.model.loading.layout import LaidOut, Layout, Stored, Which, identity, stacked, stored
+from circuitlab.model.loading.leftovers import attention_among
+from circuitlab.model.renamed import Sliced, whole_of
 from circuitlab.model.sourced import expected_shapes
-from circuitlab.model.tensors import TensorSource
+from circuitlab.model.tensors import WEIGHT_KINDS, TensorSource
 
-_STEPS = {"from", "transpose", "permute", "split", "half", "heads", "offset"}
-_KINDS = ("float64", "float32", "float16", "bfloat16")
+_STEPS = {"from", "transpose", "permute", "split", "half", "heads", "offset", "identity"}
+_MAPS = {"W_Q": "q", "W_K": "k", "W_V": "v", "W_O": "o"}
 _WITHIN = " within heads"
 _OPTIONAL = ("norm.gain", "norm.bias")  # a norm may have neither
-_INDEXED = re.compile(r"^(.*)\[(\d+)\]$")
 _LARGEST = 2**20
 
 
 @dataclass(frozen=True)
 class ImportMap:
-    """A map that has been read: our configuration, and where each tensor lies."""
+    """A map that has been read: our configuration, where each tensor lies, and below which key of a checkpoint (`under`).
+
+    `stated` are the fields of the configuration that the map gives; None: all of them were meant.
+    """
 
     config: ModelConfig
     layout: Layout
+    under: str | None = None
+    stated: frozenset[str] | None = None
 
 
 def read_map(path: Path) -> ImportMap:
@@ -59,28 +69,57 @@ def read_map(path: Path) -> ImportMap:
 
 def map_of(data: Mapping[str, Any]) -> ImportMap:
     """The map of its tables. Raises as `read_map` does."""
-    known = {"prefix": str, "ignore": list, "config": dict, "tensors": dict}
+    known = {"under": str, "prefix": str, "ignore": list, "config": dict, "tensors": dict}
     for name, value in data.items():
         if name not in known or not isinstance(value, known[name]):
             raise UsageError("The map has a part that is not known.", expected=" ".join(known), got=f"{name} {value!r}"[:80])
-    config = ModelConfig.from_json(data.get("config", {}))
+    fields = data.get("config", {})
+    config = ModelConfig.from_json(fields)
     ends: dict[str, Stored] = {}
     block: dict[str, Stored] = {}
     for ours, value in data.get("tensors", {}).items():
-        where = _stored(ours, value)
+        where = _stored(config, ours, value)
         (ends if ours.startswith(("embed.", "unembed.")) else block)[ours] = where
     ignore = tuple(str(name) for name in data.get("ignore", ()))
     prefix = data.get("prefix", "")
-    return ImportMap(config, Layout(ends, block, ignore, (prefix,) if prefix else ("",)))
+    layout = Layout(ends, block, ignore, (prefix,) if prefix else ("",))
+    return ImportMap(config, layout, data.get("under"), frozenset(fields))
 
 
-def _stored(ours: str, value: Any) -> Stored:
+def _stored(config: ModelConfig, ours: str, value: Any) -> Stored:
     """One line of `[tensors]`. Raises `UsageError`."""
     steps = {"from": value} if isinstance(value, str) else value
+    if isinstance(steps, dict) and _flag(ours, steps, "identity"):
+        return _identity(ours, steps)
     if not isinstance(steps, dict) or not isinstance(steps.get("from"), str):
         raise UsageError(f"{ours} cannot be read.", expected="a name, or {from = NAME, …}", got=repr(value)[:80])
     if unknown := sorted(set(steps) - _STEPS):
         raise UsageError(f"{ours} has steps that are not known.", expected=" ".join(sorted(_STEPS)), got=" ".join(unknown))
+    if "{h}" not in steps["from"]:
+        return _stepped(ours, steps)
+    if ours not in (*_MAPS, "b_Q", "b_K", "b_V") or "heads" in steps:
+        raise UsageError(
+            f"{ours}: {{h}} is one tensor per head.",
+            expected=f"{' '.join(_MAPS)} b_Q b_K b_V, without heads = true",
+            got=repr(value)[:80],
+        )
+    n = config.n_kv_heads if ours[-1] in "KV" else config.n_heads
+    return stacked([_stepped(ours, {**steps, "from": steps["from"].replace("{h}", str(h))}) for h in range(n)])
+
+
+def _identity(ours: str, steps: Mapping[str, Any]) -> Stored:
+    """A matrix that is not stored: the identity, cut by heads where it has them."""
+    if set(steps) != {"identity"} or ours not in (*_MAPS, "embed.W_E", "unembed.W_U"):
+        raise UsageError(
+            f"{ours} cannot be the identity so.",
+            expected=f"{{ identity = true }}, of {' '.join(_MAPS)} embed.W_E or unembed.W_U",
+            got=repr(dict(steps))[:80],
+        )
+    return identity().heads(cast("Which", _MAPS[ours])) if ours in _MAPS else identity()
+
+
+def _stepped(ours: str, steps: Mapping[str, Any]) -> Stored:
+    """One stored tensor behind its steps. Raises `UsageError`."""
     where = stored(steps["from"])
     where = where.T if _flag(ours, steps, "transpose") else where
     if (order := steps.get("permute")) is not None:
@@ -130,12 +169,17 @@ def _shifted(ours: str, where: Stored, offset: Any) -> Stored:
 
 @dataclass(frozen=True)
 class Survey:
-    """What a map makes of a file. `problems` are sentences, () where the model is whole; `unused` are their names."""
+    """What a map makes of a file. `problems` are sentences, () where the model is whole; `unused` are their names.
+
+    `assumed` are the defaults that the map left to us; `unseen` what the shapes of these tensors cannot show.
+    """
 
     problems: tuple[str, ...]
     unused: tuple[str, ...]
     used: int
     notes: tuple[str, ...] = field(default=())
+    assumed: tuple[Assumption, ...] = field(default=())
+    unseen: tuple[str, ...] = field(default=())
 
 
 def survey(found: ImportMap, source: TensorSource) -> tuple[Survey, LaidOut]:
@@ -147,21 +191,27 @@ def survey(found: ImportMap, source: TensorSource) -> tuple[Survey, LaidOut]:
     for name, where, i in found.layout.each(found.config):
         given.add(name)
         names = tuple(map(parts.full, where.names(i)))
-        used |= {_whole(n) for n in names}
+        used |= {whole_of(n) for n in names}
         if name not in wanted:
             problems.append(f"{name} has no place in a model of this configuration")
         elif lost := [n for n in names if n not in parts.source.names()]:
             problems.append(f"{name}: there is no tensor {lost[0]}")
-        elif odd := [n for n in names if parts.source.kind(n) not in _KINDS]:
+        elif odd := [n for n in names if parts.source.kind(n) not in WEIGHT_KINDS]:
             problems.append(f"{name}: {odd[0]} has a dtype that is no weight, {parts.source.kind(odd[0])}")
         elif said := _misfit(parts, where, i, wanted[name]):
-            problems.append(f"{name} from {names[0]} {parts.source.shape(names[0])}: {said}")
+            told = f"{name} from {names[0]} {parts.source.shape(names[0])}" if names else name
+            problems.append(f"{told}: {said}")
     left = [n for n in wanted if n not in given]
     problems += [f"{n} {wanted[n]}: the map does not say where it is" for n in left if not n.endswith(_OPTIONAL)]
+    unused = tuple(sorted(n for n in source.names() - used if not n.endswith(found.layout.buffers or ("\0",))))
+    problems += [
+        f"{n}: attention that the map leaves over (use it, or name it under ignore)" for n in attention_among(source, unused)
+    ]
     none = [n for n in left if n.endswith(_OPTIONAL)]
-    unused = sorted(n for n in source.names() - used if not n.endswith(found.layout.buffers or ("\0",)))
     notes = (f"norms without gain or bias, written as 1 and 0: {', '.join(none[:6])}{' …' if none[6:] else ''}",) if none else ()
-    return Survey(tuple(problems), tuple(unused), len(used & source.names()), notes), parts
+    assumed = defaults(found.config, found.stated) if found.stated is not None else ()
+    told = Survey(tuple(problems), unused, len(used & source.names()), notes, assumed, unseen(parts))
+    return told, parts
 
 
 def canonical(config: ModelConfig, given: Mapping[str, Any]) -> Layout:
@@ -186,53 +236,6 @@ def _misfit(parts: LaidOut, where: Stored, i: int, expected: tuple[int, ...]) ->
     except (RuntimeError, IndexError, ValueError) as error:
         return f"{str(error).splitlines()[0][:120]}"
     return "" if got == expected else f"becomes {got}, not {expected}"
-
-
-def _whole(name: str) -> str:
-    match = _INDEXED.match(name)
-    return match[1] if match else name
-
-
-class Sliced:
-    """A source in which `NAME[3]` is the fourth slice of NAME along its first axis, for the names in `asked`."""
-
-    def __init__(self, source: TensorSource, asked: frozenset[str]) -> None:
-        self._source, self.resident = source, source.resident
-        there = source.names()
-        self._slices: dict[str, tuple[str, int]] = {}
-        for name in asked - there:
-            match = _INDEXED.match(name)
-            if match and match[1] in there and source.shape(match[1])[:1] > (int(match[2][:9]),):
-                self._slices[name] = (match[1], int(match[2]))
-
-    def names(self) -> frozenset[str]:
-        """All names, those of slices too."""
-        return self._source.names() | self._slices.keys()
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of one tensor or slice."""
-        return self._source.shape(self._slices[name][0])[1:] if name in self._slices else self._source.shape(name)
-
-    def kind(self, name: str) -> str:
-        """Its dtype."""
-        return self._source.kind(_whole(name) if name in self._slices else name)
-
-    def tensor(self, name: str) -> Tensor:
-        """One tensor or slice."""
-        if name not in self._slices:
-            return self._source.tensor(name)
-        whole, i = self._slices[name]
-        return self._source.tensor(whole)[i]
-
-    def copy(self, name: str) -> Tensor:
-        """One tensor or slice in memory of its own."""
-        return self.tensor(name).clone()
-
-    def alias(self, name: str) -> Any:
-        """The place of its numbers."""
-        return (self._source.alias(self._slices[name][0]), self._slices[name][1]) if name in self._slices else (
-            self._source.alias(name)
-        )  # fmt: skip
 
 
 def refuse_problems(found: Survey) -> None:

@@ -1,12 +1,16 @@
-"""The tensors of a file under other names than its own."""
+"""The tensors of a file under other names than its own, and single slices of them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping
+from typing import Any
 
 from torch import Tensor
 
 from circuitlab.model.tensors import TensorSource
+
+_INDEXED = re.compile(r"^(.*)\[(\d+)\]$")
 
 
 class RenamedTensors:
@@ -43,3 +47,51 @@ class RenamedTensors:
     def theirs(self, name: str) -> str:
         """The file's name of a tensor."""
         return self._table.get(name, name)
+
+
+def whole_of(name: str) -> str:
+    """`NAME` of `NAME[3]`."""
+    match = _INDEXED.match(name)
+    return match[1] if match else name
+
+
+class Sliced:
+    """A source in which `NAME[3]` is the fourth slice of NAME along its first axis, for the names in `asked`."""
+
+    def __init__(self, source: TensorSource, asked: frozenset[str]) -> None:
+        self._source, self.resident = source, source.resident
+        there = source.names()
+        self._slices: dict[str, tuple[str, int]] = {}
+        for name in asked - there:
+            match = _INDEXED.match(name)
+            if match and match[1] in there and source.shape(match[1])[:1] > (int(match[2][:9]),):
+                self._slices[name] = (match[1], int(match[2]))
+
+    def names(self) -> frozenset[str]:
+        """All names, those of slices too."""
+        return self._source.names() | self._slices.keys()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of one tensor or slice."""
+        return self._source.shape(self._slices[name][0])[1:] if name in self._slices else self._source.shape(name)
+
+    def kind(self, name: str) -> str:
+        """Its dtype."""
+        return self._source.kind(whole_of(name) if name in self._slices else name)
+
+    def tensor(self, name: str) -> Tensor:
+        """One tensor or slice."""
+        if name not in self._slices:
+            return self._source.tensor(name)
+        whole, i = self._slices[name]
+        return self._source.tensor(whole)[i]
+
+    def copy(self, name: str) -> Tensor:
+        """One tensor or slice in memory of its own."""
+        return self.tensor(name).clone()
+
+    def alias(self, name: str) -> Any:
+        """The place of its numbers."""
+        return (self._source.alias(self._slices[name][0]), self._slices[name][1]) if name in self._slices else (
+            self._source.alias(name)
+        )  # fmt: skip

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tokenizers import Tokenizer as _Tokenizer
+from tokenizers.models import WordLevel
 
 from circuitlab.errors import BadInput, BadModel
 from circuitlab.files import write_whole
@@ -31,6 +32,7 @@ _KEPT, _LONGEST_KEPT = 64, 200_000  # texts whose tokens are kept, and character
 _TEXT_STEPS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 _REMEDY = "Fetch or write it again, or take it away and go on by token ids."
 _LARGEST = 64 * 2**20
+_MOST_CHARACTERS = 2**17
 _BOS_NAMES = ("<|bos|>", "<s>", "<bos>", "<|begin_of_text|>", "<|endoftext|>", "[BOS]")
 _VISIBLE = {" ": "·", "\n": "↵", "\t": "⇥", "\r": "␍", "\u00a0": "⍽"}
 
@@ -106,8 +108,9 @@ class Tokenizer:
 
         Raises `BadModel` where it comes to no end with a text of one letter.
         """
+        text = "a" if self._characters is None or "a" in self._characters else min(self._characters)
         try:
-            plain, whole = self._ids("a"), self._ids("a", special=True)
+            plain, whole = self._ids(text), self._ids(text, special=True)
         except BadInput as error:
             what = "The model's tokenizer cannot take the letter ‘a’."
             raise BadModel(what, expected=error.expected, got=f"{error.what} {error.got}", remedy=_REMEDY) from error
@@ -137,21 +140,6 @@ class Tokenizer:
         ids = self._remembered(text)
         return (self.bos, *ids) if bos and self.bos is not None else ids
 
-    def beginning(self, text: str, most: int, bos: bool = False) -> str:
-        """The longest beginning of `text` that is found to be at most `most` tokens. Raises `BadInput` as `encode` does."""
-        room = most - (bos and self.bos is not None)
-        ids = self._remembered(text)
-        if len(ids) <= room:
-            return text
-        cut = self.decode(ids[:room]).rstrip("\ufffd")
-        if text.startswith(cut) and len(self._ids(cut)) <= room:
-            return cut
-        fits, over = 0, len(text)  # the tokenizer changes the text, or cuts a part of it otherwise than the whole
-        while over - fits > 1:
-            middle = (fits + over) // 2
-            fits, over = (middle, over) if len(self._ids(text[:middle])) <= room else (fits, middle)
-        return text[:fits]
-
     def _remembered(self, text: str) -> tuple[int, ...]:
         """Tokens of a text that was encoded lately, or why there are none: nobody waits twice for the same."""
         with self._keeping:
@@ -173,8 +161,22 @@ class Tokenizer:
     def _ids(self, text: str, special: bool = False) -> tuple[int, ...]:
         if self._process is not None:
             return tuple(self._process.encode(text, special))
+        if self._characters is not None and (unknown := sorted(set(text) - self._characters)):
+            raise BadInput(
+                "The model's vocabulary is of single characters, and has not all of these.",
+                expected=f"its {len(self._characters)} characters",
+                got="no " + " ".join(map(visible, unknown[:20])) + (" …" if unknown[20:] else ""),
+            )
         # a batch of one: unlike `encode`, it lets other threads run
         return _guarded(lambda: tuple(self._inner.encode_batch_fast([text], add_special_tokens=special)[0].ids))
+
+    @cached_property
+    def _characters(self) -> frozenset[str] | None:
+        """All tokens, where they are single characters and no other text can be encoded; None for other vocabularies."""
+        if not isinstance(self._inner.model, WordLevel) or self.n_tokens > _MOST_CHARACTERS:
+            return None
+        vocab = self._inner.get_vocab(with_added_tokens=True)
+        return frozenset(vocab) if self._inner.model.unk_token not in vocab and all(len(t) == 1 for t in vocab) else None
 
     def decode(self, ids: tuple[int, ...]) -> str:
         """Text of ids, special tokens left out; bytes that are no UTF-8 become U+FFFD. Raises `BadInput` as `encode` does."""

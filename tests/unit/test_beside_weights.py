@@ -194,3 +194,13 @@ def test_arrays_of_numpy_alone_say_what_to_do(tmp_path: Path) -> None:
     torch.save({"model": WEIGHTS, "history": np.zeros(10**6)}, tmp_path / "a.pt")
     with pytest.raises(BadModel, match="too much besides tensors"):
         read_pickle(tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize("how", FORMATS[1:2])
+def test_a_pickle_cut_short_anywhere_is_said_to_be_damaged(tmp_path: Path, how: dict[str, Any]) -> None:
+    torch.save({"model": WEIGHTS, "args": argparse.Namespace(x={1}, y=np.float16(1))}, tmp_path / "a.pt", **how)
+    data = (tmp_path / "a.pt").read_bytes()
+    for n in range(2, len(data) - 1, 7):
+        (tmp_path / "b.pt").write_bytes(data[:n])
+        with pytest.raises(BadModel):
+            read_pickle(tmp_path / "b.pt")

@@ -43,7 +43,17 @@ _OPCODES = (
     "ADDITEMS FROZENSET NEWOBJ NEWOBJ_EX POP POP_MARK"
 ).split()
 # what damaged bytes raise on their way through the reader
-DAMAGE = (IndexError, KeyError, TypeError, ValueError, AttributeError, EOFError, OverflowError, pickle.UnpicklingError)
+DAMAGE = (
+    IndexError,
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    EOFError,
+    OverflowError,
+    struct.error,
+    pickle.UnpicklingError,
+)
 
 
 class Unwanted(Exception):

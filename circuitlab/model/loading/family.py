@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -14,6 +14,7 @@ from circuitlab.errors import BadModel, UnknownFamily
 from circuitlab.model.files.whole_file import shown
 from circuitlab.model.hub import HubName, in_cache
 from circuitlab.model.loading.assumptions import Assumption
+from circuitlab.model.loading.character_vocabulary import character_tokenizer
 from circuitlab.model.loading.found import Found, look, read_json
 from circuitlab.model.loading.listed import listed
 from circuitlab.model.loading.llama2c_tokenizer import read_tokenizer
@@ -30,6 +31,7 @@ from circuitlab.paths import model_dir, shipped_models
 
 # copied into memory at once; each tensor when it is first used; never
 Keep = Literal["resident", "lazy", "mapped"]
+_CHARACTERS = "characters"  # the tokenizer of a vocabulary that was saved with the weights
 
 
 @dataclass(frozen=True)
@@ -66,31 +68,14 @@ class Family:
 
 def families() -> tuple[Family, ...]:
     """Every family, found by walking this package."""
-    made = (_family_in(module) for module in _modules())
-    return tuple(sorted((f for f in made if f is not None), key=lambda family: family.last - family.first))
+    import circuitlab.model.loading as package
 
-
-def _modules() -> tuple[str, ...]:
-    return tuple(sorted(m.name for m in pkgutil.iter_modules([str(Path(__file__).parent)])))
-
-
-def _family_in(module: str) -> Family | None:
-    return getattr(importlib.import_module(f"{__package__}.{module}"), "FAMILY", None)
-
-
-def asked(found: Found) -> Iterator[Family]:
-    """Families in the order in which they are asked.
-
-    Those come first whose module is called as the file calls its architecture ("gemma3" of "gemma3_text"): opening a model
-    imports its own family, and the others only where none of these claims it. A family that knows files by their bytes goes
-    before all, but only of files without named tensors.
-    """
-    kind = "circuitlab_dir" if "format" in found.config else found.model_type.replace("-", "_").lower()
-    likely = [m for m in _modules() if kind.startswith(m)] if found.tensors is not None else []
-    for module in sorted(likely, key=len, reverse=True):
-        if (family := _family_in(module)) is not None:
-            yield family
-    yield from families()
+    found = []
+    for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
+        loaded = importlib.import_module(f"{package.__name__}.{module}")
+        if hasattr(loaded, "FAMILY"):
+            found.append(loaded.FAMILY)
+    return tuple(sorted(found, key=lambda family: family.last - family.first))
 
 
 def open_model(
@@ -105,7 +90,7 @@ def open_model(
         found, keep = (
             (found, "resident") if found.tensors is None else (replace(found, tensors=KeptTensors(found.tensors)), "mapped")
         )
-    for family in asked(found):
+    for family in families():
         if family.claims(found):
             opened = _settled(family.load(found, keep), found)
             return replace(opened, steps=tuple(step for step, _ in series_of(found.folder)) if path.is_dir() else ())
@@ -135,13 +120,11 @@ def _settled(opened: Opened, found: Found) -> Opened:
 
     Raises `BadModel` for what was said of something that is not assumed.
     """
-    assumptions, weights = (*found.assumed, *opened.assumptions), opened.weights
+    assumptions, weights, notes = (*found.assumed, *opened.assumptions), opened.weights, tuple[str, ...]()
     said = found.assume.get("tokenizer")
     if isinstance(weights, SourcedWeights) and (said is not None or weights.tokenizer is None):
-        if said not in (None, "none"):
-            weights.tokenizer = tokenizer_at(said)
-        why = "none lies beside the weights" if said is None else "as you said"
-        assumptions = (*assumptions, Assumption("tokenizer", said or "none", (), f"{why}; a path, or a shipped model's name"))
+        assumed, notes = _with_tokenizer(weights, found, said)
+        assumptions = (*assumptions, assumed)
     names = [a.name for a in assumptions]
     if unknown := sorted(set(found.assume) - set(names)):
         raise BadModel(
@@ -149,12 +132,29 @@ def _settled(opened: Opened, found: Found) -> Opened:
             expected=" ".join(names) or "nothing: the files say it all",
             got=" ".join(unknown)[:80],
         )
-    notes: tuple[str, ...] = ()
     if isinstance(weights, SourcedWeights):
-        weights, notes = fitted(weights, found.folder)
+        weights, more = fitted(weights, found.folder)
+        notes = (*notes, *more)
     if found.skipped:
         notes = (*notes, f"beside the weights, passed over: {', '.join(found.skipped)}")
     return replace(opened, weights=weights, notes=(*opened.notes, *notes), assumptions=assumptions)
+
+
+def _with_tokenizer(weights: SourcedWeights, found: Found, said: str | None) -> tuple[Assumption, tuple[str, ...]]:
+    """Give the weights the tokenizer that was said, or that of the characters saved with them: what was assumed, and notes."""
+    characters, where, note = character_tokenizer(found.said, found.folder)
+    default = _CHARACTERS if characters is not None else "none"
+    chosen = said or default
+    if chosen == _CHARACTERS and characters is not None:
+        weights.tokenizer = characters
+    elif chosen != "none":
+        weights.tokenizer = tokenizer_at(chosen)
+    else:
+        weights.tokenizer = None
+    why = "as you said" if said is not None else where or "none lies beside the weights"
+    choices = (_CHARACTERS, "none") if characters is not None else ()
+    told = Assumption("tokenizer", chosen, choices, f"{why}; a path, or a shipped model's name", free=True)
+    return told, (note,) if note and said is None else ()
 
 
 def tokenizer_at(said: str) -> Tokenizer | None:

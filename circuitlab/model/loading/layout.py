@@ -9,7 +9,7 @@ nothing where the storage allows it. Shapes are checked on the header alone, by 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -30,7 +30,8 @@ Which = Literal["q", "k", "v", "o"]
 class Stored:
     """One tensor of a checkpoint and the steps from its layout to ours. Immutable: every method gives a longer one.
 
-    `others` are further tensors that `join` makes one canonical tensor of, each behind its own steps.
+    `others` are further tensors that `join` makes one canonical tensor of, each behind its own steps. Without a `name` nothing is
+    stored, and the first step makes the tensor.
     """
 
     name: str
@@ -106,11 +107,12 @@ class Stored:
 
     def names(self, layer: int = 0) -> tuple[str, ...]:
         """The stored names in one layer, its own first."""
-        return (self.name.replace("{i}", str(layer)), *(name for other in self.others for name in other.names(layer)))
+        own = (self.name.replace("{i}", str(layer)),) if self.name else ()
+        return (*own, *(name for other in self.others for name in other.names(layer)))
 
     def take(self, config: ModelConfig, get: Callable[[str], Tensor], layer: int = 0) -> Tensor:
         """The canonical tensor of one layer; `get(name)` gives the stored ones."""
-        x = get(self.names(layer)[0])
+        x = get(self.names(layer)[0]) if self.name else torch.empty(0)
         for step in self.steps:
             x = step(config, x)
         return x if self.join is None else self.join(x, *(other.take(config, get, layer) for other in self.others))
@@ -119,6 +121,16 @@ class Stored:
 def stored(name: str) -> Stored:
     """A tensor as it is."""
     return Stored(name)
+
+
+def identity() -> Stored:
+    """The identity over the stream, which no file stores: [d_model, d_model]."""
+    return Stored("", (lambda c, x: torch.eye(c.d_model),))
+
+
+def stacked(each: Sequence[Stored]) -> Stored:
+    """Tensors of one shape, one per head or the like, along a new first axis."""
+    return each[0].joined(each[1:], lambda *parts: torch.stack(parts))
 
 
 def linear(name: str) -> Stored:

@@ -1,0 +1,90 @@
+"""A vocabulary of single characters that was saved with a model: `stoi`, `itos`, `chars` in it, or nanoGPT's `meta.pkl`.
+
+It becomes a tokenizer that takes a text apart into its characters and knows no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer as Inner
+from tokenizers import decoders, pre_tokenizers
+from tokenizers.models import WordLevel
+
+from circuitlab.errors import BadModel
+from circuitlab.model.files.archive import LARGEST_PICKLE
+from circuitlab.model.files.unpickling import DAMAGE, Unwanted, unpickled
+from circuitlab.model.files.whole_file import WholeFile
+from circuitlab.model.tokenizer import Tokenizer
+
+_META = "meta.pkl"
+_MOST = 2**20
+
+
+def vocabulary(said: Mapping[str, Any]) -> dict[str, int] | None:
+    """Characters and their ids by what a checkpoint holds beside its weights, None where they are not there or not numbered."""
+    inner = [v for v in said.values() if isinstance(v, Mapping)]
+    for held in (said, *inner):
+        stoi, itos, chars = (held.get(name) for name in ("stoi", "itos", "chars"))
+        found = _by_text(stoi) or _by_id(itos) or _in_order(chars)
+        if found is not None:
+            return found
+    return None
+
+
+def _by_text(stoi: Any) -> dict[str, int] | None:
+    return _whole(list(stoi.items())) if isinstance(stoi, Mapping) else None
+
+
+def _by_id(itos: Any) -> dict[str, int] | None:
+    if isinstance(itos, Mapping):
+        return _whole([(c, i) for i, c in itos.items()])
+    return _in_order(itos)
+
+
+def _in_order(chars: Any) -> dict[str, int] | None:
+    return _whole([(c, i) for i, c in enumerate(chars)]) if isinstance(chars, str | list | tuple) else None
+
+
+def _whole(pairs: list[tuple[Any, Any]]) -> dict[str, int] | None:
+    """The pairs where they are characters numbered from 0 without a gap."""
+    ids = {i for _, i in pairs if type(i) is int}
+    single = all(isinstance(c, str) and len(c) == 1 for c, _ in pairs)
+    if not pairs or len(pairs) > _MOST or not single or ids != set(range(len(pairs))):
+        return None
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else None
+
+
+def meta_beside(folder: Path) -> tuple[dict[str, int] | None, str]:
+    """The vocabulary in nanoGPT's `meta.pkl`, and a note where there is a file and none in it. Nothing of it is run."""
+    if not (folder / _META).is_file():
+        return None, ""
+    try:
+        file = WholeFile(folder / _META)
+        held = unpickled(BytesIO(file.read(0, min(file.size, LARGEST_PICKLE))))[0]
+    except (BadModel, Unwanted, *DAMAGE) as error:
+        return None, f"{_META} cannot be read: {ascii(str(error))[1:-1][:80]}"
+    found = vocabulary(held) if isinstance(held, dict) else None
+    return found, "" if found else f"{_META} holds no vocabulary of single characters"
+
+
+def character_tokenizer(said: Mapping[str, Any], folder: Path) -> tuple[Tokenizer | None, str, str]:
+    """The tokenizer, None without a vocabulary; where it lay; and a note on a `meta.pkl` of which nothing can be made."""
+    if (vocab := vocabulary(said)) is not None:
+        return tokenizer_of(vocab), f"a vocabulary of {len(vocab)} characters was saved with the weights", ""
+    vocab, note = meta_beside(folder)
+    if vocab is None:
+        return None, "", note
+    return tokenizer_of(vocab), f"{_META} beside the weights has a vocabulary of {len(vocab)} characters", ""
+
+
+def tokenizer_of(vocab: dict[str, int]) -> Tokenizer:
+    """A tokenizer of single characters."""
+    inner = Inner(WordLevel(vocab, unk_token="\0none"))  # what is not in the vocabulary is an error, never another token
+    inner.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    inner.decoder = decoders.Fuse()
+    return Tokenizer(inner)

@@ -1,0 +1,153 @@
+"""The GPT of Karpathy's lecture "Let's build GPT" (2023), whose heads are modules of their own: `blocks.0.sa.heads.0.key.weight`.
+
+Each head has three `Linear`s, the heads' results stand beside each other and pass through `sa.proj`; in earlier steps of the
+lecture there is no `proj` yet (the identity stands for it), no norm, or no MLP. The score scale is the one thing that the tensors
+do not show and versions of the code have had both ways: by the width of a head, or of the stream.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Literal
+
+from circuitlab.errors import BadModel
+from circuitlab.model.config import Activation, BiasName, ModelConfig
+from circuitlab.model.loading.assumptions import Assumed
+from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
+from circuitlab.model.loading.found import Found
+from circuitlab.model.loading.huggingface import scale_note
+from circuitlab.model.loading.layout import Layout, Stored, identity, lay_out, linear, norm, stacked, stored
+from circuitlab.model.sourced import SourcedWeights
+from circuitlab.model.tensors import TensorSource
+
+_FIRST, _TOKENS, _PLACES = "blocks.0.sa.heads.0.key.weight", "token_embedding_table.weight", "position_embedding_table.weight"
+_PREFIXES = ("", "module.", "_orig_mod.", "model.")
+_HEAD = re.compile(r"blocks\.(\d+)\.sa\.heads\.(\d+)\.(key|query|value)\.")
+_INNER = re.compile(r"blocks\.0\.ffwd\.net\.(\d+)\.weight$")
+_HEADS: tuple[tuple[Literal["q", "k", "v"], str], ...] = (("q", "query"), ("k", "key"), ("v", "value"))
+_MASKS = (".tril",)
+
+
+class Names:
+    """The names of a file behind their prefix, and the sizes that its tensors show."""
+
+    def __init__(self, source: TensorSource, prefix: str) -> None:
+        self._source, self.prefix = source, prefix
+        self.all = frozenset(n.removeprefix(prefix) for n in source.names() if n.startswith(prefix))
+        places = [(int(m[1]), int(m[2])) for n in self.all if (m := _HEAD.match(n))]
+        self.n_layers, self.n_heads = 1 + max(i for i, _ in places), 1 + max(h for _, h in places)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.all
+
+    def matrix(self, name: str) -> tuple[int, int]:
+        """The shape of a matrix. Raises `BadModel` for one that is none."""
+        shape = self._source.shape(self.prefix + name)
+        if len(shape) != 2:
+            raise BadModel(f"{name} has the wrong shape.", expected="a matrix", got=str(shape))
+        return shape
+
+    def inner(self) -> tuple[str, ...]:
+        """Names of the MLP's `Linear`s in a block, without `.weight`, in order; () without an MLP."""
+        found = sorted(int(m[1]) for n in self.all if (m := _INNER.match(n)))
+        return tuple(f"blocks.{{i}}.ffwd.net.{k}" for k in found)
+
+    def biases(self) -> tuple[BiasName, ...]:
+        """The biases that are there."""
+        inner = self.inner()
+        places: dict[BiasName, str] = {kind: f"blocks.0.sa.heads.0.{name}.bias" for kind, name in _HEADS}
+        places |= {"o": "blocks.0.sa.proj.bias", "unembed": "lm_head.bias"}
+        places |= {"mlp": f"{inner[0]}.bias".replace("{i}", "0")} if inner else {}
+        return tuple(kind for kind, name in places.items() if name in self)
+
+
+def names_of(source: TensorSource | None) -> Names | None:
+    """The names where they are the lecture's, None where they are not."""
+    there = source.names() if source is not None else frozenset[str]()
+    prefix = next((p for p in _PREFIXES if {p + _FIRST, p + _TOKENS, f"{p}lm_head.weight"} <= there), None)
+    return None if prefix is None or source is None else Names(source, prefix)
+
+
+def read_config(names: Names, ask: Assumed) -> ModelConfig:
+    """Our configuration: sizes from the tensors, and what is assumed."""
+    (d_vocab, d_model), (d_head, _), inner = names.matrix(_TOKENS), names.matrix(_FIRST), names.inner()
+    if len(inner) not in (0, 2):
+        raise BadModel("The MLP is of another kind.", expected="two Linears in ffwd.net, or none", got=f"{len(inner)} of them")
+    if "blocks.0.sa.proj.weight" not in names and names.n_heads * d_head != d_model:
+        raise BadModel(
+            "The heads do not fit the stream.",
+            expected=f"{d_model} columns, as there is no projection",
+            got=f"{names.n_heads} heads of {d_head}",
+        )
+    normed, final = "blocks.0.ln1.weight" in names, "ln_f.weight" in names
+    if final and not normed:
+        raise BadModel("There is a final norm and none before.", expected="ln1 and ln2 in each block", got="ln_f alone")
+    scale = ask.choice("score_scale", "1/√d_head", ("1/√d_head", "1/√d_model"), "the published code; a version had 1/√d_model")
+    known: tuple[Activation, ...] = ("relu", "gelu", "gelu_new", "silu")
+    chosen = ask.choice("activation", "relu", known, "the lecture's") if inner else "gelu"
+    if _PLACES not in names:
+        ask.choice("positions", "none", ("none",), "no table of positions is there")
+    return ModelConfig(
+        n_layers=names.n_layers,
+        n_heads=names.n_heads,
+        d_model=d_model,
+        d_head=d_head,
+        d_vocab=d_vocab,
+        n_ctx=names.matrix(_PLACES)[0] if _PLACES in names else ask.size("n_ctx", 256, "nothing shows how long prompts may be"),
+        d_mlp=names.matrix(inner[0].replace("{i}", "0") + ".weight")[0] if inner else 0,
+        positions="learned" if _PLACES in names else "none",
+        norm="layer" if normed else "none",
+        final_norm=final,
+        norm_eps=ask.number("norm_eps", 1e-5, "torch's own") if normed else 1e-5,
+        activation=next(a for a in (*known, "gelu") if a == chosen),
+        biases=names.biases(),
+        score_scale=1 / math.sqrt(d_head if scale == "1/√d_head" else d_model),
+        family="lecture_gpt",
+    )
+
+
+def layout(config: ModelConfig, names: Names) -> Layout:
+    """Where the file keeps its tensors."""
+    ends = {"embed.W_E": stored(_TOKENS), "unembed.W_U": linear("lm_head")}
+    ends |= {"embed.W_pos": stored(_PLACES)} if config.stored_positions else {}
+    ends |= {"unembed.b_U": stored("lm_head.bias")} if "unembed" in config.biases else {}
+    ends |= norm("unembed.norm", "ln_f", "ln_f.bias" in names) if config.final_norm else {}
+    block: dict[str, Stored] = {}
+    for which, theirs in _HEADS:
+        each = [f"blocks.{{i}}.sa.heads.{h}.{theirs}" for h in range(config.n_heads)]
+        block[f"W_{which.upper()}"] = stacked([linear(n) for n in each])
+        if which in config.biases:
+            block[f"b_{which.upper()}"] = stacked([stored(f"{n}.bias") for n in each])
+    projected = "blocks.0.sa.proj.weight" in names
+    block["W_O"] = (linear("blocks.{i}.sa.proj") if projected else identity()).heads("o")
+    block |= {"b_O": stored("blocks.{i}.sa.proj.bias")} if "o" in config.biases else {}
+    for ours, theirs in zip(("in", "out"), names.inner(), strict=False):
+        block[f"mlp.W_{ours}"] = linear(theirs)
+        block |= {f"mlp.b_{ours}": stored(f"{theirs}.bias")} if "mlp" in config.biases else {}
+    if config.norm == "layer":
+        block |= norm("attn_norm", "blocks.{i}.ln1", "blocks.0.ln1.bias" in names)
+        block |= norm("mlp_norm", "blocks.{i}.ln2", "blocks.0.ln2.bias" in names) if config.d_mlp else {}
+    return Layout(ends, block, _MASKS, (names.prefix,) if names.prefix else ("",))
+
+
+def _load(found: Found, keep: Keep) -> Opened:
+    source, ask = found.needed(), Assumed(found.assume)
+    names = names_of(source)
+    assert names is not None  # it was claimed
+    config = read_config(names, ask)
+    parts, unused = lay_out(config, layout(config, names), source, keep == "resident")
+    notes = ["sizes are those of the tensors; how they are put together is the lecture's"]
+    notes += [scale_note(config.score_scale, config.d_head, "assumed")]
+    notes += (
+        ["no output projection: the heads' results stand beside each other"] if "blocks.0.sa.proj.weight" not in names else []
+    )
+    weights = SourcedWeights(config, find_tokenizer(found.folder), parts)
+    return Opened(weights, (*notes, *unused), found.files, "", "the GPT of Karpathy's lecture", tuple(ask.made))
+
+
+def _claims(found: Found) -> bool:
+    return not found.model_type and "format" not in found.config and names_of(found.tensors) is not None
+
+
+FAMILY = Family("lecture_gpt", "the GPT of Karpathy's lecture (one module per head)", _claims, _load)
