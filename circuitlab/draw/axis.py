@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from html import escape
+from itertools import pairwise
 from math import ceil, floor, log10
 from typing import Any, Literal
 
@@ -22,6 +23,8 @@ LONGEST = 92.0  # px of a label before it is elided
 TICK = 4.0
 BARE = 6  # px of an axis on which nothing is written
 LOW, LINE = 90, 13  # px of height below which numbers stand a line apart, and how much that is
+LINES_APART = 20  # px above it
+LOG_NUMBERS = ((2, 5), (3,))  # between decades, the first that have room
 BETWEEN_NUMBERS, NUMBERS_FROM = 10.0, 36.0  # px between two numbers, and at least from one's middle to the next one's
 
 
@@ -69,8 +72,10 @@ class LabelAxis(pg.AxisItem):
 
     def set_stroke(self, scale: float) -> None:
         """Device pixels to a px of line width."""
-        self.stroke = scale
+        self.stroke, style = scale, dict(self.labelStyle)
         self.setPen(pg.mkPen(self.theme.line, width=scale))
+        self.labelStyle = style  # which pyqtgraph writes in the colour of the line from here on
+        self._updateLabel()
         self.picture = None
 
     def describe(self, spec: Axis, count: int = 0, pitch: float = 1.0, offset: float = 0.0) -> None:
@@ -178,7 +183,7 @@ class LabelAxis(pg.AxisItem):
     def _apart(self, texts: list[str]) -> float:
         """px from one number to the next along the axis: as measured, and never so near that they are hard to read."""
         if self.vertical:
-            return float(LINE if self.height() < LOW else 2 * LINE)
+            return float(LINE if self.height() < LOW else LINES_APART)
         widest = max((advance(self.theme, self.theme.small, False, t) for t in texts), default=0.0)
         return max(widest + BETWEEN_NUMBERS, NUMBERS_FROM)
 
@@ -202,14 +207,23 @@ class LabelAxis(pg.AxisItem):
     def logTickValues(self, minVal: float, maxVal: float, size: float, stdTicks: Any) -> list[tuple[Any, list[float]]]:
         """On a logarithmic axis: decades, and 2 and 5 between them where there are few decades and room."""
         decades = range(floor(minVal), ceil(maxVal) + 1)
-        between = [d + log10(m) for d in decades for m in (2, 5)]
         wide = size / max(maxVal - minVal, 1e-9)  # px of a decade
-        apart = self._apart(self.logTickStrings([minVal, maxVal, *map(float, decades)], 1.0, 1.0))
+        texts = self.logTickStrings([float(d) for d in decades], 1.0, 1.0)
+        widest = max(advance(self.theme, self.theme.small, False, t) for t in texts)
+        apart = float(LINE) if self.vertical else widest + BETWEEN_NUMBERS / 2
         every = max(1, ceil(apart / wide))
         found: list[tuple[Any, list[float]]] = [(1.0, [float(d) for d in decades if d % every == 0 and minVal <= d <= maxVal])]
-        if maxVal - minVal < 3 and wide * (1 - log10(5)) >= apart:
-            found.append((None, [v for v in between if minVal <= v <= maxVal]))
+        for numbers in LOG_NUMBERS if maxVal - minVal < 3 else ():
+            steps = [log10(m) for m in (1, *numbers, 10)]
+            if wide * min(b - a for a, b in pairwise(steps)) >= apart:
+                between = [d + step for d in decades for step in steps[1:-1]]
+                found.append((None, [v for v in between if minVal <= v <= maxVal]))
+                break
         return found
+
+    def tickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
+        """With a minus sign that is one."""
+        return [text.replace("-", "−") for text in super().tickStrings(values, scale, spacing)]
 
     def measure(self) -> None:
         """Beside a plot whose range is known: as wide as its numbers ask for, and no narrower than always."""

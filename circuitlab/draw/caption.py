@@ -10,7 +10,7 @@ from circuitlab.draw.painted import plain_tip
 
 BETWEEN = " · "
 # what a reader must not have to look for: what does not add up, what is not yet or not wholly drawn, and (≈) what is estimated
-STAYS = ("remainder", "so far", "drawn as", "not compared")
+STAYS = ("remainder", "so far", "drawn as", "not compared", "first ", "columns left out", "colours from", "underlined", "− marks")
 
 
 class Caption(QLabel):

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from circuitlab.draw.colours import hues_rgb
 from circuitlab.draw.gestures import Id, number
 from circuitlab.draw.plot import Overlay, Range
 from circuitlab.draw.points import nearest_towards
-from circuitlab.draw.theme import Theme
+from circuitlab.draw.theme import GRID, Theme
 from circuitlab.draw.xy import XYPlot, span
 from circuitlab.figures.hues import composition_rgb
 from circuitlab.figures.marks import Edges
@@ -29,6 +29,7 @@ DASHES: dict[int, list[float]] = {1: [6.0, 3.0], 2: [1.5, 2.5]}
 WIDE_UP_TO = 400  # edges: above it every line is one pixel wide, which Qt draws much faster
 DASHED_UP_TO = 1500
 DOT = 4.5
+BADGE = 16.0  # px above a node
 
 
 class EdgesMark(XYPlot):
@@ -120,9 +121,25 @@ class EdgesMark(XYPlot):
         return places
 
     def full_range(self) -> Range:
-        """All nodes, room for their labels, and at the left for the names of rows."""
-        (left, right), down = span(self.mark.xy[:, 0], 0.08), span(self.mark.xy[:, 1], 0.10)
-        return (left - (0.04 * (right - left) if self.mark.rows else 0.0), right), down
+        """All nodes, room for their labels and badges, and at the left for the names of rows."""
+        (left, right), (low, high) = span(self.mark.xy[:, 0], 0.0), span(self.mark.xy[:, 1], 0.0)
+        metrics = QFontMetricsF(self.theme.font(self.theme.small))
+        label = max((metrics.horizontalAdvance(t) for t in self.mark.labels), default=0.0) / 2 + 8
+        rows = max((metrics.horizontalAdvance(t) + 8 for _, t in self.mark.rows), default=0.0)
+        half = metrics.height() / 2 + 6
+        x = _with_room(left, right, self.viewport().width(), label + rows, label)
+        y = _with_room(low, high, self._height_of_plot(), half, half + (BADGE if any(self.mark.badges) else 0.0))
+        return x, y
+
+    def _height_of_plot(self) -> float:
+        """px: in layouts that have not happened yet, what will be left of the viewport."""
+        return self.viewport().height() - self.legend.height_for(max(self.viewport().width() - 80, 80)) - GRID
+
+    def resizeEvent(self, event: QResizeEvent) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The room round the nodes is px: in another size it is another part of the picture."""
+        super().resizeEvent(event)
+        if self._ready and not self._zoomed:
+            self.reset_view()
 
     def natural_height(self, width: int) -> int:
         """Tall enough that layers keep apart."""
@@ -264,10 +281,17 @@ class EdgesMark(XYPlot):
 
     def _draw_badge(self, painter: QPainter, box: QRectF, text: str) -> None:
         width = QFontMetricsF(painter.font()).horizontalAdvance(text) + 6
-        place = QRectF(box.center().x() - width / 2, box.top() - 16, width, 14)
+        place = QRectF(box.center().x() - width / 2, box.top() - BADGE, width, BADGE - 2)
         painter.fillRect(place, self.theme.colour("background", 0.85))
         painter.setPen(self.theme.colour("muted"))
         painter.drawText(place, Qt.AlignmentFlag.AlignCenter, text)
+
+
+def _with_room(low: float, high: float, length: float, before: float, after: float) -> tuple[float, float]:
+    """The range from `low` to `high` with `before` and `after` px round it, on `length` px; a third at most on either side."""
+    before, after = (min(room, length / 3) for room in (before, after))
+    scale = (high - low) / max(length - before - after, 1.0)
+    return low - before * scale, high + after * scale
 
 
 def segment_distance(point: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:

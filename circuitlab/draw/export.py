@@ -148,7 +148,7 @@ def _svg(view: FigureView, paper: Paper, outlined: bool | None = None) -> bytes:
     generator.setTitle(view.figure.title)
     generator.setDescription(view.told)
     _paint(view, QPainter(generator), 1.0, paper.line_pt / paper.font_pt * view.theme.small)
-    height = paper.width_mm * view.height() / view.width()
+    height = paper.height_mm or paper.width_mm * view.height() / view.width()
     return svg.finished(
         _bytes(buffer), paper.width_mm, height, paper.outlined(".svg") if outlined is None else outlined, paper.grey
     )
@@ -163,7 +163,7 @@ def _pdf(view: FigureView, paper: Paper) -> bytes:
     writer.setCreator("CircuitLab")
     if paper.grey:
         writer.setColorModel(QPdfWriter.ColorModel.Grayscale)
-    page = QSizeF(paper.width_mm, paper.width_mm * view.height() / view.width())
+    page = QSizeF(paper.width_mm, paper.height_mm or paper.width_mm * view.height() / view.width())
     size = QPageSize(page, QPageSize.Unit.Millimeter, "", QPageSize.SizeMatchPolicy.ExactMatch)
     writer.setPageLayout(QPageLayout(size, QPageLayout.Orientation.Portrait, QMarginsF(0, 0, 0, 0)))
     scale = paper.width_mm / INCH * DPI / view.width()

@@ -34,6 +34,7 @@ from circuitlab.figures.hues import hue_rgb
 from circuitlab.figures.marks import Heatmap
 
 LARGEST_CELL = 56.0
+LARGEST_ON_PAPER = 28.0
 UNLIMITED = (1 << 24) - 1  # Qt's own
 SHORT = 150  # px of height below which axes leave out titles that their ticks say
 LOWEST_BAR = 40  # px of picture: on less the colour bar has no room for its numbers
@@ -155,8 +156,9 @@ class HeatmapMark(PlotMark):
         words = [f"drawn as the largest of {side} × {side} cells"] if side > 1 else []
         if self._bar_left_out:
             words.append(" ".join(filter(None, (f"colours from {short(mark.levels[0])} to {short(mark.levels[1])}", mark.unit))))
-        if self._paper is not None and self._paper.grey and mark.rgb is not None and mark.legend:
-            words.append("hues of heads cannot be told apart in grey")
+        if self._paper is not None and self._paper.grey:
+            words += ["hues of heads cannot be told apart in grey"] if mark.rgb is not None and mark.legend else []
+            words += ["− marks negative cells"] if mark.rgb is None and mark.map == "signed" else []
         return " · ".join(words)
 
     def prepare_export(self, paper: Paper) -> None:
@@ -187,7 +189,7 @@ class HeatmapMark(PlotMark):
             cell_x = min(max((width - left - bar - 10) / cols, 1e-3), most_x)
             cell_y = min(max((height - bottom - top - 10) / rows, 1e-3), most_y)
             if self.mark.square:
-                cell_x = cell_y = self._snapped(min(cell_x, cell_y, LARGEST_CELL))
+                cell_x = cell_y = self._snapped(min(cell_x, cell_y, LARGEST_CELL if self._paper is None else LARGEST_ON_PAPER))
         return left + bar + cell_x * cols, bottom + top + cell_y * rows, cell_y * rows
 
     def _barred(self) -> bool:
@@ -231,6 +233,12 @@ class HeatmapMark(PlotMark):
         used = self._measure(1e4, height, self._barred())[0]
         self._measure(self.viewport().width(), self.viewport().height(), self.bar.isVisible())  # axes as they are
         return ceil(used + 12)
+
+    def fits_on_paper(self, width: float) -> bool:
+        """Whether cells get more of this width than what stands beside them, and the colour bar its height."""
+        beside = self.left_axis.fit(LARGEST_ON_PAPER) + (self.bar.extent() if self._barred() else 0.0)
+        used, _, picture = self._measure(width, 1e4, self._barred())
+        return picture >= LOWEST_BAR and used - beside >= beside
 
     def natural_height(self, width: int) -> int:
         """Square cells of this width and their labels."""

@@ -10,17 +10,17 @@ from math import ceil
 
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath, QPen, QTransform
 
 from circuitlab.draw.theme import Theme
 
 Entry = tuple[str, tuple[int, int, int]]
-SWATCH = 10.0
+SWATCH, STROKE = 10.0, 24.0  # px of a square, and of a stroke: a whole dash and the gap behind it
 GAP = 16.0
 
 
 class Legend(pg.GraphicsWidget):
-    """`lines` draws strokes in place of squares, dashed where the entry's index is in `dashes`."""
+    """`lines` draws strokes in place of squares, dashed where the entry's index is in `dashes`; `symbols`: shapes of points."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -28,12 +28,19 @@ class Legend(pg.GraphicsWidget):
         self._entries: list[Entry] = []
         self._dashes: dict[int, list[float]] = {}
         self._lines = False
+        self._symbols: Sequence[QPainterPath] = ()
         self.setFixedHeight(0)
 
     def show_entries(
-        self, entries: Sequence[Entry], theme: Theme, lines: bool = False, dashes: dict[int, list[float]] | None = None
+        self,
+        entries: Sequence[Entry],
+        theme: Theme,
+        lines: bool = False,
+        dashes: dict[int, list[float]] | None = None,
+        symbols: Sequence[QPainterPath] = (),
     ) -> None:
-        """Other names or another theme."""
+        """Other names or another theme. `symbols`: paths in the unit square round 0, one for each entry."""
+        self._symbols = symbols
         self._entries, self._theme, self._lines, self._dashes = list(entries), theme, lines, dashes or {}
         self.update()
 
@@ -42,12 +49,16 @@ class Legend(pg.GraphicsWidget):
         line = metrics.height() + 4
         x, y, places = 0.0, 0.0, []
         for text, _ in self._entries:
-            need = SWATCH + 6 + metrics.horizontalAdvance(text)
+            need = self._sample() + 6 + metrics.horizontalAdvance(text)
             if x and x + need > width:
                 x, y = 0.0, y + line
             places.append(QPointF(x, y))
             x += need + GAP
         return places, y + line if self._entries else 0.0
+
+    def _sample(self) -> float:
+        """px before a name."""
+        return STROKE if self._lines else SWATCH
 
     def height_for(self, width: float) -> float:
         """Sets and returns the height at this width."""
@@ -65,13 +76,17 @@ class Legend(pg.GraphicsWidget):
         for i, ((text, rgb), at) in enumerate(zip(self._entries, places, strict=True)):
             middle = at.y() + metrics.height() / 2
             if self._lines:
-                pen = QPen(QColor(*rgb), 2)
+                pen = QPen(QColor(*rgb), 1.5)
                 if i in self._dashes:
                     pen.setDashPattern(self._dashes[i])
                 pen.setCapStyle(Qt.PenCapStyle.FlatCap)
                 painter.setPen(pen)
-                painter.drawLine(QPointF(at.x() - 4, middle), QPointF(at.x() + SWATCH + 2, middle))
+                painter.drawLine(QPointF(at.x(), middle), QPointF(at.x() + STROKE, middle))
+            elif self._symbols:
+                shape = QTransform.fromTranslate(at.x() + SWATCH / 2, middle).scale(SWATCH, SWATCH).map(self._symbols[i])
+                painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+                painter.fillPath(shape, QColor(*rgb))
             else:
                 painter.fillRect(QRectF(at.x(), middle - SWATCH / 2, SWATCH, SWATCH), QColor(*rgb))
             painter.setPen(self._theme.colour("muted"))
-            painter.drawText(QPointF(at.x() + SWATCH + 6, at.y() + metrics.ascent()), text)
+            painter.drawText(QPointF(at.x() + self._sample() + 6, at.y() + metrics.ascent()), text)

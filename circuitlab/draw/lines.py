@@ -18,7 +18,16 @@ from circuitlab.figures.marks import Lines
 REACH = 24.0
 IN_LEGEND = 12
 BAND = 0.14  # of the accent
-DASH = [5.0, 3.0]
+DASH = [5.0, 3.0]  # of the other one of a pair: a control, a reference
+# Of series after the first, so that they are told apart without colour; none of them looks like DASH.
+PATTERNS: tuple[list[float], ...] = (
+    [],
+    [10.0, 2.5],
+    [1.5, 2.0],
+    [8.0, 2.0, 1.5, 2.0],
+    [3.0, 1.5],
+    [8.0, 2.0, 1.5, 2.0, 1.5, 2.0],
+)
 STEPPED_BACK = 185  # alpha of curves beside chosen ones: still read on either ground
 # Curves that belong to no head: none of the three of Q, K and V, each with a contrast of 3 : 1 on either ground.
 PLAIN = ((74, 122, 190), (204, 128, 22), (158, 92, 158), (112, 112, 120), (42, 148, 172), (156, 104, 68))
@@ -74,24 +83,32 @@ class LinesMark(XYPlot):
             else PLAIN[(-1 - hue) % len(PLAIN)]
         )
 
-    def _dashed(self, i: int) -> bool:
-        return i < len(self.mark.dashed) and self.mark.dashed[i]
+    def _patterns(self) -> dict[int, list[float]]:
+        """Dashes by curve: those of the mark, and one of its own for each series that the legend names."""
+        dashed = {i for i, on in enumerate(self.mark.dashed) if on and i < len(self._ys)}
+        found = dict.fromkeys(dashed, DASH)
+        series = [i for i in self._in_legend() if i not in dashed]
+        return found | {i: PATTERNS[k % len(PATTERNS)] for k, i in enumerate(series) if k % len(PATTERNS)}
+
+    def _in_legend(self) -> tuple[int, ...]:
+        n = len(self._ys)
+        every = tuple(range(n)) if 1 < n <= IN_LEGEND else ()
+        return every if self.mark.named is None else self.mark.named
 
     def _style(self) -> None:
         """Chosen curves are thick, the others then step back."""
-        chosen = set(self.mark.chosen)
+        chosen, patterns = set(self.mark.chosen), self._patterns()
         for i, curve in enumerate(self._curves):
             strong = not chosen or i in chosen
             pen = pg.mkPen(*self.colour(i), 255 if strong else STEPPED_BACK, width=(2.5 if i in chosen else 1.5) * self.stroke)
-            if self._dashed(i):
-                pen.setDashPattern(DASH)
+            if i in patterns:
+                pen.setDashPattern(patterns[i])
+                pen.setCapStyle(Qt.PenCapStyle.FlatCap)
             curve.setPen(pen)
             curve.setZValue(2 if i in chosen else 1)
-        n = len(self._ys)
-        every = tuple(range(n)) if 1 < n <= IN_LEGEND else ()
-        shown = every if self.mark.named is None else self.mark.named
+        shown = self._in_legend()
         named = [(self.mark.names[i], self.colour(i)) for i in shown]
-        dashes = {k: DASH for k, i in enumerate(shown) if self._dashed(i)}
+        dashes = {k: patterns[i] for k, i in enumerate(shown) if i in patterns}
         self.legend.show_entries(named, self.theme, lines=True, dashes=dashes)
 
     def restyle(self) -> None:

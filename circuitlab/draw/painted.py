@@ -19,6 +19,9 @@ def plain_tip(text: str) -> str:
     return f"<p style='white-space:pre-wrap'>{escape(text)}</p>" if text else ""
 
 
+LEAST_BESIDE = 160  # px on paper
+
+
 class PaintedMark(Gestures, QAbstractScrollArea):
     """Scrolls content of `content_height(width)` that `draw(painter, visible)` paints in content coordinates."""
 
@@ -81,6 +84,10 @@ class PaintedMark(Gestures, QAbstractScrollArea):
     def prepare_export(self, paper: Paper) -> None:
         """On paper nothing scrolls."""
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+
+    def fits_on_paper(self, width: float) -> bool:
+        """Whether it can be read at this width beside others."""
+        return width >= LEAST_BESIDE
 
     def reset_view(self) -> None:
         """Back to the top."""

@@ -7,6 +7,7 @@ from typing import Any
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from circuitlab.draw.heatmap import UNLIMITED
+from circuitlab.draw.rows_paper import RowsOnPaper
 from circuitlab.draw.theme import GRID
 from circuitlab.figures.marks import Bars, Dials, Figure, Heatmap, Mark, Prose, Rows, Tokens
 
@@ -16,6 +17,7 @@ ROOMY = 400  # px of height: from here on a table under its map gets more of it 
 LOW = 400  # px: below it prose gets less
 CHROME = 48  # px of height that a title and a line of caption take
 FLAT = 300  # px of height: below it, and twice as wide as high, the text under a map stands beside it
+LEAST_ON_PAPER = 110  # px of height of a picture or a table that shares a given one
 FLOWS = Tokens | Bars | Dials | Prose
 
 
@@ -53,7 +55,7 @@ class Places:
         self._figure = Figure()
         self._shape: tuple[tuple[Key, ...], ...] = ()
         self._rows: list[QWidget] = []
-        self._stacked = False
+        self._stacked = self._by_hand = False
         self._shapes: tuple[tuple[int, ...], ...] = ()  # of the maps that stand beside tables
         self.body = QVBoxLayout()
         self.body.setSpacing(GRID)
@@ -98,21 +100,45 @@ class Places:
 
     def resized(self) -> None:
         """The view has another size."""
+        if self._by_hand:
+            return
         self._turn()
         self._share_by_content()
 
-    def give_natural_heights(self, width: int) -> None:
-        """Every mark gets the height it asks for at this width."""
-        inner = width - 2 * GRID
+    def give_heights(self, width: int, share: bool = False) -> None:
+        """On paper every mark gets the height it asks for at this width; side by side only where all of a row have room.
+
+        `share`: the height of the whole is given; pictures and tables get what is left, no less than they can do with.
+        """
+        inner, self._by_hand = width - 2 * GRID, True
         for row, holder in zip(self._figure.grid, self._rows, strict=True):
+            widgets = [self._widgets[type(m), m.name] for m in row]
             each = (inner - 2 * GRID * (len(row) - 1)) // max(len(row), 1)
-            holder.setMinimumHeight(0)
-            holder.setFixedHeight(max(self._widgets[type(m), m.name].natural_height(each) for m in row))
+            stacked = len(row) > 1 and not all(w.fits_on_paper(each) for w in widgets)
+            side = holder.layout()
+            if isinstance(side, QBoxLayout):
+                side.setDirection(QBoxLayout.Direction.TopToBottom if stacked else QBoxLayout.Direction.LeftToRight)
+            tables = [w for w in widgets if isinstance(w, RowsOnPaper)]
+            for widget in tables if stacked else ():
+                widget.show_at_most(len(tables))
+            heights = [w.natural_height(inner if stacked else each) for w in widgets]
+            gives = share and not all(isinstance(m, FLOWS) for m in row)
+            least = [
+                min(h, LEAST_ON_PAPER) if gives and not isinstance(m, FLOWS) else h for m, h in zip(row, heights, strict=True)
+            ]
+            between = 2 * GRID * (len(row) - 1)
+            for widget, height in zip(widgets, least if gives else heights, strict=True):
+                widget.setMinimumHeight(height)
+                widget.setMaximumHeight(UNLIMITED if gives or not stacked else height)
+            holder.setMinimumHeight(sum(least) + between if stacked else max(least))
+            holder.setMaximumHeight(UNLIMITED if gives else sum(heights) + between if stacked else max(heights))
 
     def _turn(self) -> None:
         """A map and its table stand side by side; one above the other where that is too narrow and there is the height."""
         self._turn_text()
-        narrow = self._view.width() < NARROW and not self._on_paper
+        if self._on_paper:
+            return  # see `give_heights`
+        narrow = self._view.width() < NARROW
         self._stacked = stacked = narrow and self._view.height() >= TALL
         for holder, row in zip(self._rows, self._figure.grid, strict=False):
             side = holder.layout()
@@ -126,11 +152,7 @@ class Places:
                     (self._view.width() - 4 * GRID) * 2 // 7
                 )  # stretches alone do not hold where hints ask for more than there is
                 map_.setMaximumWidth(
-                    UNLIMITED
-                    if stacked or self._on_paper
-                    else beside
-                    if narrow
-                    else map_.natural_width(max(self._view.height() - CHROME, 60))
+                    UNLIMITED if stacked else beside if narrow else map_.natural_width(max(self._view.height() - CHROME, 60))
                 )
                 map_.setMaximumHeight(map_.natural_height(self._view.width() - 2 * GRID) if stacked else UNLIMITED)
 

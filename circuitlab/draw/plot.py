@@ -18,6 +18,7 @@ from circuitlab.draw.gestures import Gestures
 from circuitlab.draw.paper import Paper
 from circuitlab.draw.theme import Theme
 
+LEAST_BESIDE = 240  # px of a picture on paper
 Range = tuple[tuple[float, float], tuple[float, float]]
 
 
@@ -88,6 +89,10 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
 
     def prepare_export(self, paper: Paper) -> None:
         """Called once before the widget is painted on paper."""
+
+    def fits_on_paper(self, width: float) -> bool:
+        """Whether a picture of this width can be read beside others."""
+        return width >= LEAST_BESIDE
 
     def set_stroke(self, scale: float) -> None:
         """How many device pixels a pixel of line width is: pyqtgraph's pens do not grow with the painter."""

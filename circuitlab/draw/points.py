@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyqtgraph as pg
+from pyqtgraph.graphicsItems.ScatterPlotItem import Symbols
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
 from PySide6.QtWidgets import QWidget
@@ -22,6 +23,7 @@ BUCKETS = 64
 BINS = 256
 REACH = 14.0  # px
 MOST_LABELS = 80
+SHAPES = ("o", "s", "t1", "d", "+", "star", "t", "x")  # by the order of the legend: told apart without colour
 PATH = 150  # opacity of a path, of 255
 
 
@@ -92,10 +94,21 @@ class PointsMark(XYPlot):
         # A point without a place would reach Qt as NaN, which kills the process.
         known = np.isfinite(self._x) & np.isfinite(self._y)
         brushes = [self._brush(tuple(c)) for c in self._rgb()[known].tolist()]
-        self.scatter.setData(x=self._x[known], y=self._y[known], brush=brushes, pen=None, size=self.mark.size)
+        x, y, size = self._x[known], self._y[known], self.mark.size
+        self.scatter.setData(x=x, y=y, brush=brushes, pen=None, size=size, symbol=self._symbols(known))
+
+    def _symbols(self, known: np.ndarray) -> str | list[str]:
+        """A shape for each point whose hue the legend names; circles without a legend."""
+        mark = self.mark
+        if mark.hues is None or len(mark.legend) < 2:
+            return SHAPES[0]
+        shape = {hue: SHAPES[i % len(SHAPES)] for i, (_, hue) in enumerate(mark.legend)}
+        return [shape.get(int(hue), SHAPES[0]) for hue in np.asarray(mark.hues)[known]]
 
     def _name_hues(self) -> None:
-        self.legend.show_entries([(text, hue_rgb(hue, self.theme.dark)) for text, hue in self.mark.legend], self.theme)
+        entries = [(text, hue_rgb(hue, self.theme.dark)) for text, hue in self.mark.legend]
+        shapes = [Symbols[SHAPES[i % len(SHAPES)]] for i in range(len(entries))] if len(entries) > 1 else []
+        self.legend.show_entries(entries, self.theme, symbols=shapes)
 
     def _brush(self, rgb: tuple[int, ...]) -> object:
         key = (rgb[0], rgb[1], rgb[2])

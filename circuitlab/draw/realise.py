@@ -12,6 +12,7 @@ from circuitlab.draw.lines import LinesMark
 from circuitlab.draw.points import PointsMark
 from circuitlab.draw.prose import ProseMark
 from circuitlab.draw.rows import RowsMark
+from circuitlab.draw.rows_paper import RowsOnPaper
 from circuitlab.draw.theme import Theme
 from circuitlab.draw.tokens import TokensMark
 from circuitlab.figures.marks import Bars, Dials, Edges, Heatmap, Lines, Mark, Points, Prose, Rows, Tokens
@@ -29,6 +30,8 @@ _WIDGETS: dict[type, Any] = {
 }
 
 
-def realise(mark: Mark, theme: Theme) -> Any:
+def realise(mark: Mark, theme: Theme, on_paper: bool = False) -> Any:
     """A new widget for a mark, empty. Every one has `show_mark`, `set_theme`, `reset_view`, `natural_height` and `note`."""
+    if on_paper and isinstance(mark, Rows):
+        return RowsOnPaper(theme)
     return _WIDGETS[type(mark)](theme)

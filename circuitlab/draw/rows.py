@@ -17,14 +17,13 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from circuitlab.draw.paper import Paper
 from circuitlab.draw.rows_cells import RowsDelegate, RowsTable
 from circuitlab.draw.rows_model import RowsModel, cell_text
 from circuitlab.draw.rows_widths import ROW, ColumnWidths
 from circuitlab.draw.theme import Theme
 from circuitlab.figures.marks import Hit, Rows
 
-ON_PAPER = 40  # rows that an export shows; all of them are in the CSV
+MOST = 40  # rows that it asks room for
 
 
 class RowsMark(QWidget):
@@ -43,7 +42,6 @@ class RowsMark(QWidget):
         self._delegate = RowsDelegate(self.table)
         self._delegate.theme = theme
         self._hovered = -1
-        self._on_paper = False
         self._widths = ColumnWidths(self.table, self.model, theme)
         self.filter_box = QLineEdit(self)
         self.filter_box.setPlaceholderText("Filter")
@@ -120,7 +118,7 @@ class RowsMark(QWidget):
         self.table.setAccessibleName(mark.name)
         self.heading.setText(mark.heading)
         self.heading.setVisible(bool(mark.heading))
-        self.filter_box.setVisible(mark.searchable and not self._on_paper)
+        self.filter_box.setVisible(mark.searchable)
         if same:
             self.model.mark = mark
         else:
@@ -175,22 +173,12 @@ class RowsMark(QWidget):
 
     def natural_height(self, width: int) -> int:
         """The rows that are shown, and the header."""
-        rows = min(self.model.rowCount(), ON_PAPER)
-        return rows * ROW + 32 + (22 if self.mark.heading else 0) + (0 if self._on_paper or not self.mark.searchable else 32)
+        rows = min(self.model.rowCount(), MOST)
+        return rows * ROW + 32 + (22 if self.mark.heading else 0) + (32 if self.mark.searchable else 0)
 
     def note(self) -> str:
-        """On paper only the first rows are shown, and it says so."""
-        n = self.model.rowCount()
-        return f"first {ON_PAPER} of {n:,} rows" if self._on_paper and n > ON_PAPER else ""
-
-    def prepare_export(self, paper: Paper) -> None:
-        """No filter box, no scroll bars."""
-        self._on_paper = True
-        self.filter_box.hide()
-        self.count.hide()
-        for set_policy in (self.table.setVerticalScrollBarPolicy, self.table.setHorizontalScrollBarPolicy):
-            set_policy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.table.horizontalHeader().setSortIndicatorShown(False)
+        """Nothing to add to the caption."""
+        return ""
 
     def reset_view(self) -> None:
         """Back to the top, in the order the rows came."""
@@ -230,7 +218,7 @@ class RowsMark(QWidget):
     def _counted(self) -> None:
         k, n = self.model.rowCount(), len(self.mark.ids)
         self.count.setText(f"{k:,} of {n:,}" if k != n else f"{n:,}")
-        self.count.setVisible(self.mark.searchable and not self._on_paper)
+        self.count.setVisible(self.mark.searchable)
 
     @Slot(QModelIndex)
     def _clicked(self, index: QModelIndex) -> None:

@@ -10,6 +10,7 @@ from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPen, QPixmap
 from PySide6.QtWidgets import QWidget
 
+from circuitlab.draw.cell_paths import BARELY
 from circuitlab.draw.colours import dark_text, inked, rgb
 from circuitlab.draw.gestures import Id, number
 from circuitlab.draw.painted import PaintedMark
@@ -151,9 +152,28 @@ class TokensMark(PaintedMark):
             self._write(painter, range(first, last), inks)
         else:
             self._stamp(painter, range(first, last), inks, ratio)
+        if self._marks_signs():
+            self._underline(painter, inks)
         self._outlines(painter)
         if self.mark.heading and visible.top() < height:
             self._title(painter, QRectF(PAD, 0, self.viewport().width() - 2 * PAD, height))
+
+    def _marks_signs(self) -> bool:
+        return self._grey and self.mark.map == "signed" and self.mark.rgb is None
+
+    def _underline(self, painter: QPainter, inks: list[str]) -> None:
+        """What is negative enough to be seen: in grey the two sides of the signed map look alike."""
+        top = max(abs(level) for level in self.mark.levels)
+        with np.errstate(invalid="ignore"):
+            negative = np.flatnonzero(self.mark.values < -BARELY * top).tolist()
+        for i in negative:
+            box = self._rects[i]
+            painter.setPen(QPen(QColor(inks[i]), 1.2))
+            painter.drawLine(QPointF(box.left() + 1, box.bottom() - 1), QPointF(box.right() - 1, box.bottom() - 1))
+
+    def note(self) -> str:
+        """How a sign is shown in grey."""
+        return "underlined tokens are negative" if self._marks_signs() else ""
 
     def _title(self, painter: QPainter, room: QRectF) -> None:
         """The heading, in the first line."""

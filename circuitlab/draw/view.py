@@ -103,7 +103,7 @@ class FigureView(QWidget):
                 self._widgets[type(mark), mark.name] = self._make(mark)
 
     def _make(self, mark: Mark) -> Any:
-        widget = realise(mark, self._theme)
+        widget = realise(mark, self._theme, self._paper is not None)
         widget.setParent(self)
         widget.setAccessibleName(mark.name)
         widget.gestured.connect(self._gestured)
@@ -258,9 +258,9 @@ class FigureView(QWidget):
         `height`: marks share it as on the screen; returned is the least height in which nothing is lost.
         """
         self._label()
-        if height is None:
-            self._places.give_natural_heights(width)
+        self._places.give_heights(width, share=height is not None)
         layout = self.layout()
         assert layout is not None
         layout.activate()
-        return max(layout.totalHeightForWidth(width) if height is None else 0, layout.totalMinimumSize().height())
+        high = layout.totalHeightForWidth(width) if height is None else layout.minimumHeightForWidth(width)
+        return max(high, layout.totalMinimumSize().height())

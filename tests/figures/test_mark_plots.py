@@ -10,6 +10,7 @@ from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
 from PySide6.QtWidgets import QApplication
 
 from circuitlab.draw.edges import segment_distance
+from circuitlab.draw.lines import DASH
 from circuitlab.draw.theme import DARK, LIGHT
 from circuitlab.figures.hues import composition_rgb, head_hue, hue_rgb
 from circuitlab.figures.marks import Axis, Bars, Edges, Figure, Lines, Points, ids
@@ -159,9 +160,31 @@ def test_curves_go_through_their_data(view, theme):
     view.set_theme(theme)
     widget = settled(view, lines())
     image = widget.viewport().grab().toImage()
+    apart = np.linspace(2.0, 19.0, 120)
     for i, y in enumerate(widget.mark.ys):
-        for at in widget.to_pixels(widget.mark.x, y)[[1, 8, 18]]:
-            assert near(image, at, hue_rgb(int(HUES[i]), theme.dark)), i
+        colour = hue_rgb(int(HUES[i]), theme.dark)
+        drawn = [near(image, at, colour) for at in widget.to_pixels(apart, np.interp(apart, widget.mark.x, y))]
+        assert np.mean(drawn) > 0.6, i  # between dashes there is nothing
+        assert all(drawn) == (i == 0), i
+
+
+def test_series_are_told_apart_without_colour_and_a_control_from_its_series(view):
+    widget = settled(view, lines(ys=RNG.normal(size=(5, 20)), names=tuple("abcde"), hues=(), dashed=(False,) * 4 + (True,)))
+    pens = [curve.opts["pen"].dashPattern() for curve in widget._curves]
+    assert len({tuple(p) for p in pens}) == 5
+    assert pens[4] == DASH
+    assert [widget.legend._dashes.get(i, []) for i in range(5)] == pens
+    many = settled(view, lines(ys=RNG.normal(size=(30, 20)), names=tuple(map(str, range(30))), hues=()))
+    assert {tuple(curve.opts["pen"].dashPattern()) for curve in many._curves} == {()}
+
+
+def test_points_of_a_legend_have_a_shape_each(view):
+    hues = np.array([0, 1, 2, 0, 1, 2, 0, 1])
+    legend = (("a", 0), ("b", 1), ("c", 2))
+    widget = settled(view, points(hues=hues, labels=(), legend=legend))
+    shapes = [widget.scatter.points()[i].symbol() for i in range(8)]
+    assert shapes[:3] * 2 + shapes[:2] == shapes and len(set(shapes)) == 3
+    assert len(widget.legend._symbols) == 3
 
 
 def test_the_nearest_curve_is_hit_and_read_out(view, qtbot):

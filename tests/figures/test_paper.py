@@ -1,0 +1,250 @@
+"""Figures on paper, measured from the files: what stands in them, in which size and colour, and that nothing is damaged."""
+
+from __future__ import annotations
+
+import base64
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from PySide6.QtGui import QImage
+
+from circuitlab import api
+from circuitlab.draw.colours import rgb
+from circuitlab.draw.export import picture
+from circuitlab.draw.paper import Paper
+from circuitlab.draw.theme import LIGHT
+from circuitlab.engine.codec import params_of
+from circuitlab.errors import UsageError
+from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Lines, RowColumn, Rows, Tokens, ids
+from circuitlab.figures.panel import panels
+from circuitlab.figures.unasked import without_choice
+from circuitlab.report.render import figure_of
+from circuitlab.session.state import Pin
+from tests.figures.paper_files import SVG, pdf_rectangles, svg_rectangles, texts
+
+RNG = np.random.default_rng(0)
+TEXT = "Mr and Mrs Dursley, of number four, Privet Drive, were proud to say that they were perfectly normal. Mr Dursley was"
+PAGES = [
+    *((name, {}) for name in panels() if name != "neurons"),
+    ("attention", {"show": "scores"}),
+    ("composition", {"form": "matrix"}),
+    ("composition", {"through": "apart"}),
+    ("head_finder", {"page": "table"}),
+    ("circuits", {"page": "triples"}),
+    ("circuits", {"page": "largest"}),
+    ("induction", {"page": "stripe"}),
+    ("paths", {"page": "heads"}),
+    ("patching", {"page": "paths"}),
+    ("training", {"page": "plane"}),
+    ("training", {"page": "loss by index"}),
+    ("why_here", {"page": "map"}),
+]
+
+
+@pytest.fixture(autouse=True)
+def application(qapp):
+    """Pictures need one."""
+
+
+@cache
+def drawn(name: str, view: tuple[tuple[str, str], ...]) -> Figure:
+    model, panel = api.open("attn-only-2l"), panels()[name]
+    state = model.state(TEXT, heads="L0H1" if name == "patching" else "L1H1")
+    if name == "patching":
+        other = model.state(TEXT.replace("Dursley", "Potters"))
+        state = replace(state, pins=(Pin("other", other.subject, text=other.text),))
+    return figure_of(model.engine, panel, state.with_view(name, params_of(panel.view, dict(view))))
+
+
+@pytest.mark.parametrize("width", [84.0, 174.0])
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: "-".join((p[0], *p[1].values())))
+def test_nothing_of_a_panel_is_damaged_on_paper(page, width):
+    figure = drawn(page[0], tuple(page[1].items()))
+    assert figure.grid, "a figure was expected"
+    paper = Paper(width_mm=width, text="fonts")
+    root = ET.fromstring(picture(figure, ".svg", paper))
+    wide, high = (float(v) for v in root.get("viewBox", "").split()[2:])
+    written = texts(root)
+    point = width / 25.4 * 72 / wide
+    assert min(t.size for t in written) * point >= paper.least_pt - 0.01
+    beyond = [t.said for t in written if t.box.left() < -0.5 or t.box.right() > wide + 0.5 or t.box.bottom() > high + 0.5]
+    assert not beyond
+    over = [(a.said, b.said) for i, a in enumerate(written) for b in written[i + 1 :] if _over(a.box & b.box)]
+    assert not over
+    own = [str(v) for mark in figure.marks() if isinstance(mark, Rows) for c in mark.columns for v in c.values]
+    assert not [t.said for t in written if re.fullmatch(r"[^·…]{1,40}…", t.said) and t.said not in own]
+    assert not list(root.iter(f"{SVG}image"))
+    data = picture(figure, ".pdf", Paper(width_mm=width))
+    assert b"/Subtype /Image" not in data
+    faces = re.findall(rb"/FontDescriptor\b.*?/FontFile\d?", data, re.S)
+    assert data.count(b"/Subtype /Type0") == len(set(re.findall(rb"/FontFile\d? (\d+)", data))) > 0, faces
+
+
+def _over(common) -> bool:
+    return common.width() > 1 and common.height() > 1
+
+
+@pytest.mark.parametrize("ink", ["colour", "grey"])
+@pytest.mark.parametrize("n", [39, 128])
+def test_every_cell_has_its_colour_in_svg_and_pdf(n, ink):
+    values = (RNG.normal(size=(n, n)) if n == 39 else RNG.random((n, n)) ** 4).astype(np.float32)
+    values[RNG.random((n, n)) < 0.3] = np.nan
+    values[0, 0] = values[-1, -1] = 1.0
+    mark = Heatmap(
+        "m", values, (-3.0, 3.0) if n == 39 else (0.0, 1.0), map="signed" if n == 39 else "magnitude", colour_bar=False
+    )
+    wanted = rgb(values, mark.levels, mark.map, LIGHT).astype(int)
+    painted = (wanted != 255).any(axis=2)
+    if ink == "grey":
+        wanted = np.repeat((wanted @ (11, 16, 5) // 32)[..., None], 3, axis=2)
+    figure, paper = Figure(((mark,),), "t"), Paper(ink=ink, text="fonts")
+    svg = svg_rectangles(ET.fromstring(picture(figure, ".svg", paper)))
+    pdf = pdf_rectangles(picture(figure, ".pdf", paper))
+    for shapes, off in ((svg, 0), (pdf, 0 if ink == "colour" else 2)):  # Qt rounds a grey of a PDF its own way
+        cells = [(colour, box) for colour, box in shapes if max(box[2] - box[0], box[3] - box[1]) < 20]
+        assert len(cells) == painted.sum()
+        boxes = np.array([box for _, box in cells])
+        (left, top), (right, bottom) = boxes[:, :2].min(axis=0), boxes[:, 2:].max(axis=0)
+        col = ((boxes[:, 0] + boxes[:, 2]) / 2 - left) / (right - left) * n
+        row = ((boxes[:, 1] + boxes[:, 3]) / 2 - top) / (bottom - top) * n
+        found = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour, _ in cells])
+        at = row.astype(int), col.astype(int)
+        assert len(set(zip(*(a.tolist() for a in at), strict=True))) == len(cells)
+        assert np.abs(found - wanted[at]).max() <= off
+
+
+def test_a_map_of_more_cells_is_a_picture_without_loss():
+    values = RNG.random((200, 200)).astype(np.float32)
+    figure = Figure(((Heatmap("m", values, (0.0, 1.0), colour_bar=False),),), "t")
+    data = picture(figure, ".pdf", Paper())
+    assert data.count(b"/Subtype /Image") == 1
+    assert b"/DCTDecode" not in data
+    (image,) = ET.fromstring(picture(figure, ".svg", Paper())).iter(f"{SVG}image")
+    held = QImage.fromData(base64.b64decode(image.get("{http://www.w3.org/1999/xlink}href", "").partition(",")[2]))
+    wanted = rgb(values, (0.0, 1.0), "magnitude", LIGHT)
+    found = [[held.pixelColor(col, row).getRgb()[:3] for col in range(0, 200, 7)] for row in range(0, 200, 7)]
+    assert (np.array(found) == wanted[::7, ::7]).all()
+    assert "pixelated" in image.get("style", "")
+
+
+def test_grey_is_grey_and_marks_what_is_negative():
+    values = np.array([[1.0, -1.0], [0.5, -0.5]], dtype=np.float32)
+    marks = (Heatmap("m", values, (-1.0, 1.0), map="signed"), Tokens("t", ("a", "b"), np.array([1.0, -1.0]), (-1, 1), "signed"))
+    series = Lines("l", np.arange(9.0), RNG.random((3, 9)), ("one", "two", "three"))
+    figure = Figure(((marks[0],), (marks[1],), (series,)), "t")
+    colours = {}
+    for ink in ("colour", "grey"):
+        paper = Paper(ink=ink, caption="full")
+        text = picture(figure, ".svg", paper).decode()
+        found = set(re.findall(r'(?:fill|stroke)="#(..)(..)(..)"', text))
+        colours[ink] = any(len(set(parts)) > 1 for parts in found)
+        png = QImage.fromData(picture(figure, ".png", paper))
+        assert png.allGray() == (ink == "grey")
+        assert ("− marks negative cells" in text) == ("underlined tokens are negative" in text) == (ink == "grey")
+        assert len(set(re.findall(r'stroke-dasharray="([^"]*)"', text))) >= 2
+    assert colours == {"colour": True, "grey": False}
+    lines = [ET.fromstring(picture(figure, ".svg", Paper(ink=ink))).iter(f"{SVG}polyline") for ink in ("colour", "grey")]
+    more = -len(list(lines[0])) + len(list(lines[1]))
+    assert more == 2 + 4 + 1  # two cells, four on the colour bar, one token
+
+
+@pytest.mark.parametrize("asked", [{"width_mm": -5}, {"width_mm": 100000}, {"width_mm": float("nan")}, {"height_mm": 0}])
+def test_no_paper_is_like_that(asked):
+    with pytest.raises(UsageError, match="figure"):
+        Paper(**asked)
+
+
+@pytest.mark.parametrize(
+    "asked", [{"font_pt": 0}, {"dpi": 0}, {"dpi": True}, {"ink": "blue"}, {"caption": "long"}, {"text": "x"}, {"line_pt": "1"}]
+)
+def test_no_figure_is_drawn_so(asked):
+    with pytest.raises(UsageError, match="figure"):
+        Paper(**asked)
+
+
+def test_a_height_is_kept_or_refused():
+    rows = Rows("m", (RowColumn("x", np.arange(90.0)),), ids(np.arange(90)))
+    root = ET.fromstring(picture(Figure(((rows,),), "t"), ".svg", Paper(height_mm=60, text="fonts")))
+    assert root.get("height") == "60mm"
+    said = " ".join(t.said for t in texts(root))
+    shown = int(re.search(r"first (\d+) of 90 rows", said)[1])
+    assert 5 < shown < 40
+    assert f"{shown - 1}.000" in said
+    assert f"{shown}.000" not in said
+    long = Tokens("t", tuple(["word"] * 90), np.zeros(90))
+    for figure in (Figure(((long,),), "t"), Figure(((rows,),), "t", "word · " * 200)):
+        with pytest.raises(UsageError, match="height"):
+            picture(figure, ".svg", Paper(height_mm=30, caption="full"))
+    with pytest.raises(UsageError, match="height"):
+        picture(Figure(((rows,),), "t", "word · " * 200), ".svg", Paper(height_mm=30, caption="full"))
+
+
+def test_columns_without_room_are_named_and_words_wrap():
+    columns = (
+        RowColumn("name", np.array(["a sentence that is too long for a narrow column of a journal"] * 3, dtype=object)),
+        *(RowColumn(f"measure {i}", np.arange(3.0) * 1e6) for i in range(9)),
+    )
+    root = ET.fromstring(picture(Figure(((Rows("m", columns, ids(np.arange(3))),),), "t"), ".svg", Paper(text="fonts")))
+    said = " ".join(t.said for t in texts(root))
+    left_out = re.search(r"columns left out: (.*)", said)[1]
+    assert left_out.startswith("measure 3, measure 4, measure 5, measure 6, measure 7, measure 8 ")
+    assert "…" not in said.replace(" · …", "")
+    assert all(word in said for word in "a sentence that is too long for a narrow column of a journal".split())
+
+
+def test_numbers_of_an_axis_stand_apart_however_narrow_it_is():
+    for low, high in ((0, 2500), (-300, 300), (0, 0.00004), (1e6, 5e6)):
+        x = np.linspace(low, high, 9)
+        lines = Lines("l", x, RNG.random((1, 9)), ("a",), x_axis=Axis("x"), y_axis=Axis("y"))
+        for width in (30.0, 84.0, 174.0):
+            written = texts(ET.fromstring(picture(Figure(((lines,),)), ".svg", Paper(width_mm=width, text="fonts"))))
+            row = [t.box for t in written if t.said not in ("x", "y")]
+            assert len(row) >= 3
+            assert not any((a.adjusted(-2, 0, 2, 0) & b).isValid() for i, a in enumerate(row) for b in row[i + 1 :])
+
+
+def test_a_badge_above_the_top_row_has_room():
+    xy = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    badges = ("prev 0.98", "", "ind 0.93", "")
+    graph = Edges("g", xy, tuple("abcd"), np.arange(4), np.array([[0, 2]]), np.ones(1), np.zeros(1, int), badges=badges)
+    written = {t.said: t.box for t in texts(ET.fromstring(picture(Figure(((graph,),), "t"), ".svg", Paper(text="fonts"))))}
+    assert written["ind 0.93"].top() > written["Q"].bottom()
+    assert written["ind 0.93"].bottom() < written["c"].top()
+
+
+def test_a_figure_names_model_step_and_prompt_and_its_file_says_all():
+    model = api.open("attn-only-2l")
+    made = model.at_step(model.steps[3]).figure("attention", text=TEXT, heads="L1H1")
+    assert made.about == ("attn-only-2l", f"step {model.steps[3]:,}", "“Mr and Mrs Dursley, of number four …” (39 tokens)")
+    assert model.figure("spectra", text=TEXT).about == ("attn-only-2l", "final weights")  # of weights alone
+    for caption in ("short", "full", "none"):
+        root = ET.fromstring(picture(made, ".svg", Paper(caption=caption, text="fonts")))
+        said = " ".join(t.said for t in texts(root))
+        assert ("Mr and Mrs Dursley" in said.partition("attn-only-2l")[2]) == (caption != "none")
+        description = root.find(f"{SVG}desc")
+        assert description is not None and all(part in description.text for part in (*made.about, made.caption))
+
+
+def test_a_choice_that_nobody_made_is_not_drawn():
+    model = api.open("attn-only-2l")
+    for name in ("overview", "composition", "head_finder", "paths", "heads"):
+        plain, asked = model.figure(name, text=TEXT), model.figure(name, text=TEXT, heads="L0H0")
+        chosen = lambda f: [
+            value
+            for mark in f.marks()
+            for value in (
+                getattr(mark, "chosen", ()),
+                getattr(mark, "chosen_nodes", ()),
+                getattr(getattr(mark, "tiles", None), "chosen", ()),
+                getattr(mark, "row", None) or (),
+            )
+            if value != () and value is not None
+        ]
+        assert not chosen(plain), name
+        assert chosen(asked) or name == "heads", name
+    figure = drawn("attention", ())
+    assert without_choice(figure, True, False).marks()[1].row == figure.marks()[1].row
