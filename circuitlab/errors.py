@@ -7,6 +7,8 @@ the window shows `str(error)` in a dialog; neither needs to know the subclasses.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class CircuitLabError(Exception):
     """Something that went wrong in a way that was foreseen.
@@ -38,10 +40,25 @@ class UsageError(CircuitLabError):
 
 
 class BadModel(CircuitLabError):
-    """A checkpoint that is missing, damaged, of an unknown family, or contradicts its own configuration."""
+    """A checkpoint that is missing, damaged, of an unknown family, or contradicts its own configuration.
+
+    `asks`: the assumptions that, once said, may settle it, each with the values it can have, () for any.
+    """
 
     exit_code = 3
     title = "The model cannot be opened"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        expected: str = "",
+        got: str = "",
+        remedy: str = "",
+        asks: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
+        super().__init__(what, expected=expected, got=got, remedy=remedy)
+        self.asks: Mapping[str, tuple[str, ...]] = dict(asks or {})
 
 
 class UnknownFamily(BadModel):
@@ -100,6 +117,12 @@ class OverBudget(CircuitLabError):
 
     exit_code = 4
     title = "That does not fit in the memory budget"
+
+
+class BadFigure(CircuitLabError):
+    """A picture whose parts disagree: labels for other steps than there are cells. A fault of the panel, not of its user."""
+
+    title = "That cannot be drawn"
 
 
 class Cancelled(CircuitLabError):

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer as Inner
 from tokenizers import decoders, pre_tokenizers
 from tokenizers.models import BPE
 
-from circuitlab.model.config import ModelConfig, Rotary
+from circuitlab.model.config import Experts, ModelConfig, Rotary
 from circuitlab.model.saving import random_tensors, save_directory
 from circuitlab.model.sourced import CanonicalParts, SourcedWeights
 from circuitlab.model.tensors import ResidentTensors
@@ -68,6 +68,12 @@ CONFIGS: dict[str, ModelConfig] = {
         n_kv_heads=1,
         embed_scale=3.0,
         tied=True,
+    ),
+    "experts": replace(
+        FULL, norm="rms", positions="rotary", gated=True, activation="silu", biases=(), d_mlp=8, experts=Experts(5, 2, True)
+    ),
+    "shared-expert": replace(
+        FULL, gated=False, biases=("q",), d_mlp=8, experts=Experts(3, 2, False, shared=12, shared_gate=True)
     ),
     "solu": replace(FULL, activation="solu_ln"),
     "tied-scaled": replace(FULL, tied=True, embed_scale=3.0, activation="gelu"),

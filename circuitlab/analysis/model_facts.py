@@ -8,7 +8,7 @@ import numpy as np
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
 from circuitlab.analysis.weight_view import exactness
-from circuitlab.model.config import ModelConfig
+from circuitlab.model.config import Experts, ModelConfig
 from circuitlab.model.weights import parameters_of
 
 
@@ -50,9 +50,14 @@ def _option_facts(c: ModelConfig) -> list[tuple[str, str, str]]:
         ("embedding", "tied to the unembedding" if c.tied else "untied"),
         ("BOS", "in front of every prompt" if c.prepend_bos else "not added"),
     ]
+    options += [("experts", _experts(c.experts))] if c.experts else []
     options += [("keys", "smeared")] if c.smeared_keys else []
     options += [("blocks", "parallel")] if c.parallel else []
     return [("options", name, value) for name, value in options]
+
+
+def _experts(experts: Experts) -> str:
+    return f"{experts.active} of {experts.n} a token" + (f", and a shared one {experts.shared} wide" if experts.shared else "")
 
 
 def _positions(c: ModelConfig) -> str:
@@ -63,7 +68,7 @@ def _positions(c: ModelConfig) -> str:
 
 def _counts(c: ModelConfig, n_parameters: int) -> list[tuple[str, str, str]]:
     attention = c.n_layers * c.d_model * c.d_head * (2 * c.n_heads + 2 * c.n_kv_heads)
-    mlp = c.n_layers * c.d_model * c.d_mlp * (2 + c.gated)
+    mlp = c.n_layers * c.expert_parameters() * (1 if c.experts is None else c.experts.n)
     rows = [("all", n_parameters), ("embedding", c.d_vocab * c.d_model), ("attention matrices", attention)]
     rows += [("MLP matrices", mlp)] if mlp else []
     rows += [("position table", c.n_ctx * c.d_model)] if c.stored_positions else []

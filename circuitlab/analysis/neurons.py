@@ -24,7 +24,7 @@ from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Target
-from circuitlab.model.weights import Layer, Weights
+from circuitlab.model.weights import NO_NEURONS, Layer, Weights
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def _memory(config: ModelConfig, n: int, p: NeuronsParams) -> int:
 def _refuse(config: ModelConfig, p: NeuronsParams) -> str | None:
     if config.attention_only:
         return "this model has attention alone: there are no MLP neurons to list."
-    return refuse_norm_on_stream(config)
+    return NO_NEURONS if config.experts is not None else refuse_norm_on_stream(config)
 
 
 @analysis(version=2, needs="tokens", lane="live", memory=_memory, refuse=_refuse)

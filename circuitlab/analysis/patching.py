@@ -294,4 +294,5 @@ class _Sweep:
             said,
             *self.two.words(),
             *off_by(self.values - self.two.clean, self.estimate),
+            *(("first-order estimates keep each token's experts",) if p.estimate and inputs.weights.config.experts else ()),
         )

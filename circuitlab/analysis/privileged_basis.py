@@ -143,7 +143,7 @@ def privileged_basis(inputs: Inputs, p: PrivilegedBasisParams, ctx: Ctx) -> Priv
             f"{n} positions" + (", BOS left out: it alone would be most of every kurtosis" if first else ""),
             f"at most {n - 2 + 1 / (n - 1):.3g} over {n} positions" if n > 1 else "one position varies over nothing",
             f"control: a random basis, seed {p.seed}",
-            "weights: mean over all matrices that write to the stream, each alone",
+            "weights: mean over all matrices that write to the stream, each alone" + (", but no expert's" if c.experts else ""),
         ),
     )
 
@@ -226,5 +226,5 @@ def _writers(inputs: Inputs) -> Iterator[_Writer]:
         heads = heads_of(inputs, layer)
         for h in range(c.n_heads):
             yield _Writer(f"W_OV of {Head(layer, h)}", heads.W_O[h], heads.W_V[h])
-        if not c.attention_only:
+        if not c.attention_only and c.experts is None:
             yield _Writer(f"W_out of layer {layer}", mlp_of(inputs, layer)[1])

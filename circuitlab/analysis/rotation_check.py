@@ -30,7 +30,7 @@ from circuitlab.model.folding import centres_writes
 from circuitlab.model.forward import forward
 from circuitlab.model.positions import sinusoid_table
 from circuitlab.model.tokenizer import Tokenizer
-from circuitlab.model.weights import Embed, Layer, Norm, Unembed, Weights
+from circuitlab.model.weights import NO_NEURONS, Embed, Layer, Norm, Unembed, Weights
 
 FLOPS = 2e9  # of one step between two ticks
 BLOCK = 64  # columns that are made orthogonal at a time
@@ -180,7 +180,11 @@ def _columns(c: ModelConfig) -> int:
     return max(16, int(FLOPS / (2 * c.d_model**2)))
 
 
-@analysis(version=1, needs="tokens", lane="slow", memory=_memory)
+def _refuse(c: ModelConfig, p: RotationCheckParams) -> str | None:
+    return NO_NEURONS if c.experts is not None else None
+
+
+@analysis(version=1, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
 def rotation_check(inputs: Inputs, p: RotationCheckParams, ctx: Ctx) -> RotationCheckResult:
     """Whether the logits of this prompt move when the whole model is turned by a random orthogonal matrix."""
     conventions = inputs.subject.conventions

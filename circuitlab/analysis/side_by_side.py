@@ -100,7 +100,7 @@ def _without(inputs: Inputs, why: str) -> SideBySideResult:
         words=("",) * n,
         n_layers=inputs.weights.config.n_layers,
         why=why,
-        conventions=inputs.subject.conventions.words(),
+        conventions=(*inputs.subject.conventions.words(), f"nothing was computed: {why}"),
     )
 
 

@@ -263,7 +263,7 @@ def _parts(inputs: Inputs, which: Which) -> Iterator[tuple[int, range | list[int
         yield 1, [layer for layer in every if c.positional(layer)], of_positions(inputs)
     W_U = inputs.weights.unembed().W_U
     yield 2, every, of_rows(_as_read(W_U, inputs).T, "W_U") if reads_centred(inputs) else of_unembedding(inputs)
-    if not c.attention_only and c.n_layers:
+    if not c.attention_only and c.experts is None and c.n_layers:
         yield 3, every, of_rows(_as_read(mlp_of(inputs, 0)[0], inputs).T, "W_in")
         yield 4, every, of_rows(mlp_of(inputs, c.n_layers - 1)[1], "W_out")
 
@@ -292,4 +292,5 @@ def _said(inputs: Inputs, p: SubspaceOverlapParams) -> list[str]:
         "heads of one key-value group read the same keys and values" if shared else "",
         "W_QK at distance 0" if c.positions == "rotary" else "",
         f"weighted: {p.left} of each head",
+        "experts left out: they have no one W_in or W_out" if c.experts else "",
     ]

@@ -12,6 +12,7 @@ from circuitlab.analysis.alignment import Alignment, alignment_of
 from circuitlab.analysis.base import Ctx, Inputs
 from circuitlab.analysis.patching_parts import Span, Tick, span_of
 from circuitlab.analysis.target import Aim, aim_at, position_of
+from circuitlab.errors import BadInput
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.run import Run
@@ -69,10 +70,19 @@ class TwoRuns:
 
 
 def two_runs(inputs: Inputs, source: tuple[int, ...], target: Target, position: int, contrast: bool, ctx: Ctx) -> TwoRuns:
-    """Both runs; `source` () stands for this prompt without its interventions. Raises `BadInput` as the forward pass does.
+    """Both runs; `source` () stands for this prompt without its interventions.
+
+    Raises `BadInput` as the forward pass does, and where the other run is this very one: nothing could change.
 
     `contrast`: without a target of its own, what the other prompt makes most probable minus what this one does.
     """
+    if source in ((), inputs.subject.tokens) and not inputs.subject.edits:
+        raise BadInput(
+            "There is nothing to patch: the other run is this very one.",
+            expected="source: the tokens of another prompt; or an intervention, whose effect the same prompt without it undoes",
+            got="no source" if not source else "this prompt's own tokens, and no intervention",
+            remedy="Give source=…, or cut something first.",
+        )
     run = inputs.run()
     ctx.tick(0, 1, "the other prompt")
     there = inputs.run(source or run.tokens, ())

@@ -73,7 +73,7 @@ def order(config: ModelConfig, writer: Place | None, reader: Place | None) -> st
 def mlp_of(inputs: Inputs, layer: int) -> tuple[Tensor, Tensor]:
     """W_in [d_model, d_mlp] and W_out [d_mlp, d_model] of one layer, with the linear part of a norm behind the MLP in W_out.
 
-    Raises `BadModel` where one of them is not finite.
+    Raises `BadModel` where one of them is not finite, `Refused` for a mixture of experts.
     """
     c, block = inputs.weights.config, inputs.weights.layer(layer)
     assert block.mlp is not None

@@ -41,6 +41,7 @@ from circuitlab.analysis.weight_view import refuse_inexact, words
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
+from circuitlab.model.weights import NO_NEURONS
 
 DIRECTIONS = 4
 
@@ -123,6 +124,8 @@ def _missing(c: ModelConfig, p: VirtualWeightParams) -> str | None:
     for which, layer in ((p.writer, p.writer_layer), (p.reader, p.reader_layer)):
         if which == "mlp" and c.attention_only:
             return "the model has no MLP."
+        if which == "mlp" and c.experts is not None:
+            return NO_NEURONS
         if which == "mlp" and not 0 <= layer < c.n_layers:
             return f"the model has no layer {layer}; it has {c.n_layers}."
     if p.writer != "position":
@@ -137,6 +140,8 @@ def _missing(c: ModelConfig, p: VirtualWeightParams) -> str | None:
 
 
 def _unlinear(c: ModelConfig, p: VirtualWeightParams) -> str | None:
+    if p.mlp == "linear" and c.experts is not None:
+        return NO_NEURONS
     return "W_in W_out says nothing of a gated MLP; leave MLPs out." if p.mlp == "linear" and c.gated else None
 
 

@@ -15,6 +15,7 @@ import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter
 
+from circuitlab.draw.guarded import guarded
 from circuitlab.draw.theme import Theme
 from circuitlab.figures.marks import Axis
 
@@ -258,9 +259,11 @@ class LabelAxis(pg.AxisItem):
         """Labels at cells, or pyqtgraph's numbers."""
         if not self.count:
             super().paint(p, opt, widget)
-            return
-        if self.spec.bare:
-            return
+        elif not self.spec.bare:
+            guarded(p, lambda: self._paint_steps(p), self.boundingRect(), self.theme)
+
+    def _paint_steps(self, p: QPainter) -> None:
+        """A label at each cell, as many as there is room for."""
         view: Any = self.linkedView()
         length = self.height() if self.vertical else self.width()
         low, high = view.viewRange()[1 if self.vertical else 0]

@@ -10,6 +10,7 @@ from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QToolTip, QWidget
 
 from circuitlab.draw.gestures import Gestures, Id
+from circuitlab.draw.guarded import guarded
 from circuitlab.draw.paper import Paper
 from circuitlab.draw.theme import Theme
 
@@ -130,7 +131,8 @@ class PaintedMark(Gestures, QAbstractScrollArea):
         painter.fillRect(event.rect(), self.theme.colour("background"))
         offset = self.verticalScrollBar().value()
         painter.translate(0, -offset)
-        self.draw(painter, QRectF(event.rect()).translated(0, offset))
+        visible = QRectF(event.rect()).translated(0, offset)
+        guarded(painter, lambda: self.draw(painter, visible), visible, self.theme)
         painter.end()
         self.paint_ring()
 

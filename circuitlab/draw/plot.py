@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from circuitlab.draw.axis import LabelAxis
 from circuitlab.draw.gestures import Gestures
+from circuitlab.draw.guarded import guarded
 from circuitlab.draw.paper import Paper
 from circuitlab.draw.theme import Theme
 
@@ -153,7 +154,7 @@ class Overlay(pg.GraphicsObject):
 
     def __init__(self, plot: PlotMark, draw: Any, z: float = 10.0) -> None:
         super().__init__()
-        self._draw = draw
+        self._plot, self._draw = plot, draw
         self.setZValue(z)
         plot.box.addItem(self, ignoreBounds=True)
 
@@ -170,5 +171,5 @@ class Overlay(pg.GraphicsObject):
         """In viewport pixels."""
         painter.save()
         painter.setTransform(self.sceneTransform().inverted()[0], True)
-        self._draw(painter)
+        guarded(painter, lambda: self._draw(painter), self._plot.frame(), self._plot.theme)
         painter.restore()

@@ -10,6 +10,7 @@ from PySide6.QtGui import QColor, QContextMenuEvent, QFontMetricsF, QKeyEvent, Q
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QTableView, QWidget
 
 from circuitlab.draw.colours import NEUTRAL, dark_text, rgb, table
+from circuitlab.draw.guarded import guarded
 from circuitlab.draw.rows_model import RowsModel, cell_text, is_number
 from circuitlab.draw.theme import LIGHT, Theme
 from circuitlab.figures.marks import RowColumn
@@ -49,13 +50,16 @@ class RowsDelegate(QStyledItemDelegate):
         return self._tints[key]
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Any) -> None:
+        rect: Any = option.rect
+        guarded(painter, lambda: self._paint_cell(painter, option, index), QRectF(rect), self.theme)
+
+    def _paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: Any) -> None:
         model: RowsModel = index.model()
         row = int(model.order[index.row()])
         column = model.mark.columns[index.column()]
         rect: Any = option.rect
         state: Any = option.state
         ink = self.theme.colour("text")
-        painter.save()
         if state & QStyle.StateFlag.State_Selected:
             painter.fillRect(rect, self.theme.colour("accent", 0.14))
             if index.column() == 0:
@@ -73,7 +77,6 @@ class RowsDelegate(QStyledItemDelegate):
         text = metrics.elidedText(cell_text(column, row), Qt.TextElideMode.ElideRight, rect.width() - 14)
         side = Qt.AlignmentFlag.AlignRight if is_number(column) else Qt.AlignmentFlag.AlignLeft
         painter.drawText(QRectF(rect).adjusted(8, 0, -8, 0), side | Qt.AlignmentFlag.AlignVCenter, text)
-        painter.restore()
 
     def _bar(self, painter: QPainter, rect: QRectF, column: RowColumn, value: float) -> None:
         """From zero to the value between the column's levels; signed columns start in the middle."""

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QApplication
 SANS = ("Inter", "Noto Sans Mono", "sans-serif")
 MONO = ("Noto Sans Mono", "Inter", "monospace")  # Inter holds the ↵ and ␣ that Noto Sans Mono lacks
 GRID = 8
+NORMAL = 13.0  # px of ordinary text
 
 
 @lru_cache(maxsize=64)
@@ -52,9 +53,18 @@ class Theme:
     accent: str
     on_accent: str
     small: float = 11.0
-    normal: float = 13.0
+    normal: float = NORMAL
     large: float = 15.0
     least: float = 0.0  # nothing is written smaller than this
+
+    @property
+    def scale(self) -> float:
+        """How much larger than usual the text is."""
+        return self.normal / NORMAL
+
+    def px(self, length: float) -> int:
+        """A length that holds text, or is seen beside it: it grows with the text."""
+        return round(length * self.scale)
 
     def font(self, size: float | None = None, *, mono: bool = False, bold: bool = False) -> QFont:
         """A bundled face with tabular figures and no ligatures, `size` in pixels."""

@@ -17,6 +17,8 @@ def estimate_streaming(config: ModelConfig, dtype: str = "float32") -> int:
     ends = max(config.d_vocab, config.d_vocab_out) * config.d_model
     outside = config.d_vocab * config.d_model + (0 if config.tied else config.d_model * config.d_vocab_out)
     block = (config.n_parameters() - outside) // max(1, config.n_layers)
+    if config.experts is not None:  # they stay as they are stored, and are converted one after the other
+        block -= (config.experts.n - 1) * config.expert_parameters()
     return wide * max(block, ends)
 
 

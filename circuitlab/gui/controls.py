@@ -20,8 +20,8 @@ from PySide6.QtWidgets import (
 )
 
 from circuitlab.figures.panel import Facts
-from circuitlab.gui.flow import FlowLayout
 from circuitlab.gui.number_slider import Choices, NumberSlider
+from circuitlab.gui.one_row import OneRow
 
 
 def _applies(meta: Any, view: Any, facts: Facts | None) -> bool:
@@ -83,7 +83,7 @@ class Controls(QWidget):
         self._filling = False
         self._given: dict[str, Any] = {}  # what each control showed when it was filled
         self.burst = 0
-        box = FlowLayout(self)
+        box = OneRow(self)
         hints = get_type_hints(view_type)
         for field in dataclasses.fields(view_type):
             if field.metadata.get("hidden"):

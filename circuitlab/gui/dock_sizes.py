@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QDockWidget, QMainWindow, QTabBar
+from PySide6.QtWidgets import QDockWidget, QMainWindow, QStyle, QTabBar
 
 from circuitlab.gui.arrangements import Stack
 
@@ -52,7 +52,8 @@ class DockSizes:
         on_top = "prompt" in seen and self.window.dockWidgetArea(prompt) == TOP
         below = max((d for n, d in seen.items() if n not in ("prompt", *beside)), key=lambda d: d.height(), default=None)
         if on_top and below is not None and prompt.height() != height:
-            room = prompt.height() + self._with_tabs(below)
+            metric = QStyle.PixelMetric.PM_DockWidgetSeparatorExtent
+            room = below.geometry().bottom() + 1 - prompt.y() - self.window.style().pixelMetric(metric, None, self.window)
             self.window.resizeDocks([prompt, below], [height, max(1, room - height)], DOWN)
 
     def share_widths(self, columns: Sequence[tuple[int, QDockWidget]], aside: Mapping[QDockWidget, int]) -> None:

@@ -9,13 +9,14 @@ import threading
 import traceback
 from types import TracebackType
 
-from PySide6.QtCore import QObject, Signal, Slot
-from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QMessageBox, QWidget
+from PySide6.QtCore import QObject, Qt, Signal, Slot
+from PySide6.QtGui import QFontDatabase, QGuiApplication
+from PySide6.QtWidgets import QDialogButtonBox, QGridLayout, QLabel, QLineEdit, QMessageBox, QPlainTextEdit, QPushButton, QWidget
 
 from circuitlab import __version__
-from circuitlab.errors import CircuitLabError
+from circuitlab.errors import CircuitLabError, UnknownFamily
 
+LINES = 16  # of a list that is seen at once
 log = logging.getLogger("circuitlab.errors")
 
 
@@ -30,6 +31,7 @@ class ErrorDialog(QMessageBox):
 
     def __init__(self, error: BaseException, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.copy_command: QPushButton | None = None
         known = isinstance(error, CircuitLabError)
         self.setIcon(QMessageBox.Icon.Warning if known else QMessageBox.Icon.Critical)
         self.setWindowTitle(error.title if known else "Something went wrong")
@@ -41,16 +43,45 @@ class ErrorDialog(QMessageBox):
         else:
             self.setText("This is a fault in CircuitLab. Your work is as it was; the window goes on.")
             self.setInformativeText(f"{type(error).__name__}: {error}")
+        for label in self.findChildren(QLabel):  # the second one, too, guesses whether it holds markup
+            label.setTextFormat(Qt.TextFormat.PlainText)
         self.report = report(error)
         self.setDetailedText(self.report)
         self.copy = self.addButton("Copy report", QMessageBox.ButtonRole.ActionRole)
         self.setDefaultButton(self.addButton(QMessageBox.StandardButton.Close))
         self.buttonClicked.connect(self._clicked)
+        if isinstance(error, UnknownFamily) and error.tensors:
+            self._list(error)
+
+    def _list(self, error: UnknownFamily) -> None:
+        """The file's own names and the command that imports them, to be copied."""
+        names = QPlainTextEdit("\n".join((f"{error.n_tensors} tensors:", *error.tensors)), self)
+        names.setReadOnly(True)
+        names.setAccessibleName("The file's own tensors")
+        names.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        names.setMinimumSize(520, min(len(error.tensors) + 3, LINES) * names.fontMetrics().lineSpacing())
+        command = QLineEdit(error.command, self)
+        command.setReadOnly(True)
+        command.setCursorPosition(0)
+        command.setAccessibleName("The command that imports it")
+        grid = self.layout()
+        assert isinstance(grid, QGridLayout)
+        row = grid.rowCount()
+        buttons = self.findChild(QDialogButtonBox)
+        for widget in (names, command, buttons):  # the buttons last, where they are looked for
+            if widget is not None:
+                grid.removeWidget(widget)
+                grid.addWidget(widget, row, 0, 1, grid.columnCount())
+                row += 1
+        self._command = error.command
+        self.copy_command = self.addButton("Copy command", QMessageBox.ButtonRole.ActionRole)
 
     @Slot(object)
     def _clicked(self, button: object) -> None:
         if button is self.copy:
             QGuiApplication.clipboard().setText(self.report)
+        elif button is self.copy_command:
+            QGuiApplication.clipboard().setText(self._command)
 
 
 class ErrorHook(QObject):

@@ -24,6 +24,9 @@ def state_on(model: OpenModel, state: State, text: str | None) -> State:
     bos = config.prepend_bos and tokenizer is not None and tokenizer.bos is not None
     words = state.text if text is None else text
     encoded = None if tokenizer is None else _encoded(tokenizer, words, bos, config.n_ctx)
+    if text is None and state.draft and tokenizer is not None:  # too long for the model before, perhaps not for this one
+        draft = _encoded(tokenizer, state.draft, bos, config.n_ctx)
+        encoded = draft if draft is not None and draft[0] == state.draft else encoded
     if encoded is not None:
         words, tokens = encoded
     else:
@@ -40,9 +43,11 @@ def state_on(model: OpenModel, state: State, text: str | None) -> State:
 def prepare(model: OpenModel, text: str) -> None:
     """On a worker: what fitting a state with this text will ask of the model's tokenizer, which keeps the answer."""
     tokenizer = model.opened.weights.tokenizer
-    if tokenizer is not None:
+    if tokenizer is None:
+        return
+    for words in ("", text):  # the editor asks what the empty text is
         with suppress(BadInput):
-            tokenizer.encode(text)
+            tokenizer.encode(words)
 
 
 def _encoded(tokenizer: Tokenizer, text: str, bos: bool, most: int) -> tuple[str, tuple[int, ...]] | None:

@@ -21,6 +21,7 @@ from circuitlab.files import write_whole
 from circuitlab.gui.docks.prompt import samples
 from circuitlab.gui.errors import ErrorHook
 from circuitlab.gui.fitting import state_on
+from circuitlab.gui.opening import asked_of
 from circuitlab.gui.settings import Settings
 from circuitlab.gui.window import Window
 from circuitlab.model.config import ModelConfig
@@ -102,7 +103,9 @@ def open_window(source: str | None = None, text: str | None = None, assume: tupl
     hook.caught.connect(window.dialogs.show_error)
     window.resize(1280, 800)
     window.show()
-    if failure is not None:
+    if failure is not None and source is not None and asked_of(failure):
+        window.dialogs.ask_assumptions(replace(reference(source), assume=assume), failure)
+    elif failure is not None:
         window.dialogs.show_error(failure)
     return app.exec()
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +29,9 @@ RECENT = 8
 WEIGHT_FILES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 
 
-def asked_of(error: object) -> dict[str, tuple[str, ...]]:
-    """The assumptions that an error asks for, by the words that a command line would take, with values that it names."""
-    words = error.remedy if isinstance(error, BadModel) else ""
-    asked: dict[str, tuple[str, ...]] = dict.fromkeys(re.findall(r"--assume (\w+)=", words), ())
-    for name in asked:
-        named = re.findall(rf"\b{name}=([^\s,]+?)[.,]?(?=\s|$)", words)
-        asked[name] = tuple(value for value in named if not value.isupper())  # NUMBER stands for one
-    return asked
+def asked_of(error: object) -> Mapping[str, tuple[str, ...]]:
+    """The assumptions that an error asks for, with the values that each can have."""
+    return error.asks if isinstance(error, BadModel) else {}
 
 
 class Opening(QObject):
@@ -75,7 +69,8 @@ class Opening(QObject):
 
     def reader(self, ref: ModelRef, text: str | None = None) -> Callable[[Job], OpenModel]:
         """What reads a model on the file thread, with the tokens of the text that it will be shown on (None: the present one)."""
-        words = self.bench.document.recorded.text if text is None else text
+        state = self.bench.document.recorded
+        words = (state.draft or state.text) if text is None else text
         return lambda job: self._read(ref, words, job)
 
     def _read(self, ref: ModelRef, words: str, job: Job) -> OpenModel:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from PySide6.QtCore import QPoint, Qt, Signal, Slot
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QDockWidget, QMenu, QWidget
 
+from circuitlab.analysis.base import find_analysis
 from circuitlab.draw.view import FigureView
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Cancelled, CircuitLabError
@@ -184,6 +185,14 @@ class PanelDock(QDockWidget):
         state = self.bench.document.state
         return self.panel.figure(state, self.bench.facts(), self._fitting("now"), self._fitting("ref"))
 
+    def _marked(self, figure: Figure) -> Figure:
+        """Its title says where the tokens it is about are not those in the editor."""
+        asked = [r for side in self.asked.values() for r in side.values()]
+        about_text = any(find_analysis(r.analysis).needs == "tokens" for r in asked)
+        if not (self.bench.document.state.draft and about_text and figure.grid):
+            return figure
+        return replace(figure, title=f"{figure.title} · earlier prompt".removeprefix(" · "))
+
     def _fitting(self, side: str) -> dict[str, Answer]:
         """Answers whose subject is the one asked about: an older prompt's matrix does not go under a newer one's tokens."""
         asked = self.asked[side]
@@ -195,7 +204,7 @@ class PanelDock(QDockWidget):
         fits = any(self._fitting(side) for side in ("now", "ref")) or not self.asked["now"]
         if fits or self._failure is not None or not self.view.figure.grid:
             try:
-                self.view.show_figure(self.figure())
+                self.view.show_figure(self._marked(self.figure()))
             except Exception as error:  # a fault in one figure must not take the window down
                 log.exception("%s could not be drawn", self.panel.name)
                 self.view.show_figure(

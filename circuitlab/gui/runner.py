@@ -7,6 +7,7 @@ io      opening, hashing, writing files
 models  opening what is stepped or slid to, which must not wait for a file that is being written
 net     downloads, which may take long and must not hold up opening and writing
 hash    the sha256 of weights, read whole behind an open
+text    tokens of a prompt that a keystroke should not wait for
 
 What somebody may want next is computed while neither of the first two is wanted, and stopped when one is (`prefetch`).
 A request holds everything it needs; workers never read the document. A result that comes after a newer one is dropped.
@@ -31,7 +32,7 @@ from circuitlab.gui.job import Job, JobCtx
 from circuitlab.gui.prefetch import Prefetch
 
 log = logging.getLogger("circuitlab.runner")
-LANES = ("live", "slow", "io", "models", "net", "hash")
+LANES = ("live", "slow", "io", "models", "net", "hash", "text")
 
 
 class Runner(QObject):

@@ -1,45 +1,41 @@
-"""The head of a dock in one line: what it is, its controls, and buttons; it wraps before anything is clipped."""
+"""The head of a dock in one line: what it is, its controls, and buttons."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, Slot
-from PySide6.QtGui import QMouseEvent, QResizeEvent
+from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QLabel, QMainWindow, QMenu, QSizePolicy, QToolButton, QWidget
 
 from circuitlab.draw.theme import Theme
 from circuitlab.gui.bench import Bench
-from circuitlab.gui.flow import FlowLayout
-from circuitlab.gui.icons import icon
+from circuitlab.gui.icons import SIZE, icon
+from circuitlab.gui.one_row import OneRow
+
+LEAST = 26  # px of height at text size 1
 
 
 class TitleBar(QWidget):
     """Title, controls, menu, maximise, float, close. Drag it to move the dock; double-click maximises.
 
-    The title is left out while a tab says the same. `middle` is any widget, also one whose height depends on its width.
+    The title is left out while a tab says the same. Of `middle`, a `OneRow` puts behind a button what has no room; where there is
+    a menu, floating stands in it.
     """
 
     def __init__(self, dock: QDockWidget, bench: Bench, middle: QWidget | None = None, menu: QMenu | None = None) -> None:
         super().__init__(dock)
-        self.dock = dock
-        self._height = 0
-        self._behind = 0  # px of the dock in front, while this one is behind its tab and has kept an old width; else 0
-        self._hints: dict[int, QSize] = {}
+        self.dock, self.middle = dock, middle
         self.title = QLabel(dock.windowTitle(), self)
         self.title.setTextFormat(Qt.TextFormat.PlainText)
         self.title.setProperty("role", "title")
-        self.title.setContentsMargins(4, 0, 4, 0)
+        self.title.setContentsMargins(4, 0, 8, 0)
+        self._least = LEAST
         self._buttons: list[tuple[QToolButton, str]] = []
         row = QHBoxLayout(self)
-        row.setContentsMargins(4, 2, 4, 2)
+        row.setContentsMargins(4, 1, 4, 1)
         row.setSpacing(0)
-        top = Qt.AlignmentFlag.AlignTop
-        flow = None if middle is None else middle.layout()
-        if isinstance(flow, FlowLayout):
-            flow.put_first(self.title)  # controls of a second line then begin at the edge
-        else:
-            row.addWidget(self.title)
+        row.addWidget(self.title)
         if middle is None:
             row.addStretch(1)
         else:
@@ -51,11 +47,14 @@ class TitleBar(QWidget):
             self.more = self._button("menu", "Menu of this panel: copy, export, pin, explain", None)
             self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
             self.more.setMenu(menu)
+            menu.addSeparator()
+            menu.addAction("Float or dock").triggered.connect(self.float_or_dock)
         self.maximiser = self._button("maximise", "Maximise or restore (F11)", self.maximise)
-        self._button("float", "Float or dock", self.float_or_dock)
+        if menu is None:
+            self._button("float", "Float or dock", self.float_or_dock)
         self._button("close", "Close; the View menu brings it back", dock.close)
         for button, _ in self._buttons:
-            row.addWidget(button, 0, top)
+            row.addWidget(button)
         bench.theme_changed.connect(self.set_theme)
         self.set_theme(bench.theme)
         dock.visibilityChanged.connect(self.refresh)
@@ -78,10 +77,14 @@ class TitleBar(QWidget):
 
     @Slot(object)
     def set_theme(self, theme: Theme) -> None:
-        """Icons in the theme's grey."""
+        """Icons in the theme's grey, as large as its text."""
+        self._least = theme.px(LEAST)
         for button, name in self._buttons:
             button.setIcon(icon(name, theme))
-        self._measure()
+            button.setIconSize(QSize(theme.px(SIZE), theme.px(SIZE)))
+        if self.middle is not None and isinstance(row := self.middle.layout(), OneRow):
+            row.set_theme(theme)
+        self.updateGeometry()
 
     @Slot()
     def maximise(self) -> None:
@@ -101,65 +104,16 @@ class TitleBar(QWidget):
         window = self.dock.parentWidget()
         tabbed = isinstance(window, QMainWindow) and bool(window.tabifiedDockWidgets(self.dock))
         self.title.setVisible(not tabbed or self.dock.isFloating())
-        fronts = [] if self._on_screen() else [b for b in self._tabs() if b._on_screen()]
-        self._behind = fronts[0].dock.width() if fronts else 0
-        self._measure()
-
-    def _on_screen(self) -> bool:
-        return self.dock.isVisible() and not self.dock.visibleRegion().isEmpty()
-
-    def _tabs(self) -> list[TitleBar]:
-        """The bars of the docks that share its place."""
-        window = self.dock.parentWidget()
-        docks = window.tabifiedDockWidgets(self.dock) if isinstance(window, QMainWindow) else []
-        return [bar for d in docks if isinstance(bar := d.titleBarWidget(), TitleBar)]
-
-    def _stand_behind(self, width: int) -> None:
-        if self._behind != width and not self._on_screen():
-            self._behind = width
-            self._measure()
-
-    def _measure(self) -> None:
-        """Ask for another height where controls wrap differently."""
-        self._hints.clear()
-        height = self.sizeHint().height()
-        if height != self._height:
-            self._height = height
-            self.updateGeometry()
-
-    def event(self, event: QEvent) -> bool:
-        """What is in the bar has changed: it may need another size."""
-        handled = super().event(event)
-        if event.type() == QEvent.Type.LayoutRequest:
-            self._measure()
-        return handled
 
     def sizeHint(self) -> QSize:
-        """As high as the controls are at this width. Worked out once: the window asks for it hundreds of times a layout."""
-        width = self._behind or self.dock.width()
-        if width not in self._hints:
-            self._hints[width] = self._hint(width)
-        return self._hints[width]
-
-    def _hint(self, width: int) -> QSize:
-        layout = self.layout()
-        assert layout is not None
-        width = max(width, layout.minimumSize().width())
-        height = layout.totalHeightForWidth(width) if layout.hasHeightForWidth() else layout.sizeHint().height()
-        return QSize(layout.minimumSize().width(), max(height, 26))
+        """A line of controls, the same in every dock."""
+        hint = super().sizeHint()
+        return QSize(hint.width(), max(hint.height(), self._least))
 
     def minimumSizeHint(self) -> QSize:
         """Never less."""
-        return self.sizeHint()
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """Another width may need another height."""
-        super().resizeEvent(event)
-        if self._on_screen():
-            self._behind = 0
-            for bar in self._tabs():
-                bar._stand_behind(self.dock.width())
-        self._measure()
+        hint = super().minimumSizeHint()
+        return QSize(hint.width(), self.sizeHint().height())
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """A double-click on the bar maximises rather than floats."""

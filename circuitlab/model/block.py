@@ -7,15 +7,17 @@ Shapes: x [..., pos, d_model]; q [..., head, pos, d_head]; k, v [..., kv_head, p
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from circuitlab.model.config import ModelConfig, NormKind
+from circuitlab.errors import Refused
+from circuitlab.model.config import Experts, ModelConfig, NormKind
 from circuitlab.model.positions import rotate
-from circuitlab.model.weights import Layer, Mlp, Norm
+from circuitlab.model.weights import NO_NEURONS, Layer, Mixture, Mlp, Norm
 
 
 class QKV(NamedTuple):
@@ -233,8 +235,36 @@ def activate(x: Tensor, name: str) -> Tensor:
     return F.gelu(x, approximate="tanh" if name == "gelu_new" else "none")
 
 
-def mlp_hidden(config: ModelConfig, mlp: Mlp, x: Tensor) -> Tensor:
-    """[..., pos, d_mlp]: the neurons' activations, gate included."""
+def routed(experts: Experts, router: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """(share, which), each [..., pos, active]: to which experts tokens x [..., pos, d_model] are sent, and with what weight."""
+    share, which = torch.softmax(x @ router, dim=-1).topk(experts.active, dim=-1)
+    return (share / share.sum(-1, keepdim=True) if experts.renormalise else share), which
+
+
+def mixture_out(config: ModelConfig, mixture: Mixture, x: Tensor) -> Tensor:
+    """[..., pos, d_model]: what a mixture of experts writes: `Σ share · expert(x)` over the chosen ones, and the shared one.
+
+    An expert is converted to the dtype and device of x when tokens are sent to it, and let go.
+    """
+    assert config.experts is not None
+    flat = x.reshape(-1, x.shape[-1])
+    share, which = routed(config.experts, mixture.router, flat)
+    out = torch.zeros_like(flat)
+    if mixture.shared is not None:
+        always = mlp_out(config, mixture.shared, flat)
+        out = always if mixture.shared_gate is None else torch.sigmoid(flat @ mixture.shared_gate) * always
+    for e in which.unique().tolist():
+        token, place = (which == e).nonzero(as_tuple=True)
+        stored = mixture.experts[e]
+        expert = replace(stored, **{name: value.to(x) for name, value in vars(stored).items() if isinstance(value, Tensor)})
+        out = out.index_add(0, token, share[token, place, None] * mlp_out(config, expert, flat[token]))
+    return out.reshape(x.shape)
+
+
+def mlp_hidden(config: ModelConfig, mlp: Mlp | Mixture, x: Tensor) -> Tensor:
+    """[..., pos, d_mlp]: the neurons' activations, gate included. Raises `Refused` for a mixture of experts."""
+    if isinstance(mlp, Mixture):
+        raise Refused(NO_NEURONS)
     up = affine(x, mlp.W_in, mlp.b_in)
     if mlp.W_gate is None:
         hidden = activate(up, config.activation)
@@ -243,6 +273,8 @@ def mlp_hidden(config: ModelConfig, mlp: Mlp, x: Tensor) -> Tensor:
     return activate(gate, config.activation) * up
 
 
-def mlp_out(config: ModelConfig, mlp: Mlp, x: Tensor) -> Tensor:
+def mlp_out(config: ModelConfig, mlp: Mlp | Mixture, x: Tensor) -> Tensor:
     """[..., pos, d_model]: what the MLP writes."""
+    if isinstance(mlp, Mixture):
+        return mixture_out(config, mlp, x)
     return affine(mlp_hidden(config, mlp, x), mlp.W_out, mlp.b_out)

@@ -17,7 +17,12 @@ QkNormOver = Literal["head", "all"]
 Activation = Literal["relu", "gelu", "gelu_new", "silu", "quick_gelu", "relu2", "solu_ln"]
 BiasName = Literal["q", "k", "v", "o", "mlp", "unembed"]
 
-_MOST = {"n_layers": 10_000, "d_head": 65_536, "n_heads": 65_536}  # beyond any model; what is made per layer stays small
+_MOST = {
+    "n_layers": 10_000,
+    "d_head": 65_536,
+    "n_heads": 65_536,
+    "experts": 65_536,
+}  # beyond any model; what is made per layer stays small
 _LARGEST = 2**40
 _NUMBERS = ("norm_eps", "embed_scale", "score_scale", "score_soft_cap", "logit_soft_cap")
 _SWITCHES = ("final_norm", "gated", "parallel", "smeared_keys", "tied", "prepend_bos")
@@ -62,6 +67,30 @@ class Rotary:
         return self.theta or tuple(self.base ** (-2 * i / dims) for i in range(dims // 2))
 
 
+@dataclass(frozen=True)
+class Experts:
+    """A mixture of experts in place of every block's MLP: a router sends each token to `active` of `n` MLPs.
+
+    What they write is summed with the softmax of the router's scores over all `n`; `renormalise`: over the chosen ones. `shared`
+    is the width of one more expert that sees every token, 0 for none; `shared_gate`: its output times a sigmoid of its own.
+    """
+
+    n: int
+    active: int
+    renormalise: bool = False
+    shared: int = 0
+    shared_gate: bool = False
+
+    def __post_init__(self) -> None:
+        sizes, switches = (self.n, self.active, self.shared), (self.renormalise, self.shared_gate)
+        if not all(type(v) is int and 0 <= v <= _LARGEST for v in sizes) or not 1 <= self.active <= self.n <= _MOST["experts"]:
+            raise BadModel("The experts cannot be.", expected="1 ≤ active ≤ n, and a width", got=repr(self)[:120])
+        if not all(type(v) is bool for v in switches) or (self.shared_gate and not self.shared):
+            raise BadModel(
+                "The experts cannot be.", expected="switches, and a gate only of a shared expert", got=repr(self)[:120]
+            )
+
+
 def alibi_slopes(n_heads: int) -> tuple[float, ...]:
     """2^(−8 i / n), i = 1 … n, for n heads where n is a power of two; else those of the next lower power, and then every
     second one of the next higher (Press et al. 2021, "Train short, test long", and its code)."""
@@ -86,6 +115,7 @@ class ModelConfig:
     rotary_windowed: another rotation for the layers that have a window; None: the same one everywhere.
     qk_norm: of queries and keys after their projection, over each head's `d_head` or over all heads at once (`qk_norm_over`).
     activation: "solu_ln" is `x · softmax(x)` followed by a LayerNorm over the neurons (Elhage et al. 2022).
+    experts: every MLP is a mixture of experts, each `d_mlp` wide; None: one MLP.
     soft caps: `cap · tanh(x / cap)`; 0 means none. `d_vocab_out`, `n_kv_heads` 0 mean the same as `d_vocab`, `n_heads`.
     """
 
@@ -109,6 +139,7 @@ class ModelConfig:
     norm_eps: float = 1e-5
     activation: Activation = "gelu"
     gated: bool = False
+    experts: Experts | None = None
     parallel: bool = False
     smeared_keys: bool = False
     qk_norm: NormKind = "none"
@@ -192,8 +223,20 @@ class ModelConfig:
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise BadModel("Sinusoidal positions need pairs.", expected="an even d_model", got=str(self.d_model))
         self._check_slopes()
+        if self.experts is not None:
+            self._check_experts()
         if self.attention_only and self.parallel:
             raise BadModel("A parallel block has an MLP.", expected="d_mlp > 0", got="d_mlp 0, parallel")
+
+    def _check_experts(self) -> None:
+        if not isinstance(self.experts, Experts):
+            raise BadModel("The experts cannot be read.", expected="n and active", got=repr(self.experts)[:80])
+        if self.attention_only or "mlp" in self.biases or self.activation == "solu_ln":
+            raise BadModel(
+                "A mixture of experts of this kind is not known.",
+                expected="a width, no biases, and no norm of neurons",
+                got=f"d_mlp {self.d_mlp}, biases {' '.join(self.biases) or 'none'}, {self.activation}",
+            )
 
     def _check_slopes(self) -> None:
         wanted = self.n_heads if self.positions == "alibi" else 0
@@ -267,8 +310,11 @@ class ModelConfig:
         }
         widths["k"] = widths["v"] = self.n_kv_heads * self.d_head
         attention += sum(widths[b] for b in self.biases if b in "qkvo")
-        mlp = self.d_model * self.d_mlp * (2 + self.gated)
+        mlp = self.expert_parameters()
         mlp += widths["mlp"] if "mlp" in self.biases and self.d_mlp else 0
+        if (experts := self.experts) is not None:
+            shared = self.d_model * (experts.shared * (2 + self.gated) + experts.shared_gate)
+            mlp = experts.n * (mlp + self.d_model) + shared  # the router has a column for each
         per_norm = {"none": 0, "rms": 1, "layer": 2}[self.norm] * self.d_model
         per_sublayer = 2 if self.norm_placement == "both" else 1
         norms = per_norm * per_sublayer * (1 if self.attention_only else 2)
@@ -282,13 +328,17 @@ class ModelConfig:
         ends += per_norm if self.final_norm else 0
         return self.n_layers * (attention + mlp + norms + smear) + ends
 
+    def expert_parameters(self) -> int:
+        """The number of weights of one MLP, or of one expert."""
+        return self.d_model * self.d_mlp * (2 + self.gated)
+
     def to_json(self) -> dict[str, Any]:
         """Plain values for `config.json`; fields at their defaults are left out."""
         out: dict[str, Any] = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if value != field.default:
-                out[field.name] = dataclasses.asdict(value) if isinstance(value, Rotary) else value
+                out[field.name] = dataclasses.asdict(value) if isinstance(value, Rotary | Experts) else value
         return out
 
     @classmethod
@@ -306,6 +356,8 @@ class ModelConfig:
                 if values.get(name) is not None:
                     rotary: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in dict(values[name]).items()}
                     values[name] = Rotary(**rotary)
+            if values.get("experts") is not None:
+                values["experts"] = Experts(**dict(values["experts"]))
             return cls(**values)
         except (TypeError, ValueError, AttributeError) as error:
             raise BadModel("config.json cannot be read.", expected="sizes and options", got=str(error)) from error

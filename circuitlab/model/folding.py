@@ -4,9 +4,10 @@ For norms before sublayers ("pre") with gain g and bias b:
 
     reading weight  W -> diag(g) W,     its bias  c -> c + b W,     then gain 1 and bias 0
 
-is exact. With a LayerNorm, which subtracts the mean itself, everything that writes to the stream may also lose its mean over
-d_model. Centring `W_U` over the vocabulary shifts all logits of a position alike. None of this changes a log-probability; logits
-then stand minus their vocabulary mean (soft-capped logits are left uncentred, where centring would not be exact).
+is exact. Before a mixture of experts the norm stays where it stands. With a LayerNorm, which subtracts the mean itself,
+everything that writes to the stream may also lose its mean over d_model. Centring `W_U` over the vocabulary shifts all logits of
+a position alike. None of this changes a log-probability; logits then stand minus their vocabulary mean (soft-capped logits are
+left uncentred, where centring would not be exact).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from circuitlab.model.placed import PlacedWeights
 from circuitlab.model.sourced import SourcedWeights
 from circuitlab.model.subject import Conventions
 from circuitlab.model.tokenizer import Tokenizer
-from circuitlab.model.weights import Embed, Layer, Mlp, Norm, Unembed, Weights, parameters_of
+from circuitlab.model.weights import Embed, Layer, Mixture, Mlp, Norm, Unembed, Weights, parameters_of
 
 Tokens = slice | Tensor  # consecutive ids, or [token] any
 TILE = 2048  # tokens at a time
@@ -45,7 +46,7 @@ def under(weights: Weights, conventions: Conventions, device: str = "cpu") -> We
 
 def centres_writes(config: ModelConfig, conventions: Conventions) -> bool:
     """Whether everything that writes to the stream loses its mean over d_model: exact where every reader is a LayerNorm."""
-    reads_centred = config.norm == "layer" and config.norm_placement == "pre" and config.final_norm
+    reads_centred = config.norm == "layer" and config.experts is None and config.norm_placement == "pre" and config.final_norm
     return conventions.centre and reads_centred
 
 
@@ -191,11 +192,11 @@ class FoldedWeights:
         reads = self._fold and self.config.positions != "shortformer"
         attention = self._folded_attention(raw, stored) if reads else raw
         mlp = attention.mlp
-        if mlp is not None and self._fold:
+        if isinstance(mlp, Mlp) and self._fold:
             mlp = _folded_mlp(mlp, raw.mlp_norm, stored.mlp)
             attention = replace(attention, mlp_norm=Norm())
-        if mlp is not None:
-            assert stored.mlp is not None
+        if isinstance(mlp, Mlp):
+            assert isinstance(stored.mlp, Mlp)
             out = None if mlp.b_out is None else self._written(mlp.b_out, stored.mlp.b_out)
             mlp = replace(mlp, W_out=self._written(mlp.W_out, stored.mlp.W_out), b_out=out)
         b_O = None if attention.b_O is None else self._written(attention.b_O, stored.b_O)
@@ -220,11 +221,18 @@ class FoldedWeights:
                 changed[name] = self._cast(value)
             elif isinstance(value, Norm):
                 changed[name] = self._cast_norm(value)
-        mlp = layer.mlp
-        if mlp is not None:
-            cast: dict[str, Any] = {n: self._cast(v) for n, v in vars(mlp).items() if isinstance(v, Tensor)}
-            mlp = Mlp(**cast, norm=self._cast_norm(mlp.norm))
-        return replace(layer, mlp=mlp, **changed)
+        return replace(layer, mlp=self._cast_mlp(layer.mlp), **changed)
+
+    def _cast_mlp(self, mlp: Mlp | Mixture | None) -> Mlp | Mixture | None:
+        """Experts stay as they are stored: each is converted where it is used."""
+        if mlp is None:
+            return None
+        cast: dict[str, Any] = {n: self._cast(v) for n, v in vars(mlp).items() if isinstance(v, Tensor)}
+        if isinstance(mlp, Mlp):
+            return Mlp(**cast, norm=self._cast_norm(mlp.norm))
+        shared = self._cast_mlp(mlp.shared)
+        assert shared is None or isinstance(shared, Mlp)
+        return replace(mlp, shared=shared, **cast)
 
 
 def _here(tokens: Tokens) -> Tokens:
@@ -248,8 +256,8 @@ def _less(W: Tensor, mean: Tensor, stored: Tensor | None) -> Tensor:
     return W - mean if W is stored else W.sub_(mean)
 
 
-def _folded_mlp(mlp: Mlp, norm: Norm, stored: Mlp | None) -> Mlp:
-    assert stored is not None
+def _folded_mlp(mlp: Mlp, norm: Norm, stored: Mlp | Mixture | None) -> Mlp:
+    assert isinstance(stored, Mlp)
     made: dict[str, Tensor | None] = {}
     for W, b in (("W_in", "b_in"), ("W_gate", "b_gate")):
         weight, kept = getattr(mlp, W), getattr(stored, W)

@@ -68,6 +68,8 @@ def moved(part: T, device: torch.device) -> T:
     """A part of a model (a dataclass of tensors, of such parts, and of None) with every tensor on `device`."""
     if isinstance(part, Tensor):
         return cast(T, part.to(device))
+    if isinstance(part, tuple):  # experts
+        return cast(T, tuple(moved(one, device) for one in part))
     if not is_dataclass(part) or isinstance(part, type):
         return part
     values: dict[str, Any] = {f.name: moved(getattr(part, f.name), device) for f in fields(part)}

@@ -7,16 +7,17 @@ resident and memory-mapped models alike.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from circuitlab.errors import BadModel
-from circuitlab.model.config import ModelConfig
+from circuitlab.model.config import Experts, ModelConfig
 from circuitlab.model.tensors import TensorSource, check_kind
 from circuitlab.model.tokenizer import Tokenizer
-from circuitlab.model.weights import Embed, Layer, Mlp, Norm, Unembed
+from circuitlab.model.weights import Embed, Layer, Mixture, Mlp, Norm, Unembed
 
 _NORMS = ("attn_norm", "mlp_norm", "attn_post_norm", "mlp_post_norm", "q_norm", "k_norm")
 _ATTENTION = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O", "smear")
@@ -61,14 +62,22 @@ class SourcedWeights:
 
     def layer(self, i: int, mlp: bool = True) -> Layer:
         """Block i; without its MLP where that is not wanted."""
-        found = self.parts.layer(i).items()
-        got = {name: self._to(value) for name, value in found if mlp or not name.startswith("mlp.")}
+        found = {name: value for name, value in self.parts.layer(i).items() if mlp or not name.startswith("mlp.")}
+        got = {name: self._to(value) for name, value in found.items() if not name.startswith("mlp.experts.")}
         block = None
-        if "mlp.W_in" in got:
-            inner = Norm(got.get("mlp.norm.gain"), got.get("mlp.norm.bias"))
-            block = Mlp(**{n: got.get(f"mlp.{n}") for n in _MLP}, norm=inner)  # type: ignore[arg-type]
+        if "mlp.router" in got:
+            block = self._mixture(found, got)
+        elif "mlp.W_in" in got:
+            block = replace(_mlp("mlp", got), norm=Norm(got.get("mlp.norm.gain"), got.get("mlp.norm.bias")))
         norms = {n: Norm(got.get(f"{n}.gain"), got.get(f"{n}.bias")) for n in _NORMS}
         return Layer(**{n: got.get(n) for n in _ATTENTION}, mlp=block, **norms)  # type: ignore[arg-type]
+
+    def _mixture(self, found: Mapping[str, Tensor], got: Mapping[str, Tensor]) -> Mixture:
+        """Experts as they are stored (few of them see a token), the rest converted."""
+        assert self.config.experts is not None
+        every = tuple(_mlp(f"mlp.experts.{e}", found) for e in range(self.config.experts.n))
+        shared = _mlp("mlp.shared", got) if self.config.experts.shared else None
+        return Mixture(got["mlp.router"], every, shared, got.get("mlp.shared_gate"))
 
     def unembed(self) -> Unembed:
         """The final norm and the unembedding; of tied models the transposed embedding."""
@@ -82,6 +91,10 @@ class SourcedWeights:
 
     def _maybe(self, value: Tensor | None) -> Tensor | None:
         return None if value is None else self._to(value)
+
+
+def _mlp(at: str, tensors: Mapping[str, Tensor]) -> Mlp:
+    return Mlp(**{name: tensors.get(f"{at}.{name}") for name in _MLP})  # type: ignore[arg-type]
 
 
 class CanonicalParts:
@@ -108,6 +121,15 @@ def _norm_shapes(prefix: str, kind: str, *shape: int) -> dict[str, tuple[int, ..
     return {} if kind == "none" else both if kind == "layer" else {f"{prefix}.gain": shape}
 
 
+def _expert_shapes(c: ModelConfig, experts: Experts) -> dict[str, tuple[int, ...]]:
+    shapes: dict[str, tuple[int, ...]] = {"mlp.router": (c.d_model, experts.n)}
+    places = [(f"mlp.experts.{e}", c.d_mlp) for e in range(experts.n)]
+    for at, width in [*places, *([("mlp.shared", experts.shared)] if experts.shared else [])]:
+        shapes |= {f"{at}.W_in": (c.d_model, width), f"{at}.W_out": (width, c.d_model)}
+        shapes |= {f"{at}.W_gate": (c.d_model, width)} if c.gated else {}
+    return shapes | ({"mlp.shared_gate": (c.d_model, 1)} if experts.shared_gate else {})
+
+
 def _layer_shapes(c: ModelConfig) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {
         "W_Q": (c.n_heads, c.d_model, c.d_head),
@@ -119,7 +141,9 @@ def _layer_shapes(c: ModelConfig) -> dict[str, tuple[int, ...]]:
     shapes |= {f"b_{name.upper()}": shape for name, shape in bias.items() if name in c.biases}
     if c.smeared_keys:
         shapes["smear"] = (c.n_kv_heads,)
-    if not c.attention_only:
+    if c.experts is not None:
+        shapes |= _expert_shapes(c, c.experts)
+    elif not c.attention_only:
         shapes |= {"mlp.W_in": (c.d_model, c.d_mlp), "mlp.W_out": (c.d_mlp, c.d_model)}
         shapes |= {"mlp.W_gate": (c.d_model, c.d_mlp)} if c.gated else {}
         if "mlp" in c.biases:

@@ -140,6 +140,21 @@ class Tokenizer:
         ids = self._remembered(text)
         return (self.bos, *ids) if bos and self.bos is not None else ids
 
+    def beginning(self, text: str, most: int, bos: bool = False) -> str:
+        """The longest beginning of `text` that is found to be at most `most` tokens. Raises `BadInput` as `encode` does."""
+        room = most - (bos and self.bos is not None)
+        ids = self._remembered(text)
+        if len(ids) <= room:
+            return text
+        cut = self.decode(ids[:room]).rstrip("\ufffd")
+        if text.startswith(cut) and len(self._ids(cut)) <= room:
+            return cut
+        fits, over = 0, len(text)  # the tokenizer changes the text, or cuts a part of it otherwise than the whole
+        while over - fits > 1:
+            middle = (fits + over) // 2
+            fits, over = (middle, over) if len(self._ids(text[:middle])) <= room else (fits, middle)
+        return text[:fits]
+
     def _remembered(self, text: str) -> tuple[int, ...]:
         """Tokens of a text that was encoded lately, or why there are none: nobody waits twice for the same."""
         with self._keeping:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
 
+from circuitlab.errors import Refused
 from circuitlab.model.config import ModelConfig
 
 if TYPE_CHECKING:
@@ -49,6 +50,32 @@ class Mlp:
 
 
 @dataclass(frozen=True)
+class Mixture:
+    """Experts in place of one MLP (`config.Experts`): read as a whole, what reads single neurons is refused.
+
+    router [d_model, expert]; `experts` as they are stored, converted when a token is sent to one; `shared`, and its gate
+    [d_model, 1]: of the expert that sees every token.
+    """
+
+    router: Tensor
+    experts: tuple[Mlp, ...]
+    shared: Mlp | None = None
+    shared_gate: Tensor | None = None
+
+    @property
+    def W_in(self) -> Tensor:
+        """Not one matrix. Raises `Refused`."""
+        raise Refused(NO_NEURONS)
+
+    W_out = W_gate = b_in = b_gate = b_out = W_in
+
+
+NO_NEURONS = (
+    "the MLPs of this model are mixtures of experts: a router chooses weights for each token, so they are read as a whole."
+)
+
+
+@dataclass(frozen=True)
 class Layer:
     """One block. Biases are [head, d_head] (kv_head for k and v) and [d_model]; `smear` [kv_head] is α, before the sigmoid."""
 
@@ -61,7 +88,7 @@ class Layer:
     b_V: Tensor | None = None
     b_O: Tensor | None = None
     smear: Tensor | None = None
-    mlp: Mlp | None = None
+    mlp: Mlp | Mixture | None = None
     attn_norm: Norm = Norm()
     mlp_norm: Norm = Norm()
     attn_post_norm: Norm = Norm()

@@ -101,6 +101,8 @@ class State:
     `text` is "" when ids were typed directly. `bos` says whether the tokens begin with the beginning-of-sequence token.
     `views` holds each panel's control settings by panel name; a panel that is not in it stands at its defaults.
     `edits` are interventions with an on/off switch each. `pins[0]` is the reference of every difference.
+    `draft`: what stands in the editor where that is not `text`, because the model cannot take it or its tokens are still to come;
+    everything else is about text and tokens, which stay what they were before it.
     """
 
     model: ModelRef
@@ -115,6 +117,7 @@ class State:
     compare: Compare = "now"
     notes: tuple[Note, ...] = ()
     bookmarks: tuple[Bookmark, ...] = ()
+    draft: str = ""
 
     @property
     def subject(self) -> Subject:
@@ -140,12 +143,13 @@ class State:
         )
 
     def with_text(self, text: str, tokens: tuple[int, ...]) -> State:
-        """New text with its tokens (BOS included where `bos`).
+        """New text with its tokens (BOS included where `bos`); there is no draft any more.
 
         A selection that points past the end is dropped; interventions that no longer fit are switched off.
         """
         edits = tuple((e, on and e.fits(len(tokens))) for e, on in self.edits)
-        return replace(self, text=text, tokens=tokens, edits=edits, selection=self.selection.clamped(len(tokens)))
+        selection = self.selection.clamped(len(tokens))
+        return replace(self, text=text, tokens=tokens, draft="", edits=edits, selection=selection)
 
     def with_tokens(self, tokens: tuple[int, ...]) -> State:
         """Tokens typed as ids, without text."""

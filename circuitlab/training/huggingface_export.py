@@ -38,6 +38,7 @@ def why_not(c: ModelConfig) -> str:
         "no MLP": c.attention_only,
         f"activation {c.activation}": c.activation not in _ACTIVATIONS,
         "a gated MLP": c.gated,
+        "mixtures of experts": c.experts is not None,
         "parallel blocks": c.parallel,
         "smeared keys": c.smeared_keys,
         "norms of queries and keys": c.qk_norm != "none",

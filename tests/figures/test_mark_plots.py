@@ -200,7 +200,7 @@ def test_the_nearest_curve_is_hit_and_read_out(view, qtbot):
 
 def test_a_logarithmic_axis_and_a_gap(view):
     ys = np.array([[1.0, 2.0, np.nan, 4.0]])
-    widget = settled(view, lines(x=np.array([1.0, 10, 100, 1000]), ys=ys, names=("a",), x_axis=Axis("step", log=True)))
+    widget = settled(view, lines(x=np.array([1.0, 10, 100, 1000]), ys=ys, names=("a",), hues=(), x_axis=Axis("step", log=True)))
     (x0, x1), _ = widget.box.viewRange()
     assert x0 < 0 < 3 < x1 < 3.5
 
@@ -224,12 +224,13 @@ def test_a_band_and_the_current_place_stand_behind_the_curves(view, theme):
 
 def test_a_label_stands_where_the_fewest_curves_are(view):
     x = np.arange(20.0)
-    widget = settled(view, lines(x=x, ys=np.stack([np.where(x > 9, 10.0, 0.0), np.where(x > 9, 9.8, 0.2)]), names=("a", "b")))
+    ys = np.stack([np.where(x > 9, 10.0, 0.0), np.where(x > 9, 9.8, 0.2)])
+    widget = settled(view, lines(x=x, ys=ys, names=("a", "b"), hues=()))
     (middle, high) = widget.to_pixels(np.array([9.5]), np.array([10.0]))[0]
     box = lambda left: QRectF(left, high - 5, 60, 30)
     assert (widget._crossing(box(middle + 40)), widget._crossing(box(middle - 100))) == (2, 0)
     nothing = np.zeros((0, 20))
-    settled(view, lines(ys=nothing, names=(), bands=((5.0, 9.0, "change"),))).viewport().grab()
+    settled(view, lines(ys=nothing, names=(), hues=(), bands=((5.0, 9.0, "change"),))).viewport().grab()
 
 
 def test_labels_of_lines_and_bands_stand_apart(view, monkeypatch):

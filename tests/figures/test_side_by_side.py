@@ -218,4 +218,5 @@ def test_tokens_that_are_fewer_than_the_texts_are_not_compared(engine: Engine, z
         return engine.answer(Request("side_by_side", SideBySideParams(some), Subject(ref, TOKENS))).result
 
     assert not ask(texts).why
+    assert "nothing was computed: it has" in " · ".join(ask(texts[:4]).conventions)
     assert "6 tokens" in ask(texts[:4]).why and np.isnan(ask(texts[:4]).loss).all()

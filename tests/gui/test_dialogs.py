@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QAbstractSpinBox, QApplication, QDialog, QPushButton
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QAbstractSpinBox, QApplication, QDialog, QLabel, QLineEdit, QPlainTextEdit, QPushButton
+from safetensors.torch import save_file
 
-from circuitlab.errors import BadModel
+from circuitlab.engine.store import ModelStore, reference
+from circuitlab.errors import BadModel, UnknownFamily
 from circuitlab.gui.assumptions_dialog import AssumptionsDialog
 from circuitlab.gui.dialog import Dialog
 from circuitlab.gui.errors import ErrorDialog
 from circuitlab.gui.hub_dialog import HubDialog
+from circuitlab.gui.opening import asked_of
 from circuitlab.gui.settings import SettingsDialog
 from circuitlab.gui.training_dialog import TrainingDialog
 from circuitlab.gui.window import Window
-from circuitlab.model.loading.assumptions import Assumption
+from circuitlab.model.loading.assumptions import Assumed, Assumption
 from tests.gui.driving import dock
 
 DIALOGS: dict[str, Callable[[Window], QDialog]] = {
@@ -80,3 +86,36 @@ def test_enter_on_a_button_presses_that_button(qtbot: Any, window: Window) -> No
     assert window.settings["debounce"] == 60
     dialog.close()
     dialog.deleteLater()
+
+
+def test_an_unknown_family_shows_the_files_own_names_and_the_command(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    file = tmp_path / "<b>odd.safetensors"
+    tensors = {f"a.{i}.mixer.<i>w</i>": torch.zeros(4, 4) for i in range(3)} | {f"part{i}": torch.zeros(i + 1) for i in range(90)}
+    save_file(tensors, file)
+    with pytest.raises(BadModel) as caught:
+        ModelStore().open(reference(str(file)))
+    error = caught.value
+    assert isinstance(error, UnknownFamily)
+    dialog = ErrorDialog(error, window)
+    dialog.show()
+    qtbot.waitExposed(dialog)
+    names = dialog.findChild(QPlainTextEdit)
+    assert isinstance(names, QPlainTextEdit)
+    lines = names.toPlainText().splitlines()
+    assert any("mixer.<i>w</i>" in line and "3 of them" in line for line in lines)
+    assert "93" in lines[0] and len(lines) <= 50
+    assert dialog.height() < window.height()
+    assert all(label.textFormat() == Qt.TextFormat.PlainText for label in dialog.findChildren(QLabel) if label.text())
+    command = next(line for line in dialog.findChildren(QLineEdit) if line.isReadOnly())
+    assert command.text() == error.command and "import" in error.command
+    assert dialog.copy_command is not None
+    dialog.copy_command.click()
+    assert QGuiApplication.clipboard().text() == error.command
+    dialog.deleteLater()
+
+
+def test_what_an_error_asks_is_a_field_of_it(tmp_path: Path) -> None:
+    with pytest.raises(BadModel) as caught:
+        Assumed({}).size("n_heads", None, "heads")
+    assert dict(asked_of(caught.value)) == {"n_heads": ()}
+    assert not asked_of(BadModel("It is not there.", remedy="Say it: --assume x=NUMBER"))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QMouseEvent
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QCheckBox
 
 from circuitlab.figures.panel import panels
 from circuitlab.gui import main as gui
@@ -131,3 +132,28 @@ def test_the_prompt_is_as_high_as_its_text(qtbot: Any, window: Window) -> None:
     window.prompt.editor.setPlainText("one two")
     settle(qtbot, window)
     qtbot.waitUntil(lambda: window.docks["prompt"].height() <= low)
+
+
+def test_controls_without_room_stand_behind_a_button_and_work_there(qtbot: Any, window: Window) -> None:
+    panel: Any = window.docks["attention"]
+    row = panel.controls.layout()
+    hidden = [holder.control for holder in row.behind]
+    assert row.more.isVisible() and hidden
+    assert panel.bar.height() <= 32, "one line, whatever there is to choose"
+    assert all(not one.isVisible() for one in hidden)
+    assert "Lock range" in row.more.toolTip() and "Show" not in row.more.toolTip().replace("Show ", "")
+    row.more.click()
+    assert row.drawer.isVisible() and all(one.isVisible() for one in hidden)
+    box = panel.controls.findChild(QCheckBox, "leave_out_bos") or row.drawer.findChild(QCheckBox, "leave_out_bos")
+    box.click()
+    settle(qtbot, window)
+    assert window.bench.document.state.view("attention", panel.panel.view).leave_out_bos
+    row.drawer.close()
+    qtbot.waitUntil(lambda: box.window() is window)
+    qtbot.waitUntil(lambda: [holder.control for holder in row.behind] == hidden)
+    window.toggle_maximised(panel)
+    qtbot.waitUntil(lambda: not row.behind)
+    assert not row.more.isVisible() and all(one.isVisible() for one in hidden)
+    panel.controls.show_view(replace(panel.controls._view, lock_range=True))
+    QApplication.processEvents()
+    assert panel.controls._widgets["high"].isVisible(), "what has come to have a meaning is in the row"

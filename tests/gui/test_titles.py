@@ -27,6 +27,7 @@ from tests.models import CONFIGS, directory
 
 HEAD = re.compile(r"L(\d+)H(\d+)")
 TOKENS = (0, 5, 9, 5, 7, 5, 9)
+QUIET = SimpleNamespace(emit=lambda words: None)
 # ask for named heads; the others answer for all of them at once
 NAMED = {
     "attention", "circuits", "spectra", "why_here", "step_by_step", "induction", "residual", "virtual", "paths", "patching",
@@ -110,9 +111,7 @@ def commands(engine: Engine, state: State) -> Iterator[tuple[str, State]]:
 
     def after(act: Any) -> State:
         document = Document(state)
-        bench = SimpleNamespace(
-            document=document, facts=lambda ref=None: facts, name_of=str, readout=SimpleNamespace(emit=lambda words: None)
-        )
+        bench = SimpleNamespace(document=document, facts=lambda ref=None: facts, name_of=str, readout=QUIET, message=QUIET)
         act(Moves(bench))  # type: ignore[arg-type]
         return document.recorded
 

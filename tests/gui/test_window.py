@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -161,8 +162,8 @@ def test_bos_can_be_left_off(qtbot: Any, window: Window) -> None:
 def test_a_prompt_that_does_not_fit_keeps_the_last_good_state(qtbot: Any, window: Window) -> None:
     state = window.bench.document.state
     window.prompt.editor.setPlainText("x" * 60)
-    qtbot.waitUntil(lambda: "longer" in window.prompt.warning.text())
-    assert window.bench.document.state == state
+    qtbot.waitUntil(lambda: "13 more tokens" in window.prompt.warning.text())
+    assert replace(window.bench.document.state, draft="") == state
     window.prompt.editor.setPlainText("")
     qtbot.waitUntil(lambda: window.bench.document.state.tokens == (0,))
     settle(qtbot, window)

@@ -161,6 +161,8 @@ class SlowModel:
 
     def _mlp(self, layer: int, x: np.ndarray) -> np.ndarray:
         c, prefix = self.c, f"layers.{layer}.mlp."
+        if c.experts is not None:
+            return self._mixture(prefix, x)
         get = lambda name: self._maybe(prefix + name)
         bias = "mlp" in c.biases
         hidden = x @ get("W_in") + (get("b_in") if bias else 0)
@@ -171,3 +173,27 @@ class SlowModel:
         if c.activation == "solu_ln":
             hidden = _norm(hidden, "layer", get("norm.gain"), get("norm.bias"), c.norm_eps)
         return hidden @ get("W_out") + (get("b_out") if bias else 0)
+
+    def _mixture(self, prefix: str, x: np.ndarray) -> np.ndarray:
+        """Token by token: the experts with the largest scores, weighted by the softmax over all of them or over these."""
+        c, out = self.c, np.zeros_like(x)
+        assert c.experts is not None
+        for p, token in enumerate(x):
+            scores = np.exp(token @ self.t[f"{prefix}router"])
+            scores = scores / scores.sum()
+            chosen = np.argsort(-scores)[: c.experts.active]
+            whole = scores[chosen].sum() if c.experts.renormalise else 1.0
+            out[p] = sum(scores[e] / whole * self._expert(f"{prefix}experts.{e}.", token) for e in chosen)
+            if c.experts.shared:
+                gate = 1 / (1 + np.exp(-token @ self.t[f"{prefix}shared_gate"])) if c.experts.shared_gate else 1.0
+                out[p] += gate * self._expert(f"{prefix}shared.", token)
+        return out
+
+    def _expert(self, prefix: str, token: np.ndarray) -> np.ndarray:
+        hidden = token @ self.t[f"{prefix}W_in"]
+        hidden = (
+            _act(token @ self.t[f"{prefix}W_gate"], self.c.activation) * hidden
+            if self.c.gated
+            else _act(hidden, self.c.activation)
+        )
+        return hidden @ self.t[f"{prefix}W_out"]

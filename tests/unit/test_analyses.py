@@ -32,6 +32,10 @@ from tests.reference.slow_forward import SlowModel
 TOKENS = (0, 5, 9, 5, 7, 5, 9, 200, 5)
 
 
+OF_TWO_RUNS = ("patching", "path_patching")  # without another prompt they need something that the first run has cut
+CUT = (Intervention("zero", Site("result", 0)),)
+
+
 class Asker:
     """An engine on one model."""
 
@@ -211,6 +215,15 @@ def test_random_tokens_that_do_not_fit_are_fewer_and_said(ask: Asker) -> None:
     assert any("23 random tokens × 2 (no room for 25 × 4)" in words for words in said)
 
 
+@pytest.mark.parametrize("name", OF_TWO_RUNS)
+@pytest.mark.parametrize("source", [(), TOKENS])
+def test_a_patch_from_the_very_same_run_is_refused(ask: Asker, name: str, source: Any) -> None:
+    params = replace(analyses()[name].params(), source=source)
+    with pytest.raises(BadInput, match="nothing to patch"):
+        ask(name, params)
+    assert ask(name, params, edits=CUT).table().n_rows > 0
+
+
 def test_interventions_reach_every_analysis_of_a_prompt(ask: Asker) -> None:
     cut = (Intervention("zero", Site("result", 0)), Intervention("zero", Site("result", 1)))
     free = ask("token_loss", TokenLossParams()).loss
@@ -236,7 +249,7 @@ def test_every_analysis_stands_short_and_long_prompts(tmp_path: Path, config: st
         with pytest.raises(Refused, match=re.escape(reason[1:])):
             asker(name, params, tokens)
         return
-    found = asker(name, params, tokens)
+    found = asker(name, params, tokens, CUT if name in OF_TWO_RUNS else ())
     assert found.table().n_rows > 0
     assert found.conventions
     assert all(not a.flags.writeable for a in found.arrays().values())
@@ -254,7 +267,9 @@ def test_the_same_request_computed_afresh_is_bit_equal(tmp_path: Path, name: str
     for _ in range(2):
         asker = Asker(path)
         asker("token_loss", TokenLossParams(), (4, 5, 6))
-        prints.add(asker.engine.answer(Request(name, params, Subject(asker.ref, TOKENS)), Quiet(), fresh=True).fingerprint)
+        edits = CUT if name in OF_TWO_RUNS else ()
+        request = Request(name, params, Subject(asker.ref, TOKENS, edits))
+        prints.add(asker.engine.answer(request, Quiet(), fresh=True).fingerprint)
     assert len(prints) == 1
 
 

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from circuitlab.errors import BadModel
-from circuitlab.model.config import ModelConfig, Rotary
+from circuitlab.model.config import Experts, ModelConfig, Rotary
 from circuitlab.model.loading import families, open_model
 from circuitlab.model.saving import random_tensors
 from circuitlab.model.subject import ModelRef
@@ -167,7 +167,12 @@ def test_parameters_are_counted_by_their_shapes(name: str) -> None:
         {"n_heads": 0},
         {"d_model": -1},
         {"n_kv_heads": 3},
-        {"positions": "spiral"},
+        {"positions": "relative"},
+        {"positions": "alibi", "slopes": (0.5, 0.25)},
+        {"positions": "alibi", "score_soft_cap": 5.0},
+        {"slopes": (0.5, 0.25, 0.125, 0.0625)},
+        {"experts": Experts(4, 2)},
+        {"d_mlp": 8, "biases": ("mlp",), "experts": Experts(4, 2)},
         {"windows": (1,)},
         {"rotary": Rotary(dims=5)},
         {"rotary": Rotary(theta=(1.0, 2.0))},
@@ -243,3 +248,9 @@ def test_llm_viz_nano_sort_matches_its_stored_activations(shared_dir: Path) -> N
             ("mlp_out", "mlp"),
         ):
             np.testing.assert_allclose(run.get(ours, 0).numpy(), stored[theirs][row], atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [(0, 0), (4, 5), (4, 0), (2.0, 1)])
+def test_experts_that_cannot_be_are_refused(sizes: tuple) -> None:
+    with pytest.raises(BadModel):
+        Experts(*sizes)

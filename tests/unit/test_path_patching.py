@@ -74,13 +74,6 @@ def test_heads_of_a_group_read_keys_and_values_together(tmp_path: Path) -> None:
     assert "group" in " ".join(found.conventions)
 
 
-def test_nothing_comes_of_the_same_prompt(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, TINY)
-    found = lab(PathPatchingParams(target=PAIR), name="path_patching")
-    assert (found.values[:, 1] == found.clean).all()
-    assert np.isnan(found.normalised).all()
-
-
 def test_a_cancelled_sweep_goes_on(tmp_path: Path) -> None:
     lab = Lab(tmp_path, replace(CONFIGS["gpt2"], n_layers=4))
     request = lab.request(PathPatchingParams(SAME_LENGTH, target=PAIR), name="path_patching")

@@ -253,7 +253,7 @@ def test_bugs_are_crossed_triples_that_the_text_never_holds(tmp_path: Path, name
 def test_bugs_need_a_text(tmp_path: Path) -> None:
     path, c = made(tmp_path, "attention-only")
     p = SkipTrigramsParams(bugs=True)
-    with pytest.raises(Refused, match="no bigrams"):
+    with pytest.raises(Refused, match="No bigrams"):
         ask(path, "skip_trigrams", p)
     with_corpus(path, c.d_vocab, limit=16 * 261 + 2048 + 30)
     with pytest.raises(Refused, match="not kept"):

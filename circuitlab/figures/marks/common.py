@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sized
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+
+from circuitlab.errors import BadFigure
 
 ColourMap = Literal["magnitude", "signed", "loss"]
 
@@ -29,12 +33,54 @@ class Axis:
 
 
 class Frozen:
-    """Arrays of a mark cannot be written to: they are compared by identity."""
+    """Arrays of a mark cannot be written to: they are compared by identity. Its parts agree, or it is not made.
+
+    What is drawn with parts that disagree ends in an index error while Qt paints, and with it the process.
+    """
+
+    name: str
 
     def __post_init__(self) -> None:
         for value in vars(self).values():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
+        self.check()
+
+    def check(self) -> None:
+        """Raise `BadFigure` where parts disagree."""
+
+    def refuse(self, part: str, expected: str, got: object) -> BadFigure:
+        """The error to raise."""
+        kind = type(self).__name__
+        return BadFigure(f"{kind} “{self.name}” cannot be drawn: its {part} disagree.", expected=expected, got=str(got))
+
+    def shaped(self, part: str, *shape: int | None) -> None:
+        """An array of this shape, None: any length; or no array at all."""
+        value = getattr(self, part)
+        if value is None:
+            return
+        got = np.shape(value)
+        if len(got) != len(shape) or any(want is not None and want != n for want, n in zip(shape, got, strict=True)):
+            wanted = " × ".join("k" if n is None else str(n) for n in shape)
+            raise self.refuse(part, wanted, " × ".join(map(str, got)) or "one number")
+
+    def counted(self, part: str, n: int, values: Sized | None = None) -> None:
+        """`n` of them, or none: labels, tips, names."""
+        got = getattr(self, part) if values is None else values
+        if got is not None and len(got) not in (0, n):
+            raise self.refuse(part, f"{n}, or none", len(got))
+
+    def within(self, part: str, n: int, values: Iterable[int] | None = None) -> None:
+        """Indices below `n`."""
+        got = getattr(self, part) if values is None else values
+        if out := [int(i) for i in got if not 0 <= i < n]:
+            raise self.refuse(part, f"indices from 0 to {n - 1}" if n else "no indices", out[:5])
+
+    def levelled(self) -> None:
+        """Two ends of a colour map."""
+        low, high = self.levels  # type: ignore[attr-defined]
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise self.refuse("levels", "two numbers, the lower one first", (low, high))
 
 
 def ids(*columns: np.ndarray) -> np.ndarray:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
+from circuitlab.errors import BadFigure
 from circuitlab.figures.marks.heatmap import Heatmap
 from circuitlab.figures.marks.plots import Bars, Dials, Edges, Lines, Points
 from circuitlab.figures.marks.texts import Prose, Rows, Tokens
@@ -31,6 +33,14 @@ class Figure:
     weights: tuple[float, ...] = ()
     compared: bool = False
     about: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Marks are found, and their widgets kept, by kind and name."""
+        counts = Counter((type(mark).__name__, mark.name) for mark in self.marks())
+        if twice := [f"{kind} “{name}”" for (kind, name), n in counts.items() if n > 1]:
+            raise BadFigure(f"“{self.title}” cannot be drawn: two marks are called alike.", expected="a name each", got=twice[0])
+        if self.weights and len(self.weights) != len(self.grid):
+            raise BadFigure(f"“{self.title}” cannot be drawn.", expected=f"{len(self.grid)} weights", got=str(len(self.weights)))
 
     def marks(self) -> tuple[Mark, ...]:
         """All marks, row by row."""

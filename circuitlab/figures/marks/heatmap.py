@@ -24,6 +24,11 @@ class Tiles:
     gap: int = 2
     chosen: tuple[tuple[int, int], ...] = ()
 
+    def extent(self) -> tuple[int, int]:
+        """Rows and columns of cells."""
+        down, across = (n * (size + self.gap) - self.gap for n, size in ((self.rows, self.height), (self.cols, self.width)))
+        return max(down, 0), max(across, 0)
+
 
 @dataclass(frozen=True, eq=False)
 class Heatmap(Frozen):
@@ -56,3 +61,23 @@ class Heatmap(Frozen):
     texts: np.ndarray | None = None
     framed: np.ndarray | None = None
     hints: Mapping[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
+
+    def check(self) -> None:
+        """Axes, ids and what is written into cells are of as many rows and columns as there are."""
+        self.shaped("values", None, None)
+        self.levelled()
+        n, m = self.values.shape
+        self.shaped("rgb", n, m, 3)
+        for part in ("hatched", "texts", "framed"):
+            self.shaped(part, n, m)
+        rows, cols = (n, m) if self.tiles is None else (self.tiles.rows, self.tiles.cols)
+        if self.tiles is not None and self.values.size:
+            self.shaped("values", *(self.tiles.extent()))
+        self.counted("y ticks", rows, self.y.ticks)
+        self.counted("x ticks", cols, self.x.ticks)
+        for axis, count in ((self.y, rows), (self.x, cols)):
+            self.within("spans", count + 1, (end for first, stop, _ in axis.spans for end in (first, stop)))
+        self.shaped("row_ids", rows, None)
+        self.shaped("col_ids", cols, None)
+        if (self.row_ids is None) != (self.col_ids is None):
+            raise self.refuse("row_ids and col_ids", "both, or none", "one of them")

@@ -36,6 +36,18 @@ class Points(Frozen):
     paths: tuple[tuple[int, ...], ...] = ()
     legend: tuple[tuple[str, int], ...] = ()
 
+    def check(self) -> None:
+        """One of everything for each point."""
+        self.shaped("x", None)
+        n = len(self.x)
+        for part in ("y", "hues", "values"):
+            self.shaped(part, n)
+        self.shaped("ids", n, None)
+        self.counted("labels", n)
+        self.counted("tips", n)
+        self.within("paths", n, (i for path in self.paths for i in path))
+        self.levelled()
+
 
 @dataclass(frozen=True, eq=False)
 class Lines(Frozen):
@@ -64,6 +76,21 @@ class Lines(Frozen):
     x_axis: Axis = Axis()
     y_axis: Axis = Axis()
 
+    def check(self) -> None:
+        """A name for each curve, a value of each for every x."""
+        self.shaped("x", None)
+        self.shaped("ys", None, len(self.x))
+        curves = len(self.ys)
+        if len(self.names) != curves:
+            raise self.refuse("names", f"{curves}, one for each curve", len(self.names))
+        self.counted("hues", curves)
+        self.counted("dashed", curves)
+        self.within("named", curves, self.named or ())
+        self.shaped("curve_ids", curves, None)
+        self.shaped("step_ids", len(self.x), None)
+        if self.curve_ids is not None and self.step_ids is None:
+            raise self.refuse("curve_ids and step_ids", "both, or step_ids alone", "curve_ids alone")
+
 
 @dataclass(frozen=True, eq=False)
 class Bars(Frozen):
@@ -79,6 +106,15 @@ class Bars(Frozen):
     unit: str = ""
     tokens: bool = False
     chosen: tuple[int, ...] = ()
+
+    def check(self) -> None:
+        """A label for each bar."""
+        self.shaped("values", None)
+        n = len(self.values)
+        if len(self.labels) != n:
+            raise self.refuse("labels", f"{n}, one for each bar", len(self.labels))
+        if self.hues is not None and len(self.hues) != n:
+            raise self.refuse("hues", f"{n}, one for each bar", len(self.hues))
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +144,26 @@ class Edges(Frozen):
     hints: tuple[str, ...] = ()
     rows: tuple[tuple[float, str], ...] = ()
 
+    def check(self) -> None:
+        """A label and a hue for each node, two nodes that are there for each edge."""
+        self.shaped("xy", None, 2)
+        self.shaped("ends", None, 2)
+        nodes, edges = len(self.xy), len(self.ends)
+        if len(self.labels) != nodes:
+            raise self.refuse("labels", f"{nodes}, one for each node", len(self.labels))
+        self.shaped("hues", nodes)
+        for part in ("weights", "kinds", "values"):
+            self.shaped(part, edges)
+        if edges and (int(self.ends.min()) < 0 or int(self.ends.max()) >= nodes):
+            raise self.refuse("ends", f"nodes from 0 to {nodes - 1}", f"{int(self.ends.min())} to {int(self.ends.max())}")
+        if edges and (int(self.kinds.min()) < 0 or int(self.kinds.max()) > 2):
+            raise self.refuse("kinds", "0 Q, 1 K, 2 V", f"{int(self.kinds.min())} to {int(self.kinds.max())}")
+        self.within("chosen_edges", edges)
+        self.shaped("node_ids", nodes, None)
+        self.shaped("edge_ids", edges, None)
+        self.counted("badges", nodes)
+        self.counted("hints", nodes)
+
 
 @dataclass(frozen=True, eq=False)
 class Dials(Frozen):
@@ -119,3 +175,9 @@ class Dials(Frozen):
     angles: np.ndarray
     labels: tuple[str, ...] = ()
     tips: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """One of everything for each dial."""
+        self.shaped("angles", None)
+        self.counted("labels", len(self.angles))
+        self.counted("tips", len(self.angles))

@@ -30,6 +30,14 @@ class Tokens(Frozen):
     rgb: np.ndarray | None = None
     heading: str = ""
 
+    def check(self) -> None:
+        """One of everything for each token."""
+        n = len(self.texts)
+        self.shaped("values", n)
+        self.shaped("rgb", n, 3)
+        self.counted("tips", n)
+        self.levelled()
+
 
 @dataclass(frozen=True, eq=False)
 class RowColumn(Frozen):
@@ -48,6 +56,12 @@ class RowColumn(Frozen):
     levels: tuple[float, float] = (0.0, 1.0)
     tip: str = ""
 
+    def check(self) -> None:
+        """A cell for each row."""
+        self.shaped("values", None)
+        if self.map is not None or self.bar:
+            self.levelled()
+
 
 @dataclass(frozen=True, eq=False)
 class Rows(Frozen):
@@ -63,6 +77,15 @@ class Rows(Frozen):
     sort: tuple[int, Literal["up", "down"]] | None = None
     searchable: bool = False
     heading: str = ""
+
+    def check(self) -> None:
+        """Columns as long as there are rows."""
+        self.shaped("ids", None, None)
+        for column in self.columns:
+            if len(column.values) != len(self.ids):
+                raise self.refuse(f"columns (“{column.name}”)", f"{len(self.ids)} cells, one for each row", len(column.values))
+        if self.sort is not None:
+            self.within("sort", len(self.columns), self.sort[:1])
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,9 @@ from PySide6.QtWidgets import QCheckBox, QDockWidget, QFrame, QHBoxLayout, QLabe
 from circuitlab.analysis.token_loss import TokenLossParams, TokenLossResult
 from circuitlab.engine.request import Answer, Request
 from circuitlab.gui.bench import Bench
-from circuitlab.gui.flow import FlowLayout
 from circuitlab.gui.labels import ShortLabel
 from circuitlab.gui.moves import Moves
+from circuitlab.gui.one_row import OneRow
 from circuitlab.gui.panel_dock import on_screen
 from circuitlab.gui.title_bar import TitleBar
 from circuitlab.model.intervention import Intervention
@@ -79,7 +79,7 @@ class InterventionsDock(QDockWidget):
         self.asked: dict[str, Request] = {}
         self._make_body()
         head = QWidget(self)
-        row = FlowLayout(head)
+        row = OneRow(head)
         self.all = QCheckBox("All on", head)
         self.all.setToolTip("Switch every intervention on or off: before and after at once")
         self.all.clicked.connect(moves.switch_all)

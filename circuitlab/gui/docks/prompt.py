@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 import tomllib
 from dataclasses import replace
@@ -10,24 +9,33 @@ from functools import lru_cache
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QKeySequence, QShowEvent, QTextCursor
-from PySide6.QtWidgets import QCheckBox, QComboBox, QDockWidget, QLabel, QPlainTextEdit, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QDockWidget,
+    QHBoxLayout,
+    QLabel,
+    QPlainTextEdit,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
 
-from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.figures.marks import empty
 from circuitlab.gui.bench import Bench
+from circuitlab.gui.buttons import push
 from circuitlab.gui.docks.prompt_losses import LossStrip
+from circuitlab.gui.docks.prompt_reading import Read, Reading
 from circuitlab.gui.docks.prompt_writing import WritingControls
-from circuitlab.gui.flow import FlowLayout
+from circuitlab.gui.one_row import OneRow
 from circuitlab.gui.room import Room
 from circuitlab.gui.title_bar import TitleBar
-from circuitlab.model.forward import check_tokens
 from circuitlab.paths import resource
 from circuitlab.session.state import State
 
 LEAST_LOSSES = QSize(96, 54)  # a line of tokens with its caption
 MOST = 5  # of the window’s height, one part in so many is the most that the text asks for
 BURST = 1.5  # s: typing after a longer pause is another step of undo
-_IDS = re.compile(r"[,\s]+")
 
 
 @lru_cache(maxsize=1)
@@ -35,14 +43,6 @@ def samples() -> tuple[tuple[str, str], ...]:
     """(title, text) of the sample prompts."""
     data = tomllib.loads(resource("prompts", "samples.toml").read_text(encoding="utf-8"))
     return tuple((s["title"], s["text"]) for s in data["samples"])
-
-
-def parse_ids(text: str) -> tuple[int, ...]:
-    """Token ids separated by spaces or commas. Raises `BadInput`."""
-    try:
-        return tuple(int(part) for part in _IDS.split(text.strip()) if part)
-    except ValueError as error:
-        raise BadInput("These are no token ids.", expected="whole numbers such as 0 17 42", got=text[:40]) from error
 
 
 class PromptDock(QDockWidget):
@@ -57,6 +57,7 @@ class PromptDock(QDockWidget):
         self._filling = False
         self._burst, self._typed_at = 0, 0.0
         self._wanted = 0  # px of height when it was last asked for
+        self.reading = Reading(bench, self)
         self._make_widgets()
         self._lay_out()
         self.timer = QTimer(self)
@@ -89,7 +90,8 @@ class PromptDock(QDockWidget):
         self.warning.setTextFormat(Qt.TextFormat.PlainText)
         self.warning.setProperty("role", "warning")
         self.warning.setWordWrap(True)
-        self.warning.hide()
+        self.shorten = push(self, "", self._shorten)
+        self.shorten.setToolTip("Cut the text where the model’s context ends; Ctrl+Z brings the rest back")
 
     def _lay_out(self) -> None:
         body = QWidget(self)
@@ -103,10 +105,16 @@ class PromptDock(QDockWidget):
         split.setSizes([420, 860])
         split.setChildrenCollapsible(False)
         outer.addWidget(split, 1)
-        outer.addWidget(self.warning)
+        self.notice = QWidget(body)
+        line = QHBoxLayout(self.notice)
+        line.setContentsMargins(0, 0, 0, 0)
+        line.addWidget(self.warning, 1)
+        line.addWidget(self.shorten)
+        self.notice.hide()
+        outer.addWidget(self.notice)
         self.setWidget(body)
         head = QWidget(self)
-        row = FlowLayout(head)
+        row = OneRow(head)
         for widget in (self.sample, self.bos, self.count, *self.writing.widgets):
             row.addWidget(widget)
         self.bar = TitleBar(self, self.bench, head)
@@ -123,6 +131,8 @@ class PromptDock(QDockWidget):
         self.editor.document().documentLayout().documentSizeChanged.connect(self._measure)
         self.room.installEventFilter(self)
         self.editor.installEventFilter(self)
+        self.reading.read.connect(self._read)
+        self.reading.cut.connect(self._cut)
         bench.document.changed.connect(self._changed)
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -139,7 +149,8 @@ class PromptDock(QDockWidget):
         text = lines + 2 * (editor.document().documentMargin() + editor.frameWidth())
         inside = max(LEAST_LOSSES.height(), round(text), self.losses.view.natural_height())
         margins = body.layout().contentsMargins()  # type: ignore[union-attr]
-        warning = 0 if self.warning.isHidden() else self.warning.heightForWidth(max(self.split.width(), 1)) + 4
+        notice, width = self.notice.layout(), max(self.split.width(), 1)
+        warning = 0 if self.notice.isHidden() or notice is None else notice.totalHeightForWidth(width) + 4
         most = max(LEAST_LOSSES.height(), (self.window().height() - self.bar.sizeHint().height()) // MOST)
         return self.bar.sizeHint().height() + margins.top() + min(inside, most) + warning + margins.bottom()
 
@@ -169,8 +180,7 @@ class PromptDock(QDockWidget):
 
     def tokens_of(self, text: str, bos: bool) -> tuple[int, ...]:
         """The prompt's tokens; without a tokenizer `text` holds ids. Raises `BadInput`."""
-        tokenizer = self.bench.tokenizer()
-        return parse_ids(text) if tokenizer is None else tokenizer.encode(text, bos)
+        return self.reading.tokens_of(text, bos)
 
     @Slot()
     def _typed(self) -> None:
@@ -184,33 +194,93 @@ class PromptDock(QDockWidget):
 
     @Slot()
     def commit(self) -> None:
-        """Take the editor's text into the document: typing is one step of undo per burst."""
+        """Take the editor's text into the document: typing is one step of undo per burst.
+
+        What the model cannot take, and what takes long to read, is taken in as a draft: nothing that was typed is ever lost.
+        """
         self.timer.stop()
         state, text = self.bench.document.recorded, self.editor.toPlainText()
         if self._filling or text == self._text_of(state):
             return
-        try:
-            tokens = self.tokens_of(text, state.bos)
-            self._check(tokens)
-        except CircuitLabError as error:
-            self._warn(f"{error.what} Expected {error.expected}, got {error.got}.")
-            return
-        self._warn("")
-        kept = text if self.bench.tokenizer() is not None else ""
         now = time.monotonic()
         self._burst += now - self._typed_at > BURST
         self._typed_at = now
-        self.bench.document.apply(state.with_text(kept, tokens), "typing", f"typing {self._burst}")
+        if self.reading.quick(text):
+            self._take(state, self.reading.now(text, state.bos))
+        else:
+            self._apply(replace(state, draft=text))
 
-    def _check(self, tokens: tuple[int, ...]) -> None:
-        """Raise `BadInput` for what the model cannot take; an empty prompt is allowed and says so in the panels."""
-        if tokens:
-            check_tokens(self.bench.facts().config, tokens)
+    def _take(self, state: State, read: Read) -> None:
+        """What was read becomes the prompt, or a draft."""
+        kept = read.text if self.bench.tokenizer() is not None else ""
+        self._apply(state.with_text(kept, read.tokens) if read.error is None else replace(state, draft=read.text))
+
+    def _apply(self, state: State) -> None:
+        self.bench.document.apply(state, "typing", f"typing {self._burst}")
+
+    @Slot(object)
+    def _read(self, read: Read) -> None:
+        """Tokens of the draft have come, or it is known why there are none."""
+        state = self.bench.document.recorded
+        if (state.draft, state.bos) != (read.text, read.bos):
+            return
+        if read.error is None:
+            self._take(state, read)
+        else:
+            self._show_draft(read)
+
+    def _judge(self, state: State) -> None:
+        """What the window says of the text in the editor: how many tokens it has, and whether the panels are about it."""
+        limit = self.bench.facts().config.n_ctx
+        if not state.draft:
+            self._count(f"{len(state.tokens)} / {limit} tokens")
+        elif self.reading.quick(state.draft):
+            self._show_draft(self.reading.now(state.draft, state.bos))
+        else:
+            self._count(f"… / {limit} tokens")
+            self._warn("The text is being read; the panels still show the prompt before it.")
+            self.reading.later(state.draft, state.bos)
+
+    def _show_draft(self, read: Read) -> None:
+        limit, error = self.bench.facts().config.n_ctx, read.error
+        number = str(len(read.tokens)) if read.tokens else "?"
+        self._count(f"{number} / {limit} tokens", error is not None)
+        over = len(read.tokens) - limit
+        if error is None:
+            why, offer = "", "Use this text"
+        elif over > 0:
+            why, offer = f"{over} more tokens than the model’s context holds. ", f"Use the first {limit} tokens"
+        else:
+            why, offer = f"{error.what} Expected {error.expected}, got {error.got}. ", ""
+        self._warn(f"{why}The panels still show the prompt before it.", offer)
+
+    def _count(self, text: str, over: bool = False) -> None:
+        self.count.setText(text)
+        role = "warning" if over else "caption"
+        if self.count.property("role") != role:
+            self.count.setProperty("role", role)
+            self.count.style().polish(self.count)
+
+    @Slot()
+    def _shorten(self) -> None:
+        state = self.bench.document.recorded
+        self.reading.begin(state.draft or self.editor.toPlainText(), state.bos)
+
+    @Slot(object)
+    def _cut(self, read: Read) -> None:
+        state = self.bench.document.recorded
+        if state.draft and read.error is None:
+            kept = read.text if self.bench.tokenizer() is not None else ""
+            self.bench.document.apply(state.with_text(kept, read.tokens), f"the first {len(read.tokens)} tokens")
 
     @Slot(str)
-    def _warn(self, text: str) -> None:
+    def _warn(self, text: str, offer: str = "") -> None:
+        if (text, offer) == (self.warning.text(), self.shorten.text()):
+            return  # to say the same again would have the window laid out again
         self.warning.setText(text)
-        self.warning.setVisible(bool(text))
+        self.shorten.setText(offer)
+        self.shorten.setVisible(bool(offer))
+        self.notice.setVisible(bool(text))
         self._measure()
 
     @Slot(bool)
@@ -218,8 +288,16 @@ class PromptDock(QDockWidget):
         state = self.bench.document.recorded
         if self._filling or on == state.bos:
             return
-        tokens = self.tokens_of(self.editor.toPlainText(), on)
-        self.bench.document.apply(replace(state, bos=on).with_text(state.text, tokens), "BOS on" if on else "BOS off")
+        tokenizer, limit = self.bench.tokenizer(), self.bench.facts().config.n_ctx
+        bos = None if tokenizer is None else tokenizer.bos
+        rest = state.tokens[1:] if state.bos and state.tokens[:1] == (bos,) else state.tokens
+        tokens = (bos, *rest) if on and bos is not None else rest
+        if len(tokens) > limit:
+            self.bench.message.emit(f"There is no room for BOS: the context holds {limit} tokens.")
+            self.refresh()
+            return
+        changed = replace(state, bos=on).with_text(state.text, tokens)
+        self.bench.document.apply(replace(changed, draft=state.draft), "BOS on" if on else "BOS off")
 
     @Slot(int)
     def _sample(self, index: int) -> None:
@@ -234,6 +312,8 @@ class PromptDock(QDockWidget):
 
     def _text_of(self, state: State) -> str:
         """What the editor shows: the text; ids of tokens that came without one. BOS alone is the empty text."""
+        if state.draft:
+            return state.draft
         tokenizer = self.bench.tokenizer()
         bare = tokenizer is not None and state.tokens == tokenizer.encode("", state.bos)
         return state.text if state.text or bare else " ".join(map(str, state.tokens))
@@ -241,6 +321,8 @@ class PromptDock(QDockWidget):
     @Slot(object, object)
     def _changed(self, old: State, new: State) -> None:
         if _seen_here(old) != _seen_here(new):
+            if not new.draft and (old.subject, old.draft) != (new.subject, new.draft):
+                self._warn("")
             self.refresh()
 
     def refresh(self) -> None:
@@ -261,8 +343,7 @@ class PromptDock(QDockWidget):
         )
         self.editor.setPlaceholderText("Type text here." if facts.has_tokenizer else "No tokenizer: type ids, such as 0 17 42")
         self._filling = False
-        limit = facts.config.n_ctx
-        self.count.setText(f"{len(state.tokens)} / {limit} tokens")
+        self._judge(state)
         self.losses.refresh()
 
     @property
@@ -274,4 +355,4 @@ class PromptDock(QDockWidget):
 def _seen_here(state: State) -> tuple[object, ...]:
     """What of a state this dock shows: another head or another panel's control is not part of it."""
     compared = state.compare, state.reference
-    return state.subject, state.text, state.bos, state.selection.destination, state.selection.locked, compared
+    return state.subject, state.text, state.draft, state.bos, state.selection.destination, state.selection.locked, compared

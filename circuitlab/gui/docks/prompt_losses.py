@@ -109,7 +109,8 @@ class LossStrip(QObject):
         values, levels, colours, said = self._compared(state, result) or self._alone(len(texts), result)
         row, locked = state.selection.destination, state.selection.locked
         mark = Tokens("prompt", texts, values, levels, colours, "nats", tips, row, locked)
-        self.view.show_figure(Figure(((mark,),), "", said))
+        earlier = "the prompt before what is typed now · " if state.draft else ""
+        self.view.show_figure(Figure(((mark,),), "", earlier + said))
         self.drawn.emit()
 
     def _shown(self, texts: tuple[str, ...]) -> object:

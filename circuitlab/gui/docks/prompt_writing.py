@@ -87,6 +87,9 @@ class WritingControls(QObject):
     def start(self, n: int | None = None) -> None:
         """Let the model write on by `n` tokens, None: as many as the field says."""
         self.about_to_write.emit()
+        if self.bench.document.recorded.draft:
+            self.bench.message.emit("The text in the editor is not what the model has read: nothing was added.")
+            return
         sampled = self.how.currentText() == "sampled"
         self.continuation.start(n or self.number.value(), sampled, self.temperature.value(), self.seed.value())
         self.seed.setValue(self.seed.value() + sampled)

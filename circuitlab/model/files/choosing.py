@@ -64,6 +64,7 @@ def choose(name: str, held: Any, under: str | None = None) -> Chosen:
             expected="one dictionary of weights, or the word which it is",
             got=", ".join(_shown(k) for k in keys[:_LISTED]) + (f" and {len(keys) - _LISTED} more" if keys[_LISTED:] else ""),
             remedy=f'Say it: --assume under={_shown(keys[0])}; in a map of `circuitlab import`: under = "{_shown(keys[0])}".',
+            asks={"under": tuple(keys[:_LISTED])},
         )
     return Chosen(found.weights, found.key, _but(keys, found.key), usual is not None, found.around)
 

@@ -70,6 +70,7 @@ class Assumed:
                 expected=why,
                 got="shapes alone",
                 remedy=f"Say it: --assume {name}=NUMBER, or put a configuration beside the file.",
+                asks={name: ()},
             )
         text = self._said.get(name, str(default))
         if not (text.isascii() and text.isdecimal() and int(text[:18]) > 0):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -68,14 +68,31 @@ class Family:
 
 def families() -> tuple[Family, ...]:
     """Every family, found by walking this package."""
-    import circuitlab.model.loading as package
+    made = (_family_in(module) for module in _modules())
+    return tuple(sorted((f for f in made if f is not None), key=lambda family: family.last - family.first))
 
-    found = []
-    for module in sorted(m.name for m in pkgutil.iter_modules(package.__path__)):
-        loaded = importlib.import_module(f"{package.__name__}.{module}")
-        if hasattr(loaded, "FAMILY"):
-            found.append(loaded.FAMILY)
-    return tuple(sorted(found, key=lambda family: family.last - family.first))
+
+def _modules() -> tuple[str, ...]:
+    return tuple(sorted(m.name for m in pkgutil.iter_modules([str(Path(__file__).parent)])))
+
+
+def _family_in(module: str) -> Family | None:
+    return getattr(importlib.import_module(f"{__package__}.{module}"), "FAMILY", None)
+
+
+def asked(found: Found) -> Iterator[Family]:
+    """Families in the order in which they are asked.
+
+    Those come first whose module is called as the file calls its architecture ("gemma3" of "gemma3_text"): opening a model
+    imports its own family, and the others only where none of these claims it. A family that knows files by their bytes goes
+    before all, but only of files without named tensors.
+    """
+    kind = "circuitlab_dir" if "format" in found.config else found.model_type.replace("-", "_").lower()
+    likely = [m for m in _modules() if kind.startswith(m)] if found.tensors is not None else []
+    for module in sorted(likely, key=len, reverse=True):
+        if (family := _family_in(module)) is not None:
+            yield family
+    yield from families()
 
 
 def open_model(
@@ -90,7 +107,7 @@ def open_model(
         found, keep = (
             (found, "resident") if found.tensors is None else (replace(found, tensors=KeptTensors(found.tensors)), "mapped")
         )
-    for family in families():
+    for family in asked(found):
         if family.claims(found):
             opened = _settled(family.load(found, keep), found)
             return replace(opened, steps=tuple(step for step, _ in series_of(found.folder)) if path.is_dir() else ())

@@ -15,6 +15,7 @@ from circuitlab.model.loading.assumptions import Assumed
 
 # Which of a weight's last two axes is d_model today.
 STREAM_AXIS = {"W_E": 1, "W_pos": 1, "W_U": 0, "W_Q": 0, "W_K": 0, "W_V": 0, "W_O": 1, "W_in": 0, "W_gate": 0, "W_out": 1}
+_ORDERS = ("today's", "transposed")
 _MAP = "Import it with a map of its parameter names: circuitlab import FILE --map map.toml."
 
 
@@ -69,8 +70,9 @@ def axes(shapes: Mapping[str, tuple[int, ...]], vectors: Iterable[tuple[int, ...
             expected="an order that shapes decide",
             got=told,
             remedy=f"Say it of those: --assume axes=transposed, or axes=today's. {_MAP}",
+            asks={"axes": _ORDERS},
         )
-    chosen = ask.choice("axes", "transposed", ("today's", "transposed"), told)
+    chosen = ask.choice("axes", "transposed", _ORDERS, told)
     return Axes(d, frozenset(old | square if chosen == "transposed" else old))
 
 

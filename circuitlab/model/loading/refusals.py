@@ -27,7 +27,12 @@ class Refusal:
     by: Callable[[Mapping[str, Any]], bool] = lambda config: False
 
 
+_OPENED = ("mixtral", "olmoe", "qwen2_moe", "qwen3_moe")  # the mixtures of experts that have a family
+
+
 def _experts(config: Mapping[str, Any]) -> bool:
+    if config.get("model_type") in _OPENED:
+        return False
     counts = (config.get(n) for n in ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"))
     return any(isinstance(n, int) and n > 1 for n in counts)
 
@@ -39,10 +44,10 @@ def _names(text: str) -> frozenset[str]:
 TABLE: tuple[Refusal, ...] = (
     Refusal(
         "This is a mixture of experts.",
-        "a decoder whose every token goes through the same MLP: here a router chooses other weights for each token",
-        "Open a dense model of the same family. Its attention alone can be studied too: import the attention tensors with a map.",
+        "one MLP for all tokens, or a router as in Mixtral, Qwen 2 and 3 MoE and OLMoE: here it works otherwise, or is not known",
+        "Open one of those, or a dense model of the same family. Attention alone can be studied: import its tensors with a map.",
         _names(
-            "mixtral qwen2_moe qwen3_moe qwen3_next olmoe flex_olmo deepseek_v2 deepseek_v3 dbrx phimoe gpt_oss granitemoe "
+            "qwen3_next flex_olmo deepseek_v2 deepseek_v3 dbrx phimoe gpt_oss granitemoe "
             "jetmoe llama4 llama4_text ernie4_5_moe glm4_moe minimax nllb_moe switch_transformers dots1 hunyuan_v1_moe"
         ),
         _experts,

@@ -14,9 +14,8 @@ from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.refusals import TABLE
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "mixtral": ({"model_type": "mixtral", "num_local_experts": 8}, "mixture of experts"),
-    "qwen2_moe": ({"model_type": "qwen2_moe"}, "mixture of experts"),
-    "olmoe": ({"model_type": "olmoe"}, "mixture of experts"),
+    "deepseek": ({"model_type": "deepseek_v3", "n_routed_experts": 8}, "mixture of experts"),
+    "granitemoe": ({"model_type": "granitemoe"}, "mixture of experts"),
     "experts in a family that has none": ({"model_type": "llama", "num_local_experts": 4}, "mixture of experts"),
     "bert": ({"model_type": "bert"}, "encoder"),
     "roberta": ({"model_type": "roberta"}, "encoder"),

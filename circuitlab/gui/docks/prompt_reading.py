@@ -1,0 +1,101 @@
+"""What stands in the editor, as tokens: at once where that is quick, else from a thread of its own; or why there are none."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from circuitlab.errors import BadInput, CircuitLabError
+from circuitlab.gui.bench import Bench
+from circuitlab.gui.job import Job
+from circuitlab.model.forward import check_tokens
+from circuitlab.model.tokenizer import Tokenizer
+
+READ, CUT = "prompt/read", "prompt/cut"
+_IDS = re.compile(r"[,\s]+")
+
+
+def parse_ids(text: str) -> tuple[int, ...]:
+    """Token ids separated by spaces or commas. Raises `BadInput`."""
+    try:
+        return tuple(int(part) for part in _IDS.split(text.strip()) if part)
+    except ValueError as error:
+        raise BadInput("These are no token ids.", expected="whole numbers such as 0 17 42", got=text[:40]) from error
+
+
+@dataclass(frozen=True)
+class Read:
+    """A text that was read: its tokens, () where there are none; `error`: why the model cannot take it."""
+
+    text: str
+    bos: bool
+    tokens: tuple[int, ...] = ()
+    error: CircuitLabError | None = None
+
+
+class Reading(QObject):
+    """`read(Read)` for the newest text that was asked about; `cut(Read)` for the beginning of one."""
+
+    read = Signal(object)
+    cut = Signal(object)
+
+    def __init__(self, bench: Bench, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.bench = bench
+        bench.runner.finished.connect(self._finished)
+
+    def quick(self, text: str) -> bool:
+        """Whether a keystroke may wait for the tokens of a text."""
+        tokenizer = self.bench.tokenizer()
+        return tokenizer is None or tokenizer.quick(text)
+
+    def tokens_of(self, text: str, bos: bool) -> tuple[int, ...]:
+        """The prompt's tokens; without a tokenizer `text` holds ids. Raises `BadInput`."""
+        tokenizer = self.bench.tokenizer()
+        return parse_ids(text) if tokenizer is None else tokenizer.encode(text, bos)
+
+    def now(self, text: str, bos: bool) -> Read:
+        """Read here and now. An empty prompt is allowed, and panels say so."""
+        tokens: tuple[int, ...] = ()
+        try:
+            tokens = self.tokens_of(text, bos)
+            if tokens:
+                check_tokens(self.bench.facts().config, tokens)
+        except CircuitLabError as error:
+            return Read(text, bos, tokens, error)
+        return Read(text, bos, tokens)
+
+    def later(self, text: str, bos: bool) -> None:
+        """Encode on the thread of texts; `read` when that is done, or has failed."""
+        tokenizer = self.bench.tokenizer()
+        if tokenizer is not None:
+            self.bench.runner.do(READ, "read the prompt", lambda job: _encoded(tokenizer, text, bos), "text")
+
+    def begin(self, text: str, bos: bool) -> None:
+        """`cut` with as much of the beginning of a text as the context holds."""
+        tokenizer, most = self.bench.tokenizer(), self.bench.facts().config.n_ctx
+
+        def work(job: Job) -> Read:
+            if tokenizer is None:
+                ids = parse_ids(text)[:most]
+                return Read(" ".join(map(str, ids)), bos, ids)
+            return _encoded(tokenizer, tokenizer.beginning(text, most, bos), bos)
+
+        self.bench.runner.do(CUT, "cut the prompt", work, "text")
+
+    @Slot(str, object)
+    def _finished(self, slot: str, value: object) -> None:
+        if isinstance(value, Read) and slot == READ:
+            self.read.emit(self.now(value.text, value.bos) if value.error is None else value)
+        elif isinstance(value, Read) and slot == CUT:
+            self.cut.emit(value)
+
+
+def _encoded(tokenizer: Tokenizer, text: str, bos: bool) -> Read:
+    """On a worker. The tokenizer keeps the answer, so that it is there at once when it is asked again."""
+    try:
+        return Read(text, bos, tokenizer.encode(text, bos))
+    except BadInput as error:
+        return Read(text, bos, (), error)

@@ -1,0 +1,29 @@
+"""Hugging Face directories of Mixtral (Jiang et al. 2024): Mistral with two of eight experts in place of each MLP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from circuitlab.model.loading.decoder_parts import opener
+from circuitlab.model.loading.experts import experts_of, layout, noted_experts, with_experts
+from circuitlab.model.loading.family import Family
+from circuitlab.model.loading.gated_decoder import Read, noted, read
+from circuitlab.model.loading.huggingface import sliding_windows
+
+_DEFAULTS = {"num_key_value_heads": 8, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "hidden_act": "silu"}
+
+
+def read_config(config: Mapping[str, Any]) -> Read:
+    """Our configuration of a Mixtral `config.json`, with what was assumed."""
+    made, notes = read(config, _DEFAULTS, base=1e6)
+    alike = {name: value for name, value in config.items() if name != "layer_types"}  # not a field of this family
+    made = replace(made, biases=(), windows=sliding_windows(alike, made.n_layers, lambda i: True))
+    made = with_experts(made, experts_of(config, 2, renormalise=True))
+    return noted(made, (*notes, *noted_experts(made)))
+
+
+_layout = partial(layout, at="block_sparse_moe", router="gate", names=("w1", "w3", "w2"))
+FAMILY = Family("mixtral", "Mixtral", lambda f: f.model_type == "mixtral", opener(read_config, _layout, "Mixtral"))

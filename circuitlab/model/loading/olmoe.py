@@ -1,0 +1,28 @@
+"""Hugging Face directories of OLMoE (Muennighoff et al. 2024): eight of 64 experts, and norms over all heads' queries at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from circuitlab.model.loading.decoder_parts import opener
+from circuitlab.model.loading.experts import experts_of, layout, noted_experts, with_experts
+from circuitlab.model.loading.family import Family
+from circuitlab.model.loading.gated_decoder import Read, noted, read
+from circuitlab.model.loading.huggingface import refuse
+
+_DEFAULTS = {"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "hidden_act": "silu"}
+
+
+def read_config(config: Mapping[str, Any]) -> Read:
+    """Our configuration of an OLMoE `config.json`, with what was assumed."""
+    refuse(config, {"clip_qkv": "Clipping of queries, keys and values"})
+    made, notes = read(config, _DEFAULTS)
+    made = with_experts(replace(made, qk_norm="rms", qk_norm_over="all"), experts_of(config, 8))
+    return noted(made, (*notes, *noted_experts(made)))
+
+
+_layout = partial(layout, at="mlp", router="gate", names=("gate_proj", "up_proj", "down_proj"))
+FAMILY = Family("olmoe", "OLMoE", lambda f: f.model_type == "olmoe", opener(read_config, _layout, "OLMoE"))

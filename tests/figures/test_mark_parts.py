@@ -1,0 +1,140 @@
+"""A mark whose parts disagree is not made; a fault while Qt paints is drawn as its reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from PySide6.QtWidgets import QApplication
+
+from circuitlab.draw import guarded
+from circuitlab.errors import BadFigure
+from circuitlab.figures.marks import (
+    Axis,
+    Bars,
+    Dials,
+    Edges,
+    Figure,
+    Heatmap,
+    Lines,
+    Mark,
+    Points,
+    Prose,
+    RowColumn,
+    Rows,
+    Tiles,
+    Tokens,
+    ids,
+)
+from tests.figures.test_mark_gestures import CURVES, GRAPH, MARKS
+
+FIVE = Axis("", tuple("abcde"))
+MAP = Heatmap("m", np.ones((12, 12), np.float32), (0.0, 1.0))
+DOTS = Points("m", np.zeros(3), np.zeros(3), ids(np.arange(3)))
+BARS = Bars("m", np.zeros(2), ("a", "b"))
+WORDS = Tokens("m", ("a", "b"), np.zeros(2))
+TABLE = Rows("m", (RowColumn("x", np.zeros(2)),), ids(np.arange(2)))
+DIALS = Dials("m", np.zeros(2))
+
+WRONG: list[tuple[Mark, dict[str, Any]]] = [
+    (MAP, {"x": FIVE}),
+    (MAP, {"y": FIVE}),
+    (MAP, {"x": Axis(spans=((0, 5, "a"), (5, 20, "b")))}),
+    (MAP, {"values": np.ones(12, np.float32)}),
+    (MAP, {"levels": (1.0, 0.0)}),
+    (MAP, {"levels": (0.0, float("nan"))}),
+    (MAP, {"rgb": np.zeros((12, 11, 3), np.uint8)}),
+    (MAP, {"hatched": np.zeros((3, 12), bool)}),
+    (MAP, {"texts": np.full((12, 3), "")}),
+    (MAP, {"framed": np.zeros(12, bool)}),
+    (MAP, {"row_ids": ids(np.arange(12)), "col_ids": ids(np.arange(3))}),
+    (MAP, {"row_ids": ids(np.arange(12))}),
+    (MAP, {"tiles": Tiles(2, 2, 4, 4)}),
+    (DOTS, {"y": np.zeros(2)}),
+    (DOTS, {"ids": ids(np.arange(2))}),
+    (DOTS, {"labels": ("a",)}),
+    (DOTS, {"tips": ("a",)}),
+    (DOTS, {"hues": np.zeros(4, int)}),
+    (DOTS, {"values": np.zeros(4)}),
+    (DOTS, {"paths": ((0, 3),)}),
+    (CURVES, {"ys": np.zeros((2, 4))}),
+    (CURVES, {"names": ("a",)}),
+    (CURVES, {"hues": (1, 2, 3)}),
+    (CURVES, {"named": (2,)}),
+    (CURVES, {"curve_ids": ids(np.arange(3)), "step_ids": ids(np.arange(3))}),
+    (CURVES, {"step_ids": ids(np.arange(2))}),
+    (BARS, {"labels": ("a",)}),
+    (BARS, {"hues": (1,)}),
+    (GRAPH, {"xy": np.zeros((3, 3))}),
+    (GRAPH, {"labels": ("a",)}),
+    (GRAPH, {"hues": np.zeros(2, int)}),
+    (GRAPH, {"ends": np.array([[0, 2], [1, 3]])}),
+    (GRAPH, {"weights": np.ones(3)}),
+    (GRAPH, {"kinds": np.array([0, 3])}),
+    (GRAPH, {"chosen_edges": (2,)}),
+    (GRAPH, {"edge_ids": ids(np.arange(3))}),
+    (GRAPH, {"node_ids": ids(np.arange(2))}),
+    (GRAPH, {"badges": ("a",)}),
+    (WORDS, {"values": np.zeros(3)}),
+    (WORDS, {"rgb": np.zeros((3, 3), np.uint8)}),
+    (WORDS, {"tips": ("a",)}),
+    (TABLE, {"columns": (RowColumn("x", np.zeros(3)),)}),
+    (TABLE, {"sort": (1, "up")}),
+    (TABLE, {"ids": np.arange(2)}),
+    (DIALS, {"labels": ("a",)}),
+    (DIALS, {"angles": np.zeros((2, 2))}),
+]
+
+
+@pytest.mark.parametrize(("mark", "wrong"), WRONG, ids=lambda v: "-".join(v) if isinstance(v, dict) else type(v).__name__)
+def test_a_mark_whose_parts_disagree_is_not_made(mark: Mark, wrong: dict[str, Any]) -> None:
+    with pytest.raises(BadFigure) as refused:
+        replace(mark, **wrong)
+    assert type(mark).__name__ in refused.value.what
+    assert refused.value.expected
+    assert refused.value.got
+
+
+def test_two_marks_of_one_name_are_no_figure() -> None:
+    with pytest.raises(BadFigure, match="called alike"):
+        Figure(((MAP, replace(MAP)),))
+    Figure(((MAP, replace(WORDS, name="m")),))  # of different kinds they have widgets of their own
+    with pytest.raises(BadFigure):
+        Figure(((MAP,),), weights=(1.0, 2.0))
+
+
+def fail(*args: Any) -> None:
+    raise IndexError("tuple index out of range")
+
+
+def broken(widget: Any, kind: str) -> None:
+    """A fault in what the widget paints."""
+    if kind == "rows":
+        widget._delegate._paint_cell = fail
+    elif hasattr(widget, "_over"):
+        widget._over._draw = fail
+        widget.left_axis._paint_steps = fail
+    else:
+        widget.draw = fail
+
+
+@pytest.mark.parametrize("name", [*MARKS, "prose"])
+def test_a_fault_while_painting_is_drawn_as_its_reason(view: Any, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    guarded._LOGGED.clear()
+    mark: Mark = Prose("m", (("a", "word"),)) if name == "prose" else MARKS[name][0]
+    view.show_figure(Figure(((mark,),), "Figure"))
+    before = view.grab().toImage()
+    QApplication.processEvents()
+    broken(view.widget("m"), name)
+    view.widget("m").update()
+    after = view.grab().toImage()
+    assert "tuple index out of range" in caplog.text
+    assert after.size() == before.size()
+    assert after != before  # the reason stands there
+    assert len([r for r in caplog.records if r.name == "circuitlab.draw"]) == 1  # told once, however often it is painted
+
+
+def test_the_classes_here_are_all_marks() -> None:
+    assert {type(mark) for mark, _ in WRONG} == {Heatmap, Points, Lines, Bars, Edges, Tokens, Rows, Dials}

@@ -1,0 +1,104 @@
+"""Mixtures of experts against `transformers`: Mixtral, Qwen 2 and 3 MoE, OLMoE. MLPs are exact as a whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import save_file
+
+from circuitlab.analysis.neurons import NeuronsParams
+from circuitlab.analysis.privileged_basis import PrivilegedBasisParams
+from circuitlab.analysis.rotation_check import RotationCheckParams
+from circuitlab.analysis.subspace_overlap import SubspaceOverlapParams
+from circuitlab.analysis.virtual_weight import VirtualWeightParams
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Request
+from circuitlab.engine.store import ModelStore
+from circuitlab.errors import BadModel, Refused
+from circuitlab.model.loading import open_model
+from circuitlab.model.subject import ModelRef, Subject
+from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, saved
+from tests.unit.families.test_decoders import SIZES
+
+FEW = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "mixtral": ("MixtralConfig", {"num_local_experts": 4, "intermediate_size": 16}),
+    "mixtral, a window, one of three": (
+        "MixtralConfig",
+        {"num_local_experts": 3, "num_experts_per_tok": 1, "sliding_window": 5, "intermediate_size": 16},
+    ),
+    "qwen2_moe": ("Qwen2MoeConfig", {**FEW, "shared_expert_intermediate_size": 8}),
+    "qwen2_moe, renormalised, no biases": (
+        "Qwen2MoeConfig",
+        {**FEW, "shared_expert_intermediate_size": 8, "norm_topk_prob": True, "qkv_bias": False, "tie_word_embeddings": True},
+    ),
+    "qwen3_moe": ("Qwen3MoeConfig", {**FEW, "head_dim": 6}),
+    "qwen3_moe, renormalised, a window": (
+        "Qwen3MoeConfig",
+        {**FEW, "norm_topk_prob": True, "use_sliding_window": True, "sliding_window": 5},
+    ),
+    "olmoe": ("OlmoeConfig", {"num_experts": 5, "num_experts_per_tok": 3, "intermediate_size": 16}),
+}
+
+
+def made(name: str) -> Any:
+    """The configuration of one case."""
+    transformers = pytest.importorskip("transformers")
+    kind, changes = CASES[name]
+    return getattr(transformers, kind)(**{**SIZES, **changes})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_agrees_with_transformers(tmp_path: Path, name: str) -> None:
+    opened = assert_agrees(tmp_path, saved(tmp_path, made(name)))
+    assert any("experts for each token" in note for note in opened.notes)
+    assert not any(note.startswith("unused") for note in opened.notes), opened.notes
+
+
+def test_bfloat16(tmp_path: Path) -> None:
+    assert_agrees_in_bfloat16(tmp_path, made("mixtral"))
+
+
+@pytest.mark.parametrize("name", ["mixtral", "qwen2_moe"])
+def test_analyses_work(tmp_path: Path, name: str) -> None:
+    saved(tmp_path, made(name))
+    assert_analyses_work(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["qwen3_moe", "olmoe"])
+def test_older_names_of_the_number_of_experts(tmp_path: Path, name: str) -> None:
+    model = saved(tmp_path, made(name))
+    fields = json.loads((tmp_path / "config.json").read_text())
+    n = {fields.pop(field) for field in ("num_experts", "num_local_experts") if field in fields}
+    (tmp_path / "config.json").write_text(json.dumps({**fields, "num_experts": n.pop()}))
+    assert_agrees(tmp_path, model)
+
+
+def test_layers_that_are_not_alike_are_refused(tmp_path: Path) -> None:
+    for field, value in (("decoder_sparse_step", 2), ("mlp_only_layers", [0])):
+        (tmp_path / "config.json").write_text(json.dumps({**made("qwen2_moe").to_dict(), field: value}))
+        save_file({}, tmp_path / "model.safetensors")
+        with pytest.raises(BadModel, match="one MLP"):
+            open_model(tmp_path)
+
+
+def test_what_reads_neurons_says_why_not(tmp_path: Path) -> None:
+    saved(tmp_path, made("mixtral"))
+    engine, ref = Engine(ModelStore()), ModelRef(f"file:{tmp_path}")
+    subject = Subject(ref, (3, 1, 4, 1, 5))
+    asked: dict[str, Any] = {
+        "neurons": NeuronsParams(),
+        "virtual_weight": VirtualWeightParams(writer="mlp", writer_layer=0, reader="unembedding"),
+        "rotation_check": RotationCheckParams(),
+    }
+    for name, params in asked.items():
+        with pytest.raises(Refused, match="router"):
+            engine.answer(Request(name, params, subject))
+    with pytest.raises(Refused, match="router"):  # and whoever forgets to ask
+        _ = open_model(tmp_path).weights.layer(0).mlp.W_in  # type: ignore[union-attr]
+    basis = engine.answer(Request("privileged_basis", PrivilegedBasisParams(), subject)).result
+    overlap = engine.answer(Request("subspace_overlap", SubspaceOverlapParams(), subject)).result
+    assert all("expert" in " ".join(result.conventions) for result in (basis, overlap))
