@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from circuitlab.figures.panel import Facts
+from circuitlab.gui.flow import FlowLayout
 from circuitlab.gui.number_slider import Choices, NumberSlider
 from circuitlab.gui.one_row import OneRow
 
@@ -67,7 +68,7 @@ class FileLine(QLineEdit):
 
 
 class Controls(QWidget):
-    """One row of controls; `changed(view)` when the person has moved one.
+    """One row of controls, or several where it `wraps`; `changed(view)` when the person has moved one.
 
     A control that has not been moved keeps the value it was given, of which it may show fewer digits. `burst` counts the times
     that a slider was taken hold of: what is changed under one count is one change.
@@ -75,7 +76,7 @@ class Controls(QWidget):
 
     changed = Signal(object)
 
-    def __init__(self, view_type: type[Any], parent: QWidget | None = None) -> None:
+    def __init__(self, view_type: type[Any], parent: QWidget | None = None, wraps: bool = False) -> None:
         super().__init__(parent)
         self._type, self._view = view_type, view_type()
         self._widgets: dict[str, QWidget] = {}
@@ -83,7 +84,7 @@ class Controls(QWidget):
         self._filling = False
         self._given: dict[str, Any] = {}  # what each control showed when it was filled
         self.burst = 0
-        box = OneRow(self)
+        box = FlowLayout(self) if wraps else OneRow(self)
         hints = get_type_hints(view_type)
         for field in dataclasses.fields(view_type):
             if field.metadata.get("hidden"):

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 from PySide6.QtCore import QPoint, Qt, Signal, Slot
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QDockWidget, QMenu, QWidget
+from PySide6.QtWidgets import QDockWidget, QMenu, QVBoxLayout, QWidget
 
 from circuitlab.analysis.base import find_analysis
 from circuitlab.draw.view import FigureView
@@ -43,7 +43,7 @@ class PanelDock(QDockWidget):
         self.setObjectName(f"dock.{panel.name}")
         self.setAllowedAreas(Qt.DockWidgetArea.AllDockWidgetAreas)
         self.view = FigureView(parent=self)
-        self.controls = Controls(panel.view, self)
+        self.controls = Controls(panel.view, self, wraps=panel.writes is not None)
         self.answers: dict[str, dict[str, Answer]] = {"now": {}, "ref": {}}
         self.asked: dict[str, dict[str, Request]] = {"now": {}, "ref": {}}
         self._failures: dict[tuple[str, str], CircuitLabError] = {}  # by side and role: no answer is coming
@@ -54,12 +54,23 @@ class PanelDock(QDockWidget):
         self._connect()
 
     def _lay_out(self) -> None:
-        self.setWidget(Room(self.view, self))
         if self.panel.searches_tokens:
             self.search = TokenSearch(self.bench, self.controls)
             self.search.chosen.connect(self._found)
             self.controls.layout().addWidget(self.search)  # type: ignore[union-attr]
-        self.bar = TitleBar(self, self.bench, self.controls, self.actions_menu)
+        if self.panel.writes is None:
+            self.setWidget(Room(self.view, self))
+            self.bar = TitleBar(self, self.bench, self.controls, self.actions_menu)
+            return
+        body = QWidget(self)  # its controls are what it is about: all of them are seen, above the figure
+        box = QVBoxLayout(body)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(4)
+        self.controls.setContentsMargins(4, 0, 4, 0)
+        box.addWidget(self.controls)
+        box.addWidget(Room(self.view, body), 1)
+        self.setWidget(body)
+        self.bar = TitleBar(self, self.bench, None, self.actions_menu)
 
     def _connect(self) -> None:
         bench = self.bench
