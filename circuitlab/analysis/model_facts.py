@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.samples import bos_of
 from circuitlab.analysis.weight_view import exactness
 from circuitlab.model.config import Experts, ModelConfig
 from circuitlab.model.weights import parameters_of
@@ -39,7 +40,14 @@ def _shape_facts(c: ModelConfig) -> list[tuple[str, str, str]]:
     return [("shape", name, value) for name, value in [*shape, ("context", f"{c.n_ctx} tokens")]]
 
 
-def _option_facts(c: ModelConfig) -> list[tuple[str, str, str]]:
+def _bos(c: ModelConfig, bos: int | None) -> str:
+    """What prompts begin with: without a tokenizer that has the token, none gets one, whatever the configuration says."""
+    if bos is not None:
+        return "in front of every prompt"
+    return "not added: meant to be, but no tokenizer says which token it is" if c.prepend_bos else "not added"
+
+
+def _option_facts(c: ModelConfig, bos: int | None) -> list[tuple[str, str, str]]:
     usual = abs(c.score_scale * c.d_head**0.5 - 1) < 1e-6
     options = [
         ("positions", _positions(c) + (f", layers {c.position_layers}" if c.position_layers else "")),
@@ -48,7 +56,7 @@ def _option_facts(c: ModelConfig) -> list[tuple[str, str, str]]:
         ("MLP", "none" if c.attention_only else c.activation + (", gated" if c.gated else "")),
         ("biases", ", ".join(c.biases) or "none"),
         ("embedding", "tied to the unembedding" if c.tied else "untied"),
-        ("BOS", "in front of every prompt" if c.prepend_bos else "not added"),
+        ("BOS", _bos(c, bos)),
     ]
     options += [("experts", _experts(c.experts))] if c.experts else []
     options += [("keys", "smeared")] if c.smeared_keys else []
@@ -75,11 +83,11 @@ def _counts(c: ModelConfig, n_parameters: int) -> list[tuple[str, str, str]]:
     return [("parameters", name, f"{count:,}") for name, count in rows]
 
 
-@analysis(version=1, needs="weights", lane="live", memory=lambda config, n, p: 1 << 16)
+@analysis(version=2, needs="weights", lane="live", memory=lambda config, n, p: 1 << 16)
 def model_facts(inputs: Inputs, p: ModelFactsParams, ctx: Ctx) -> ModelFactsResult:
     """Sizes, options and parameter counts of the model, and how exact its weight analyses are."""
     c = inputs.weights.config
-    facts = [*_shape_facts(c), *_option_facts(c), *_counts(c, parameters_of(inputs.weights))]
+    facts = [*_shape_facts(c), *_option_facts(c, bos_of(inputs.weights)), *_counts(c, parameters_of(inputs.weights))]
     facts.append(("reading", "weights", exactness(c)))
     facts.append(("reading", "conventions", " · ".join(inputs.subject.conventions.words())))
     return ModelFactsResult(
