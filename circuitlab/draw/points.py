@@ -50,7 +50,7 @@ class PointsMark(XYPlot):
         old, self.mark, self.mark_name = self.mark, mark, mark.name
         axes = mark.x_axis is old.x_axis and mark.y_axis is old.y_axis
         moved = mark.x is not old.x or mark.y is not old.y or not axes
-        keys = ("hues", "values", "levels", "map", "size")
+        keys = ("hues", "values", "levels", "map", "size", "sight", "controls")
         if moved or any(getattr(mark, k) is not getattr(old, k) for k in keys):
             if moved:
                 self._x, self._y = logged(mark.x, mark.x_axis), logged(mark.y, mark.y_axis)
@@ -126,8 +126,15 @@ class PointsMark(XYPlot):
         self.density.setRect(QRectF(x0, y0, x1 - x0, y1 - y0))
 
     def full_range(self) -> Range:
-        """All points and a margin."""
-        return span(self._x), span(self._y)
+        """All points with their controls, what must be in sight, and a margin."""
+        x, y = [self._x], [self._y]
+        if self.mark.controls is not None:
+            x.append(self.mark.controls[:, 0])
+            y.append(self.mark.controls[:, 1])
+        if self.mark.sight is not None:
+            x.append(np.array(self.mark.sight[:2]))
+            y.append(np.array(self.mark.sight[2:]))
+        return span(np.concatenate(x)), span(np.concatenate(y))
 
     def natural_height(self, width: int) -> int:
         """Square where the units are."""
@@ -195,6 +202,7 @@ class PointsMark(XYPlot):
     def _draw_under(self, painter: QPainter) -> None:
         """Paths, behind the points; what has no place is passed over."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self._draw_controls(painter)
         for path in self.mark.paths:
             at = self.to_pixels(self._x[list(path)], self._y[list(path)])
             known = at[np.isfinite(at).all(axis=1)]
@@ -203,6 +211,23 @@ class PointsMark(XYPlot):
             ink.setAlpha(PATH)
             painter.setPen(QPen(ink, 1.5))
             painter.drawPolyline([QPointF(x, y) for x, y in known.tolist()])
+
+    def _draw_controls(self, painter: QPainter) -> None:
+        if self.mark.controls is None or self._dense():
+            return
+        ink = QColor(self.theme.colour("muted"))
+        ink.setAlpha(PATH)
+        painter.setPen(QPen(ink, 1.0))
+        radius = self.mark.size / 2 - 0.5
+        ends = zip(self.to_pixels(self._x, self._y), self.to_pixels(*self.mark.controls.T), strict=True)
+        for there, control in ends:
+            if not np.isfinite(control).all():
+                continue
+            painter.drawEllipse(QPointF(*control), radius, radius)
+            away = there - control
+            length = float(np.hypot(*away))
+            if np.isfinite(length) and length > radius:
+                painter.drawLine(QPointF(*(control + away / length * radius)), QPointF(*there))
 
     def _draw_over(self, painter: QPainter) -> None:
         mark, n = self.mark, len(self._x)

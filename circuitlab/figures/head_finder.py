@@ -1,4 +1,4 @@
-"""Head finder: every head by any two scores, coloured by a third; and the table of copying, prefix matching and depth."""
+"""Head finder: every head by any two scores, coloured by a third, with its control; and all scores of all heads in one table."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from circuitlab.analysis.composition import CompositionParams, CompositionResult
 from circuitlab.analysis.copying_head_score import CopyingHeadScoreParams, CopyingHeadScoreResult
 from circuitlab.analysis.copying_scores import CopyingScoresParams, CopyingScoresResult
 from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult
+from circuitlab.analysis.own_tokens import OwnTokensParams, OwnTokensResult
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import captions, hints, once, published
 from circuitlab.figures.heads import published_column, random_scores, ranks
@@ -34,6 +35,8 @@ Score = Literal[
     "copying (repeated)",
     "copying (unrepeated)",
     "OV copying",
+    "own token in top 10",
+    "own token first",
     "QK positivity",
     "Q-composition, largest",
     "K-composition, largest",
@@ -41,9 +44,42 @@ Score = Literal[
     "layer",
 ]
 KINDS = {"Q-composition, largest": "Q", "K-composition, largest": "K", "V-composition, largest": "V"}
-TABLE: tuple[Score, ...] = ("prefix matching", "copying (repeated)", "copying (unrepeated)", "OV copying")
-SHORT = {"prefix matching": "prefix", "copying (repeated)": "copying", "copying (unrepeated)": "unrepeated"}
-NO_ROOM = "the context has no room for repeated tokens."
+TABLE: tuple[Score, ...] = tuple(name for name in get_args(Score) if name != "layer")
+SHORT = {
+    "prefix matching": "prefix",
+    "previous token": "previous",
+    "duplicate token": "duplicate",
+    "first token": "first",
+    "current token": "current",
+    "mean distance": "distance",
+    "copying (repeated)": "raises attended",
+    "copying (unrepeated)": "once",
+    "own token in top 10": "own in 10",
+    "own token first": "own first",
+    "Q-composition, largest": "Q-comp.",
+    "K-composition, largest": "K-comp.",
+    "V-composition, largest": "V-comp.",
+}
+TIPS = {
+    "prefix matching": "Attention to what followed earlier occurrences of the token",
+    "previous token": "Attention to the token before",
+    "duplicate token": "Attention to earlier occurrences of the token",
+    "first token": "Attention to the first position",
+    "current token": "Attention to the token itself",
+    "entropy": "Of its attention, nats",
+    "mean distance": "How far back it looks, positions",
+    "copying (repeated)": "Share of what it raises that it attends to, on repeated random tokens: −1 to 1, chance near −1",
+    "copying (unrepeated)": "The same on random tokens that occur once",
+    "OV copying": "Σλ / Σ|λ| of W_E W_OV W_U, from the weights alone: of mixtures of tokens",
+    "own token in top 10": "Share of tokens that stand among the ten largest of their own row of W_E W_OV W_U",
+    "own token first": "Share of tokens that are the largest of their own row",
+    "QK positivity": "Σλ / Σ|λ| of W_E W_QK W_Eᵀ",
+    "Q-composition, largest": "With any earlier head",
+    "K-composition, largest": "With any earlier head",
+    "V-composition, largest": "With any earlier head",
+}
+SIGNED = ("copying (repeated)", "copying (unrepeated)", "OV copying", "QK positivity")
+FREE = ("entropy", "mean distance", "layer")  # without an end that means something: drawn from 0
 
 
 @dataclass(frozen=True)
@@ -52,7 +88,7 @@ class HeadFinderView:
 
     page: Literal["plane", "table"] = control("plane", label="", tip="Two scores, or all heads in a table", kind="tabs")
     y: Score = control("prefix matching", label="Up", tip="The score that points stand high by", when="page", values=("plane",))
-    x: Score = control("copying (repeated)", label="Right", tip="The other score", when="page", values=("plane",))
+    x: Score = control("own token in top 10", label="Right", tip="The other score", when="page", values=("plane",))
     colour: Score = control("layer", label="Colour", tip="A third score", when="page", values=("plane",))
     on: Literal["random", "text"] = control("random", label="On", tip="Attention scores on repeated random tokens or the prompt")
     top: int = control(200, label="Top", tip="How many heads, the highest first", low=1, high=2000, kind="slider")
@@ -70,6 +106,8 @@ def role_of(score: str) -> str:
     """Which answer a score is read from; "" for the layer."""
     if score.startswith("copying"):
         return "copying"
+    if score.startswith("own token"):
+        return "own"
     return {"layer": "", "OV copying": "weights", "QK positivity": "weights"}.get(
         score, "composition" if score in KINDS else "scores"
     )
@@ -87,13 +125,12 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         "copying": ("copying_head_score", CopyingHeadScoreParams()),
         "weights": ("copying_scores", CopyingScoresParams(diagonal="none")),
         "composition": ("composition", CompositionParams()),
+        "own": ("own_tokens", OwnTokensParams()),
     }
     asked: dict[str, Request] = {}
     for role in dict.fromkeys(filter(None, map(role_of, _shown(view)))):
         name, params = wanted[role]
-        reason = (
-            "the context has no room for repeated tokens." if params is None else find_analysis(name).refuse(facts.config, params)
-        )
+        reason = find_analysis(name).refuse(facts.config, HeadScoresParams() if params is None else params)
         if reason is None:
             asked[role] = Request(name, params, subject if role == "scores" else of_weights(state))
         elif view.page == "plane":
@@ -112,13 +149,20 @@ def values_of(score: str, now: Answers, facts: Facts) -> np.ndarray | None:
     result = now[role].result
     if isinstance(result, HeadScoresResult):
         return result.of(score.replace(" ", "_"))
+    if isinstance(result, OwnTokensResult):
+        return result.top1 if score == "own token first" else result.top10
     if isinstance(result, CopyingHeadScoreResult):
         return result.of("unrepeated" if "unrepeated" in score else "repeated")
     if isinstance(result, CopyingScoresResult):
         return result.copying if score == "OV copying" else result.qk_positivity
     assert isinstance(result, CompositionResult)
     found = result.scores[result.kinds.index(KINDS[score])]
-    return once(now[role], score, lambda: np.where(np.isnan(found), -np.inf, found).max(axis=(2, 3)))
+
+    def largest() -> np.ndarray:
+        most = np.where(np.isnan(found), -np.inf, found).max(axis=(2, 3))
+        return np.where(np.isfinite(most), most, np.nan)
+
+    return once(now[role], score, largest)
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
@@ -143,6 +187,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     names = tuple(str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True))
     keys = ids(layer, head)
     picked = _picked(state, keys)
+    controls = _controls(view, now, x, y, kept)
     low, high = _range(colour.ravel()[kept])
     points = Points(
         name="plane",
@@ -156,11 +201,51 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         chosen=picked,
         x_axis=Axis(view.x),
         y_axis=Axis(view.y),
+        sight=(*_ends(view.x, facts), *_ends(view.y, facts)),
+        controls=controls,
     )
     said = f"colour: {view.colour}, {low:.3g} (faint) to {high:.3g} (strong)"
-    text = captions(tuple(now[r] for r in asked if r in now), said, "a score is a hint, not a mechanism", published(facts))
+    rings = "" if controls is None else "ring: the control, joined to its head"
+    notes = (said, rings, *_notes((view.x, view.y, view.colour), now), "a score is a hint, not a mechanism", published(facts))
+    text = captions(tuple(now[r] for r in asked if r in now), *notes)
     shown = (len(kept), y.size) if len(kept) < y.size else None
     return Figure(((points,),), _title(state, view, x, y), text, shown)
+
+
+def control_of(score: str, now: Answers) -> np.ndarray | None:
+    """[layer, head]: the same score on its control, None where it has none."""
+    if role_of(score) != "scores" or "scores" not in now:
+        return None
+    result = now["scores"].result
+    assert isinstance(result, HeadScoresResult)
+    return result.control[result.names.index(score.replace(" ", "_"))]
+
+
+def _controls(view: HeadFinderView, now: Answers, x: np.ndarray, y: np.ndarray, kept: np.ndarray) -> np.ndarray | None:
+    """[head, 2]: where the control puts each head; along an axis without a control it stands where the head stands."""
+    ends = control_of(view.x, now), control_of(view.y, now)
+    if all(end is None for end in ends):
+        return None
+    return np.stack([(v if c is None else c).ravel()[kept] for c, v in zip(ends, (x, y), strict=True)], axis=1).astype(float)
+
+
+def _ends(score: str, facts: Facts) -> tuple[float, float]:
+    """What of an axis is in sight whatever the heads have: its whole range, or what tells heads from noise."""
+    if score in SIGNED:
+        return -1.0, 1.0
+    if score in FREE:
+        return 0.0, float(max(1, facts.config.n_layers - 1)) if score == "layer" else 1.0
+    return (0.0, 0.5) if score in KINDS else (0.0, 1.0)
+
+
+def _notes(scores: tuple[str, ...], now: Answers) -> tuple[str, ...]:
+    """What must be said beside some scores."""
+    said = []
+    if any(s.startswith("own token") for s in scores) and "own" in now:
+        own = now["own"].result
+        assert isinstance(own, OwnTokensResult)
+        said.append(f"own token: chance {own.chance10:.4f} in the top 10, {own.chance1:.5f} first")
+    return tuple(said)
 
 
 def _range(values: np.ndarray) -> tuple[float, float]:
@@ -200,7 +285,7 @@ def _picked(state: State, keys: np.ndarray) -> tuple[int, ...]:
 
 
 def _table(state: State, facts: Facts, now: Answers, found: dict[Score, np.ndarray]) -> Figure:
-    """Copying × prefix matching × depth."""
+    """All scores that are there, a row a head; sorted by any."""
     if not found:
         return Figure(title="Head finder")
     lead = next(iter(found.values()))
@@ -209,24 +294,25 @@ def _table(state: State, facts: Facts, now: Answers, found: dict[Score, np.ndarr
     layer, head = np.unravel_index(order, lead.shape)
     names = np.array([str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)], dtype=object)
     depth = np.array([f"{int(i) + 1} / {layers}" for i in layer], dtype=object)
-    tips = {
-        "prefix matching": "Attention to what followed earlier occurrences of the token",
-        "copying (repeated)": "What is raised that is attended to, on repeated random tokens, −1 to 1",
-        "copying (unrepeated)": "The same on random tokens that occur once",
-        "OV copying": "Σλ / Σ|λ| of W_E W_OV W_U, from the weights alone",
-    }
     columns = [RowColumn("head", names), RowColumn("layer", depth, tip="Depth, counted from 1")]
     for name, values in found.items():
         flat, bar = values.ravel()[order], name == "prefix matching"
-        columns += [RowColumn(SHORT.get(name, name), flat, digits=2, bar=bar, levels=(0.0, 1.0), tip=tips[name])]
+        columns += [RowColumn(SHORT.get(name, name), flat, digits=2, bar=bar, levels=(0.0, 1.0), tip=TIPS[name])]
+        if name == "prefix matching" and (other := control_of(name, now)) is not None:
+            columns += [RowColumn("control", other.ravel()[order], digits=2, tip="Prefix matching where no token is repeated")]
     columns += published_column(facts.known_heads(), layer, head)
     keys = ids(layer, head)
     rows = Rows("table", tuple(columns), keys, chosen=_picked(state, keys), sort=(2, "down"))
-    missing = "" if len(found) == len(TABLE) else "left out: scores that this model's weights do not allow"
+    asked = requests(state, facts)
+    refused = any(role not in asked for role in map(role_of, TABLE)) if not isinstance(asked, Why) else True
+    missing = "left out: scores that this model's weights do not allow" if refused else ""
     shown = (len(order), lead.size) if len(order) < lead.size else None
     answers: tuple[Answer, ...] = tuple(now.values())
     return Figure(
-        ((rows,),), f"{lead.size} heads by prefix matching, copying, depth", captions(answers, missing, published(facts)), shown
+        ((rows,),),
+        f"{lead.size} heads, {len(found)} scores",
+        captions(answers, missing, *_notes(TABLE, now), published(facts)),
+        shown,
     )
 
 
@@ -248,9 +334,17 @@ PANEL = register(
         source="Olsson et al. 2022, In-context Learning and Induction Heads; Elhage et al. 2021 for OV copying and composition",
         help=(
             "Every head is a point. Choose what stands upwards, to the right, and as colour: what a head attends to on repeated "
-            "random tokens, whether it copies (by its logits, or by the eigenvalues of its OV circuit), how strongly it composes "
-            "with an earlier head. Heads that stand far out on two scores are candidates: an induction head has high prefix "
-            "matching and high copying. Hover a point for its values; a click chooses it everywhere."
+            "random tokens, whether it copies (own tokens in the rows of its OV circuit, or the circuit's eigenvalues), how "
+            "strongly it composes with an earlier head. A ring shows where the same head stands on tokens that are not repeated: "
+            "only what is far from its ring is about repetition. Heads that stand far out on two scores are candidates: an "
+            "induction head has high prefix matching and raises the tokens that it reads. Hover a point for its values; a click "
+            "chooses it everywhere. The second page has all scores of all heads; a click on a column's name sorts by it.\n\n"
+            "“copying (repeated)” is the measure of Olsson et al.: of all that a head raises among the tokens of the prompt, the "
+            "share that falls on what it attends to, from −1 to 1. Zero is not chance: a head whose logits have nothing to do "
+            "with its attention has a share of one in as many as there are different tokens (26: −0.92). Nor is 1 in reach of a "
+            "real head: the twenty-five tokens that it does not attend to get a little each, which adds up. The induction head "
+            "of attn-only-2l raises its target by 13 logits and each of the others by 1.1: a third, −0.38. Compare heads of one "
+            "model by it, not with 0."
         ),
         requests=requests,
         figure=figure,

@@ -237,7 +237,11 @@ def _heads(state: State, now: Answers) -> Figure:
             RowColumn("previous", take(result.of("previous_token")), digits=2, bar=True, tip="Attention on the token before")
         ]
         if isinstance(copying, CopyingHeadScoreResult):
-            columns += [RowColumn("copying", take(copying.of("repeated")), digits=2, tip="On repeated random tokens, −1 to 1")]
+            columns += [
+                RowColumn(
+                    "copying", take(copying.of("repeated")), digits=2, tip="Raises what it attends to: −1 to 1, chance near −1"
+                )
+            ]
         return tuple(columns), ids(layer, head)
 
     columns, keys = once(answer, ("rows", id(copying)), make)

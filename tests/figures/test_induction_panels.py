@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -14,14 +14,16 @@ from circuitlab.analysis.copying_head_score import CopyingHeadScoreParams
 from circuitlab.analysis.copying_scores import CopyingScoresParams
 from circuitlab.analysis.head_scores import HeadScoresParams
 from circuitlab.analysis.in_context import InContextParams
+from circuitlab.analysis.own_tokens import OwnTokensParams
 from circuitlab.analysis.prefix_stripe import PrefixStripeParams
 from circuitlab.analysis.term_importance import TermImportanceParams
 from circuitlab.analysis.token_attribution import TokenAttributionParams
+from circuitlab.draw.points import PointsMark
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput
-from circuitlab.figures.head_finder import TABLE, HeadFinderView
+from circuitlab.figures.head_finder import SHORT, TABLE, HeadFinderView, Score
 from circuitlab.figures.hues import head_hue, hue_rgb
 from circuitlab.figures.induction import ELSEWHERE, InductionView
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Lines, Points, Rows, Tokens
@@ -252,6 +254,7 @@ def finder_values(engine: Engine, state: State) -> dict[str, np.ndarray]:
     scores = answer(engine, state, "head_scores", HeadScoresParams(), weights=True)
     copying = answer(engine, state, "copying_head_score", CopyingHeadScoreParams(), weights=True)
     weights = answer(engine, state, "copying_scores", CopyingScoresParams(diagonal="none"), weights=True)
+    own = answer(engine, state, "own_tokens", OwnTokensParams(), weights=True)
     pairs = answer(engine, state, "composition", CompositionParams(), weights=True)
     k = pairs.scores[pairs.kinds.index("K")]
     return {
@@ -260,6 +263,8 @@ def finder_values(engine: Engine, state: State) -> dict[str, np.ndarray]:
         "copying (repeated)": copying.of("repeated"),
         "copying (unrepeated)": copying.of("unrepeated"),
         "OV copying": weights.copying,
+        "own token in top 10": own.top10,
+        "own token first": own.top1,
         "QK positivity": weights.qk_positivity,
         "K-composition, largest": np.array([[np.nan] * 4, k[1, :, 0].max(axis=1)]),
         "layer": np.array([[0.0] * 4, [1.0] * 4]),
@@ -277,6 +282,8 @@ def finder_values(engine: Engine, state: State) -> dict[str, np.ndarray]:
 def test_the_plane_has_the_scores_that_were_asked_for(engine: Engine, state: State, y: Any, x: Any, colour: Any) -> None:
     values = finder_values(engine, state)
     figure = drawn(engine, state, "head_finder", HeadFinderView(y=y, x=x, colour=colour))
+    if "prefix" not in f"{y} {x}":
+        assert figure.find("plane").controls is None  # type: ignore[union-attr]
     points = figure.find("plane")
     assert isinstance(points, Points) and points.values is not None
     places = tuple(points.ids.T)
@@ -292,6 +299,24 @@ def test_the_plane_has_the_scores_that_were_asked_for(engine: Engine, state: Sta
     assert [points.ids[i].tolist() for i in points.chosen] == [[1, 2]]
 
 
+def test_the_plane_shows_the_control_and_never_zooms_into_noise(engine: Engine, state: State, view: Any) -> None:
+    scores = answer(engine, state, "head_scores", HeadScoresParams(), weights=True)
+    own = answer(engine, state, "own_tokens", OwnTokensParams(), weights=True)
+    figure = drawn(engine, state, "head_finder", HeadFinderView())
+    points = figure.find("plane")
+    assert isinstance(points, Points) and points.controls is not None and points.sight is not None
+    places = tuple(points.ids.T)
+    np.testing.assert_allclose(points.controls[:, 1], scores.control[0][places], rtol=1e-6)
+    np.testing.assert_allclose(points.controls[:, 0], own.top10[places], rtol=1e-6)
+    assert points.sight == (0, 1, 0, 1) and "ring: the control" in figure.caption and "chance" in figure.caption
+    small = replace(points, x=points.x * 1e-3, y=points.y * 1e-3, controls=points.controls * 1e-3)
+    view.resize(640, 480)
+    view.show_figure(replace(figure, grid=((small,),)))
+    (mark,) = view.findChildren(PointsMark)
+    (x0, x1), (y0, y1) = mark.full_range()
+    assert x0 <= 0 and y0 <= 0 and x1 >= 1 and y1 >= 1
+
+
 def test_the_slider_keeps_the_highest(engine: Engine, state: State) -> None:
     figure = drawn(engine, state, "head_finder", HeadFinderView(top=3))
     points, prefix = figure.find("plane"), finder_values(engine, state)["prefix matching"]
@@ -304,8 +329,13 @@ def test_the_table_has_copying_prefix_matching_and_depth(engine: Engine, state: 
     values, rows = finder_values(engine, state), drawn(engine, state, "head_finder", HeadFinderView("table")).find("table")
     assert isinstance(rows, Rows) and len(rows.ids) == 8
     places = tuple(rows.ids.T)
-    for name, title in zip(TABLE, ("prefix", "copying", "unrepeated", "OV copying"), strict=True):
-        np.testing.assert_array_equal(column(rows, title), values[name][places])
+    assert {name for name in get_args(Score) if name != "layer"} == set(TABLE)
+    shown = {c.name for c in rows.columns}
+    assert {SHORT.get(name, name) for name in TABLE} <= shown and "control" in shown
+    for name in values:
+        if name in TABLE:
+            np.testing.assert_allclose(column(rows, SHORT.get(name, name)), values[name][places], rtol=1e-6)
+    assert (np.diff(column(rows, "prefix")) <= 0).all()
     assert column(rows, "layer").tolist() == [f"{layer + 1} / 2" for layer in places[0]]
     assert find_panel("head_finder").pick(state, Hit("table", (0, 3))).selection.head == Head(0, 3)
     assert find_panel("head_finder").pick(state, Hit("plane", (0, 3), "shift-click")).selection.heads == (Head(1, 2), Head(0, 3))

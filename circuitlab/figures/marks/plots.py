@@ -13,6 +13,8 @@ from circuitlab.figures.marks.common import Axis, ColourMap, Frozen
 class Points(Frozen):
     """A scatter. `x`, `y` [n]; `hues` [n] int (see `circuitlab.figures.hues`), or `values` [n] on a colour map; `ids` [n, k] int.
 
+    `sight` (x low, x high, y low, y high) is in sight whatever the points are, so that noise is not drawn large; `controls`
+    [n, 2]: where each point would stand by its control, a ring that a line joins to it, NaN for none.
     `labels` [n] str for hover and, where few, beside the points; `tips` [n]: what the readout says in place of label and
     coordinates; `chosen` indices are ringed; `size` in px. `paths`: indices of points that are joined, in their order, each path
     in the hue of its last point; `legend` names hues: (text, hue).
@@ -35,6 +37,8 @@ class Points(Frozen):
     equal: bool = False
     paths: tuple[tuple[int, ...], ...] = ()
     legend: tuple[tuple[str, int], ...] = ()
+    sight: tuple[float, float, float, float] | None = None
+    controls: np.ndarray | None = None
 
     def check(self) -> None:
         """One of everything for each point."""
@@ -45,6 +49,7 @@ class Points(Frozen):
         self.shaped("ids", n, None)
         self.counted("labels", n)
         self.counted("tips", n)
+        self.shaped("controls", n, 2)
         self.within("paths", n, (i for path in self.paths for i in path))
         self.levelled()
 
