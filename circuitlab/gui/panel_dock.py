@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from dataclasses import fields, replace
 
 from PySide6.QtCore import QPoint, Qt, Signal, Slot
@@ -25,6 +26,7 @@ from circuitlab.session.pointing import pointed_at
 from circuitlab.session.state import State
 
 log = logging.getLogger("circuitlab.panel")
+REMEMBERED = 64  # requests of which a dock knows the state that asked
 
 
 def on_screen(dock: QDockWidget) -> bool:
@@ -47,6 +49,8 @@ class PanelDock(QDockWidget):
         self.answers: dict[str, dict[str, Answer]] = {"now": {}, "ref": {}}
         self.asked: dict[str, dict[str, Request]] = {"now": {}, "ref": {}}
         self._failures: dict[tuple[str, str], CircuitLabError] = {}  # by side and role: no answer is coming
+        self._state: State | None = None  # what `asked` is asked for: what is drawn is drawn of it, whatever the document shows
+        self._asked_in: OrderedDict[Request, State] = OrderedDict()  # the state that each of the last requests was asked for
         self._stale = True
         self.quiet = False  # while docks are moved about: one that is seen for a moment asks for nothing
         self.actions_menu = PanelActions(self)
@@ -116,7 +120,9 @@ class PanelDock(QDockWidget):
             self.view.set_busy(True)  # it is being opened again; what is on the screen stays meanwhile
             return
         self.controls.show_view(self.panel.controls(state), self.bench.facts())
+        self._state = state
         self._ask("now", state)
+        self._remember(state)
         pin = state.reference
         if pin is not None:  # also while only now is shown: before and after stand on one scale
             self._ask("ref", state.at(pin))
@@ -127,9 +133,7 @@ class PanelDock(QDockWidget):
 
     def _ask(self, side: str, state: State) -> None:
         """Ask for what is new on one side; what has failed stays failed until something else is asked in its place."""
-        wanted = self.panel.requests(state, self.bench.facts(state.model))
-        requests = {} if isinstance(wanted, Why) else dict(wanted)
-        before = self.asked[side]
+        requests, before = self._requests(state), self.asked[side]
         self.asked[side] = requests
         self.answers[side] = {r: a for r, a in self.answers[side].items() if r in requests}
         new = {role: request for role, request in requests.items() if before.get(role) != request}
@@ -138,6 +142,13 @@ class PanelDock(QDockWidget):
             found = self.bench.runner.ask(f"{self.panel.name}/{role}/{side}", request)
             if found is not None:
                 self.answers[side][role] = found
+
+    def _remember(self, state: State) -> None:
+        for request in self.asked["now"].values():
+            self._asked_in[request.asked] = state
+            self._asked_in.move_to_end(request.asked)
+        while len(self._asked_in) > REMEMBERED:
+            self._asked_in.popitem(last=False)
 
     def ask_again(self) -> None:
         """Once more, from the beginning: what failed or was cancelled may succeed now."""
@@ -172,7 +183,14 @@ class PanelDock(QDockWidget):
         self.answers[side][role] = answer
         if asked.asked == answer.request.asked:
             self._failures.pop((side, role), None)
-        self.draw()
+        self._news()
+
+    def _news(self) -> None:
+        """Something has come: it is drawn, or when somebody looks. What lies hidden knows no newer state than it asked for."""
+        if self.shown and not self._stale:
+            self.draw()
+        else:
+            self._stale = True
 
     @Slot(str, object)
     def _failed(self, slot: str, error: BaseException) -> None:
@@ -180,6 +198,8 @@ class PanelDock(QDockWidget):
         if name != self.panel.name:
             return
         role, _, side = rest.partition("/")
+        if role not in self.asked.get(side, {}):
+            return  # nobody asks for that any more
         if isinstance(error, Cancelled):
             error = CircuitLabError("Cancelled.", remedy="Compute again stands in this panel’s menu (⋯).")
         known = isinstance(error, CircuitLabError)
@@ -187,14 +207,15 @@ class PanelDock(QDockWidget):
         self._failures[side, role] = said  # type: ignore[assignment]
         if not known:
             self.bench.failed.emit(error)
-        self.draw()
+        self._news()
 
     def figure(self) -> Figure:
-        """The figure of what has been answered; while answers are awaited the old ones are drawn where they still fit."""
+        """The figure of what has been answered, of the state that it was asked for."""
         if self._failure is not None:
             return empty(f"{self._failure.what} {self._failure.remedy}".strip(), self.panel.title)
-        state = self.bench.document.state
-        return self.panel.figure(state, self.bench.facts(), self._fitting("now"), self._fitting("ref"))
+        state = self._state or self.bench.document.state
+        state, now, ref = self._drawable() or (state, *self._answering(state))
+        return self.panel.figure(state, self.bench.facts(state.model), now, ref)
 
     def _marked(self, figure: Figure) -> Figure:
         """Its title says where the tokens it is about are not those in the editor."""
@@ -204,16 +225,51 @@ class PanelDock(QDockWidget):
             return figure
         return replace(figure, title=f"{figure.title} · earlier prompt".removeprefix(" · "))
 
-    def _fitting(self, side: str) -> dict[str, Answer]:
-        """Answers whose subject is the one asked about: an older prompt's matrix does not go under a newer one's tokens."""
-        asked = self.asked[side]
-        return {r: a for r, a in self.answers[side].items() if r in asked and a.request.subject == asked[r].subject}
+    def _drawable(self) -> tuple[State, dict[str, Answer], dict[str, Answer]] | None:
+        """What is asked for, with its answers, once all that is quick has come; until then what was asked before it.
+
+        Under a drag every answer has a newer question behind it. It is drawn all the same, of the state that it answers.
+        """
+        place = {request: i for i, request in enumerate(self._asked_in)}
+        newest = max(self.answers["now"].values(), key=lambda a: place.get(a.request.asked, -1), default=None)
+        older = None if newest is None else self._asked_in.get(newest.request.asked)
+        for state in (self._state, older):
+            if state is None or self._state is None or state.model != self._state.model:
+                continue
+            answers = self._answering(state)
+            if all(role in held for held, roles in zip(answers, self._quick_ones(state), strict=True) for role in roles):
+                return state, *answers
+        return None
+
+    def _wanted(self, state: State) -> tuple[dict[str, Request], dict[str, Request]]:
+        """What a state asks of now, and of its reference."""
+        if state is self._state:
+            return self.asked["now"], self.asked["ref"]
+        pin = state.reference
+        return self._requests(state), {} if pin is None else self._requests(state.at(pin))
+
+    def _requests(self, state: State) -> dict[str, Request]:
+        wanted = self.panel.requests(state, self.bench.facts(state.model))
+        return {} if isinstance(wanted, Why) else dict(wanted)
+
+    def _quick_ones(self, state: State) -> list[list[str]]:
+        """Roles whose answers take no time that is worth a picture without them; of the reference where it is looked at."""
+        sides = self._wanted(state) if state.compare != "now" else (self._wanted(state)[0], {})
+        return [
+            [r for r, q in wanted.items() if find_analysis(q.analysis).lane == "live" and (side, r) not in self._failures]
+            for side, wanted in zip(("now", "ref"), sides, strict=True)
+        ]
+
+    def _answering(self, state: State) -> tuple[dict[str, Answer], dict[str, Answer]]:
+        """The answers that are held to what a state asks: of now, and of its reference."""
+        fits = lambda held, wanted: {r: a for r, a in held.items() if r in wanted and a.request.asked == wanted[r].asked}
+        now, ref = self._wanted(state)
+        return fits(self.answers["now"], now), fits(self.answers["ref"], ref)
 
     def draw(self) -> None:
         """Show the figure; keep the old one, dimmed, while there is nothing new to show."""
         awaited = self.waiting
-        fits = any(self._fitting(side) for side in ("now", "ref")) or not self.asked["now"]
-        if fits or self._failure is not None or not self.view.figure.grid:
+        if self._drawable() is not None or self._failure is not None or not self.view.figure.grid:
             try:
                 self.view.show_figure(self._marked(self.figure()))
             except Exception as error:  # a fault in one figure must not take the window down

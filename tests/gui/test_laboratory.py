@@ -169,7 +169,7 @@ def test_hundreds_of_values_heap_nothing_up(qtbot: Any, lab: Window) -> None:
 def test_what_cannot_be_springs_back_and_says_why(qtbot: Any, lab: Window) -> None:
     panel = page(qtbot, lab, "clock")
     said: list[str] = []
-    lab.bench.readout.connect(said.append)
+    lab.bench.message.connect(said.append)
     offset, before = slider(panel, "offset"), lab.bench.document.recorded
     typed(panel, "offset", 70)
     settle(qtbot, lab)

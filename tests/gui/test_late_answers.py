@@ -1,0 +1,77 @@
+"""Answers that come late: to a dock that nobody sees, to a state that is no longer shown, to a question nobody asks any more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from circuitlab.engine.request import Request
+from circuitlab.errors import CircuitLabError
+from circuitlab.gui.panel_dock import PanelDock
+from circuitlab.gui.window import Window
+from circuitlab.model.subject import Head
+from tests.gui.driving import dock, heat, settle
+
+SLOW = {"prompt_sets", "term_importance", "training"}  # seconds each; their docks are the same class
+
+
+def panel_docks(window: Window) -> list[PanelDock]:
+    return [d for d in window.docks.values() if isinstance(d, PanelDock) and d.panel.name not in SLOW]
+
+
+def test_a_hidden_dock_draws_nothing_under_a_newer_state(qtbot: Any, window: Window, caplog: pytest.LogCaptureFixture) -> None:
+    document, runner = window.bench.document, window.bench.runner
+    last = len(document.state.tokens) - 1
+    edge = document.state.with_edge(Head(0, 1), Head(1, 2), "K").select(destination=last, source=last - 1, locked=True)
+    document.apply(edge, "an edge")
+    docks = panel_docks(window)
+    for each in docks:
+        each.refresh()  # as if it had been in front
+    settle(qtbot, window)
+    window.bench.runner.cancel_all()
+    late = [(f"{d.panel.name}/{role}/{side}", a) for d in docks for side in ("now", "ref") for role, a in d.answers[side].items()]
+    assert len({slot.split("/")[0] for slot, _ in late}) > 15
+    for each in docks:
+        each.hide()
+    document.apply(document.state.with_tokens(document.state.tokens[:2]).with_heads(Head(0, 3)), "another prompt")
+    before = {d.panel.name: d.view.figure for d in docks}
+    caplog.clear()
+    for slot, answer in late:
+        runner.answered.emit(slot, answer)
+        runner.failed.emit(slot, CircuitLabError("it failed late"))
+    assert "could not be drawn" not in caplog.text
+    for each in docks:
+        assert each.view.figure is before[each.panel.name], each.panel.name
+    attention = dock(window, "attention")
+    attention.show()
+    settle(qtbot, window)
+    assert heat(window).values.shape == (2, 2)
+    assert attention.view.figure.title.startswith("L0H3")
+
+
+def test_what_is_drawn_is_of_the_state_that_asked_for_it(qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a drag: three heads are asked for, the answer to the second comes, the third is still being computed."""
+    document, attention, engine = window.bench.document, dock(window, "attention"), window.bench.engine
+    document.apply(document.state.with_heads(Head(0, 0)), "first")
+    settle(qtbot, window)
+    monkeypatch.setattr(window.bench.runner, "ask", lambda slot, request: None)
+    asked = list[Request]()
+    for head in (Head(1, 1), Head(1, 3)):
+        document.apply(document.state.with_heads(head), "next")
+        asked.append(attention.asked["now"]["attention"])
+        assert attention.view.figure.title.startswith("L0H0")
+    assert attention.waiting
+    window.bench.runner.answered.emit("attention/attention/now", engine.answer(asked[0]))
+    assert attention.view.figure.title.startswith("L1H1")
+    assert attention.waiting
+    window.bench.runner.answered.emit("attention/attention/now", engine.answer(asked[1]))
+    assert attention.view.figure.title.startswith("L1H3")
+    assert not attention.waiting
+
+
+def test_a_failure_of_what_nobody_asks_for_any_more_is_not_shown(qtbot: Any, window: Window) -> None:
+    attention = dock(window, "attention")
+    window.bench.runner.failed.emit("attention/of another page/now", CircuitLabError("out of memory"))
+    assert attention.view.figure.grid
+    assert not attention.view.figure.why_empty
