@@ -57,8 +57,9 @@ class Names:
         """The biases that are there."""
         inner = self.inner()
         places: dict[BiasName, str] = {kind: f"blocks.0.sa.heads.0.{name}.bias" for kind, name in _HEADS}
-        places |= {"o": "blocks.0.sa.proj.bias", "unembed": "lm_head.bias"}
+        places["o"] = "blocks.0.sa.proj.bias"
         places |= {"mlp": f"{inner[0]}.bias".replace("{i}", "0")} if inner else {}
+        places["unembed"] = "lm_head.bias"
         return tuple(kind for kind, name in places.items() if name in self)
 
 
