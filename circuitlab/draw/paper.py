@@ -14,7 +14,7 @@ FORMATS = (".png", ".svg", ".pdf")
 INCH, POINTS = 25.4, 72.0
 MOST_PIXELS = 200_000_000
 
-_LIMITS = {
+LIMITS = {
     "width_mm": (20.0, 1200.0, "mm"),
     "height_mm": (20.0, 1200.0, "mm"),
     "font_pt": (3.0, 72.0, "pt"),
@@ -49,7 +49,7 @@ class Paper:
         kinds = get_type_hints(Paper)
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name in _LIMITS:
+            if field.name in LIMITS:
                 if value is not None or field.default is not None:
                     _within(field.name, value)
             elif value not in get_args(kinds[field.name]):
@@ -90,7 +90,7 @@ def format_of(path: Path) -> str:
 
 
 def _within(name: str, value: Any) -> None:
-    low, high, unit = _LIMITS[name]
+    low, high, unit = LIMITS[name]
     number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     if not (number and low <= value <= high):
         what = name.rpartition("_")[0] or name

@@ -5,21 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Slot
+from PySide6.QtCore import Qt, Slot
 from PySide6.QtGui import QAction, QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QMenu
 
 from circuitlab.draw.export import export
+from circuitlab.draw.paper import Paper
 from circuitlab.errors import CircuitLabError
 from circuitlab.figures.marks import Hit
 from circuitlab.gui.explain import ExplainDialog
+from circuitlab.gui.paper_dialog import PaperDialog, keep, remembered
 from circuitlab.session.cuts import Offer, offers
 from circuitlab.session.pointing import aimed
 
 if TYPE_CHECKING:
     from circuitlab.gui.panel_dock import PanelDock
 
-_PICTURES = "Picture (*.png);;Vector picture (*.svg);;PDF (*.pdf)"
+_PICTURES = "PDF (*.pdf);;Vector picture (*.svg);;Picture (*.png)"
 _DATA = "Table (*.csv);;Arrays (*.npz);;JSON (*.json)"
 
 
@@ -138,15 +140,26 @@ class PanelActions(QMenu):
 
     @Slot()
     def export_picture(self) -> None:
-        """Ask for a file, write the figure."""
-        name, _ = QFileDialog.getSaveFileName(self.dock, "Export picture", f"{self.dock.panel.name}.png", _PICTURES)
-        if name:
-            self.write_picture(Path(name))
+        """Ask how large and in what type and ink, then for a file; write the figure."""
+        dialog = PaperDialog(remembered(self.dock.bench.settings.remember), self.dock.window())
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.accepted.connect(self._paper_chosen)
+        dialog.open()
 
-    def write_picture(self, path: Path) -> None:
+    @Slot()
+    def _paper_chosen(self) -> None:
+        dialog = self.sender()
+        assert isinstance(dialog, PaperDialog)
+        if self.dock.bench.settings.remember:
+            keep(dialog.paper)
+        name, _ = QFileDialog.getSaveFileName(self.dock, "Export picture", f"{self.dock.panel.name}.pdf", _PICTURES)
+        if name:
+            self.write_picture(Path(name), dialog.paper)
+
+    def write_picture(self, path: Path, paper: Paper | None = None) -> None:
         """Write the figure."""
         try:
-            export(self.dock.figure(), path)
+            export(self.dock.figure(), path, paper)
             self.dock.bench.message.emit(f"Written: {path}")
         except CircuitLabError as error:
             self.dock.bench.failed.emit(error)

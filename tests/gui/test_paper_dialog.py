@@ -1,0 +1,79 @@
+"""Exporting a picture asks what it is to be on paper, refuses what no paper is, and remembers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFileDialog
+
+from circuitlab.draw.paper import Paper
+from circuitlab.gui.paper_dialog import PaperDialog, keep, remembered
+from circuitlab.gui.settings import stored
+from circuitlab.gui.window import Window
+from tests.gui.driving import dock
+
+
+@pytest.fixture
+def asked(qtbot: Any) -> PaperDialog:
+    made = PaperDialog(Paper())
+    qtbot.addWidget(made)
+    return made
+
+
+def test_a_panel_is_exported_as_the_dialog_says(
+    qtbot: Any, window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.svg"
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
+    dock(window, "attention").actions_menu.export_picture()
+    (dialog,) = window.findChildren(PaperDialog)
+    dialog.preset.setCurrentIndex(2)
+    dialog.preset.activated.emit(2)
+    dialog.fields["text"].setCurrentIndex(1)
+    dialog.fields["ink"].setCurrentIndex(1)
+    qtbot.mouseClick(dialog.primary, Qt.MouseButton.LeftButton)
+    said = path.read_text(encoding="utf-8")
+    assert 'width="174mm"' in said
+    assert "@font-face" in said
+    assert all(len(set(parts)) == 1 for parts in re.findall(r'fill="#(..)(..)(..)"', said))
+
+
+def test_a_width_has_its_name_and_defaults_come_back(asked: PaperDialog) -> None:
+    assert asked.preset.currentText().startswith("one column")
+    asked.fields["width_mm"].setValue(120)
+    assert asked.preset.currentText().startswith("one and a half")
+    asked.fields["width_mm"].setValue(121)
+    assert asked.preset.currentText() == "other"
+    asked.restore()
+    asked.accept()
+    assert asked.paper == Paper()
+
+
+def test_what_no_paper_is_stays_in_the_dialog(asked: PaperDialog) -> None:
+    asked.show()
+    asked.fields["height_mm"].setValue(7)
+    asked.accept()
+    assert asked.isVisible()
+    assert "20 to 1200 mm" in asked.problem.text()
+    asked.fields["height_mm"].setValue(70)
+    asked.accept()
+    assert not asked.isVisible()
+    assert asked.paper == Paper(height_mm=70)
+
+
+def test_the_last_paper_is_remembered_and_a_damaged_one_forgotten() -> None:
+    assert remembered(True) == Paper()
+    chosen = Paper(width_mm=174, height_mm=80, font_pt=9, caption="none", ink="grey", text="outlines", dpi=600)
+    keep(chosen)
+    assert remembered(True) == chosen
+    assert remembered(False) == Paper()
+    keep(Paper())
+    assert remembered(True) == Paper()
+    for name, value in (("width_mm", "-5"), ("dpi", "many"), ("ink", "blue")):
+        keep(chosen)
+        stored().setValue(f"paper/{name}", value)
+        assert remembered(True) == Paper()
