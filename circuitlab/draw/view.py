@@ -37,6 +37,7 @@ class FigureView(QWidget):
         self._theme, self._figure, self._paper = theme, Figure(), paper
         self._widgets: dict[Key, Any] = {}
         self._why_above = False
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._title, self._shown, self._why = (QLabel(self) for _ in range(3))
         self._caption = Caption(self)
         for label in (self._title, self._shown, self._why):
@@ -80,7 +81,7 @@ class FigureView(QWidget):
         """Draw a figure. One without marks and without a reason is not an answer yet: the old picture stays."""
         if figure is self._figure or (not figure.grid and not figure.why_empty and self._figure.grid):
             return
-        relaid = not self._places.same(figure)
+        relaid, focused = not self._places.same(figure), self._has_keyboard()
         self._figure = figure
         if relaid:
             self._keep_widgets(figure)
@@ -90,6 +91,8 @@ class FigureView(QWidget):
             self._widgets[type(mark), mark.name].show_mark(mark)
         self._places.shown(figure, relaid)
         self._label()
+        if focused and figure.grid and (self.hasFocus() or not self._has_keyboard()):
+            self.take_keyboard()  # there is something to walk now, or what was walked has gone
 
     def _keep_widgets(self, figure: Figure) -> None:
         """Widgets by type and name are kept; others are made or thrown away."""
@@ -182,6 +185,16 @@ class FigureView(QWidget):
             if widget.hasFocus():
                 return name
         return self._figure.grid[0][0].name
+
+    def _has_keyboard(self) -> bool:
+        focus = self.window().focusWidget()
+        return focus is not None and (focus is self or self.isAncestorOf(focus))
+
+    def take_keyboard(self) -> None:
+        """To the first mark: arrows walk its items from now on. An empty figure hands it on when it has something to walk."""
+        place = self._figure.grid[0][0] if self._figure.grid else None
+        widget = self if place is None else self._widgets[type(place), place.name]
+        widget.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
     # commands --------------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from circuitlab.gui.opening import Opening
 from circuitlab.gui.target_button import TargetButton
 from circuitlab.model.devices import devices
 from circuitlab.session.cuts import words
+from circuitlab.session.pins import differences
 from circuitlab.session.state import State
 
 MESSAGE = 8000  # ms: what has happened is no news any more
@@ -53,7 +54,7 @@ class TopBar(QToolBar):
         self._optional = {}
         for widget in (
             self.model, self.heads, self.target, self.conventions, self.edits, space,
-            self.pinned, self.pin, *self.compare, self.palette_button,
+            self.pinned, self.unpin, self.pin, *self.compare, self.palette_button,
         ):  # fmt: skip
             self._optional[widget] = self.addWidget(widget)
         bench.document.changed.connect(self._changed)
@@ -127,6 +128,9 @@ class TopBar(QToolBar):
 
     def _make_comparison(self) -> None:
         self.pinned = ShortLabel(self, "caption", 360, least=72)
+        self.unpin = flat(self, "subject.unpin", "", "Unpin: take the reference away (Ctrl+Shift+U)")
+        self.unpin.setAccessibleName("Unpin")
+        self.unpin.clicked.connect(self.moves.unpin)
         self.pin = flat(self, "subject.pin", "Pin", "Keep this subject as the reference of differences (Ctrl+P)")
         self.pin.clicked.connect(self.moves.pin)
         self._group = QButtonGroup(self)
@@ -146,6 +150,7 @@ class TopBar(QToolBar):
     def set_theme(self, theme: Theme) -> None:
         """Icons in the theme's grey."""
         self.pin.setIcon(icon("pin", theme))
+        self.unpin.setIcon(icon("close", theme))
         self.palette_button.setIcon(icon("search", theme))
 
     def refresh(self) -> None:
@@ -169,10 +174,11 @@ class TopBar(QToolBar):
         what = words(edits[0]) if len(edits) == 1 else f"{len(edits)} interventions"
         self.edits.setText(f"{what} ✕" if edits else "")
         self.edits.setToolTip("In force; click to remove all:\n" + "\n".join(map(words, edits)))
-        self.pinned.setText(f"vs {state.pins[0].label}" if state.pins else "")
+        self.pinned.setText(self._reference(state))
+        self.pinned.setToolTip(f"The reference: {state.pins[0].label}" if state.pins else "")
         self.compare[COMPARE.index(state.compare)].setChecked(True)
         self._optional[self.edits].setVisible(bool(edits))
-        for widget in (self.pinned, *self.compare):
+        for widget in (self.pinned, self.unpin, *self.compare):
             self._optional[widget].setVisible(bool(state.pins))
 
     def _heads(self, state: State) -> str:
@@ -180,6 +186,12 @@ class TopBar(QToolBar):
         if self.bench.engine.store.peek(state.model) is not None and not self.bench.facts().config.n_layers:
             return "no heads"
         return " ".join(map(str, state.selection.heads[:6])) + (" …" if len(state.selection.heads) > 6 else "")
+
+    def _reference(self, state: State) -> str:
+        """What the reference has otherwise than what is on the screen."""
+        if not state.pins:
+            return ""
+        return f"vs {', '.join(differences(state, state.pins[0], self.bench.name_of)) or 'the same, pinned'}"
 
     def _published(self, state: State) -> tuple[str, ...]:
         """What papers have called the chosen heads: the leading one's roles, then a line for each head that has any."""

@@ -141,7 +141,7 @@ COMMANDS: tuple[Command, ...] = (
     *(_convention(name, text, on, off) for name, text, on, off, _ in CONVENTIONS),
     Command("raw", "Raw or folded weights", "View", lambda w: w.moves.raw_or_folded(), "Ctrl+R", submenu="Conventions"),
     Command("pin", "Pin this as the reference", "View", lambda w: w.moves.pin(), "Ctrl+P"),
-    Command("unpin", "Unpin", "View", lambda w: w.moves.unpin(), enabled=_has_pin),
+    Command("unpin", "Unpin", "View", lambda w: w.moves.unpin(), "Ctrl+Shift+U", enabled=_has_pin),
     Command("compare", "Compare: now, reference, difference", "View", lambda w: w.moves.next_compare(), "Ctrl+D"),
     _theme("system"),
     _theme("light"),

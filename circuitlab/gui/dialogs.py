@@ -17,6 +17,7 @@ from circuitlab.gui.hub_dialog import HubDialog
 from circuitlab.gui.menus import Menus
 from circuitlab.gui.opening import WEIGHT_FILES, Opening
 from circuitlab.gui.palette import Palette, ShortcutSheet
+from circuitlab.gui.palette_entries import Known
 from circuitlab.gui.settings import SettingsDialog
 from circuitlab.gui.training_dialog import TrainingDialog
 from circuitlab.model.hub import HubName
@@ -107,9 +108,10 @@ class Dialogs(QObject):
 
     @Slot()
     def show_palette(self) -> None:
-        """All commands and lessons."""
+        """All commands, panels and lessons; heads, tokens and models."""
         self._menus.refresh()
-        palette = Palette([*self._menus.actions, *self._menus.lessons], self._window)
+        known = Known(self.bench, self.opening)
+        palette = Palette([*self._menus.actions, *self._menus.lessons], self._window, known)
         self._menus.enable()
         palette.exec()
 

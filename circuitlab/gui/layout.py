@@ -316,7 +316,12 @@ class Layout(QObject):
         dock.show()
         dock.raise_()
         inside = dock.widget()
-        (inside if inside is not None else dock).setFocus()
+        place = next((w for w in (dock, inside) if hasattr(w, "take_keyboard")), None)
+        if place is not None:
+            place.take_keyboard()  # type: ignore[union-attr]
+        elif inside is not None:
+            first = next((w for w in inside.findChildren(QWidget) if w.focusPolicy() & Qt.FocusPolicy.TabFocus), inside)
+            (inside if inside.focusPolicy() & Qt.FocusPolicy.TabFocus else first).setFocus(Qt.FocusReason.ShortcutFocusReason)
 
     # -- there and back ---------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import QMimeData, QObject, Signal, Slot
-from PySide6.QtGui import QAction
+from PySide6.QtGui import QAction, QActionGroup
 from PySide6.QtWidgets import QMenu
 
 from circuitlab.engine.store import OpenModel, reference
@@ -21,17 +21,39 @@ from circuitlab.model.constructed import SOURCES
 from circuitlab.model.hub import HubName, snapshot
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.subject import ModelRef
-from circuitlab.paths import shipped_models
+from circuitlab.paths import shipped, shipped_models
 from circuitlab.session.state import State
 
 log = logging.getLogger("circuitlab.opening")
 RECENT = 8
+KINDS = {"builtin": "Shipped", "construct": "Constructed"}
 WEIGHT_FILES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 
 
 def asked_of(error: object) -> Mapping[str, tuple[str, ...]]:
     """The assumptions that an error asks for, with the values that each can have."""
     return error.asks if isinstance(error, BadModel) else {}
+
+
+def _title(source: str) -> str:
+    """What a menu calls a source: a name, or a path from home."""
+    kind, _, where = source.partition(":")
+    if kind == "construct":
+        return where.replace("?", " · ")
+    try:
+        return f"~/{Path(where).relative_to(Path.home())}" if kind == "file" else where
+    except (ValueError, RuntimeError):
+        return where
+
+
+def _identity(source: str) -> str:
+    """The same for two sources that mean one model: a shipped one by its name or by its folder."""
+    kind, _, where = source.partition(":")
+    if kind != "file":
+        return source.partition("?")[0]  # a constructed model is one model, whatever its parameters
+    path = Path(where)
+    inside = path.parent == shipped("models") and path.name in shipped_models()
+    return f"builtin:{path.name}" if inside else f"file:{path}"
 
 
 class Opening(QObject):
@@ -146,15 +168,34 @@ class Opening(QObject):
             rest = [s for s in self.recent() if s != ref.source]
             stored().setValue("recent", [ref.source, *rest][:RECENT])
 
+    def sources(self) -> list[tuple[str, str]]:
+        """(source, title) of the shipped, the constructed and the recent models: each model once, always in the same order."""
+        shipped = [(f"builtin:{name}", name) for name in shipped_models()]
+        made = [(source, _title(source)) for source in SOURCES]
+        known = {_identity(source) for source, _ in (*shipped, *made)}
+        recent: dict[str, str] = {}
+        for source in sorted(self.recent(), key=lambda s: (_title(s).rpartition("/")[2].lower(), s)):
+            if _identity(source) not in known:
+                recent.setdefault(_identity(source), source)
+        return [*shipped, *made, *((source, _title(source)) for source in recent.values())]
+
     def fill(self, menu: QMenu) -> None:
-        """The recent, the shipped and the constructed models, each once."""
+        """The models there are, by kind; the open one is marked."""
         menu.clear()
-        for source in dict.fromkeys([*self.recent(), *(f"builtin:{name}" for name in shipped_models()), *SOURCES]):
-            kind, _, where = source.partition(":")
-            said = {"builtin": " (shipped)", "construct": " (constructed)"}.get(kind, "")
-            action = menu.addAction(where.replace("&", "&&") + said)
+        menu.setToolTipsVisible(True)
+        group, now, before = QActionGroup(menu), _identity(self.bench.document.state.model.source), ""
+        for source, title in self.sources():
+            kind = source.partition(":")[0]
+            if (section := KINDS.get(kind, "Recent")) != before:
+                menu.addSection(section)
+                before = section
+            action = menu.addAction(title.replace("&", "&&"))
+            action.setCheckable(True)
+            action.setChecked(_identity(source) == now)
+            action.setToolTip(source.partition(":")[2].replace("&", "&&"))
             action.setData(source)
             action.triggered.connect(self._chosen)
+            group.addAction(action)
 
     @Slot()
     def _chosen(self) -> None:

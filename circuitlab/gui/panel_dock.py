@@ -112,6 +112,10 @@ class PanelDock(QDockWidget):
         if self._stale and self.shown and not self.quiet:
             self.refresh()
 
+    def take_keyboard(self) -> None:
+        """Into the picture, not the controls."""
+        self.view.take_keyboard()
+
     def refresh(self) -> None:
         """Ask for what the state needs, draw what is there."""
         self._stale = False

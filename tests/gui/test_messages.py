@@ -6,7 +6,7 @@ from typing import Any
 
 from circuitlab.figures.marks import Hit
 from circuitlab.gui.window import Window
-from tests.gui.driving import dock
+from tests.gui.driving import dock, settle
 
 
 def test_a_message_is_covered_by_what_is_pointed_at_and_ends(qtbot: Any, window: Window) -> None:
@@ -32,3 +32,16 @@ def test_the_end_of_a_message_leaves_the_value_that_is_pointed_at(qtbot: Any, wi
     window.bench.readout.emit("position 3")
     status.ends.timeout.emit()
     assert status.readout.text() == "position 3"
+
+
+def test_a_pin_is_taken_away_where_it_stands(qtbot: Any, window: Window) -> None:
+    top = window.top
+    assert not top.unpin.isVisible()
+    window.moves.pin()
+    settle(qtbot, window)
+    assert top.unpin.isVisible() and "same" in top.pinned.text()
+    window.moves.ablate()
+    assert top.pinned.text() == "vs uncut"
+    top.unpin.click()
+    settle(qtbot, window)
+    assert not window.bench.document.recorded.pins and not top.unpin.isVisible()

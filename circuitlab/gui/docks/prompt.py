@@ -140,6 +140,10 @@ class PromptDock(QDockWidget):
         super().showEvent(event)
         self.refresh()
 
+    def take_keyboard(self) -> None:
+        """To the editor."""
+        self.editor.setFocus(Qt.FocusReason.ShortcutFocusReason)
+
     # -- height -------------------------------------------------------------------------------------------------------
 
     def natural_height(self) -> int:

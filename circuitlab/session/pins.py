@@ -1,0 +1,34 @@
+"""What a pinned subject differs in from the one on the screen: what a comparison is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from circuitlab.model.subject import ModelRef
+from circuitlab.session.cuts import words
+from circuitlab.session.state import Pin, State
+
+LONGEST = 24  # characters of a text
+
+
+def differences(state: State, pin: Pin, name_of: Callable[[ModelRef], str]) -> tuple[str, ...]:
+    """What the pin has that the state has otherwise, in the pin's words; () where they are the same.
+
+    Of two points of one training only the step is named; of a text its end, which is where one types.
+    """
+    there, now = pin.subject, state.subject
+    found: list[str] = []
+    if there.model != now.model:
+        name, mine = name_of(there.model), name_of(now.model)
+        series = replace(there.model, checkpoint=None) == replace(now.model, checkpoint=None)
+        base, _, step = name.partition(" · ")
+        found.append((step or "final weights") if series and mine.partition(" · ")[0] == base else name)
+    if there.tokens != now.tokens:
+        short = pin.text if len(pin.text) <= LONGEST else f"…{pin.text[1 - LONGEST :]}"
+        found.append(f"“{short}”" if short.strip() else f"{len(there.tokens)} tokens")
+    if there.edits != now.edits:
+        found.append(", ".join(map(words, there.edits[:2])) + (" …" if there.edits[2:] else "") if there.edits else "uncut")
+    pairs = zip(there.conventions.words(), now.conventions.words(), strict=True)
+    found += [said for said, mine in pairs if said != mine]
+    return tuple(found)

@@ -1,0 +1,92 @@
+"""The palette: words before scattered letters; panels, heads, models and tokens; and where the keyboard goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QWidget
+
+from circuitlab.gui.commands import COMMANDS
+from circuitlab.gui.palette import Palette, rank
+from circuitlab.gui.palette_entries import Known
+from circuitlab.gui.panel_dock import PanelDock
+from circuitlab.gui.window import Window
+from circuitlab.model.subject import Head, Target
+from tests.gui.driving import dock, settle
+
+
+def opened(qtbot: Any, window: Window, typed: str = "") -> Palette:
+    window.menus.refresh()
+    palette = Palette([*window.menus.actions, *window.menus.lessons], window, Known(window.bench, window.opening))
+    window.menus.enable()
+    qtbot.addWidget(palette)
+    qtbot.keyClicks(palette.line, typed)
+    return palette
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c.enabled.__name__ == "_always"], ids=lambda c: c.name)
+def test_the_whole_title_is_the_first_line(command: Any) -> None:
+    others = [c.title for c in COMMANDS if c.title != command.title]
+    assert all(rank(command.title, command.title) > rank(command.title, title) for title in others)
+
+
+def test_words_come_before_scattered_letters() -> None:
+    assert rank("pin", "Pin this as the reference") > rank("pin", "Compare in the panel") > (0, 0)
+    assert rank("log", "Go to Log") > rank("log", "Logits of it, larger")
+    assert rank("text larger", "Larger text") > rank("text larger", "Continue the text, later")
+    assert rank("zzz", "Reset layout") == (0, 0)
+
+
+def test_panels_heads_models_and_tokens_are_known(qtbot: Any, window: Window) -> None:
+    for panel in (d for d in window.docks.values() if isinstance(d, PanelDock)):
+        assert opened(qtbot, window, panel.windowTitle()).entries[0].title == f"Go to {panel.windowTitle()}"
+    palette = opened(qtbot, window, "L1H3")
+    assert palette.entries[0].title == "L1H3"
+    palette.choose()
+    assert window.bench.document.recorded.selection.heads == (Head(1, 3),)
+    assert [e.title for e in opened(qtbot, window, "l0").entries[:4]] == ["L0H0", "L0H1", "L0H2", "L0H3"]
+    assert not any(e.title.startswith("L7") for e in opened(qtbot, window, "L7H0").entries)
+    assert "Open attn-only-1l" in [e.title for e in opened(qtbot, window, "attn-only-1l").entries][:2]
+    settle(qtbot, window)
+
+
+def test_a_token_of_the_prompt_is_read_at_and_one_of_the_vocabulary_measured(qtbot: Any, window: Window) -> None:
+    entries = opened(qtbot, window, "w").entries
+    assert any("position" in e.title for e in entries[:8])
+    next(e for e in entries if "position" in e.title).run()
+    selection = window.bench.document.recorded.selection
+    assert selection.locked and selection.destination is not None
+    assert window.bench.facts().token_text(window.bench.document.recorded.tokens[selection.destination]) == "w"
+    token = next(e for e in opened(qtbot, window, "w").entries if e.title.startswith("Measure"))
+    token.run()
+    target = window.bench.document.recorded.selection.target
+    assert target != Target() and window.bench.facts().token_text(target.tokens[0]) in token.title
+    settle(qtbot, window)
+
+
+@pytest.mark.parametrize("name", ["attention", "predictions", "prompt", "log", "lessons", "interventions", "circuits", "spectra"])
+def test_going_to_a_panel_puts_the_keyboard_into_it(qtbot: Any, window: Window, name: str) -> None:
+    window.activateWindow()
+    window.layout_of_docks.go_to(name)
+    settle(qtbot, window)
+    focus = QApplication.focusWidget()
+    assert focus is not None
+    place = window.docks[name]
+    assert place.isAncestorOf(focus)
+    if isinstance(place, PanelDock):
+        assert place.view.isAncestorOf(focus)
+        assert not place.controls.isAncestorOf(focus)
+    if name == "prompt":
+        assert focus is window.prompt.editor
+
+
+def test_the_arrows_walk_at_once(qtbot: Any, window: Window) -> None:
+    window.activateWindow()
+    window.layout_of_docks.go_to("overview")
+    settle(qtbot, window)
+    focus = QApplication.focusWidget()
+    assert isinstance(focus, QWidget)
+    with qtbot.waitSignal(dock(window, "overview").view.hovered, timeout=5000):
+        qtbot.keyClick(focus, Qt.Key.Key_Right)

@@ -1,0 +1,41 @@
+"""A comparison is named by what differs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from circuitlab.model.intervention import Intervention
+from circuitlab.model.subject import Head, ModelRef
+from circuitlab.session.cuts import ablation, words
+from circuitlab.session.pins import differences
+from circuitlab.session.state import Pin, State
+
+STATE = State(ModelRef("builtin:a"), "the cat", (1, 2))
+NAMES = {ModelRef("builtin:a"): "a", ModelRef("builtin:b"): "b", ModelRef("builtin:a", 3): "a · step 64"}
+
+
+def pinned(state: State) -> Pin:
+    return Pin("", state.subject, state.selection, state.text)
+
+
+def named(state: State, pin: State) -> tuple[str, ...]:
+    return differences(state, pinned(pin), NAMES.__getitem__)
+
+
+def test_each_thing_that_differs_is_named_and_nothing_else() -> None:
+    cut: Intervention = ablation(Head(0, 1))
+    edited = replace(STATE, edits=((cut, True),))
+    step = replace(STATE, model=ModelRef("builtin:a", 3))
+    raw = replace(STATE, conventions=replace(STATE.conventions, fold_norm=False))
+    assert named(STATE, STATE) == ()
+    assert named(replace(STATE, model=ModelRef("builtin:b")), STATE) == ("a",)
+    assert named(step, STATE) == ("final weights",)
+    assert named(STATE, step) == ("step 64",)
+    assert named(STATE, STATE.with_text("one", (3,))) == ("“one”",)
+    assert named(STATE, STATE.with_tokens((5, 6, 7))) == ("3 tokens",)
+    assert named(edited, STATE) == ("uncut",)
+    assert named(STATE, edited) == (words(cut),)
+    assert len(named(STATE, raw)) == 1 and named(STATE, raw)[0] in raw.conventions.words()
+    assert len(named(replace(edited, model=ModelRef("builtin:b")), STATE.with_text("one", (3,)))) == 3
+    long = STATE.with_text("a long text of many words that does not fit", (4, 5, 6))
+    assert named(STATE, long)[0].startswith("“…") and len(named(STATE, long)[0]) <= 27
