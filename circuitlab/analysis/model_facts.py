@@ -76,7 +76,7 @@ def _positions(c: ModelConfig) -> str:
 
 def _counts(c: ModelConfig, n_parameters: int) -> list[tuple[str, str, str]]:
     attention = c.n_layers * c.d_model * c.d_head * (2 * c.n_heads + 2 * c.n_kv_heads)
-    mlp = c.n_layers * c.expert_parameters() * (1 if c.experts is None else c.experts.n)
+    mlp = c.n_layers * c.mlp_matrices()
     rows = [("all", n_parameters), ("embedding", c.d_vocab * c.d_model), ("attention matrices", attention)]
     rows += [("MLP matrices", mlp)] if mlp else []
     rows += [("position table", c.n_ctx * c.d_model)] if c.stored_positions else []

@@ -310,11 +310,7 @@ class ModelConfig:
         }
         widths["k"] = widths["v"] = self.n_kv_heads * self.d_head
         attention += sum(widths[b] for b in self.biases if b in "qkvo")
-        mlp = self.expert_parameters()
-        mlp += widths["mlp"] if "mlp" in self.biases and self.d_mlp else 0
-        if (experts := self.experts) is not None:
-            shared = self.d_model * (experts.shared * (2 + self.gated) + experts.shared_gate)
-            mlp = experts.n * (mlp + self.d_model) + shared  # the router has a column for each
+        mlp = self.mlp_matrices() + (widths["mlp"] if "mlp" in self.biases and self.d_mlp else 0)
         per_norm = {"none": 0, "rms": 1, "layer": 2}[self.norm] * self.d_model
         per_sublayer = 2 if self.norm_placement == "both" else 1
         norms = per_norm * per_sublayer * (1 if self.attention_only else 2)
@@ -331,6 +327,13 @@ class ModelConfig:
     def expert_parameters(self) -> int:
         """The number of weights of one MLP, or of one expert."""
         return self.d_model * self.d_mlp * (2 + self.gated)
+
+    def mlp_matrices(self) -> int:
+        """The number of weights of one block's MLP, biases left out: with experts those of all, of the router and of the gate."""
+        one, experts = self.expert_parameters(), self.experts
+        if experts is None:
+            return one
+        return experts.n * (one + self.d_model) + self.d_model * (experts.shared * (2 + self.gated) + experts.shared_gate)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `config.json`; fields at their defaults are left out."""

@@ -30,8 +30,13 @@ def read_config(config: Mapping[str, Any]) -> Read:
         raise BadModel("config.json: attn_config cannot be read.", expected="an object", got=repr(attention)[:80])
     refuse(attention, _REFUSED)
     refuse(config, {"logit_scale": "A scale of the logits"})
-    if not flag(attention, "alibi", True) or not flag(config, "no_bias", True):
-        raise BadModel("This kind of MPT is not known.", expected="ALiBi, and no biases", got="alibi or no_bias false")
+    heads = attention.get("attn_type") or "multihead_attention"
+    if not flag(attention, "alibi", True) or not flag(config, "no_bias", True) or heads != "multihead_attention":
+        raise BadModel(
+            "This kind of MPT is not known.",
+            expected="ALiBi, no biases, multihead_attention",
+            got=f"alibi or no_bias false, or {str(heads)[:60]}",
+        )
     if number(attention, "alibi_bias_max", 8) != 8:  # `transformers` and the family's own code read it differently
         raise BadModel(
             "The slopes of ALiBi are not the usual ones.", expected="alibi_bias_max 8", got=str(attention["alibi_bias_max"])

@@ -1,7 +1,8 @@
 """The tokenizer that lies in a folder: which files make it, which token begins a text, and what of it does not fit the model.
 
 `tokenizer.json` is taken as it is. `vocab.json` with `merges.txt` become GPT-2's byte-level BPE (Radford et al. 2019), with
-Qwen's way of splitting text where `tokenizer_config.json` names that class. A lone SentencePiece file is not read.
+Qwen's way of splitting text where `tokenizer_config.json` names that class; or GPT-1's BPE of lower-cased words (Radford et al.
+2018), where pieces that end a word are marked `</w>`. A lone SentencePiece file is not read.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from circuitlab.model.tokenizer import Tokenizer
 
 # Where Qwen's tokenizer cuts a text before its merges: digits one by one, line ends apart.
 _QWEN_CUTS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_END = "</w>"  # of the pieces that end a word, where a vocabulary marks them
 _LARGEST_MERGES = 16 * 2**20
 _SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
 
@@ -81,7 +83,7 @@ def _from_files(folder: Path) -> Tokenizer | None:
     if os.path.lexists(folder / "tokenizer.json"):  # whatever it is: what is no file is said
         return Tokenizer.from_file(folder / "tokenizer.json")
     if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
-        return _byte_level(folder)
+        return _from_pieces(folder)
     return None
 
 
@@ -104,11 +106,29 @@ def _stated_bos(folder: Path, tokenizer: Tokenizer, said: Mapping[str, Any]) -> 
     return found if inside else None
 
 
-def _byte_level(folder: Path) -> Tokenizer:
+def _from_pieces(folder: Path) -> Tokenizer:
     """`vocab.json` and `merges.txt` as a tokenizer. Raises `BadModel`."""
-    vocab, said = read_json(folder / "vocab.json"), _optional(folder / "tokenizer_config.json")
+    vocab = read_json(folder / "vocab.json")
     if not all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in vocab.values()):
         raise BadModel("vocab.json does not number its tokens.", expected="token: id", got="other values")
+    ends = sum(piece.endswith(_END) for piece in vocab)
+    return _of_words(folder, vocab) if 4 * ends > len(vocab) else _byte_level(folder, vocab)
+
+
+def _of_words(folder: Path, vocab: dict[str, int]) -> Tokenizer:
+    """GPT-1's: lower-cased words and signs, each cut into pieces of which the last ends in `</w>`."""
+    inner = _bpe(folder, vocab, unk_token="<unk>" if "<unk>" in vocab else None, end_of_word_suffix=_END)
+    inner.normalizer, inner.pre_tokenizer = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
+    inner.decoder = decoders.BPEDecoder(suffix=_END)
+    inner.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in ("<unk>",) if name in vocab])
+    made = Tokenizer(inner)
+    made.notes = ("tokenizer built from vocab.json and merges.txt, as GPT-1's BPE of lower-cased words",)
+    return made
+
+
+def _byte_level(folder: Path, vocab: dict[str, int]) -> Tokenizer:
+    """GPT-2's and Qwen's."""
+    said = _optional(folder / "tokenizer_config.json")
     inner = _bpe(folder, vocab)
     space = said.get("add_prefix_space") is True
     kind = str(said.get("tokenizer_class") or "")
@@ -130,7 +150,7 @@ def _byte_level(folder: Path) -> Tokenizer:
     return made
 
 
-def _bpe(folder: Path, vocab: dict[str, int]) -> Inner:
+def _bpe(folder: Path, vocab: dict[str, int], **options: Any) -> Inner:
     pairs: list[tuple[str, str]] = []
     file = WholeFile(folder / "merges.txt")
     if file.size > _LARGEST_MERGES:
@@ -141,7 +161,7 @@ def _bpe(folder: Path, vocab: dict[str, int]) -> Inner:
             left, space, right = line.rstrip("\r").partition(" ")
             if space and not line.startswith("#version"):
                 pairs.append((left, right))
-        return Inner(BPE(vocab=vocab, merges=pairs))
+        return Inner(BPE(vocab=vocab, merges=pairs, **options))
     except Exception as error:  # the library raises bare Exception for merges of pieces that are not there
         raise BadModel("merges.txt does not fit vocab.json.", expected="merges of its tokens", got=str(error)[:200]) from error
 

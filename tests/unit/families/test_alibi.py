@@ -107,6 +107,7 @@ def test_a_prefix_and_a_batch_see_the_same_distances(tmp_path: Path, name: str) 
 REFUSED: dict[str, dict[str, Any]] = {
     "clipping": {"attn_config": {"clip_qkv": 6.0}},
     "norms of queries": {"attn_config": {"qk_ln": True}},
+    "one key for all": {"attn_config": {"attn_type": "multiquery_attention"}},
     "no ALiBi": {"attn_config": {"alibi": False}},
     "other slopes": {"attn_config": {"alibi_bias_max": 16}},
     "biases": {"no_bias": False},

@@ -252,3 +252,22 @@ def test_added_tokens_stand_where_the_files_say(tmp_path: Path) -> None:
     assert [made.display(i) for i in (256, 257)] == ["<|a|>", "<|b|>"]
     assert all(made.decode(made.encode(text)) == text for text in NASTY)
     assert made.notes[0].startswith("tokenizer built from vocab.json and merges.txt")
+
+
+def test_the_pieces_of_gpt_1_are_words_not_bytes(tmp_path: Path) -> None:
+    """A vocabulary whose pieces end in `</w>`, against `transformers`' own class for such files."""
+    transformers = pytest.importorskip("transformers")
+    prose = "The Cat sat on the mat; the dog, who had sat there before, didn't like it. Cats and dogs! 12 of them."
+    inner = Inner(BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
+    inner.normalizer, inner.pre_tokenizer = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.BpeTrainer(vocab_size=90, special_tokens=["<unk>"], end_of_word_suffix="</w>", show_progress=False)
+    inner.train_from_iterator([prose], trainer)
+    model = json.loads(inner.to_str())["model"]
+    write(tmp_path, vocab=model["vocab"])
+    pairs = [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n" + "\n".join(pairs) + "\n", encoding="utf-8")
+    ours, theirs = find_tokenizer(tmp_path), transformers.OpenAIGPTTokenizer(model["vocab"], [tuple(p.split(" ")) for p in pairs])
+    assert ours is not None
+    assert "GPT-1" in ours.notes[0]
+    for text in (prose, *NASTY):
+        assert list(ours.encode(text)) == theirs.encode(text, add_special_tokens=False, split_special_tokens=True), text[:60]
