@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyqtgraph as pg
 from pyqtgraph.graphicsItems.ScatterPlotItem import Symbols
-from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
 from PySide6.QtWidgets import QWidget
 
@@ -25,6 +25,7 @@ REACH = 14.0  # px
 MOST_LABELS = 80
 SHAPES = ("o", "s", "t1", "d", "+", "star", "t", "x")  # by the order of the legend: told apart without colour
 PATH = 150  # opacity of a path, of 255
+TINT = 0.05  # of the half where x is positive
 
 
 class PointsMark(XYPlot):
@@ -50,7 +51,7 @@ class PointsMark(XYPlot):
         old, self.mark, self.mark_name = self.mark, mark, mark.name
         axes = mark.x_axis is old.x_axis and mark.y_axis is old.y_axis
         moved = mark.x is not old.x or mark.y is not old.y or not axes
-        keys = ("hues", "values", "levels", "map", "size", "sight", "controls")
+        keys = ("hues", "values", "levels", "map", "size", "sight", "controls", "origin", "rings")
         if moved or any(getattr(mark, k) is not getattr(old, k) for k in keys):
             if moved:
                 self._x, self._y = logged(mark.x, mark.x_axis), logged(mark.y, mark.y_axis)
@@ -202,6 +203,8 @@ class PointsMark(XYPlot):
     def _draw_under(self, painter: QPainter) -> None:
         """Paths, behind the points; what has no place is passed over."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if self.mark.origin:
+            self._draw_origin(painter)
         self._draw_controls(painter)
         for path in self.mark.paths:
             at = self.to_pixels(self._x[list(path)], self._y[list(path)])
@@ -211,6 +214,27 @@ class PointsMark(XYPlot):
             ink.setAlpha(PATH)
             painter.setPen(QPen(ink, 1.5))
             painter.drawPolyline([QPointF(x, y) for x, y in known.tolist()])
+
+    def _draw_origin(self, painter: QPainter) -> None:
+        """The positive half tinted, lines through the origin, circles round it with their names at the upper right."""
+        frame = self.frame()
+        middle, unit = self.to_pixels(np.array([0.0, 1.0]), np.array([0.0, 1.0]))
+        x, y, scale = float(middle[0]), float(middle[1]), float(abs(unit[0] - middle[0]))
+        if x < frame.right():
+            left = max(x, frame.left())
+            painter.fillRect(QRectF(left, frame.top(), frame.right() - left, frame.height()), self.theme.colour("accent", TINT))
+        ink = QColor(self.theme.colour("muted"))
+        ink.setAlpha(PATH)
+        painter.setPen(QPen(ink, 1.0))
+        painter.drawLine(QPointF(x, frame.top()), QPointF(x, frame.bottom()))
+        painter.drawLine(QPointF(frame.left(), y), QPointF(frame.right(), y))
+        ink.setAlpha(PATH // 2)
+        painter.setFont(self.theme.font(self.theme.small))
+        for radius, text in self.mark.rings:
+            painter.setPen(QPen(ink, 1.0, Qt.PenStyle.DotLine))
+            painter.drawEllipse(QPointF(x, y), radius * scale, radius * scale)
+            painter.setPen(self.theme.colour("muted"))
+            painter.drawText(QPointF(x + 0.707 * radius * scale + 2, y - 0.707 * radius * scale - 2), text)
 
     def _draw_controls(self, painter: QPainter) -> None:
         if self.mark.controls is None or self._dense():

@@ -9,6 +9,7 @@ import numpy as np
 
 from circuitlab.analysis.ablation import AblationParams, AblationResult
 from circuitlab.analysis.copying_scores import CopyingScoresParams, CopyingScoresResult
+from circuitlab.analysis.own_tokens import OwnTokensParams, OwnTokensResult, own_tokens
 from circuitlab.analysis.path_expansion import Measure, PathExpansionParams, PathExpansionResult
 from circuitlab.analysis.path_terms import refuse_on_stream
 from circuitlab.analysis.virtual_head import VirtualHeadParams, VirtualHeadResult
@@ -81,6 +82,8 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if view.page == "heads":
         if refused(facts) is None:
             asked["copying"] = Request("copying_scores", CopyingScoresParams(diagonal="none", qk=False), of_weights(state))
+            if own_tokens.refuse(facts.config, OwnTokensParams()) is None:
+                asked["own"] = Request("own_tokens", OwnTokensParams(), of_weights(state))
         cut = AblationParams(effect="target", target=target, position=position)
         asked["ablation"] = Request("ablation", cut, state.subject)
     if view.page == "pair" and not isinstance(heads := _later(state, facts), Why):
@@ -180,8 +183,10 @@ def _heads(state: State, facts: Facts, answer: Answer, now: Answers) -> Figure:
     result, copying, cut = _expansion(answer), now.get("copying"), now.get("ablation")
     predicted = copying.result if copying is not None and isinstance(copying.result, CopyingScoresResult) else None
     lost = cut.result if cut is not None and isinstance(cut.result, AblationResult) else None
-    key = ("heads", id(predicted), id(lost))
-    made = once(answer, key, lambda: head_rows(result, predicted, lost))
+    beside = now.get("own")
+    own = beside.result if beside is not None and isinstance(beside.result, OwnTokensResult) else None
+    key = ("heads", id(predicted), id(lost), id(own))
+    made = once(answer, key, lambda: head_rows(result, predicted, lost, own))
     picked = tuple(i for i, head in enumerate(made.ids.tolist()) if Head(*head) in state.selection.heads)
     notes = list[str]()
     if predicted is None and refused(facts) is not None:
@@ -189,7 +194,7 @@ def _heads(state: State, facts: Facts, answer: Answer, now: Answers) -> Figure:
     if lost is not None and not lost.exact.all():
         notes.append("≈ first-order estimate, until the exact value replaces it")
     rows = Rows("heads", made.columns, made.ids, chosen=picked, searchable=made.shown > 30)
-    said = captions(tuple(a for a in (answer, copying, cut) if a is not None), *notes)
+    said = captions(tuple(a for a in (answer, copying, beside, cut) if a is not None), *notes)
     return Figure(((rows,),), _title(state, facts, answer), said)
 
 

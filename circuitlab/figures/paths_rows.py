@@ -8,6 +8,7 @@ import numpy as np
 
 from circuitlab.analysis.ablation import AblationResult
 from circuitlab.analysis.copying_scores import CopyingScoresResult
+from circuitlab.analysis.own_tokens import OwnTokensResult
 from circuitlab.analysis.path_expansion import PathExpansionResult
 from circuitlab.figures.common import digits, top_level
 from circuitlab.figures.marks import RowColumn, ids
@@ -124,7 +125,12 @@ def _beside(other: Other, values: np.ndarray, names: np.ndarray, n_rest: int, pl
     ]
 
 
-def head_rows(result: PathExpansionResult, copying: CopyingScoresResult | None, cut: AblationResult | None) -> Terms:
+def head_rows(
+    result: PathExpansionResult,
+    copying: CopyingScoresResult | None,
+    cut: AblationResult | None,
+    own: OwnTokensResult | None = None,
+) -> Terms:
     """A row per head, the strongest first; columns that are not answered yet are left out. Ids are (layer, head)."""
     values = result.head_total
     order = np.argsort(-np.abs(values), axis=None, kind="stable")
@@ -137,6 +143,9 @@ def head_rows(result: PathExpansionResult, copying: CopyingScoresResult | None, 
     if copying is not None and copying.copying.shape == values.shape:
         tip = "the weights' prediction: OV copying score Σλ/Σ|λ|, 1 raises what it attends to, −1 lowers it"
         columns.append(column("copying", copying.copying, tip, digits=2, map="signed", levels=(-1.0, 1.0)))
+    if own is not None and own.top10.shape == values.shape:
+        tip = "share of tokens that stand among the ten largest of their own row of the head's OV circuit"
+        columns.append(column("own in 10", own.top10, tip, digits=2))
     tip = "direct contribution: all that the head writes here, read at the target"
     columns.append(column("adds", values, tip, digits=places, map="signed", levels=(-level, level)))
     if cut is not None and cut.effect.shape == values.shape:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from circuitlab.analysis.copying_scores import CopyingScoresParams, CopyingScoresResult
 from circuitlab.analysis.ov_spectrum import OvSpectrumParams, OvSpectrumResult
+from circuitlab.analysis.own_tokens import OwnTokensParams, OwnTokensResult, own_tokens
 from circuitlab.analysis.previous_head_spectrum import PreviousHeadSpectrumParams, PreviousHeadSpectrumResult
 from circuitlab.analysis.qk_spectrum import QkSpectrumParams, QkSpectrumResult
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import captions, once, rotates
+from circuitlab.figures.common import captions, number, once, rotates, top_level
 from circuitlab.figures.hues import head_hue
 from circuitlab.figures.marks import Axis, Figure, Hit, Lines, Points, RowColumn, Rows, empty, ids
 from circuitlab.figures.overview import pick_head
@@ -22,6 +23,8 @@ from circuitlab.model.subject import Head
 from circuitlab.session.state import Kind, State
 
 DECADES = 4  # of the logarithmic radius; smaller eigenvalues stand at the centre
+MOST = 8  # heads, a small multiple each
+ACROSS = 4  # of them side by side
 BINS = np.linspace(-1, 1, 21)
 COPYING = Axis("OV copying, Σλ / Σ|λ|")
 
@@ -78,19 +81,25 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         return head
     view, subject = _view(state), of_weights(state)
     if view.page == "copying":
-        return {"copying": Request("copying_scores", CopyingScoresParams(), subject)}
+        asked = {"copying": Request("copying_scores", CopyingScoresParams(), subject)}
+        refuses = own_tokens.refuse(facts.config, OwnTokensParams()) is not None
+        return asked if refuses else asked | {"own": Request("own_tokens", OwnTokensParams(), subject)}
     if view.page == "plane":
         if facts.config.n_layers < 2:
             return Why("This model has one layer: no head has an earlier one to look behind.")
         return {"plane": Request("previous_head_spectrum", PreviousHeadSpectrumParams(p=view.weighted_by), subject)}
     edge = pair(state, facts)
-    heads, behind = ((edge[1],), edge[0]) if edge is not None else (chosen(state, facts)[:16], None)
+    most = MOST if view.page == "eigenvalues" else 16
+    heads, behind = ((edge[1],), edge[0]) if edge is not None else (chosen(state, facts)[:most], None)
     side = "query" if state.selection.edge_kind == "Q" else "key"
     distance = distance_read(view.distance, facts)
-    return {
+    asked = {
         "OV": Request("ov_spectrum", OvSpectrumParams(heads, view.matrix, behind), subject),
         "QK": Request("qk_spectrum", QkSpectrumParams(heads, view.matrix, distance, behind, side), subject),
     }
+    own = OwnTokensParams(heads[:1])
+    alone = view.matrix == "full" and behind is None and own_tokens.refuse(facts.config, own) is None
+    return asked | ({"own": Request("own_tokens", own, subject)} if alone else {})
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
@@ -101,20 +110,44 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     view = _view(state)
     if not now:
         return Figure(title="Spectra")
+    if next(iter(asked)) not in now:
+        return Figure(title="Spectra")
     if view.page == "copying":
-        return _copying(state, view, now["copying"])
+        return _copying(state, view, now)
     if view.page == "plane":
         return _plane(state, view, now["plane"])
-    make = _eigenvalues if view.page == "eigenvalues" else _singular
-    marks = tuple(make(role, now[role], view, state) for role in ("OV", "QK") if role in now)
+    roles = tuple(role for role in ("OV", "QK") if role in now)
+    if view.page == "eigenvalues":
+        each = {role: _eigenvalues(role, now[role], view) for role in roles}
+        rows = [made[i : i + ACROSS] for made in each.values() for i in range(0, len(made), ACROSS)]
+        alone = all(len(made) == 1 for made in each.values())
+        grid = (tuple(mark for row in rows for mark in row),) if alone else tuple(rows)
+        count, wanted = max(map(len, each.values())), len(chosen(state, facts))
+        shown = (count, wanted) if not alone and count < wanted else None
+    else:
+        grid, shown = (tuple(_singular(role, now[role], view, state) for role in roles),), None
     rank = _ranks(now) if view.page == "singular values" else ""
-    return Figure((marks,), _scores(now, view), captions(tuple(now.values()), _radius(view), rank))
+    return Figure(grid, _scores(now, view), captions(tuple(now.values()), _radius(view), rank, _chance(now)), shown)
+
+
+def _chance(now: Answers) -> str:
+    """By how much of its own tokens a head of no meaning would stand out, "" where that was not asked for."""
+    own = now["own"].result if "own" in now else None
+    return f"own token in the top 10: chance {own.chance10:.4f}" if isinstance(own, OwnTokensResult) else ""
+
+
+def _own(now: Answers, head: Head) -> str:
+    """How many tokens stand in the top ten of their own row, for a title; "" where that is not known."""
+    own = now["own"].result if "own" in now else None
+    if not isinstance(own, OwnTokensResult) or not np.isfinite(own.top10[head]):
+        return ""
+    return f"own token in the top 10 of {own.top10[head]:.1%} of rows"
 
 
 def _radius(view: SpectraView) -> str:
     if view.page != "eigenvalues" or view.radius == "linear":
         return ""
-    return f"radius: log₁₀(|λ| / largest) + {DECADES}, smaller ones at the centre; angles kept"
+    return f"distance from the centre: log₁₀(|λ| / largest) + {DECADES}, smaller ones at the centre; angles kept"
 
 
 def _of(result: Any, raw: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -140,6 +173,8 @@ def _scores(now: Answers, view: SpectraView) -> str:
         place = np.flatnonzero((result.heads == np.array(head)).all(axis=1))
         if place.size:
             said.append(f"{role} {name} {_of(result, view.raw)[1][place[0]]:.3f}")
+        if role == "OV" and (own := _own(now, head)):
+            said.append(own)
     return " · ".join(said)
 
 
@@ -150,33 +185,46 @@ def _behind(now: Answers) -> Head | None:
 
 
 def _ranks(now: Answers) -> str:
-    said = [f"effective rank {role} {now[role].result.effective_rank[0]:.1f}" for role in now]  # type: ignore[attr-defined]
+    ranked = (role for role in ("OV", "QK") if role in now)
+    said = [f"effective rank {role} {now[role].result.effective_rank[0]:.1f}" for role in ranked]  # type: ignore[attr-defined]
     return ", ".join(said)
 
 
-def _eigenvalues(role: str, answer: Answer, view: SpectraView, state: State) -> Points:
+def _eigenvalues(role: str, answer: Answer, view: SpectraView) -> tuple[Points, ...]:
+    """A plane a head, all on one scale; one head's is called by the role alone."""
     result: Any = answer.result
 
-    def make() -> dict[str, Any]:
-        values, _ = _of(result, view.raw)
+    def make() -> tuple[Points, ...]:
+        values, scores = _of(result, view.raw)
         shown = values if view.radius == "linear" else on_log_radius(values)
         heads = [Head(int(a), int(b)) for a, b in result.heads]
-        n, d = values.shape
-        layer, head = np.repeat(result.heads, d, axis=0).T
-        return {
-            "x": np.real(shown).ravel(),
-            "y": np.imag(shown).ravel(),
-            "ids": ids(layer, head, np.tile(np.arange(d), n)),
-            "hues": np.repeat([head_hue(h) for h in heads], d),
-            "tips": tuple(
-                f"{h} {role} λ = {_complex(v)} · |λ| {abs(v):.4g}" for h, row in zip(heads, values, strict=True) for v in row
-            ),
-        }
+        reach = 1.05 * top_level(np.concatenate([np.real(shown).ravel(), np.imag(shown).ravel()]))
+        rings = tuple((float(k), f"10⁻{'⁰¹²³⁴'[DECADES - k]}" if k < DECADES else "largest") for k in range(1, DECADES + 1))
+        parts = "" if view.radius == "linear" else ", log |λ|"
+        made = []
+        for i, head in enumerate(heads):
+            n = values.shape[1]
+            name, of = (role, role) if len(heads) == 1 else (f"{role} {head}", f"{head} {role} {number(scores[i], '.2f')}")
+            made.append(
+                Points(
+                    name=name,
+                    x=np.real(shown[i]).copy(),
+                    y=np.imag(shown[i]).copy(),
+                    ids=ids(np.full(n, head.layer), np.full(n, head.head), np.arange(n)),
+                    hues=np.full(n, head_hue(head)),
+                    tips=tuple(f"{head} {role} λ = {_complex(v)} · |λ| {abs(v):.4g}" for v in values[i]),
+                    x_axis=Axis(f"{of}: Re λ{parts}"),
+                    y_axis=Axis("Im λ" if i % ACROSS == 0 else ""),
+                    equal=True,
+                    size=6.0,
+                    sight=(-reach, reach, -reach, reach),
+                    origin=True,
+                    rings=() if view.radius == "linear" else rings,
+                )
+            )
+        return tuple(made)
 
-    parts = "" if view.radius == "linear" else ", log radius"
-    axes = once(answer, ("axes", view.radius), lambda: (Axis(f"{role}: Re λ{parts}"), Axis(f"Im λ{parts}")))
-    columns = once(answer, ("points", view.raw, view.radius), make)
-    return Points(name=role, **columns, x_axis=axes[0], y_axis=axes[1], equal=True, size=6.0)
+    return once(answer, ("planes", view.raw, view.radius), make)
 
 
 def _complex(value: complex) -> str:
@@ -234,7 +282,8 @@ def _strip(answer: Answer, x: np.ndarray, y: np.ndarray, key: object) -> dict[st
     return once(answer, key, make)  # type: ignore[arg-type]
 
 
-def _copying(state: State, view: SpectraView, answer: Answer) -> Figure:
+def _copying(state: State, view: SpectraView, now: Answers) -> Figure:
+    answer = now["copying"]
     result = answer.result
     assert isinstance(result, CopyingScoresResult)
     ov, qk = (result.copying_raw, result.qk_positivity_raw) if view.raw else (result.copying, result.qk_positivity)
@@ -258,9 +307,24 @@ def _copying(state: State, view: SpectraView, answer: Answer) -> Figure:
     )
     strip = Points(name="copying", **columns, chosen=_picked(state, columns["ids"]), x_axis=axes[2], y_axis=axes[3])
     head = state.selection.head
-    said = f"{head} copying {ov[head]:.3f}, QK positivity {qk[head]:.3f}"
-    copies = int((ov > 0.5).sum())
-    return Figure(((curves,), (strip,)), said, captions((answer,), f"{copies} of {ov.size} heads above 0.5"), weights=(1.0, 1.6))
+    said = f"{head} copying {number(ov[head], '.3f')}"
+    said = ", ".join(w for w in (said, _own(now, head), f"QK positivity {number(qk[head], '.3f')}") if w)
+    copies = f"{int((ov > 0.5).sum())} of {ov.size} heads above 0.5"
+    own = now["own"].result if "own" in now else None
+    if isinstance(own, OwnTokensResult):
+        copies += f", {int((own.top10 > 0.5).sum())} with most own tokens in the top 10"
+        strip = replace(strip, tips=once(now["own"], ("tips", view.raw), lambda: _strip_tips(ov, qk, own)))
+    return Figure(((curves,), (strip,)), said, captions(tuple(now.values()), copies, _chance(now)), weights=(1.0, 1.6))
+
+
+def _strip_tips(ov: np.ndarray, qk: np.ndarray, own: OwnTokensResult) -> tuple[str, ...]:
+    heads = [Head(i, h) for i in range(ov.shape[0]) for h in range(ov.shape[1])]
+    return tuple(
+        f"{h} · copying {number(ov[h], '.3f')}"
+        f" · own token in the top 10 of {own.top10[h]:.1%}, first in {own.top1[h]:.1%} of rows"
+        f" · QK positivity {number(qk[h], '.3f')}"
+        for h in heads
+    )
 
 
 def _plane(state: State, view: SpectraView, answer: Answer) -> Figure:
@@ -303,7 +367,7 @@ def pick(state: State, hit: Hit) -> State:
         return state
     if hit.mark == "earlier" and hit.gesture in ("click", "double-click"):
         return pick_edge(state, Head(*hit.id), state.selection.head, "K")
-    if hit.mark in ("OV", "QK", "copying", "plane"):
+    if hit.mark.partition(" ")[0] in ("OV", "QK", "copying", "plane"):
         return pick_head(state, Head(*hit.id[:2]), hit.gesture)
     return state
 
@@ -315,7 +379,13 @@ PANEL = register(
         view=SpectraView,
         equation="λ of W_O W_U W_E W_V (OV) and W_Kᵀ W_EᵀW_E W_Q (QK);  copying, positivity = Σλ / Σ|λ|",
         source="Elhage et al. 2021, “Summarizing OV/QK matrices”, “Mechanistic view of induction heads”",
-        help="Positive eigenvalues copy (OV) or match (QK). Click a point to choose its head; Shift-click adds one.",
+        help=(
+            "Positive eigenvalues copy (OV) or match (QK): the tinted half. Several chosen heads stand side by side, on one "
+            "scale. On the log radius the distance from the centre is the size, by decades; angles are kept. A positive one "
+            "raises its own mixture of tokens, not necessarily a token: whether a head raises the very token that it reads is "
+            "said by own tokens, the share of tokens that stand among the ten largest of their own row. Click a point to choose "
+            "its head; Shift-click adds one."
+        ),
         requests=requests,
         figure=figure,
         pick=pick,

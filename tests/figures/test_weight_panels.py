@@ -11,8 +11,11 @@ import pytest
 
 from circuitlab.analysis.composition import CompositionParams
 from circuitlab.analysis.ov_spectrum import OvSpectrumParams
+from circuitlab.analysis.own_tokens import OwnTokensParams
 from circuitlab.analysis.previous_head_spectrum import PreviousHeadSpectrumParams
 from circuitlab.analysis.subspace_overlap import SubspaceOverlapParams
+from circuitlab.draw.points import PointsMark
+from circuitlab.draw.theme import DARK, LIGHT
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -120,14 +123,48 @@ def test_a_token_is_the_one_asked_for_else_the_prompts(engine: Engine, state: St
 def test_eigenvalues_are_those_of_the_answer_in_the_hues_of_their_heads(engine: Engine, state: State) -> None:
     two = state.select(heads=(Head(2, 1), Head(0, 3)))
     found = answer(engine, two, "ov_spectrum", OvSpectrumParams((Head(2, 1), Head(0, 3))))
-    mark = drawn(engine, two, "spectra").find("OV")
-    assert isinstance(mark, Points)
-    np.testing.assert_array_equal(mark.x + 1j * mark.y, found.eigenvalues.ravel())
-    assert mark.equal
-    assert mark.hues is not None and len(set(mark.hues.tolist())) == 2
-    raw = drawn(engine, two, "spectra", SpectraView(raw=True)).find("OV")
+    figure = drawn(engine, two, "spectra")
+    marks = [figure.find(f"OV {head}") for head in two.selection.heads]
+    for i, mark in enumerate(marks):  # a plane a head, on one scale, the origin and the positive half shown
+        assert isinstance(mark, Points) and mark.equal and mark.origin
+        np.testing.assert_array_equal(mark.x + 1j * mark.y, found.eigenvalues[i])
+        assert mark.hues is not None and len(set(mark.hues.tolist())) == 1
+    assert marks[0].sight == marks[1].sight and marks[0].hues[0] != marks[1].hues[0]  # type: ignore[union-attr, index]
+    raw = drawn(engine, two.select(heads=(Head(0, 3),)), "spectra", SpectraView(raw=True)).find("OV")
     assert isinstance(raw, Points)
-    np.testing.assert_array_equal(raw.x + 1j * raw.y, found.eigenvalues_raw.ravel())
+    np.testing.assert_array_equal(raw.x + 1j * raw.y, found.eigenvalues_raw[1])
+    rings = drawn(engine, two, "spectra", SpectraView(radius="log")).find("OV L2H1")
+    assert isinstance(rings, Points) and [radius for radius, _ in rings.rings] == [1, 2, 3, 4]
+    picked = find_panel("spectra").pick(two, Hit("QK L0H3", (0, 3, 1), "click"))
+    assert picked.selection.heads == (Head(0, 3),)
+
+
+def test_own_tokens_stand_beside_the_copying_score(engine: Engine, state: State) -> None:
+    own = answer(engine, state, "own_tokens", OwnTokensParams())
+    said = f"{own.top10[state.selection.head]:.1%} of rows"
+    for page in ("eigenvalues", "copying"):
+        figure = drawn(engine, state, "spectra", SpectraView(page=page))
+        assert said in figure.title and "chance" in figure.caption
+    strip = drawn(engine, state, "spectra", SpectraView(page="copying")).find("copying")
+    assert isinstance(strip, Points) and f"{own.top1[2, 3]:.1%}" in strip.tips[11]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_positive_half_is_tinted_and_zero_is_a_line(view: Any, dark: bool) -> None:
+    """The background right of zero differs from that on the left; the pixels of the zero lines from both."""
+    one = np.array([0.5])
+    mark = Points("m", one, one, np.zeros((1, 1), np.int64), equal=True, sight=(-1, 1, -1, 1), origin=True)
+    view.resize(500, 460)
+    view.set_theme(DARK if dark else LIGHT)
+    view.show_figure(Figure(((mark,),)))
+    (widget,) = view.findChildren(PointsMark)
+    widget.grab()  # lays it out
+    image = widget.grab().toImage()
+    left, right, zero = (widget.to_pixels(np.array([x]), np.array([-0.37]))[0] for x in (-0.63, 0.63, 0.0))
+    colour = lambda at: image.pixelColor(round(at[0]), round(at[1])).getRgb()[:3]
+    assert colour(left) != colour(right)
+    near = [image.pixelColor(round(zero[0]) + dx, round(zero[1])).getRgb()[:3] for dx in (-2, -1, 0, 1, 2)]
+    assert any(sum(abs(a - b) for a, b in zip(c, colour(left), strict=True)) > 60 for c in near)
 
 
 def test_a_log_radius_keeps_angles() -> None:
