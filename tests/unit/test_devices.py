@@ -70,7 +70,7 @@ def test_an_analysis_on_another_device_mixes_nothing_and_finds_the_same(elsewher
     _same(made.result, _answer(name, subject).result)
 
 
-@pytest.mark.parametrize("config", ["llama", "both-norms-capped", "odd", "sinusoidal", "gemma3"])
+@pytest.mark.parametrize("config", ["llama", "both-norms-capped", "odd", "sinusoidal", "gemma3", "alibi", "shared-expert"])
 def test_the_forward_pass_and_every_value_of_a_run(elsewhere: None, tmp_path: Path, config: str) -> None:
     small = SMALL if config != "odd" else {"tokenizer": False}
     ref = reference(str(directory(tmp_path / "m", CONFIGS[config], **small)))
