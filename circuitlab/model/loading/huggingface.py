@@ -64,7 +64,7 @@ def flag(config: Mapping[str, Any], name: str, default: bool) -> bool:
 def activation(config: Mapping[str, Any], name: str, default: str) -> Activation:
     """The MLP's nonlinearity. Raises `BadModel` for one that is not known."""
     value = config.get(name) or default
-    if value not in ACTIVATIONS:
+    if not isinstance(value, str) or value not in ACTIVATIONS:
         raise BadModel("The activation is not known.", expected=" ".join(ACTIVATIONS), got=repr(value)[:80])
     return ACTIVATIONS[value]
 

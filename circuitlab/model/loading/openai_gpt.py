@@ -21,7 +21,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of a GPT-1 `config.json`, with what was assumed."""
     config, assumed = filled({"n_positions": config.get("n_ctx"), **config}, _DEFAULTS)
     d_model, n_heads, kind = size(config, "n_embd"), size(config, "n_head"), config["afn"]
-    if kind not in _ACTIVATIONS:
+    if not isinstance(kind, str) or kind not in _ACTIVATIONS:
         raise BadModel("The activation is not known.", expected=" ".join(_ACTIVATIONS), got=repr(kind)[:80])
     made = ModelConfig(
         n_layers=size(config, "n_layer"),
