@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import torch
 
@@ -31,7 +32,7 @@ from circuitlab.analysis.base import TextRef, analyses, find_analysis
 from circuitlab.draw.paper import Paper, format_of
 from circuitlab.engine.codec import as_text, params_of, parse
 from circuitlab.engine.engine import GIB, Engine
-from circuitlab.engine.export_data import table_text, write_answer
+from circuitlab.engine.export_data import table_text, told, write_answers
 from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.store import ModelStore, reference, step_of
 from circuitlab.errors import BadInput, UsageError
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from circuitlab.figures.marks import Figure
 
 _ENGINE: Engine | None = None
+_USED: WeakValueDictionary[ModelRef, Engine] = WeakValueDictionary()  # by whom a model was opened last
 
 
 def engine() -> Engine:
@@ -111,6 +113,7 @@ class Model:
 
     def __init__(self, ref: ModelRef, use: Engine) -> None:
         self.ref, self.engine = ref, use
+        _USED[ref] = use
 
     @property
     def config(self) -> ModelConfig:
@@ -231,14 +234,19 @@ class Model:
         return made
 
 
+def _engine_of(answer: Answer) -> Engine:
+    """An engine that has the answer's model open, so that it is not opened once more."""
+    return _USED.get(answer.request.subject.model) or engine()
+
+
 def table(answer: Answer) -> str:
-    """The answer's table as text, tabs between the columns."""
-    return table_text(answer.result.table(), "\t")
+    """The answer's table as text, tabs between the columns, the text of tokens beside their ids."""
+    return table_text(told(_engine_of(answer), answer, identified=False).table(), "\t")
 
 
 def save(answer: Answer, path: str | Path) -> None:
     """Write CSV, NPZ or JSON by suffix, with the hash of the weights."""
-    write_answer(engine().identified(answer), Path(path))
+    write_answers({"answer": told(_engine_of(answer), answer)}, Path(path))
 
 
 def snippet(request: Request) -> str:

@@ -4,41 +4,26 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from circuitlab.analysis.base import Column, Quiet, Table
-from circuitlab.engine.request import Answer
+from circuitlab.analysis.base import Quiet, Table
+from circuitlab.engine.export_data import Told
 
 ROWS = 40
-PLACES = ("position", "destination", "source")
 
 
-def print_answer(answer: Answer, display: Callable[[int], str] | None) -> None:
-    """The answer's table under a line that says what it is; `display` gives the text of a token."""
-    request, result = answer.request, answer.result
+def print_answer(what: Told) -> None:
+    """The answer's table under a line that says what it is."""
+    request, result = what.answer.request, what.answer.result
     print(" · ".join((request.analysis, request.subject.model.name, *result.conventions)))
     if result.remainder is not None:
         left = result.remainder
         print(f"remainder {left.size:.3g} of {left.of:.3g} {left.unit}")
-    found = result.table()
-    print_table(found if display is None else with_tokens(found, request.subject.tokens, display))
-
-
-def with_tokens(table: Table, tokens: tuple[int, ...], display: Callable[[int], str]) -> Table:
-    """The table with a column of text after each column of token ids or of positions."""
-    columns: list[Column] = []
-    for column in table.columns:
-        columns.append(column)
-        if column.name == "id":
-            columns.append(Column("token", np.array([display(int(i)) for i in column.values], dtype=object)))
-        elif column.name in PLACES and "id" not in {c.name for c in table.columns}:
-            texts = [display(tokens[int(p)]) for p in column.values]
-            columns.append(Column(f"{column.name} token", np.array(texts, dtype=object)))
-    return Table(tuple(columns))
+    print_table(what.table())
 
 
 def print_table(table: Table) -> None:
@@ -54,6 +39,8 @@ def print_table(table: Table) -> None:
 
 
 def _cell(value: Any) -> str:
+    if value is None:
+        return "not known"
     if isinstance(value, (float, np.floating)):
         return "not computed" if np.isnan(value) else f"{value:.5g}"
     return str(value)

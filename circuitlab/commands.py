@@ -20,9 +20,9 @@ from circuitlab.cli_output import print_answer, print_table, progress
 from circuitlab.draw.paper import format_of
 from circuitlab.engine.codec import describe, parse, parse_params, to_json
 from circuitlab.engine.engine import GIB, Engine
-from circuitlab.engine.export_data import data_bytes
+from circuitlab.engine.export_data import Told, data_bytes, told
 from circuitlab.engine.export_series import joined_table, series_bytes
-from circuitlab.engine.request import Answer, Request
+from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.engine.texts import text_of
 from circuitlab.errors import BadInput, BadMachine, UsageError
@@ -94,25 +94,26 @@ def compute(args: argparse.Namespace) -> int:
     with progress(args.analysis) as ctx:
         answer = model.engine.answer(Request(args.analysis, params, subject), ctx, fresh=True)
     for form, target in targets.items():
-        _put(data_bytes(model.engine.identified(answer), form), target)
+        _put(data_bytes(told(model.engine, answer), form), target)
     if not targets:
-        tokenizer = model.engine.store.open(model.ref).opened.weights.tokenizer
-        print_answer(answer, None if tokenizer is None else tokenizer.display)
+        print_answer(told(model.engine, answer, identified=False))
     return 0
 
 
 def _compute_series(model: api.Model, request: Request, targets: dict[str, str]) -> int:
     """The same request of every checkpoint: one file, or one table."""
-    answers: list[tuple[int | None, Answer]] = []
+    answers: list[Told] = []
     for step in _all_steps(model):
         subject = replace(request.subject, model=model.at_step(step).ref)
         with progress(f"{request.analysis} · {'final' if step is None else f'step {step}'}") as ctx:
             answer = model.engine.answer(replace(request, subject=subject), ctx, fresh=True)
-        answers.append((step, model.engine.identified(answer) if targets else answer))
+        answers.append(told(model.engine, answer, identified=bool(targets)))
     for form, target in targets.items():
         _put(series_bytes(answers, form), target)
     if not targets:
-        print(" · ".join((request.analysis, model.ref.name, f"{len(answers)} checkpoints", *answers[-1][1].result.conventions)))
+        print(
+            " · ".join((request.analysis, model.ref.name, f"{len(answers)} checkpoints", *answers[-1].answer.result.conventions))
+        )
         print_table(joined_table(answers))
     return 0
 

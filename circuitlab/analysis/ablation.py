@@ -20,7 +20,7 @@ import torch
 
 from circuitlab.analysis.ablation_parts import Bench, How, at_once, bench, bytes_of, has_paths, refused, said, ticker
 from circuitlab.analysis.attention import chosen_heads
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, scalar
 from circuitlab.analysis.first_order import first_order
 from circuitlab.analysis.measured import Effect
 from circuitlab.model.config import ModelConfig
@@ -43,7 +43,7 @@ class AblationParams:
     frozen: bool = False
     what: What = "each"
     heads: tuple[Head, ...] = ()
-    most: int = 6
+    most: int = at_least(1, 6)
     effect: Effect = "loss"
     target: Target = Target()
     position: int = -1
@@ -58,13 +58,13 @@ class AblationResult(Result):
     [set, member, 2] as (layer, head), `set_effect` [set], `set_change` [set, pos]; `unit` of effects: nats or logit.
     """
 
-    effect: np.ndarray
-    exact: np.ndarray
-    token_change: np.ndarray
-    members: np.ndarray
-    set_effect: np.ndarray
-    set_change: np.ndarray
-    baseline: float
+    effect: np.ndarray = over("layer", "head", unit="{unit}")
+    exact: np.ndarray = over("layer", "head")
+    token_change: np.ndarray = over("layer", "head", "position", unit="nats")
+    members: np.ndarray = over("set", "member", "(layer, head)")
+    set_effect: np.ndarray = over("set", unit="{unit}")
+    set_change: np.ndarray = over("set", "position", unit="nats")
+    baseline: float = scalar("{unit}")
     unit: str
 
     @property

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, read_only
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only
 from circuitlab.errors import BadInput
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
@@ -49,8 +49,8 @@ class AttentionParams:
 class AttentionResult(Result):
     """`values` [head, dest, src] float32, NaN where a destination cannot see; `heads` [head, 2] (layer, head)."""
 
-    values: np.ndarray
-    heads: np.ndarray
+    values: np.ndarray = over("head", "destination", "source")
+    heads: np.ndarray = over("head", "(layer, head)")
 
     def table(self) -> Table:
         """One row per head and visible (destination, source)."""
@@ -59,8 +59,8 @@ class AttentionResult(Result):
         return Table(
             (
                 Column("head", names[head]),
-                Column("destination", dest),
-                Column("source", src),
+                Column("destination", dest, of="position"),
+                Column("source", src, of="position"),
                 Column("value", self.values[head, dest, src]),
             )
         )

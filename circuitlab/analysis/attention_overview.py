@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from circuitlab.analysis.attention import SAID, Show, values_of
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 
@@ -26,7 +26,7 @@ class OverviewParams:
     """`size`: the largest edge of a tile in cells. `leave_out_bos`: the first source column is left out of every tile."""
 
     show: Show = "pattern"
-    size: int = 64
+    size: int = at_least(1, 64)
     leave_out_bos: bool = False
 
 
@@ -37,8 +37,8 @@ class OverviewResult(Result):
     `largest` [layer, head]: the largest value of each head. `tile`: edge of a tile; `step`: positions a cell stands for.
     """
 
-    sheet: np.ndarray
-    largest: np.ndarray
+    sheet: np.ndarray = over("cell down", "cell across")
+    largest: np.ndarray = over("layer", "head")
     tile: int
     step: int
 

@@ -49,11 +49,16 @@ class Remainder:
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One column of a table: `values` is a numpy array (numbers or str) with one entry per row."""
+    """One column of a table: `values` is a numpy array (numbers or str) with one entry per row.
+
+    `of` says what whole numbers stand for, so that texts can stand beside them: "token": ids of the vocabulary; "position": of
+    the prompt; below 0: none. "tokens": texts of several ids.
+    """
 
     name: str
     values: np.ndarray
     unit: str = ""
+    of: Literal["", "token", "tokens", "position"] = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,9 +78,28 @@ class Table:
         return len(self.columns[0].values) if self.columns else 0
 
 
+def at_least(low: int, default: int) -> Any:
+    """A parameter that is a count or a place among counts; a smaller one is refused wherever it comes from."""
+    return dataclasses.field(default=default, metadata={"low": low})
+
+
+def over(*axes: str, unit: str = "", **default: Any) -> Any:
+    """A field of a `Result` that is an array: the names of its axes, and the unit of its numbers, "" for none.
+
+    "…" stands for the axes that the result's own field `axes` names; "{field}" as a unit for what that field says.
+    """
+    return dataclasses.field(**default, metadata={"axes": axes, "unit": unit})
+
+
+def scalar(unit: str, default: Any = dataclasses.MISSING) -> Any:
+    """A field of a `Result` that is a number with a unit, which may be "{field}"."""
+    said = {} if default is dataclasses.MISSING else {"default": default}
+    return dataclasses.field(**said, metadata={"unit": unit})
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Result:
-    """What an analysis found. Subclasses add read-only numpy arrays; NaN means not computed.
+    """What an analysis found. Subclasses add read-only numpy arrays, declared by `over`; NaN means not computed.
 
     `conventions` are the words of the caption; `remainder` is None where nothing is decomposed; `done` < 1 marks a partial.
     """
@@ -93,6 +117,16 @@ class Result:
         pairs = ((f.name, getattr(self, f.name)) for f in dataclasses.fields(self))
         return {name: value for name, value in pairs if isinstance(value, np.ndarray)}
 
+    def axes_of(self, name: str) -> tuple[str, ...]:
+        """The names of an array's axes. Raises `KeyError` where they are not declared."""
+        said = _declared(type(self), name)["axes"]
+        return tuple(axis for one in said for axis in (getattr(self, "axes", ()) if one == "…" else (one,)))
+
+    def unit_of(self, name: str) -> str:
+        """The unit of an array or a number, "" for none."""
+        unit: str = _declared(type(self), name).get("unit", "")
+        return str(getattr(self, unit[1:-1])) if unit.startswith("{") else unit
+
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
@@ -105,6 +139,11 @@ class Result:
     def across(self) -> Mapping[str, np.ndarray]:
         """What of it can be averaged over prompts, by name: arrays whose shape and meaning depend on no prompt."""
         return {}
+
+
+@cache
+def _declared(cls: type[Result], name: str) -> Mapping[str, Any]:
+    return next(f.metadata for f in dataclasses.fields(cls) if f.name == name)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.direct_path import DirectPathParams, correlation, direct_logits, direct_words
 from circuitlab.analysis.token_rows import check_count, check_token
 from circuitlab.analysis.weight_view import refuse_inexact, words
@@ -28,7 +28,7 @@ class BigramParams:
     """`token`: what stands before; `k` next tokens."""
 
     token: int = 0
-    k: int = 20
+    k: int = at_least(1, 20)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,10 +39,10 @@ class BigramResult(Result):
     corpus. `symmetry` of W_E W_U, 1 where it is a similarity; NaN where the vocabulary going out is another one.
     """
 
-    ids: np.ndarray
-    logits: np.ndarray
-    probabilities: np.ndarray
-    corpus_log_probs: np.ndarray
+    ids: np.ndarray = over("next token")
+    logits: np.ndarray = over("next token", unit="logit")
+    probabilities: np.ndarray = over("next token")
+    corpus_log_probs: np.ndarray = over("next token", unit="nats")
     correlation: float
     correlation_all: float
     symmetry: float
@@ -51,7 +51,7 @@ class BigramResult(Result):
         """One row a next token, the most probable first."""
         return Table(
             (
-                Column("id", self.ids),
+                Column("id", self.ids, of="token"),
                 Column("logit", self.logits),
                 Column("probability", self.probabilities),
                 Column("corpus_log_prob", self.corpus_log_probs, "nats"),

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
 from circuitlab.analysis.block_norms import GRAM_ROWS, SMALL, TILE_FLOPS, again, by_blocks, by_grams, by_grams_is_cheaper
 from circuitlab.analysis.spectra import factors_of, gram, reading_words, reads_centred, root
 from circuitlab.analysis.weight_view import Heads, refuse_inexact, words
@@ -51,8 +51,8 @@ class CompositionResult(Result):
     NaN where the source is not in an earlier layer or one of the two matrices is 0; z also where chance leaves no spread.
     """
 
-    scores: np.ndarray
-    z: np.ndarray
+    scores: np.ndarray = over("kind", "destination layer", "destination head", "source layer", "source head")
+    z: np.ndarray = over("kind", "destination layer", "destination head", "source layer", "source head")
     baseline: float
     kinds: tuple[str, ...]
 

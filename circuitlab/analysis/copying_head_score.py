@@ -32,7 +32,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.samples import bos_of, fitted, no_room, repeated_random
 from circuitlab.analysis.scores_of_patterns import duplicate_mask
 from circuitlab.errors import BadInput
@@ -49,10 +49,10 @@ NAMES = ("unrepeated", "repeated")
 class CopyingHeadScoreParams:
     """`block` random tokens, once and `repeats` times, `samples` of them, by `seed`; fewer where the context is shorter."""
 
-    block: int = 25
-    repeats: int = 4
-    samples: int = 10
-    seed: int = 0
+    block: int = at_least(1, 25)
+    repeats: int = at_least(1, 4)
+    samples: int = at_least(1, 10)
+    seed: int = at_least(0, 0)
 
     @property
     def needs(self) -> Literal["weights", "tokens"]:
@@ -64,8 +64,8 @@ class CopyingHeadScoreParams:
 class CopyingHeadScoreResult(Result):
     """`mean`, `spread` (standard deviation over samples) [on, layer, head], on = unrepeated, repeated; NaN: not computed."""
 
-    mean: np.ndarray
-    spread: np.ndarray
+    mean: np.ndarray = over("on", "layer", "head")
+    spread: np.ndarray = over("on", "layer", "head")
     names: tuple[str, ...] = NAMES
 
     def of(self, name: str) -> np.ndarray:

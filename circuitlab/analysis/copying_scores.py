@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
 from circuitlab.analysis.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
 from circuitlab.analysis.embedding_products import EmbeddingProductsParams, EmbeddingProductsResult
 from circuitlab.analysis.ov_spectrum import NO_BIAS, zeros
@@ -53,15 +53,15 @@ class CopyingScoresResult(Result):
     bins hold all that is beyond. A head that writes nothing has share 0, mean 0, and all of its tokens in the middle bin.
     """
 
-    copying: np.ndarray
-    copying_raw: np.ndarray
-    identity_likeness: np.ndarray
-    qk_positivity: np.ndarray
-    qk_positivity_raw: np.ndarray
-    diagonal_share: np.ndarray
-    diagonal_mean: np.ndarray
-    diagonal_histogram: np.ndarray
-    bins: np.ndarray
+    copying: np.ndarray = over("layer", "head")
+    copying_raw: np.ndarray = over("layer", "head")
+    identity_likeness: np.ndarray = over("layer", "head")
+    qk_positivity: np.ndarray = over("layer", "head")
+    qk_positivity_raw: np.ndarray = over("layer", "head")
+    diagonal_share: np.ndarray = over("layer", "head")
+    diagonal_mean: np.ndarray = over("layer", "head")
+    diagonal_histogram: np.ndarray = over("layer", "head", "bin", unit="tokens")
+    bins: np.ndarray = over("bin edge")
     n_tokens: int
 
     def table(self) -> Table:

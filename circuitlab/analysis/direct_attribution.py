@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, read_only
+from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over, read_only
 from circuitlab.analysis.target import Aim, aim_at, position_of
 from circuitlab.analysis.written import (
     Directions,
@@ -54,11 +54,11 @@ class DirectAttributionResult(Result):
     `ids` [pos, 2]: target and what is subtracted, −1 for none. `at`: where on the pos axis the chosen position is.
     """
 
-    heads: np.ndarray
-    others: np.ndarray
-    total: np.ndarray
-    positions: np.ndarray
-    ids: np.ndarray
+    heads: np.ndarray = over("layer", "head", "position", unit="logit")
+    others: np.ndarray = over("component", "position", unit="logit")
+    total: np.ndarray = over("position", unit="logit")
+    positions: np.ndarray = over("position")
+    ids: np.ndarray = over("position", "target and other")
     names: tuple[str, ...]
     at: int = 0
 
@@ -70,7 +70,7 @@ class DirectAttributionResult(Result):
         part, pos = np.indices(values.shape).reshape(2, -1)
         return Table(
             (
-                Column("position", self.positions[pos]),
+                Column("position", self.positions[pos], of="position"),
                 Column("part", np.array(names)[part]),
                 Column("contribution", values.ravel(), "logit"),
                 Column("total", self.total[pos], "logit"),

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
 from circuitlab.analysis.embedding_gram import EmbeddingGramParams
 from circuitlab.analysis.embedding_products import EmbeddingProductsParams
 from circuitlab.analysis.token_rows import tile_rows
@@ -43,11 +43,11 @@ class DirectPathResult(Result):
 
     symmetry: float
     correlation: float
-    rows: np.ndarray
+    rows: np.ndarray = over("token")
 
     def table(self) -> Table:
         """One row a token."""
-        return Table((Column("id", np.arange(len(self.rows))), Column("correlation", self.rows)))
+        return Table((Column("id", np.arange(len(self.rows)), of="token"), Column("correlation", self.rows)))
 
 
 def direct_logits(weights: Weights, ends: Unembed, W_E: Tensor, tokens: slice | list[int]) -> Tensor:

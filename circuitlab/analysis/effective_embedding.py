@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
 from circuitlab.analysis.token_rows import FLOPS, effective_rows
 from circuitlab.analysis.weight_view import refuse_inexact, words
 from circuitlab.model.config import ModelConfig
@@ -27,13 +27,15 @@ class EffectiveEmbeddingParams:
 class EffectiveEmbeddingResult(Result):
     """`values` [d_vocab, d_model]; `cosine` [d_vocab] with the token's row of W_E (NaN where one of them is 0)."""
 
-    values: np.ndarray
-    cosine: np.ndarray
+    values: np.ndarray = over("token", "dimension")
+    cosine: np.ndarray = over("token")
 
     def table(self) -> Table:
         """One row a token."""
         norms = np.linalg.norm(self.values, axis=1)
-        return Table((Column("id", np.arange(len(norms))), Column("norm", norms), Column("cosine_with_W_E", self.cosine)))
+        return Table(
+            (Column("id", np.arange(len(norms)), of="token"), Column("norm", norms), Column("cosine_with_W_E", self.cosine))
+        )
 
 
 def _tile(c: ModelConfig) -> int:

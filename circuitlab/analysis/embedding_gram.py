@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
 from circuitlab.analysis.embedding_products import uncentred
 from circuitlab.analysis.weight_view import embedding_rows, words
 from circuitlab.errors import BadModel
@@ -29,8 +29,8 @@ class EmbeddingGramParams:
 class EmbeddingGramResult(Result):
     """`G` [d_model, d_model] float64, W_E not centred over the vocabulary of `n_vocab`; `mean` [d_model] of its rows."""
 
-    G: np.ndarray
-    mean: np.ndarray
+    G: np.ndarray = over("dimension", "dimension")
+    mean: np.ndarray = over("dimension")
     n_vocab: int
 
     def gram(self, centred: bool) -> np.ndarray:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
 from circuitlab.analysis.weight_view import embedding_rows, is_token_map, words
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
@@ -33,9 +33,9 @@ class EmbeddingProductsResult(Result):
     `M` is NaN where the vocabulary going out is not the one going in.
     """
 
-    M: np.ndarray
-    unembed_mean: np.ndarray
-    embed_mean: np.ndarray
+    M: np.ndarray = over("dimension", "dimension")
+    unembed_mean: np.ndarray = over("dimension")
+    embed_mean: np.ndarray = over("dimension")
     n_vocab: int
 
     def unembed_embed(self, centred: bool) -> np.ndarray:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.samples import (
     bos_of,
     control_words,
@@ -47,10 +47,10 @@ class HeadScoresParams:
     """
 
     on: Literal["random", "text"] = "random"
-    block: int = 25
-    repeats: int = 4
-    samples: int = 10
-    seed: int = 0
+    block: int = at_least(1, 25)
+    repeats: int = at_least(1, 4)
+    samples: int = at_least(1, 10)
+    seed: int = at_least(0, 0)
 
     @property
     def needs(self) -> Literal["weights", "tokens"]:
@@ -62,9 +62,9 @@ class HeadScoresParams:
 class HeadScoresResult(Result):
     """`mean`, `spread` (standard deviation over samples), `control` [score, layer, head]; NaN: not computed."""
 
-    mean: np.ndarray
-    spread: np.ndarray
-    control: np.ndarray
+    mean: np.ndarray = over("score", "layer", "head")
+    spread: np.ndarray = over("score", "layer", "head")
+    control: np.ndarray = over("score", "layer", "head")
     names: tuple[str, ...] = tuple(SCORES)
 
     def of(self, name: str) -> np.ndarray:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.attention import chosen_heads
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, scalar
 from circuitlab.analysis.score_expansion import ScoreExpansionParams, cell
 from circuitlab.analysis.score_parts import added_positions, read_by_attention
 from circuitlab.analysis.stream_reading import Passage
@@ -37,7 +37,7 @@ class HeadStepParams:
     head: Head = Head(0, 0)
     destination: int = -1
     source: int | None = None
-    k: int = 5
+    k: int = at_least(1, 5)
     target: Target = Target()
 
 
@@ -55,37 +55,37 @@ class HeadStepResult(Result):
     `effect`, `effect_moved` of both on the target; `target_ids` int64 [2], −1 for none.
     """
 
-    x_dest: np.ndarray
-    x_source: np.ndarray
-    read_query: np.ndarray
-    read_key: np.ndarray
-    read_value: np.ndarray
-    q: np.ndarray
-    k: np.ndarray
-    v: np.ndarray
-    products: np.ndarray
+    x_dest: np.ndarray = over("dimension")
+    x_source: np.ndarray = over("dimension")
+    read_query: np.ndarray = over("dimension")
+    read_key: np.ndarray = over("dimension")
+    read_value: np.ndarray = over("dimension")
+    q: np.ndarray = over("entry")
+    k: np.ndarray = over("entry")
+    v: np.ndarray = over("entry")
+    products: np.ndarray = over("entry")
     dot: float
     scale: float
-    score: float
+    score: float = scalar("score")
     bias: float
-    softmax_score: float
-    scores: np.ndarray
-    mask: np.ndarray
-    pattern: np.ndarray
+    softmax_score: float = scalar("score")
+    scores: np.ndarray = over("source", unit="score")
+    mask: np.ndarray = over("source")
+    pattern: np.ndarray = over("source")
     attention: float
-    weighted: np.ndarray
-    z: np.ndarray
-    result: np.ndarray
-    moved: np.ndarray
-    top_ids: np.ndarray
-    top: np.ndarray
-    bottom_ids: np.ndarray
-    bottom: np.ndarray
-    moved_ids: np.ndarray
-    moved_top: np.ndarray
-    effect: float
-    effect_moved: float
-    target_ids: np.ndarray
+    weighted: np.ndarray = over("entry")
+    z: np.ndarray = over("entry")
+    result: np.ndarray = over("dimension")
+    moved: np.ndarray = over("dimension")
+    top_ids: np.ndarray = over("top")
+    top: np.ndarray = over("top", unit="logit")
+    bottom_ids: np.ndarray = over("bottom")
+    bottom: np.ndarray = over("bottom", unit="logit")
+    moved_ids: np.ndarray = over("top moved")
+    moved_top: np.ndarray = over("top moved", unit="logit")
+    effect: float = scalar("logit")
+    effect_moved: float = scalar("logit")
+    target_ids: np.ndarray = over("target and other")
     target_words: str
     destination: int
     source: int

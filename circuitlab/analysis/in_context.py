@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, TextRef, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, TextRef, analysis, at_least, over
 from circuitlab.analysis.samples import bos_of, fitted, losses_of, no_room, repeated_random, run_on, text_pieces
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
@@ -36,14 +36,14 @@ class InContextParams:
 
     on: Literal["random", "prompt", "file"] = "random"
     text: TextRef | None = None
-    texts: int = 32
-    length: int = 0
-    block: int = 50
-    repeats: int = 2
-    seed: int = 0
-    early: int = 0
-    late: int = 0
-    width: int = 10
+    texts: int = at_least(1, 32)
+    length: int = at_least(0, 0)
+    block: int = at_least(1, 50)
+    repeats: int = at_least(1, 2)
+    seed: int = at_least(0, 0)
+    early: int = at_least(0, 0)
+    late: int = at_least(0, 0)
+    width: int = at_least(1, 10)
     ratio: float = 1.5
     edited: bool = False
 
@@ -62,12 +62,12 @@ class InContextResult(Result):
     token, no columns on text. `early`, `late`: (first, last) index; `starts`: where repetitions begin.
     """
 
-    losses: np.ndarray
-    loss: np.ndarray
-    spread: np.ndarray
-    derivative: np.ndarray
-    scores: np.ndarray
-    repetitions: np.ndarray
+    losses: np.ndarray = over("text", "position", unit="nats")
+    loss: np.ndarray = over("position", unit="nats")
+    spread: np.ndarray = over("position", unit="nats")
+    derivative: np.ndarray = over("position", unit="nats")
+    scores: np.ndarray = over("text", unit="nats")
+    repetitions: np.ndarray = over("text", "repetition", unit="nats")
     early: tuple[int, int]
     late: tuple[int, int]
     starts: tuple[int, ...] = ()

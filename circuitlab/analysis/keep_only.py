@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from circuitlab.analysis.ablation_parts import Bench, How, bench, bytes_of, refused, said, ticker
-from circuitlab.analysis.base import Ctx, Inputs, analysis
+from circuitlab.analysis.base import Ctx, Inputs, analysis, at_least
 from circuitlab.analysis.edge_sets import Through, count
 from circuitlab.analysis.kept_result import KeepOnlyResult
 from circuitlab.analysis.kept_sets import CUT, KEPT, NONE, Sets, edge_sets, head_sets
@@ -47,8 +47,8 @@ class KeepOnlyParams:
     effect: Effect = "loss"
     target: Target = Target()
     position: int = -1
-    samples: int = 20
-    seed: int = 0
+    samples: int = at_least(0, 20)
+    seed: int = at_least(0, 0)
     edges: tuple[str, ...] = ()
     through: tuple[Through, ...] = ("Q", "K", "V")
 

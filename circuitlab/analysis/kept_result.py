@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from circuitlab.analysis.base import Column, Result, Table
+from circuitlab.analysis.base import Column, Result, Table, over, scalar
 from circuitlab.analysis.edge_sets import Edge
 from circuitlab.model.subject import Head
 
@@ -28,15 +28,15 @@ class KeepOnlyResult(Result):
     that set, and without it. `of`: how many heads or edges there are in all.
     """
 
-    intact: float
-    bare: float
-    circuit: float
-    without: float
-    members: np.ndarray
-    left_out: np.ndarray
-    random_members: np.ndarray
-    random_kept: np.ndarray
-    random_cut: np.ndarray
+    intact: float = scalar("{unit}")
+    bare: float = scalar("{unit}")
+    circuit: float = scalar("{unit}")
+    without: float = scalar("{unit}")
+    members: np.ndarray = over("member", "what it is")
+    left_out: np.ndarray = over("member", unit="{unit}")
+    random_members: np.ndarray = over("sample", "member", "what it is")
+    random_kept: np.ndarray = over("sample", unit="{unit}")
+    random_cut: np.ndarray = over("sample", unit="{unit}")
     unit: str
     of: int
 

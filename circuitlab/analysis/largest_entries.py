@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.ov_table import ov_bias_words
 from circuitlab.analysis.qk_table import check_distance, score_words
 from circuitlab.analysis.spectra import root
@@ -48,8 +48,8 @@ class LargestEntriesParams:
 
     head: Head = Head(0, 0)
     circuit: Literal["OV", "QK"] = "OV"
-    k: int = 100
-    distance: int = 0
+    k: int = at_least(1, 100)
+    distance: int = at_least(0, 0)
     through: Head | None = None
     embed: Embedding = "tokens"
 
@@ -61,15 +61,17 @@ class LargestEntriesResult(Result):
     `skipped`: share of the product that bounds made unnecessary; `n_vocab` (rows, columns) of the circuit.
     """
 
-    rows_ids: np.ndarray
-    cols_ids: np.ndarray
-    values: np.ndarray
+    rows_ids: np.ndarray = over("entry")
+    cols_ids: np.ndarray = over("entry")
+    values: np.ndarray = over("entry")
     skipped: float
     n_vocab: tuple[int, int]
 
     def table(self) -> Table:
         """One row an entry."""
-        return Table((Column("row", self.rows_ids), Column("column", self.cols_ids), Column("value", self.values)))
+        return Table(
+            (Column("row", self.rows_ids, of="token"), Column("column", self.cols_ids, of="token"), Column("value", self.values))
+        )
 
 
 def _refuse(c: ModelConfig, p: LargestEntriesParams) -> str | None:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, read_only
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, read_only
 from circuitlab.analysis.target import Aim, aim_at, final_scale, position_of
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
@@ -38,7 +38,7 @@ class LogitLensParams:
     """
 
     positions: tuple[int, int] = (0, -1)
-    k: int = 5
+    k: int = at_least(1, 5)
     mid: bool = False
     statistics: Literal["each layer's own", "the final layer's"] = "each layer's own"
     target: Target = Target()
@@ -54,15 +54,15 @@ class LogitLensResult(Result):
     the pos axis the chosen position is, −1 where it is not among them.
     """
 
-    ids: np.ndarray
-    probs: np.ndarray
-    log_prob: np.ndarray
-    rank: np.ndarray
-    entropy: np.ndarray
-    kl: np.ndarray
-    value: np.ndarray
-    positions: np.ndarray
-    actual: np.ndarray
+    ids: np.ndarray = over("stage", "position", "top")
+    probs: np.ndarray = over("stage", "position", "top")
+    log_prob: np.ndarray = over("stage", "position", unit="nats")
+    rank: np.ndarray = over("stage", "position")
+    entropy: np.ndarray = over("stage", "position", unit="nats")
+    kl: np.ndarray = over("stage", "position", unit="nats")
+    value: np.ndarray = over("stage", "position", unit="logit")
+    positions: np.ndarray = over("position")
+    actual: np.ndarray = over("position")
     stages: tuple[str, ...]
     at: int = -1
 
@@ -70,8 +70,8 @@ class LogitLensResult(Result):
         """One row per stage and position."""
         stage, pos = np.indices(self.entropy.shape).reshape(2, -1)
         named = {"log_prob": "nats", "rank": "", "entropy": "nats", "kl": "nats", "value": "logit"}
-        columns = [Column("stage", np.array(self.stages)[stage]), Column("position", self.positions[pos])]
-        columns += [Column("follows", self.actual[pos]), Column("top", self.ids[stage, pos, 0])]
+        columns = [Column("stage", np.array(self.stages)[stage]), Column("position", self.positions[pos], of="position")]
+        columns += [Column("follows", self.actual[pos], of="token"), Column("top", self.ids[stage, pos, 0], of="token")]
         columns += [Column("top_probability", self.probs[stage, pos, 0])]
         return Table((*columns, *(Column(n, getattr(self, n)[stage, pos], unit) for n, unit in named.items())))
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, read_only
+from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, at_least, over, read_only, scalar
 from circuitlab.analysis.target import aim_at, position_of
 from circuitlab.analysis.written import Directions, directions, kept_share, refuse_norm_on_stream
 from circuitlab.model import block
@@ -33,8 +33,8 @@ class NeuronsParams:
 
     target: Target = Target()
     position: int = -1
-    k: int = 20
-    tokens: int = 5
+    k: int = at_least(1, 20)
+    tokens: int = at_least(0, 5)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,22 +47,22 @@ class NeuronsResult(Result):
     looked at.
     """
 
-    layer: np.ndarray
-    neuron: np.ndarray
-    activation: np.ndarray
-    effect: np.ndarray
-    top_ids: np.ndarray
-    top: np.ndarray
-    bottom_ids: np.ndarray
-    bottom: np.ndarray
-    every: np.ndarray
-    summed: np.ndarray
-    bias: np.ndarray
-    placed: np.ndarray
-    mlp: np.ndarray
-    ids: np.ndarray
+    layer: np.ndarray = over("row")
+    neuron: np.ndarray = over("row")
+    activation: np.ndarray = over("row")
+    effect: np.ndarray = over("row", unit="logit")
+    top_ids: np.ndarray = over("row", "token")
+    top: np.ndarray = over("row", "token", unit="logit")
+    bottom_ids: np.ndarray = over("row", "token")
+    bottom: np.ndarray = over("row", "token", unit="logit")
+    every: np.ndarray = over("layer", "neuron", unit="logit")
+    summed: np.ndarray = over("layer", unit="logit")
+    bias: np.ndarray = over("layer", unit="logit")
+    placed: np.ndarray = over("layer", unit="logit")
+    mlp: np.ndarray = over("layer", unit="logit")
+    ids: np.ndarray = over("position", "target and other")
     position: int
-    total: float
+    total: float = scalar("logit")
     n_neurons: int
 
     def across(self) -> Mapping[str, np.ndarray]:
@@ -78,8 +78,8 @@ class NeuronsResult(Result):
                 Column("neuron", names),
                 Column("activation", self.activation),
                 Column("effect", self.effect, "logit"),
-                Column("raises", joined(self.top_ids)),
-                Column("lowers", joined(self.bottom_ids)),
+                Column("raises", joined(self.top_ids), of="tokens"),
+                Column("lowers", joined(self.bottom_ids), of="tokens"),
             )
         )
 

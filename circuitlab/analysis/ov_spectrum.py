@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
 from circuitlab.analysis.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
 from circuitlab.analysis.embedding_products import EmbeddingProductsParams, EmbeddingProductsResult
 from circuitlab.analysis.spectra import (
@@ -69,13 +69,13 @@ class OvSpectrumResult(Result):
     are the same.
     """
 
-    heads: np.ndarray
-    eigenvalues: np.ndarray
-    eigenvalues_raw: np.ndarray
-    singular_values: np.ndarray
-    effective_rank: np.ndarray
-    copying: np.ndarray
-    copying_raw: np.ndarray
+    heads: np.ndarray = over("head", "(layer, head)")
+    eigenvalues: np.ndarray = over("head", "index")
+    eigenvalues_raw: np.ndarray = over("head", "index")
+    singular_values: np.ndarray = over("head", "index")
+    effective_rank: np.ndarray = over("head")
+    copying: np.ndarray = over("head")
+    copying_raw: np.ndarray = over("head")
 
     def table(self) -> Table:
         """One row an eigenvalue, head by head."""

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, scalar
 from circuitlab.analysis.token_rows import (
     Embedding,
     OneHead,
@@ -41,7 +41,7 @@ class OvTableParams:
     head: Head = Head(0, 0)
     token: int = 0
     given: Literal["source", "out"] = "source"
-    k: int = 12
+    k: int = at_least(1, 12)
     through: Head | None = None
     embed: Embedding = "tokens"
 
@@ -54,13 +54,13 @@ class OvTableResult(Result):
     token itself, NaN and 0 where the vocabulary going out is another one.
     """
 
-    top_ids: np.ndarray
-    top: np.ndarray
-    bottom_ids: np.ndarray
-    bottom: np.ndarray
-    mean: float
-    sd: float
-    own: float
+    top_ids: np.ndarray = over("top")
+    top: np.ndarray = over("top", unit="logit")
+    bottom_ids: np.ndarray = over("bottom")
+    bottom: np.ndarray = over("bottom", unit="logit")
+    mean: float = scalar("logit")
+    sd: float = scalar("logit")
+    own: float = scalar("logit")
     own_rank: int
 
     def table(self) -> Table:
@@ -68,7 +68,7 @@ class OvTableResult(Result):
         ids = np.concatenate([self.top_ids, self.bottom_ids[::-1]])
         end = np.repeat(["top", "bottom"], [len(self.top_ids), len(self.bottom_ids)])
         values = np.concatenate([self.top, self.bottom[::-1]])
-        return Table((Column("end", end), Column("id", ids), Column("value", values, "logit")))
+        return Table((Column("end", end), Column("id", ids, of="token"), Column("value", values, "logit")))
 
 
 def _refuse(c: ModelConfig, p: OvTableParams) -> str | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.ov_table import ov_bias_words
 from circuitlab.analysis.token_rows import (
     BLOCK,
@@ -42,26 +42,26 @@ class OvTopTokensParams:
     """
 
     head: Head = Head(0, 0)
-    k: int = 10
+    k: int = at_least(1, 10)
     through: Head | None = None
     embed: Embedding = "tokens"
-    first: int = 0
-    count: int = 0
+    first: int = at_least(0, 0)
+    count: int = at_least(0, 0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OvTopTokensResult(Result):
     """`ids` int32, `values` float32 [source, k], the largest first, of the sources from `first` on; k is at most d_vocab_out."""
 
-    ids: np.ndarray
-    values: np.ndarray
+    ids: np.ndarray = over("source", "top")
+    values: np.ndarray = over("source", "top", unit="logit")
     first: int = 0
 
     def table(self) -> Table:
         """One row a source token."""
-        columns = [Column("source", self.first + np.arange(len(self.ids)))]
+        columns = [Column("source", self.first + np.arange(len(self.ids)), of="token")]
         for i in range(self.ids.shape[1]):
-            columns += [Column(f"out_{i + 1}", self.ids[:, i]), Column(f"value_{i + 1}", self.values[:, i], "logit")]
+            columns += [Column(f"out_{i + 1}", self.ids[:, i], of="token"), Column(f"value_{i + 1}", self.values[:, i], "logit")]
         return Table(tuple(columns))
 
 

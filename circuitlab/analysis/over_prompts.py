@@ -31,6 +31,7 @@ from circuitlab.analysis.base import (
     analyses,
     analysis,
     find_analysis,
+    over,
 )
 from circuitlab.errors import BadInput, Refused, UsageError
 from circuitlab.model.config import ModelConfig
@@ -79,11 +80,11 @@ class OverPromptsResult(Result):
     answers of all these prompts share.
     """
 
-    values: np.ndarray
-    weights: np.ndarray
-    mean: np.ndarray
-    sd: np.ndarray
-    n: np.ndarray
+    values: np.ndarray = over("prompt", "…")
+    weights: np.ndarray = over("prompt")
+    mean: np.ndarray = over("…")
+    sd: np.ndarray = over("…")
+    n: np.ndarray = over("…", unit="prompts")
     field: str
     names: tuple[str, ...]
     axes: tuple[str, ...]

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
 from circuitlab.analysis.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
 from circuitlab.analysis.ov_spectrum import ZEROS
 from circuitlab.analysis.qk_spectrum import qk_words
@@ -45,8 +45,8 @@ class PairPositivityResult(Result):
     NaN where the source is not in an earlier layer, and where a matrix is 0 and has no eigenvalue.
     """
 
-    pairs: np.ndarray
-    pairs_raw: np.ndarray
+    pairs: np.ndarray = over("destination layer", "destination head", "source layer", "source head")
+    pairs_raw: np.ndarray = over("destination layer", "destination head", "source layer", "source head")
 
     def table(self) -> Table:
         """One row a pair, the most positive first."""

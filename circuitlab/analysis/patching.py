@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, read_only
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only, scalar
 from circuitlab.analysis.patched_block import BY_HEAD, SITES, Cells, What, inside_cone, patched_block
 from circuitlab.analysis.patching_first_order import first_order, gradients, off_by, passed_entries, slope_of
 from circuitlab.analysis.patching_parts import ROWS, WAVE, Tick
@@ -79,17 +79,17 @@ class PatchingResult(Result):
     this prompt and on the other one, NaN where the position `at` that is read has no partner there; `ids` int64 [2]: its tokens.
     """
 
-    values: np.ndarray
-    rows: np.ndarray
-    positions: np.ndarray
-    inside: np.ndarray
-    exact: np.ndarray
-    estimate: np.ndarray
-    align: np.ndarray
-    differs: np.ndarray
-    ids: np.ndarray
-    clean: float
-    other: float
+    values: np.ndarray = over("row", "column", unit="logit")
+    rows: np.ndarray = over("row", "(layer, head)")
+    positions: np.ndarray = over("column")
+    inside: np.ndarray = over("row", "column")
+    exact: np.ndarray = over("row", "column")
+    estimate: np.ndarray = over("row", "column", unit="logit")
+    align: np.ndarray = over("position")
+    differs: np.ndarray = over("position")
+    ids: np.ndarray = over("target and other")
+    clean: float = scalar("logit")
+    other: float = scalar("logit")
     at: int
 
     @property
@@ -122,7 +122,7 @@ class PatchingResult(Result):
         return Table(
             (
                 Column("row", names[row]),
-                Column("position", self.positions[col]),
+                Column("position", self.positions[col], of="position"),
                 Column("patched", self.values.ravel()),
                 Column("effect", self.effect.ravel()),
                 Column("normalised", self.normalised.ravel()),

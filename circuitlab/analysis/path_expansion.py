@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, read_only
+from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, at_least, over, read_only
 from circuitlab.analysis.path_following import Followed, follow
 from circuitlab.analysis.path_orders import contributions_by_order
 from circuitlab.analysis.path_terms import refuse_on_stream
@@ -50,9 +50,9 @@ class PathExpansionParams:
 
     target: Target = Target()
     position: int = -1
-    order: int = 2
+    order: int = at_least(0, 2)
     measure: Measure = "logit"
-    most: int = 1000
+    most: int = at_least(0, 1000)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,17 +67,17 @@ class PathExpansionResult(Result):
     `target_ids` int64 [2] its tokens (−1: none), `position` where.
     """
 
-    order: np.ndarray
-    heads: np.ndarray
-    by_source: np.ndarray
-    value: np.ndarray
-    sources: np.ndarray
-    orders: np.ndarray
-    left_out: np.ndarray
-    n_left_out: np.ndarray
-    head_total: np.ndarray
-    head_orders: np.ndarray
-    target_ids: np.ndarray
+    order: np.ndarray = over("term")
+    heads: np.ndarray = over("term", "step", "(layer, head)")
+    by_source: np.ndarray = over("term", "source")
+    value: np.ndarray = over("term")
+    sources: np.ndarray = over("source")
+    orders: np.ndarray = over("order")
+    left_out: np.ndarray = over("order")
+    n_left_out: np.ndarray = over("order", unit="paths")
+    head_total: np.ndarray = over("layer", "head")
+    head_orders: np.ndarray = over("layer", "head", "order")
+    target_ids: np.ndarray = over("target and other")
     whole: float
     position: int
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, read_only
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only, scalar
 from circuitlab.analysis.patched_block import Cells, PatchedBlock, What, inside_cone
 from circuitlab.analysis.patching_parts import ROWS, WAVE, projected
 from circuitlab.analysis.two_runs import TwoRuns, differ, two_runs
@@ -60,14 +60,14 @@ class PathPatchingResult(Result):
     on the other one. `align`, `differs`, `ids`, `at` as in `PatchingResult`.
     """
 
-    values: np.ndarray
+    values: np.ndarray = over("through", "layer", "head", unit="logit")
     names: tuple[str, ...]
-    align: np.ndarray
-    differs: np.ndarray
-    ids: np.ndarray
-    clean: float
-    other: float
-    total: float
+    align: np.ndarray = over("position")
+    differs: np.ndarray = over("position")
+    ids: np.ndarray = over("target and other")
+    clean: float = scalar("logit")
+    other: float = scalar("logit")
+    total: float = scalar("logit")
     at: int
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, read_only
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, read_only, scalar
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 
@@ -20,7 +20,7 @@ class PredictionsParams:
     """`position`: the destination that predicts, -1 the last; `k`: how many tokens."""
 
     position: int = -1
-    k: int = 20
+    k: int = at_least(1, 20)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,23 +30,23 @@ class PredictionsResult(Result):
     `actual` is the token that follows in the prompt, -1 after the last position; its rank counts from 1, 0 for none.
     """
 
-    ids: np.ndarray
-    logits: np.ndarray
-    log_probs: np.ndarray
+    ids: np.ndarray = over("next token")
+    logits: np.ndarray = over("next token", unit="logit")
+    log_probs: np.ndarray = over("next token", unit="nats")
     position: int
-    entropy: float
+    entropy: float = scalar("nats")
     n_vocab: int
     actual: int = -1
     actual_rank: int = 0
-    actual_log_prob: float = float("nan")
-    actual_logit: float = float("nan")
+    actual_log_prob: float = scalar("nats", float("nan"))
+    actual_logit: float = scalar("logit", float("nan"))
 
     def table(self) -> Table:
         """One row a token, the most probable first."""
         return Table(
             (
                 Column("rank", np.arange(1, len(self.ids) + 1)),
-                Column("id", self.ids),
+                Column("id", self.ids, of="token"),
                 Column("probability", np.exp(self.log_probs)),
                 Column("log_prob", self.log_probs, "nats"),
                 Column("logit", self.logits),

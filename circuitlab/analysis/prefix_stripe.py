@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.attention import chosen_heads
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.samples import bos_of, fitted, indistinct, no_room, repeated_random
 from circuitlab.analysis.scores_of_patterns import prefix_matching_mask
 from circuitlab.errors import BadInput
@@ -31,9 +31,9 @@ class PrefixStripeParams:
 
     head: Head = Head(0, 0)
     on: Literal["random", "prompt"] = "random"
-    block: int = 25
-    repeats: int = 2
-    seed: int = 0
+    block: int = at_least(1, 25)
+    repeats: int = at_least(1, 2)
+    seed: int = at_least(0, 0)
 
     @property
     def needs(self) -> Literal["weights", "tokens"]:
@@ -45,10 +45,10 @@ class PrefixStripeParams:
 class PrefixStripeResult(Result):
     """`pattern` [dest, src] float32; `allowed` [dest, src] bool; `mass` [dest], NaN without an allowed source; `tokens` [pos]."""
 
-    pattern: np.ndarray
-    allowed: np.ndarray
-    mass: np.ndarray
-    tokens: np.ndarray
+    pattern: np.ndarray = over("destination", "source")
+    allowed: np.ndarray = over("destination", "source")
+    mass: np.ndarray = over("destination")
+    tokens: np.ndarray = over("position")
 
     @property
     def score(self) -> float:
@@ -61,7 +61,7 @@ class PrefixStripeResult(Result):
         return Table(
             (
                 Column("position", np.arange(len(self.tokens))),
-                Column("id", self.tokens),
+                Column("id", self.tokens, of="token"),
                 Column("allowed sources", self.allowed.sum(axis=1)),
                 Column("mass on them", self.mass),
             )

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from circuitlab.analysis.base import Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Ctx, Inputs, Result, Table, analysis, over
 from circuitlab.analysis.copying_scores import CopyingScoresParams, CopyingScoresResult
 from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult, head_scores, sample_words
 from circuitlab.analysis.pair_positivity import (
@@ -50,12 +50,12 @@ class PreviousHeadSpectrumResult(Result):
     them as long as only the plane is done. NaN too where a matrix is 0 and has no eigenvalue; `weighted` of the first layer.
     """
 
-    copying: np.ndarray
-    weighted: np.ndarray
-    weighted_raw: np.ndarray
-    p: np.ndarray
-    pairs: np.ndarray
-    pairs_raw: np.ndarray
+    copying: np.ndarray = over("layer", "head")
+    weighted: np.ndarray = over("layer", "head")
+    weighted_raw: np.ndarray = over("layer", "head")
+    p: np.ndarray = over("layer", "head")
+    pairs: np.ndarray = over("destination layer", "destination head", "source layer", "source head")
+    pairs_raw: np.ndarray = over("destination layer", "destination head", "source layer", "source head")
 
     def table(self) -> Table:
         """One row a pair, the most positive first."""

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.rotation_check import FLOPS, random_orthogonal, turned_rows
 from circuitlab.analysis.virtual_parts import mlp_of
 from circuitlab.analysis.weight_view import embedding, heads_of
@@ -36,7 +36,7 @@ from circuitlab.model.subject import Head
 class PrivilegedBasisParams:
     """`seed` of the random basis."""
 
-    seed: int = 0
+    seed: int = at_least(0, 0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,12 +48,12 @@ class PrivilegedBasisResult(Result):
     writes). `n_positions` that were counted, BOS left out.
     """
 
-    kurtosis: np.ndarray
-    control: np.ndarray
-    weights: np.ndarray
-    weights_control: np.ndarray
-    token_kurtosis: np.ndarray
-    token_control: np.ndarray
+    kurtosis: np.ndarray = over("stage", "dimension")
+    control: np.ndarray = over("stage", "dimension")
+    weights: np.ndarray = over("dimension")
+    weights_control: np.ndarray = over("dimension")
+    token_kurtosis: np.ndarray = over("stage")
+    token_control: np.ndarray = over("stage")
     n_positions: int
 
     def table(self) -> Table:

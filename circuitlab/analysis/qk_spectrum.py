@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
 from circuitlab.analysis.ov_spectrum import refuse_behind, spectrum_memory, spectrum_table, zeros
 from circuitlab.analysis.spectra import (
@@ -51,7 +51,7 @@ class QkSpectrumParams:
 
     heads: tuple[Head, ...] = (Head(0, 0),)
     matrix: Literal["full", "bare"] = "full"
-    distance: int = 0
+    distance: int = at_least(0, 0)
     behind: Head | None = None
     side: Literal["key", "query"] = "key"
 
@@ -69,13 +69,13 @@ class QkSpectrumResult(Result):
     and no rank. Of the bare matrix raw and centred are the same.
     """
 
-    heads: np.ndarray
-    eigenvalues: np.ndarray
-    eigenvalues_raw: np.ndarray
-    singular_values: np.ndarray
-    effective_rank: np.ndarray
-    positivity: np.ndarray
-    positivity_raw: np.ndarray
+    heads: np.ndarray = over("head", "(layer, head)")
+    eigenvalues: np.ndarray = over("head", "index")
+    eigenvalues_raw: np.ndarray = over("head", "index")
+    singular_values: np.ndarray = over("head", "index")
+    effective_rank: np.ndarray = over("head")
+    positivity: np.ndarray = over("head")
+    positivity_raw: np.ndarray = over("head")
 
     def table(self) -> Table:
         """One row an eigenvalue, head by head."""

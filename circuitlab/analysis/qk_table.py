@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, scalar
 from circuitlab.analysis.token_rows import (
     Embedding,
     Ends,
@@ -49,8 +49,8 @@ class QkTableParams:
     head: Head = Head(0, 0)
     token: int = 0
     given: Literal["destination", "source"] = "destination"
-    k: int = 12
-    distance: int = 0
+    k: int = at_least(1, 12)
+    distance: int = at_least(0, 0)
     behind: Head | None = None
     side: Literal["key", "query"] = "key"
     embed: Embedding = "tokens"
@@ -65,16 +65,16 @@ class QkTableResult(Result):
     keys the share that the current token's key has, the previous token's has 1 − sigma; NaN without.
     """
 
-    top_ids: np.ndarray
-    top: np.ndarray
-    bottom_ids: np.ndarray
-    bottom: np.ndarray
-    mean: float
-    sd: float
-    own: float
+    top_ids: np.ndarray = over("top")
+    top: np.ndarray = over("top", unit="score")
+    bottom_ids: np.ndarray = over("bottom")
+    bottom: np.ndarray = over("bottom", unit="score")
+    mean: float = scalar("score")
+    sd: float = scalar("score")
+    own: float = scalar("score")
     own_rank: int
-    bias_top_ids: np.ndarray
-    bias_top: np.ndarray
+    bias_top_ids: np.ndarray = over("top of the bias")
+    bias_top: np.ndarray = over("top of the bias", unit="score")
     sigma: float
 
     def table(self) -> Table:
@@ -82,7 +82,7 @@ class QkTableResult(Result):
         ids = np.concatenate([self.top_ids, self.bottom_ids[::-1], self.bias_top_ids])
         end = np.repeat(["top", "bottom", "bias"], [len(self.top_ids), len(self.bottom_ids), len(self.bias_top_ids)])
         values = np.concatenate([self.top, self.bottom[::-1], self.bias_top])
-        return Table((Column("end", end), Column("id", ids), Column("value", values, "score")))
+        return Table((Column("end", end), Column("id", ids, of="token"), Column("value", values, "score")))
 
 
 def _readers(p: QkTableParams) -> tuple[Head, Head]:

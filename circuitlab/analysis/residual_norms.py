@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, read_only
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only
 from circuitlab.analysis.target import position_of
 from circuitlab.analysis.written import entering, replaced
 from circuitlab.model.config import ModelConfig
@@ -41,10 +41,10 @@ class ResidualNormsResult(Result):
     no length.
     """
 
-    stream: np.ndarray
-    added: np.ndarray
-    cosine: np.ndarray
-    tokens: np.ndarray
+    stream: np.ndarray = over("stage", "position")
+    added: np.ndarray = over("component", "position")
+    cosine: np.ndarray = over("component", "position")
+    tokens: np.ndarray = over("position")
     stages: tuple[str, ...]
     components: tuple[str, ...]
     position: int = -1
@@ -56,7 +56,7 @@ class ResidualNormsResult(Result):
         names = np.array([*self.stages, *self.components])
         row, pos = np.indices(rows.shape).reshape(2, -1)
         kind = np.where(row < len(self.stages), "stream", "added")
-        columns = (Column("position", pos), Column("what", names[row]), Column("kind", kind))
+        columns = (Column("position", pos, of="position"), Column("what", names[row]), Column("kind", kind))
         return Table((*columns, Column("norm", rows.ravel()), Column("cosine", cosine.ravel())))
 
     def across(self) -> Mapping[str, np.ndarray]:

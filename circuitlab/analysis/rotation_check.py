@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, read_only
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, read_only, scalar
 from circuitlab.analysis.weight_view import check_finite
 from circuitlab.errors import BadModel
 from circuitlab.model.block import normalise, soft_cap
@@ -44,7 +44,7 @@ Step = Callable[[], None]
 class RotationCheckParams:
     """`seed` of the rotation."""
 
-    seed: int = 0
+    seed: int = at_least(0, 0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,8 +55,8 @@ class RotationCheckResult(Result):
     nothing does and the difference is rounding.
     """
 
-    difference: np.ndarray
-    logit_range: float
+    difference: np.ndarray = over("model", unit="logit")
+    logit_range: float = scalar("logit")
     names: tuple[str, ...] = NAMES
     reasons: tuple[str, ...] = ("", "")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, read_only
+from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over, read_only
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.constructed import RopeInduction, closed_forms, parameters_of
@@ -49,20 +49,20 @@ class RotationClockResult(Result):
     coordinates.
     """
 
-    theta: np.ndarray
-    delta: np.ndarray
-    curve: np.ndarray
-    hands: np.ndarray
-    predicted: np.ndarray
-    measured: np.ndarray
-    wanted: np.ndarray
-    mass: np.ndarray
-    logits: np.ndarray
-    measured_logits: np.ndarray
-    followed: np.ndarray
-    margin: np.ndarray
-    letters: np.ndarray
-    stream: np.ndarray
+    theta: np.ndarray = over("pair", unit="radian")
+    delta: np.ndarray = over("delta", unit="positions")
+    curve: np.ndarray = over("delta")
+    hands: np.ndarray = over("delta", "pair", unit="radian")
+    predicted: np.ndarray = over("layer", "destination", "source")
+    measured: np.ndarray = over("layer", "destination", "source")
+    wanted: np.ndarray = over("layer", "destination", "source")
+    mass: np.ndarray = over("layer", "destination")
+    logits: np.ndarray = over("destination", "token", unit="logit")
+    measured_logits: np.ndarray = over("destination", "token", unit="logit")
+    followed: np.ndarray = over("destination", "token")
+    margin: np.ndarray = over("destination", unit="logit")
+    letters: np.ndarray = over("query", "key")
+    stream: np.ndarray = over("step", "position", "dimension")
     places: tuple[tuple[str, int, int], ...]
     parameters: str
     offset: int

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over, scalar
 from circuitlab.analysis.score_parts import ScorePartsParams, ScorePartsResult, words
 from circuitlab.analysis.target import position_of
 from circuitlab.model import block
@@ -54,20 +54,20 @@ class ScoreExpansionResult(Result):
     where the mask hides it (`seen` false); `attention` its weight; `n_sources` how many the row's mean is over.
     """
 
-    terms: np.ndarray
-    centred: np.ndarray
+    terms: np.ndarray = over("destination component", "source component", unit="score")
+    centred: np.ndarray = over("destination component", "source component", unit="score")
     names_dest: tuple[str, ...]
     names_src: tuple[str, ...]
     kinds: tuple[str, ...]
-    heads: np.ndarray
-    groups: np.ndarray
-    groups_centred: np.ndarray
-    earlier: np.ndarray
-    through: np.ndarray
-    through_centred: np.ndarray
-    score: float
-    row_mean: float
-    softmax_score: float
+    heads: np.ndarray = over("component", "(layer, head)")
+    groups: np.ndarray = over("group", unit="score")
+    groups_centred: np.ndarray = over("group", unit="score")
+    earlier: np.ndarray = over("earlier head", "(layer, head)")
+    through: np.ndarray = over("earlier head", "way", unit="score")
+    through_centred: np.ndarray = over("earlier head", "way", unit="score")
+    score: float = scalar("score")
+    row_mean: float = scalar("score")
+    softmax_score: float = scalar("score")
     attention: float
     destination: int
     source: int

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.attention import chosen_heads
-from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over
 from circuitlab.analysis.stream_reading import INTERVENTIONS, Part, Reading, merged, parts_before
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
@@ -50,9 +50,9 @@ class ScorePartsResult(Result):
     ("own bias" is b_Q on one, b_K on the other); `scale`: what q·k is multiplied by.
     """
 
-    q: np.ndarray
-    k: np.ndarray
-    heads: np.ndarray
+    q: np.ndarray = over("component", "destination", "entry")
+    k: np.ndarray = over("component", "source", "entry")
+    heads: np.ndarray = over("component", "(layer, head)")
     kinds: tuple[str, ...]
     names: tuple[str, ...]
     scale: float

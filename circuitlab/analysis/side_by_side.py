@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, read_only
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only
 from circuitlab.analysis.token_loss import TokenLossParams, TokenLossResult
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import ROWS
@@ -34,11 +34,11 @@ class SideBySideResult(Result):
     `why`: the reason why this model cannot be set beside the other; all arrays are then empty of numbers (NaN, 0, −1).
     """
 
-    loss: np.ndarray
-    rank: np.ndarray
-    predicted: np.ndarray
-    probability: np.ndarray
-    tokens: np.ndarray
+    loss: np.ndarray = over("position", unit="nats")
+    rank: np.ndarray = over("position")
+    predicted: np.ndarray = over("position")
+    probability: np.ndarray = over("position")
+    tokens: np.ndarray = over("position")
     words: tuple[str, ...]
     n_layers: int
     why: str = ""
@@ -53,10 +53,10 @@ class SideBySideResult(Result):
         return Table(
             (
                 Column("position", np.arange(len(self.loss))),
-                Column("id", self.tokens),
+                Column("id", self.tokens, of="token"),
                 Column("loss", self.loss, "nats"),
                 Column("rank", self.rank),
-                Column("predicted next", self.predicted),
+                Column("predicted next", self.predicted, of="token"),
                 Column("its probability", self.probability),
             )
         )

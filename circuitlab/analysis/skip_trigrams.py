@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.embedding_gram import EmbeddingGramParams
 from circuitlab.analysis.ov_table import ov_bias_words
 from circuitlab.analysis.qk_table import check_distance, score_words
@@ -52,11 +52,11 @@ class SkipTrigramsParams:
     """
 
     head: Head = Head(0, 0)
-    k: int = 40
-    sources: int = 64
-    source: int = -1
+    k: int = at_least(1, 40)
+    sources: int = at_least(1, 64)
+    source: int = at_least(-1, -1)
     bugs: bool = False
-    distance: int = 0
+    distance: int = at_least(0, 0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,20 +67,21 @@ class SkipTrigramsResult(Result):
     the same source; −1 else.
     """
 
-    source: np.ndarray
-    destination: np.ndarray
-    out: np.ndarray
-    qk: np.ndarray
-    ov: np.ndarray
-    score: np.ndarray
-    known_out: np.ndarray
-    known_destination: np.ndarray
+    source: np.ndarray = over("trigram")
+    destination: np.ndarray = over("trigram")
+    out: np.ndarray = over("trigram")
+    qk: np.ndarray = over("trigram", unit="score")
+    ov: np.ndarray = over("trigram", unit="logit")
+    score: np.ndarray = over("trigram")
+    known_out: np.ndarray = over("trigram")
+    known_destination: np.ndarray = over("trigram")
     formula: str
 
     def table(self) -> Table:
         """One row a triple."""
         names = ("source", "destination", "out", "qk", "ov", "score", "known_out", "known_destination")
-        return Table(tuple(Column(name, getattr(self, name)) for name in names))
+        ids = ("source", "destination", "out", "known_out", "known_destination")
+        return Table(tuple(Column(name, getattr(self, name), of="token" if name in ids else "") for name in names))
 
 
 def _refuse(c: ModelConfig, p: SkipTrigramsParams) -> str | None:

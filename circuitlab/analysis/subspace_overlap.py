@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
 from circuitlab.analysis.spectra import factors_of, reading_words, reads_centred
 from circuitlab.analysis.virtual_parts import Side, mlp_of, of_embedding, of_positions, of_rows, of_unembedding
 from circuitlab.analysis.weight_view import Heads, chosen_heads, refuse_inexact, words
@@ -58,13 +58,13 @@ class SubspaceOverlapResult(Result):
     left sides with `weighted_names`, NaN where the model has no such part or one of the two is 0; `weighted_baseline` √(1/d).
     """
 
-    mean_cos2: np.ndarray
-    max_cos: np.ndarray
+    mean_cos2: np.ndarray = over("left layer", "left head", "right layer", "right head")
+    max_cos: np.ndarray = over("left layer", "left head", "right layer", "right head")
     baseline: float
-    cosines: np.ndarray
-    left_rank: np.ndarray
-    right_rank: np.ndarray
-    weighted: np.ndarray
+    cosines: np.ndarray = over("index")
+    left_rank: np.ndarray = over("layer", "head")
+    right_rank: np.ndarray = over("layer", "head")
+    weighted: np.ndarray = over("part", "layer", "head")
     weighted_baseline: float
     weighted_names: tuple[str, ...] = WEIGHTED
 

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.attention import chosen_heads
-from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over
 from circuitlab.analysis.score_parts import read_by_attention
 from circuitlab.analysis.stream_reading import Passage
 from circuitlab.model import block
@@ -61,8 +61,8 @@ class TensorIdentityResult(Result):
     the forward pass. NaN where not computed: `reasons` [5] says why, "" otherwise. `formulas` [5].
     """
 
-    difference: np.ndarray
-    of: np.ndarray
+    difference: np.ndarray = over("identity", unit="residual units")
+    of: np.ndarray = over("identity", unit="residual units")
     reasons: tuple[str, ...]
     names: tuple[str, ...] = NAMES
     formulas: tuple[str, ...] = FORMULAS

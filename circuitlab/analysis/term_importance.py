@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, TextRef, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, TextRef, analysis, at_least, over, scalar
 from circuitlab.analysis.forced_pass import Added, ForcedPass
 from circuitlab.analysis.samples import losses_of, run_on, text_pieces
 from circuitlab.errors import BadInput
@@ -48,10 +48,10 @@ class TermImportanceParams:
     """
 
     text: TextRef | None = None
-    texts: int = 8
-    length: int = 0
-    seed: int = 0
-    orders: int = 4
+    texts: int = at_least(1, 8)
+    length: int = at_least(0, 0)
+    seed: int = at_least(0, 0)
+    orders: int = at_least(1, 4)
     heads: bool = False
     edited: bool = False
 
@@ -72,20 +72,20 @@ class TermImportanceResult(Result):
     `head_reduction`, `head_error` [beside, layer, head].
     """
 
-    tokens: np.ndarray
-    orders: np.ndarray
-    terms: np.ndarray
-    losses: np.ndarray
-    layers: np.ndarray
-    heads: np.ndarray
-    whole: np.ndarray
-    reduction: np.ndarray
-    error: np.ndarray
-    layer_reduction: np.ndarray
-    layer_error: np.ndarray
-    head_reduction: np.ndarray
-    head_error: np.ndarray
-    uniform: float
+    tokens: np.ndarray = over("text", unit="tokens")
+    orders: np.ndarray = over("order")
+    terms: np.ndarray = over("order")
+    losses: np.ndarray = over("text", "order", unit="nats")
+    layers: np.ndarray = over("text", "beside", "layer", unit="nats")
+    heads: np.ndarray = over("text", "beside", "layer", "head", unit="nats")
+    whole: np.ndarray = over("text", unit="nats")
+    reduction: np.ndarray = over("order", unit="nats")
+    error: np.ndarray = over("order", unit="nats")
+    layer_reduction: np.ndarray = over("beside", "layer", unit="nats")
+    layer_error: np.ndarray = over("beside", "layer", unit="nats")
+    head_reduction: np.ndarray = over("beside", "layer", "head", unit="nats")
+    head_error: np.ndarray = over("beside", "layer", "head", unit="nats")
+    uniform: float = scalar("nats")
 
     @property
     def loss(self) -> np.ndarray:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.attention import chosen_heads
-from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, read_only
+from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over, read_only, scalar
 from circuitlab.analysis.target import Aim, aim_at, position_of
 from circuitlab.analysis.written import Directions, by_head, directions, kept_share, refuse_norm_on_stream, seen_by_heads
 from circuitlab.model import block
@@ -51,15 +51,15 @@ class TokenAttributionResult(Result):
     what of it came neither from a source through these heads nor is `placed`. NaN for "destinations". `ids` [pos or 1, 2].
     """
 
-    values: np.ndarray
-    summed: np.ndarray
-    heads: np.ndarray
-    placed: np.ndarray
-    ids: np.ndarray
-    tokens: np.ndarray
+    values: np.ndarray = over("head", "position", unit="logit")
+    summed: np.ndarray = over("position", unit="logit")
+    heads: np.ndarray = over("head", "(layer, head)")
+    placed: np.ndarray = over("head", unit="logit")
+    ids: np.ndarray = over("measured at", "target and other")
+    tokens: np.ndarray = over("position")
     position: int
-    total: float = float("nan")
-    rest: float = float("nan")
+    total: float = scalar("logit", float("nan"))
+    rest: float = scalar("logit", float("nan"))
 
     def across(self) -> Mapping[str, np.ndarray]:
         """Sums, since a position means something else in every prompt.
@@ -82,7 +82,7 @@ class TokenAttributionResult(Result):
     def table(self) -> Table:
         """One row per position, a column per head."""
         names = [str(Head(*map(int, h))) for h in self.heads]
-        columns = [Column("position", np.arange(len(self.summed))), Column("id", self.tokens)]
+        columns = [Column("position", np.arange(len(self.summed))), Column("id", self.tokens, of="token")]
         columns += [Column("summed", self.summed, "logit")]
         return Table((*columns, *(Column(n, v, "logit") for n, v in zip(names, self.values, strict=True))))
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.ov_table import ov_bias_words
 from circuitlab.analysis.qk_table import check_distance, score_words
 from circuitlab.analysis.token_rows import (
@@ -44,8 +44,8 @@ class TokenCircuitsParams:
 
     head: Head = Head(0, 0)
     token: int = 0
-    k: int = 12
-    distance: int = 0
+    k: int = at_least(1, 12)
+    distance: int = at_least(0, 0)
     behind: Head | None = None
     side: Literal["key", "query"] = "key"
     embed: Embedding = "tokens"
@@ -60,14 +60,14 @@ class TokenCircuitsResult(Result):
     largest of the bias row, empty without query biases.
     """
 
-    top_ids: np.ndarray
-    top: np.ndarray
-    bottom_ids: np.ndarray
-    bottom: np.ndarray
-    mean: np.ndarray
-    sd: np.ndarray
-    bias_top_ids: np.ndarray
-    bias_top: np.ndarray
+    top_ids: np.ndarray = over("table", "top")
+    top: np.ndarray = over("table", "top")
+    bottom_ids: np.ndarray = over("table", "bottom")
+    bottom: np.ndarray = over("table", "bottom")
+    mean: np.ndarray = over("table")
+    sd: np.ndarray = over("table")
+    bias_top_ids: np.ndarray = over("top of the bias")
+    bias_top: np.ndarray = over("top of the bias", unit="score")
     tables: tuple[str, ...] = TABLES
 
     def table(self) -> Table:
@@ -79,7 +79,7 @@ class TokenCircuitsResult(Result):
             (
                 Column("table", np.repeat(self.tables, 2 * k)),
                 Column("end", np.tile(np.repeat(["top", "bottom"], k), len(self.tables))),
-                Column("id", ids.ravel()),
+                Column("id", ids.ravel(), of="token"),
                 Column("value", values.ravel()),
             )
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, read_only
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import ROWS
 
@@ -24,9 +24,9 @@ class TokenLossResult(Result):
     NaN and 0 also for tokens that the model reads but cannot predict (ids from d_vocab_out on).
     """
 
-    loss: np.ndarray
-    rank: np.ndarray
-    tokens: np.ndarray
+    loss: np.ndarray = over("position", unit="nats")
+    rank: np.ndarray = over("position")
+    tokens: np.ndarray = over("position")
 
     @property
     def mean(self) -> float:
@@ -43,7 +43,7 @@ class TokenLossResult(Result):
         return Table(
             (
                 Column("position", np.arange(len(self.loss))),
-                Column("id", self.tokens),
+                Column("id", self.tokens, of="token"),
                 Column("loss", self.loss, "nats"),
                 Column("probability", np.exp(-self.loss)),
                 Column("rank", self.rank),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, SeriesRef, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, SeriesRef, Table, analysis, at_least, over
 from circuitlab.analysis.training_said import texts_of, words_on_tokens
 from circuitlab.analysis.training_series import memory_of_series, points_of, read, refuse_unnamed
 from circuitlab.errors import BadInput
@@ -31,7 +31,7 @@ class TrainingPcaParams:
     """
 
     models: tuple[SeriesRef, ...] = ()
-    first: int = 0
+    first: int = at_least(0, 0)
     strict: bool = True
 
 
@@ -44,13 +44,13 @@ class TrainingPcaResult(Result):
     """
 
     names: tuple[str, ...]
-    model: np.ndarray
-    steps: np.ndarray
-    tokens: np.ndarray
-    checkpoint: np.ndarray
-    coordinates: np.ndarray
-    explained: np.ndarray
-    loss: np.ndarray
+    model: np.ndarray = over("point")
+    steps: np.ndarray = over("point", unit="steps")
+    tokens: np.ndarray = over("point", unit="tokens")
+    checkpoint: np.ndarray = over("point")
+    coordinates: np.ndarray = over("point", "component", unit="nats")
+    explained: np.ndarray = over("principal component")
+    loss: np.ndarray = over("point", unit="nats")
     n_texts: int
 
     def table(self) -> Table:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, SeriesRef, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, SeriesRef, Table, analysis, at_least, over
 from circuitlab.analysis.in_context import log_slope
 from circuitlab.analysis.training_phase import PhaseRule
 from circuitlab.analysis.training_said import indices_of, words_on_sequences
@@ -44,7 +44,7 @@ class TrainingSeriesParams:
     steeper: float = 2.0
     apart: float = 1.03
     apart_text: float = 1.2
-    first: int = 1
+    first: int = at_least(0, 1)
     ratio: float = 1.5
 
     def rule(self, kind: int) -> PhaseRule:
@@ -75,21 +75,21 @@ class TrainingSeriesResult(Result):
     """
 
     names: tuple[str, ...]
-    model: np.ndarray
-    steps: np.ndarray
-    tokens: np.ndarray
-    checkpoint: np.ndarray
-    loss: np.ndarray
-    scores: np.ndarray
-    repetitions: np.ndarray
-    loss_by_index: np.ndarray
-    derivative: np.ndarray
-    heads: np.ndarray
-    shapes: np.ndarray
-    phase: np.ndarray
-    fall: np.ndarray
-    rise: np.ndarray
-    windows: np.ndarray
+    model: np.ndarray = over("point")
+    steps: np.ndarray = over("point", unit="steps")
+    tokens: np.ndarray = over("point", unit="tokens")
+    checkpoint: np.ndarray = over("point")
+    loss: np.ndarray = over("point", unit="nats")
+    scores: np.ndarray = over("point", "kind", unit="nats")
+    repetitions: np.ndarray = over("point", "repeated kind", "repetition", unit="nats")
+    loss_by_index: np.ndarray = over("point", "index", unit="nats")
+    derivative: np.ndarray = over("point", "index", unit="nats")
+    heads: np.ndarray = over("point", "measure", "layer", "head")
+    shapes: np.ndarray = over("model", "layers and heads")
+    phase: np.ndarray = over("model", "kind", "begin and end", unit="tokens")
+    fall: np.ndarray = over("model", "kind", unit="nats")
+    rise: np.ndarray = over("model", "kind")
+    windows: np.ndarray = over("model", "first and last index")
 
     def of(self, measure: str) -> np.ndarray:
         """[point, layer, head] of one of `HEAD_ARRAYS`."""

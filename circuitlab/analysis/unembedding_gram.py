@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
 from circuitlab.analysis.weight_view import words
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
@@ -28,8 +28,8 @@ class UnembeddingGramParams:
 class UnembeddingGramResult(Result):
     """`K` [d_model, d_model] float64, W_U not centred over the vocabulary of `n_vocab`; `mean` [d_model] of its columns."""
 
-    K: np.ndarray
-    mean: np.ndarray
+    K: np.ndarray = over("dimension", "dimension")
+    mean: np.ndarray = over("dimension")
     n_vocab: int
 
     def gram(self, centred: bool) -> np.ndarray:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.attention import chosen_heads
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, read_only
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only
 from circuitlab.analysis.path_terms import Recorded, recorded, refuse_on_stream
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
@@ -43,15 +43,21 @@ class VirtualHeadResult(Result):
     `sums_to_one`: whether every row does, to 1e-5.
     """
 
-    pattern: np.ndarray
-    row_sums: np.ndarray
-    heads: np.ndarray
+    pattern: np.ndarray = over("destination", "source")
+    row_sums: np.ndarray = over("destination")
+    heads: np.ndarray = over("factor", "(layer, head)")
     sums_to_one: bool
 
     def table(self) -> Table:
         """One row per (destination, source) that a path joins."""
         dest, src = np.nonzero(~np.isnan(self.pattern))
-        return Table((Column("destination", dest), Column("source", src), Column("value", self.pattern[dest, src])))
+        return Table(
+            (
+                Column("destination", dest, of="position"),
+                Column("source", src, of="position"),
+                Column("value", self.pattern[dest, src]),
+            )
+        )
 
 
 def _refuse(config: ModelConfig, p: VirtualHeadParams) -> str | None:

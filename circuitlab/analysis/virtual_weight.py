@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.virtual_parts import (
     Place,
     Side,
@@ -55,13 +55,13 @@ class VirtualWeightParams:
 
     writer: Literal["embedding", "position", "head", "mlp"] = "embedding"
     writer_head: Head = Head(0, 0)
-    writer_layer: int = 0
+    writer_layer: int = at_least(0, 0)
     reader: Literal["QK query", "QK key", "OV", "mlp", "unembedding"] = "unembedding"
     reader_head: Head = Head(1, 0)
-    reader_layer: int = 1
+    reader_layer: int = at_least(0, 1)
     across: bool = False
     mlp: Literal["none", "linear"] = "none"
-    k: int = 10
+    k: int = at_least(1, 10)
 
     @property
     def written_at(self) -> Place | None:
@@ -96,11 +96,11 @@ class VirtualWeightResult(Result):
     writer_norm: float
     reader_norm: float
     product: str
-    singular_values: np.ndarray
-    left_ids: np.ndarray
-    left: np.ndarray
-    right_ids: np.ndarray
-    right: np.ndarray
+    singular_values: np.ndarray = over("index")
+    left_ids: np.ndarray = over("direction", "left token")
+    left: np.ndarray = over("direction", "left token")
+    right_ids: np.ndarray = over("direction", "right token")
+    right: np.ndarray = over("direction", "right token")
 
     def table(self) -> Table:
         """One row a singular value, with its share of the squared norm."""

@@ -1,7 +1,8 @@
 """Parameters to text and back, one table of field types for `--set`, JSON and the panels' controls.
 
 Field types: those of `model.plain`, which is the JSON half; Head, Target, TextRef, SeriesRef have texts of their own. On the
-command line a tuple is separated by commas; "all" or "" is the empty tuple, "none" is None.
+command line a tuple is separated by commas; "" is the empty tuple, which of heads is "all" and of numbers and files "none";
+"none" is None.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from circuitlab.analysis.base import SeriesRef, TextRef
 from circuitlab.engine.store import reference
 from circuitlab.errors import UsageError
-from circuitlab.model.plain import fields, from_json, to_json, type_name
+from circuitlab.model.plain import fields, from_json, out_of_bounds, to_json, type_name
 from circuitlab.model.subject import Head, Target
 
 P = TypeVar("P")
@@ -51,8 +52,15 @@ def describe(cls: type[Any]) -> tuple[FieldInfo, ...]:
     for name, (kind, default) in fields(cls).items():
         said = {k: metadata[name][k] for k in ("label", "tip", "low", "high") if k in metadata[name]}
         choices = get_args(kind) if get_origin(kind) is Literal else ()
-        found.append(FieldInfo(name, kind, type_name(kind), default, as_text(default), choices, **said))
+        text = _empty(kind) if default == () else as_text(default)
+        found.append(FieldInfo(name, kind, type_name(kind), default, text, choices, **said))
     return tuple(found)
+
+
+def _empty(kind: Any) -> str:
+    """How the empty tuple is called: no heads chosen are all heads; texts may be called anything."""
+    element = get_args(kind)[0]
+    return "all" if element is Head else "" if element is str else "none"
 
 
 def as_text(value: Any) -> str:
@@ -66,7 +74,7 @@ def as_text(value: Any) -> str:
     if isinstance(value, (Head, Target)):
         return str(value)
     if isinstance(value, tuple):
-        return ",".join(map(as_text, value)) or "all"
+        return ",".join(map(as_text, value))
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -105,7 +113,11 @@ def _made(cls: type[P], values: Mapping[str, Any]) -> P:
     known = fields(cls)
     if missing := [n for n, (_, default) in known.items() if default is dataclasses.MISSING and n not in values]:
         raise UsageError("A parameter is missing.", expected=" ".join(missing), got=" ".join(values) or "none")
-    return cls(**values)
+    made = cls(**values)
+    if (wrong := out_of_bounds(made)) is not None:
+        name, expected, got = wrong
+        raise UsageError(f"{name} cannot be that.", expected=expected, got=got)
+    return made
 
 
 def parse(kind: Any, text: str, name: str) -> Any:
@@ -115,14 +127,14 @@ def parse(kind: Any, text: str, name: str) -> Any:
         others = [a for a in get_args(kind) if a is not type(None)]
         return None if text.strip().lower() == "none" else parse(others[0], text, name)
     if origin is tuple:
-        return _parse_tuple(get_args(kind), text, name)
+        return _parse_tuple(kind, text, name)
     return _parse_plain(kind, text, name)
 
 
-def _parse_tuple(kinds: tuple[Any, ...], text: str, name: str) -> tuple[Any, ...]:
-    parts = text.split(",")
+def _parse_tuple(kind: Any, text: str, name: str) -> tuple[Any, ...]:
+    kinds, parts = get_args(kind), text.split(",")
     if kinds[-1] is Ellipsis:
-        return () if text.strip().lower() in ("", "all") else tuple(parse(kinds[0], part, name) for part in parts)
+        return () if text.strip().lower() in ("", _empty(kind)) else tuple(parse(kinds[0], part, name) for part in parts)
     if len(parts) != len(kinds):
         raise UsageError(f"{name} cannot be read.", expected=f"{len(kinds)} values", got=repr(text))
     return tuple(parse(kind, part, name) for kind, part in zip(kinds, parts, strict=True))

@@ -31,6 +31,7 @@ from circuitlab.engine.texts import Texts, read_text
 from circuitlab.errors import BadInput, Cancelled, OverBudget, Refused
 from circuitlab.model.devices import checked, has_doubles, making_on, memory_of
 from circuitlab.model.forward import forward
+from circuitlab.model.plain import out_of_bounds
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Subject
 from circuitlab.model.weights import Weights
@@ -150,8 +151,10 @@ class Engine:
         return replace(answer, provenance=replace(answer.provenance, weights=sha256))
 
     def check(self, request: Request) -> int:
-        """The memory estimate in bytes. Raises `Refused` or `OverBudget`."""
+        """The memory estimate in bytes. Raises `Refused`, `OverBudget`, or `BadInput` for a count out of bounds."""
         found, subject = find_analysis(request.analysis), request.subject
+        if (wrong := out_of_bounds(request.params)) is not None:
+            raise BadInput(f"{found.name}: {wrong[0]} cannot be that.", expected=wrong[1], got=wrong[2])
         weights = self.store.open(subject.model).opened.weights
         config = weights.config
         if reason := found.refuse(config, request.params):

@@ -1,4 +1,6 @@
-"""Answers as files: CSV, NPZ and JSON, each with request, conventions, remainder and provenance."""
+"""Answers as files: CSV, NPZ and JSON, each with request, conventions, remainder and provenance, and with what the numbers are
+of: the model and its training step, the prompt and the text of each token, axes and units.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +9,104 @@ import dataclasses
 import io
 import json
 import math
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from circuitlab.analysis.base import Table
+from circuitlab.analysis.base import Column, Result, Table
 from circuitlab.engine.codec import to_json
+from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Answer
+from circuitlab.engine.store import steps_trained
 from circuitlab.errors import UsageError
 from circuitlab.files import write_whole
 
 SUFFIXES = (".csv", ".npz", ".json")
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the date of everything in a zip, so that equal answers give equal bytes
 
 
-def described(answer: Answer) -> dict[str, Any]:
+@dataclass(frozen=True, eq=False)
+class Told:
+    """An answer, and what only its open model knows: `step`, training steps done (None: nothing says it), `display`, the text of
+    a token (None without a tokenizer), `prompt`, the text of all of them.
+    """
+
+    answer: Answer
+    step: int | None = None
+    prompt: str = ""
+    display: Callable[[int], str] | None = None
+
+    @property
+    def final(self) -> bool:
+        """Whether these are the model's final weights."""
+        return self.answer.request.subject.model.checkpoint is None
+
+    @property
+    def tokens(self) -> list[str] | None:
+        """The text of each token of the prompt."""
+        return None if self.display is None else list(map(self.display, self.answer.request.subject.tokens))
+
+    def table(self) -> Table:
+        """The answer's table, the text of tokens beside what stands for them."""
+        return with_tokens(self.answer.result.table(), self.answer.request.subject.tokens, self.display)
+
+
+def told(engine: Engine, answer: Answer, identified: bool = True) -> Told:
+    """What a file needs besides the numbers. `identified`: with the hash of the weights, whose files are read if need be."""
+    answer = engine.identified(answer) if identified else answer
+    subject = answer.request.subject
+    tokenizer = engine.store.open(subject.model).opened.weights.tokenizer
+    prompt = "" if tokenizer is None else tokenizer.decode(subject.tokens)
+    return Told(answer, steps_trained(subject.model), prompt, None if tokenizer is None else tokenizer.display)
+
+
+def with_tokens(table: Table, tokens: tuple[int, ...], display: Callable[[int], str] | None) -> Table:
+    """The table with a column of text behind each column of token ids or of positions of the prompt."""
+    if display is None:
+        return table
+    text = lambda i: display(i) if i >= 0 else ""
+    texts: dict[str, Callable[[Any], str]] = {
+        "token": text,
+        "position": lambda i: text(tokens[i]) if i >= 0 else "",
+        "tokens": lambda ids: " ".join(text(int(i)) for i in ids.split()),
+    }
+    columns: list[Column] = []
+    for column in table.columns:
+        columns.append(column)
+        if column.of:
+            name = "token" if column.name == "id" else f"{column.name} token{'s' if column.of == 'tokens' else ''}"
+            columns.append(Column(name, np.array([texts[column.of](v) for v in column.values.tolist()], dtype=object)))
+    return Table(tuple(columns))
+
+
+def described(what: Told) -> dict[str, Any]:
     """Everything about an answer but its arrays, as plain values."""
-    result = answer.result
+    answer, result = what.answer, what.answer.result
     return {
         "analysis": answer.request.analysis,
         "params": to_json(answer.request.params),
         "subject": to_json(answer.request.subject),
+        "model": answer.request.subject.model.named(1),
+        "step": what.step,
+        "final": what.final,
+        "prompt": what.prompt,
+        "tokens": what.tokens,
         "conventions": list(result.conventions),
         "remainder": None if result.remainder is None else to_json(result.remainder),
         "complete": answer.complete,
         "done": result.done,
+        "axes": {name: list(result.axes_of(name)) for name in result.arrays()},
+        "units": {name: unit for name in _numbers(result) if (unit := result.unit_of(name))},
         "provenance": to_json(answer.provenance),
     }
+
+
+def _numbers(result: Result) -> list[str]:
+    return [f.name for f in dataclasses.fields(result) if isinstance(getattr(result, f.name), (np.ndarray, float, int))]
 
 
 def scalars(answer: Answer) -> dict[str, Any]:
@@ -50,14 +123,14 @@ def table_text(table: Table, separator: str = ",") -> str:
     writer = csv.writer(out, delimiter=separator, lineterminator="\n")
     writer.writerow([f"{c.name} ({c.unit})" if c.unit else c.name for c in table.columns])
     for row in zip(*(c.values.tolist() for c in table.columns), strict=True):
-        writer.writerow(["" if isinstance(v, float) and math.isnan(v) else v for v in row])
+        writer.writerow(["" if v is None or (isinstance(v, float) and math.isnan(v)) else v for v in row])
     return out.getvalue()
 
 
-def json_text(answer: Answer) -> str:
+def json_text(what: Told) -> str:
     """Description, scalars and arrays as JSON; NaN is null, a complex number [real, imaginary]."""
-    arrays = {name: _plain(a.tolist()) for name, a in answer.result.arrays().items()}
-    return json.dumps({**described(answer), "result": {**_plain(scalars(answer)), **arrays}}, ensure_ascii=False)
+    arrays = {name: _plain(a.tolist()) for name, a in what.answer.result.arrays().items()}
+    return json.dumps({**described(what), "result": {**_plain(scalars(what.answer)), **arrays}}, ensure_ascii=False)
 
 
 def _plain(value: Any) -> Any:
@@ -70,33 +143,51 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def csv_text(answer: Answer) -> str:
+def csv_text(what: Told) -> str:
     """The table, behind lines of `# name: value` that describe it."""
-    head = "".join(f"# {k}: {json.dumps(v, ensure_ascii=False)}\n" for k, v in described(answer).items())
-    return head + table_text(answer.result.table())
+    head = "".join(f"# {k}: {json.dumps(v, ensure_ascii=False)}\n" for k, v in described(what).items())
+    return head + table_text(what.table())
 
 
-def npz_bytes(answer: Answer) -> bytes:
+def npz_bytes(what: Told) -> bytes:
     """The arrays under their field names, and everything else as JSON text in `about`."""
-    about = {**described(answer), "scalars": _plain(scalars(answer))}
-    arrays: dict[str, Any] = {**answer.result.arrays(), "about": np.array(json.dumps(about, ensure_ascii=False))}
+    about = {**described(what), "scalars": _plain(scalars(what.answer))}
+    arrays: dict[str, Any] = {**what.answer.result.arrays(), "about": np.array(json.dumps(about, ensure_ascii=False))}
     out = io.BytesIO()
     np.savez_compressed(out, **arrays)
     return out.getvalue()
 
 
-def data_bytes(answer: Answer, form: str) -> bytes:
+def data_bytes(what: Told, form: str) -> bytes:
     """The answer as `form`: csv, npz or json. Raises `UsageError` for another."""
     if form == "npz":
-        return npz_bytes(answer)
+        return npz_bytes(what)
     if form not in ("csv", "json"):
         raise UsageError("That is no data format.", expected=" ".join(SUFFIXES), got=form or "no suffix")
-    return (csv_text(answer) if form == "csv" else json_text(answer) + "\n").encode("utf-8")
+    return (csv_text(what) if form == "csv" else json_text(what) + "\n").encode("utf-8")
 
 
-def write_answer(answer: Answer, path: Path, form: str = "") -> None:
-    """Write as `form`, "" by suffix. Raises `UsageError` for an unknown one, `BadMachine` where it cannot be written.
+def several_bytes(answers: Mapping[str, Told], form: str) -> bytes:
+    """Answers as `form`: of one its file, of several a zip with a file each under its name."""
+    if len(answers) == 1:
+        return data_bytes(next(iter(answers.values())), form)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, what in answers.items():
+            made.writestr(zipfile.ZipInfo(f"{name}.{form}", _EPOCH), data_bytes(what, form), zipfile.ZIP_DEFLATED)
+    return out.getvalue()
 
-    A failure leaves what was there.
+
+def write_answers(answers: Mapping[str, Told], path: Path) -> Path:
+    """Write by suffix, and say where: several lie in a zip, `a.csv.zip`.
+
+    Raises `UsageError` for an unknown suffix or where that is there already, `BadMachine` where it cannot be written. A failure
+    leaves what was there.
     """
-    write_whole(path, data_bytes(answer, form or path.suffix.lower().removeprefix(".")))
+    plain = path.with_suffix("") if path.suffix.lower() == ".zip" else path
+    data = several_bytes(answers, plain.suffix.lower().removeprefix("."))
+    target = plain if len(answers) == 1 else plain.with_name(plain.name + ".zip")
+    if target != path and target.exists():  # nobody was asked about this one
+        raise UsageError("That is there already.", expected="a name that is free", got=str(target))
+    write_whole(target, data)
+    return target

@@ -1,7 +1,9 @@
 """The same question asked of every checkpoint of a series, as one file: each answer keeps its own description.
 
-CSV: the tables under one another, the training step in front. JSON: a list of answers. NPZ: arrays with the checkpoint as a new
-first axis where all have one shape, else one array a step, `NAME.step-N`; `step` [checkpoint], −1 for the final weights.
+Every form says of each answer `step`, the training steps done, and `final`, whether these are the final weights. CSV: the tables
+under one another, the two in front. JSON: a list of answers. NPZ: arrays with the checkpoint as a new first axis where all have
+one shape, else one array each, `NAME.step-N` and `NAME.final`; `step` float64 [checkpoint], NaN where nothing says it; `final`
+bool [checkpoint].
 """
 
 from __future__ import annotations
@@ -14,51 +16,54 @@ from typing import Any
 import numpy as np
 
 from circuitlab.analysis.base import Column, Table
-from circuitlab.engine.export_data import described, json_text, table_text
-from circuitlab.engine.request import Answer
-
-FINAL = -1
-Stepped = Sequence[tuple[int | None, Answer]]  # (training step, its answer); None: the final weights
+from circuitlab.engine.export_data import Told, described, json_text, table_text
 
 
-def joined_table(answers: Stepped) -> Table:
-    """All rows of all tables, behind a column `step` (text: "final" for the final weights)."""
-    tables = [(step, answer.result.table()) for step, answer in answers]
-    said = [np.full(t.n_rows, "final" if step is None else str(step), dtype=object) for step, t in tables]
-    names = [(c.name, c.unit) for c in tables[0][1].columns]
+def joined_table(answers: Sequence[Told]) -> Table:
+    """All rows of all tables, behind the columns `step` (None where nothing says it) and `final`."""
+    tables = [what.table() for what in answers]
+    repeated = lambda values: np.array([v for v, t in zip(values, tables, strict=True) for _ in range(t.n_rows)], dtype=object)
+    names = [(c.name, c.unit) for c in tables[0].columns]
     columns = (
-        Column(name, np.concatenate([np.asarray(t.columns[i].values, dtype=object) for _, t in tables]), unit)
+        Column(name, np.concatenate([np.asarray(t.columns[i].values, dtype=object) for t in tables]), unit)
         for i, (name, unit) in enumerate(names)
     )
-    return Table((Column("step", np.concatenate(said)), *columns))
+    final = repeated([json.dumps(what.final) for what in answers])
+    return Table((Column("step", repeated([what.step for what in answers])), Column("final", final), *columns))
 
 
-def series_bytes(answers: Stepped, form: str) -> bytes:
+def series_bytes(answers: Sequence[Told], form: str) -> bytes:
     """`answers` as csv, json or npz."""
     if form == "npz":
         return _npz(answers)
     if form == "json":
-        parts = (f'{{"step": {json.dumps(step)}, "answer": {json_text(answer)}}}' for step, answer in answers)
-        return ("[" + ",\n".join(parts) + "]\n").encode("utf-8")
+        return ("[" + ",\n".join(map(json_text, answers)) + "]\n").encode("utf-8")
     head = "".join(f"# {k}: {json.dumps(v, ensure_ascii=False)}\n" for k, v in _about(answers).items())
     return (head + table_text(joined_table(answers))).encode("utf-8")
 
 
-def _about(answers: Stepped) -> dict[str, Any]:
-    """What all answers share, from the last; what each has of its own, by step."""
-    whole = described(answers[-1][1])
-    own = [{"step": step, "weights": a.provenance.weights, "seconds": a.provenance.seconds} for step, a in answers]
-    return {**whole, "checkpoints": own}
+def _about(answers: Sequence[Told]) -> dict[str, Any]:
+    """What all answers share, from the last; what each has of its own, in their order."""
+    whole = described(answers[-1])
+    made = [(what, what.answer.provenance) for what in answers]
+    own = [{"step": w.step, "final": w.final, "weights": p.weights, "seconds": p.seconds} for w, p in made]
+    return {**{k: v for k, v in whole.items() if k not in ("step", "final")}, "checkpoints": own}
 
 
-def _npz(answers: Stepped) -> bytes:
-    arrays = [answer.result.arrays() for _, answer in answers]
-    made: dict[str, Any] = {"step": np.array([FINAL if step is None else step for step, _ in answers])}
+def _npz(answers: Sequence[Told]) -> bytes:
+    arrays = [what.answer.result.arrays() for what in answers]
+    about = _about(answers)
+    made: dict[str, Any] = {
+        "step": np.array([np.nan if what.step is None else what.step for what in answers], np.float64),
+        "final": np.array([what.final for what in answers]),
+    }
     for name in arrays[0]:
         if len({(a[name].shape, a[name].dtype) for a in arrays}) == 1:
             made[name] = np.stack([a[name] for a in arrays])
+            about["axes"][name] = ["checkpoint", *about["axes"][name]]
         else:
-            made |= {f"{name}.step-{s}": a[name] for s, a in zip(made["step"], arrays, strict=True)}
+            which = ["final" if what.final else f"step-{what.step}" for what in answers]
+            made |= {f"{name}.{one}": a[name] for one, a in zip(which, arrays, strict=True)}
     out = io.BytesIO()
-    np.savez_compressed(out, **made, about=np.array(json.dumps(_about(answers), ensure_ascii=False)))
+    np.savez_compressed(out, **made, about=np.array(json.dumps(about, ensure_ascii=False)))
     return out.getvalue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from circuitlab.draw.export import export
 from circuitlab.draw.paper import Paper
 from circuitlab.errors import CircuitLabError
 from circuitlab.figures.marks import Hit
+from circuitlab.gui import panel_data
 from circuitlab.gui.explain import ExplainDialog
 from circuitlab.gui.paper_dialog import PaperDialog, keep, remembered
 from circuitlab.session.cuts import Offer, offers
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 _PICTURES = "PDF (*.pdf);;Vector picture (*.svg);;Picture (*.png)"
 _DATA = "Table (*.csv);;Arrays (*.npz);;JSON (*.json)"
+_ZIPPED = "Tables (*.csv.zip);;Arrays (*.npz.zip);;JSON (*.json.zip)"
 
 
 class PanelActions(QMenu):
@@ -122,21 +125,23 @@ class PanelActions(QMenu):
     @Slot()
     def copy_table(self) -> None:
         """The numbers behind the panel, tab-separated."""
-        from circuitlab.engine.export_data import table_text
-
-        answers = self.dock.answers["now"]
-        if answers:
-            QGuiApplication.clipboard().setText(table_text(next(iter(answers.values())).result.table(), "\t"))
-            self.dock.bench.message.emit("Table copied.")
+        self._copy(panel_data.table_text_of, "Table copied.", "tables copied.")
 
     @Slot()
     def copy_python(self) -> None:
         """A snippet that computes the same numbers."""
-        from circuitlab.api import snippet
+        self._copy(panel_data.python_of, "Python copied.", "answers copied as Python.")
 
-        requests = self.dock.asked["now"]
-        QGuiApplication.clipboard().setText("\n\n".join(snippet(r) for r in requests.values()))
-        self.dock.bench.message.emit("Python copied.")
+    def _copy(self, made: Callable[[PanelDock], tuple[str, int]], one: str, more: str) -> None:
+        """Put a text into the clipboard and say of how many answers it is; without any the clipboard stays as it is."""
+        try:
+            text, n = made(self.dock)
+        except CircuitLabError as error:
+            self.dock.bench.failed.emit(error)
+            return
+        if n:
+            QGuiApplication.clipboard().setText(text)
+        self.dock.bench.message.emit((one if n == 1 else f"{n} {more}") if n else panel_data.NOTHING)
 
     @Slot()
     def export_picture(self) -> None:
@@ -167,21 +172,23 @@ class PanelActions(QMenu):
     @Slot()
     def export_data(self) -> None:
         """Ask for a file, write the numbers."""
-        name, _ = QFileDialog.getSaveFileName(self.dock, "Export data", f"{self.dock.panel.name}.csv", _DATA)
+        n = len(panel_data.drawn(self.dock))
+        if not n:
+            self.dock.bench.message.emit(panel_data.NOTHING)
+            return
+        more, kinds = (".zip", _ZIPPED) if n > 1 else ("", _DATA)
+        name, _ = QFileDialog.getSaveFileName(self.dock, "Export data", f"{self.dock.panel.name}.csv{more}", kinds)
         if name:
             self.write_data(Path(name))
 
     def write_data(self, path: Path) -> None:
-        """Write the first answer."""
-        from circuitlab.engine.export_data import write_answer
-
+        """Write every answer that is drawn: one as a file, several as a zip."""
         try:
-            for answer in self.dock.answers["now"].values():
-                write_answer(self.dock.bench.engine.identified(answer), path)
-                break
-            self.dock.bench.message.emit(f"Written: {path}")
+            written = panel_data.write(self.dock, path)
         except CircuitLabError as error:
             self.dock.bench.failed.emit(error)
+            return
+        self.dock.bench.message.emit(f"Written: {written}" if written else panel_data.NOTHING)
 
     @Slot()
     def explain(self) -> None:

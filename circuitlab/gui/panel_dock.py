@@ -217,9 +217,17 @@ class PanelDock(QDockWidget):
         """The figure of what has been answered, of the state that it was asked for."""
         if self._failure is not None:
             return empty(f"{self._failure.what} {self._failure.remedy}".strip(), self.panel.title)
-        state = self._state or self.bench.document.state
-        state, now, ref = self._drawable() or (state, *self._answering(state))
+        state, now, ref = self._drawn()
         return self.panel.figure(state, self.bench.facts(state.model), now, ref)
+
+    def _drawn(self) -> tuple[State, dict[str, Answer], dict[str, Answer]]:
+        state = self._state or self.bench.document.state
+        return self._drawable() or (state, *self._answering(state))
+
+    def drawn(self) -> dict[str, dict[str, Answer]]:
+        """The answers that the figure is made of, by side and role."""
+        _, now, ref = self._drawn()
+        return {"now": now, "ref": ref}
 
     def _marked(self, figure: Figure) -> Figure:
         """Its title says where the tokens it is about are not those in the editor."""

@@ -42,6 +42,18 @@ def fields(cls: type[Any]) -> dict[str, tuple[Any, Any]]:
     return found
 
 
+def out_of_bounds(value: Any) -> tuple[str, str, str] | None:
+    """(name, expected, got) of the first number that lies outside what its field declares: `low` and `high`, or `typed`."""
+    for f in dataclasses.fields(value):
+        number, (low, high) = getattr(value, f.name), f.metadata.get("typed") or (f.metadata.get("low"), f.metadata.get("high"))
+        if not isinstance(number, (int, float)) or isinstance(number, bool):
+            continue
+        if (low is not None and number < low) or (high is not None and number > high):
+            whole = f"at least {low:g}" if high is None else f"at most {high:g}" if low is None else f"{low:g} to {high:g}"
+            return f.name, whole, str(number)
+    return None
+
+
 def to_json(value: Any) -> Any:
     """Plain JSON values of anything in the table."""
     if isinstance(value, Head):

@@ -22,6 +22,7 @@ def path(tmp_path: Path) -> Path:
     """Three checkpoints: the final weights times 0, 1/2 and 1."""
     made = directory(tmp_path / "m")
     keep_scaled(made, dict(zip(STEPS, (0, 0.5, 1), strict=True)), torch.float32)
+    (made / "metrics.json").write_text('{"step": 1000}')
     return made
 
 
@@ -33,7 +34,9 @@ def test_all_checkpoints_give_what_each_gives_alone(path: Path, tmp_path: Path) 
     files = {form: tmp_path / f"all.{form}" for form in ("npz", "csv", "json")}
     assert _ask(path, "--checkpoint", "all", *(w for form, f in files.items() for w in (f"--{form}", str(f)))) == 0
     data = np.load(files["npz"])
-    assert data["step"].tolist() == [*STEPS, -1] and data["loss"].shape == (4, 4)
+    about = json.loads(str(data["about"]))
+    assert data["loss"].shape == (4, 4) and about["axes"]["loss"] == ["checkpoint", "position"]
+    said = {"npz": list(zip(data["step"].tolist(), data["final"].tolist(), strict=True))}
     model = lab.open(str(path))
     assert model.steps == STEPS
     for i, step in enumerate((*STEPS, None)):
@@ -42,10 +45,30 @@ def test_all_checkpoints_give_what_each_gives_alone(path: Path, tmp_path: Path) 
     assert np.array_equal(data["loss"][2], data["loss"][3], equal_nan=True), "the last checkpoint holds the final weights"
     assert not np.array_equal(data["loss"][1], data["loss"][2], equal_nan=True)
     parts = json.loads(files["json"].read_text())
-    assert [p["step"] for p in parts] == [*STEPS, None]
-    assert [p["answer"]["subject"]["model"]["checkpoint"] for p in parts] == [0, 1, 2, None]
+    said["json"] = [(p["step"], p["final"]) for p in parts]
+    assert [p["subject"]["model"]["checkpoint"] for p in parts] == [0, 1, 2, None]
     rows = [line.split(",") for line in files["csv"].read_text().splitlines() if not line.startswith("#")]
-    assert rows[0][0] == "step" and [r[0] for r in rows[1::4]] == ["0", "64", "1000", "final"]
+    assert rows[0][:2] == ["step", "final"]
+    said["csv"] = [(int(r[0]), r[1] == "true") for r in rows[1::4]]
+    said["about"] = [(c["step"], c["final"]) for c in about["checkpoints"]]
+    assert all(one == [*((s, False) for s in STEPS), (1000, True)] for one in said.values()), said
+
+
+def test_the_step_of_final_weights_is_empty_everywhere_where_nothing_says_it(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (path / "metrics.json").unlink()
+    files = {form: tmp_path / f"all.{form}" for form in ("npz", "csv", "json")}
+    assert _ask(path, "--checkpoint", "all", *(w for form, f in files.items() for w in (f"--{form}", str(f)))) == 0
+    data = np.load(files["npz"])
+    assert np.isnan(data["step"][3]) and data["final"].tolist() == [False, False, False, True]
+    assert json.loads(files["json"].read_text())[3]["step"] is None
+    assert files["csv"].read_text().splitlines()[-1].startswith(",true,")
+    assert _ask(path, "--checkpoint", "all") == 0
+    assert "not known" in capsys.readouterr().out
+    assert _ask(path, "--checkpoint", "64", "--json", "-") == 0
+    one = json.loads(capsys.readouterr().out)
+    assert (one["step"], one["final"]) == (64, False)
 
 
 def test_one_checkpoint_is_asked_by_its_step(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,13 +19,16 @@ from circuitlab.analysis.attention import AttentionParams
 from circuitlab.analysis.base import TextRef, analyses
 from circuitlab.analysis.predictions import PredictionsParams
 from circuitlab.cli import main
+from circuitlab.engine.codec import describe, parse_params
 from circuitlab.engine.engine import Engine
+from circuitlab.engine.export_data import csv_text, several_bytes, told, write_answers
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, UsageError
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Conventions, Head, Subject
 from circuitlab.paths import log_file
+from tests.axes import check_axes
 from tests.models import TINY, directory
 
 
@@ -91,6 +95,21 @@ def test_a_text_file_is_its_text_without_marks_and_its_last_newline(
     assert corpus == opened.tokens("a b", bos=False)
 
 
+@pytest.mark.parametrize("name", sorted(analyses()))
+def test_a_count_below_its_least_is_refused_wherever_it_comes_from(name: str, model: str) -> None:
+    """By the command line's words and for a request that Python makes, before anything is computed."""
+    subject = api.open(model).subject("ab")
+    for field in describe(analyses()[name].params):
+        if field.kind is not int or field.name in ("position", "destination", "token"):
+            continue
+        assert field.low is not None, f"{name}.{field.name} says no least value"
+        with pytest.raises(UsageError, match=field.name):
+            parse_params(analyses()[name].params, {field.name: str(int(field.low) - 1)})
+        params = analyses()[name].params(**{field.name: int(field.low) - 1})
+        with pytest.raises(BadInput, match=field.name):
+            api.engine().answer(Request(name, params, subject))
+
+
 def test_bytes_that_are_no_text_are_an_input_error(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compute", "token_loss", model, "--text", "a\udcff"]) == 3
     assert "Unicode" in capsys.readouterr().err
@@ -150,7 +169,11 @@ def test_every_analysis_runs_from_the_command_line_and_its_snippet_agrees(name: 
     request = Request(name, params, api.open(model).subject("abcabc"))
     space: dict[str, object] = {}
     exec(api.snippet(request).replace("print(", "str("), space)
+    check_axes(space["answer"].result)  # type: ignore[attr-defined]
     arrays = space["answer"].result.arrays()  # type: ignore[attr-defined]
+    about = json.loads(str(found["about"]))
+    assert about["prompt"] == "abcabc" and about["tokens"] == ["<|bos|>", *"abcabc"] and about["axes"].keys() == arrays.keys()
+    commands.print_answer(told(api.engine(), space["answer"]))  # type: ignore[arg-type]
     assert sorted([*arrays, "about"]) == sorted(found.files)
     for field, array in arrays.items():
         if array.dtype.kind == "U":
@@ -184,12 +207,25 @@ def test_a_figure_from_python_is_the_one_of_the_command_line(model: str, tmp_pat
         api.open(model).figure("attention", text="a", destination=9)
 
 
+def test_several_answers_lie_in_a_zip_that_takes_nobodys_place(model: str, tmp_path: Path) -> None:
+    opened = api.open(model)
+    answers = {n: told(opened.engine, opened.compute("predictions", text="ab", set={"k": k})) for n, k in (("a", 2), ("b", 3))}
+    assert write_answers(answers, tmp_path / "x.csv") == tmp_path / "x.csv.zip"
+    with zipfile.ZipFile(tmp_path / "x.csv.zip") as made:
+        assert {n: made.read(f"{n}.csv").decode() for n in answers} == {n: csv_text(a) for n, a in answers.items()}
+    with pytest.raises(UsageError, match="already"):  # whoever asked for x.csv was not asked about the zip
+        write_answers(answers, tmp_path / "x.csv")
+    write_answers(answers, tmp_path / "x.csv.zip")
+    assert write_answers({"a": answers["a"]}, tmp_path / "y.csv") == tmp_path / "y.csv"
+    assert several_bytes(answers, "npz") == several_bytes(answers, "npz")
+
+
 def test_saved_answers_carry_the_hash_of_the_weights(model: str, tmp_path: Path) -> None:
     opened = api.open(model, use=Engine(ModelStore()))
     answer = opened.compute("predictions", text="ab", k=2)
     api.save(answer, tmp_path / "a.json")
     assert len(json.loads((tmp_path / "a.json").read_text())["provenance"]["weights"]) == 64
-    assert api.table(answer).splitlines()[0].startswith("rank\tid\tprobability")
+    assert api.table(answer).splitlines()[0].startswith("rank\tid\ttoken\tprobability")
 
 
 # -- the way to the other rooms --------------------------------------------------------------------------------------------

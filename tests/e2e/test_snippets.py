@@ -21,6 +21,7 @@ from circuitlab.figures.panel import Panel, Why, facts_of, panels
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Conventions, Head, ModelRef, Target
 from circuitlab.session.state import Pin, State
+from tests.axes import check_axes, undeclared
 from tests.models import FULL, directory
 from tests.series_files import keep_scaled
 
@@ -62,6 +63,7 @@ def _agrees(request: Request) -> None:
         assert caught.value.what == error.what
         return
     assert answer.request.asked == request.asked
+    check_axes(answer.result)
     assert answer.fingerprint == api.engine().answer(request).fingerprint
 
 
@@ -135,6 +137,10 @@ def test_every_parameter_of_an_analysis_comes_back(name: str, state: State, fold
         patched.setattr(type(api.engine()), "answer", asked)
         exec(api.snippet(request).replace("print(lab.table(answer))", ""), {})
     assert kept == [request]
+
+
+def test_every_array_of_every_result_says_its_axes() -> None:
+    assert {name: missing for name, found in analyses().items() if (missing := undeclared(found.result))} == {}
 
 
 def test_several_requests_are_one_piece_of_python(state: State, folder: Path) -> None:

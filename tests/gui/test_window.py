@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -338,10 +340,37 @@ def test_what_is_on_the_screen_goes_into_a_file(qtbot: Any, window: Window, tmp_
         np.testing.assert_array_equal(np.load(path)["values"][0], heat(window).values)
 
 
+@pytest.mark.parametrize("form", ["csv", "npz", "json"])
+def test_every_answer_goes_out_now_and_reference(qtbot: Any, window: Window, tmp_path: Path, form: str) -> None:
+    attention = dock(window, "attention")
+    actions, said = attention.actions_menu, []
+    window.bench.message.connect(said.append)
+    window.moves.pin()
+    window.moves.ablate()
+    window.moves.compare("difference")
+    settle(qtbot, window)
+    answers = {("now", r): a for r, a in attention.answers["now"].items()}
+    answers |= {("ref", r): a for r, a in attention.answers["ref"].items()}
+    assert {side for side, _ in answers} == {"now", "ref"}
+    actions.write_data(tmp_path / f"a.{form}")
+    with zipfile.ZipFile(tmp_path / f"a.{form}.zip") as made:
+        names = {f"{'reference-' if side == 'ref' else ''}{role}.{form}" for side, role in answers}
+        assert set(made.namelist()) == names and said[-1].endswith(f"a.{form}.zip")
+        if form == "json":
+            for (side, role), answer in answers.items():
+                found = json.loads(made.read(f"{'reference-' if side == 'ref' else ''}{role}.json"))
+                assert len(found["subject"]["edits"]) == len(answer.request.subject.edits)
+    actions.copy_table()
+    text = QGuiApplication.clipboard().text()
+    assert all(f"{'reference-' if side == 'ref' else ''}{role}\n" in text for side, role in answers)
+    actions.copy_python()
+    assert QGuiApplication.clipboard().text().count("model.compute(") == len(answers)
+
+
 def test_copying_and_explaining(qtbot: Any, window: Window) -> None:
     actions, clipboard = dock(window, "attention").actions_menu, QGuiApplication.clipboard()
     actions.copy_table()
-    assert clipboard.text().startswith("head\tdestination\tsource\tvalue")
+    assert clipboard.text().startswith("head\tdestination\tdestination token\tsource\tsource token\tvalue")
     actions.copy_python()
     assert "lab.open(" in clipboard.text()
     actions.copy_image()
