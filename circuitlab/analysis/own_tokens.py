@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
 from circuitlab.analysis.token_rows import Embedding, out_factor, refuse_table, side_of, tile_rows
 from circuitlab.analysis.weight_view import by_layer, chosen_heads, heads_of, is_token_map, words
 from circuitlab.model.config import ModelConfig
@@ -45,8 +45,8 @@ class OwnTokensResult(Result):
     `chance1`, `chance10`: what a row in any order has.
     """
 
-    top1: np.ndarray
-    top10: np.ndarray
+    top1: np.ndarray = over("layer", "head")
+    top10: np.ndarray = over("layer", "head")
     n_tokens: int
     chance1: float
     chance10: float
