@@ -49,7 +49,7 @@ class LinesMark(XYPlot):
         """New curves are drawn; a choice alone only changes pens."""
         old, self.mark, self.mark_name = self.mark, mark, mark.name
         axes = mark.x_axis is old.x_axis and mark.y_axis is old.y_axis
-        moved = mark.x is not old.x or mark.ys is not old.ys or not axes
+        moved = mark.x is not old.x or mark.ys is not old.ys or mark.joined != old.joined or not axes
         if moved:
             self._x, self._ys = logged(mark.x, mark.x_axis), logged(mark.ys, mark.y_axis)
             self._fill()
@@ -73,7 +73,11 @@ class LinesMark(XYPlot):
             self._curves.append(curve)
         for curve, y in zip(self._curves, self._ys, strict=True):
             # One point is no curve: it is drawn by the overlay.
-            curve.setData(self._x, y, connect="finite")
+            if self.mark.joined:
+                known = np.isfinite(self._x) & np.isfinite(y)
+                curve.setData(self._x[known], y[known])
+            else:
+                curve.setData(self._x, y, connect="finite")
 
     def colour(self, i: int) -> tuple[int, int, int]:
         """Of a curve."""

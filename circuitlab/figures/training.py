@@ -13,6 +13,7 @@ from circuitlab.errors import CircuitLabError
 from circuitlab.figures.marks import Figure, Hit, empty
 from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.training_overlay import overlay
 from circuitlab.figures.training_pages import curves, heads_over_training, loss_by_index, zeroed
 from circuitlab.figures.training_plane import plane
 from circuitlab.figures.training_points import MARKS, OWN
@@ -53,9 +54,9 @@ class TrainingView:
     models: str = control(
         "",
         label="Models",
-        tip="Beside this model: names separated by commas; empty: all that ship with measurements",
+        tip="Beside this model: names separated by commas; empty: in the plane all that ship with measurements, none in curves",
         when="page",
-        values=("plane",),
+        values=("curves", "plane"),
     )
     first: float = control(
         0.0,
@@ -80,8 +81,9 @@ def _subject(state: State) -> Subject:
 def requests(state: State, facts: Facts) -> Requests | Why:
     """The model's own series; for the plane the others' too."""
     view = _view(state)
+    several = view.page == "plane" or (view.page == "curves" and bool(view.models.strip()))
     try:
-        found = facts.measured(view.models if view.page == "plane" else "")
+        found = facts.measured(view.models if several else "")
     except CircuitLabError as error:
         return Why(f"{error.what} Name models that were measured, or none for all shipped ones.")
     if not found or found[0] != state.model.source:
@@ -89,7 +91,8 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if view.page == "plane":
         params = TrainingPcaParams(tuple(map(SeriesRef, found)), round(max(view.first, 0.0) * 1e6), bool(view.models.strip()))
         return {"plane": Request("training_pca", params, _subject(state))}
-    return {"series": Request("training_series", TrainingSeriesParams((SeriesRef(found[0]),)), _subject(state))}
+    named = tuple(map(SeriesRef, found if several else found[:1]))
+    return {"series": Request("training_series", TrainingSeriesParams(named), _subject(state))}
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
@@ -103,6 +106,8 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     if view.page == "plane":
         return plane(state, now["plane"])
     answer = now["series"]
+    if view.page == "curves" and view.models.strip():
+        return overlay(state, answer, view.score.replace(" ", "_"), view.context, view.over, view.log)
     if view.page == "curves":
         return curves(state, answer, view.score.replace(" ", "_"), view.context, view.over, view.log)
     if view.page == "loss by index":
@@ -137,7 +142,8 @@ PANEL = register(
         help=(
             "A model's training, replayed from measurements of its checkpoints. Curves: the loss on text; the in-context score, "
             "below zero where later tokens are cheaper than earlier ones because the model uses what it has read; and a score of "
-            "each head. The shaded band is the phase change: the interval in which the in-context score falls fastest, with its "
+            "each head; name other models, and each is one curve in every plot, with its best head. The shaded band is the phase "
+            "change: the interval in which the in-context score falls fastest, with its "
             "neighbours that fall at least half as fast, shown only if it falls by a stated amount in all. Loss by index: the "
             "loss [index of the token, checkpoint], and its slope by the logarithm of the index, negative (blue) where a longer "
             "context helps. Plane: every checkpoint of every model is a point whose coordinates are "

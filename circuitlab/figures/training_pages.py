@@ -42,7 +42,7 @@ def _result(answer: Answer) -> TrainingSeriesResult:
     return answer.result
 
 
-def _caption(answer: Answer, words: tuple[str, ...], *without: str) -> str:
+def with_conventions(answer: Answer, words: tuple[str, ...], *without: str) -> str:
     """What the page itself has to say first: a narrow panel shows the beginning; then the conventions that concern it."""
     conventions = (word for word in caption(answer).split(" · ") if not word.startswith(without))
     return " · ".join((*filter(None, words), *conventions))
@@ -72,7 +72,7 @@ def curves(state: State, answer: Answer, score: str, context: str, over: Over, l
     rows += [] if headless else [along.heads("heads", score, score.replace("_", " "), said.get(score, ""))]
     words = (ZERO_ON_LOG if log else "", NO_HEADS if headless else "", *_phases(result))
     title = f"{looked_at(result, state)}: {_numbers(result, state, kinds, score)}"
-    shown = _caption(answer, words, SLOPE)
+    shown = with_conventions(answer, words, SLOPE)
     return Figure(tuple((row,) for row in rows), title, shown, weights=(0.8, 1.0, 1.35)[: len(rows)])
 
 
@@ -200,7 +200,7 @@ def loss_by_index(state: State, answer: Answer) -> Figure:
         f"columns: checkpoints, evenly spaced; colours end where {ENDS:g}% of the cells do; below zero a longer context helps",
         "slope in nats for each factor e of the index",
     )
-    return Figure(tuple((m,) for m in maps), title, _caption(answer, words, *SCORE, RULE))
+    return Figure(tuple((m,) for m in maps), title, with_conventions(answer, words, *SCORE, RULE))
 
 
 def _with_first(values: np.ndarray) -> np.ndarray:
@@ -249,7 +249,7 @@ def zeroed(state: State, answer: Answer, on: str, over: Over, log: bool) -> Figu
     measure, kind = ("zeroed_text", TEXT) if on == "text" else ("zeroed_repeated", RANDOM)
     lines = Along(state, answer, over, log, kind).heads("zeroed", measure, "rise of the loss, nats", "phase change")
     words = "every attention pattern as it was in the whole model", ZERO_ON_LOG if log else ""
-    return Figure(((lines,),), title, _caption(answer, words, SLOPE))
+    return Figure(((lines,),), title, with_conventions(answer, words, SLOPE))
 
 
 def heads_over_training(state: State, answer: Answer, score: str) -> Figure:
@@ -277,4 +277,4 @@ def heads_over_training(state: State, answer: Answer, score: str) -> Figure:
     )
     said = f" · largest {best}" if at is not None and (best := _best(result, score, at)) else ""
     words = ("columns: checkpoints, evenly spaced",)
-    return Figure(((chart,),), f"{looked_at(result, state)}{said}", _caption(answer, words, SLOPE, *SCORE, RULE))
+    return Figure(((chart,),), f"{looked_at(result, state)}{said}", with_conventions(answer, words, SLOPE, *SCORE, RULE))

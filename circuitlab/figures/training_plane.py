@@ -10,10 +10,8 @@ from circuitlab.analysis.training_pca import TrainingPcaResult
 from circuitlab.engine.request import Answer
 from circuitlab.figures.common import caption, number, once
 from circuitlab.figures.marks import Axis, Figure, Points, ids
-from circuitlab.figures.training_points import OWN, current, pinned, short
+from circuitlab.figures.training_points import OWN, current, model_hues, pinned, short
 from circuitlab.session.state import State
-
-HUES = 3 * 4096  # of models: hues of heads of a layer that small models do not have
 
 
 def plane(state: State, answer: Answer) -> Figure:
@@ -42,8 +40,7 @@ def plane(state: State, answer: Answer) -> Figure:
 
 
 def _columns(result: TrainingPcaResult) -> dict[str, Any]:
-    order = {name: i for i, name in enumerate(sorted(result.names))}  # so that a model keeps its hue when another is opened
-    hue_of = np.array([HUES + order[name] for name in result.names])
+    hue_of = np.array(model_hues(result.names))
     hues = hue_of[result.model]
     tips = tuple(
         f"{result.names[m]} · step {s:,} · {short(t)} tokens · loss {number(v, '.3f')}"

@@ -97,14 +97,23 @@ def between(first: float, last: float) -> str:
     return f"{ends[0][0] if ends[0][1:] == ends[1][1:] else short(first)}–{short(last)}"
 
 
-def phase_words(result: TrainingSeriesResult, kind: int) -> str:
+HUES = 3 * 4096  # of models: hues of heads of a layer that small models do not have
+
+
+def model_hues(names: tuple[str, ...]) -> tuple[int, ...]:
+    """A colour for each model, which it keeps when another one is opened."""
+    order = {name: i for i, name in enumerate(sorted(names))}
+    return tuple(HUES + order[name] for name in names)
+
+
+def phase_words(result: TrainingSeriesResult, kind: int, model: int = 0) -> str:
     """What the rule finds in the score of a kind of text."""
-    first, last = result.phase[0, kind]
+    first, last = result.phase[model, kind]
     if not np.isfinite(first):
         return "no phase change"
-    rise = result.rise[0, kind]
+    rise = result.rise[model, kind]
     also = f", best prefix matching {number(rise, '+.2f')}" if np.isfinite(rise) else ""
-    return f"phase change at {between(first, last)} tokens, score {number(-result.fall[0, kind])} nats{also}"
+    return f"phase change at {between(first, last)} tokens, score {number(-result.fall[model, kind])} nats{also}"
 
 
 def bands(answer: Answer, kind: int, over: Over, said: str) -> tuple[tuple[float, float, str], ...]:

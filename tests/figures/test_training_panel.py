@@ -266,3 +266,38 @@ def test_numbers_of_tokens_in_running_text() -> None:
     numbers = (0, 512, 131072, 999_999, 8388608, 28672000, 1.5e8)
     assert "; ".join(map(short, numbers)) == "0; 512; 131 k; 1 M; 8.39 M; 28.7 M; 150 M"
     assert [between(*pair) for pair in ((7.68e6, 9.73e6), (5e5, 2e6), (100, 400))] == ["7.68–9.73 M", "500 k–2 M", "100–400"]
+
+
+def test_other_models_lie_over_the_curves_of_this_one(bench: Bench, tmp_path: Path) -> None:
+    """The papers' own figures, one model against another: a curve a model, through its own points alone."""
+    folder = directory(tmp_path / "other")
+    there = measures(seed=3)
+    lay_beside(folder, replace(there, tokens=(0, 500, 2000, 3000, 9000, 9000)))
+    alone, both = drawn(bench), drawn(bench, models=str(folder), context="text", score="previous token")
+    assert [mark.name for mark in both.marks()] == [mark.name for mark in alone.marks()]
+    names = ("toy", "other")
+    early, late = np.array(SAID["early"]), np.array(SAID["late"])
+    for own, tokens, i in ((measures(), TOKENS, 0), (there, (0, 500, 2000, 3000, 9000, 9000), 1)):
+        by_index = own["loss_by_index"].astype(float)
+        window = lambda ends: by_index[:, ends[0] - 1 : ends[1]].mean(axis=1)  # noqa: B023
+        wanted = {
+            "loss": own["loss"],
+            "in-context score": window(late) - window(early),
+            "heads": own["previous_token"].reshape(6, -1).max(axis=1),
+        }
+        for mark in both.marks():
+            assert isinstance(mark, Lines) and mark.joined and mark.names == names
+            curve = mark.ys[i]
+            assert set(mark.x[np.isfinite(curve)].tolist()) == set(tokens)
+            for t in set(tokens):
+                last = max(k for k, seen in enumerate(tokens) if seen == t)
+                assert curve[mark.x.tolist().index(t)] == pytest.approx(wanted[mark.name][last], rel=1e-5)
+    mark = both.find("loss")
+    assert isinstance(mark, Lines) and mark.curve_ids is not None and mark.step_ids is not None
+    state, where = bench[1], mark.x.tolist()
+    for row, t, wanted_point in ((0, 2000, 2), (1, 2000, None), (0, 500, None)):
+        hit = Hit("loss", (*mark.curve_ids[row].tolist(), *mark.step_ids[where.index(t)].tolist()))
+        picked = PANEL.pick(state, hit)
+        assert picked.model.checkpoint == wanted_point, "a point of another model, or between points, opens nothing"
+    assert "toy" in both.title and "other" in both.title
+    assert "was not measured" not in both.title and drawn(bench, models="no such model").why_empty

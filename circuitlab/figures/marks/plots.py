@@ -64,7 +64,8 @@ class Lines(Frozen):
 
     `marks`: labelled vertical lines (x, text); `bands`: shaded spans of x (from, to, text); `current`: the x that is looked at.
     `steps`: ids are (curve, index into x), curve −1 where none is near; hits are then (*curve_ids[curve], *step_ids[index]) where
-    these [·, k] int are given, with −1 in place of a curve's where none is near. `named`: the curves in the legend.
+    these [·, k] int are given, with −1 in place of a curve's where none is near. `named`: the curves in the legend. `joined`: NaN
+    is where a curve has no point, and its points are joined over it.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Lines(Frozen):
     step_ids: np.ndarray | None = None
     x_axis: Axis = Axis()
     y_axis: Axis = Axis()
+    joined: bool = False
 
     def check(self) -> None:
         """A name for each curve, a value of each for every x."""

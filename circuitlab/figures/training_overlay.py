@@ -1,0 +1,91 @@
+"""The training panel's curves of several models over one time: one layer against two, vanilla keys against smeared ones.
+
+A curve a model in each plot: the loss on text, the in-context score, the best head by a score (Olsson et al. 2022 overlay their
+models so). Each curve goes through the points of its own model and no others; the band is the phase change of the open one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from circuitlab.analysis.training_scores import best
+from circuitlab.analysis.training_series import KINDS, TrainingSeriesResult
+from circuitlab.engine.request import Answer
+from circuitlab.figures.common import number, once
+from circuitlab.figures.marks import Axis, Figure, Lines, ids
+from circuitlab.figures.training_pages import RULE, SLOPE, ZERO_ON_LOG, with_conventions
+from circuitlab.figures.training_points import OWN, Over, bands, current, kind_of, labels, model_hues, phase_words, time
+from circuitlab.model.series_measures import GONE
+from circuitlab.session.state import State
+
+
+def overlay(state: State, answer: Answer, score: str, context: str, over: Over, log: bool) -> Figure:
+    """Loss, in-context score and best head of every model, above each other."""
+    result = answer.result
+    assert isinstance(result, TrainingSeriesResult)
+    kind = kind_of(context)
+    said = labels(result, kind)
+    rows = (
+        _lines(state, answer, "loss", result.loss, "loss, nats", said["loss"], kind, over, log, 0),
+        _lines(
+            state, answer, "in-context score", result.scores[:, kind], "score, nats", said["in-context score"], kind, over, log, 1
+        ),
+        _lines(state, answer, "heads", best(result.of(score)), score.replace("_", " "), said.get(score, ""), kind, over, log, 2),
+    )
+    ends = [f"{name} {number(result.scores[result.points(m)[-1], kind])}" for m, name in enumerate(result.names)]
+    words = (
+        f"in-context score on {KINDS[kind]}; of heads the best; a curve goes through the points of its own model",
+        ZERO_ON_LOG if log else "",
+        *(f"{name}: {phase_words(result, kind, m)}" for m, name in enumerate(result.names)),
+    )
+    title = f"{KINDS[kind]}, in-context score at the end: {', '.join(ends)}"
+    return Figure(tuple((row,) for row in rows), title, with_conventions(answer, words, SLOPE, RULE), weights=(1.0, 1.0, 1.0))
+
+
+def _lines(
+    state: State,
+    answer: Answer,
+    name: str,
+    values: np.ndarray,
+    label: str,
+    said: str,
+    kind: int,
+    over: Over,
+    log: bool,
+    row: int,
+) -> Lines:
+    """A curve a model of values [point]; the lowest of the plots names the time."""
+    result = answer.result
+    assert isinstance(result, TrainingSeriesResult)
+    every, axis = time(answer, over, log, row < 2)
+    x, place = once(answer, ("times", over), lambda: np.unique(every, return_inverse=True))
+    n, at = len(result.names), current(result, state.model)
+
+    def curves() -> np.ndarray:
+        ys = np.full((n, len(x)), np.nan)
+        ys[result.model, place] = values
+        return ys
+
+    def steps() -> np.ndarray:
+        """A click means the open model's checkpoint at that time, nothing where it has none."""
+        own = np.full(len(x), GONE)
+        first = result.points(0)
+        own[place[first]] = result.checkpoint[first]
+        return ids(own)
+
+    return Lines(
+        name=name,
+        x=x,
+        ys=once(answer, ("models", name, label, kind, over), curves),
+        names=result.names,
+        hues=model_hues(result.names),
+        bands=bands(answer, kind, over, said),
+        current=None if at is None else float(every[at]),
+        steps=True,
+        joined=True,
+        named=tuple(range(n)),  # in each: dashes tell them apart without colour
+        curve_ids=once(answer, "models' ids", lambda: ids(OWN - np.arange(n), np.full(n, -1))),
+        step_ids=once(answer, ("steps", over), steps),
+        x_axis=axis,
+        y_axis=once(answer, ("y axis", label), lambda: Axis(label)),
+    )
