@@ -186,6 +186,36 @@ def test_a_module_saved_whole_is_read_as_its_state_dict(tmp_path: Path) -> None:
         assert found.tensors.alias("2.weight") == found.tensors.alias("0.weight")
 
 
+class Configured(torch.nn.Module):
+    """As nanoGPT and TransformerLens have their sizes at hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config, self.inner = Settings(), torch.nn.Linear(2, 3)
+
+
+def test_the_attributes_of_a_module_saved_whole_are_read_too(tmp_path: Path) -> None:
+    torch.save(Configured(), tmp_path / "a.pt")
+    found = _read(tmp_path / "a.pt")
+    assert found.said["config"] == {"n_head": 4, "text": "abc"} and found.said["training"] is True
+    assert found.tensors.names() == {"inner.weight", "inner.bias"}
+
+
+def test_a_file_that_repeats_itself_is_looked_at_once(tmp_path: Path) -> None:
+    """A few bytes that name one large thing many times cost no more than a small file."""
+    wide = [0] * 9_000
+    held: dict[str, Any] = {"model": WEIGHTS, **{f"k{i}": {str(j): [wide] for j in range(50)} for i in range(200)}}
+    held["modules"] = dict.fromkeys(map(str, range(2000)), torch.nn.Sequential(*[torch.nn.Linear(2, 2)] * 50))
+    torch.save(held, tmp_path / "a.pt")
+    found = _read(tmp_path / "a.pt")
+    assert found.tensors.names() == set(WEIGHTS) and len(found.said) < 200
+
+
+def test_large_vocabularies_are_not_cut_off(tmp_path: Path) -> None:
+    torch.save({"model": WEIGHTS, "stoi": {chr(0x4E00 + i): i for i in range(12_000)}}, tmp_path / "a.pt")
+    assert len(_read(tmp_path / "a.pt").said["stoi"]) == 12_000
+
+
 def test_arrays_of_numpy_alone_say_what_to_do(tmp_path: Path) -> None:
     torch.save({n: x.numpy() for n, x in WEIGHTS.items()}, tmp_path / "a.pt")
     with pytest.raises(BadModel, match="arrays of numpy") as refused:

@@ -6,7 +6,7 @@ are; else the one dictionary of tensors that there is; of several the person say
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ _USUAL = ("model", "state_dict", "model_state_dict", "module")
 _DEEPEST = 6
 _MOST = 2_000  # dictionaries that are looked into
 _LISTED = 12
+_MOST_BESIDE, _LARGEST = 2_000, 2**18  # values beside the weights that are looked at, and what they hold in all
+_MOST_NESTED = 10_000  # what one of them holds, where it is not flat
 
 
 @dataclass(frozen=True)
@@ -76,17 +78,23 @@ def _but(keys: list[str], key: str) -> tuple[str, ...]:
 def _options(held: Any) -> list[_Option]:
     """Every dictionary of tensors, the outermost first; of a module that was saved whole its state dict."""
     found: list[_Option] = []
-    waiting, seen = [_Option((), {}, ())], 0
+    waiting, seen, modules = [_Option((), {}, ())], 0, set[int]()
     at: dict[tuple[str, ...], Any] = {(): held}
     while waiting and seen < _MOST:
         here, seen = waiting.pop(0), seen + 1
         value = at[here.path]
-        whole = state_dict(value) if isinstance(value, Inert) and value.is_module else None
+        whole, around = None, here.around
+        if isinstance(value, Inert) and value.is_module:
+            if id(value) in modules:
+                continue
+            modules.add(id(value))
+            whole = state_dict(value)
+            around = (*around, ({k: v for k, v in value.held.items() if not k.startswith("_")}, None))
         parts = whole if whole is not None else named_parts(value)
         if parts is None:
             continue
         if any(isinstance(v, Strided | Other) for v in parts.values()):
-            found.append(_Option(here.path, parts, here.around))
+            found.append(_Option(here.path, parts, around))
         if whole is not None or _is_optimiser(parts) or len(here.path) == _DEEPEST:
             continue
         for key, inner in parts.items():
@@ -118,34 +126,52 @@ def _no_tensors(name: str, held: Any) -> BadModel:
 
 def beside(chosen: Chosen) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Plain values around and among the weights, and what else there is, in words."""
-    said: dict[str, Any] = {}
-    skipped: list[str] = []
+    found = _Beside()
     for parts, leads_on in chosen.around:
-        _look(((k, v) for k, v in parts.items() if k != leads_on), said, skipped)
-    _look(((k, v) for k, v in chosen.weights.items() if not isinstance(v, Strided | Other)), said, skipped)
-    more = (f"and {len(skipped) - _LISTED} more",) if len(skipped) > _LISTED else ()
-    return said, (*skipped[:_LISTED], *more)
+        found.look((k, v) for k, v in parts.items() if k != leads_on)
+    found.look((k, v) for k, v in chosen.weights.items() if not isinstance(v, Strided | Other))
+    more = (f"and {len(found.skipped) - _LISTED} more",) if len(found.skipped) > _LISTED else ()
+    return found.said, (*found.skipped[:_LISTED], *more)
 
 
-def _look(entries: Any, said: dict[str, Any], skipped: list[str]) -> None:
-    for key, value in entries:
-        if plain(value):
-            said[str(key)] = value
-            continue
-        parts = named_parts(value) or {}
-        kept = {k: v for k, v in parts.items() if plain(v)}
-        lost = {k: v for k, v in parts.items() if k not in kept and not (isinstance(v, Mark) and v.value is not None)}
+class _Beside:
+    """Collects `said` and `skipped`, and looks at no more than `_MOST_BESIDE` values that hold no more than `_LARGEST`."""
+
+    def __init__(self) -> None:
+        self.said, self.skipped = dict[str, Any](), list[str]()
+        self._left, self._room = _MOST_BESIDE, _LARGEST
+
+    def look(self, entries: Iterable[tuple[Any, Any]]) -> None:
+        """At the entries of one dictionary; some are thereby only named."""
+        for key, value in entries:
+            if self._left < 0:
+                return
+            if self._plain(value):
+                self.said[str(key)] = value
+                continue
+            parts = named_parts(value) or {}
+            few = len(parts) <= self._left  # of a dictionary cut off nobody knows what it lacks
+            kept = {k: v for k, v in parts.items() if self._plain(v)} if few and not _is_optimiser(parts) else {}
+            if kept:
+                self.said[str(key)] = kept
+            self.skipped += self._named(key, value, parts, kept)
+
+    def _named(self, key: Any, value: Any, parts: Mapping[Any, Any], kept: Mapping[Any, Any]) -> list[str]:
+        """What of one entry is passed over, in words."""
         if _is_optimiser(parts):
-            skipped.append(f"{_shown(key)} (the state of an optimiser)")
-            continue
-        if kept:
-            said[str(key)] = kept
-        tensors = any(isinstance(v, Strided | Other) for v in lost.values())
-        if isinstance(value, Inert) or tensors or not parts:
+            return [f"{_shown(key)} (the state of an optimiser)"]
+        lost = {k: v for k, v in parts.items() if k not in kept and not (isinstance(v, Mark) and v.value is not None)}
+        if isinstance(value, Inert) or not parts or any(isinstance(v, Strided | Other) for v in lost.values()):
             only = ", but for its plain attributes" if kept and isinstance(value, Inert) else ""
-            skipped.append(f"{_shown(key)} ({kind_of(value)[:60]}{only})")
-        else:
-            skipped += [f"{_shown(key)}.{_shown(k)} ({kind_of(v)[:60]})" for k, v in lost.items()]
+            return [f"{_shown(key)} ({kind_of(value)[:60]}{only})"]
+        return [f"{_shown(key)}.{_shown(k)} ({kind_of(v)[:60]})" for k, v in lost.items()]
+
+    def _plain(self, value: Any) -> bool:
+        self._left -= 1
+        flat = isinstance(value, dict | list) and len(value) > _MOST_NESTED  # a vocabulary may be larger than anything else
+        yes, seen = plain(value, min(self._room, 2**17), 2) if flat else plain(value, min(self._room, _MOST_NESTED))
+        self._room -= seen
+        return yes and self._left >= 0
 
 
 def _shown(key: Any) -> str:

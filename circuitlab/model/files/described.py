@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-_DEEPEST, _MOST_MODULES = 64, 20_000  # modules within modules, and all of them
+_DEEPEST, _MOST_MODULES, _MOST_TENSORS = 64, 20_000, 100_000  # modules within modules, all of them, and their tensors
+_PLAIN = (str, int, float, bool, list, tuple, dict, type(None))
 _OF_MODULES = ("_parameters", "_buffers", "_modules")
 
 
@@ -82,7 +83,7 @@ def state_dict(module: Inert) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     waiting, count = [("", module, 0)], 0
-    while waiting and count < _MOST_MODULES:  # one that is shared counts each time, so that no file can make many of few
+    while waiting and count < _MOST_MODULES and len(found) < _MOST_TENSORS:  # what is shared counts each time it is named
         (at, here, depth), count = waiting.pop(), count + 1
         for part in ("_parameters", "_buffers"):
             found |= {f"{at}{name}": value for name, value in here.held[part].items() if value is not None}
@@ -111,15 +112,18 @@ def named_parts(value: Any) -> dict[Any, Any] | None:
     return value if isinstance(value, dict) else value.held if isinstance(value, Inert) else None
 
 
-def plain(value: Any, budget: int = 10_000, depth: int = 16) -> bool:
-    """Whether `value` is numbers, text and containers of them, not deep and not many (one that is shared counts each time)."""
-    level = [value]
+def plain(value: Any, budget: int = 10_000, depth: int = 16) -> tuple[bool, int]:
+    """Whether `value` is numbers, text and containers of them, not deep and not many; and how many values were looked at.
+
+    One that is shared counts each time.
+    """
+    level, seen = [value], 0
     for _ in range(depth):
-        budget -= len(level)
-        if budget < 0 or not all(v is None or isinstance(v, str | int | float | bool | list | tuple | dict) for v in level):
-            return False
-        inner = [list(v.values()) if isinstance(v, dict) else v for v in level if isinstance(v, list | tuple | dict)]
-        if sum(map(len, inner)) > budget:
-            return False
+        seen += len(level)
+        if seen > budget or not all(isinstance(v, _PLAIN) for v in level):
+            return False, seen
+        inner = [v.values() if isinstance(v, dict) else v for v in level if isinstance(v, list | tuple | dict)]
+        if sum(map(len, inner)) > budget - seen:
+            return False, seen
         level = [x for items in inner for x in items]
-    return not level
+    return not level, seen

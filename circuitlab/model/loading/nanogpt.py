@@ -91,13 +91,18 @@ def _load(found: Found, keep: Keep) -> Opened:
     source, ask = found.needed(), Assumed(found.assume)
     prefix = prefix_of(source)
     assert prefix is not None  # it was claimed
-    args = found.said.get("model_args", found.config)
-    config = read_config(source, prefix, args if isinstance(args, Mapping) else {}, ask)
+    config = read_config(source, prefix, _arguments(found), ask)
     parts, unused = lay_out(config, layout(config, prefix), source, keep == "resident")
     notes = (scale_note(config.score_scale, config.d_head, "nanoGPT's own"), *unused)
     notes += ("unembedding tied to the embedding",) if config.tied else ()
     weights = SourcedWeights(config, find_tokenizer(found.folder), parts)
     return Opened(weights, notes, found.files, "", "nanoGPT", tuple(ask.made))
+
+
+def _arguments(found: Found) -> Mapping[str, Any]:
+    """The sizes that were saved with the weights: "model_args", or whatever else names the heads (a configuration object)."""
+    held = (found.said.get("model_args"), *found.said.values(), found.config)
+    return next((h for h in held if isinstance(h, Mapping) and "n_head" in h), {})
 
 
 def _claims(found: Found) -> bool:

@@ -74,7 +74,7 @@ def names_of(source: TensorSource | None) -> Names | None:
     """The names where they are TransformerLens', None where they are not."""
     if source is None:
         return None
-    for name in source.names():
+    for name in sorted(source.names()):
         prefix = name.removesuffix("embed.W_E")
         if prefix == name or prefix.endswith(("un", "pos_")):
             continue

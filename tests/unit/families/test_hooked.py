@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -56,6 +57,15 @@ def _agrees(opened: Opened, name: str, tolerance: float = 2e-5) -> None:
     folded = forward(under(opened.weights, Conventions()), TOKENS).log_probs()
     theirs = torch.tensor(ACTIVATIONS[f"{name} logits"]).log_softmax(-1)
     assert float((folded - theirs).abs().max()) < 1e-4
+
+
+@pytest.mark.parametrize("name", list(MODELS)[:3])
+def test_a_configuration_saved_as_an_object_is_read(tmp_path: Path, name: str) -> None:
+    held = _held(name)
+    torch.save({"model": held["model"], "cfg": argparse.Namespace(**held["cfg"], where=Path("x"))}, tmp_path / "model.pt")
+    opened = open_model(tmp_path / "model.pt")
+    _agrees(opened, name)
+    assert [a.name for a in opened.assumptions] == ["tokenizer"]
 
 
 @pytest.mark.parametrize("keep", ["resident", "mapped"])

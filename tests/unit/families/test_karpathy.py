@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import struct
 from pathlib import Path
@@ -84,6 +85,15 @@ def test_nanogpt_without_arguments_must_be_told_its_heads(tmp_path: Path) -> Non
     assert torch.allclose(forward(opened.weights, IDS).logits(), _plain_nanogpt(tensors, 2, 1, "none"), atol=2e-5)
     with pytest.raises(BadModel, match="heads do not divide"):
         open_model(tmp_path / "ckpt.pt", assume={"n_heads": "5"})
+
+
+@pytest.mark.parametrize("name", ["model_args", "config", "args"])
+def test_nanogpt_takes_its_heads_from_whatever_object_names_them(tmp_path: Path, name: str) -> None:
+    tensors = _nanogpt(12, 1, 11, 8, False)
+    for value in ({"n_head": 2}, argparse.Namespace(n_head=2, out=Path("x"))):
+        torch.save({"net": tensors, name: value}, tmp_path / "ckpt.pt")
+        opened = open_model(tmp_path / "ckpt.pt")
+        assert torch.allclose(forward(opened.weights, IDS).logits(), _plain_nanogpt(tensors, 2, 1, "none"), atol=2e-5)
 
 
 # -- llama2.c ----------------------------------------------------------------------------------------------------------------
