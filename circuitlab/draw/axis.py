@@ -25,6 +25,7 @@ TICK = 4.0
 BARE = 6  # px of an axis on which nothing is written
 LOW, LINE = 90, 13  # px of height below which numbers stand a line apart, and how much that is
 LINES_APART = 20  # px above it
+TOUCHING = 4.0  # px between two where only one would be left otherwise
 LOG_NUMBERS = ((2, 5), (3,))  # between decades, the first that have room
 BETWEEN_NUMBERS, NUMBERS_FROM = 10.0, 36.0  # px between two numbers, and at least from one's middle to the next one's
 
@@ -194,16 +195,17 @@ class LabelAxis(pg.AxisItem):
             return super().tickSpacing(minVal, maxVal, size)
         span = maxVal - minVal
         power = 10.0 ** (floor(log10(span * (LINE if self.vertical else NUMBERS_FROM) / size)) - 1)
-        step = coarsest = 0.0
+        step, near = power, 0.0  # near: numbers at these steps nearly touch, but do not
         for step in (m * 10**k * power for k in range(6) for m in (1, 2, 5)):
             inside = range(ceil(minVal / step), floor(maxVal / step) + 1)
-            if coarsest and len(inside) < 2:
-                break  # two numbers that nearly touch say more than one
-            coarsest = step
-            ends = [inside[0], inside[-1]] if len(inside) else []
-            if step / span * size >= self._apart(self.tickStrings([i * step for i in ends], 1.0, step)):
+            if near and len(inside) < 2:
+                return [(near, 0.0)]  # two numbers say more than one
+            ends = [inside[0] * step, inside[-1] * step] if len(inside) else []
+            spare = step / span * size - self._apart(self.tickStrings(ends, 1.0, step))
+            if spare >= 0:
                 break
-        return [(coarsest, 0.0)]
+            near = step if spare >= TOUCHING - BETWEEN_NUMBERS else 0.0
+        return [(step, 0.0)]
 
     def logTickValues(self, minVal: float, maxVal: float, size: float, stdTicks: Any) -> list[tuple[Any, list[float]]]:
         """On a logarithmic axis: decades, and 2 and 5 between them where there are few decades and room."""
@@ -242,8 +244,8 @@ class LabelAxis(pg.AxisItem):
 
     def boundingRect(self) -> QRectF:
         """Where it paints. Labels begin `TICK` px off the picture: a new picture alone must not have them written again."""
-        if not self.count:
-            return super().boundingRect()
+        if not self.count:  # with room for half of a number at either end: pyqtgraph leaves one out that reaches beyond
+            return super().boundingRect().adjusted(*((0, -8, 0, 8) if self.vertical else (-15, 0, 15, 0)))
         rect = self.mapRectFromParent(self.geometry())
         return rect.adjusted(0, -15, -TICK, 15) if self.vertical else rect.adjusted(-15, TICK, 15, 0)
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 
-from PySide6.QtCore import QBuffer, QCoreApplication, QEvent, QIODevice, QMarginsF, QPoint, QRect, QSize, QSizeF
+from PySide6.QtCore import QBuffer, QByteArray, QCoreApplication, QEvent, QIODevice, QMarginsF, QPoint, QRect, QSize, QSizeF
 from PySide6.QtGui import QImage, QPageLayout, QPageSize, QPainter, QPdfWriter
 from PySide6.QtSvg import QSvgGenerator, QSvgRenderer
 from PySide6.QtWidgets import QWidget
@@ -28,6 +29,15 @@ from circuitlab.figures.marks import Figure
 from circuitlab.files import write_whole
 
 DPI = 96
+# What a PDF says of itself where its page does not: readers show it among a document's properties.
+_XMP = """<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
+<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
+<rdf:Description rdf:about="" xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:xmp="http://ns.adobe.com/xap/1.0/">
+<dc:title><rdf:Alt><rdf:li xml:lang="x-default">{}</rdf:li></rdf:Alt></dc:title>
+<dc:description><rdf:Alt><rdf:li xml:lang="x-default">{}</rdf:li></rdf:Alt></dc:description>
+<xmp:CreatorTool>CircuitLab</xmp:CreatorTool>
+</rdf:Description></rdf:RDF></x:xmpmeta>
+<?xpacket end="w"?>"""
 _PARTS = QWidget.RenderFlag.DrawChildren | QWidget.RenderFlag.DrawWindowBackground
 
 
@@ -161,6 +171,7 @@ def _pdf(view: FigureView, paper: Paper) -> bytes:
     writer.setResolution(DPI)
     writer.setTitle(view.figure.title)
     writer.setCreator("CircuitLab")
+    writer.setDocumentXmpMetadata(QByteArray(_XMP.format(escape(view.figure.title), escape(view.told)).encode("utf-8")))
     if paper.grey:
         writer.setColorModel(QPdfWriter.ColorModel.Grayscale)
     page = QSizeF(paper.width_mm, paper.height_mm or paper.width_mm * view.height() / view.width())

@@ -35,6 +35,7 @@ from circuitlab.figures.marks import Heatmap
 
 LARGEST_CELL = 56.0
 LARGEST_ON_PAPER = 28.0
+MOSTLY_EMPTY = 16  # cells to each that is painted: of a larger map it is not asked how many these are
 UNLIMITED = (1 << 24) - 1  # Qt's own
 SHORT = 150  # px of height below which axes leave out titles that their ticks say
 LOWEST_BAR = 40  # px of picture: on less the colour bar has no room for its numbers
@@ -103,8 +104,9 @@ class HeatmapMark(PlotMark):
     def _as_rectangles(self) -> None:
         """On paper: what is painted in place of the image."""
         if self._paper is not None:
-            colours = cell_colours(self.mark, self.theme)
-            self._cells = colours if rectangles(colours) <= MOST else None
+            few = self.mark.values.size <= MOST * MOSTLY_EMPTY
+            colours = cell_colours(self.mark, self.theme) if few else None
+            self._cells = colours if colours is not None and rectangles(colours) <= MOST else None
             self.image.setVisible(self._cells is None)
 
     def _table(self) -> None:
@@ -331,7 +333,7 @@ class HeatmapMark(PlotMark):
             paint_signs(painter, self.mark, self.frame(), self.theme)
         paint_texts(painter, self.mark, lambda row, col: self._box(row, col, 1, 1), self.box.viewRange(), self.theme)
         paint_tiles(painter, self.mark, self._item_box, self.theme)
-        self._hatching.paint(painter, self.mark, self._box, self.theme)
+        self._hatching.paint(painter, self.mark, self._box, self.theme, self._paper is not None)
         paint_rules(painter, self.mark, self._box, self.theme)
         paint_frames(painter, self.mark, lambda row, col: self._box(row, col, 1, 1), self.theme)
         accent = self.theme.colour("accent")
