@@ -275,7 +275,8 @@ def import_model(args: argparse.Namespace) -> int:
     tokenizer = tokenizer or character_tokenizer(held.said, folder)[0]
     target = Path(args.output).expanduser() if args.output else path.absolute().with_name(f"{path.stem}-circuitlab")
     with progress("import") as ctx:
-        size = stream_directory(target, parts, tokenizer, ctx.tick)
+        origin = {"from": path.name, "assumed": [f"{a.name} {a.value}" for a in found.assumed], "unseen": found.unseen}
+        size = stream_directory(target, parts, tokenizer, ctx.tick, origin)
     print(f"{target}: {size:,} bytes of weights" + ("" if tokenizer else "; no tokenizer, prompts are token ids"))
     return 0
 

@@ -16,6 +16,7 @@ from circuitlab.errors import BadModel, UsageError
 
 _ID = re.compile(r"^(?:[A-Za-z0-9][\w.-]{0,95}/)?[A-Za-z0-9][\w.-]{0,95}$")
 _REVISION = re.compile(r"^[\w][\w./+-]{0,200}$")
+_LARGEST_INDEX = 16 * 2**20
 SINGLE = ("model.safetensors", "pytorch_model.bin")
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 
@@ -77,6 +78,8 @@ def snapshot(name: HubName) -> Path | None:
 def _all_there(index: Path) -> bool:
     """Whether an index and all its shards lie in a snapshot."""
     try:
+        if index.stat().st_size > _LARGEST_INDEX:
+            return False
         table = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
         shards = set(table.values())
         return bool(shards) and all(Path(s).name == s and (index.parent / s).is_file() for s in shards)

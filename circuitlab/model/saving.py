@@ -17,6 +17,7 @@ from circuitlab.model.tensors import ResidentTensors
 from circuitlab.model.tokenizer import Tokenizer
 
 FORMAT = "circuitlab-1"
+ORIGIN = "import.json"  # of an imported model: what it was made of and what was assumed
 
 
 def save_directory(

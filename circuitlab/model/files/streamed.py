@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from torch import Tensor
 from circuitlab.errors import UsageError
 from circuitlab.files import made_folder, whole, write_whole
 from circuitlab.model.loading.layout import LaidOut, Stored
-from circuitlab.model.saving import FORMAT
+from circuitlab.model.saving import FORMAT, ORIGIN
 from circuitlab.model.sourced import expected_shapes
 from circuitlab.model.tensors import check_finite
 from circuitlab.model.tokenizer import Tokenizer
@@ -24,8 +24,12 @@ _NAMES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torc
 Tick = Callable[[int, int, str], None]
 
 
-def stream_directory(path: Path, parts: LaidOut, tokenizer: Tokenizer | None, tick: Tick = lambda *_: None) -> int:
+def stream_directory(
+    path: Path, parts: LaidOut, tokenizer: Tokenizer | None, tick: Tick = lambda *_: None, origin: Mapping[str, Any] | None = None
+) -> int:
     """Write the model to `path`, a folder that is new or empty; gives the bytes of its weights.
+
+    `origin`: where it is from and what was assumed, kept beside it (`import.json`) and told when it is opened.
 
     `tick(done, total, name)` before each tensor, in bytes; it may raise, and then nothing is left in the folder. Norms that the
     parts lack are written as gain 1 and bias 0. Raises `BadModel` for weights that are not finite, `UsageError` for a
@@ -37,12 +41,14 @@ def stream_directory(path: Path, parts: LaidOut, tokenizer: Tokenizer | None, ti
     try:
         text = json.dumps({"format": FORMAT, **parts.config.to_json()}, indent=1)
         write_whole(path / "config.json", (text + "\n").encode())
+        if origin is not None:
+            write_whole(path / ORIGIN, (json.dumps(origin, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "replace"))
         if tokenizer is not None:
             tokenizer.save(path / "tokenizer.json")
         with whole(path / "model.safetensors") as fresh, fresh.open("wb") as file:
             total = _write(file, parts, tick)
     except BaseException:
-        for name in ("config.json", "tokenizer.json"):
+        for name in ("config.json", "tokenizer.json", ORIGIN):
             (path / name).unlink(missing_ok=True)
         raise
     return total

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
-from circuitlab.model.loading.found import Found
-from circuitlab.model.saving import FORMAT
+from circuitlab.model.loading.found import Found, read_json
+from circuitlab.model.saving import FORMAT, ORIGIN
 from circuitlab.model.sourced import CanonicalParts, SourcedWeights
 from circuitlab.model.tensors import copied
 
@@ -20,7 +21,21 @@ def _load(found: Found, keep: Keep) -> Opened:
     parts = CanonicalParts(made, mapped)  # shapes are checked before anything is copied
     if keep == "resident":
         parts = CanonicalParts(made, copied(mapped))
-    return Opened(SourcedWeights(made, find_tokenizer(found.folder), parts), (), found.files, card_of(found.folder), "CircuitLab")
+    notes, weights = _origin(found.folder), SourcedWeights(made, find_tokenizer(found.folder), parts)
+    return Opened(weights, notes, found.files, card_of(found.folder), "CircuitLab")
+
+
+def _origin(folder: Path) -> tuple[str, ...]:
+    """What an import took for granted, () for a model that was not imported."""
+    if not (folder / ORIGIN).is_file():
+        return ()
+    held = read_json(folder / ORIGIN)
+    if not all(isinstance(held.get(name, []), list) for name in ("assumed", "unseen")):
+        raise BadModel(f"{ORIGIN} cannot be read.", expected="lists of what was assumed", got=repr(held)[:80])
+    told = lambda name: [str(x)[:200] for x in held.get(name) or () if isinstance(x, str)][:40]
+    lines = [f"imported from {str(held.get('from'))[:100]}"]
+    lines += [f"assumed at its import: {', '.join(told('assumed'))}"] if told("assumed") else []
+    return (*lines, *(f"not to be seen from shapes at its import: {x}" for x in told("unseen")))
 
 
 def card_of(folder: Path) -> str:

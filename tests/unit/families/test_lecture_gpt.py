@@ -148,7 +148,12 @@ def test_heads_of_their_own_are_imported_by_a_map(tmp_path: Path, step: str, cap
     assert not {"n_heads", "norm", "activation", "biases"} & names, "what the map states is not assumed"
     assert any("score_scale 0.5 (1/√d_head)" in line for line in assumed)
     assert "training.where" in said or "where (" in said
-    assert "W_O" in said if step == "published" else True
+    (told,) = [n for n in opened.notes if n.startswith("assumed at its import")]
+    assert "score_scale 0.5" in told and "positions learned" in told, "and it is told whenever the model is opened"
+    assert any("W_O" in n and "square" in n for n in opened.notes) is (step == "published")
+    (tmp_path / "ours" / "import.json").write_text('{"assumed": 5}')
+    with pytest.raises(BadModel):
+        open_model(tmp_path / "ours")
 
 
 def test_check_says_what_shapes_do_not_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
