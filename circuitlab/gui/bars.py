@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QTimer, Signal, Slot
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QAction, QActionGroup
 from PySide6.QtWidgets import (
     QButtonGroup,
     QMenu,
     QProgressBar,
-    QSizePolicy,
     QStatusBar,
     QToolBar,
     QToolButton,
@@ -17,11 +18,11 @@ from PySide6.QtWidgets import (
 
 from circuitlab.draw.theme import Theme
 from circuitlab.gui.bench import Bench
-from circuitlab.gui.buttons import flat
-from circuitlab.gui.icons import icon
+from circuitlab.gui.buttons import flat, tint
 from circuitlab.gui.labels import ShortLabel, label
 from circuitlab.gui.moves import COMPARE, CONVENTIONS, Moves
 from circuitlab.gui.opening import Opening
+from circuitlab.gui.strip import FULL, Strip
 from circuitlab.gui.target_button import TargetButton
 from circuitlab.model.devices import devices
 from circuitlab.session.cuts import words
@@ -29,6 +30,8 @@ from circuitlab.session.pins import differences
 from circuitlab.session.state import State
 
 MESSAGE = 8000  # ms: what has happened is no news any more
+
+SHORT_NAME = 20  # characters to which names are cut where there is little room
 
 
 class TopBar(QToolBar):
@@ -49,14 +52,14 @@ class TopBar(QToolBar):
         self.bench, self.opening, self.moves = bench, opening, moves
         self._make_subject()
         self._make_comparison()
-        space = QWidget(self)
-        space.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
-        self._optional = {}
-        for widget in (
-            self.model, self.heads, self.target, self.conventions, self.edits, space,
-            self.pinned, self.unpin, self.pin, *self.compare, self.palette_button,
-        ):  # fmt: skip
-            self._optional[widget] = self.addWidget(widget)
+        self.strip = Strip(self)
+        self.strip.left = (self.model, self.heads, self.target, self.conventions, self.edits)
+        self.strip.right = (self.pinned, self.unpin, self.pin, *self.compare, self.compared, self.palette_button)
+        for widget in (*self.strip.left, *self.strip.right):
+            widget.setParent(self.strip)
+        self._stage = FULL
+        self.strip.owners.append(self.compact)
+        self.addWidget(self.strip)
         bench.document.changed.connect(self._changed)
         bench.theme_changed.connect(self.set_theme)
         self.set_theme(bench.theme)
@@ -139,6 +142,14 @@ class TopBar(QToolBar):
             one.setCheckable(True)
             self._group.addButton(one, i)
         self._group.idClicked.connect(self._compare)
+        self.compared = flat(self, "compare", "", "What the panels show (Ctrl+D)")  # where there is no room for all three
+        self.compared.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        menu = QMenu(self.compared)
+        for i, one in enumerate(COMPARE):
+            action = menu.addAction(one)
+            action.setData(i)
+            action.triggered.connect(self._compare_chosen)
+        self.compared.setMenu(menu)
         self.palette_button = flat(self, "subject.palette", "Commands", "Command palette (Ctrl+Shift+P)")
         self.palette_button.clicked.connect(self.asks_palette)
 
@@ -149,14 +160,21 @@ class TopBar(QToolBar):
     @Slot(object)
     def set_theme(self, theme: Theme) -> None:
         """Icons in the theme's grey."""
-        self.pin.setIcon(icon("pin", theme))
-        self.unpin.setIcon(icon("close", theme))
-        self.palette_button.setIcon(icon("search", theme))
+        tint(self.pin, "pin", theme)
+        tint(self.unpin, "close", theme)
+        tint(self.palette_button, "search", theme)
+
+    def take_middle(self, bar: QWidget, compact: Callable[[int], None]) -> None:
+        """A bar that stands in the same line while there is room."""
+        bar.setParent(self.strip)
+        self.strip.middle = bar
+        self.strip.owners.append(compact)
+        self.strip.lay_out()
 
     def refresh(self) -> None:
         """Show the state."""
         state = self.bench.document.state
-        self.model.setText(f"{self.bench.name_of(state.model)} ▾".replace("&", "&&"))
+        self._called = self._name(state)
         heads = self._heads(state)
         hint = self._published(state)
         self.heads.setText(f"{heads} · published: {hint[0]}" if hint[0] else heads)
@@ -167,19 +185,47 @@ class TopBar(QToolBar):
         said = (*state.conventions.words(), *elsewhere, "BOS" if state.bos else "no BOS")
         for name, action in self._devices.items():
             action.setChecked(name == device)
-        self.conventions.setText(f"{' · '.join(said)} ▾")
+        self._conventions = f"{' · '.join(said)} ▾"
+        self.conventions.setToolTip(f"Conventions, how weights are presented: {' · '.join(said)}")
         for name, _, on, _, _ in CONVENTIONS:
             self._choices[name].setChecked(getattr(state.conventions, name) == on)
         edits = state.subject.edits
         what = words(edits[0]) if len(edits) == 1 else f"{len(edits)} interventions"
-        self.edits.setText(f"{what} ✕" if edits else "")
+        self._edits = (f"{what} ✕", f"{len(edits)} cut ✕") if edits else ("", "")
         self.edits.setToolTip("In force; click to remove all:\n" + "\n".join(map(words, edits)))
+        self.edits.setVisible(bool(edits))
         self.pinned.setText(self._reference(state))
         self.pinned.setToolTip(f"The reference: {state.pins[0].label}" if state.pins else "")
+        for widget in (self.pinned, self.unpin):
+            widget.setVisible(bool(state.pins))
         self.compare[COMPARE.index(state.compare)].setChecked(True)
-        self._optional[self.edits].setVisible(bool(edits))
-        for widget in (self.pinned, self.unpin, *self.compare):
-            self._optional[widget].setVisible(bool(state.pins))
+        self.compared.setText(f"{state.compare} ▾")
+        self.compact(self._stage)
+
+    def compact(self, stage: int) -> None:
+        """Say less, the higher the stage: what a tool tip, a menu or every caption says as well goes first."""
+        self._stage = stage
+        pins = bool(self.bench.document.state.pins)
+        icons = Qt.ToolButtonStyle.ToolButtonIconOnly if stage >= 1 else Qt.ToolButtonStyle.ToolButtonTextBesideIcon
+        self.palette_button.setToolButtonStyle(icons)
+        most = self.fontMetrics().averageCharWidth() * (SHORT_NAME if stage >= 4 else 3 * SHORT_NAME)
+        called = self.model.fontMetrics().elidedText(self._called, Qt.TextElideMode.ElideMiddle, most)
+        self.model.setText(f"{called} ▾".replace("&", "&&"))
+        self.model.setToolTip(f"{self._called}: open another, recent and shipped ones")
+        self.conventions.setText(self._conventions if stage < 2 else "Conventions ▾")
+        for button in self.compare:
+            button.setVisible(pins and stage < 3)
+        self.compared.setVisible(pins and stage >= 3)
+        self.target.say_less(stage >= 4)
+        self.edits.setText(self._edits[stage >= 4])
+        for text in (self.heads, self.pinned):
+            text.limit(self.fontMetrics().averageCharWidth() * (SHORT_NAME if stage >= 4 else 3 * SHORT_NAME))
+
+    def _name(self, state: State) -> str:
+        """Of the model; the step of a checkpoint stands beside the slider."""
+        model = self.bench.engine.store.peek(state.model)
+        series = model is not None and self.strip.middle is not None and not self.strip.middle.isHidden()
+        return state.model.named(1) if series else self.bench.name_of(state.model)
 
     def _heads(self, state: State) -> str:
         """The chosen heads; where the open model has no heads at all, that."""
@@ -218,6 +264,12 @@ class TopBar(QToolBar):
     @Slot(int)
     def _compare(self, index: int) -> None:
         self.moves.compare(COMPARE[index])
+
+    @Slot()
+    def _compare_chosen(self) -> None:
+        action = self.sender()
+        if isinstance(action, QAction):
+            self._compare(int(action.data()))
 
 
 class Status(QStatusBar):

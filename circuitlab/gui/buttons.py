@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtWidgets import QPushButton, QToolButton, QWidget
+
+from circuitlab.draw.theme import Theme
+from circuitlab.gui.icons import SIZE, icon
 
 
 def flat(parent: QWidget, name: str, text: str, tip: str) -> QToolButton:
@@ -16,6 +19,12 @@ def flat(parent: QWidget, name: str, text: str, tip: str) -> QToolButton:
     made.setToolTip(tip)
     made.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
     return made
+
+
+def tint(button: QToolButton, name: str, theme: Theme, colour: str = "muted") -> None:
+    """An icon in one of the theme's colours, as large as its text asks for."""
+    button.setIcon(icon(name, theme, colour))
+    button.setIconSize(QSize(theme.px(SIZE), theme.px(SIZE)))
 
 
 def push(parent: QWidget, text: str, act: Callable[[], object]) -> QPushButton:

@@ -5,38 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from PySide6.QtCore import QSize, Qt, Signal, Slot
-from PySide6.QtWidgets import QToolBar, QToolButton, QWidget
+from PySide6.QtCore import Qt, Slot
+from PySide6.QtWidgets import QHBoxLayout, QToolButton, QWidget
 
 from circuitlab.draw.theme import Theme
 from circuitlab.gui.bench import Bench
-from circuitlab.gui.buttons import flat
+from circuitlab.gui.buttons import flat, tint
 from circuitlab.gui.fitting import one_series
-from circuitlab.gui.icons import SIZE, icon
 from circuitlab.gui.labels import ShortLabel
 from circuitlab.gui.moves import Moves
 from circuitlab.gui.playing import Player, pace_button
 from circuitlab.gui.series import Point, Series
 from circuitlab.gui.series_slider import SeriesSlider
+from circuitlab.gui.strip import FULL, SHORTEST
 from circuitlab.session.state import State
 
 PLAY_TIP, PAUSE_TIP = "Play the training (Ctrl+T)", "Stop here (Ctrl+T)"
 
 
-class CheckpointBar(QToolBar):
-    """Shown while the open model has a series. `waiting()` says whether a visible panel still awaits an answer.
-
-    `moving()`: it is about to come or go, and what is below it to be moved.
-    """
-
-    moving = Signal()
+class CheckpointBar(QWidget):
+    """Shown while the open model has a series. `waiting()` says whether a visible panel still awaits an answer."""
 
     def __init__(self, bench: Bench, moves: Moves, waiting: Callable[[], bool], parent: QWidget) -> None:
-        super().__init__("Training", parent)
+        super().__init__(parent)
         self.setObjectName("bar.checkpoints")
-        self.setMovable(False)
-        self.setIconSize(QSize(SIZE, SIZE))
-        self.toggleViewAction().setVisible(False)  # it comes and goes with the model
         self.bench, self.moves = bench, moves
         self.player = Player(waiting, lambda: bench.driver.waiting, self)
         self.series = Series(bench, self)
@@ -45,8 +37,12 @@ class CheckpointBar(QToolBar):
         self.slider = SeriesSlider(self)
         self.label = ShortLabel(self, least=96)
         self.label.setContentsMargins(8, 0, 8, 0)
+        self._stage = FULL
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(2)
         for widget in (*self._steppers, self.loop, self.pace, self.slider, self.label, self.pin):
-            self.addWidget(widget)
+            row.addWidget(widget, 1 if widget is self.slider else 0)
         self._connect()
         self.set_theme(bench.theme)
         self.refresh()
@@ -67,7 +63,19 @@ class CheckpointBar(QToolBar):
         self.loop = make("loop", "Begin again at the end")
         self.loop.setCheckable(True)
         self.pace = pace_button(self.player, self)
+        self._fill_pace()
         self.pin = flat(self, "checkpoints.pin", "Compare to this", "Pin it: every panel shows the difference to it")
+
+    def _fill_pace(self) -> None:
+        """What the bar does not show where it is narrow."""
+        menu = self.pace.menu()
+        menu.addSeparator()
+        menu.addAction("First checkpoint").triggered.connect(self.to_first)
+        menu.addAction("Final weights").triggered.connect(self.to_last)
+        again = menu.addAction("Begin again at the end")
+        again.setCheckable(True)
+        again.toggled.connect(self.loop.setChecked)
+        self.loop.toggled.connect(again.setChecked)
 
     def _connect(self) -> None:
         bench = self.bench
@@ -91,9 +99,24 @@ class CheckpointBar(QToolBar):
     def set_theme(self, theme: Theme) -> None:
         """Icons in the theme's grey."""
         for made in (self.first, self.previous, self.next, self.last, self.loop, self.pin):
-            made.setIcon(icon(made.objectName().partition(".")[2], theme))
+            tint(made, made.objectName().partition(".")[2], theme)
         self._played()
         self.slider.set_theme(theme)
+        self.compact(self._stage)
+
+    def compact(self, stage: int) -> None:
+        """Say less, the higher the stage: ends and loop are in the menu of the pace as well, the tokens in the tool tip."""
+        self._stage = stage
+        for button in (self.first, self.last, self.loop):
+            button.setVisible(stage < 1)
+        for button in (self.previous, self.next, self.label):
+            button.setVisible(stage < SHORTEST)
+        style = Qt.ToolButtonStyle.ToolButtonIconOnly if stage >= 1 else Qt.ToolButtonStyle.ToolButtonTextBesideIcon
+        self.pin.setToolButtonStyle(style)
+        self._say()
+
+    def _words(self, point: Point) -> str:
+        return point.words if self._stage < 1 else point.words.partition(" · ")[0]
 
     # -- what is shown ------------------------------------------------------------------------------------------------
 
@@ -126,7 +149,6 @@ class CheckpointBar(QToolBar):
             self.player.stop()
             self._show_series()
         if self.isHidden() == bool(self.points):
-            self.moving.emit()
             self.setVisible(bool(self.points))
         pin = self.bench.document.state.reference
         ours = pin is not None and one_series(pin.subject.model, ref)
@@ -149,7 +171,9 @@ class CheckpointBar(QToolBar):
         if not self.points:
             return
         at, last = self.slider.value(), len(self.points) - 1
-        self.label.setText(self.points[at].words)
+        self.label.reserve(map(self._words, self.points))
+        self.label.setText(self._words(self.points[at]))
+        self.label.setToolTip(self.points[at].words)
         for made, possible in ((self.first, at), (self.previous, at), (self.next, last - at), (self.last, last - at)):
             made.setEnabled(possible > 0)
 
@@ -248,5 +272,5 @@ class CheckpointBar(QToolBar):
     def _played(self) -> None:
         """The button says what it does now."""
         playing = self.player.playing
-        self.play_button.setIcon(icon("pause" if playing else "play", self.bench.theme))
+        tint(self.play_button, "pause" if playing else "play", self.bench.theme)
         self.play_button.setToolTip(PAUSE_TIP if playing else PLAY_TIP)

@@ -11,21 +11,21 @@ from PySide6.QtSvg import QSvgRenderer
 from circuitlab.draw.theme import Theme
 from circuitlab.paths import resource
 
-SIZE = 16  # px
+SIZE = 16  # px at text size 1
 
 
 @lru_cache(maxsize=256)
 def icon(name: str, theme: Theme, colour: str = "muted") -> QIcon:
     """The icon `name` in one of the theme's colours, sharp at one, two and three pixels a point; paler when disabled."""
     drawing = resource("icons", f"{name}.svg").read_text(encoding="utf-8")
-    made = QIcon()
+    made, size = QIcon(), theme.px(SIZE)
     for mode, ink in ((QIcon.Mode.Normal, colour), (QIcon.Mode.Disabled, "faint")):
         renderer = QSvgRenderer(QByteArray(drawing.replace("currentColor", getattr(theme, ink)).encode()))
         for ratio in (1, 2, 3):
-            pixels = QPixmap(SIZE * ratio, SIZE * ratio)
+            pixels = QPixmap(size * ratio, size * ratio)
             pixels.fill(Qt.GlobalColor.transparent)
             painter = QPainter(pixels)
-            renderer.render(painter, QRectF(0, 0, SIZE * ratio, SIZE * ratio))
+            renderer.render(painter, QRectF(0, 0, size * ratio, size * ratio))
             painter.end()
             pixels.setDevicePixelRatio(ratio)
             made.addPixmap(pixels, mode)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
@@ -63,6 +65,18 @@ class ShortLabel(QLabel):
         # the advance is rounded, the text is cut where it does not fit exactly
         need = self.fontMetrics().horizontalAdvance(self._line) + 2 + margins.left() + margins.right()
         return min(-(-need // STEP) * STEP, self._most)
+
+    def limit(self, most: int) -> None:
+        """So many px at most from now on."""
+        if most != self._most:
+            self._most = most
+            self.updateGeometry()
+
+    def reserve(self, lines: Iterable[str]) -> None:
+        """The room of the longest of these, whichever is shown: what stands beside it does not move."""
+        margins = self.contentsMargins()
+        need = max(map(self.fontMetrics().horizontalAdvance, lines), default=0) + 2 + margins.left() + margins.right()
+        self.setFixedWidth(need)
 
     def sizeHint(self) -> QSize:
         """The whole line, up to the limit."""

@@ -7,7 +7,7 @@ from PySide6.QtGui import QHideEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLayout, QLayoutItem, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from circuitlab.draw.theme import GRID, Theme
-from circuitlab.gui.icons import icon
+from circuitlab.gui.buttons import tint
 
 
 class Holder(QWidget):
@@ -77,8 +77,7 @@ class OneRow(QLayout):
 
     def set_theme(self, theme: Theme) -> None:
         """The icon in the theme's grey."""
-        self.more.setIcon(icon("controls", theme))
-        self.more.setIconSize(QSize(theme.px(16), theme.px(16)))
+        tint(self.more, "controls", theme)
 
     # -- a layout ---------------------------------------------------------------------------------------------------------
 

@@ -69,7 +69,7 @@ class SeriesSlider(QAbstractSlider):
 
     def sizeHint(self) -> QSize:
         """As wide as there is room, a knob and a line of text high."""
-        return QSize(400, GROOVE + 8 + round(self.theme.small * 1.3))
+        return QSize(self.theme.px(240), GROOVE + 8 + round(self.theme.small * 1.3))
 
     def minimumSizeHint(self) -> QSize:
         """Still to be hit."""

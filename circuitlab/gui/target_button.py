@@ -28,6 +28,7 @@ class TargetButton(QToolButton):
     def __init__(self, bench: Bench, parent: QWidget) -> None:
         super().__init__(parent)
         self.bench = bench
+        self._words, self._less = "", False
         self.setObjectName("subject.target")
         self.setToolTip(TIP)
         self.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
@@ -57,7 +58,13 @@ class TargetButton(QToolButton):
         """Show the target."""
         state = self.bench.document.state
         if self.bench.engine.store.peek(state.model) is not None:
-            self.setText(f"target: {target_words(state.selection.target, self.bench.facts())} ▾".replace("&", "&&"))
+            self._words = target_words(state.selection.target, self.bench.facts())
+            self.say_less(self._less)
+
+    def say_less(self, less: bool) -> None:
+        """Without saying that it is the target."""
+        self._less = less
+        self.setText(f"{'' if less else 'target: '}{self._words} ▾".replace("&", "&&"))
 
     @Slot()
     def _fill(self) -> None:

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QLabel, QMainWindow, QMe
 
 from circuitlab.draw.theme import Theme
 from circuitlab.gui.bench import Bench
-from circuitlab.gui.icons import SIZE, icon
+from circuitlab.gui.buttons import tint
 from circuitlab.gui.one_row import OneRow
 
 LEAST = 26  # px of height at text size 1
@@ -80,8 +80,7 @@ class TitleBar(QWidget):
         """Icons in the theme's grey, as large as its text."""
         self._least = theme.px(LEAST)
         for button, name in self._buttons:
-            button.setIcon(icon(name, theme))
-            button.setIconSize(QSize(theme.px(SIZE), theme.px(SIZE)))
+            tint(button, name, theme)
         if self.middle is not None and isinstance(row := self.middle.layout(), OneRow):
             row.set_theme(theme)
         self.updateGeometry()

@@ -70,8 +70,7 @@ class Window(QMainWindow):
         self.top = TopBar(self.bench, self.opening, self.moves, self)
         self.addToolBar(self.top)
         self.checkpoints = CheckpointBar(self.bench, self.moves, lambda: self.waiting, self)
-        self.addToolBarBreak()
-        self.addToolBar(self.checkpoints)
+        self.top.take_middle(self.checkpoints, self.checkpoints.compact)
 
     def _connect(self) -> None:
         self.bench.document.changed.connect(self._changed)
@@ -80,7 +79,7 @@ class Window(QMainWindow):
         self.top.asks_folder.connect(self.dialogs.ask_open)
         self.top.asks_palette.connect(self.dialogs.show_palette)
         self.top.device_changed.connect(self.refresh)
-        self.checkpoints.moving.connect(self.layout_of_docks.keep_prompt)
+        self.top.strip.lines_changed.connect(self.layout_of_docks.keep_prompt)
         for dock in self._panels():
             dock.opens.connect(self.layout_of_docks.go_to)
 

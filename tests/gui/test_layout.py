@@ -16,7 +16,8 @@ from circuitlab.gui import main as gui
 from circuitlab.gui.arrangements import ARRANGEMENTS, Arrangement
 from circuitlab.gui.panel_dock import on_screen
 from circuitlab.gui.window import Window
-from tests.gui.driving import settle
+from tests.gui.driving import settle, shown_window
+from tests.gui.training import checkpoints
 from tests.models import directory
 
 OTHERS = ("interventions", "model", "jobs", "log", "lessons")
@@ -157,3 +158,36 @@ def test_controls_without_room_stand_behind_a_button_and_work_there(qtbot: Any, 
     panel.controls.show_view(replace(panel.controls._view, lock_range=True))
     QApplication.processEvents()
     assert panel.controls._widgets["high"].isVisible(), "what has come to have a meaning is in the row"
+
+
+@pytest.mark.parametrize(("scale", "lines"), [(1.0, 1), (1.6, 2)])
+def test_the_top_is_one_line_that_says_less_before_anything_leaves_it(
+    qtbot: Any, tmp_path: Path, scale: float, lines: int
+) -> None:
+    folder = directory(tmp_path / "model")
+    checkpoints(folder, (100, 200, 12000))
+    with shown_window(qtbot, folder) as window:
+        window.settings.set("text_scale", scale)
+        settle(qtbot, window)
+        top, bar = window.top, window.checkpoints
+        qtbot.waitUntil(lambda: round(top.strip.height() / bar.sizeHint().height()) == lines)
+        widths = set()
+        for i in range(len(bar.points)):
+            bar.to(i)
+            settle(qtbot, window)
+            widths.add(bar.slider.width())
+        assert len(widths) == 1 and widths.pop() >= 150, "the track does not move under the hand"
+        window.moves.ablate()
+        window.moves.pin()
+        window.moves.compare("difference")
+        settle(qtbot, window)
+        row = (*top.strip.left, *top.strip.right)
+        apart = lambda: [w.geometry() for w in row if w.isVisible()]
+        qtbot.waitUntil(lambda: not any(a.intersects(b) for i, a in enumerate(apart()) for b in apart()[:i]))
+        inside = top.strip.rect()
+        for widget in (top.model, top.edits, top.pin, top.palette_button, bar.slider):
+            assert widget.isVisible() and inside.contains(widget.mapTo(top.strip, widget.rect().topRight())), widget.objectName()
+        compared = top.compared if top.compared.isVisible() else top.compare[2]
+        assert "difference" in compared.text() and compared.isVisible()
+        assert inside.contains(compared.geometry())
+        assert window.width() == 1280
