@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs
+from circuitlab.analysis.mlp_jacobian import At, attention_scale, behind_norm, jacobian_of
 from circuitlab.analysis.weight_view import embedding, heads_of
 from circuitlab.errors import BadModel
 from circuitlab.model.block import flat_in, flat_out
@@ -91,7 +92,8 @@ def _check(name: str, value: Tensor) -> None:
         raise BadModel(f"{name} is not finite.", expected="finite weights", got="NaN or infinity")
 
 
-def _pairs(inputs: Inputs, place: Place) -> Pairs:
+def linear_pairs(inputs: Inputs, place: Place) -> Pairs:
+    """Steps of the weights alone: W_V W_O of all heads, W_in W_out of an MLP."""
     made: Pairs = []
     if place.kind in ("heads", "block"):
         heads = heads_of(inputs, place.layer)
@@ -101,12 +103,36 @@ def _pairs(inputs: Inputs, place: Place) -> Pairs:
     return made
 
 
-def carried(x: Tensor, inputs: Inputs, path: list[Place], backwards: bool, ctx: Ctx) -> Tensor:
+def recorded_pairs(at: At) -> Callable[[Inputs, Place], Pairs]:
+    """Steps as they are for small changes at recorded values: MLPs by their Jacobian, heads at the scale of their norm."""
+
+    def pairs(inputs: Inputs, place: Place) -> Pairs:
+        made: Pairs = []
+        if place.kind in ("heads", "block"):
+            heads = heads_of(inputs, place.layer)
+            norm, reads = inputs.weights.layer(place.layer, mlp=False).attn_norm, flat_in(heads.W_V)
+            reads = behind_norm(inputs.weights.config, norm, reads) * attention_scale(at, place.layer)
+            made.append((reads, flat_out(heads.W_O)))
+        if place.kind in ("mlp", "block"):
+            made.append(jacobian_of(at, place.layer))
+        return made
+
+    return pairs
+
+
+def carried(
+    x: Tensor,
+    inputs: Inputs,
+    path: list[Place],
+    backwards: bool,
+    ctx: Ctx,
+    pairs_of: Callable[[Inputs, Place], Pairs] = linear_pairs,
+) -> Tensor:
     """`x P` for x [r, d_model], or `x Pᵀ` (`backwards`: what a reader sees, moved to the writer). Layers are read in turn."""
     steps = list(reversed(path)) if backwards else path
     for i, place in enumerate(steps):
         ctx.tick(i, len(steps), f"layer {place.layer}")
-        pairs = _pairs(inputs, place)
+        pairs = pairs_of(inputs, place)
         pairs = [(W_out.T, W_in.T) for W_in, W_out in pairs] if backwards else pairs
         done: list[Tensor] = []
         for tile in x.split(ROWS):

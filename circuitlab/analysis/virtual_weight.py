@@ -5,7 +5,14 @@
 
 (Elhage et al. 2021, "Virtual weights and the residual stream as a communication channel"), every attention pattern set to the
 identity: a head then moves what stands at a position to that position. l is the writer's layer, m the reader's; a reader that is
-layer m's MLP adds (I + Σ_h W_OV^{m,h}); parallel blocks are I + Σ_h W_OV^{k,h} + M_k, without (I + M_l). M is 0 or `W_in W_out`.
+layer m's MLP adds (I + Σ_h W_OV^{m,h}); parallel blocks are I + Σ_h W_OV^{k,h} + M_k, without (I + M_l). M is 0, `W_in W_out`, or
+the MLP's Jacobian at a position of the prompt or its mean over all of them, then with norms at recorded scales (`mlp_jacobian`).
+
+Only the direct product is what the weights say, exactly. Across layers the patterns are assumed to be the identity, and
+`W_in W_out` leaves the nonlinearity out: the caption says so in place of "exact".
+
+Chance is the rms of ‖A P B‖ / (‖A‖‖B‖) with both ends turned at random against what stands between: ‖P‖_F / d_model, which is
+1/√d_model for a direct product, P = I.
 
 The product of a head is the gauge-free one: W_OV, W_QK, never W_O or W_Q alone. With F the shorter side's factor
 (FᵀF = AᵀA, see `virtual_parts`), the squared singular values of A P B are the eigenvalues of `F P (B Bᵀ) Pᵀ Fᵀ`.
@@ -14,6 +21,7 @@ The product of a head is the gauge-free one: W_OV, W_QK, never W_O or W_Q alone.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,12 +30,16 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
+from circuitlab.analysis.mlp_jacobian import At, refuse_jacobian
+from circuitlab.analysis.target import position_of
 from circuitlab.analysis.virtual_parts import (
+    Pairs,
     Place,
     Side,
     between,
     carried,
     eigh,
+    linear_pairs,
     mlp_of,
     of_embedding,
     of_head,
@@ -35,22 +47,25 @@ from circuitlab.analysis.virtual_parts import (
     of_rows,
     of_unembedding,
     order,
+    recorded_pairs,
     short_factor,
 )
-from circuitlab.analysis.weight_view import refuse_inexact, words
+from circuitlab.analysis.weight_view import exactness, refuse_inexact
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 from circuitlab.model.weights import NO_NEURONS
 
 DIRECTIONS = 4
+RECORDED = ("Jacobian at the position", "mean Jacobian")
 
 
 @dataclass(frozen=True)
 class VirtualWeightParams:
     """Which writer and reader; `writer_head`, `writer_layer`, `reader_head`, `reader_layer` count where one is a head or an MLP.
 
-    `across`: through the layers between; `mlp`: what stands for their MLPs. `k` tokens per direction.
+    `across`: through the layers between; `mlp`: what stands for their MLPs, of the Jacobians the one at `position` or the mean
+    over the prompt. `k` tokens per direction.
     """
 
     writer: Literal["embedding", "position", "head", "mlp"] = "embedding"
@@ -60,8 +75,19 @@ class VirtualWeightParams:
     reader_head: Head = Head(1, 0)
     reader_layer: int = at_least(0, 1)
     across: bool = False
-    mlp: Literal["none", "linear"] = "none"
+    mlp: Literal["none", "linear", "Jacobian at the position", "mean Jacobian"] = "none"
+    position: int = -1
     k: int = at_least(1, 10)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether values of a run enter."""
+        return self.across and self.mlp in RECORDED
+
+    @property
+    def needs(self) -> Literal["weights", "tokens"]:
+        """Jacobians are taken on a prompt; all else is kept while the text changes."""
+        return "tokens" if self.recorded else "weights"
 
     @property
     def written_at(self) -> Place | None:
@@ -82,7 +108,7 @@ class VirtualWeightParams:
 class VirtualWeightResult(Result):
     """`norm` is the Frobenius norm of the product asked for; `relative` is it over `writer_norm · reader_norm`, 0 if one is 0.
 
-    `baseline` 1/√d_model: the rms of `relative` of a direct product whose sides are turned at random against each other.
+    `baseline`: the rms of `relative` with both sides turned at random, ‖P‖_F / d_model (1/√d_model of a direct product).
     `direct_norm`, `across_norm`: NaN where not computed. `singular_values` [r], largest first. `left_ids`, `left` [direction, k]:
     the largest entries, by size, of the left singular vectors (the writer's tokens), `right_ids`, `right` of the right ones (the
     reader's tokens); [direction, 0] where a side is not tokens. The sign that a pair of vectors shares means nothing.
@@ -140,6 +166,8 @@ def _missing(c: ModelConfig, p: VirtualWeightParams) -> str | None:
 
 
 def _unlinear(c: ModelConfig, p: VirtualWeightParams) -> str | None:
+    if p.recorded and (reason := refuse_jacobian(c)):
+        return reason
     if p.mlp == "linear" and c.experts is not None:
         return NO_NEURONS
     return "W_in W_out says nothing of a gated MLP; leave MLPs out." if p.mlp == "linear" and c.gated else None
@@ -168,7 +196,7 @@ def _sides(inputs: Inputs, p: VirtualWeightParams) -> tuple[Side, Side]:
     return left, of_head(inputs, p.reader_head, p.reader)
 
 
-@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
 def virtual_weight(inputs: Inputs, p: VirtualWeightParams, ctx: Ctx) -> VirtualWeightResult:
     """What a writer says to a reader: norm, singular values and top tokens of writer · (layers between) · reader."""
     if p.k < 1:
@@ -181,40 +209,67 @@ def _computed(inputs: Inputs, p: VirtualWeightParams, ctx: Ctx) -> VirtualWeight
     c = inputs.weights.config
     left, right = _sides(inputs, p)
     norms = left.norm(ctx), right.norm(ctx)
-    path = between(c, p.written_at, p.read_at, p.mlp == "linear")
+    path = between(c, p.written_at, p.read_at, p.mlp != "none")
+    at = _recorded(inputs, p) if p.recorded else None
+    way = Way(inputs, path if p.across else [], recorded_pairs(at) if at is not None else linear_pairs)
     forwards = _height(left, c.d_model) <= _height(right, c.d_model)
     short, tall = (left, right) if forwards else (right, left)
     factor = short_factor(short, c.d_model, ctx, inputs.weights.embed().W_E.dtype)
     thin = inputs.weights.resident and len(factor) <= c.d_head
-    moved = carried(factor, inputs, path, not forwards, ctx) if p.across or thin else None
+    beside = path if p.across or p.mlp not in RECORDED else []  # Jacobians need a run: not made for what stands beside
+    moved = carried(factor, inputs, beside, not forwards, ctx, way.pairs) if p.across or thin else None
     direct = tall.through(factor, ctx)
-    across = tall.through(moved, ctx) if moved is not None and path else direct if not path else None
+    across = tall.through(moved, ctx) if moved is not None and beside else direct if not path else None
     chosen, F = (across, moved) if p.across else (direct, factor)
     assert chosen is not None and F is not None
     squares, U = eigh(chosen, ctx)
     r = min(left.rows, right.rows, len(F))
     sigma = squares.clamp(min=0).sqrt()[:r]
-    used = path if p.across else []
-    ends = _directions(inputs, (short, tall), F, U[:, : min(DIRECTIONS, r)], sigma, used, forwards, ctx)
+    ends = _directions(way, (short, tall), F, U[:, : min(DIRECTIONS, r)], sigma, forwards, ctx)
     vectors = ends if forwards else (ends[1], ends[0])
     (left_ids, left_values), (right_ids, right_values) = _top(vectors, min(DIRECTIONS, r), p.k)
     norm = _root(chosen)
     return VirtualWeightResult(
         norm=norm,
         relative=norm / (norms[0] * norms[1]) if norms[0] * norms[1] > 0 else 0.0,
-        baseline=1 / math.sqrt(c.d_model),
+        baseline=way.norm(ctx) / c.d_model,
         direct_norm=_root(direct),
         across_norm=math.nan if across is None else _root(across),
         writer_norm=norms[0],
         reader_norm=norms[1],
-        product=_product(p, used, c),
+        product=_product(p, way.path, c),
         singular_values=sigma.cpu().numpy(),
         left_ids=left_ids,
         left=left_values,
         right_ids=right_ids,
         right=right_values,
-        conventions=words(inputs, *_said(inputs, p, sigma)),
+        conventions=_words(inputs, p, way.path, at, sigma),
     )
+
+
+@dataclass(frozen=True)
+class Way:
+    """What stands between the two sides: steps, and the matrices of each."""
+
+    inputs: Inputs
+    path: list[Place]
+    pairs: Callable[[Inputs, Place], Pairs]
+
+    def norm(self, ctx: Ctx) -> float:
+        """‖P‖_F, that of the identity for a direct product."""
+        weights = self.inputs.weights
+        eye = torch.eye(weights.config.d_model, dtype=weights.embed().W_E.dtype)
+        return (
+            float(carried(eye, self.inputs, self.path, False, ctx, self.pairs).double().norm()) if self.path else len(eye) ** 0.5
+        )
+
+
+def _recorded(inputs: Inputs, p: VirtualWeightParams) -> At:
+    run = inputs.run()
+    if p.mlp == "mean Jacobian":
+        return At(run, slice(None))
+    position = position_of(run.n, p.position)
+    return At(run, slice(position, position + 1))
 
 
 def _height(side: Side, d_model: int) -> int:
@@ -226,12 +281,11 @@ def _root(gram: Tensor) -> float:
 
 
 def _directions(
-    inputs: Inputs,
+    way: Way,
     sides: tuple[Side, Side],
     F: Tensor,
     U: Tensor,
     sigma: Tensor,
-    path: list[Place],
     forwards: bool,
     ctx: Ctx,
 ) -> tuple[Tensor | None, Tensor | None]:
@@ -246,7 +300,7 @@ def _directions(
     on_tall = tall.on_rows(reading, ctx) if tall.tokens else None
     if not short.tokens:
         return None, on_tall
-    writing = carried(tall.back(reading, ctx), inputs, path, forwards, ctx)
+    writing = carried(tall.back(reading, ctx), way.inputs, way.path, forwards, ctx, way.pairs)
     return short.on_rows((inverse * writing.double()).to(F.dtype), ctx), on_tall
 
 
@@ -279,12 +333,32 @@ def _product(p: VirtualWeightParams, path: list[Place], c: ModelConfig) -> str:
     return " · ".join([writer.get(p.writer, f"W_out^{p.writer_layer}"), *parts, reader[p.reader]])
 
 
-def _said(inputs: Inputs, p: VirtualWeightParams, sigma: Tensor) -> list[str]:
+def _words(inputs: Inputs, p: VirtualWeightParams, path: list[Place], at: At | None, sigma: Tensor) -> tuple[str, ...]:
+    """The caption: what class of statement this is before what it leaves out."""
+    exact = exactness(inputs.weights.config)
+    if path:
+        assumed = ["patterns are assumed"]
+        if at is not None:
+            assumed.append("Jacobians hold for small changes")
+        elif p.mlp == "linear" and any(place.kind != "heads" for place in path):
+            assumed.append("MLPs are taken as linear")
+        exact = f"not exact: {', '.join(assumed)}" + ("" if exact == "exact" else f"; {exact}")
+    return (*inputs.subject.conventions.words(), exact, *(word for word in _said(inputs, p, path, at, sigma) if word))
+
+
+def _said(inputs: Inputs, p: VirtualWeightParams, path: list[Place], at: At | None, sigma: Tensor) -> list[str]:
     c = inputs.weights.config
     said = ["biases left out", "no score scale" if p.reader.startswith("QK") else ""]
     if p.across:
-        said += ["every pattern set to the identity", "" if c.norm == "none" else "norms between at scale 1"]
-        said += [] if c.attention_only else ["MLPs left out" if p.mlp == "none" else "MLPs as W_in W_out"]
+        scales = "norms between at recorded scales" if at is not None else "norms between at scale 1"
+        said += ["every pattern set to the identity", "" if c.norm == "none" else scales]
+        where = "" if at is None else f"position {at.positions.start}" if p.mlp != "mean Jacobian" else f"{at.run.n} positions"
+        mlps = {"none": "MLPs left out", "linear": "MLPs as W_in W_out, without their nonlinearity"}
+        said += (
+            [] if c.attention_only else [mlps.get(p.mlp, f"MLPs by their Jacobian, {'mean of ' * (p.mlp == RECORDED[1])}{where}")]
+        )
+    how = "both ends turned at random against what stands between" if path else "one side turned at random, both spectra kept"
+    said += [f"chance: {how}"]
     if p.reader.startswith("QK"):
         rotates = c.positions == "rotary" and c.positional(p.reader_head.layer)
         said += ["offset 0" if rotates else "", "keys before smearing" if c.smeared_keys else ""]

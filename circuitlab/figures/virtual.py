@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from circuitlab.analysis.virtual_weight import VirtualWeightParams, VirtualWeightResult
 from circuitlab.engine.request import Request
-from circuitlab.figures.common import captions, has_mlps, once
+from circuitlab.figures.common import captions, destination, has_mlps, once
 from circuitlab.figures.marks import Axis, Figure, Hit, Lines, RowColumn, Rows, empty, ids
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.pivot import chosen, no_head, of_weights, pair, refused
@@ -28,8 +28,12 @@ class VirtualView:
     reader: Literal["QK query", "QK key", "OV", "mlp", "unembedding"] = control("unembedding", label="Reader")
     reader_layer: int = control(1, label="of layer", low=0, high=999, when="reader", values=("mlp",))
     across: bool = control(False, label="Across layers", tip="Also through what lies between, patterns set to the identity")
-    mlp: Literal["none", "linear"] = control(
-        "none", label="MLPs", tip="Left out, or as W_in W_out without their nonlinearity", when="across", only=has_mlps
+    mlp: Literal["none", "linear", "Jacobian at the position", "mean Jacobian"] = control(
+        "none",
+        label="MLPs",
+        tip="Left out, as W_in W_out without their nonlinearity, or as they act on small changes in this prompt",
+        when="across",
+        only=has_mlps,
     )
 
 
@@ -60,7 +64,12 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     params = VirtualWeightParams(
         view.writer, writer, view.writer_layer, view.reader, reader, view.reader_layer, view.across, view.mlp, k=8
     )
-    return {"product": Request("virtual_weight", params, of_weights(state))}
+    if not params.recorded:
+        return {"product": Request("virtual_weight", params, of_weights(state))}
+    if not state.tokens:
+        return Why("Type some text in the Prompt: Jacobians of MLPs are taken on it.")
+    at = destination(state) if params.mlp == "Jacobian at the position" else -1
+    return {"product": Request("virtual_weight", replace(params, position=at), state.subject)}
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
@@ -143,7 +152,13 @@ PANEL = register(
         view=VirtualView,
         equation="writer · reader directly;  writer · Π (I + Σ_h W_OV) (I + M) · reader across the layers, patterns the identity",
         source="Elhage et al. 2021, “Virtual weights and the residual stream as a communication channel”",
-        help="Who writes and who reads: the chosen edge of Composition, chosen heads, embeddings, MLPs or the unembedding.",
+        help=(
+            "Who writes and who reads: the chosen edge of Composition, chosen heads, embeddings, MLPs or the unembedding. The "
+            "direct product is exact. Across layers it is not: every pattern is set to the identity, and MLPs are left out, "
+            "taken as linear, or replaced by their Jacobian at the selected position or its mean over the prompt, norms at "
+            "recorded scales. Chance is what remains of both norms when the two ends are turned at random against what stands "
+            "between."
+        ),
         requests=requests,
         figure=figure,
         pick=pick,

@@ -19,6 +19,7 @@ from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import Cancelled, Refused
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.forward import forward
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from tests.constructed import directory_of
 from tests.models import CONFIGS, directory
@@ -146,6 +147,93 @@ def test_products_are_those_of_the_whole_matrices(tmp_path: Path, name: str, acr
             assert found.across_norm == found.norm
         elif not np.isnan(found.across_norm):
             assert found.across_norm == pytest.approx(np.linalg.norm(slow.writer(p) @ P @ slow.reader(p)), rel=1e-9)
+
+
+def mlp_jacobian(path: Path, config: ModelConfig, layer: int, read: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """[d_model, d_model] of what a layer's MLP writes by the stream, from central differences, the norm's scale held."""
+    t = {n: v.double() for n, v in load_file(path / "model.safetensors").items()}
+    part = lambda name: t.get(f"layers.{layer}.{name}", torch.zeros(()))
+    act = {"gelu_new": lambda x: torch.nn.functional.gelu(x, approximate="tanh"), "silu": torch.nn.functional.silu}
+    act = {**act, "relu": torch.relu}[config.activation]
+
+    def wrote(x: torch.Tensor) -> torch.Tensor:
+        x = x - x.mean(-1, keepdim=True) if config.norm == "layer" else x
+        x = x * float(scale.item()) * t.get(f"layers.{layer}.mlp_norm.gain", torch.ones(())) + part("mlp_norm.bias")
+        up = x @ part("mlp.W_in") + part("mlp.b_in")
+        if config.gated:
+            return (act(x @ part("mlp.W_gate") + part("mlp.b_gate")) * up) @ part("mlp.W_out")
+        return act(up) @ part("mlp.W_out")
+
+    x, step, eye = torch.as_tensor(read), 1e-5, torch.eye(config.d_model, dtype=torch.float64)
+    return np.stack([((wrote(x + step * e) - wrote(x - step * e)) / (2 * step)).numpy() for e in eye])
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "parallel"])
+def test_jacobians_are_those_of_the_mlps_at_recorded_scales(tmp_path: Path, name: str) -> None:
+    """Head L0H2 to the unembedding across a middle layer, each factor from differences of the model's own formulas."""
+    config, tokens = replace(CONFIGS[name], n_layers=3), (0, 7, 3, 7, 9)
+    path = directory(tmp_path / "m", config)
+    plain = Conventions(False, False, "float64")
+    engine, ref = Engine(ModelStore()), ModelRef(f"file:{path}")
+    run = forward(engine.store.open(ref).weights(plain, "cpu"), tokens)
+    slow = Slow(path, config)
+    base = VirtualWeightParams("head", Head(0, 2), reader="unembedding", across=True, k=3)
+
+    def raw_heads(layer: int) -> np.ndarray:
+        t = slow.t
+        gain = t.get(f"layers.{layer}.attn_norm.gain", np.ones(config.d_model))[:, None]
+        centring = np.eye(config.d_model) - (config.norm == "layer") / config.d_model
+        pairs = (
+            (centring @ (gain * t[f"layers.{layer}.W_V"][h // config.group]), t[f"layers.{layer}.W_O"][h])
+            for h in range(config.n_heads)
+        )
+        return sum((value @ out for value, out in pairs), np.zeros((config.d_model,) * 2))
+
+    for mlp, positions in (("Jacobian at the position", [3]), ("mean Jacobian", [0, 1, 2, 3, 4])):
+        p = replace(base, mlp=mlp, position=3)  # type: ignore[arg-type]
+        found = engine.answer(Request("virtual_weight", p, Subject(ref, tokens, (), plain))).result
+        eye, P = np.eye(config.d_model), np.eye(config.d_model)
+        for layer in range(3):
+            name_of = "resid_pre" if config.parallel else "resid_mid"
+            read, scale = run.get(name_of, layer).numpy(), run.get("mlp_norm_scale", layer).numpy()
+            J = np.mean([mlp_jacobian(path, config, layer, read[t], scale[t]) for t in positions], axis=0)
+            heads = raw_heads(layer) * float(run.get("attn_norm_scale", layer).numpy()[positions].mean())
+            if config.parallel:
+                P = P @ (eye + heads + J) if layer else P
+            else:
+                P = P @ (eye + heads) @ (eye + J) if layer else P @ (eye + J)
+        product = slow.t["layers.0.W_V"][2 // config.group] @ slow.t["layers.0.W_O"][2] @ P @ slow.t["unembed.W_U"]
+        assert found.norm == pytest.approx(np.linalg.norm(product), rel=1e-5)
+        said = " · ".join(found.conventions)
+        assert "not exact" in said and "recorded scales" in said
+        assert ("position 3" in said) == (len(positions) == 1) and ("mean of 5 positions" in said) == (len(positions) > 1)
+
+
+def test_only_the_direct_product_is_called_exact(tmp_path: Path) -> None:
+    path = directory(tmp_path / "m", replace(CONFIGS["gpt2"], n_layers=3))
+    base = VirtualWeightParams("head", Head(0, 2), reader="unembedding", k=3)
+    direct = _ask(path, base)
+    assert "exact" in direct.conventions and direct.baseline == pytest.approx(24**-0.5)
+    for mlp, words in (
+        ("none", "not exact: patterns are assumed"),
+        ("linear", "not exact: patterns are assumed, MLPs are taken as"),
+    ):
+        across = _ask(path, replace(base, across=True, mlp=mlp))
+        assert "exact" not in across.conventions and any(word.startswith(words) for word in across.conventions)
+    one_step = _ask(path, replace(base, writer_head=Head(2, 0), across=True))
+    assert "exact" in one_step.conventions, "nothing stands between"
+
+
+def test_chance_is_the_rms_over_random_turns_of_both_ends(tmp_path: Path) -> None:
+    config = _three("attention-only")
+    path = directory(tmp_path / "m", config)
+    p = VirtualWeightParams("head", Head(0, 2), reader="QK key", reader_head=Head(3, 1), across=True, k=3)
+    found, slow, rng = _ask(path, p), Slow(path, config), np.random.default_rng(0)
+    A, P, B = slow.head(Head(0, 2))[1], slow.path(p), slow.head(Head(3, 1))[0].T
+    turn = lambda: np.linalg.qr(rng.normal(size=P.shape))[0]
+    shares = [np.linalg.norm(A @ turn() @ P @ turn() @ B) / (np.linalg.norm(A) * np.linalg.norm(B)) for _ in range(400)]
+    assert found.baseline == pytest.approx(np.sqrt(np.mean(np.square(shares))), rel=0.05)
+    assert found.baseline > 1.2 * 24**-0.5, "the layers between add: two factors alone would give another level"
 
 
 def test_the_path_stands_in_the_order_of_the_blocks() -> None:

@@ -1,0 +1,79 @@
+"""MLPs as a matrix at recorded values: the Jacobian of what an MLP writes by the stream it reads, at one position or its mean.
+
+    J_t = s_t C diag(g) W_in diag(f′(h_t)) W_out                    h_t: what the neurons read at position t, f the nonlinearity
+    gated:  s_t C diag(g) (W_gate diag(f′(h_t) ⊙ u_t) + W_in diag(f(h_t))) W_out       u_t = what the gate multiplies
+
+s_t is the norm's recorded scale, held (1 without a norm), C its centring, g its gain. The mean over positions is one matrix too:
+only the diagonals depend on t. It is the linear map that is right on average for small changes; no MLP is linear.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from circuitlab.model import block
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.run import Run
+from circuitlab.model.weights import NO_NEURONS, Mlp, Norm
+
+
+class At(NamedTuple):
+    """Where values are recorded: a run, and the positions that are averaged over."""
+
+    run: Run
+    positions: slice
+
+
+def refuse_jacobian(c: ModelConfig) -> str | None:
+    """Why no Jacobian of this form can be taken, None where it can."""
+    if c.attention_only:
+        return "the model has no MLP."
+    if c.experts is not None:
+        return NO_NEURONS
+    if c.norm != "none" and c.norm_placement != "pre":
+        return "a Jacobian at recorded scales needs norms before the sublayers."
+    if c.activation == "solu_ln":
+        return "this activation mixes neurons: its Jacobian is no diagonal between W_in and W_out."
+    return None
+
+
+def jacobian_of(at: At, layer: int) -> tuple[Tensor, Tensor]:
+    """([d_model, d_mlp], W_out [d_mlp, d_model]): their product is the mean Jacobian of the layer's MLP over the positions."""
+    c, weights = at.run.weights.config, at.run.weights.layer(layer)
+    mlp = weights.mlp
+    assert isinstance(mlp, Mlp)
+    x = at.run.get("resid_pre" if c.parallel else "resid_mid", layer, (), at.positions)
+    read = block.normalise(x, weights.mlp_norm, c.norm, c.norm_eps)
+    scale = at.run.get("mlp_norm_scale", layer, (), at.positions) if c.norm != "none" else torch.ones_like(x[:, :1])
+    up = block.affine(read, mlp.W_in, mlp.b_in)
+    if mlp.W_gate is None:
+        reads = mlp.W_in * (scale * _slope(up, c.activation)).mean(0)
+    else:
+        gate = block.affine(read, mlp.W_gate, mlp.b_gate)
+        reads = mlp.W_gate * (scale * _slope(gate, c.activation) * up).mean(0)
+        reads = reads + mlp.W_in * (scale * block.activate(gate, c.activation)).mean(0)
+    return behind_norm(c, weights.mlp_norm, reads), mlp.W_out
+
+
+def behind_norm(c: ModelConfig, norm: Norm, reads: Tensor) -> Tensor:
+    """Reading weights [d_model, n] as the stream in front of the norm meets them, but for its scale: gain and centring."""
+    reads = reads if norm.gain is None else reads * norm.gain[:, None]
+    return reads - reads.mean(0) if c.norm == "layer" else reads
+
+
+def attention_scale(at: At, layer: int) -> float:
+    """The mean of the recorded scale with which the layer's heads read."""
+    if at.run.weights.config.norm == "none":
+        return 1.0
+    return float(at.run.get("attn_norm_scale", layer, (), at.positions).mean())
+
+
+def _slope(h: Tensor, activation: str) -> Tensor:
+    """f′ of an elementwise nonlinearity, by automatic differentiation."""
+    with torch.inference_mode(False), torch.enable_grad():
+        x = h.detach().clone().requires_grad_(True)
+        (found,) = torch.autograd.grad(block.activate(x, activation).sum(), x)
+    return found
