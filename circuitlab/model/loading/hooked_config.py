@@ -76,7 +76,7 @@ class Architecture:
 def read_config(config: Mapping[str, Any], d_head: int, n_layers: int) -> Architecture:
     """The architecture that a `HookedTransformerConfig` states. Raises `BadModel` for one that is not known here."""
     _refuse(config)
-    kind = config.get("normalization_type", "LN")
+    kind = _word(config, "normalization_type", "LN")
     if kind not in NORMS:
         raise BadModel("The norm is not known.", expected="LN LNPre RMS RMSPre or none", got=repr(kind)[:60])
     norm, gains = NORMS[kind]
@@ -105,7 +105,7 @@ def read_config(config: Mapping[str, Any], d_head: int, n_layers: int) -> Archit
 
 def _refuse(config: Mapping[str, Any]) -> None:
     refuse(config, _REFUSED)
-    positions = config.get("positional_embedding_type", "standard")
+    positions = _word(config, "positional_embedding_type", "standard")
     if positions not in POSITIONS:
         raise BadModel("These positions are not supported.", expected=" ".join(POSITIONS), got=repr(positions)[:60])
     if config.get("attention_dir", "causal") != "causal":
@@ -123,10 +123,18 @@ def _refuse(config: Mapping[str, Any]) -> None:
         )
 
 
+def _word(config: Mapping[str, Any], name: str, default: str | None) -> str | None:
+    """Text, or what stands for none. Raises `BadModel` for a value of another kind."""
+    value = config.get(name, default)
+    if value is not None and not isinstance(value, str):
+        raise BadModel(f"{name} of the configuration is no word.", expected="text", got=repr(value)[:60])
+    return value
+
+
 def _activation(config: Mapping[str, Any]) -> Activation:
     if flag(config, "attn_only", False):
         return "gelu"  # never used
-    name = config.get("act_fn")
+    name = _word(config, "act_fn", None)
     if name not in ACTIVATIONS or (name == "solu_ln" and config.get("gated_mlp")):
         raise BadModel("The activation is not known.", expected=" ".join(ACTIVATIONS), got=repr(name)[:80])
     return ACTIVATIONS[name]
@@ -148,7 +156,7 @@ def _windows(config: Mapping[str, Any], n_layers: int) -> tuple[int, ...]:
     if not flag(config, "use_local_attn", False):
         return ()
     kinds, width = config.get("attn_types"), size(config, "window_size")
-    if not isinstance(kinds, list | tuple) or len(kinds) != n_layers or set(kinds) - {"local", "global"}:
+    if not isinstance(kinds, list | tuple) or len(kinds) != n_layers or any(k not in ("local", "global") for k in kinds):
         raise BadModel("attn_types cannot be read.", expected=f"{n_layers} of local or global", got=repr(kinds)[:80])
     return tuple(width if kind == "local" else 0 for kind in kinds)
 

@@ -133,6 +133,14 @@ def stacked(each: Sequence[Stored]) -> Stored:
     return each[0].joined(each[1:], lambda *parts: torch.stack(parts))
 
 
+def matrix(source: TensorSource, name: str) -> tuple[int, int]:
+    """The shape of a matrix in a file, from which a family reads sizes. Raises `BadModel` for a tensor that is none."""
+    shape = source.shape(name)
+    if len(shape) != 2:
+        raise BadModel(f"{name} has the wrong shape.", expected="a matrix", got=str(shape))
+    return shape
+
+
 def linear(name: str) -> Stored:
     """The weight of a torch `Linear`, as [in, out]."""
     return Stored(f"{name}.weight").T

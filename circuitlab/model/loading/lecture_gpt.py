@@ -17,7 +17,7 @@ from circuitlab.model.loading.assumptions import Assumed
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
 from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.huggingface import scale_note
-from circuitlab.model.loading.layout import Layout, Stored, identity, lay_out, linear, norm, stacked, stored
+from circuitlab.model.loading.layout import Layout, Stored, identity, lay_out, linear, matrix, norm, stacked, stored
 from circuitlab.model.sourced import SourcedWeights
 from circuitlab.model.tensors import TensorSource
 
@@ -43,10 +43,7 @@ class Names:
 
     def matrix(self, name: str) -> tuple[int, int]:
         """The shape of a matrix. Raises `BadModel` for one that is none."""
-        shape = self._source.shape(self.prefix + name)
-        if len(shape) != 2:
-            raise BadModel(f"{name} has the wrong shape.", expected="a matrix", got=str(shape))
-        return shape
+        return matrix(self._source, self.prefix + name)
 
     def inner(self) -> tuple[str, ...]:
         """Names of the MLP's `Linear`s in a block, without `.weight`, in order; () without an MLP."""

@@ -16,7 +16,7 @@ from circuitlab.model.loading.assumptions import Assumed
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
 from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.huggingface import scale_note, size
-from circuitlab.model.loading.layout import Layout, Stored, lay_out, linear, norm, stored
+from circuitlab.model.loading.layout import Layout, Stored, lay_out, linear, matrix, norm, stored
 from circuitlab.model.sourced import SourcedWeights
 from circuitlab.model.tensors import TensorSource
 
@@ -36,7 +36,7 @@ def prefix_of(source: TensorSource | None) -> str | None:
 
 def read_config(source: TensorSource, prefix: str, args: Mapping[str, Any], ask: Assumed) -> ModelConfig:
     """Our configuration: sizes from the tensors, heads and context from `model_args` where they are stated."""
-    shape = lambda name: source.shape(prefix + name)
+    shape = lambda name: matrix(source, prefix + name)
     d_model, names = shape(_FIRST)[1], source.names()
     layers = {int(m[1]) for n in names if (m := re.match(re.escape(prefix) + r"transformer\.h\.(\d+)\.", n))}
     heads = size(args, "n_head") if "n_head" in args else ask.size("n_heads", None, "n_head in model_args")

@@ -76,6 +76,14 @@ def test_nanogpt_computes_what_its_definition_says(tmp_path: Path, bias: bool, p
     assert torch.allclose(forward(tanh.weights, IDS).logits(), _plain_nanogpt(tensors, 3, 2, "tanh"), atol=2e-5)
 
 
+@pytest.mark.parametrize("name", ["transformer.wte.weight", "transformer.wpe.weight", "transformer.h.0.mlp.c_fc.weight"])
+@pytest.mark.parametrize("value", [torch.tensor(1.0), torch.ones(3), torch.ones(2, 2, 2), torch.zeros(0, 4)])
+def test_nanogpts_whose_matrices_are_none_are_refused(tmp_path: Path, name: str, value: Tensor) -> None:
+    torch.save({"model": {**_nanogpt(12, 2, 11, 8, True), name: value}, "model_args": {"n_head": 3}}, tmp_path / "ckpt.pt")
+    with pytest.raises(BadModel):
+        open_model(tmp_path / "ckpt.pt")
+
+
 def test_nanogpt_without_arguments_must_be_told_its_heads(tmp_path: Path) -> None:
     tensors = _nanogpt(12, 1, 11, 8, False)
     torch.save(tensors, tmp_path / "ckpt.pt")
