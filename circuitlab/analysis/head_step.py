@@ -67,7 +67,7 @@ class HeadStepResult(Result):
     dot: float
     scale: float
     score: float = scalar("score")
-    bias: float
+    bias: float = scalar("score")
     softmax_score: float = scalar("score")
     scores: np.ndarray = over("source", unit="score")
     mask: np.ndarray = over("source")

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from circuitlab.errors import BadModel
 from circuitlab.model.config import Experts, ModelConfig
-from circuitlab.model.loading.decoder_parts import attention, mlp
+from circuitlab.model.loading.decoder_parts import ReadConfig, attention, lay_out_and_open, mlp
+from circuitlab.model.loading.family import Keep, Opened
+from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.gated_decoder import BUFFERS, ends, norms
 from circuitlab.model.loading.huggingface import flag, size
-from circuitlab.model.loading.layout import Layout, Stored, linear
+from circuitlab.model.loading.layout import Layout, Stored, linear, stored
 
 Names = tuple[str, str, str]  # of an expert's gate, input and output
+LLAMA: Names = ("gate_proj", "up_proj", "down_proj")
 
 
 def experts_of(config: Mapping[str, Any], active: int, renormalise: bool | None = None) -> Experts:
@@ -50,19 +56,50 @@ def noted_experts(config: ModelConfig) -> tuple[str, ...]:
     )
 
 
-def layout(config: ModelConfig, at: str, router: str, names: Names, shared: str = "", shared_gate: str = "") -> Layout:
-    """The Llama kind with experts at `at`.experts.N.`names`; `router`, `shared` and `shared_gate` are names under `at` too."""
+def opener(read_config: ReadConfig, at: str, names: Names, title: str) -> Callable[[Found, Keep], Opened]:
+    """What opens a family whose experts lie at `at`.experts.N.`names`, or, as its code keeps them, all in two tensors."""
+
+    def load(found: Found, keep: Keep) -> Opened:
+        read = read_config(found.config)
+        together = any(name.endswith(".experts.gate_up_proj") for name in found.needed().names())
+        where = layout(read[0], "mlp", None) if together else layout(read[0], at, names)
+        return lay_out_and_open(read, where, found, keep, title)
+
+    return load
+
+
+def layout(config: ModelConfig, at: str, names: Names | None) -> Layout:
+    """The Llama kind with experts at `at`.experts.N.`names`; None: `gate_up_proj` [expert, 2 · d_mlp, d_model] and `down_proj`
+    [expert, d_model, d_mlp] hold them all."""
     assert config.experts is not None
     block: dict[str, Stored] = attention(config, *(f"layers.{{i}}.self_attn.{which}_proj" for which in "qkvo"))
     at = f"layers.{{i}}.{at}"
-    block["mlp.router"] = linear(f"{at}.{router}")
+    block["mlp.router"] = linear(f"{at}.gate")
     for e in range(config.experts.n):
-        block |= _expert(config, f"mlp.experts.{e}", f"{at}.experts.{e}", names)
+        one = _of_all(f"mlp.experts.{e}", f"{at}.experts", e) if names is None else None
+        block |= one or _expert(config, f"mlp.experts.{e}", f"{at}.experts.{e}", names or LLAMA)
     if config.experts.shared:
-        block |= _expert(config, "mlp.shared", f"{at}.{shared}", names)
+        block |= _expert(config, "mlp.shared", f"{at}.shared_expert", LLAMA)
     if config.experts.shared_gate:
-        block["mlp.shared_gate"] = linear(f"{at}.{shared_gate}")
+        block["mlp.shared_gate"] = linear(f"{at}.shared_expert_gate")
     return Layout(ends(config), block | norms(config), BUFFERS, ("model.",))
+
+
+def _of_all(ours: str, theirs: str, e: int) -> dict[str, Stored]:
+    """Expert e of the tensors that hold all."""
+    pick = lambda c, x: _picked(x, e)
+    both = stored(f"{theirs}.gate_up_proj").then(pick).T
+    return {
+        f"{ours}.W_gate": both.half(0),
+        f"{ours}.W_in": both.half(1),
+        f"{ours}.W_out": stored(f"{theirs}.down_proj").then(pick).T,
+    }
+
+
+def _picked(x: Tensor, e: int) -> Tensor:
+    if x.dim() != 3:  # of a matrix a row would be taken without a word
+        raise RuntimeError(f"a tensor of all experts, not {x.dim()} axes")
+    return torch.select(x, 0, e)
 
 
 def _expert(config: ModelConfig, ours: str, theirs: str, names: Names) -> dict[str, Stored]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from circuitlab.model.loading.decoder_parts import opener
-from circuitlab.model.loading.experts import experts_of, layout, noted_experts, with_experts
+from circuitlab.model.loading.experts import experts_of, noted_experts, opener, with_experts
 from circuitlab.model.loading.family import Family
 from circuitlab.model.loading.gated_decoder import Read, noted, read
 from circuitlab.model.loading.huggingface import sliding_windows
@@ -25,5 +23,5 @@ def read_config(config: Mapping[str, Any]) -> Read:
     return noted(made, (*notes, *noted_experts(made)))
 
 
-_layout = partial(layout, at="block_sparse_moe", router="gate", names=("w1", "w3", "w2"))
-FAMILY = Family("mixtral", "Mixtral", lambda f: f.model_type == "mixtral", opener(read_config, _layout, "Mixtral"))
+_load = opener(read_config, "block_sparse_moe", ("w1", "w3", "w2"), "Mixtral")
+FAMILY = Family("mixtral", "Mixtral", lambda f: f.model_type == "mixtral", _load)

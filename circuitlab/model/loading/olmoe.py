@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from circuitlab.model.loading.decoder_parts import opener
-from circuitlab.model.loading.experts import experts_of, layout, noted_experts, with_experts
+from circuitlab.model.loading.experts import LLAMA, experts_of, noted_experts, opener, with_experts
 from circuitlab.model.loading.family import Family
 from circuitlab.model.loading.gated_decoder import Read, noted, read
 from circuitlab.model.loading.huggingface import refuse
@@ -24,5 +22,4 @@ def read_config(config: Mapping[str, Any]) -> Read:
     return noted(made, (*notes, *noted_experts(made)))
 
 
-_layout = partial(layout, at="mlp", router="gate", names=("gate_proj", "up_proj", "down_proj"))
-FAMILY = Family("olmoe", "OLMoE", lambda f: f.model_type == "olmoe", opener(read_config, _layout, "OLMoE"))
+FAMILY = Family("olmoe", "OLMoE", lambda f: f.model_type == "olmoe", opener(read_config, "mlp", LLAMA, "OLMoE"))

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from circuitlab.model.config import Experts, ModelConfig
 from circuitlab.model.loading import qwen2
-from circuitlab.model.loading.decoder_parts import opener
-from circuitlab.model.loading.experts import experts_of, layout, noted_experts, refuse_dense_layers, with_experts
+from circuitlab.model.loading.experts import LLAMA, experts_of, noted_experts, opener, refuse_dense_layers, with_experts
 from circuitlab.model.loading.family import Family
 from circuitlab.model.loading.gated_decoder import Read, noted, read
 from circuitlab.model.loading.huggingface import flag, size, sliding_windows
@@ -46,14 +44,5 @@ def _third(config: Mapping[str, Any], made: ModelConfig) -> tuple[ModelConfig, E
     return made, experts_of(config, 8), size(config, "moe_intermediate_size", 768)
 
 
-_layout = partial(
-    layout,
-    at="mlp",
-    router="gate",
-    names=("gate_proj", "up_proj", "down_proj"),
-    shared="shared_expert",
-    shared_gate="shared_expert_gate",
-)
-FAMILY = Family(
-    "qwen_moe", "Qwen MoE", lambda f: f.model_type in ("qwen2_moe", "qwen3_moe"), opener(read_config, _layout, "Qwen MoE")
-)
+_load = opener(read_config, "mlp", LLAMA, "Qwen MoE")
+FAMILY = Family("qwen_moe", "Qwen MoE", lambda f: f.model_type in ("qwen2_moe", "qwen3_moe"), _load)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import save_file
 
 from circuitlab.analysis.neurons import NeuronsParams
@@ -20,6 +21,7 @@ from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadModel, Refused
 from circuitlab.model.loading import open_model
 from circuitlab.model.subject import ModelRef, Subject
+from circuitlab.model.weights import Mixture
 from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, saved
 from tests.unit.families.test_decoders import SIZES
 
@@ -75,6 +77,25 @@ def test_older_names_of_the_number_of_experts(tmp_path: Path, name: str) -> None
     n = {fields.pop(field) for field in ("num_experts", "num_local_experts") if field in fields}
     (tmp_path / "config.json").write_text(json.dumps({**fields, "num_experts": n.pop()}))
     assert_agrees(tmp_path, model)
+
+
+@pytest.mark.parametrize("name", ["mixtral", "qwen2_moe"])
+def test_experts_all_in_one_tensor(tmp_path: Path, name: str) -> None:
+    """A state dict as newer code keeps it in memory."""
+    model = saved(tmp_path, made(name))
+    tensors = {key: value.contiguous().clone() for key, value in model.state_dict().items()}
+    assert any(key.endswith("experts.gate_up_proj") for key in tensors)
+    save_file(tensors, tmp_path / "model.safetensors")
+    assert_agrees(tmp_path, model)
+
+
+def test_an_expert_is_converted_when_a_token_is_sent_to_it(tmp_path: Path) -> None:
+    """Of a model in its file: a forward pass holds no more than one at a time."""
+    saved(tmp_path, made("mixtral"), torch.bfloat16)
+    mixture = open_model(tmp_path, "mapped").weights.layer(0).mlp
+    assert isinstance(mixture, Mixture)
+    assert {expert.W_in.dtype for expert in mixture.experts} == {torch.bfloat16}
+    assert mixture.router.dtype == torch.float32
 
 
 def test_layers_that_are_not_alike_are_refused(tmp_path: Path) -> None:
