@@ -107,7 +107,8 @@ class _Found:
         shape = (config.n_layers, config.n_heads)
         self.made, self.words, self.total = made, words, total
         self.effect, self.exact = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
-        self.token_change = np.full((*shape, n), np.nan, dtype=np.float32)
+        self.dtype = np.float64 if made.losses.dtype == torch.float64 else np.float32
+        self.token_change = np.full((*shape, n), np.nan, dtype=self.dtype)
         self.set_sets(())
         if isinstance(previous, AblationResult) and previous.token_change.shape == self.token_change.shape:
             self.effect, self.exact = previous.effect.copy(), previous.exact.copy()
@@ -121,7 +122,7 @@ class _Found:
         if sets and np.array_equal(members, self.members):
             return
         self.members, self.set_effect = members, np.full(len(sets), np.nan)
-        self.set_change = np.full((len(sets), self.made.run.n), np.nan, dtype=np.float32)
+        self.set_change = np.full((len(sets), self.made.run.n), np.nan, dtype=self.dtype)
 
     def count(self) -> int:
         """How many ablations are done."""
@@ -152,7 +153,7 @@ def _cut(found: _Found, sets: list[list[Head]], ctx: Ctx) -> tuple[np.ndarray, n
         for head in heads:
             cut[i, head.layer, head.head] = True
     value, losses = made.cut(cut, ticker(ctx, done, found.total, f"ablation {done + 1}/{found.total}"))
-    change = np.full((len(sets), made.run.n), np.nan, dtype=np.float32)
+    change = np.full((len(sets), made.run.n), np.nan, dtype=found.dtype)
     if losses.shape[1]:
         change[:, (made.measure.at + 1).cpu().numpy()] = (losses - made.losses).cpu().numpy()
     return value.cpu().numpy() - made.before, change

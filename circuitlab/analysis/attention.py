@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over, read_only
 from circuitlab.errors import BadInput
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
@@ -47,7 +47,7 @@ class AttentionParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AttentionResult(Result):
-    """`values` [head, dest, src] float32, NaN where a destination cannot see; `heads` [head, 2] (layer, head)."""
+    """`values` [head, dest, src], NaN where a destination cannot see; `heads` [head, 2] (layer, head)."""
 
     values: np.ndarray = over("head", "destination", "source")
     heads: np.ndarray = over("head", "(layer, head)")
@@ -89,9 +89,9 @@ def values_of(run: Run, layer: int, heads: tuple[int, ...], show: Show) -> Tenso
     return made.masked_fill(~mask, float("nan"))
 
 
-def _memory(config: ModelConfig, n: int, p: AttentionParams) -> int:
+def _memory(config: ModelConfig, n: int, p: AttentionParams, dtype: str = "float32") -> int:
     count = len(p.heads) or config.n_layers * config.n_heads
-    return 4 * n * n * (count + 3 * config.n_heads)
+    return number_size(dtype) * n * n * (count + 3 * config.n_heads)
 
 
 @analysis(version=1, needs="tokens", of_heads=True, lane="live", memory=_memory, doubles=False)
@@ -99,12 +99,12 @@ def attention(inputs: Inputs, p: AttentionParams, ctx: Ctx) -> AttentionResult:
     """What chosen heads attend to: pattern, scores, value-weighted, or contribution."""
     heads = chosen_heads(inputs.weights.config, p.heads)
     run = inputs.run()
-    out = np.empty((len(heads), run.n, run.n), dtype=np.float32)
+    out = np.empty((len(heads), run.n, run.n), dtype=inputs.subject.conventions.dtype)
     with torch.inference_mode():
         for layer in sorted({h.layer for h in heads}):
             ctx.tick(layer, inputs.weights.config.n_layers, f"layer {layer}")
             where = [i for i, h in enumerate(heads) if h.layer == layer]
-            out[where] = values_of(run, layer, tuple(heads[i].head for i in where), p.show).float().cpu().numpy()
+            out[where] = values_of(run, layer, tuple(heads[i].head for i in where), p.show).cpu().numpy()
     return AttentionResult(
         values=out,
         heads=read_only(np.array(heads, dtype=np.int64).reshape(-1, 2)),

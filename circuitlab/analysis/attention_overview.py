@@ -32,7 +32,7 @@ class OverviewParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OverviewResult(Result):
-    """`sheet` [layers · (tile + gap) − gap, heads · (tile + gap) − gap] float32, NaN between tiles and in the future.
+    """`sheet` [layers · (tile + gap) − gap, heads · (tile + gap) − gap], NaN between tiles and in the future.
 
     `largest` [layer, head]: the largest value of each head. `tile`: edge of a tile; `step`: positions a cell stands for.
     """
@@ -71,8 +71,8 @@ def attention_overview(inputs: Inputs, p: OverviewParams, ctx: Ctx) -> OverviewR
     step = -(-run.n // max(1, p.size))
     tile = -(-run.n // step)
     edge = tile + GAP
-    sheet = np.full((config.n_layers * edge - GAP, config.n_heads * edge - GAP), np.nan, dtype=np.float32)
-    largest = np.full((config.n_layers, config.n_heads), np.nan, dtype=np.float32)
+    sheet = np.full((config.n_layers * edge - GAP, config.n_heads * edge - GAP), np.nan, dtype=inputs.subject.conventions.dtype)
+    largest = np.full((config.n_layers, config.n_heads), np.nan, dtype=inputs.subject.conventions.dtype)
     pool = (f"each cell the maximum over {step} × {step} positions",) if step > 1 else ()
     bos = ("first position left out as a source",) if p.leave_out_bos else ()
     made = OverviewResult(
@@ -91,10 +91,10 @@ def attention_overview(inputs: Inputs, p: OverviewParams, ctx: Ctx) -> OverviewR
             if p.leave_out_bos:
                 values = values.clone()
                 values[:, :, 0] = torch.nan
-            small = pooled(values, step).float().cpu().numpy()
+            small = pooled(values, step).cpu().numpy()
         for head in range(config.n_heads):
             sheet[layer * edge : layer * edge + tile, head * edge : head * edge + tile] = small[head]
-        largest[layer] = values.nan_to_num(-torch.inf).amax((-1, -2)).float().cpu().numpy()
+        largest[layer] = values.nan_to_num(-torch.inf).amax((-1, -2)).cpu().numpy()
         if layer + 1 < config.n_layers and layer % 4 == 3:
             ctx.partial(replace(made, sheet=sheet.copy(), largest=largest.copy(), done=(layer + 1) / config.n_layers))
     return replace(made, sheet=sheet, largest=largest)

@@ -101,6 +101,7 @@ def scalar(unit: str, default: Any = dataclasses.MISSING) -> Any:
 class Result:
     """What an analysis found. Subclasses add read-only numpy arrays, declared by `over`; NaN means not computed.
 
+    What the model computes in single or double precision is kept in the same (`Conventions.dtype`).
     `conventions` are the words of the caption; `remainder` is None where nothing is decomposed; `done` < 1 marks a partial.
     """
 

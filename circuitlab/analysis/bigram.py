@@ -82,7 +82,7 @@ def bigram(inputs: Inputs, p: BigramParams, ctx: Ctx) -> BigramResult:
     said = corpus.words() if corpus else "no corpus beside the model"
     return BigramResult(
         ids=ids,
-        logits=(top.values.cpu().numpy() - mean).astype(np.float32),
+        logits=(top.values.cpu().numpy() - mean).astype(inputs.subject.conventions.dtype),
         probabilities=np.exp(log_probs[ids]),
         corpus_log_probs=likely[ids],
         correlation=correlation(log_probs, likely),

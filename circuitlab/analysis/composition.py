@@ -46,7 +46,7 @@ class CompositionParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CompositionResult(Result):
-    """`scores`, `z` [kind, dest_layer, dest_head, src_layer, src_head] float32; `baseline` √(1/d).
+    """`scores`, `z` [kind, dest_layer, dest_head, src_layer, src_head]; `baseline` √(1/d).
 
     NaN where the source is not in an earlier layer or one of the two matrices is 0; z also where chance leaves no spread.
     """
@@ -72,7 +72,7 @@ class CompositionResult(Result):
                 Column("destination", names[dest_layer * n_heads + dest]),
                 Column("source", names[src_layer * n_heads + src]),
                 Column("score", score),
-                Column("minus_baseline", score - np.float32(self.baseline)),
+                Column("minus_baseline", score - score.dtype.type(self.baseline)),
                 Column("z", self.z.ravel()[places]),
             )
         )
@@ -175,7 +175,7 @@ def composition(inputs: Inputs, p: CompositionParams, ctx: Ctx) -> CompositionRe
     c = inputs.weights.config
     d = c.d_model - 1 if reads_centred(inputs) else c.d_model
     shape = (len(kinds), c.n_layers, c.n_heads, c.n_layers, c.n_heads)
-    scores, z = np.full(shape, np.nan, np.float32), np.full(shape, np.nan, np.float32)
+    scores, z = (np.full(shape, np.nan, inputs.subject.conventions.dtype) for _ in range(2))
     said = words(
         inputs,
         reading_words(inputs),
@@ -275,8 +275,8 @@ class _Pairs:
         c, d = self._c, self._d
         layer = len(squares) // c.n_heads
         squares = squares.view(layer, c.n_heads, len(self._kinds), c.n_heads).permute(2, 3, 0, 1)
-        before = self._sources.sides[:layer]
-        scores, z = (np.full((len(self._kinds), c.n_heads, c.n_layers, c.n_heads), np.nan, np.float32) for _ in range(2))
+        before, kind = self._sources.sides[:layer], self._inputs.subject.conventions.dtype
+        scores, z = (np.full((len(self._kinds), c.n_heads, c.n_layers, c.n_heads), np.nan, kind) for _ in range(2))
         if not layer:
             return scores, z
         norms = _outer([s.squared for s in sides], [s.squared for s in before])
@@ -286,7 +286,7 @@ class _Pairs:
         found = (
             (score2 - 1 / d) / torch.where(variance > 0, variance, torch.nan).sqrt() if d else torch.full_like(score2, torch.nan)
         )
-        scores[:, :, :layer], z[:, :, :layer] = score2.sqrt().float().cpu().numpy(), found.float().cpu().numpy()
+        scores[:, :, :layer], z[:, :, :layer] = score2.sqrt().cpu().numpy(), found.cpu().numpy()
         return scores, z
 
 

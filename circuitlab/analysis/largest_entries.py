@@ -56,7 +56,7 @@ class LargestEntriesParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LargestEntriesResult(Result):
-    """`rows_ids`, `cols_ids` int64, `values` float32 [k], the largest first: source and out (OV), destination and source (QK).
+    """`rows_ids`, `cols_ids` int64, `values` [k], the largest first: source and out (OV), destination and source (QK).
 
     `skipped`: share of the product that bounds made unnecessary; `n_vocab` (rows, columns) of the circuit.
     """
@@ -220,7 +220,7 @@ class _Search:
         return LargestEntriesResult(
             rows_ids=self.row_order[self.rows[order]].cpu().numpy(),
             cols_ids=self.col_order[self.cols[order]].cpu().numpy(),
-            values=values[order].float().cpu().numpy(),
+            values=values[order].to(self.A.dtype).cpu().numpy(),
             skipped=1 - self.made / (len(self.A) * len(self.B)) if done == 1 else float("nan"),
             n_vocab=(len(self.A), len(self.B)),
             conventions=conventions,

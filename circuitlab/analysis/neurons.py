@@ -42,7 +42,7 @@ class NeuronsResult(Result):
     """Rows, the largest |effect| first: `layer`, `neuron`, `activation`, `effect` (logits), `top_ids`, `top`, `bottom_ids`,
     `bottom` [row, token]: what a unit of activation raises most and lowers most, in logits before the final norm's scale.
 
-    `every` [layer, neuron] float32: the effect of each. Per layer: `summed`, all its neurons; `bias`; `placed`, what an
+    `every` [layer, neuron]: the effect of each. Per layer: `summed`, all its neurons; `bias`; `placed`, what an
     intervention put in the MLP's place; `mlp`, the MLP's direct contribution. `total`: the target's value. `n_neurons` were
     looked at.
     """
@@ -163,7 +163,7 @@ def neurons(inputs: Inputs, p: NeuronsParams, ctx: Ctx) -> NeuronsResult:
         none = torch.zeros(0, dtype=D.base.dtype)
         kept = _Kept(torch.zeros(0, 2, dtype=torch.int64), none, none, none.reshape(0, c.d_model))
         sums = np.zeros((4, c.n_layers))  # neurons, bias, placed, MLP
-        every = np.zeros((c.n_layers, c.d_mlp), dtype=np.float32)
+        every = np.zeros((c.n_layers, c.d_mlp), dtype=inputs.subject.conventions.dtype)
         for layer in range(c.n_layers):
             ctx.tick(layer, c.n_layers, f"layer {layer}")
             kept, sums[:, layer], every[layer] = _layer(run, layer, D, row, kept, k)

@@ -48,7 +48,7 @@ class OvTableParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OvTableResult(Result):
-    """`top_ids`, `bottom_ids` int64, `top`, `bottom` float32 [k] of one row or column.
+    """`top_ids`, `bottom_ids` int64, `top`, `bottom` [k] of one row or column.
 
     `mean`, `sd` of the whole of it (for a row the mean that was taken off); `own` and `own_rank` (from 1) are those of the given
     token itself, NaN and 0 where the vocabulary going out is another one.

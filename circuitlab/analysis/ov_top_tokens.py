@@ -51,7 +51,7 @@ class OvTopTokensParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OvTopTokensResult(Result):
-    """`ids` int32, `values` float32 [source, k], the largest first, of the sources from `first` on; k is at most d_vocab_out."""
+    """`ids` int32, `values` [source, k], the largest first, of the sources from `first` on; k is at most d_vocab_out."""
 
     ids: np.ndarray = over("source", "top")
     values: np.ndarray = over("source", "top", unit="logit")
@@ -92,7 +92,7 @@ def ov_top_tokens(inputs: Inputs, p: OvTopTokensParams, ctx: Ctx) -> OvTopTokens
             sources = side.times(head.W_V, ctx, "sources")[p.first :]
         outs, n = out_factor(inputs, head.W_O, ctx)
         k, rows = min(p.k, n), tile_rows(n, outs.element_size())
-        ids, values = np.empty((len(sources), k), np.int32), np.empty((len(sources), k), np.float32)
+        ids, values = np.empty((len(sources), k), np.int32), np.empty((len(sources), k), inputs.subject.conventions.dtype)
         tile = torch.empty(rows, outs.shape[1], dtype=outs.dtype)
         for start in range(0, len(sources), rows):
             ctx.tick(start, len(sources), "out tokens of every source")

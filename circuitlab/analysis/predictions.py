@@ -65,7 +65,7 @@ def predictions(inputs: Inputs, p: PredictionsParams, ctx: Ctx) -> PredictionsRe
     position = p.position if p.position >= 0 else len(tokens) + p.position
     if not 0 <= position < len(tokens):
         raise BadInput("There is no such position.", expected=f"0..{len(tokens) - 1}", got=str(p.position))
-    logits = inputs.run().logits(slice(position, position + 1))[0].float()
+    logits = inputs.run().logits(slice(position, position + 1))[0]
     with torch.inference_mode():
         log_probs = torch.log_softmax(logits.double(), dim=0)
         top = torch.topk(logits, min(max(1, p.k), len(logits)))

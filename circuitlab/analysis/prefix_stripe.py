@@ -43,7 +43,7 @@ class PrefixStripeParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PrefixStripeResult(Result):
-    """`pattern` [dest, src] float32; `allowed` [dest, src] bool; `mass` [dest], NaN without an allowed source; `tokens` [pos]."""
+    """`pattern` [dest, src]; `allowed` [dest, src] bool; `mass` [dest], NaN without an allowed source; `tokens` [pos]."""
 
     pattern: np.ndarray = over("destination", "source")
     allowed: np.ndarray = over("destination", "source")
@@ -96,7 +96,7 @@ def prefix_stripe(inputs: Inputs, p: PrefixStripeParams, ctx: Ctx) -> PrefixStri
         run, said = inputs.run(), (f"this prompt, {len(inputs.subject.tokens)} tokens",)
     allowed = prefix_matching_mask(torch.tensor(run.tokens)).cpu().numpy()
     ctx.tick(0, 1, str(head))
-    pattern = run.get("pattern", head.layer, (head.head,))[0].float().cpu().numpy()
+    pattern = run.get("pattern", head.layer, (head.head,))[0].cpu().numpy()
     again = allowed.any(axis=1)
     mass = np.where(again, (pattern * allowed).sum(axis=1, dtype=float), np.nan)
     return PrefixStripeResult(

@@ -58,7 +58,7 @@ class QkTableParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QkTableResult(Result):
-    """`top_ids`, `bottom_ids` int64, `top`, `bottom` float32 [k] of one row or column.
+    """`top_ids`, `bottom_ids` int64, `top`, `bottom` [k] of one row or column.
 
     `mean`, `sd` of the whole of it (for a row the mean that was taken off); `own`, `own_rank` (from 1): the given token to
     itself. `bias_top_ids`, `bias_top` [k]: the largest of the bias row, empty without query biases. `sigma`: with smeared
@@ -161,7 +161,7 @@ def _bias_reader(c: ModelConfig, head: OneHead, distance: int) -> list[Tensor]:
 def _bias_ends(rows: Tensor, k: int) -> Ends:
     if rows.shape[1]:
         return ends_of(rows[:, 0], k)
-    ids, values = np.zeros(0, np.int64), np.zeros(0, np.float32)
+    ids, values = np.zeros(0, np.int64), rows.flatten()[:0].cpu().numpy()
     return Ends(ids, values, ids.copy(), values.copy())
 
 

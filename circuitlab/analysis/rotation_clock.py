@@ -192,7 +192,7 @@ def _margin(logits: np.ndarray, followed: np.ndarray) -> np.ndarray:
 
 
 def _stream(run: Run) -> np.ndarray:
-    """[step, pos, d_model] float32: what stands in the stream at first and behind each layer."""
+    """[step, pos, d_model]: what stands in the stream at first and behind each layer."""
     assert run.final is not None
     steps = [run.get("resid_pre", 0), run.get("resid_post", 0), run.final]
-    return np.stack([x.float().cpu().numpy() for x in steps])
+    return np.stack([x.cpu().numpy() for x in steps])

@@ -90,7 +90,7 @@ def _why_not(inputs: Inputs, texts: tuple[str, ...]) -> str:
 
 def _without(inputs: Inputs, why: str) -> SideBySideResult:
     n = len(inputs.subject.tokens)
-    nothing = np.full(n, np.nan, np.float32)
+    nothing = np.full(n, np.nan, inputs.subject.conventions.dtype)
     return SideBySideResult(
         loss=nothing,
         rank=np.zeros(n, np.int64),
@@ -112,7 +112,7 @@ def side_by_side(inputs: Inputs, p: SideBySideParams, ctx: Ctx) -> SideBySideRes
     lost = inputs.answer("token_loss", TokenLossParams())
     assert isinstance(lost, TokenLossResult)
     n, run = len(inputs.subject.tokens), inputs.run()
-    predicted, probability = np.zeros(n, np.int64), np.zeros(n, np.float32)
+    predicted, probability = np.zeros(n, np.int64), np.zeros(n, inputs.subject.conventions.dtype)
     for start in range(0, n, ROWS):
         ctx.tick(start, n, "unembedding")
         stop = min(start + ROWS, n)
@@ -120,7 +120,7 @@ def side_by_side(inputs: Inputs, p: SideBySideParams, ctx: Ctx) -> SideBySideRes
             logits = run.logits(slice(start, stop))
             top = logits.max(1)
             predicted[start:stop] = top.indices.cpu().numpy()
-            probability[start:stop] = (top.values - logits.logsumexp(1)).exp().float().cpu().numpy()
+            probability[start:stop] = (top.values - logits.logsumexp(1)).exp().cpu().numpy()
     return SideBySideResult(
         loss=lost.loss,
         rank=lost.rank,

@@ -61,7 +61,7 @@ class SkipTrigramsParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SkipTrigramsResult(Result):
-    """`source`, `destination`, `out` int64, `qk`, `ov`, `score` float32 [≤ k], the largest score first; `formula` ranks them.
+    """`source`, `destination`, `out` int64, `qk`, `ov`, `score` [≤ k], the largest score first; `formula` ranks them.
 
     Of bugs: `known_out` follows the destination in the text and `known_destination` comes before the out, the strongest such of
     the same source; −1 else.
@@ -120,7 +120,7 @@ def skip_trigrams(inputs: Inputs, p: SkipTrigramsParams, ctx: Ctx) -> SkipTrigra
         formula += f"; among the {WIDTH} strongest d and o of s, d → o not in the text, d → o′ and d′ → o in it"
     some = f"the {len(chosen)} sources of largest ‖QK[:, s]‖ · ‖OV[s, :]‖" if p.source == -1 else "one source"
     said = (some, "token embeddings", *score_words(c, head, p.distance), ov_bias_words(head), corpus.words() if corpus else "")
-    return found.result(formula, words(inputs, *said))
+    return found.result(formula, words(inputs, *said), inputs.subject.conventions.dtype)
 
 
 def _corpus(inputs: Inputs) -> CorpusBigrams:
@@ -201,12 +201,12 @@ class _Triples:
         self.ids.append(np.stack([np.full(len(i), s), d[i], o[j], known[0, i, j], known[1, i, j]], axis=1))
         self.values.append(np.stack([qk[i], ov[j], scores[i, j]], axis=1))
 
-    def result(self, formula: str, conventions: tuple[str, ...]) -> SkipTrigramsResult:
+    def result(self, formula: str, conventions: tuple[str, ...], dtype: str) -> SkipTrigramsResult:
         """The k best of all sources."""
         ids, values = np.concatenate(self.ids), np.concatenate(self.values)
         order = np.argsort(-values[:, 2], kind="stable")[: self.k]
         source, destination, out, known_out, known_destination = np.ascontiguousarray(ids[order].T)
-        qk, ov, score = np.ascontiguousarray(values[order].T.astype(np.float32))
+        qk, ov, score = np.ascontiguousarray(values[order].T.astype(dtype))
         return SkipTrigramsResult(
             source=source,
             destination=destination,

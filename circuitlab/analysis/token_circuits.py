@@ -53,7 +53,7 @@ class TokenCircuitsParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TokenCircuitsResult(Result):
-    """`top_ids`, `bottom_ids` int64, `top`, `bottom` float32 [table, k]; `mean`, `sd` float64 [table] of the whole rows.
+    """`top_ids`, `bottom_ids` int64, `top`, `bottom` [table, k]; `mean`, `sd` float64 [table] of the whole rows.
 
     `tables`: the token raises (OV row), attends to (QK row), is raised by (OV column), is attended to by (QK column). Rows are
     minus their means. Where another vocabulary goes out, the third is empty: −1 and NaN. `bias_top_ids`, `bias_top` [≤ k]: the
@@ -159,6 +159,6 @@ def _result(
         mean=np.array([float(r.mean()) for r in (raises, attends, rows[2], attended)]),
         sd=np.array([float(r.std(unbiased=False)) for r in rows]),
         bias_top_ids=np.zeros(0, np.int64) if biased is None else biased.top_ids,
-        bias_top=np.zeros(0, np.float32) if biased is None else biased.top,
+        bias_top=top[:0, 0] if biased is None else biased.top,
         conventions=said,
     )

@@ -60,7 +60,7 @@ def token_loss(inputs: Inputs, p: TokenLossParams, ctx: Ctx) -> TokenLossResult:
     """Loss and rank of every token of the prompt."""
     tokens, run = inputs.subject.tokens, inputs.run()
     n = len(tokens)
-    loss, rank = np.full(n, np.nan, np.float32), np.zeros(n, np.int64)
+    loss, rank = np.full(n, np.nan, inputs.subject.conventions.dtype), np.zeros(n, np.int64)
     for start in range(0, n - 1, ROWS):
         ctx.tick(start, n, "unembedding")
         stop = min(start + ROWS, n - 1)
@@ -70,7 +70,7 @@ def token_loss(inputs: Inputs, p: TokenLossParams, ctx: Ctx) -> TokenLossResult:
             there = targets < inputs.weights.config.d_vocab_out
             own = logits.gather(1, targets * there)
             lost = (logits.logsumexp(1, keepdim=True) - own).masked_fill(~there, torch.nan)
-            loss[start + 1 : stop + 1] = lost[:, 0].float().cpu().numpy()
+            loss[start + 1 : stop + 1] = lost[:, 0].cpu().numpy()
             rank[start + 1 : stop + 1] = (((logits > own).sum(1) + 1) * there[:, 0]).cpu().numpy()
     without = sum(t >= inputs.weights.config.d_vocab_out for t in tokens[1:])
     said = (f"{without} tokens that the model cannot predict have no loss",) if without else ()

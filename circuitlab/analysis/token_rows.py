@@ -210,7 +210,7 @@ def out_factor(inputs: Inputs, W_O: Tensor, ctx: Ctx) -> tuple[Tensor, int]:
 
 
 class Ends(NamedTuple):
-    """The k largest and the k smallest of a row: ids int64 [k], values float32 [k]."""
+    """The k largest and the k smallest of a row: ids int64 [k], values [k]."""
 
     top_ids: np.ndarray
     top: np.ndarray
@@ -222,8 +222,7 @@ def ends_of(row: Tensor, k: int) -> Ends:
     """The two ends of a row [n]; fewer than k where the row is shorter."""
     k = min(max(1, k), len(row))
     top, bottom = torch.topk(row, k), torch.topk(row, k, largest=False)
-    plain = lambda x: x.to(torch.float32).cpu().numpy()
-    return Ends(top.indices.cpu().numpy(), plain(top.values), bottom.indices.cpu().numpy(), plain(bottom.values))
+    return Ends(top.indices.cpu().numpy(), top.values.cpu().numpy(), bottom.indices.cpu().numpy(), bottom.values.cpu().numpy())
 
 
 def rank_of(row: Tensor, token: int) -> int:

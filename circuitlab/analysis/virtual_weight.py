@@ -307,17 +307,17 @@ def _directions(
 def _top(vectors: tuple[Tensor | None, Tensor | None], n: int, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """(ids, values) of the k largest entries by size of each side, the sign such that the first of the last side is positive."""
     judge = vectors[1] if vectors[1] is not None else vectors[0]
-    nothing = (np.zeros((n, 0), dtype=np.int64), np.zeros((n, 0), dtype=np.float32))
+    no_ids = np.zeros((n, 0), dtype=np.int64)
     if judge is None:
-        return [nothing, nothing]
+        return [(no_ids, np.zeros((n, 0), np.float32))] * 2
     sign = torch.where(judge.gather(1, judge.abs().argmax(1, keepdim=True)) < 0, -1.0, 1.0)
     found = []
     for side in vectors:
         if side is None:
-            found.append(nothing)
+            found.append((no_ids, judge.new_zeros(n, 0).cpu().numpy()))
             continue
         ids = side.abs().topk(min(k, side.shape[1]), dim=1).indices
-        found.append((ids.cpu().numpy(), (side * sign).gather(1, ids).float().cpu().numpy()))
+        found.append((ids.cpu().numpy(), (side * sign).gather(1, ids).cpu().numpy()))
     return found
 
 

@@ -116,7 +116,7 @@ def _made(cls: type[P], values: Mapping[str, Any]) -> P:
     made = cls(**values)
     if (wrong := out_of_bounds(made)) is not None:
         name, expected, got = wrong
-        raise UsageError(f"{name} cannot be that.", expected=expected, got=got)
+        raise UsageError(f"{name} is out of bounds.", expected=expected, got=got)
     return made
 
 

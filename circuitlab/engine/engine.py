@@ -154,7 +154,7 @@ class Engine:
         """The memory estimate in bytes. Raises `Refused`, `OverBudget`, or `BadInput` for a count out of bounds."""
         found, subject = find_analysis(request.analysis), request.subject
         if (wrong := out_of_bounds(request.params)) is not None:
-            raise BadInput(f"{found.name}: {wrong[0]} cannot be that.", expected=wrong[1], got=wrong[2])
+            raise BadInput(f"{found.name}: {wrong[0]} is out of bounds.", expected=wrong[1], got=wrong[2])
         weights = self.store.open(subject.model).opened.weights
         config = weights.config
         if reason := found.refuse(config, request.params):

@@ -182,6 +182,17 @@ def test_every_analysis_runs_from_the_command_line_and_its_snippet_agrees(name: 
             np.testing.assert_allclose(array, found[field], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", sorted(analyses()))
+def test_what_is_computed_in_double_precision_is_kept_so(name: str, model: str) -> None:
+    opened, params = api.open(model), analyses()[name].params()
+    try:
+        subject = opened.subject("abcabc", conventions=Conventions(dtype="float64"))
+        arrays = opened.engine.answer(Request(name, params, subject)).result.arrays()
+    except BadInput:
+        return  # it asks for parameters, or for another model
+    assert not [field for field, array in arrays.items() if array.dtype in (np.float32, np.complex64)]
+
+
 def test_a_snippet_says_all_that_differs_and_nothing_private(model: str) -> None:
     edits = (Intervention("patch", Site("q", 1, (0,), (2,)), source=(4, 5, 6)), Intervention("scale", Site("z", 0), (0.5,)))
     subject = Subject(api.open(model).ref, (0, 4, 5), edits, Conventions(centre=False, dtype="float64"))

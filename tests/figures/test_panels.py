@@ -19,7 +19,7 @@ from circuitlab.figures.common import pick_position
 from circuitlab.figures.heads import ranks
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Rows, empty
 from circuitlab.figures.panel import Panel, Why, facts_of, panels
-from circuitlab.model.subject import Head, ModelRef
+from circuitlab.model.subject import Conventions, Head, ModelRef
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import Compare, Pin, State
 from tests.models import directory
@@ -69,6 +69,14 @@ def test_a_panel_draws_short_and_long_prompts(bench: tuple[Engine, State], name:
     assert figure.caption or figure.why_empty
     image = render(figure, QSize(800, 700))
     assert (image.width(), image.height()) == (800, 700)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_panel_draws_what_is_computed_in_double_precision(bench: tuple[Engine, State], name: str) -> None:
+    engine, state = bench
+    figure = drawn(engine, panels()[name], replace(state, conventions=Conventions(dtype="float64")))
+    _whole(figure)
+    render(figure, QSize(600, 400))
 
 
 @pytest.mark.parametrize("name", NAMES)

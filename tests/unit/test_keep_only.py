@@ -174,7 +174,7 @@ def test_the_same_request_afresh_is_bit_equal(ask: Asker) -> None:
 def test_what_cannot_be_asked_is_refused(ask: Asker) -> None:
     with pytest.raises(Refused, match="another text"):
         ask(KeepOnlyParams(CIRCUIT, how="resample"))
-    with pytest.raises(Refused, match="random sets"):
+    with pytest.raises(BadInput, match="samples is out of bounds"):
         ask(KeepOnlyParams(CIRCUIT, samples=-1))
     with pytest.raises(BadInput, match="head"):
         ask(KeepOnlyParams((Head(0, 4),)))

@@ -416,7 +416,7 @@ def test_what_cannot_be_asked(model: Make) -> None:
         model("post-residual")()
     asker = model("attention-only")
     for p in (PathExpansionParams(order=-1), PathExpansionParams(most=-1)):
-        with pytest.raises(Refused, match="negative"):
+        with pytest.raises(BadInput, match="out of bounds"):
             asker(p)
     with pytest.raises(BadInput, match="position"):
         asker(PathExpansionParams(position=9))

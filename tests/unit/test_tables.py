@@ -345,7 +345,7 @@ def test_what_cannot_be_is_refused_with_the_reason(tmp_path: Path) -> None:
         ask(plain, "ov_table", OvTableParams(token=260))
     with pytest.raises(BadInput, match="distance"):
         ask(plain, "qk_table", QkTableParams(distance=48))
-    with pytest.raises(BadInput, match="entry"):
+    with pytest.raises(BadInput, match="k is out of bounds"):
         ask(plain, "largest_entries", LargestEntriesParams(k=0))
     with pytest.raises(UsageError, match="head"):
         ask(plain, "ov_table", OvTableParams(Head(0, 9)))
