@@ -73,7 +73,7 @@ def head_size(config: Mapping[str, Any], d_model: int, n_heads: int, name: str =
     """Columns per head: stated, or d_model / heads. Raises `BadModel` where neither works."""
     if config.get(name) is not None:
         return size(config, name)
-    if n_heads < 1 or d_model % n_heads:
+    if n_heads < 1 or d_model < 1 or d_model % n_heads:
         raise BadModel(
             "config.json: heads do not divide the width.", expected="a multiple of the heads", got=f"{d_model}, {n_heads}"
         )
