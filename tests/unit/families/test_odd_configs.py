@@ -14,11 +14,11 @@ from circuitlab.model.loading.found import Found
 from circuitlab.model.tensors import ResidentTensors
 
 TYPES = (
-    "gpt2 gpt_neo gpt_neox gptj opt llama mistral qwen2 qwen3 gemma gemma2 gemma3_text phi phi3 olmo olmo2 olmo3 stablelm smollm3 "
-    "granite starcoder2 gpt_bigcode nemotron glm glm4 exaone4 cohere cohere2 openai-gpt bloom falcon mpt mixtral qwen2_moe "
-    "qwen3_moe olmoe"
+    "gpt2 gpt_neo gpt_neox gptj opt llama mistral qwen2 qwen3 gemma gemma2 gemma3_text phi phi3 olmo olmo2 olmo3 stablelm "
+    "smollm3 granite starcoder2 gpt_bigcode nemotron glm glm4 exaone4 cohere cohere2 openai-gpt bloom falcon mpt mixtral "
+    "qwen2_moe qwen3_moe olmoe"
 ).split()
-ODD: tuple[Any, ...] = ([], {"a": [1]}, 0, "x")
+ODD: tuple[Any, ...] = ([], 0)
 _LONG = ("layer_types", "attention_layers", "no_rope_layers", "no_rope_layer", "mlp_only_layers")
 
 
