@@ -54,6 +54,7 @@ class Opened:
 class Family:
     """A checkpoint family. `claims` looks at what was found and never raises; `load` raises `BadModel`.
 
+    `title`: the architecture's name; of what is no Hugging Face folder "a …" or "the …".
     `first`: asked before all others, for who knows a file by its bytes, whatever configuration lies beside it. `last`: asked only
     after all others, for who can make something of files that say little about themselves.
     """
@@ -123,13 +124,20 @@ def unknown_family(found: Found) -> UnknownFamily:
     lines, n = listed(found.tensors) if found.tensors is not None else ((), 0)
     return UnknownFamily(
         "The model's family is not known.",
-        expected=", ".join(f.title for f in families()),
+        expected=_titles(),
         got=f"model_type {str(kind)[:60]!r} in {shown(found.path)}",
         remedy="Convert it to one of these, or import it with a map of its parameter names.",
         tensors=lines,
         n_tensors=n,
         command=f"circuitlab import {shlex.quote(shown(found.path))} --map map.toml --check" if n else "",
     )
+
+
+def _titles() -> str:
+    """What can be opened: architectures that have a folder of Hugging Face's, and other kinds of files."""
+    titles = sorted((f.title for f in families()), key=str.lower)
+    others = [t for t in titles if t.startswith(("a ", "the "))]
+    return f"a Hugging Face folder of {', '.join(t for t in titles if t not in others)}; or {', '.join(others)}"
 
 
 def _settled(opened: Opened, found: Found) -> Opened:

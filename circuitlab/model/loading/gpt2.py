@@ -84,4 +84,4 @@ def _load(found: Found, keep: Keep) -> Opened:
     return Opened(weights, (*notes, *unused), found.files, card_of(found.folder), "GPT-2")
 
 
-FAMILY = Family("gpt2", "a Hugging Face GPT-2 directory", lambda f: f.model_type == "gpt2", _load)
+FAMILY = Family("gpt2", "GPT-2", lambda f: f.model_type == "gpt2", _load)

@@ -100,6 +100,4 @@ def layout(config: ModelConfig) -> Layout:
     return Layout(ends, block, (".attention.bias", ".attention.masked_bias", "lm_head.weight"), ("transformer.",))
 
 
-FAMILY = Family(
-    "gpt_neo", "a Hugging Face GPT-Neo directory", lambda f: f.model_type == "gpt_neo", opener(read_config, layout, "GPT-Neo")
-)
+FAMILY = Family("gpt_neo", "GPT-Neo", lambda f: f.model_type == "gpt_neo", opener(read_config, layout, "GPT-Neo"))

@@ -60,7 +60,7 @@ def layout(config: ModelConfig) -> Layout:
 
 FAMILY = Family(
     "gpt_neox",
-    "a Hugging Face GPT-NeoX or Pythia directory",
+    "GPT-NeoX and Pythia",
     lambda f: f.model_type == "gpt_neox",
     opener(read_config, layout, "GPT-NeoX"),
 )

@@ -76,4 +76,4 @@ def layout(config: ModelConfig) -> Layout:
     return Layout(ends, block, (".attn.bias", ".attn.masked_bias", ".embed_positions", "lm_head.weight"), ("transformer.",))
 
 
-FAMILY = Family("gptj", "a Hugging Face GPT-J directory", lambda f: f.model_type == "gptj", opener(read_config, layout, "GPT-J"))
+FAMILY = Family("gptj", "GPT-J", lambda f: f.model_type == "gptj", opener(read_config, layout, "GPT-J"))

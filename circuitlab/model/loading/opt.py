@@ -105,4 +105,4 @@ def _load(found: Found, keep: Keep) -> Opened:
     return Opened(SourcedWeights(config, find_tokenizer(found.folder), parts), (*notes, *unused), found.files, "", "OPT")
 
 
-FAMILY = Family("opt", "a Hugging Face OPT directory", lambda f: f.model_type == "opt", _load)
+FAMILY = Family("opt", "OPT", lambda f: f.model_type == "opt", _load)

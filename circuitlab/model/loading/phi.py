@@ -52,6 +52,4 @@ def layout(config: ModelConfig) -> Layout:
     return Layout(ends, block, ("rotary_emb.inv_freq", "lm_head.weight"), ("model.",))
 
 
-FAMILY = Family(
-    "phi", "a Hugging Face Phi-1 or Phi-2 directory", lambda f: f.model_type == "phi", opener(read_config, layout, "Phi")
-)
+FAMILY = Family("phi", "Phi-1 and 2", lambda f: f.model_type == "phi", opener(read_config, layout, "Phi"))

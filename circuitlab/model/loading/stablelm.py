@@ -69,6 +69,4 @@ def _of_heads(theirs: str, n_heads: int) -> Stored:
     return first.joined(others, lambda *gains: torch.stack(gains))
 
 
-FAMILY = Family(
-    "stablelm", "a Hugging Face StableLM directory", lambda f: f.model_type == "stablelm", opener(read_config, layout, "StableLM")
-)
+FAMILY = Family("stablelm", "StableLM", lambda f: f.model_type == "stablelm", opener(read_config, layout, "StableLM"))

@@ -57,3 +57,11 @@ def test_the_order_changes_nothing(tmp_path: Path) -> None:
         found = Found(tmp_path, tmp_path, {"model_type": kind}, tensors=ResidentTensors({}))
         first, every = (next((f for f in order if f.claims(found)), None) for order in (family.asked(found), families()))
         assert first is every, kind
+
+
+def test_the_readme_names_every_family() -> None:
+    """By the first word of its title; kinds of files by what they are called."""
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    table = readme[readme.index("| Hugging Face folders |") :].partition("\n\n")[0].lower()
+    titles = [f.title.removeprefix("a ") for f in families() if f.name != "circuitlab"]
+    assert [t for t in titles if t.split()[0].lower() not in table and not t.startswith("the ")] == []
