@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
-from PySide6.QtGui import QContextMenuEvent, QFocusEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import (
+    QAccessible,
+    QAccessibleAnnouncementEvent,
+    QContextMenuEvent,
+    QFocusEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+)
 from PySide6.QtWidgets import QAbstractScrollArea
 
 from circuitlab.draw.theme import Theme
@@ -73,8 +83,12 @@ class Gestures(_Base):
         """Draw what is hovered over."""
 
     def emit_hit(self, item: Id, gesture: Gesture) -> None:
-        """Tell the view."""
-        self.gestured.emit(self.hit(item, gesture), self.readout(item) if item else "")
+        """Tell the view, and who listens to the keyboard's place rather than looks at it."""
+        readout = self.readout(item) if item else ""
+        self.setAccessibleDescription(readout)
+        if readout and self.hasFocus() and QAccessible.isActive():
+            QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, readout))
+        self.gestured.emit(self.hit(item, gesture), readout)
 
     def hover(self, item: Id | None) -> None:
         """Move the hovered item; says so only when it changes."""

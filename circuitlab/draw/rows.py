@@ -115,7 +115,6 @@ class RowsMark(QWidget):
         old, self.mark_name = self.model.mark, mark.name
         names = [c.name for c in mark.columns] == [c.name for c in old.columns]
         same = names and mark.ids is old.ids and all(a.values is b.values for a, b in zip(mark.columns, old.columns, strict=True))
-        self.table.setAccessibleName(mark.name)
         self.heading.setText(mark.heading)
         self.heading.setVisible(bool(mark.heading))
         self.filter_box.setVisible(mark.searchable)
@@ -179,6 +178,10 @@ class RowsMark(QWidget):
     def note(self) -> str:
         """Nothing to add to the caption."""
         return ""
+
+    def tab_stops(self) -> list[QWidget]:
+        """What Tab stops at, from the top."""
+        return [self.filter_box, self.table]
 
     def reset_view(self) -> None:
         """Back to the top, in the order the rows came."""

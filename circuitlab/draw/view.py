@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from circuitlab.draw.busy import Busy
 from circuitlab.draw.caption import BETWEEN, Caption
+from circuitlab.draw.focus_order import chain
 from circuitlab.draw.paper import Paper
 from circuitlab.draw.places import Key, Places
 from circuitlab.draw.realise import realise
@@ -17,6 +18,9 @@ from circuitlab.draw.theme import GRID, LIGHT, Theme, palette, stylesheet
 from circuitlab.figures.marks import Figure, Hit, Mark
 
 _HOVERS = ("hover", "leave")
+_KINDS = {
+    "Heatmap": "map", "Points": "points", "Lines": "curves", "Bars": "bars", "Edges": "graph", "Tokens": "text", "Rows": "table",
+}  # fmt: skip
 SHORT_CAPTION = 3  # lines of a short caption on paper
 CAPTION_LINE = 150  # px of height for each line of caption above the second
 
@@ -86,6 +90,8 @@ class FigureView(QWidget):
         if relaid:
             self._keep_widgets(figure)
             self._places.lay_out(figure)
+            marks = (self._widgets[type(mark), mark.name] for mark in figure.marks())
+            chain([self, *(stop for widget in marks for stop in getattr(widget, "tab_stops", lambda w=widget: [w])())])
             self._busy.raise_()
         for mark in figure.marks():
             self._widgets[type(mark), mark.name].show_mark(mark)
@@ -108,7 +114,6 @@ class FigureView(QWidget):
     def _make(self, mark: Mark) -> Any:
         widget = realise(mark, self._theme, self._paper is not None)
         widget.setParent(self)
-        widget.setAccessibleName(mark.name)
         widget.gestured.connect(self._gestured)
         widget.context.connect(self.context_requested)
         widget.noted.connect(self._noted)
@@ -130,8 +135,20 @@ class FigureView(QWidget):
             label.setVisible(bool(text))
         self._place_why(bool(figure.grid))
         self._say(caption)
-        self.setAccessibleName(figure.title)
+        self._name_for_readers()
         self.setAccessibleDescription(caption or figure.why_empty)
+
+    def _name_for_readers(self) -> None:
+        """What a screen reader calls the figure and its marks: what kind of picture, of what, under which title."""
+        figure = self._figure
+        self.setAccessibleName(figure.title or self.windowTitle() or "Figure")
+        for mark in figure.marks():
+            widget = self._widgets[type(mark), mark.name]
+            name = f"{_KINDS.get(type(mark).__name__, 'picture')} {mark.name}: {figure.title or self.windowTitle()}".rstrip(": ")
+            widget.setAccessibleName(name)
+            for inside in (getattr(widget, "table", None), getattr(widget, "viewport", lambda: None)()):
+                if inside is not None:
+                    inside.setAccessibleName(name)
 
     @property
     def told(self) -> str:

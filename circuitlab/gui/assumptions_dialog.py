@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from circuitlab.draw.focus_order import chain_as_read
 from circuitlab.engine.store import OpenModel
 from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.gui.dialog import Dialog
@@ -52,6 +53,7 @@ class AssumptionsDialog(Dialog):
         self.said = words(self)
         self.area = QScrollArea(self)
         self.area.setWidgetResizable(True)
+        self.area.setAccessibleName("What was assumed")
         self.area.setFrameShape(QScrollArea.Shape.NoFrame)
         self.again = QPushButton("Open again with these", self)
         self.again.clicked.connect(self.open_again)
@@ -87,6 +89,8 @@ class AssumptionsDialog(Dialog):
             field = self._field(row)
             field.setObjectName(f"assume.{row.name}")
             field.setAccessibleName(row.name.replace("_", " "))
+            if isinstance(field, QComboBox) and (line := field.lineEdit()) is not None:
+                line.setAccessibleName(field.accessibleName())
             self.fields[row.name] = field
             form.addRow(row.name.replace("_", " "), field)
             why = words(inside, "caption", selectable=False)
@@ -96,6 +100,8 @@ class AssumptionsDialog(Dialog):
         self.area.setWidget(inside)
         self.intro.setText(f"No file of {self.ref.name} says the following. It decides what every number means.")
         self.reset.setEnabled(bool(self.ref.assume))
+        if self.isVisible():
+            chain_as_read(self)
 
     def _field(self, row: Assumption) -> QComboBox | QLineEdit:
         if not row.choices:

@@ -1,10 +1,12 @@
-"""What all dialogs share: Enter in a field takes what was typed, and presses nothing but the button that the dialog is for."""
+"""What all dialogs share: Enter in a field presses nothing but the button that the dialog is for; Tab goes as one reads."""
 
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QDialog, QPushButton
+
+from circuitlab.draw.focus_order import chain_as_read
 
 
 class Dialog(QDialog):
@@ -21,6 +23,7 @@ class Dialog(QDialog):
         for button in self.findChildren(QPushButton):
             button.setAutoDefault(False)
             button.setDefault(button is self.primary)
+        chain_as_read(self)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Enter on a button presses that button."""

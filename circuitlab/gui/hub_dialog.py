@@ -57,6 +57,8 @@ class HubDialog(Dialog):
         self.revision = QComboBox(self)
         self.revision.setEditable(True)
         self.revision.setAccessibleName("Revision")
+        if (line := self.revision.lineEdit()) is not None:
+            line.setAccessibleName("Revision")
         self.revision.setToolTip("A branch, a tag or a commit: training checkpoints are often branches such as step1000")
         self.revision.addItem("main")
         self.revision.currentTextChanged.connect(self._renamed)

@@ -6,6 +6,7 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt, QTimer, Si
 from PySide6.QtGui import QHideEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLayout, QLayoutItem, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
+from circuitlab.draw.focus_order import chain, stops
 from circuitlab.draw.theme import GRID, Theme
 from circuitlab.gui.buttons import tint
 
@@ -202,6 +203,7 @@ class OneRow(QLayout):
             self.drawer.box.removeWidget(holder)
             super().addWidget(holder)  # it left the row with its parent
             holder.hide()
+        chain([*(stop for holder in self._order for stop in stops(holder)), self.more])
         self.invalidate_row()
 
 

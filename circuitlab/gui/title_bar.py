@@ -8,6 +8,7 @@ from PySide6.QtCore import QEvent, QObject, QSize, Qt, Slot
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QLabel, QMainWindow, QMenu, QSizePolicy, QToolButton, QWidget
 
+from circuitlab.draw.focus_order import chain, stops
 from circuitlab.draw.theme import Theme
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.buttons import tint
@@ -62,6 +63,16 @@ class TitleBar(QWidget):
         dock.installEventFilter(self)
         self.installEventFilter(self)
         dock.setTitleBarWidget(self)
+        self._chain(middle)
+
+    def _chain(self, middle: QWidget | None) -> None:
+        """Tab goes from the controls to the buttons and into what the dock shows."""
+        inside = self.dock.widget()
+        chain([
+            *(sorted(stops(middle), key=lambda stop: stop.objectName() == "more") if middle is not None else ()),
+            *(button for button, _ in self._buttons),
+            *(stops(inside) if inside is not None else ()),
+        ])  # fmt: skip
 
     def _button(self, name: str, tip: str, act: Callable[[], object] | None) -> QToolButton:
         made = QToolButton(self)

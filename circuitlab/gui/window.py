@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Slot
+from PySide6.QtCore import QChildEvent, QEvent, Slot
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QGuiApplication, QShowEvent
-from PySide6.QtWidgets import QDockWidget, QMainWindow, QWidget
+from PySide6.QtWidgets import QDockWidget, QMainWindow, QTabBar, QWidget
 
 from circuitlab.engine.engine import GIB, Engine
 from circuitlab.figures.panel import panels
@@ -199,6 +199,12 @@ class Window(QMainWindow):
             if self.remember and not self.layout_of_docks.restore():
                 self.lessons.open()  # the first start
             self.checkpoints.refresh()  # a layout that was kept may hide it
+
+    def childEvent(self, event: QChildEvent) -> None:
+        """Qt makes the tabs of docks, without a name for those who hear them."""
+        super().childEvent(event)
+        if event.type() == QEvent.Type.ChildPolished and isinstance(event.child(), QTabBar):
+            event.child().setProperty("accessibleName", "Panels that share this place")
 
     def changeEvent(self, event: QEvent) -> None:
         """The desktop's scheme may have changed."""

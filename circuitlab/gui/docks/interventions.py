@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QCheckBox, QDockWidget, QFrame, QHBoxLayout, QLabel, QScrollArea, QToolButton, QVBoxLayout, QWidget
 
 from circuitlab.analysis.token_loss import TokenLossParams, TokenLossResult
+from circuitlab.draw.focus_order import chain
 from circuitlab.engine.request import Answer, Request
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.labels import ShortLabel
@@ -54,6 +55,7 @@ class EditRow(QWidget):
         self.on.setChecked(on)
         self.on.setEnabled(fits)
         self.on.setAccessibleName(words(edit))
+        self.remove.setAccessibleName(f"Remove {words(edit)}")
         self.label.setText(words(edit) + ("" if fits else " — does not fit this prompt"))
 
     @Slot(bool)
@@ -107,9 +109,10 @@ class InterventionsDock(QDockWidget):
         for widget in (self.none, self.effect):
             self.box.addWidget(widget)
         self.box.addStretch(1)
-        scroll = QScrollArea(self)
+        self.area = scroll = QScrollArea(self)
         scroll.setFrameShape(QFrame.Shape.NoFrame)
         scroll.setWidgetResizable(True)
+        scroll.setAccessibleName(self.windowTitle())
         scroll.setMinimumHeight(60)
         scroll.setWidget(body)
         self.setWidget(scroll)
@@ -129,6 +132,7 @@ class InterventionsDock(QDockWidget):
         while len(self.rows) < len(state.edits):
             self.rows.append(EditRow(self.moves, self))
             self.box.insertWidget(len(self.rows), self.rows[-1])
+        chain([self.area, *(stop for row in self.rows for stop in (row.on, row.remove))])
         for row, (edit, on) in zip(self.rows, state.edits, strict=True):
             row.show_edit(edit, on, len(state.tokens))
         some = bool(state.edits)

@@ -35,6 +35,7 @@ class JobRow(QWidget):
         far = f" {job.done}/{job.total}" if job.total else ""
         age = f" · {time.monotonic() - job.began:.1f} s" if job.began else " · waiting"
         needs = f" · needs {job.memory / 2**20:,.0f} MiB" if job.memory else ""
+        self.stop.setAccessibleName(f"Cancel {job.title}")
         self.label.setText(f"{job.title}{far} {job.text}{age}{needs}")
 
     @Slot()
@@ -64,6 +65,7 @@ class JobsDock(QDockWidget):
         scroll = QScrollArea(self)  # many jobs must not push the other docks about
         scroll.setFrameShape(QFrame.Shape.NoFrame)
         scroll.setWidgetResizable(True)
+        scroll.setAccessibleName(self.windowTitle())
         scroll.setMinimumHeight(60)
         scroll.setWidget(body)
         self.setWidget(scroll)

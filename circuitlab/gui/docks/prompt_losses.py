@@ -34,6 +34,7 @@ class LossStrip(QObject):
         super().__init__(parent)
         self.bench = bench
         self.view = FigureView(parent=parent)
+        self.view.setWindowTitle("the prompt’s tokens")  # what it is called: its figure has no title of its own
         self._answer: Answer | None = None
         self._asked: Request | None = None
         self._before: Answer | None = None

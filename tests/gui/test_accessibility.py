@@ -1,0 +1,153 @@
+"""What a screen reader and a keyboard find: names, roles, an order as the eye reads, values spoken, commands for gestures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cmp_to_key
+from typing import Any
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QAccessible
+from PySide6.QtWidgets import QApplication, QDockWidget, QLabel, QTableView, QWidget
+from shiboken6 import invalidate
+
+from circuitlab.draw.gestures import Gestures
+from circuitlab.gui.panel_dock import PanelDock
+from circuitlab.gui.title_bar import TitleBar
+from circuitlab.gui.window import Window
+from tests.gui.driving import dock, settle
+from tests.gui.test_dialogs import DIALOGS
+
+ROLE, TEXT = QAccessible.Role, QAccessible.Text
+
+
+def walk(interface: Any) -> Iterator[Any]:
+    """Every node below, itself included; a table's cells are its own business.
+
+    The nodes are Qt's: Python must not hold one when its widget has gone.
+    """
+    yield interface
+    deeper = interface.role() not in (ROLE.Table, ROLE.Tree, ROLE.List)
+    for i in range(interface.childCount()) if deeper else ():
+        child = interface.child(i)
+        if child is not None and child.isValid():
+            yield from walk(child)
+    invalidate(interface)
+
+
+def faults(widget: QWidget) -> list[str]:
+    """What can be used and has no name, or no role."""
+    found = []
+    for node in walk(QAccessible.queryAccessibleInterface(widget)):
+        state, made = node.state(), node.object()
+        silent = node.role() == ROLE.StaticText and isinstance(made, QLabel) and not made.text()
+        if not state.focusable or state.invisible or state.disabled or silent:
+            continue
+        what = f"{type(made).__name__} {made.objectName() if made else ''}"
+        if not node.text(TEXT.Name).strip():
+            found.append(f"{what}: no name")
+        if node.role() == ROLE.NoRole or (node.role() == ROLE.Client and not isinstance(made, QWidget)):
+            found.append(f"{what}: no role")
+    return found
+
+
+def reading(a: tuple[QPoint, QWidget], b: tuple[QPoint, QWidget]) -> int:
+    """Above before below, left before right; what overlaps in height stands in one line."""
+    (p, v), (q, w) = a, b
+    if v.isAncestorOf(w) or w.isAncestorOf(v):
+        return -1 if v.isAncestorOf(w) else 1
+    if p.y() + v.height() <= q.y() + 4:
+        return -1
+    if q.y() + w.height() <= p.y() + 4:
+        return 1
+    return p.x() - q.x()
+
+
+def in_chain(place: QWidget) -> list[QWidget]:
+    """What Tab stops at inside, in its order."""
+    start = place.window()
+    found, widget = [], start.nextInFocusChain()
+    while widget is not start and widget is not None:
+        tabbed = bool(widget.focusPolicy().value & Qt.FocusPolicy.TabFocus.value) and widget.focusProxy() is None
+        if place.isAncestorOf(widget) and tabbed and widget.isVisible() and widget.isEnabled():
+            found.append(widget)
+        widget = widget.nextInFocusChain()
+    return found
+
+
+def as_read(place: QWidget, widgets: list[QWidget]) -> list[QWidget]:
+    at = lambda w: (w.mapTo(place, QPoint()), w)
+    return [w for _, w in sorted(map(at, widgets), key=cmp_to_key(reading))]
+
+
+def order_faults(place: QDockWidget) -> list[str]:
+    bar, found = place.titleBarWidget(), in_chain(place)
+    assert isinstance(bar, TitleBar)
+    buttons = [b for b, _ in bar._buttons]
+    controls = [w for w in found if bar.isAncestorOf(w) and w not in buttons]
+    body = [w for w in found if not bar.isAncestorOf(w)]
+    wanted = [*as_read(place, controls), *(b for b in buttons if b in found), *as_read(place, body)]
+    start = found.index(wanted[0]) if found else 0  # Tab goes round
+    found = [*found[start:], *found[:start]]
+    if found == wanted:
+        return []
+    names = lambda ws: [w.accessibleName() or type(w).__name__ for w in ws]
+    return [f"{place.windowTitle()}: {names(found)}, read as {names(wanted)}"]
+
+
+def test_every_dock_is_named_and_read_in_order(qtbot: Any, window: Window) -> None:
+    window.moves.ablate()
+    wrong: list[str] = []
+    for name, place in window.docks.items():
+        window.layout_of_docks.go_to(name)
+        settle(qtbot, window)
+        assert place.isVisible()
+        wrong += [f"{name}: {fault}" for fault in faults(place)] + order_faults(place)
+    wrong += faults(window)
+    assert not wrong, "\n".join(sorted(set(wrong)))
+
+
+@pytest.mark.parametrize("name", DIALOGS)
+def test_every_dialog_is_named_and_read_in_order(qtbot: Any, window: Window, name: str) -> None:
+    dialog = DIALOGS[name](window)
+    dialog.show()
+    qtbot.waitExposed(dialog)
+    found = in_chain(dialog)
+    read, wrong = as_read(dialog, found), faults(dialog)
+    dialog.close()
+    dialog.deleteLater()
+    assert not wrong, "\n".join(wrong)
+    assert found and found == read
+
+
+def test_the_value_under_the_keys_is_spoken(qtbot: Any, window: Window) -> None:
+    window.activateWindow()
+    said: list[str] = []
+    window.bench.readout.connect(said.append)
+    for name in ("attention", "overview"):
+        window.layout_of_docks.go_to(name)
+        settle(qtbot, window)
+        mark = QApplication.focusWidget()
+        assert isinstance(mark, Gestures)
+        for key in (Qt.Key.Key_Right, Qt.Key.Key_Down):
+            qtbot.keyClick(mark, key)
+            assert said[-1]
+            interface = QAccessible.queryAccessibleInterface(mark)
+            assert interface.text(TEXT.Description) == said[-1]
+            invalidate(interface)
+    window.layout_of_docks.go_to("predictions")
+    settle(qtbot, window)
+    table = QApplication.focusWidget()
+    assert isinstance(table, QTableView)
+    qtbot.keyClick(table, Qt.Key.Key_Down)
+    row = table.currentIndex().row()
+    texts = [table.model().index(row, c).data() for c in range(table.model().columnCount())]
+    interface = QAccessible.queryAccessibleInterface(table)
+    cells = [interface.child(i) for i in range(interface.childCount())]
+    spoken = {cell.text(TEXT.Name) for cell in cells}
+    for node in (*cells, interface):
+        invalidate(node)
+    assert {str(t) for t in texts if t} <= spoken and any(texts)
+    settle(qtbot, window)
+    assert dock(window, "predictions").view.accessibleName() != PanelDock.__name__
