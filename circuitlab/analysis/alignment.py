@@ -27,6 +27,11 @@ class Alignment:
     words: str
 
     @property
+    def whole(self) -> bool:
+        """Whether every token stands at its own position there."""
+        return self.first_difference == len(self.align)
+
+    @property
     def first_difference(self) -> int:
         """The first position that is not the very same token at the very same position there; the length if all are."""
         other = self.differs | (self.align != np.arange(len(self.align)))

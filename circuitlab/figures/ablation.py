@@ -9,12 +9,13 @@ import numpy as np
 
 from circuitlab.analysis.ablation import AblationParams, AblationResult
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import caption, captions, comparing, destination, digits, once, pick_position, top_level
+from circuitlab.figures.common import caption, captions, destination, digits, once, pick_position, top_level
 from circuitlab.figures.heads import ranks
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, Tokens, empty, ids
 from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.pivot import chosen
+from circuitlab.figures.vocabulary import foreign
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
@@ -35,12 +36,14 @@ class AblationView:
     frozen: bool = control(False, label="Hold patterns", tip="Later patterns stay as recorded: only what is moved changes")
 
 
-def base_params(state: State, how: str, effect: Measured) -> AblationParams | Why:
+def base_params(state: State, facts: Facts, how: str, effect: Measured) -> AblationParams | Why:
     """How heads are cut and what is measured, as this panel and its neighbour ask for it; Why where it cannot be."""
     if not state.tokens:
         return Why("Type some text in the Prompt to see what breaks when a head is cut.")
     if how == "resample" and state.reference is None:
         return Why("Resampling takes z of another text: pin one (Pin, in the bar above), then come back to this text.")
+    if how == "resample" and foreign(state, facts):
+        return Why("The pinned text is of another vocabulary, whose ids mean other words here: pin a text of this model.")
     source = state.reference.subject.tokens if how == "resample" and state.reference is not None else ()
     made = AblationParams(how=how, effect=EFFECTS[effect], source=source)  # type: ignore[arg-type]
     if effect != "target":
@@ -64,7 +67,7 @@ def _view(state: State) -> AblationView:
 def requests(state: State, facts: Facts) -> Requests | Why:
     """All heads, or the chosen ones together and in pairs."""
     view = _view(state)
-    base = base_params(state, view.how, view.effect)
+    base = base_params(state, facts, view.how, view.effect)
     if isinstance(base, Why):
         return base
     ask = lambda **more: Request("ablation", replace(base, frozen=view.frozen, **more), state.subject)
@@ -83,7 +86,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     asked = requests(state, facts)
     if isinstance(asked, Why):
         return empty(asked.text, "Ablation")
-    return _heads(state, facts, now, ref) if _view(state).page == "heads" else _sets(state, facts, now)
+    return _heads(state, facts, now) if _view(state).page == "heads" else _sets(state, facts, now)
 
 
 def _result(answer: Answer) -> AblationResult:
@@ -91,19 +94,18 @@ def _result(answer: Answer) -> AblationResult:
     return answer.result
 
 
-def _heads(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def _heads(state: State, facts: Facts, now: Answers) -> Figure:
     answer = now.get("each")
     if answer is None:
         return Figure(title="Ablation")
     result = _result(answer)
     if np.isnan(result.baseline):
         return empty(too_short(state), "Ablation")
-    there = _reference(state, result, ref)
-    marks = ((_map(answer, result, state, there), _ranking(answer, result, state)),)
+    marks = ((_map(answer, result, state), _ranking(answer, result, state)),)
     text = _text(answer, result, state, facts)
     known, n = int(result.exact.sum()), result.exact.size
     said = "" if known == n else f"{known} of {n} exact; hatched, ≈: first-order estimates"
-    words = (said, *_said(result), "" if there is None else f"map: now minus {state.reference.label}")  # type: ignore[union-attr]
+    words = (said, *_said(result))
     grid = marks if text is None else (*marks, (text,))
     weights = () if text is None else (3.0, 1.0)
     return Figure(grid, _title(result, state), caption(answer, *words), weights=weights)
@@ -114,15 +116,6 @@ def _said(result: AblationResult) -> tuple[str, str]:
     return f"as it is: {result.baseline:.3f} {result.unit}", worse
 
 
-def _reference(state: State, result: AblationResult, ref: Answers) -> AblationResult | None:
-    """The same sweep on the pin, where a difference is asked for."""
-    found = ref.get("each")
-    if state.compare != "difference" or not comparing(state, ref) or found is None:
-        return None
-    there = _result(found)
-    return there if there.effect.shape == result.effect.shape else None
-
-
 def _title(result: AblationResult, state: State) -> str:
     head = state.selection.head
     if not (head.layer < result.effect.shape[0] and head.head < result.effect.shape[1]):
@@ -131,8 +124,8 @@ def _title(result: AblationResult, state: State) -> str:
     return f"without {head}: {sign}{result.effect[head]:+.3f} {result.unit}, rank {rank} of {result.effect.size}"
 
 
-def _map(answer: Answer, result: AblationResult, state: State, there: AblationResult | None) -> Heatmap:
-    values = once(answer, ("map", id(there)), lambda: (result.effect - (0 if there is None else there.effect)).astype(np.float32))
+def _map(answer: Answer, result: AblationResult, state: State) -> Heatmap:
+    values = once(answer, "map", lambda: result.effect.astype(np.float32))
     top, head = top_level(values), state.selection.head
     n_layers, n_heads = values.shape
     rows = lambda: tuple(f"L{i}" if result.exact[i].all() else f"≈ L{i}" for i in range(n_layers))
@@ -171,7 +164,9 @@ def _ranking(answer: Answer, result: AblationResult, state: State) -> Rows:
 
     columns, keys = once(answer, "rows", make)
     picked = {(h.layer, h.head) for h in state.selection.heads}
-    return Rows("ranking", columns, keys, chosen=tuple(i for i, key in enumerate(keys.tolist()) if tuple(key) in picked))
+    return Rows(
+        "ranking", columns, keys, chosen=tuple(i for i, key in enumerate(keys.tolist()) if tuple(key) in picked), ranked=True
+    )
 
 
 def _text(answer: Answer, result: AblationResult, state: State, facts: Facts) -> Tokens | None:
@@ -208,7 +203,7 @@ def _sets(state: State, facts: Facts, now: Answers) -> Figure:
     one, two = _result(together), _result(pairs)
     if np.isnan(one.baseline):
         return empty(too_short(state), "Ablation of a set")
-    columns, keys, chosen_row = once(pairs, ("sets", id(one)), lambda: _set_rows(one, two))
+    columns, keys, chosen_row = once(pairs, "sets", lambda: _set_rows(one, two), one)
     rows = Rows("sets", columns, keys, chosen=chosen_row)
     values = once(together, "change", lambda: one.set_change[0].copy())
     known = not np.isnan(values).all()

@@ -7,13 +7,10 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.alignment import alignment_of
 from circuitlab.analysis.attention import AttentionParams, AttentionResult, Show
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import (
-    beside,
     caption,
-    comparing,
     destination,
     once,
     pick_position,
@@ -110,12 +107,9 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     assert isinstance(result, AttentionResult)
     heads = tuple(Head(*map(int, h)) for h in result.heads)
     names = " ".join(map(str, heads))
-    note = ""
     values = _chosen(answer, view)
     levels, colours = once(answer, ("levels", view), lambda: _levels(values, view))
     title = f"{names} · {NAMES[view.show]}"
-    if comparing(state, ref) and "attention" in ref:
-        values, levels, colours, title, note = _compared(state, answer, ref["attention"], view, title)
     heat = Heatmap(
         name="attention",
         values=values,
@@ -127,7 +121,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         row=state.selection.destination,
         col=state.selection.source,
     )
-    if view.several == "hue per head" and len(heads) > 1 and not note:
+    if view.several == "hue per head" and len(heads) > 1:
         heat = replace(
             heat,
             values=once(answer, "max", lambda: result.values.max(axis=0)),
@@ -138,21 +132,8 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     if view.several == "average" and len(heads) > 1:
         title = f"mean of {title}"
     text = _text(state, facts, heat, view)
-    said = caption(answer, note, _reading(state, facts, view))
-    return Figure(((heat,), (text,)), title, said, weights=(4.0, 1.0), compared=bool(note))
-
-
-def _compared(
-    state: State, now: Answer, ref: Answer, view: AttentionView, title: str
-) -> tuple[np.ndarray, tuple[float, float], ColourMap, str, str]:
-    pin = state.reference
-    assert pin is not None
-    there, here = _chosen(ref, view), _chosen(now, view)
-    aligned = alignment_of(state.tokens, pin.subject.tokens)
-    change = once(now, ("change", id(ref.result), view.several), lambda: here - beside(there, aligned.align))
-    top = top_level(change)
-    same = "" if pin.subject.tokens == state.tokens else f", {aligned.words}"
-    return change, (-top, top), "signed", f"{title} − {pin.label}", f"now minus {pin.label}{same}"
+    said = caption(answer, _reading(state, facts, view))
+    return Figure(((heat,), (text,)), title, said, weights=(4.0, 1.0))
 
 
 def _reading(state: State, facts: Facts, view: AttentionView) -> str:

@@ -232,7 +232,7 @@ def _positions(result: TokenAttributionResult, facts: Facts, state: State, heads
         columns.append(RowColumn("raised", np.array(goals, dtype=object), tokens=True, tip="the target after this position"))
     for name, values in (*several.items(), *per_head.items(), ("all heads", result.summed)):
         columns.append(RowColumn(name, values[order], digits=digits(top), bar=True, levels=(-top, top), tip="logit"))
-    return Rows("positions", tuple(columns), ids(order))
+    return Rows("positions", tuple(columns), ids(order), ranked=True)
 
 
 def pick(state: State, hit: Hit) -> State:

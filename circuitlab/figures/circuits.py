@@ -132,7 +132,7 @@ def _ends(answer: Answer, facts: Facts, role: str, i: int, heading: str, token: 
 
     columns, keys = once(answer, ("rows", role), make)
     chosen = tuple(np.flatnonzero(keys[:, 0] == token).tolist()[:1])
-    return Rows(role, columns, keys, chosen=chosen, heading=heading)
+    return Rows(role, columns, keys, chosen=chosen, heading=heading, ranked=True)
 
 
 def _largest(facts: Facts, now: Answers) -> Figure:
@@ -163,7 +163,8 @@ def _entries(answer: Answer, facts: Facts, role: str) -> Rows:
 
     columns, keys = once(answer, "rows", make)
     params: LargestEntriesParams = answer.request.params
-    return Rows(role, columns, keys, searchable=True, heading=f"{role} of {pair_name(params.head, params.through, 'V')}")
+    heading = f"{role} of {pair_name(params.head, params.through, 'V')}"
+    return Rows(role, columns, keys, searchable=True, heading=heading, ranked=True)
 
 
 def _skips(facts: Facts, answer: Answer) -> Figure:
@@ -187,7 +188,7 @@ def _skips(facts: Facts, answer: Answer) -> Figure:
         return empty("No such triple: choose another head or another token.", "Circuits")
     what = "skip-trigram bugs" if params.bugs else "skip-trigrams"
     of = "" if params.source < 0 else f" from {quoted(facts.token_text(params.source))}"
-    rows = Rows("triples", columns, keys, searchable=True)
+    rows = Rows("triples", columns, keys, searchable=True, ranked=True)
     return Figure(((rows,),), f"{params.head} · {what}{of}", captions((answer,), result.formula))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -13,19 +12,16 @@ import numpy as np
 
 from circuitlab.engine.request import Answer
 from circuitlab.figures.marks import Axis, Hit
+from circuitlab.figures.memo import memo
 from circuitlab.figures.panel import Facts
 from circuitlab.session.state import State
 
 T = TypeVar("T")
-_DERIVED: weakref.WeakKeyDictionary[Any, dict[Hashable, Any]] = weakref.WeakKeyDictionary()
 
 
-def once(answer: Answer, key: Hashable, make: Callable[[], T]) -> T:
-    """`make()` once per result and key: what a figure derives stays the same object, so that it is not drawn again."""
-    kept = _DERIVED.setdefault(answer.result, {})
-    if key not in kept:
-        kept[key] = make()
-    return kept[key]
+def once(answer: Answer, key: Hashable, make: Callable[[], T], *beside: object) -> T:
+    """`make()` once per result, key and the other objects that it is made of, None where there is none (`memo`)."""
+    return memo((answer.result, *beside), key, make)
 
 
 def number(value: float, spec: str = ".2f") -> str:
@@ -131,15 +127,6 @@ def pick_position(state: State, hit: Hit) -> State:
 def comparing(state: State, ref: Any) -> bool:
     """Whether this state asks for the reference or a difference and there is one to compare with."""
     return state.compare != "now" and bool(ref) and state.reference is not None
-
-
-def beside(there: np.ndarray, align: np.ndarray) -> np.ndarray:
-    """[dest, src] of the reference as it stands beside ours: `align` [pos] (−1: no partner, NaN)."""
-    if np.array_equal(align, np.arange(len(there))):
-        return there
-    found = there[np.ix_(np.maximum(align, 0), np.maximum(align, 0))].astype(np.float32)
-    found[align < 0], found[:, align < 0] = np.nan, np.nan
-    return found
 
 
 def without_reference(state: State) -> State:

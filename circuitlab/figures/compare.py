@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from circuitlab.analysis.alignment import Alignment, alignment_of
 from circuitlab.figures.compare_marks import Pinned, difference, shared
 from circuitlab.figures.marks import Figure, Heatmap, Mark, Rows, Tokens
+from circuitlab.figures.vocabulary import aligned, one_vocabulary, pinned_state
 from circuitlab.session.state import Pin, State
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 ROUNDING = 1e-5  # of what a mark shows: raw and folded weights give the same run up to this, in float32
 SHORT = 12  # letters of a name that fits a header
-_aligned = lru_cache(maxsize=16)(alignment_of)
 
 
 def with_reference(panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer], ref: Mapping[str, Answer]) -> Figure:
@@ -44,7 +42,7 @@ def with_reference(panel: Panel, state: State, facts: Facts, now: Mapping[str, A
     if state.compare == "reference":
         return _reference(alone, there, pin)
     made = panel.figure(state, facts, now, ref)
-    return made if made.compared and not _presented_otherwise(state, pin) else _difference(alone, there, state, pin)
+    return made if made.compared and not _presented_otherwise(state, pin) else _difference(alone, there, state, pin, facts)
 
 
 def short_label(pin: Pin) -> str:
@@ -69,7 +67,8 @@ def _the_same(panel: Panel, state: State, pin: Pin, facts: Facts) -> str:
     asked: Any = panel.requests(state, facts)
     if there is None or not isinstance(asked, Mapping) or not asked:
         return ""
-    if panel.requests(state.at(pin), there) != asked:
+    at = pinned_state(state, pin, facts, there)
+    if isinstance(at, str) or panel.requests(at, there) != asked:
         return ""
     if pin.subject == state.subject:
         return f"not compared: {pin.label} is what is shown; change the text or cut a head"
@@ -81,9 +80,12 @@ def _there(panel: Panel, state: State, pin: Pin, facts: Facts, ref: Mapping[str,
     other = _facts(pin, state, facts)
     if other is None:
         return None, f"not compared: the model of {pin.label} is not open"
-    if panel.requests(state.at(pin), other) == {}:
+    at = pinned_state(state, pin, facts, other)
+    if isinstance(at, str):
+        return None, f"not compared with {pin.label}, which has another vocabulary: {at}"
+    if panel.requests(at, other) == {}:
         return None, f"not compared: {pin.label} is a part of what this panel measures"
-    figure = panel.figure(replace(state.at(pin), compare="now"), other, ref, {})
+    figure = panel.figure(replace(at, compare="now"), other, ref, {})
     if figure.grid:
         return figure, ""
     if figure.why_empty:
@@ -118,24 +120,32 @@ def _other_conventions(state: State, pin: Pin) -> str:
     return f"{short_label(pin)}: {', '.join(other)}" if other else ""
 
 
-def _difference(made: Figure, there: Figure, state: State, pin: Pin) -> Figure:
+def _of_tokens(mark: Mark) -> bool:
+    """Whether what is compared in it are tokens."""
+    if isinstance(mark, Rows):
+        return any(column.tokens for column in mark.columns)
+    return isinstance(mark, Tokens) or (isinstance(mark, Heatmap) and mark.x.tokens)
+
+
+def _difference(made: Figure, there: Figure, state: State, pin: Pin, facts: Facts) -> Figure:
     """Now against the reference, mark by mark."""
-    aligned: Alignment = _aligned(state.tokens, pin.subject.tokens)
+    other = _facts(pin, state, facts) or facts
+    found, alike = aligned(state, pin, facts, other), one_vocabulary(state, pin, facts, other)
     rounding = ROUNDING if _presented_otherwise(state, pin) else 0.0
-    pinned = Pinned(short_label(pin), aligned.align, len(pin.subject.tokens), rounding)
+    pinned = Pinned(short_label(pin), found.align, len(pin.subject.tokens), rounding, alike)
     said: dict[str, None] = {}
     changed = False
 
     def compared(mark: Mark) -> Mark:
         nonlocal changed
-        found, words = difference(mark, there.find(mark.name), pinned)
+        made, words = difference(mark, there.find(mark.name), pinned)
         said[words] = None
-        changed = changed or (found is not mark and not isinstance(found, Rows))
-        return found
+        changed = changed or (made is not mark and not isinstance(made, Rows))
+        return made
 
     grid = tuple(tuple(map(compared, row)) for row in made.grid)
-    texts = any(isinstance(m, Tokens) or (isinstance(m, Heatmap) and m.x.tokens) for row in grid for m in row)
-    words = aligned.words if texts and pin.subject.tokens != state.tokens else ""
+    texts = any(map(_of_tokens, made.marks()))
+    words = found.words if texts and not (alike and pin.subject.tokens == state.tokens) else ""
     title = f"now − {short_label(pin)} · {made.title}" if changed else made.title
     before = f"{pin.label}: {there.title}" if there.title != made.title else ""
     before = " · ".join(w for w in (_other_conventions(state, pin), before) if w)

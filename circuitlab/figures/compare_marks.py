@@ -6,18 +6,16 @@ to stand. What has no partner is left empty. A mark that cannot be compared come
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from circuitlab.figures.marks import Axis, Bars, Dials, Edges, Heatmap, Lines, Mark, Points, Prose, RowColumn, Rows, Tokens
+from circuitlab.figures.memo import memo
 
-T = TypeVar("T")
-_KEPT: OrderedDict[tuple[Any, ...], tuple[tuple[Any, ...], Any]] = OrderedDict()
-KEPT = 64
 PLAIN = 2  # columns of plain numbers that are compared where none of a table is drawn as bars or colours
 PINNED_HUE = 2 * 4096 + 5  # of the reference's points where both are drawn, unlike any head's of a small model
 
@@ -26,24 +24,25 @@ PINNED_HUE = 2 * 4096 + 5  # of the reference's points where both are drawn, unl
 class Pinned:
     """What a comparison knows of the reference: its name, and `align` [pos], its position for each of ours (−1: none).
 
-    `rounding`: the share of a mark's size up to which a change is rounding, where the same run is presented in another way.
+    `same_ids`: whether token ids mean the same texts there. `rounding`: the share of a mark's size up to which a change is
+    rounding, where the same run is presented in another way.
     """
 
     label: str
     align: np.ndarray
     n_there: int
     rounding: float = 0.0
+    same_ids: bool = True
+
+    @property
+    def in_place(self) -> bool:
+        """Whether each of our positions belongs to the same position there."""
+        return pin_is_identity(self.align, self.n_there)
 
 
-def kept(of: tuple[Any, ...], key: Any, make: Callable[[], T]) -> T:
-    """`make()` once for the same objects and key, so that what is compared again is not drawn again."""
-    where = (key, *map(id, of))
-    if where not in _KEPT:
-        _KEPT[where] = (of, make())  # the objects are held, or another could take an id over
-        while len(_KEPT) > KEPT:
-            _KEPT.popitem(last=False)
-    _KEPT.move_to_end(where)
-    return _KEPT[where][1]
+def pin_is_identity(align: np.ndarray, n_there: int) -> bool:
+    """Whether an alignment moves nothing."""
+    return len(align) == n_there and bool(np.array_equal(align, np.arange(n_there)))
 
 
 def difference(here: Mark, there: Mark | None, pin: Pinned) -> tuple[Mark, str]:
@@ -54,7 +53,8 @@ def difference(here: Mark, there: Mark | None, pin: Pinned) -> tuple[Mark, str]:
         return here, f"{here.name}: of now"
     made = _MADE[type(here)](here, there, pin)
     if made is None:
-        return here, f"not compared: {pin.label} has another size"
+        other = "size" if pin.same_ids else "size, or other tokens"
+        return here, f"not compared: {pin.label} has another {other}"
     if _unmoved(here, there, made[0]):
         return here, f"{here.name}: the same in {pin.label}"
     if _rounding(here, made[0], pin):
@@ -84,7 +84,7 @@ def _unmoved(here: Mark, there: Mark, made: Mark) -> bool:
 def shared(here: Mark, there: Mark | None) -> Mark:
     """The mark on the scale of both."""
     if isinstance(here, Rows) and isinstance(there, Rows):
-        columns = kept((here.columns, there.columns), "shared", lambda: _shared_columns(here.columns, there.columns))
+        columns = memo((*here.columns, *there.columns), "shared", lambda: _shared_columns(here.columns, there.columns))
         return here if columns is here.columns else replace(here, columns=columns)
     if not isinstance(here, Heatmap | Tokens) or type(here) is not type(there) or here.rgb is not None:
         return here
@@ -114,7 +114,9 @@ def _top(values: np.ndarray) -> float:
 def _partners(here: Axis, there: Axis, n: int, m: int, pin: Pinned) -> np.ndarray | None:
     """[n]: the reference's step of an axis for each of ours, −1 for none; None where they cannot be matched."""
     if here.tokens and n == len(pin.align) and m == pin.n_there:
-        return pin.align
+        return pin.align if pin.align.max(initial=-1) >= 0 else None
+    if here.tokens and not pin.same_ids and here.ticks != there.ticks:
+        return None
     if len(set(here.ticks)) == n and len(set(there.ticks)) == m and not here.tokens:
         place = {text: i for i, text in enumerate(there.ticks)}
         return np.array([place.get(text, -1) for text in here.ticks])
@@ -130,15 +132,15 @@ def _taken(values: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray
 def _heatmap(here: Heatmap, there: Heatmap, pin: Pinned) -> tuple[Mark, str] | None:
     (n, m), (n_there, m_there) = here.values.shape, there.values.shape
     if here.tiles is not None or there.tiles is not None:
-        if here.values.shape != there.values.shape or here.tiles is None:
-            return None
+        if here.values.shape != there.values.shape or here.tiles is None or not pin.in_place:
+            return None  # tiles are small pictures of the prompt: only those of aligned positions lie on each other
         rows, cols = np.arange(n), np.arange(m)
     else:
         down, across = _partners(here.y, there.y, n, n_there, pin), _partners(here.x, there.x, m, m_there, pin)
         if down is None or across is None or min(down.max(initial=-1), across.max(initial=-1)) < 0:
             return None
         rows, cols = down, across
-    change = kept((here.values, there.values, pin.align), "map", lambda: here.values - _taken(there.values, rows, cols))
+    change = memo((here.values, there.values, pin.align), "map", lambda: here.values - _taken(there.values, rows, cols))
     top = _top(change)
     unit = f"Δ {here.unit}".strip()
     plain = {"rgb": None, "legend": (), "colour_bar": True} if here.rgb is not None else {}
@@ -147,14 +149,19 @@ def _heatmap(here: Heatmap, there: Heatmap, pin: Pinned) -> tuple[Mark, str] | N
 
 def _tokens(here: Tokens, there: Tokens, pin: Pinned) -> tuple[Mark, str] | None:
     n, m = len(here.texts), len(there.texts)
-    align = pin.align if (n, m) == (len(pin.align), pin.n_there) else np.arange(n) if n == m else None
-    if align is None:
+    if (n, m) == (len(pin.align), pin.n_there):
+        align = pin.align
+    elif n == m and (pin.same_ids or here.texts == there.texts):
+        align = np.arange(n)
+    else:
+        return None
+    if not (align >= 0).any():
         return None
 
     def make() -> np.ndarray:
         return here.values - np.where(align >= 0, there.values[np.maximum(align, 0)], np.nan)
 
-    change = kept((here.values, there.values, align), "text", make)
+    change = memo((here.values, there.values, align), "text", make)
     top = _top(change)
     made = replace(here, values=change, levels=(-top, top), map="signed", unit=f"Δ {here.unit}".strip(), rgb=None)
     return made, f"text: now minus {pin.label}"
@@ -163,10 +170,12 @@ def _tokens(here: Tokens, there: Tokens, pin: Pinned) -> tuple[Mark, str] | None
 def _lines(here: Lines, there: Lines, pin: Pinned) -> tuple[Mark, str] | None:
     """The reference's curves dashed, in the colours of ours."""
     n = len(here.x)
+    if here.x_axis.tokens and not pin.same_ids:
+        return None
     if len(there.x) < n or not np.array_equal(here.x, there.x[:n]) or here.y_axis.label != there.y_axis.label:
         return None
     count = min(len(here.ys), len(there.ys))
-    ys = kept((here.ys, there.ys), "curves", lambda: np.vstack([here.ys, there.ys[:count, :n]]))
+    ys = memo((here.ys, there.ys), "curves", lambda: np.vstack([here.ys, there.ys[:count, :n]]))
     hues = here.hues or tuple(-1 - i for i in range(len(here.ys)))
     alone = len(here.names) == 1
     ours = ("now",) if alone else here.names
@@ -179,7 +188,7 @@ def _lines(here: Lines, there: Lines, pin: Pinned) -> tuple[Mark, str] | None:
 def _bars(here: Bars, there: Bars, pin: Pinned) -> tuple[Mark, str] | None:
     known = dict(zip(there.labels, there.values.tolist(), strict=True))
     make = lambda: np.array([value - known.get(name, 0.0) for name, value in zip(here.labels, here.values, strict=True)])
-    change = kept((here.values, there.values), "bars", make)
+    change = memo((here.values, there.values), "bars", make)
     return replace(here, values=change, unit=f"Δ {here.unit}".strip()), f"bars: now minus {pin.label}"
 
 
@@ -190,7 +199,7 @@ def _keys(ids: np.ndarray) -> list[tuple[int, ...]]:
 def _points(here: Points, there: Points, pin: Pinned) -> tuple[Mark, str] | None:
     """How far each item moved along both axes; where items have no name of their own (eigenvalues), both sets."""
     if here.equal:
-        made = kept((here.x, there.x, here.tips), "both", lambda: _both(here, there, pin))
+        made = memo((here.x, there.x), ("both", here.tips), lambda: _both(here, there, pin))
         return made, f"one other colour: {pin.label}"
     place = {key: i for i, key in enumerate(_keys(there.ids))}
     rows = np.array([place.get(key, -1) for key in _keys(here.ids)])
@@ -200,7 +209,7 @@ def _points(here: Points, there: Points, pin: Pinned) -> tuple[Mark, str] | None
     def moved(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.where(rows >= 0, a - b[np.maximum(rows, 0)], np.nan)
 
-    x, y = kept((here.x, here.y, there.x, there.y), "moved", lambda: (moved(here.x, there.x), moved(here.y, there.y)))
+    x, y = memo((here.x, here.y, there.x, there.y), "moved", lambda: (moved(here.x, there.x), moved(here.y, there.y)))
     axes = {f"{side}_axis": Axis(f"Δ {getattr(here, f'{side}_axis').label}") for side in "xy"}
     alone = int((rows < 0).sum())
     said = f", {alone} not listed there" if alone else ""
@@ -229,31 +238,40 @@ def _edges(here: Edges, there: Edges, pin: Pinned) -> tuple[Mark, str] | None:
         change = np.array([v - known.get(key, np.nan) for key, v in zip(keys(here), value(here).tolist(), strict=True)])
         return change, np.nan_to_num(np.abs(change) / _top(change))
 
-    change, weights = kept((here.ends, here.weights, there.ends, there.weights), "edges", make)
+    change, weights = memo((here.ends, here.weights, there.ends, there.weights), "edges", make)
     made = replace(here, values=change, weights=weights, unit=f"Δ {here.unit}".strip())
     return made, f"edges: size of the change since {pin.label}, its sign under the pointer; those not listed there are left out"
 
 
 def _rows(here: Rows, there: Rows, pin: Pinned) -> tuple[Mark, str] | None:
-    """Columns before and after beside the measured ones; the change only where a row is the same thing in both."""
-    if not len(here.ids) or not len(there.ids) or here.ids.shape[1] != there.ids.shape[1]:
+    """Columns before and after beside the measured ones; the change only where a row is the same thing in both.
+
+    A ranking is one of changes then: by their size, the largest first.
+    """
+    if not len(here.ids) or here.ids.shape[1] != there.ids.shape[1]:
         return None
-    key = (here.columns, there.columns, here.ids, there.ids)
-    columns, said = kept(key, ("rows", pin.label), lambda: _columns(here, there, pin))
-    return replace(here, columns=columns), said
+    of = (*here.columns, *there.columns, here.ids, there.ids)
+    columns, said, order = memo(of, ("rows", pin.label, pin.same_ids, here.ranked), lambda: _columns(here, there, pin))
+    if order is None:
+        return replace(here, columns=columns), said
+    place = {int(old): new for new, old in enumerate(order)}
+    keys = memo((here.ids, order), "ranked", lambda: here.ids[order])
+    chosen = tuple(place[i] for i in here.chosen if i in place)
+    return replace(here, columns=columns, ids=keys, chosen=chosen, sort=None), f"{said}, the largest change first"
 
 
-def _columns(here: Rows, there: Rows, pin: Pinned) -> tuple[tuple[RowColumn, ...], str]:
-    rows = _same_rows(here, there)
+def _columns(here: Rows, there: Rows, pin: Pinned) -> tuple[tuple[RowColumn, ...], str, np.ndarray | None]:
+    """Columns, words, and the order of the rows where it is another."""
+    rows = _same_rows(here, there, pin)
     known = {c.name: c for c in there.columns}
     ours = [c for c in here.columns if c.name in known]
-    said = lambda c: np.where(rows >= 0, known[c.name].values[np.maximum(rows, 0)], "")
+    said = lambda c: np.where(rows >= 0, known[c.name].values[np.maximum(rows, 0)] if len(there.ids) else "", "")
     words = [c for c in ours if c.values.dtype == object and c.name]
     named = next(iter(words), None)
     same = rows >= 0 if named is None else (rows >= 0) & (said(named) == named.values)
     numbers = [c for c in ours if c.values.dtype.kind == "f"]
     measured = [c for c in numbers if c.bar or c.map is not None] or numbers
-    before = {c.name: np.where(rows >= 0, known[c.name].values[np.maximum(rows, 0)], np.nan) for c in measured}
+    before = {c.name: _where(rows, known[c.name].values) for c in measured}
     change = {c.name: np.where(same, c.values - before[c.name], np.nan) for c in measured}
     moved = [c for c in measured if np.nan_to_num(change[c.name]).any() or not same.any()]
     moved = moved if any(c.bar or c.map is not None for c in moved) else moved[:PLAIN]
@@ -266,9 +284,22 @@ def _columns(here: Rows, there: Rows, pin: Pinned) -> tuple[tuple[RowColumn, ...
         if column in moved:
             made += _before_and_after(column, before[column.name], change[column.name], pin, column is moved[0])
     if not moved and not other:
-        return here.columns, f"columns: the same in {pin.label}"
+        return here.columns, f"columns: the same in {pin.label}", None
+    order = by_size(change[moved[0].name]) if here.ranked and moved else None
+    made = made if order is None else [replace(c, values=c.values[order]) for c in made]
     alone = int((rows < 0).sum())
-    return tuple(made), f"columns: {pin.label} beside now, Δ now minus it" + (f", {alone} rows not listed there" if alone else "")
+    words_of = f"columns: {pin.label} beside now, Δ now minus it" + (f", {alone} rows not listed there" if alone else "")
+    return tuple(made), words_of, order
+
+
+def by_size(change: np.ndarray) -> np.ndarray:
+    """The order of changes by their size, the largest first, what is not known last."""
+    return np.argsort(-np.nan_to_num(np.abs(change), nan=-1.0), kind="stable")
+
+
+def _where(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The values of these rows, NaN for −1."""
+    return np.where(rows >= 0, values[np.maximum(rows, 0)], np.nan) if len(values) else np.full(len(rows), np.nan)
 
 
 def _before_and_after(column: RowColumn, before: np.ndarray, change: np.ndarray, pin: Pinned, first: bool) -> list[RowColumn]:
@@ -278,10 +309,23 @@ def _before_and_after(column: RowColumn, before: np.ndarray, change: np.ndarray,
     return [RowColumn(f"in {pin.label}", before, digits=column.digits, tip=tip), delta] if first else [delta]
 
 
-def _same_rows(here: Rows, there: Rows) -> np.ndarray:
-    """[row]: the reference's row of the same id, −1 for none."""
-    place = {key: i for i, key in reversed(list(enumerate(_keys(there.ids))))}
-    return np.array([place.get(key, -1) for key in _keys(here.ids)])
+def _same_rows(here: Rows, there: Rows, pin: Pinned) -> np.ndarray:
+    """[row]: the reference's row of the same id, −1 for none. Of another vocabulary the one row that is written so."""
+    ours: list[Any] = _keys(here.ids)
+    theirs: list[Any] = _keys(there.ids)
+    texts = [c.name for c in here.columns if c.tokens]
+    if texts and not pin.same_ids:
+        ours, theirs = _spelled(here, texts), _spelled(there, texts)
+        twice = {key for keys in (ours, theirs) for key, n in Counter(keys).items() if n > 1}
+        place = {key: i for i, key in enumerate(theirs)}
+        return np.array([-1 if key in twice else place.get(key, -1) for key in ours])
+    place = {key: i for i, key in reversed(list(enumerate(theirs)))}
+    return np.array([place.get(key, -1) for key in ours])
+
+
+def _spelled(rows: Rows, names: list[str]) -> list[tuple[str, ...]]:
+    columns = [c.values for c in rows.columns if c.name in names]
+    return [tuple(map(str, cells)) for cells in zip(*columns, strict=True)]
 
 
 _MADE: dict[type[Any], Callable[[Any, Any, Pinned], tuple[Mark, str] | None]] = {

@@ -304,7 +304,7 @@ def _list(answer: Answer, view: CompositionView, pairs: Pairs, kinds: tuple[str,
 
     columns, keys = once(answer, ("list", view.by, view.top, view.least, kinds), make)
     chosen = tuple(np.flatnonzero((keys == _edge(state)).all(axis=1)).tolist())
-    return Rows("pairs", columns, keys, chosen=chosen, searchable=True)
+    return Rows("pairs", columns, keys, chosen=chosen, searchable=True, ranked=True)
 
 
 def pick(state: State, hit: Hit) -> State:

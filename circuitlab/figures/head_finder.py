@@ -302,7 +302,7 @@ def _table(state: State, facts: Facts, now: Answers, found: dict[Score, np.ndarr
             columns += [RowColumn("control", other.ravel()[order], digits=2, tip="Prefix matching where no token is repeated")]
     columns += published_column(facts.known_heads(), layer, head)
     keys = ids(layer, head)
-    rows = Rows("table", tuple(columns), keys, chosen=_picked(state, keys), sort=(2, "down"))
+    rows = Rows("table", tuple(columns), keys, chosen=_picked(state, keys), sort=(2, "down"), ranked=True)
     asked = requests(state, facts)
     refused = any(role not in asked for role in map(role_of, TABLE)) if not isinstance(asked, Why) else True
     missing = "left out: scores that this model's weights do not allow" if refused else ""

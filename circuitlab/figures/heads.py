@@ -126,7 +126,7 @@ def _ranking(
 
     columns, keys = once(answer, ("rows", view.score, known), make)
     picked = tuple(i for i, key in enumerate(keys.tolist()) if tuple(key) in chosen)
-    return Rows("ranking", columns, keys, chosen=picked)
+    return Rows("ranking", columns, keys, chosen=picked, ranked=True)
 
 
 def published_column(known: KnownHeads | None, layer: np.ndarray, head: np.ndarray) -> tuple[RowColumn, ...]:

@@ -23,6 +23,7 @@ from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, Lines, RowColum
 from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.pivot import leading, of_weights
+from circuitlab.figures.vocabulary import foreign
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
@@ -118,13 +119,13 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         return Figure(title="Induction")
     page = _view(state).page
     if page == "loss":
-        return _loss(state, now["loss"], ref)
+        return _loss(state, facts, now["loss"], ref)
     if page == "stripe":
         return _stripe(state, facts, now["stripe"])
     return _heads(state, now) if page == "heads" else text_page(state, facts, now)
 
 
-def _loss(state: State, answer: Answer, ref: Answers) -> Figure:
+def _loss(state: State, facts: Facts, answer: Answer, ref: Answers) -> Figure:
     result, view = answer.result, _view(state)
     assert isinstance(result, InContextResult)
     if np.isnan(result.loss).all():
@@ -134,10 +135,10 @@ def _loss(state: State, answer: Answer, ref: Answers) -> Figure:
     if comparing(state, ref) and there is not None and state.reference is not None:
         pinned = there.result
         assert isinstance(pinned, InContextResult)
-        if pinned.loss.shape == result.loss.shape:
-            ys = once(
-                answer, ("ref", view.curve, id(pinned)), lambda: np.vstack([ys[:1], _curves(there, pinned, view.curve)[0][:1]])
-            )
+        if answer.request.params.on != "random" and foreign(state, facts):
+            note = f"not compared: {state.reference.label} has another vocabulary, an index counts other tokens there"
+        elif pinned.loss.shape == result.loss.shape:
+            ys = once(answer, ("ref", view.curve), lambda: np.vstack([ys[:1], _curves(there, pinned, view.curve)[0][:1]]), pinned)
             names, note = ("now", state.reference.label), f"dashed: {state.reference.label}"
     starts = tuple((float(s), f"repetition {i + 1}") for i, s in enumerate(result.starts))
     label = "nats" if view.curve == "loss" else "d loss / d ln(index), nats"
@@ -244,10 +245,10 @@ def _heads(state: State, now: Answers) -> Figure:
             ]
         return tuple(columns), ids(layer, head)
 
-    columns, keys = once(answer, ("rows", id(copying)), make)
+    columns, keys = once(answer, "rows", make, copying)
     picked = {(h.layer, h.head) for h in state.selection.heads}
     chosen = tuple(i for i, key in enumerate(keys.tolist()) if tuple(key) in picked)
-    rows = Rows("heads", columns, keys, chosen=chosen)
+    rows = Rows("heads", columns, keys, chosen=chosen, ranked=True)
     return Figure(((rows,),), "Prefix matching, previous token, copying", captions(tuple(now.values())))
 
 

@@ -28,7 +28,7 @@ TITLE = "Keep only this circuit"
 def requests(state: State, facts: Facts) -> Requests | Why:
     """The chosen heads are the circuit, or the listed edges."""
     view = view_of(state)
-    base = base_params(state, view.how, view.effect)
+    base = base_params(state, facts, view.how, view.effect)
     if isinstance(base, Why):
         return base
     params = KeepOnlyParams((), base.how, base.source, base.effect, base.target, base.position, view.samples, view.seed)

@@ -81,7 +81,7 @@ def _rows(result: NeuronsResult, facts: Facts) -> Rows:
         RowColumn("and away from", _joined(result.bottom_ids, facts), tokens=True, tip="lowered most by a unit of activation"),
     )
     first = result.top_ids[:, 0] if result.top_ids.shape[1] else np.full(len(names), -1)
-    return Rows("neurons", columns, ids(result.layer, result.neuron, first))
+    return Rows("neurons", columns, ids(result.layer, result.neuron, first), ranked=True)
 
 
 def _layers(result: NeuronsResult) -> Rows:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from circuitlab.analysis.attention import Show
 from circuitlab.analysis.attention_overview import GAP, OverviewParams, OverviewResult
-from circuitlab.engine.request import Answer, Request
+from circuitlab.engine.request import Request
 from circuitlab.figures.attention import NAMES, UNITS
-from circuitlab.figures.common import caption, comparing, hints, once, published, top_level
+from circuitlab.figures.common import caption, hints, once, published, top_level
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, Tiles, empty
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.model.subject import Head
@@ -46,8 +44,8 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     assert isinstance(result, OverviewResult)
     view: OverviewView = state.view("overview", OverviewView)
     config = facts.config
-    sheet, signed, title, note = _shown(state, answer, ref, view)
-    top = once(answer, ("top", id(sheet)), lambda: top_level(sheet))
+    sheet, signed, title = result.sheet, view.show == "scores", NAMES[view.show]
+    top = once(answer, "top", lambda: top_level(sheet))
     tiles = Tiles(
         rows=config.n_layers,
         cols=config.n_heads,
@@ -69,24 +67,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         hints=hints(facts),
     )
     title = f"All {config.n_layers * config.n_heads} heads · {title}"
-    scale = f"one scale for all heads, ±{top:.2g}: orange more, blue less" if signed and note else "one scale for all heads"
-    return Figure(((heat,),), title, caption(answer, note, scale, published(facts)), compared=bool(note))
-
-
-def _shown(state: State, answer: Answer, ref: Answers, view: OverviewView) -> tuple[np.ndarray, bool, str, str]:
-    """What is drawn, now or its difference to the reference: (sheet, whether it is signed, title, note)."""
-    here, there, name = answer.result, ref.get("overview"), NAMES[view.show]
-    assert isinstance(here, OverviewResult)
-    signed, pin = view.show == "scores", state.reference
-    if not comparing(state, ref) or there is None or pin is None:
-        return here.sheet, signed, name, ""
-    pinned = there.result
-    assert isinstance(pinned, OverviewResult)
-    if pinned.sheet.shape != here.sheet.shape or pinned.step != here.step:
-        return here.sheet, signed, name, f"not compared: the prompt or the model of {pin.label} has another size"
-    change = once(answer, ("change", id(pinned)), lambda: here.sheet - pinned.sheet)
-    pooled = f", of the largest of {here.step} × {here.step} positions" if here.step > 1 else ""
-    return change, True, f"{name} − {pin.label}", f"now minus {pin.label}{pooled}"
+    return Figure(((heat,),), title, caption(answer, "one scale for all heads", published(facts)))
 
 
 def pick_head(state: State, head: Head, gesture: str) -> State:

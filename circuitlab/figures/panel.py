@@ -51,6 +51,7 @@ class Facts:
     may mean, `config` the model's, `name` its title; `others(ref)` the facts of another model, of the pinned one for instance.
     `whereabouts(subject)` says where weights lie and what a forward pass takes, now.
     `known_heads()` is what papers have named of its heads, asked anew each time: its files' hash may come late.
+    `vocabulary()` is equal for models in which an id means the same text; `token_of(text)` the one id that is displayed so.
     `measured(names)`: sources of models whose training was measured, the open one first (`engine.measured_models`).
     """
 
@@ -66,6 +67,8 @@ class Facts:
     whereabouts: Callable[[Subject], tuple[tuple[str, str, str], ...]] = lambda subject: ()
     known_heads: Callable[[], KnownHeads | None] = lambda: None
     measured: Callable[[str], tuple[str, ...]] = lambda names: ()
+    vocabulary: Callable[[], str] = lambda: ""
+    token_of: Callable[[str], int | None] = lambda text: None
 
     def tokens(self, ids: tuple[int, ...]) -> tuple[str, ...]:
         """Display texts of a prompt."""
@@ -74,6 +77,10 @@ class Facts:
 
 def _by_id(n: int) -> Callable[[str, int], tuple[int, ...]]:
     return lambda text, most: (int(text),) if text.isdecimal() and int(text) < n else ()
+
+
+def _one_of(find: Callable[[str, int], tuple[int, ...]]) -> Callable[[str], int | None]:
+    return lambda text: next(iter(find(text, 1)), None)
 
 
 def facts_of(engine: Engine, ref: ModelRef) -> Facts:
@@ -99,6 +106,8 @@ def facts_of(engine: Engine, ref: ModelRef) -> Facts:
         whereabouts=lambda subject: whereabouts(engine, subject),
         known_heads=lambda: known_heads(config, ref.source, hash_of()),
         measured=lambda names: measured_models(ref.source, names),
+        vocabulary=lambda: f"{config.d_vocab} ids" if tokenizer is None else tokenizer.vocabulary,
+        token_of=_one_of(_by_id(config.d_vocab)) if tokenizer is None else tokenizer.shown_as,
     )
 
 

@@ -136,7 +136,7 @@ def _strongest(result: PathPatchingResult, sender: Head) -> tuple[Rows, tuple[in
     full = lambda value: np.full(len(order), value)
     kinds = np.array([WAYS.index(result.names[way[i]]) for i in order], dtype=np.int64)
     keys = ids(full(sender.layer), full(sender.head), layer[order], kinds, head[order])
-    return Rows("strongest", columns, keys, heading="strongest paths"), (len(order), len(effect))
+    return Rows("strongest", columns, keys, heading="strongest paths", ranked=True), (len(order), len(effect))
 
 
 def pick_path(state: State, hit: Hit) -> State:

@@ -137,8 +137,8 @@ def _terms(state: State, facts: Facts, answer: Answer, there: Other | None, note
     view, result = _view(state), _expansion(answer)
     if (_order(view.order) or 0) >= len(result.orders):
         return empty(f"{_layers(len(result.orders) - 1)}, so no path is that long: choose another order.", "Paths")
-    key = ("terms", view.order, view.sort, view.top, id(there.result) if there else 0)
-    made = once(answer, key, lambda: term_rows(result, _order(view.order), view.sort, max(1, view.top), there))
+    key, beside = ("terms", view.order, view.sort, view.top), None if there is None else there.result
+    made = once(answer, key, lambda: term_rows(result, _order(view.order), view.sort, max(1, view.top), there), beside)
     rows = Rows("terms", made.columns, made.ids, chosen=_chosen(state, made), searchable=made.shown > 30)
     bars = _orders(answer, view)
     grid, weights = ((bars,), (rows,)), (len(bars.values) + 0.6, 8.0)
@@ -185,15 +185,14 @@ def _heads(state: State, facts: Facts, answer: Answer, now: Answers) -> Figure:
     lost = cut.result if cut is not None and isinstance(cut.result, AblationResult) else None
     beside = now.get("own")
     own = beside.result if beside is not None and isinstance(beside.result, OwnTokensResult) else None
-    key = ("heads", id(predicted), id(lost), id(own))
-    made = once(answer, key, lambda: head_rows(result, predicted, lost, own))
+    made = once(answer, "heads", lambda: head_rows(result, predicted, lost, own), predicted, lost, own)
     picked = tuple(i for i, head in enumerate(made.ids.tolist()) if Head(*head) in state.selection.heads)
     notes = list[str]()
     if predicted is None and refused(facts) is not None:
         notes.append("no copying score: the weights of this model cannot be read without a text")
     if lost is not None and not lost.exact.all():
         notes.append("≈ first-order estimate, until the exact value replaces it")
-    rows = Rows("heads", made.columns, made.ids, chosen=picked, searchable=made.shown > 30)
+    rows = Rows("heads", made.columns, made.ids, chosen=picked, searchable=made.shown > 30, ranked=True)
     said = captions(tuple(a for a in (answer, copying, beside, cut) if a is not None), *notes)
     return Figure(((rows,),), _title(state, facts, answer), said)
 

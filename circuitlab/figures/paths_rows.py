@@ -57,12 +57,18 @@ def groups(result: PathExpansionResult) -> list[tuple[str, np.ndarray]]:
 
 
 def term_rows(result: PathExpansionResult, order: int | None, sort: str, top: int, other: Other | None) -> Terms:
-    """The first `top` terms (of one order, or of all), then what is not listed, summed, so that the rows add up."""
+    """The first `top` terms (of one order, or of all), then what is not listed, summed, so that the rows add up.
+
+    Terms that stand beside another expansion's come by what changed.
+    """
     wanted = np.flatnonzero(result.order == order if order is not None else np.full(len(result.order), True))
     values = result.value[wanted]
     within = np.abs(values) / top_level(values) / 2
     ranks = {"size": -within, "raising first": -values, "order": result.order[wanted] - within}
-    largest = np.argsort(-np.abs(values), kind="stable")[:top]
+    if other is not None:
+        ranks["size"] = -np.abs(_change(other, values, result.names()[wanted], missing=0.0))
+    first = ranks["size"] if other is not None and sort == "size" else -np.abs(values)
+    largest = np.argsort(first, kind="stable")[:top]
     listed = wanted[largest[np.argsort(ranks[sort][largest], kind="stable")]]
     rest = _rest(result, order, wanted, listed)
     names = np.array([*result.names()[listed], *(name for name, _ in rest)], dtype=object)
@@ -112,12 +118,17 @@ def _keys(result: PathExpansionResult, listed: np.ndarray) -> np.ndarray:
     return keys
 
 
+def _change(other: Other, values: np.ndarray, names: np.ndarray, missing: float) -> np.ndarray:
+    """[term]: less the same path in the other expansion, or less `missing` where it is not listed there."""
+    known = dict(zip(other.result.names().tolist(), other.result.value.tolist(), strict=True))
+    return values - np.array([known.get(name, missing) for name in names])
+
+
 def _beside(other: Other, values: np.ndarray, names: np.ndarray, n_rest: int, places: int) -> list[RowColumn]:
     """The same path in the other expansion, and the change; empty where it is not listed there."""
-    known = dict(zip(other.result.names().tolist(), other.result.value.tolist(), strict=True))
-    there = np.array([known.get(name, np.nan) for name in names])
     blank = np.full(n_rest, np.nan)
-    change = np.concatenate([values - there, blank])
+    difference = _change(other, values, names, missing=np.nan)
+    there, change = values - difference, np.concatenate([difference, blank])
     level = top_level(change)
     return [
         RowColumn(f"in {other.label}", np.concatenate([there, blank]), digits=places),

@@ -10,8 +10,10 @@ from circuitlab.analysis.predictions import PredictionsParams, PredictionsResult
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import caption, comparing, destination, once, quoted, texts, top_level
 from circuitlab.figures.compare import short_label
+from circuitlab.figures.compare_marks import by_size
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.vocabulary import foreign
 from circuitlab.session.state import Pin, State
 
 KNOWN = 1000  # tokens that are known of both sides while something is pinned, so that what is listed here is found there
@@ -41,10 +43,24 @@ def _result(answer: Answer) -> PredictionsResult:
     return result
 
 
-def _rows(result: PredictionsResult, k: int, there: PredictionsResult | None, pin: Pin | None, facts: Facts) -> Rows:
-    """The `k` most probable tokens; beside a reference also those that were, with their probability there."""
-    known = {} if there is None else dict(zip(there.ids.tolist(), np.exp(there.log_probs).tolist(), strict=True))
-    former = [] if there is None else there.ids[:FORMER].tolist()
+def _ours(there: PredictionsResult, facts: Facts, theirs: Facts | None) -> list[int]:
+    """The reference's tokens as ids of this model, −1 where no one token of this vocabulary is written so."""
+    if theirs is None:
+        return there.ids.tolist()
+    found = (facts.token_of(theirs.token_text(i)) for i in there.ids.tolist())
+    return [-1 if i is None else i for i in found]
+
+
+def _rows(
+    result: PredictionsResult, k: int, there: PredictionsResult | None, pin: Pin | None, facts: Facts, theirs: Facts | None
+) -> Rows:
+    """The `k` most probable tokens; beside a reference also those that were, with their probability there, by what changed.
+
+    `theirs`: of the reference's model where its vocabulary is another.
+    """
+    there_ids = [] if there is None else _ours(there, facts, theirs)
+    known = {} if there is None else dict(zip(there_ids, np.exp(there.log_probs).tolist(), strict=True))
+    former = there_ids[:FORMER]
     listed = np.flatnonzero((np.arange(len(result.ids)) < k) | np.isin(result.ids, former))
     found, p = result.ids[listed], np.exp(result.log_probs[listed])
     beside = ()
@@ -52,6 +68,8 @@ def _rows(result: PredictionsResult, k: int, there: PredictionsResult | None, pi
         before = np.array([known.get(int(i), np.nan) for i in found])
         top = top_level(p - before)
         tip = f"probability in {pin.label}; empty where it is not among the first {KNOWN:,} there"
+        order = by_size(p - before)
+        listed, found, p, before = listed[order], found[order], p[order], before[order]
         change = RowColumn("Δ", p - before, digits=4, map="signed", levels=(-top, top), tip="now minus then")
         beside = (RowColumn(f"in {short_label(pin)}", before, digits=4, tip=tip), change)
     columns = (
@@ -76,10 +94,11 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     result, view = _result(answer), state.view("predictions", PredictionsView)
     found = ref.get("predictions") if comparing(state, ref) else None
     pin, there = (None, None) if found is None else (state.reference, _result(found))
-    key = ("rows", view.k, id(there), pin)
-    rows = once(answer, key, lambda: _rows(result, max(1, view.k), there, pin, facts))
+    theirs = facts.others(pin.subject.model) if pin is not None and foreign(state, facts) else None
+    make = lambda: _rows(result, max(1, view.k), there, pin, facts, theirs)
+    rows = once(answer, ("rows", view.k, pin, theirs is None), make, there)
     token = quoted(facts.token_text(state.tokens[min(result.position, len(state.tokens) - 1)]))
-    said = caption(answer, _actual(result, facts), "" if pin is None or there is None else _then(there, pin, facts))
+    said = caption(answer, _actual(result, facts), "" if pin is None or there is None else _then(there, pin, theirs or facts))
     shown = (len(rows.ids), result.n_vocab)
     return Figure(((rows,),), f"after {result.position} {token}", said, shown, compared=pin is not None)
 
@@ -87,7 +106,8 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
 def _then(there: PredictionsResult, pin: Pin, facts: Facts) -> str:
     """What stands beside."""
     first = quoted(facts.token_text(int(there.ids[0])))
-    return f"beside: {pin.label}, and now minus it · most probable there: {first} {np.exp(there.log_probs[0]):.4f}"
+    said = f"beside: {pin.label}, and now minus it, the largest change first"
+    return f"{said} · most probable there: {first} {np.exp(there.log_probs[0]):.4f}"
 
 
 def _actual(result: PredictionsResult, facts: Facts) -> str:

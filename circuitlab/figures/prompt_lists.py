@@ -29,10 +29,13 @@ class Listed:
     total: int
 
 
+RANKED = ("neurons", "path_patching")
+
+
 def listed(result: OverPromptsResult, analysis: str) -> Listed:
     """Neurons and receivers by size of their mean, distances and orders as they are counted; what no prompt has is left out."""
     known = np.flatnonzero(result.n.ravel() > 0)
-    if analysis in ("neurons", "path_patching"):
+    if analysis in RANKED:
         known = known[np.argsort(-np.abs(result.mean.ravel()[known]), kind="stable")]
     places = known[:LISTED]
     where = np.unravel_index(places, result.mean.shape)
@@ -78,7 +81,7 @@ def rows_of(answer: Answer, result: OverPromptsResult, analysis: str) -> tuple[R
         )
 
     columns = once(answer, ("columns", analysis), make)
-    rows = Rows("list", columns, found.keys)
+    rows = Rows("list", columns, found.keys, ranked=analysis in RANKED)
     return rows, (len(found.places), found.total) if len(found.places) < found.total else None
 
 

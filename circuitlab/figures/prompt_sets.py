@@ -206,7 +206,7 @@ def _ranking(answer: Answer, result: OverPromptsResult, state: State) -> Rows:
     columns, found = once(answer, "rows", make)
     heads = {tuple(h) for h in state.selection.heads}
     chosen = tuple(i for i, row in enumerate(found.tolist()) if tuple(row) in heads)
-    return Rows("heads", columns, found, chosen=chosen)
+    return Rows("heads", columns, found, chosen=chosen, ranked=True)
 
 
 def _end(text: str) -> str:

@@ -10,8 +10,8 @@ import numpy as np
 from circuitlab.analysis.side_by_side import SideBySideParams, SideBySideResult
 from circuitlab.engine.request import Request
 from circuitlab.figures.common import captions, destination, number, once, pick_position, quoted, top_level
-from circuitlab.figures.compare_marks import kept
 from circuitlab.figures.marks import ColourMap, Figure, Hit, RowColumn, Rows, Tokens, empty, ids
+from circuitlab.figures.memo import memo
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, register
 from circuitlab.figures.side_by_side_models import (
     Measure,
@@ -93,7 +93,7 @@ def _values(model: Shown, base: Shown | None, measure: Measure) -> np.ndarray:
     if base is None or base.result is None or base is model:
         return result.loss
     there = base.result.loss
-    return kept((result, base.result), "less", lambda: result.loss - there)
+    return memo((result, base.result), "less", lambda: result.loss - there)
 
 
 def _scale(model: Shown, models: tuple[Shown, ...], base: Shown | None, measure: Measure) -> Scale:
@@ -127,7 +127,7 @@ def _models(models: tuple[Shown, ...], state: State, facts: Facts) -> Rows:
             RowColumn("guess", np.array(said, dtype=object), tokens=True, tip="the most probable token in its place"),
         )
 
-    columns = kept((*known, state.tokens), ("models", at, *((m.entry.name, m.why) for m in models)), make)
+    columns = memo(tuple(known), ("models", state.tokens, at, *((m.entry.name, m.why) for m in models)), make)
     token = quoted(facts.token_text(state.tokens[at]))
     heading = f"loss, rank and first guess: at {at} {token}" if at else f"{token} is first: nothing foretells it"
     chosen = tuple(i for i, m in enumerate(models) if m.entry.open)
@@ -153,7 +153,7 @@ def _tokens(models: tuple[Shown, ...], base: Shown | None, state: State, facts: 
             *(_column(m, known, base, measure) for m in known),
         )
 
-    columns = kept((*(m.result for m in known), state.tokens), ("tokens", measure, base and base.short, _shorts(known)), make)
+    columns = memo(tuple(m.result for m in known), ("tokens", state.tokens, measure, base and base.short, _shorts(known)), make)
     return Rows("tokens", columns, once_ids(n), chosen=(destination(state),))
 
 
@@ -181,7 +181,7 @@ def _strip(i: int, model: Shown, models: tuple[Shown, ...], base: Shown | None, 
     assert result is not None
     kind, levels = _scale(model, models, base, measure)
     texts = facts.tokens(state.tokens)
-    tips = kept((result, state.tokens), "tips", lambda: _tips(result, texts))
+    tips = memo((result,), ("tips", state.tokens), lambda: _tips(result, texts))
     at, locked = state.selection.destination, state.selection.locked
     unit = "" if kind == "magnitude" else "nats"
     values = _values(model, base, measure)

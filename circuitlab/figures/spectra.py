@@ -358,7 +358,7 @@ def _earlier(answer: Answer, result: PreviousHeadSpectrumResult, view: SpectraVi
         )
 
     columns, keys = once(answer, ("earlier", view.raw, head), make)
-    return Rows("earlier", columns, keys, heading=f"{head} looks for what these moved")
+    return Rows("earlier", columns, keys, heading=f"{head} looks for what these moved", ranked=True)
 
 
 def pick(state: State, hit: Hit) -> State:

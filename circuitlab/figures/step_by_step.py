@@ -191,7 +191,7 @@ def _entries(answer: Answer) -> Rows:
         return tuple(columns), ids(order)
 
     columns, keys = once(answer, "entries", make)
-    return Rows("entries", columns, keys)
+    return Rows("entries", columns, keys, ranked=True)
 
 
 def _sources(answer: Answer, state: State, facts: Facts) -> Rows:

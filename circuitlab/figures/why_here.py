@@ -125,7 +125,7 @@ def _compared(state: State, answer: Answer, ref: Answers) -> tuple[_Shown, Score
     if not comparing(state, ref) or there is None or state.reference is None:
         return once(answer, "shown", lambda: _shown(here)), here, ""
     pinned, label = _as_result(there), state.reference.label
-    change = once(answer, ("change", id(pinned)), lambda: _change(here, pinned))
+    change = once(answer, "change", lambda: _change(here, pinned), pinned)
     return change, here, f"now minus {label}, whose cell is {pinned.destination} → {pinned.source}"
 
 
@@ -176,7 +176,7 @@ def _groups(answer: Answer, shown: _Shown, view: WhyHereView, sign: str) -> Rows
         )
         return columns, ids(np.arange(len(centred)))
 
-    columns, keys = once(answer, ("groups", view.values, id(shown)), make)
+    columns, keys = once(answer, ("groups", view.values), make, shown)
     return Rows("groups", columns, keys)
 
 
@@ -195,9 +195,9 @@ def _terms(answer: Answer, shown: _Shown, view: WhyHereView, sign: str) -> tuple
         return tuple(columns), ids(dest, src, *shown.heads[dest].T, *shown.heads[src].T)
 
     most = lambda: _most(shown, view.values)
-    columns, keys = once(answer, ("terms", view.values, id(shown)), make)
+    columns, keys = once(answer, ("terms", view.values), make, shown)
     total = shown.terms[view.values].size
-    rows = Rows("terms", columns, keys, searchable=len(keys) > FEW, heading=once(answer, ("most", view.values, id(shown)), most))
+    rows = Rows("terms", columns, keys, searchable=len(keys) > FEW, heading=once(answer, ("most", view.values), most, shown))
     return rows, (len(keys), total) if len(keys) < total else None
 
 
@@ -235,7 +235,7 @@ def _heads(answer: Answer, shown: _Shown, view: WhyHereView, state: State, sign:
         by_key = (np.abs(as_key) >= np.abs(as_query)).astype(np.int64)
         return tuple(columns), ids(*shown.earlier[order].T, by_key[order])
 
-    columns, keys = once(answer, ("heads", view.values, id(shown)), make)
+    columns, keys = once(answer, ("heads", view.values), make, shown)
     edge = state.selection.edge
     picked = () if edge is None else tuple(i for i, key in enumerate(keys.tolist()) if tuple(key[:2]) == edge[0])
     return Rows("heads", columns, keys, chosen=picked, heading=f"{view.values} terms whose key, or query, an earlier head wrote")
@@ -243,18 +243,18 @@ def _heads(answer: Answer, shown: _Shown, view: WhyHereView, state: State, sign:
 
 def _map(answer: Answer, shown: _Shown, view: WhyHereView, sign: str) -> Heatmap:
     """Every term: rows what wrote the query, columns what wrote the key."""
-    values = once(answer, ("map", view.values, id(shown)), lambda: shown.terms[view.values].astype(np.float32))
-    top = once(answer, ("top", view.values, id(shown)), lambda: top_level(values))
+    values = once(answer, ("map", view.values), lambda: shown.terms[view.values].astype(np.float32), shown)
+    top = once(answer, ("top", view.values), lambda: top_level(values), shown)
     return Heatmap(
         name="map",
         values=values,
         levels=(-top, top),
         map="signed",
         unit=f"{sign}{view.values} score",
-        x=once(answer, ("x", id(shown)), lambda: Axis("key from", shown.names_src)),
-        y=once(answer, ("y", id(shown)), lambda: Axis("query from", shown.names_dest)),
-        row_ids=once(answer, ("ids", id(shown)), lambda: ids(*shown.heads.T)),
-        col_ids=once(answer, ("ids", id(shown)), lambda: ids(*shown.heads.T)),
+        x=once(answer, "x", lambda: Axis("key from", shown.names_src), shown),
+        y=once(answer, "y", lambda: Axis("query from", shown.names_dest), shown),
+        row_ids=once(answer, "ids", lambda: ids(*shown.heads.T), shown),
+        col_ids=once(answer, "ids", lambda: ids(*shown.heads.T), shown),
     )
 
 

@@ -16,6 +16,7 @@ from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.figures.marks import Figure, Hit, empty
 from circuitlab.figures.panel import Panel, Why
+from circuitlab.figures.vocabulary import pinned
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.controls import Controls
 from circuitlab.gui.panel_actions import PanelActions
@@ -127,13 +128,17 @@ class PanelDock(QDockWidget):
         self._state = state
         self._ask("now", state)
         self._remember(state)
-        pin = state.reference
-        if pin is not None:  # also while only now is shown: before and after stand on one scale
-            self._ask("ref", state.at(pin))
+        if (before := self._pinned(state)) is not None:  # also while only now is shown: before and after stand on one scale
+            self._ask("ref", before)
         else:
             self.asked["ref"], self.answers["ref"] = {}, {}
         self._failures = {(side, role): e for (side, role), e in self._failures.items() if role in self.asked[side]}
         self.draw()
+
+    def _pinned(self, state: State) -> State | None:
+        """What the reference is asked; None without one, and where it has nothing of what is asked about."""
+        found = "" if state.reference is None else pinned(state, self.bench.facts(state.model))
+        return None if isinstance(found, str) else found
 
     def _ask(self, side: str, state: State) -> None:
         """Ask for what is new on one side; what has failed stays failed until something else is asked in its place."""
@@ -257,8 +262,8 @@ class PanelDock(QDockWidget):
         """What a state asks of now, and of its reference."""
         if state is self._state:
             return self.asked["now"], self.asked["ref"]
-        pin = state.reference
-        return self._requests(state), {} if pin is None else self._requests(state.at(pin))
+        before = self._pinned(state)
+        return self._requests(state), {} if before is None else self._requests(before)
 
     def _requests(self, state: State) -> dict[str, Request]:
         wanted = self.panel.requests(state, self.bench.facts(state.model))

@@ -13,6 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import cached_property, lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -233,6 +234,23 @@ class Tokenizer:
         except BadInput:
             return None
         return ids[0] if len(ids) == 1 else None
+
+    @cached_property
+    def vocabulary(self) -> str:
+        """Equal for tokenizers in which every id means the same text, whatever files they came from."""
+        names = sorted((i, text) for text, i in self._inner.get_vocab(with_added_tokens=True).items())
+        return sha256(json.dumps([self._byte_level, names]).encode()).hexdigest()
+
+    def shown_as(self, display: str) -> int | None:
+        """The id whose display form this is; None where there is none, or more than one."""
+        return self._by_display.get(display)
+
+    @cached_property
+    def _by_display(self) -> dict[str, int | None]:
+        found: dict[str, int | None] = {}
+        for i in range(self.n_tokens):
+            found[text] = None if (text := self.display(i)) in found else i
+        return found
 
     def search(self, text: str, most: int) -> tuple[int, ...]:
         """Ids of tokens a person may mean: the id itself, the exact token, tokens that begin so, tokens that contain it.

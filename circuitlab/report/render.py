@@ -10,6 +10,7 @@ from circuitlab.engine.request import Answer
 from circuitlab.errors import BadInput
 from circuitlab.figures.marks import Figure
 from circuitlab.figures.panel import Facts, Panel, Why, facts_of
+from circuitlab.figures.vocabulary import pinned
 from circuitlab.session.state import State
 
 
@@ -20,8 +21,8 @@ def figure_of(engine: Engine, panel: Panel, state: State) -> Figure:
     pin = state.reference
     ref = {}
     if pin is not None and state.compare != "now":
-        there = state.at(pin)
-        ref = _answers(engine, panel, there, facts_of(engine, there.model))
+        there = pinned(state, facts)
+        ref = {} if isinstance(there, str) else _answers(engine, panel, there, facts_of(engine, there.model))
     return panel.figure(state, facts, now, ref)
 
 

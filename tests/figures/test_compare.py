@@ -228,6 +228,42 @@ def test_rows_are_matched_by_what_they_are_and_show_before_and_after() -> None:
     assert "1 rows not listed there" in said
 
 
+def test_a_ranking_becomes_one_of_changes() -> None:
+    """What fell most stands first, whatever it is now; the chosen row stays the chosen one, under its id."""
+    here = replace(rows(["a", "b", "c", "d"], [4, 5, 6, 7], [0.5, 0.3, 0.2, 0.01]), ranked=True, chosen=(3,), sort=(1, "down"))
+    there = rows(["d", "a", "b", "c"], [7, 4, 5, 6], [0.995, 0.4, 0.35, 0.2])
+    made, said = difference(here, there, SAME)
+    assert isinstance(made, Rows)
+    by = {c.name: c.values.tolist() for c in made.columns}
+    assert by["token"] == ["d", "a", "b", "c"]
+    np.testing.assert_allclose(by["Δ"], [-0.985, 0.1, -0.05, 0.0], atol=1e-12)
+    assert made.ids.ravel().tolist() == [7, 4, 5, 6]
+    assert (made.chosen, made.sort) == ((0,), None)
+    assert "largest change first" in said
+    plain, _ = difference(replace(here, ranked=False), there, SAME)
+    assert [c.values.tolist() for c in plain.columns if c.name == "token"] == [["a", "b", "c", "d"]]  # type: ignore[union-attr]
+
+
+RANKED = {"ranking", "heads", "list", "table", "pairs", "strongest", "tokens", "triples", "earlier", "entries", "neurons"}
+
+
+@pytest.mark.parametrize(("name", "page"), PAGES)
+def test_every_ranking_beside_a_cut_is_one_of_changes(bench: tuple[Engine, dict[str, State]], name: str, page: str) -> None:
+    engine, states = bench
+    if name in ("laboratory", "side_by_side", "training"):
+        return  # their own order of models, steps and letters
+    heads = (Head(0, 1), Head(1, 2))[:: 1 if name == "patching" else -1]
+    state = states["gpt2" if name == "neurons" else "attention-only"].select(heads=heads)
+    cut = on_page(with_edits(state, ablation(Head(0, 1))), name, page)
+    for mark in drawn(engine, name, cut, "difference").marks():
+        if isinstance(mark, Rows) and (mark.ranked or mark.name in RANKED):
+            change = next((c.values for c in mark.columns if c.name == "Δ"), None)
+            if change is not None and (name, page) != ("why_here", "heads"):
+                known = np.abs(change[np.isfinite(change)])
+                assert (np.diff(known) <= 1e-12).all(), mark.name
+                assert not np.isfinite(change[len(known) :]).any()
+
+
 def test_a_row_of_another_name_has_no_change() -> None:
     made, _ = difference(rows(["a", "b"], [0, 1], [0.5, 0.25]), rows(["a", "z"], [0, 1], [0.25, 0.25]), SAME)
     assert isinstance(made, Rows)

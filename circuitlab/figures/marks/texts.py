@@ -67,7 +67,7 @@ class RowColumn(Frozen):
 class Rows(Frozen):
     """A table that sorts, filters and copies. `ids` [n, k] int; hits are a row's id. `chosen` are row indices.
 
-    `heading`: a line above.
+    `heading`: a line above. `ranked`: rows stand in the order of what is measured, so that a difference puts them in its own.
     """
 
     name: str
@@ -77,6 +77,7 @@ class Rows(Frozen):
     sort: tuple[int, Literal["up", "down"]] | None = None
     searchable: bool = False
     heading: str = ""
+    ranked: bool = False
 
     def check(self) -> None:
         """Columns as long as there are rows."""

@@ -8,13 +8,13 @@ import numpy as np
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from circuitlab.analysis.alignment import alignment_of
 from circuitlab.analysis.token_loss import TokenLossParams, TokenLossResult
 from circuitlab.draw.view import FigureView
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.figures.common import pick_position, top_level
 from circuitlab.figures.marks import ColourMap, Figure, Hit, Tokens, empty
+from circuitlab.figures.vocabulary import aligned_with_reference
 from circuitlab.gui.bench import Bench
 from circuitlab.session.state import State
 
@@ -139,9 +139,9 @@ class LossStrip(QObject):
         if state.compare == "now" or pin is None or not both:
             return None
         assert isinstance(now, TokenLossResult) and isinstance(before, TokenLossResult)
-        aligned = alignment_of(state.tokens, pin.subject.tokens)
+        aligned = aligned_with_reference(state, self.bench.facts(state.model))
         there = np.where((aligned.align >= 0) & ~aligned.differs, before.loss[np.maximum(aligned.align, 0)], np.nan)
-        same = "" if pin.subject.tokens == state.tokens else f" · {aligned.words}; only equal tokens are compared"
+        same = "" if aligned.whole else f" · {aligned.words}; only equal tokens are compared"
         if state.compare == "reference":
             top = float(np.log(self.bench.facts().config.d_vocab_out))
             return there, (0.0, top), "loss", f"colour: loss in {pin.label}, mean {before.mean:.3f} nats{same}"
