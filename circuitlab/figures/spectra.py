@@ -367,7 +367,7 @@ def pick(state: State, hit: Hit) -> State:
         return state
     if hit.mark == "earlier" and hit.gesture in ("click", "double-click"):
         return pick_edge(state, Head(*hit.id), state.selection.head, "K")
-    if hit.mark.partition(" ")[0] in ("OV", "QK", "copying", "plane"):
+    if hit.mark.partition(" ")[0] in ("OV", "QK", "copying", "plane") and len(hit.id) > 1:
         return pick_head(state, Head(*hit.id[:2]), hit.gesture)
     return state
 
