@@ -1,7 +1,7 @@
 # make run    the window (without a display: its picture, circuitlab.png)        make test       the tests, offscreen
 # make bench  speed as ratios against named peers                              make test-slow  types, wheel, X server, models
 # make lint   style, types, imports                                            make fuzz       2 000 damaged and hostile model files
-# make clean  forget what was installed
+# make clean  forget what was installed                                    make monkey     10 000 random events on the window
 #
 # Everything is installed into .venv, from constraints.txt, when pyproject.toml or constraints.txt changed; otherwise at once.
 #   PYTHON=…   the interpreter to make .venv with (else the first of those below that has venv)
@@ -24,7 +24,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.installed
 TESTED := $(VENV)/.installed-test
 
-.PHONY: help run test test-slow bench fuzz lint clean
+.PHONY: help run test test-slow bench fuzz monkey lint clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -91,6 +91,9 @@ bench: $(TESTED)
 
 fuzz: $(TESTED)
 	$(BIN)/python -m tests.fuzz $(ARGS)
+
+monkey: $(TESTED)
+	$(BIN)/python -m tests.monkey $(ARGS)
 
 clean:
 	rm -rf $(VENV) .venvs build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
