@@ -89,7 +89,7 @@ class PanelActions(QMenu):
 
     @Slot()
     def _offer(self) -> None:
-        bench, hit, pick = self.dock.bench, self._hit, self.dock.panel.pick
+        bench, hit, pick = self.dock.bench, self._hit, self.dock.pick
         state = bench.document.recorded
         facts = bench.facts(state.model)
         meant = state if hit is None else aimed(state, lambda before: pick(before, hit))

@@ -23,7 +23,7 @@ from circuitlab.gui.panel_actions import PanelActions
 from circuitlab.gui.room import Room
 from circuitlab.gui.title_bar import TitleBar
 from circuitlab.gui.token_search import TokenSearch
-from circuitlab.session.pointing import pointed_at
+from circuitlab.session.pointing import on_picture_of, pointed_at
 from circuitlab.session.state import State
 
 log = logging.getLogger("circuitlab.panel")
@@ -52,6 +52,7 @@ class PanelDock(QDockWidget):
         self._failures: dict[tuple[str, str], CircuitLabError] = {}  # by side and role: no answer is coming
         self._state: State | None = None  # what `asked` is asked for: what is drawn is drawn of it, whatever the document shows
         self._asked_in: OrderedDict[Request, State] = OrderedDict()  # the state that each of the last requests was asked for
+        self._pictured: State | None = None  # what the picture on the screen is a picture of
         self._stale = True
         self.quiet = False  # while docks are moved about: one that is seen for a moment asks for nothing
         self.actions_menu = PanelActions(self)
@@ -223,6 +224,7 @@ class PanelDock(QDockWidget):
         if self._failure is not None:
             return empty(f"{self._failure.what} {self._failure.remedy}".strip(), self.panel.title)
         state, now, ref = self._drawn()
+        self._pictured = state
         return self.panel.figure(state, self.bench.facts(state.model), now, ref)
 
     def _drawn(self) -> tuple[State, dict[str, Answer], dict[str, Answer]]:
@@ -278,8 +280,8 @@ class PanelDock(QDockWidget):
         ]
 
     def _answering(self, state: State) -> tuple[dict[str, Answer], dict[str, Answer]]:
-        """The answers that are held to what a state asks: of now, and of its reference."""
-        fits = lambda held, wanted: {r: a for r, a in held.items() if r in wanted and a.request.asked == wanted[r].asked}
+        """The answers that are held to what a state asks, of now and of its reference, in the order of the requests."""
+        fits = lambda held, wanted: {r: held[r] for r, w in wanted.items() if r in held and held[r].request.asked == w.asked}
         now, ref = self._wanted(state)
         return fits(self.answers["now"], now), fits(self.answers["ref"], ref)
 
@@ -317,9 +319,13 @@ class PanelDock(QDockWidget):
         burst = ".".join(("view", self.panel.name, *moved, str(self.controls.burst)))
         bench.driver.show(state, f"{self.panel.title}: {', '.join(moved)}".replace("_", " "), burst)
 
+    def pick(self, state: State, hit: Hit) -> State:
+        """The state after a gesture on the picture, which may be of an earlier prompt."""
+        return on_picture_of(self._pictured, state, self.panel.pick(state, hit))
+
     @Slot(object)
     def _picked(self, hit: Hit) -> None:
-        before, pick = self.bench.driver.intended, lambda state: self.panel.pick(state, hit)
+        before, pick = self.bench.driver.intended, lambda state: self.pick(state, hit)
         # the click before the second one has chosen it already
         state = pointed_at(before, pick) if hit.gesture == "double-click" else pick(before)
         if state is not before:
@@ -337,7 +343,7 @@ class PanelDock(QDockWidget):
         document = self.bench.document
         if hit.gesture == "leave":
             document.end_preview()
-        elif (state := self.panel.pick(document.recorded, hit)).model == document.recorded.model:
+        elif (state := self.pick(document.recorded, hit)).model == document.recorded.model:
             document.apply(state, "")  # another model is gone to by a click
 
     @Slot(object, QPoint)

@@ -15,6 +15,20 @@ Pick = Callable[[State], State]
 NOBODY = Head(-1, -1)
 
 
+def on_picture_of(drawn: State | None, state: State, picked: State) -> State:
+    """`picked` of `state` by a gesture on a picture drawn of `drawn`: nothing that the picture has and the state has not.
+
+    While an answer is awaited the picture of an earlier prompt stays: its positions are those of other tokens, and its heads may
+    be those of another model.
+    """
+    if drawn is None or picked is state or (drawn.model, drawn.tokens) == (state.model, state.tokens):
+        return picked
+    if drawn.model != state.model:
+        return state
+    old = state.selection
+    return picked.select(destination=old.destination, source=old.source, locked=old.locked, token=old.token)
+
+
 def pointed_at(state: State, pick: Pick) -> State:
     """The state with the thing under the pointer chosen, also where a click would let go of it."""
     picked = pick(state)

@@ -79,7 +79,7 @@ class Hands:
         self.window, self.models, self.scratch = window, models, scratch
         self._event = Event("settle", 0.5, 0.5, 0.5)
         self._rounds = 0
-        self._timer = QTimer(window)
+        self._timer = QTimer()
         self._timer.setInterval(5)
         self._timer.timeout.connect(self._attend)
         self._patches = [

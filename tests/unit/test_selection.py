@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from circuitlab.model.subject import Head, ModelRef
-from circuitlab.session.pointing import aimed, pointed_at
+from circuitlab.session.pointing import aimed, on_picture_of, pointed_at
 from circuitlab.session.state import Selection, State
 
 STATE = State(ModelRef("builtin:m")).with_tokens((1, 2, 3, 4, 5))
@@ -104,3 +104,15 @@ def test_a_menu_changes_nothing_but_what_is_selected() -> None:
     found = aimed(OTHER, other)
     assert found.selection.heads == (Head(3, 3),)
     assert replace(found, selection=OTHER.selection) == OTHER
+
+
+def test_a_gesture_on_the_picture_of_an_earlier_prompt_chooses_no_position() -> None:
+    drawn = State(ModelRef("a"), tokens=(1, 2, 3, 4))
+    now = State(ModelRef("a"), tokens=(5, 6)).select(destination=1, locked=True)
+    picked = now.with_heads(Head(1, 2)).select(destination=3, source=2, locked=True)
+    kept = on_picture_of(drawn, now, picked)
+    assert kept.selection.heads == (Head(1, 2),)
+    assert (kept.selection.destination, kept.selection.source, kept.selection.locked) == (1, None, True)
+    assert on_picture_of(now, now, picked) is picked
+    assert on_picture_of(replace(drawn, model=ModelRef("b")), now, picked) is now
+    assert on_picture_of(None, now, picked) is picked
