@@ -10,13 +10,15 @@ from functools import cache
 
 import numpy as np
 import pytest
-from PySide6.QtGui import QImage
+from PySide6.QtGui import QFontMetricsF, QImage
 
 from circuitlab import api
 from circuitlab.draw.colours import rgb
+from circuitlab.draw.edges import BADGE
 from circuitlab.draw.export import picture
 from circuitlab.draw.paper import Paper
 from circuitlab.draw.theme import LIGHT
+from circuitlab.draw.view import FigureView
 from circuitlab.engine.codec import params_of
 from circuitlab.errors import UsageError
 from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Lines, RowColumn, Rows, Tokens, ids
@@ -73,19 +75,20 @@ def test_nothing_of_a_panel_is_damaged_on_paper(page, width):
     assert min(t.size for t in written) * point >= paper.least_pt - 0.01
     beyond = [t.said for t in written if t.box.left() < -0.5 or t.box.right() > wide + 0.5 or t.box.bottom() > high + 0.5]
     assert not beyond
-    over = [(a.said, b.said) for i, a in enumerate(written) for b in written[i + 1 :] if _over(a.box & b.box)]
-    assert not over
+    boxes = np.array([(t.box.left(), t.box.top(), t.box.right(), t.box.bottom()) for t in written])
+    common = np.minimum(boxes[:, None, 2:], boxes[None, :, 2:]) - np.maximum(boxes[:, None, :2], boxes[None, :, :2])
+    over = np.argwhere(np.triu((common > 1).all(axis=2), 1)).tolist()
+    assert not [(written[i].said, written[j].said) for i, j in over]
     own = [str(v) for mark in figure.marks() if isinstance(mark, Rows) for c in mark.columns for v in c.values]
     assert not [t.said for t in written if re.fullmatch(r"[^·…]{1,40}…", t.said) and t.said not in own]
     assert not list(root.iter(f"{SVG}image"))
+    assert "colours from" not in (root.findtext(f"{SVG}desc") or "")  # each map has its colour bar
+    if width > 100:
+        return
     data = picture(figure, ".pdf", Paper(width_mm=width))
     assert b"/Subtype /Image" not in data
     faces = re.findall(rb"/FontDescriptor\b.*?/FontFile\d?", data, re.S)
     assert data.count(b"/Subtype /Type0") == len(set(re.findall(rb"/FontFile\d? (\d+)", data))) > 0, faces
-
-
-def _over(common) -> bool:
-    return common.width() > 1 and common.height() > 1
 
 
 @pytest.mark.parametrize("ink", ["colour", "grey"])
@@ -207,13 +210,33 @@ def test_numbers_of_an_axis_stand_apart_however_narrow_it_is():
             assert not any((a.adjusted(-2, 0, 2, 0) & b).isValid() for i, a in enumerate(row) for b in row[i + 1 :])
 
 
-def test_a_badge_above_the_top_row_has_room():
+def test_a_badge_above_the_top_row_has_room(qtbot):
     xy = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    badges = ("prev 0.98", "", "ind 0.93", "")
-    graph = Edges("g", xy, tuple("abcd"), np.arange(4), np.array([[0, 2]]), np.ones(1), np.zeros(1, int), badges=badges)
-    written = {t.said: t.box for t in texts(ET.fromstring(picture(Figure(((graph,),), "t"), ".svg", Paper(text="fonts"))))}
-    assert written["ind 0.93"].top() > written["Q"].bottom()
-    assert written["ind 0.93"].bottom() < written["c"].top()
+    badges, ends = ("prev 0.98", "", "ind 0.93", ""), np.array([[0, 2]])
+    graph = Edges("g", xy, tuple("abcd"), np.arange(4), ends, np.ones(1), np.zeros(1, int), badges=badges, rows=((0.0, "L0"),))
+    view = FigureView(paper=Paper())
+    qtbot.addWidget(view)
+    view.show_figure(Figure(((graph,),), "t"))
+    for width, height in ((374, 260), (374, 180), (240, 200), (775, 420)):
+        view.resize(width, height)
+        view.grab()
+        widget, boxes = view.widget("g"), view.widget("g")._boxes()
+        assert min(box.top() for box in boxes) - BADGE >= widget.frame().top()
+        assert max(box.bottom() for box in boxes) <= widget.frame().bottom()
+        assert min(box.left() for box in boxes) > widget.frame().left() + QFontMetricsF(
+            LIGHT.font(LIGHT.small)
+        ).horizontalAdvance("L0")
+
+
+def test_labels_of_tokens_are_never_smaller_than_the_least_size():
+    sizes = set()
+    for n in range(20, 40, 3):
+        tokens = Axis("source", tuple(f"token{i}" for i in range(n)), True)
+        figure = Figure(((Heatmap("m", RNG.random((n, n)).astype(np.float32), (0.0, 1.0), x=tokens, y=tokens),),), "t")
+        root = ET.fromstring(picture(figure, ".svg", Paper(text="fonts")))
+        point = 84 / 25.4 * 72 / float(root.get("viewBox", "").split()[2])
+        sizes |= {round(t.size * point, 2) for t in texts(root) if t.said.startswith("token")}
+    assert len(sizes) >= 2 and min(sizes) >= 6
 
 
 def test_a_figure_names_model_step_and_prompt_and_its_file_says_all():
