@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from PySide6.QtCore import QPoint, QRect, Qt, Signal, Slot
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QPainter, QPaintEvent, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
@@ -15,7 +17,7 @@ from circuitlab.draw.paper import Paper
 from circuitlab.draw.places import Key, Places
 from circuitlab.draw.realise import realise
 from circuitlab.draw.theme import GRID, LIGHT, Theme, palette, stylesheet
-from circuitlab.figures.marks import Figure, Hit, Mark
+from circuitlab.figures.marks import Figure, Hit, Mark, Rows
 
 _HOVERS = ("hover", "leave")
 _KINDS = {
@@ -245,6 +247,26 @@ class FigureView(QWidget):
         """Zoom out to everything."""
         for widget in self._widgets.values():
             widget.reset_view()
+
+    def as_shown(self) -> Figure:
+        """The figure with its tables as the person has sorted and filtered them."""
+        words: list[str] = []
+        grid = tuple(tuple(self._arranged(mark, words) for mark in row) for row in self._figure.grid)
+        caption = BETWEEN.join(filter(None, (self._figure.caption, *words)))
+        return replace(self._figure, grid=grid, caption=caption)
+
+    def _arranged(self, mark: Mark, words: list[str]) -> Mark:
+        if not isinstance(mark, Rows):
+            return mark
+        model = self._widgets[Rows, mark.name].model
+        order = model.order
+        if np.array_equal(order, np.arange(len(mark.ids))):
+            return mark
+        if model.wanted:
+            words.append(f"{len(order):,} of {len(mark.ids):,} rows, those with ‘{model.wanted}’")
+        columns = tuple(replace(c, values=np.asarray(c.values)[order]) for c in mark.columns)
+        chosen = tuple(np.flatnonzero(np.isin(order, mark.chosen)).tolist())
+        return replace(mark, columns=columns, ids=mark.ids[order], chosen=chosen, sort=None)
 
     def copy_image(self) -> None:
         """The picture as it is on the screen, to the clipboard."""

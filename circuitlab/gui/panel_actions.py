@@ -162,9 +162,10 @@ class PanelActions(QMenu):
             self.write_picture(Path(name), dialog.paper)
 
     def write_picture(self, path: Path, paper: Paper | None = None) -> None:
-        """Write the figure."""
+        """Write the figure that is seen."""
+        view = self.dock.view
         try:
-            export(self.dock.figure(), path, paper)
+            export(view.as_shown() if view.figure.grid else self.dock.figure(), path, paper)
             self.dock.bench.message.emit(f"Written: {path}")
         except CircuitLabError as error:
             self.dock.bench.failed.emit(error)

@@ -256,3 +256,20 @@ def test_a_reason_stands_in_front_of_what_can_be_clicked(view):
     view.show_figure(empty("Nothing.", "A"))
     places(view)
     assert view._why.height() > 200
+
+
+def test_a_table_leaves_as_the_person_has_sorted_and_filtered_it(view):
+    columns = (
+        RowColumn("word", np.array(["one", "two", "three", "ten"], dtype=object)),
+        RowColumn("n", np.array([1.0, 2, 3, 10])),
+    )
+    rows = Rows("t", columns, ids(np.arange(4)), chosen=(1,), searchable=True)
+    view.show_figure(Figure(((rows,),), "t", "c"))
+    assert view.as_shown().marks()[0] is rows
+    widget = view.widget("t")
+    widget.table.horizontalHeader().setSortIndicator(1, Qt.SortOrder.DescendingOrder)
+    widget.filter_box.setText("t")
+    shown = view.as_shown()
+    assert shown.marks()[0].columns[0].values.tolist() == ["ten", "three", "two"]
+    assert (shown.marks()[0].chosen, shown.marks()[0].ids.tolist()) == ((2,), [[3], [2], [1]])
+    assert shown.caption == "c · 3 of 4 rows, those with ‘t’"
