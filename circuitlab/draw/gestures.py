@@ -1,4 +1,4 @@
-"""One grammar of the hand for every mark: hover previews, click selects, arrows walk, Enter clicks, Esc leaves.
+"""One grammar of the hand for every mark: hover previews, click selects, arrows walk, Enter clicks, Alt+Enter double-clicks.
 
 A mark's widget says what is under a point and how ids follow each other; this mixin turns events into Hits.
 """
@@ -27,7 +27,7 @@ from circuitlab.figures.marks import Gesture, Hit
 
 Id = tuple[int, ...]
 _Base = QAbstractScrollArea if TYPE_CHECKING else object
-_ARROWS = {
+ARROWS = {
     Qt.Key.Key_Left: (-1, 0),
     Qt.Key.Key_Right: (1, 0),
     Qt.Key.Key_Up: (0, -1),
@@ -43,6 +43,13 @@ def number(value: float, unit: str = "") -> str:
     size = abs(value)
     said = f"{value:.4f}" if size == 0 or 1e-3 <= size < 1e3 else f"{value:.4g}"
     return f"{said} {unit}".rstrip().replace("-", "−")
+
+
+def gesture_of(keys: Qt.KeyboardModifier) -> Gesture:
+    """What Enter stands for: a click, with Shift a shift-click, with Alt a double-click."""
+    if keys & Qt.KeyboardModifier.AltModifier:
+        return "double-click"
+    return "shift-click" if keys & Qt.KeyboardModifier.ShiftModifier else "click"
 
 
 class Gestures(_Base):
@@ -148,13 +155,12 @@ class Gestures(_Base):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Arrows, Enter, Esc; everything else goes up to the window."""
         key = Qt.Key(event.key())
-        if key in _ARROWS:
-            item = self.walk(self._hovered, *_ARROWS[key])
+        if key in ARROWS:
+            item = self.walk(self._hovered, *ARROWS[key])
             if item is not None:
                 self.hover(item)
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self._hovered is not None:
-            shift = event.modifiers() & Qt.KeyboardModifier.ShiftModifier
-            self.emit_hit(self._hovered, "shift-click" if shift else "click")
+            self.emit_hit(self._hovered, gesture_of(event.modifiers()))
         else:
             if key == Qt.Key.Key_Escape:
                 self._hovered = None

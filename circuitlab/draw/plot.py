@@ -14,12 +14,13 @@ from PySide6.QtGui import QKeyEvent, QPainter
 from PySide6.QtWidgets import QApplication, QWidget
 
 from circuitlab.draw.axis import LabelAxis
-from circuitlab.draw.gestures import Gestures
+from circuitlab.draw.gestures import ARROWS, Gestures
 from circuitlab.draw.guarded import guarded
 from circuitlab.draw.paper import Paper
 from circuitlab.draw.theme import Theme
 
 LEAST_BESIDE = 240  # px of a picture on paper
+_ZOOMS = {Qt.Key.Key_Plus: 0.8, Qt.Key.Key_Equal: 0.8, Qt.Key.Key_Minus: 1.25}
 Range = tuple[tuple[float, float], tuple[float, float]]
 
 
@@ -145,8 +146,26 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         return super().event(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The gestures' keys; pyqtgraph's own are not wanted."""
-        Gestures.keyPressEvent(self, event)
+        """The gestures' keys, + and − to zoom, Ctrl and arrows to pan; pyqtgraph's own are not wanted."""
+        key, pans = Qt.Key(event.key()), bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
+        if key in _ZOOMS and not pans:
+            self.zoom(_ZOOMS[key])
+        elif key in ARROWS and pans:
+            self.pan(*ARROWS[key])
+        else:
+            Gestures.keyPressEvent(self, event)
+
+    def zoom(self, factor: float) -> None:
+        """Show `factor` times as much of each axis that the wheel zooms, round the middle."""
+        across, down = self.box.state["mouseEnabled"]
+        self.box.scaleBy((factor if across else 1.0, factor if down else 1.0))
+
+    def pan(self, dx: int, dy: int) -> None:
+        """Move by a tenth of what is seen, along the axes that a drag moves: right and down for 1."""
+        across, down = self.box.state["mouseEnabled"]
+        (x0, x1), (y0, y1) = self.box.viewRange()
+        up = 1 if self.box.yInverted() else -1
+        self.box.translateBy(x=0.1 * dx * (x1 - x0) * across, y=0.1 * up * dy * (y1 - y0) * down)
 
 
 class Overlay(pg.GraphicsObject):

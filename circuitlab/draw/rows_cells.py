@@ -121,7 +121,13 @@ class RowsTable(QTableView):
             event.ignore()
             return
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self.entered_key.emit()
+            if event.modifiers() & Qt.KeyboardModifier.AltModifier and self.currentIndex().isValid():
+                self.doubleClicked.emit(self.currentIndex())
+            else:
+                self.entered_key.emit()
+            return
+        if event.key() == Qt.Key.Key_S and not event.modifiers():
+            self.sort_by_key()
             return
         if event.key() == Qt.Key.Key_R and not event.modifiers():
             event.ignore()
@@ -130,6 +136,12 @@ class RowsTable(QTableView):
         super().keyPressEvent(event)
         if self.currentIndex().row() != before:
             self.walked.emit()
+
+    def sort_by_key(self) -> None:
+        """By the column that the keys are in; again: the other way round."""
+        header, column = self.horizontalHeader(), max(self.currentIndex().column(), 0)
+        again = header.sortIndicatorSection() == column and header.sortIndicatorOrder() == Qt.SortOrder.DescendingOrder
+        header.setSortIndicator(column, Qt.SortOrder.AscendingOrder if again else Qt.SortOrder.DescendingOrder)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         at, where = event.pos(), event.globalPos()

@@ -205,6 +205,17 @@ class FigureView(QWidget):
                 return name
         return self._figure.grid[0][0].name
 
+    @property
+    def walked(self) -> QWidget | None:
+        """The mark that has the keyboard, or the first one; None in an empty figure."""
+        marks = [self._widgets[type(mark), mark.name] for mark in self._figure.marks()]
+        return next((w for w in marks if w.hasFocus()), marks[0] if marks else None)
+
+    def zoom(self, factor: float) -> None:
+        """Show `factor` times as much of the walked mark, where it can be zoomed."""
+        if (act := getattr(self.walked, "zoom", None)) is not None:
+            act(factor)
+
     def _has_keyboard(self) -> bool:
         focus = self.window().focusWidget()
         return focus is not None and (focus is self or self.isAncestorOf(focus))

@@ -74,6 +74,11 @@ def _training(name: str, title: str, run: Callable[[CheckpointBar], object], sho
     return Command(f"checkpoint-{name}", title, "Go", go, shortcut, enabled=_has_series, submenu="Training")
 
 
+def _panel(name: str, title: str) -> Command:
+    """What the menu of the panel that was last used does."""
+    return Command(f"panel-{name.replace('_', '-')}", title, "View", lambda w: w.panel_action(name), submenu="Picture")
+
+
 def _theme(name: str) -> Command:
     return Command(
         f"theme-{name}",
@@ -151,6 +156,18 @@ COMMANDS: tuple[Command, ...] = (
     Command("smaller", "Smaller text", "View", lambda w: w.looks.scale_text(-0.1), "Ctrl+-"),
     Command("maximise", "Maximise or restore the panel", "View", lambda w: w.toggle_maximised(), "F11", separator=True),
     Command("explain", "Explain the panel", "View", lambda w: w.panel_action("explain"), "Shift+F1"),
+    Command("zoom-in", "Zoom into the picture", "View", lambda w: w.zoom(0.8), submenu="Picture"),
+    Command("zoom-out", "Zoom out of the picture", "View", lambda w: w.zoom(1.25), submenu="Picture"),
+    _panel("open_own", "Open what is chosen in its own panel"),
+    _panel("show_menu", "Menu of the panel"),
+    _panel("copy_image", "Copy the panel's image"),
+    _panel("copy_table", "Copy the panel's table"),
+    _panel("copy_python", "Copy the panel as Python"),
+    _panel("again", "Compute the panel again"),
+    Command("float", "Float or dock the panel", "View", lambda w: w.float_or_dock(), submenu="Picture"),
+    Command("close-panel", "Close the panel", "View", lambda w: w.close_panel(), "Ctrl+W", submenu="Picture"),
+    Command("next-panel", "Next panel", "Go", lambda w: w.layout_of_docks.step(1), "F6", separator=True),
+    Command("previous-panel", "Previous panel", "Go", lambda w: w.layout_of_docks.step(-1), "Shift+F6"),
     Command("reset-zoom", "Reset zoom", "View", lambda w: w.reset_zoom(), "Ctrl+0"),
     Command("redock", "Re-dock all panels", "View", lambda w: w.layout_of_docks.redock()),
     Command("reset-layout", "Reset layout", "View", lambda w: w.layout_of_docks.reset()),

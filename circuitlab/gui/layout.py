@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from PySide6.QtCore import QByteArray, QEvent, QObject, QSize, Qt, QTimer, Slot
+from PySide6.QtCore import QByteArray, QEvent, QObject, QPoint, QSize, Qt, QTimer, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QDockWidget, QMainWindow, QPlainTextEdit, QTabWidget, QWidget
 
@@ -138,6 +138,15 @@ class Layout(QObject):
         found = max(shown, key=_area, default=self.docks["attention"])
         assert isinstance(found, PanelDock)
         return found
+
+    def step(self, by: int) -> None:
+        """The keyboard to the next dock that can be seen, as one reads: by columns, from the top."""
+        seen = self.sizes.seen()
+        places = {name: d.mapTo(self.window, QPoint()) for name, d in seen.items() if not d.isFloating()}
+        names = sorted(places, key=lambda name: (places[name].x(), places[name].y()))
+        now = next((i for i, name in enumerate(names) if seen[name].isAncestorOf(self.window.focusWidget() or self.window)), None)
+        if names:
+            self.go_to(names[(now + by) % len(names)] if now is not None else names[0 if by > 0 else -1])
 
     # -- heights ----------------------------------------------------------------------------------------------------------
 

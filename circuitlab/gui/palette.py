@@ -156,8 +156,14 @@ class ShortcutSheet(Dialog):
         ("Hover", "preview"),
         ("Click", "select and lock; again to release"),
         ("Shift+click", "add or remove"),
+        ("Double-click", "open in its own panel"),
         ("Wheel, drag", "zoom, pan; R resets"),
+        ("Right-click", "menu about what is pointed at"),
         ("Arrows", "walk cells, heads, rows"),
+        ("Enter, Shift+Enter, Alt+Enter", "click, Shift+click, double-click"),
+        ("+ −, Ctrl+arrows", "zoom, pan"),
+        ("S in a table", "sort by the column; again: the other way"),
+        ("Menu key", "menu about what the keys are on"),
     )
 
     def __init__(self, actions: Sequence[QAction], parent: QWidget) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, Slot
+from PySide6.QtCore import QPoint, Qt, Slot
 from PySide6.QtGui import QAction, QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QMenu
 
@@ -64,6 +64,20 @@ class PanelActions(QMenu):
         self._offers: dict[str, Offer] = {}
         self._hit: Hit | None = None  # what the menu was opened on
         self.aboutToHide.connect(self._forget)
+
+    @Slot()
+    def open_own(self) -> None:
+        """What a double-click on the chosen item does."""
+        if self.dock.panel.opens:
+            self.dock.opens.emit(self.dock.panel.opens)
+        else:
+            self.dock.bench.message.emit(f"{self.dock.panel.title} has no panel to go on to.")
+
+    @Slot()
+    def show_menu(self) -> None:
+        """This menu, about what is selected, at the top of the panel."""
+        self.aim(None)
+        self.popup(self.dock.mapToGlobal(QPoint(0, 0)))
 
     @Slot()
     def maximise(self) -> None:

@@ -170,6 +170,18 @@ class Window(QMainWindow):
         """Run an action of the panel that was last used."""
         getattr(self.layout_of_docks.current_panel.actions_menu, name)()
 
+    def zoom(self, factor: float) -> None:
+        """Show `factor` times as much in the picture of the panel that was last used."""
+        self.layout_of_docks.current_panel.view.zoom(factor)
+
+    def float_or_dock(self) -> None:
+        """The panel that was last used, out of the window or back into it."""
+        self.layout_of_docks.current_panel.bar.float_or_dock()
+
+    def close_panel(self) -> None:
+        """The panel that was last used; the View menu brings it back."""
+        self.layout_of_docks.current_panel.close()
+
     def toggle_maximised(self, dock: QWidget | None = None) -> None:
         """One panel alone, or all again."""
         self.layout_of_docks.toggle_maximised(dock)

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QAccessible
-from PySide6.QtWidgets import QApplication, QDockWidget, QLabel, QTableView, QWidget
+from PySide6.QtWidgets import QApplication, QDockWidget, QLabel, QMenu, QTableView, QWidget
 from shiboken6 import invalidate
 
 from circuitlab.draw.gestures import Gestures
+from circuitlab.draw.plot import PlotMark
+from circuitlab.gui.commands import COMMANDS
 from circuitlab.gui.panel_dock import PanelDock
 from circuitlab.gui.title_bar import TitleBar
 from circuitlab.gui.window import Window
@@ -151,3 +153,69 @@ def test_the_value_under_the_keys_is_spoken(qtbot: Any, window: Window) -> None:
     assert {str(t) for t in texts if t} <= spoken and any(texts)
     settle(qtbot, window)
     assert dock(window, "predictions").view.accessibleName() != PanelDock.__name__
+
+
+def test_every_gesture_of_the_mouse_has_its_key(qtbot: Any, window: Window) -> None:
+    window.activateWindow()
+    layout = window.layout_of_docks
+    layout.go_to("attention")
+    settle(qtbot, window)
+    mark, hits = QApplication.focusWidget(), []
+    assert isinstance(mark, PlotMark)
+    mark.gestured.connect(lambda hit, _: hits.append((hit.gesture, hit.id)))
+    qtbot.keyClick(mark, Qt.Key.Key_Right)
+    item = hits[-1][1]
+    for keys, gesture in (("NoModifier", "click"), ("ShiftModifier", "shift-click"), ("AltModifier", "double-click")):
+        qtbot.keyClick(mark, Qt.Key.Key_Return, Qt.KeyboardModifier[keys])
+        assert hits[-1] == (gesture, item)
+    whole = mark.box.viewRange()
+    qtbot.keyClick(mark, Qt.Key.Key_Plus)
+    assert mark.box.viewRange()[0][1] - mark.box.viewRange()[0][0] < whole[0][1] - whole[0][0]
+    zoomed = mark.box.viewRange()
+    qtbot.keyClick(mark, Qt.Key.Key_Right, Qt.KeyboardModifier.ControlModifier)
+    assert mark.box.viewRange()[0][0] > zoomed[0][0]
+    qtbot.keyClick(mark, Qt.Key.Key_R)
+    assert mark.box.viewRange() == whole
+    menu = window.docks["attention"].findChild(QMenu, "menu.attention")
+    assert isinstance(menu, QMenu)
+    window.panel_action("show_menu")
+    assert menu.isVisible()
+    menu.close()
+    window.activateWindow()
+    layout.go_to("predictions")
+    settle(qtbot, window)
+    table = QApplication.focusWidget()
+    assert isinstance(table, QTableView)
+    for order in (Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder):
+        qtbot.keyClick(table, Qt.Key.Key_S)
+        assert table.horizontalHeader().sortIndicatorOrder() == order
+    with qtbot.waitSignal(table.doubleClicked):
+        table.setCurrentIndex(table.model().index(2, 0))
+        qtbot.keyClick(table, Qt.Key.Key_Return, Qt.KeyboardModifier.AltModifier)
+    settle(qtbot, window)
+
+
+def test_f6_goes_through_all_docks_and_back(qtbot: Any, window: Window) -> None:
+    window.activateWindow()
+    layout = window.layout_of_docks
+    seen = layout.sizes.seen()
+    visited = []
+    for _ in seen:
+        layout.step(1)
+        QApplication.processEvents()
+        focus = window.focusWidget()
+        visited.append(next(name for name, place in window.docks.items() if place.isAncestorOf(focus)))
+    assert sorted(visited) == sorted(seen)
+    layout.step(-1)
+    focus = window.focusWidget()
+    assert window.docks[visited[-2]].isAncestorOf(focus)
+    window.close_panel() if isinstance(window.docks[visited[-2]], PanelDock) else None
+    settle(qtbot, window)
+
+
+@pytest.mark.parametrize("name", ["copy_image", "copy_table", "copy_python", "again", "open_own"])
+def test_what_a_panels_menu_does_is_a_command(qtbot: Any, window: Window, name: str) -> None:
+    named = {c.name for c in COMMANDS}
+    assert f"panel-{name.replace('_', '-')}" in named
+    window.panel_action(name)
+    settle(qtbot, window)
