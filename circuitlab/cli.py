@@ -88,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     imported.add_argument(
         "--tokenizer", metavar="PATH", help="a tokenizer.json or a shipped model (default: what lies beside FILE)"
     )
-    imported.add_argument("--check", action="store_true", help="report what fits, what is missing and unused; write nothing")
+    imported.add_argument("--check", action="store_true", help="report what fits, is missing, unused and assumed; write nothing")
     _add_training(commands)
     lessons = commands.add_parser(
         "lessons", help="the guided tours of the window, or what is wrong with their files", epilog=EXITS

@@ -115,3 +115,20 @@ def test_a_file_that_does_not_say_enough_is_asked_about(window: Window, qtbot: Q
     assert window.bench.facts().config.n_heads == 3
     assert "n_heads" in dialog.fields and "norm" in dialog.fields
     settle(qtbot, window)
+
+
+def test_a_file_of_two_sets_of_weights_asks_which(window: Window, qtbot: QtBot, tmp_path: Path) -> None:
+    model = {n: x.clone() for n, x in torch.load(FOLDER / "shortformer.pt", weights_only=True)["model"].items()}
+    twice = {n: 2 * x for n, x in model.items()}
+    torch.save({"net": model, "ema": twice, "seen": {1}}, tmp_path / "two.pt")
+    with qtbot.waitSignal(window.opening.asked, timeout=20000):
+        window.open_model(str(tmp_path / "two.pt"))
+    dialog = window.findChild(AssumptionsDialog)
+    assert isinstance(dialog, AssumptionsDialog)
+    key = dialog.fields["under"]
+    assert isinstance(key, QComboBox) and {key.itemText(i) for i in range(key.count())} >= {"net", "ema"}
+    key.setCurrentText("ema")
+    with qtbot.waitSignal(window.opening.opened, timeout=20000):
+        dialog.again.click()
+    assert window.bench.document.state.model.assume == (("under", "ema"),)
+    settle(qtbot, window)

@@ -152,6 +152,7 @@ def test_of_several_keys_the_person_says_which(tmp_path: Path) -> None:
     torch.save({"net": WEIGHTS, "net_ema": {n: 2 * x for n, x in WEIGHTS.items()}}, tmp_path / "a.pt")
     with pytest.raises(BadModel, match="several keys") as refused:
         read_pickle(tmp_path / "a.pt")
+    assert refused.value.asks == {"under": ("net", "net_ema")}
     assert "net_ema" in refused.value.got and "--assume under=" in refused.value.remedy
     assert torch.equal(_read(tmp_path / "a.pt", "net_ema").tensors.copy("b"), 2 * WEIGHTS["b"])
     with pytest.raises(BadModel, match="under that key"):
