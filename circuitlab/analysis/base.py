@@ -188,6 +188,10 @@ class Inputs(Protocol):
         """The same model under the same conventions on another prompt."""
         ...
 
+    def other(self, ref: SeriesRef) -> Inputs:
+        """Another model that was measured, under the same conventions on the same prompt, without interventions."""
+        ...
+
     def text(self, ref: TextRef) -> tuple[int, ...]:
         """The tokens of a text file."""
         ...

@@ -7,6 +7,10 @@
 Olsson et al. (2022) take the 500th and the 50th token of 10 000 texts of 512. Here the early tokens begin at min(50, n/10) and
 the late ones end at min(500, n − 1) of n; as many tokens are averaged at either end as `width` allows. On repeated random
 tokens the mean loss of each repetition stands beside: of all its tokens but the first, which nothing foretells.
+
+Tokens at some indices of a text are dearer than at others for reasons that no context has to do with. The control takes that
+off: a model without layers sees the token before and nothing else, so that its score on the very same texts is what the texts do
+alone; `control` is its loss by index, `controlled` the score minus its score, text by text.
 """
 
 from __future__ import annotations
@@ -18,11 +22,12 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, TextRef, analysis, at_least, over
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, SeriesRef, Table, TextRef, analysis, at_least, over
 from circuitlab.analysis.samples import bos_of, fitted, losses_of, no_room, repeated_random, run_on, text_pieces
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import ROWS
+from circuitlab.model.subject import ModelRef
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ class InContextParams:
     width: int = at_least(1, 10)
     ratio: float = 1.5
     edited: bool = False
+    control: SeriesRef | None = None
 
     @property
     def needs(self) -> Literal["weights", "tokens"]:
@@ -59,7 +65,8 @@ class InContextResult(Result):
 
     `loss`, `spread` (standard deviation over texts), `derivative` (by ln index) [pos], nats; `scores` [text]: late minus early
     loss, NaN where the text is too short to have both; `repetitions` [text, repetition]: mean loss of each but for its first
-    token, no columns on text. `early`, `late`: (first, last) index; `starts`: where repetitions begin.
+    token, no columns on text. `early`, `late`: (first, last) index; `starts`: where repetitions begin. `control` [pos] and
+    `control_scores` [text]: loss and score of the control on the same texts, NaN without one.
     """
 
     losses: np.ndarray = over("text", "position", unit="nats")
@@ -68,6 +75,8 @@ class InContextResult(Result):
     derivative: np.ndarray = over("position", unit="nats")
     scores: np.ndarray = over("text", unit="nats")
     repetitions: np.ndarray = over("text", "repetition", unit="nats")
+    control: np.ndarray = over("position", unit="nats")
+    control_scores: np.ndarray = over("text", unit="nats")
     early: tuple[int, int]
     late: tuple[int, int]
     starts: tuple[int, ...] = ()
@@ -80,7 +89,18 @@ class InContextResult(Result):
     @property
     def error(self) -> float:
         """Standard error of the in-context score, nats; NaN for one text."""
-        return float(self.scores.std(ddof=1) / np.sqrt(len(self.scores))) if len(self.scores) > 1 else float("nan")
+        return _standard_error(self.scores)
+
+    @property
+    def controlled(self) -> float:
+        """The score minus that of the control on the same texts, nats; NaN without a control."""
+        differences = self.scores - self.control_scores
+        return float(differences.mean()) if len(differences) else float("nan")
+
+    @property
+    def controlled_error(self) -> float:
+        """Standard error of `controlled`, texts paired; NaN for one text or without a control."""
+        return _standard_error(self.scores - self.control_scores)
 
     def table(self) -> Table:
         """One row an index."""
@@ -90,12 +110,17 @@ class InContextResult(Result):
                 Column("loss", self.loss, "nats"),
                 Column("sd", self.spread, "nats"),
                 Column("d loss / d ln index", self.derivative, "nats"),
+                Column("loss of the control", self.control, "nats"),
             )
         )
 
     def across(self) -> Mapping[str, np.ndarray]:
-        """The in-context score."""
-        return {"score": np.array(self.score)}
+        """The in-context score, and minus the control's."""
+        return {"score": np.array(self.score), "controlled": np.array(self.controlled)}
+
+
+def _standard_error(values: np.ndarray) -> float:
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
 def log_slope(loss: np.ndarray, ratio: float) -> np.ndarray:
@@ -123,6 +148,8 @@ def _refuse(config: ModelConfig, p: InContextParams) -> str | None:
         return "no text file was chosen: give text=PATH."
     if p.on == "random" and (reason := no_room(config, p.block, p.repeats)):
         return reason
+    if p.control is not None and p.on == "random":
+        return "random tokens need no control: none is dearer at one index than at another."
     return None if config.d_vocab_out >= config.d_vocab else "this model cannot predict every token that it reads."
 
 
@@ -132,13 +159,20 @@ def _memory(config: ModelConfig, n: int, p: InContextParams) -> int:
     return 8 * (length * (kept + 4 * config.d_mlp + p.texts) + 3 * min(ROWS, length) * config.d_vocab_out)
 
 
-@analysis(version=2, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
 def in_context(inputs: Inputs, p: InContextParams, ctx: Ctx) -> InContextResult:
     """Loss by index, in-context score, derivative by log index; loss of each repetition of random tokens."""
     if min(p.texts, p.block, p.repeats, p.width) < 1 or p.ratio <= 1 or min(p.length, p.early, p.late) < 0:
         raise BadInput("The sample is empty.", expected="texts, block, repeats, width ≥ 1, ratio > 1", got=str(p))
     texts, words = texts_of(inputs, p)
     n = len(texts[0])
+    beside = None if p.control is None else control_of(inputs, p.control)
+    against = np.full((len(texts), n), np.nan)
+    for i, tokens in enumerate(texts if beside is not None and n > 1 else ()):
+        assert beside is not None
+        ctx.tick(i, len(texts), "the control")
+        against[i, 1:] = losses_of(beside.run(tokens, ()), ctx)
+    made = lambda losses, done: _result(inputs, p, losses, against, words, done)
     losses, had = np.full((len(texts), n), np.nan), ctx.previous
     if isinstance(had, InContextResult) and had.losses.shape == losses.shape:
         losses = had.losses.copy()
@@ -148,13 +182,29 @@ def in_context(inputs: Inputs, p: InContextParams, ctx: Ctx) -> InContextResult:
             continue
         losses[i, 1:] = losses_of(run_on(inputs, tokens, p.on == "prompt", p.edited, ctx), ctx)
         if i + 1 < len(texts):
-            ctx.partial(_result(inputs, p, losses.copy(), words, (i + 1) / len(texts)))
-    return _result(inputs, p, losses, words, 1.0)
+            ctx.partial(made(losses.copy(), (i + 1) / len(texts)))
+    return made(losses, 1.0)
 
 
-def _result(inputs: Inputs, p: InContextParams, losses: np.ndarray, words: tuple[str, ...], done: float) -> InContextResult:
+def control_of(inputs: Inputs, ref: SeriesRef) -> Inputs:
+    """The model that takes off what texts do alone. Raises `BadInput` where it has layers or makes other tokens of a text."""
+    other = inputs.other(ref)
+    mine, its = inputs.weights.tokenizer, other.weights.tokenizer
+    if other.weights.config.n_layers:
+        got = f"{other.weights.config.n_layers} layers"
+        raise BadInput("The control sees more than the token before.", expected="a model without layers", got=got)
+    if mine is None or its is None or mine.content != its.content:
+        expected = "a model without layers that has this model's own tokenizer"
+        raise BadInput("The control reads other tokens.", expected=expected, got=ref.source)
+    return other
+
+
+def _result(
+    inputs: Inputs, p: InContextParams, losses: np.ndarray, against: np.ndarray, words: tuple[str, ...], done: float
+) -> InContextResult:
     n, empty = losses.shape[1], np.full(losses.shape[1], np.nan)
-    had = losses[~np.isnan(losses[:, 1:]).all(axis=1)] if n > 1 else losses[:0]
+    known = ~np.isnan(losses[:, 1:]).all(axis=1) if n > 1 else np.zeros(len(losses), dtype=bool)
+    had, beside = losses[known], against[known]
     early, late = windows(n, p.early, p.late, p.width)
     fit = fitted(inputs.weights.config, p.block, p.repeats) if p.on == "random" else None
     block = 0 if fit is None else fit.block
@@ -168,6 +218,8 @@ def _result(inputs: Inputs, p: InContextParams, losses: np.ndarray, words: tuple
         spread=had.std(axis=0, ddof=1) if len(had) > 1 else empty.copy(),
         derivative=log_slope(loss, p.ratio),
         scores=_between(had, late) - _between(had, early) if both else np.full(len(had), np.nan),
+        control=beside.mean(axis=0) if len(beside) else empty.copy(),
+        control_scores=_between(beside, late) - _between(beside, early) if both else np.full(len(had), np.nan),
         repetitions=np.stack(each, axis=1) if each else np.empty((len(had), 0)),
         early=early,
         late=late,
@@ -176,6 +228,7 @@ def _result(inputs: Inputs, p: InContextParams, losses: np.ndarray, words: tuple
             *inputs.subject.conventions.words(),
             *words,
             _said(early, late),
+            *((f"control: {ModelRef(p.control.source).name}, the same texts",) if p.control is not None else ()),
             f"slope: least squares over indices i/{p.ratio:g} … i·{p.ratio:g}",
         ),
         done=done,

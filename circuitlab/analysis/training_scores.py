@@ -3,6 +3,10 @@
     in-context score   on text: mean loss of the late indices − mean loss of the early ones
                        on a sequence that is repeated: mean loss of the second repetition but for its first token − of the first
 
+    controlled         the score on text minus that of a model without layers at the same indices of the same texts: tokens at some
+                       indices are dearer for reasons of the text alone, which a model that sees one token back shows
+    its standard error of both, from how the losses scatter over the indices of either end
+
 The Training panel and the card of a shipped model say these numbers, and both take them from here.
 """
 
@@ -50,6 +54,41 @@ def late_minus_early(by_index: np.ndarray, ends: tuple[int, int, int, int]) -> n
         return np.full(by_index.shape[:-1], np.nan)
     mean = lambda first, last: by_index[..., first - 1 : last].mean(-1)
     return mean(*ends[2:]) - mean(*ends[:2])
+
+
+def error_of(by_index: np.ndarray, ends: tuple[int, int, int, int]) -> np.ndarray:
+    """[...], nats: standard error of `late_minus_early`, from the scatter of the losses over the indices of either end."""
+    by_index = by_index.astype(float)
+    spans = [by_index[..., first - 1 : last] for first, last in (ends[:2], ends[2:])]
+    if not 1 <= ends[1] < ends[2] or min(span.shape[-1] for span in spans) < 2:
+        return np.full(by_index.shape[:-1], np.nan)
+    return np.sqrt(sum(span.var(-1, ddof=1) / span.shape[-1] for span in spans))
+
+
+class Controlled(NamedTuple):
+    """[point] each, nats: the score on text and its standard error; both again, minus the control's losses. NaN: no control."""
+
+    score: np.ndarray
+    error: np.ndarray
+    controlled: np.ndarray
+    controlled_error: np.ndarray
+
+
+def on_text(m: SeriesMeasures, control: SeriesMeasures | None) -> Controlled:
+    """Scores on text; `control`: what was measured of a model without layers, of whose points the last is taken."""
+    ends, by_index = indices_of(m), m["loss_by_index"]
+    plain = late_minus_early(by_index, ends), error_of(by_index, ends)
+    if control is None or not same_texts(m, control):
+        nothing = np.full(len(by_index), np.nan)
+        return Controlled(*plain, nothing, nothing.copy())
+    left = by_index.astype(float) - control["loss_by_index"][-1].astype(float)
+    return Controlled(*plain, late_minus_early(left, ends), error_of(left, ends))
+
+
+def same_texts(m: SeriesMeasures, control: SeriesMeasures) -> bool:
+    """Whether the control has no layers and was measured on the very same held-out texts."""
+    texts = [hashes.get("held_out") if isinstance(hashes := s.said.get("sha256"), dict) else None for s in (m, control)]
+    return not control["copying"].shape[1] and texts[0] is not None and texts[0] == texts[1]
 
 
 def scores_of(m: SeriesMeasures) -> tuple[np.ndarray, np.ndarray]:

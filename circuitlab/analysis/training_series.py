@@ -21,7 +21,7 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, SeriesRef, Tab
 from circuitlab.analysis.in_context import log_slope
 from circuitlab.analysis.training_phase import PhaseRule
 from circuitlab.analysis.training_said import indices_of, words_on_sequences
-from circuitlab.analysis.training_scores import KINDS, RANDOM, TEXT, best, phase_of, scores_of
+from circuitlab.analysis.training_scores import best, KINDS, on_text, phase_of, RANDOM, scores_of, TEXT
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.series_measures import HEAD_ARRAYS, SeriesMeasures
@@ -38,6 +38,7 @@ class TrainingSeriesParams:
     """
 
     models: tuple[SeriesRef, ...] = ()
+    control: SeriesRef | None = None
     threshold: float = 1.0
     threshold_text: float = 0.1
     share: float = 0.5
@@ -69,7 +70,8 @@ class TrainingSeriesResult(Result):
     [point]; `scores` [point, kind] of `KINDS`; `repetitions` [point, kind, repetition] mean losses on the two repeated kinds;
     `loss_by_index`, `derivative` (by ln index) [point, index]: index i is the token at position i + 1;
     `heads` [point, measure, layer, head]: measures are `HEAD_ARRAYS`, those of zeroed heads in nats; `shapes` [model, 2] layers
-    and heads. `phase` [model, kind, 2]: tokens seen where the phase change begins and ends; `fall` [model, kind] of the score
+    and heads. `score_error` [point]: standard error of the score on text; `controlled`, `controlled_error` [point]: that score
+    minus the control's on the same texts, NaN where that was measured on others. `phase` [model, kind, 2]: tokens seen where the phase change begins and ends; `fall` [model, kind] of the score
     in it, `rise` [model, kind] of the best prefix-matching score in it. `windows` [model, 4]: early first and last index, late
     first and last index, as positions in the text.
     """
@@ -86,6 +88,9 @@ class TrainingSeriesResult(Result):
     derivative: np.ndarray = over("point", "index", unit="nats")
     heads: np.ndarray = over("point", "measure", "layer", "head")
     shapes: np.ndarray = over("model", "layers and heads")
+    score_error: np.ndarray = over("point", unit="nats")
+    controlled: np.ndarray = over("point", unit="nats")
+    controlled_error: np.ndarray = over("point", unit="nats")
     phase: np.ndarray = over("model", "kind", "begin and end", unit="tokens")
     fall: np.ndarray = over("model", "kind", unit="nats")
     rise: np.ndarray = over("model", "kind")
@@ -110,6 +115,9 @@ class TrainingSeriesResult(Result):
                 Column("checkpoint", self.checkpoint),
                 Column("loss", self.loss, "nats"),
                 *(Column(f"in-context score, {kind}", self.scores[:, i], "nats") for i, kind in enumerate(KINDS)),
+                Column("standard error on text", self.score_error, "nats"),
+                Column("on text, minus the control", self.controlled, "nats"),
+                Column("its standard error", self.controlled_error, "nats"),
                 Column("best prefix matching", prefix),
             )
         )
@@ -125,7 +133,7 @@ def memory_of_series(config: ModelConfig, n: int, p: Any) -> int:
     return 5 * 4 * LARGEST * max(1, len(p.models))
 
 
-@analysis(version=1, needs="weights", lane="live", memory=memory_of_series, refuse=refuse_unnamed, doubles=False)
+@analysis(version=2, needs="weights", lane="live", memory=memory_of_series, refuse=refuse_unnamed, doubles=False)
 def training_series(inputs: Inputs, p: TrainingSeriesParams, ctx: Ctx) -> TrainingSeriesResult:
     """Losses, in-context scores, head scores and phase changes along the training of one or several models."""
     if (
@@ -141,6 +149,8 @@ def training_series(inputs: Inputs, p: TrainingSeriesParams, ctx: Ctx) -> Traini
     at = points_of(found)
     ends = np.array([indices_of(m) for m in found])
     scores, phases = [scores_of(m) for m in found], [_phases(m, p) for m in found]
+    control = None if p.control is None else inputs.series(p.control)
+    texts = [on_text(m, control) for m in found]
     return TrainingSeriesResult(
         names=names,
         model=at.model,
@@ -154,6 +164,9 @@ def training_series(inputs: Inputs, p: TrainingSeriesParams, ctx: Ctx) -> Traini
         derivative=_joined(found, lambda m: slopes(m["loss_by_index"], p.ratio, ctx)),
         heads=_joined(found, lambda m: np.stack([m[name] for name in HEAD_ARRAYS], axis=1)),
         shapes=np.array([m["copying"].shape[1:] for m in found]),
+        score_error=np.concatenate([t.error for t in texts]),
+        controlled=np.concatenate([t.controlled for t in texts]),
+        controlled_error=np.concatenate([t.controlled_error for t in texts]),
         phase=np.stack([q[0] for q in phases]),
         fall=np.stack([q[1] for q in phases]),
         rise=np.stack([q[2] for q in phases]),

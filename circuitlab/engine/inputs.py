@@ -15,7 +15,7 @@ from circuitlab.model.intervention import Intervention
 from circuitlab.model.prompts import Prompt, read_prompts
 from circuitlab.model.run import Run
 from circuitlab.model.series_measures import SeriesMeasures
-from circuitlab.model.subject import Conventions, Subject
+from circuitlab.model.subject import Conventions, ModelRef, Subject
 from circuitlab.model.weights import Weights
 
 if TYPE_CHECKING:
@@ -59,6 +59,11 @@ class InputsOf:
     def at(self, tokens: tuple[int, ...], edits: tuple[Intervention, ...] = ()) -> InputsOf:
         subject = replace(self.subject, tokens=tokens, edits=edits)
         return InputsOf(self._engine, self._model, subject, self._ctx, self._cache, self._place)
+
+    def other(self, ref: SeriesRef) -> InputsOf:
+        model = self._engine.store.open(ModelRef(ref.source))
+        subject = replace(self.subject, model=model.ref, edits=())
+        return InputsOf(self._engine, model, subject, self._ctx, self._cache, self._place)
 
     def text(self, ref: TextRef) -> tuple[int, ...]:
         return self._engine.read_text(self._model, ref)

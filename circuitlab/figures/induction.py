@@ -8,14 +8,15 @@ from typing import Literal
 import numpy as np
 
 from circuitlab.analysis.attention import AttentionParams
-from circuitlab.analysis.base import TextRef, find_analysis
+from circuitlab.analysis.base import SeriesRef, TextRef, find_analysis
 from circuitlab.analysis.copying_head_score import CopyingHeadScoreParams, CopyingHeadScoreResult
 from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult
 from circuitlab.analysis.in_context import InContextParams, InContextResult
 from circuitlab.analysis.prefix_stripe import PrefixStripeParams, PrefixStripeResult
 from circuitlab.analysis.token_attribution import TokenAttributionParams
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import caption, captions, comparing, destination, once, pick_position
+from circuitlab.errors import CircuitLabError
+from circuitlab.figures.common import caption, captions, comparing, destination, number, once, pick_position
 from circuitlab.figures.heads import random_scores
 from circuitlab.figures.hues import head_hue, hue_rgb
 from circuitlab.figures.induction_text import text_page
@@ -24,13 +25,14 @@ from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.pivot import leading, of_weights
 from circuitlab.figures.vocabulary import foreign
-from circuitlab.model.subject import Head
+from circuitlab.model.subject import Head, ModelRef
 from circuitlab.session.state import State
 
 # attention that is not on the stripe: the one that is farther from the head's own hue; as inks both are seen on either ground
 ELSEWHERE = ((90, 150, 235), (240, 150, 50))
 MEAN = "mean loss"  # and a standard deviation to either side, in one colour
 FAINT = 0.16  # how strongly a cell of the stripe is tinted where nothing is attended to
+NO_LAYERS, CONTROL = "builtin:attn-only-0l", "without layers"
 Page = Literal["loss", "stripe", "heads", "text"]
 
 
@@ -50,6 +52,14 @@ class InductionView:
         "loss", label="Curve", tip="Loss by index, or its slope by ln(index)", when="page", values=("loss",)
     )
     file: str = control("", label="File", tip="A text file, cut into pieces", kind="file", when="on", values=("file",))
+    against: bool = control(
+        True,
+        label="Control",
+        tip="Beside a model without layers on the same texts: what the texts do alone",
+        when="on",
+        values=("prompt", "file"),
+        also=lambda view: view.page == "loss",
+    )
     texts: int = control(
         32, label="Texts", tip="Samples, or pieces of the file", low=1, high=10_000, when="page", values=("loss",)
     )
@@ -66,7 +76,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if needs_text and not state.tokens:
         return Why("Type some text in the Prompt, with a name or a phrase in it twice.")
     if view.page == "loss":
-        return _loss_request(state, view)
+        return _loss_request(state, view, _control(facts) if view.against else None)
     if view.page != "text" and view.on == "file":
         return Why("A file is for the page of the loss: choose random or prompt here.")
     head = leading(state, facts)
@@ -86,15 +96,26 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     return asked
 
 
-def _loss_request(state: State, view: InductionView) -> Requests | Why:
+def _control(facts: Facts) -> SeriesRef | None:
+    """The shipped model without layers, where it makes the same tokens of a text and is another than the open one."""
+    if not facts.config.n_layers or not facts.has_tokenizer or not (own := facts.vocabulary()):
+        return None
+    try:
+        other = facts.others(ModelRef(NO_LAYERS))
+    except CircuitLabError:
+        return None  # not shipped with this copy
+    return SeriesRef(NO_LAYERS) if other is not None and other.vocabulary() == own else None
+
+
+def _loss_request(state: State, view: InductionView, beside: SeriesRef | None) -> Requests | Why:
     if view.on == "prompt":
-        return {"loss": Request("in_context", InContextParams(on="prompt"), state.subject)}
+        return {"loss": Request("in_context", InContextParams(on="prompt", control=beside), state.subject)}
     if view.on == "file" and not view.file:
         return Why("Choose a text file above: the loss is measured on its pieces.")
     # interventions need a prompt to be at home in; without one there are none to keep
     edited = bool(state.subject.edits) and bool(state.tokens)
     params = InContextParams(texts=max(1, view.texts), edited=edited)
-    params = replace(params, on="file", text=TextRef(view.file)) if view.on == "file" else params
+    params = replace(params, on="file", text=TextRef(view.file), control=beside) if view.on == "file" else params
     return {"loss": Request("in_context", params, state.subject if edited else of_weights(state))}
 
 
@@ -140,6 +161,10 @@ def _loss(state: State, facts: Facts, answer: Answer, ref: Answers) -> Figure:
         elif pinned.loss.shape == result.loss.shape:
             ys = once(answer, ("ref", view.curve), lambda: np.vstack([ys[:1], _curves(there, pinned, view.curve)[0][:1]]), pinned)
             names, note = ("now", state.reference.label), f"dashed: {state.reference.label}"
+    if np.isfinite(result.control).any() and view.curve == "loss":
+        ours = ys
+        ys = once(answer, ("control", view.curve, id(ours)), lambda: np.vstack([ours, result.control[None]]))
+        names = (*names, CONTROL)
     starts = tuple((float(s), f"repetition {i + 1}") for i, s in enumerate(result.starts))
     label = "nats" if view.curve == "loss" else "d loss / d ln(index), nats"
     axes = once(answer, ("axes", label), lambda: (Axis("index of the token"), Axis(label)))
@@ -148,7 +173,7 @@ def _loss(state: State, facts: Facts, answer: Answer, ref: Answers) -> Figure:
         x=once(answer, "x", lambda: np.arange(ys.shape[1], dtype=float)),
         ys=ys,
         names=names,
-        hues=(0,) * len(names) if names[0] == MEAN else (),
+        hues=tuple(-2 if name == CONTROL else 0 for name in names) if names[0] == MEAN else (),
         dashed=(False, *(True for _ in names[1:])),
         marks=starts,
         x_axis=axes[0],
@@ -157,11 +182,17 @@ def _loss(state: State, facts: Facts, answer: Answer, ref: Answers) -> Figure:
     means = result.repetitions.mean(axis=0) if len(result.repetitions) else np.empty(0)
     said = [f"repetition {i + 1}: {m:.2f} nats" for i, m in enumerate(means)]
     if np.isfinite(result.score) and not said:
-        error = f" ± {result.error:.2f}" if np.isfinite(result.error) else ""
-        said.append(f"in-context score {result.score:.2f}{error} nats".replace("-", "−"))
+        said.append(f"in-context score {_with_error(result.score, result.error)} nats")
+        if np.isfinite(result.controlled):
+            said.append(f"{_with_error(result.controlled, result.controlled_error)} minus that of a model without layers")
     words = "a repetition's mean leaves out its first token" if result.starts else ""
     title = " · ".join(said) or "Loss by index"
     return Figure(((curves,),), title, caption(answer, note, words), compared=bool(note))
+
+
+def _with_error(value: float, error: float) -> str:
+    """A score with its standard error, where there is one."""
+    return number(value) + (f" ± {error:.2f}" if np.isfinite(error) else "")
 
 
 def _curves(answer: Answer, result: InContextResult, curve: str) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -274,7 +305,8 @@ PANEL = register(
         source="Olsson et al. 2022, In-context Learning and Induction Heads; Elhage et al. 2021 for the effect in the text",
         help=(
             "An induction head completes [A][B] … [A] with [B]: at the second A it looks for what followed the first. Loss: on "
-            "random tokens that are repeated, only this can make the second repetition cheaper than the first. Stripe: the "
+            "random tokens that are repeated, only this can make the second repetition cheaper than the first; on text, late "
+            "tokens may be cheaper by the text alone, which a model without layers shows on the same texts. Stripe: the "
             "pattern of the selected head; coloured cells are sources that followed an earlier like token. Heads: who does this, "
             "with a control. Text: where the head looks from the selected token (query), at what (key), and what that adds to "
             "the next token (out)."

@@ -7,6 +7,7 @@ where it is known to be bounded by the text's length (`tokenizer_rules`), else i
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import threading
@@ -74,6 +75,15 @@ class Tokenizer:
         self.bos = bos if bos is not None else self.likely_bos()
         self.n_tokens: int = inner.get_vocab_size(with_added_tokens=True)
         self.display = lru_cache(maxsize=None)(self._display)
+
+    @cached_property
+    def content(self) -> str:
+        """A hash of vocabulary and rules: equal for tokenizers that make the same ids of every text, BOS apart."""
+        described = json.loads(self._inner.to_str())
+        rules = json.dumps([described.get(part) for part in ("normalizer", "pre_tokenizer", "model")], sort_keys=True)
+        if self._process is not None:  # the inner one has its vocabulary only
+            rules += f"in process {id(self._process)}"
+        return hashlib.sha256(rules.encode()).hexdigest()
 
     @classmethod
     def from_file(cls, path: Path, bos: int | None = None) -> Tokenizer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from circuitlab.analysis.base import Quiet, TextRef
+from circuitlab.analysis.base import Quiet, SeriesRef, TextRef
 from circuitlab.analysis.in_context import InContextParams, InContextResult, log_slope, windows
 from circuitlab.analysis.samples import pieces
 from circuitlab.analysis.token_loss import TokenLossParams
@@ -20,9 +21,11 @@ from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, Cancelled, Refused
 from circuitlab.model.intervention import Intervention, Site
+from circuitlab.model.series_measures import HEAD_ARRAYS, SeriesMeasures
 from circuitlab.model.subject import Conventions, ModelRef, Subject
 from tests.models import CONFIGS, directory
 from tests.reference.slow_forward import SlowModel
+from tests.series_files import lay_beside
 
 CUT = (Intervention("zero", Site("result", 0)),)
 
@@ -200,3 +203,62 @@ def test_what_does_not_fit_is_fitted_or_refused(tmp_path: Path, ask: Asker) -> N
 def test_across_prompts_there_is_the_score(ask: Asker) -> None:
     found = ask(InContextParams(on="prompt"), (0, 5, 9, 5, 7, 5, 9, 200, 5, 3, 3, 4))
     assert found.across()["score"] == found.score
+
+
+def without_layers(path: Path, **changes: Any) -> Path:
+    """A zero-layer model that was measured: a control is known by what was measured of it."""
+    folder, n = directory(path, replace(CONFIGS["attention-only"], n_layers=0, **changes)), 4
+    widths = {"loss_by_index": 11, "repeated_loss_by_index": 10, "repeated_text_loss_by_index": 10, "token_loss": 30}
+    arrays = {name: np.ones((1, width), np.float32) for name, width in widths.items()} | {"loss": np.ones(1, np.float32)}
+    arrays |= {name: np.zeros((1, 0, n), np.float32) for name in HEAD_ARRAYS}
+    lay_beside(folder, SeriesMeasures((1,), (1,), (None,), arrays, {}))
+    return folder
+
+
+def test_the_control_is_a_model_without_layers_on_the_same_texts(ask: Asker, tmp_path: Path) -> None:
+    bare = without_layers(tmp_path / "bare")
+    words = " ".join(f"{chr(97 + i % 23)}{chr(97 + i * 7 % 19)}" for i in range(200))
+    (tmp_path / "text.txt").write_text(words)
+    plain = InContextParams(on="file", text=TextRef(str(tmp_path / "text.txt")), texts=5, length=40, early=4, late=36, width=3)
+    alone, found = ask(plain), ask(replace(plain, control=SeriesRef(f"file:{bare}")))
+    np.testing.assert_array_equal(found.loss, alone.loss)
+    assert np.isnan(alone.controlled) and np.isnan(alone.control).all()
+    other = Asker(bare)
+    (tokens, _), scores = texts_of_file(ask, plain), []
+    losses = np.array([other.slow_losses(list(text)) for text in tokens])
+    for row in losses:  # index i is losses[i − 1]
+        scores.append(row[33:36].mean() - row[3:6].mean())
+    np.testing.assert_allclose(found.control[1:], losses.mean(0), atol=1e-9)
+    np.testing.assert_allclose(found.control_scores, scores, atol=1e-9)
+    differences = alone.scores - np.array(scores)
+    assert found.controlled == pytest.approx(differences.mean())
+    assert found.controlled_error == pytest.approx(differences.std(ddof=1) / np.sqrt(5))
+    assert found.error == pytest.approx(alone.scores.std(ddof=1) / np.sqrt(5))
+    assert any(word.startswith("control: bare") for word in found.conventions)
+
+
+def texts_of_file(ask: Asker, params: InContextParams) -> tuple[list[tuple[int, ...]], str]:
+    weights = ask.engine.store.open(ask.ref).opened.weights
+    assert weights.tokenizer is not None and params.text is not None
+    tokens = weights.tokenizer.encode(Path(params.text.path).read_text(), False)
+    return pieces(tokens, weights.tokenizer.bos, params.length, params.texts, params.seed), ""
+
+
+def test_what_is_no_control_is_refused(ask: Asker, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("some words and some more words" * 20)
+    params = InContextParams(on="file", text=TextRef(str(text)), texts=2, length=20)
+    deep = tmp_path / "deep"
+    directory(deep)
+    (deep / "series.safetensors").write_bytes((without_layers(tmp_path / "z") / "series.safetensors").read_bytes())
+    with pytest.raises(BadInput, match="more than the token before"):
+        ask(replace(params, control=SeriesRef(f"file:{deep}")))
+    with pytest.raises(Refused, match="no control"):
+        ask(InContextParams(control=SeriesRef(f"file:{tmp_path / 'z'}")))
+    foreign = without_layers(tmp_path / "foreign")
+    rules = json.loads((foreign / "tokenizer.json").read_text())
+    a, b = (next(t for t, i in rules["model"]["vocab"].items() if i == n) for n in (70, 71))
+    rules["model"]["vocab"][a], rules["model"]["vocab"][b] = 71, 70
+    (foreign / "tokenizer.json").write_text(json.dumps(rules))
+    with pytest.raises(BadInput, match="other tokens"):
+        ask(replace(params, control=SeriesRef(f"file:{foreign}")))
