@@ -3,9 +3,9 @@
     in-context score   on text: mean loss of the late indices − mean loss of the early ones
                        on a sequence that is repeated: mean loss of the second repetition but for its first token − of the first
 
-    controlled         the score on text minus that of a model without layers at the same indices of the same texts: tokens at some
-                       indices are dearer for reasons of the text alone, which a model that sees one token back shows
-    its standard error of both, from how the losses scatter over the indices of either end
+    controlled         the score on text minus that of a model without layers at the same indices of the same texts: tokens at
+                       some indices are dearer for reasons of the text alone, which a model that sees one token back shows
+    standard errors    of both, from how the losses scatter over the indices of either end
 
 The Training panel and the card of a shipped model say these numbers, and both take them from here.
 """

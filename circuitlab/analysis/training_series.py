@@ -21,7 +21,7 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, SeriesRef, Tab
 from circuitlab.analysis.in_context import log_slope
 from circuitlab.analysis.training_phase import PhaseRule
 from circuitlab.analysis.training_said import indices_of, words_on_sequences
-from circuitlab.analysis.training_scores import best, KINDS, on_text, phase_of, RANDOM, scores_of, TEXT
+from circuitlab.analysis.training_scores import KINDS, RANDOM, TEXT, best, on_text, phase_of, scores_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.series_measures import HEAD_ARRAYS, SeriesMeasures
@@ -32,7 +32,9 @@ LARGEST = 2**22  # numbers of a series that is read here: beyond what any has, a
 
 @dataclass(frozen=True)
 class TrainingSeriesParams:
-    """`models`: whose training, at least one. `share`, `threshold` (nats), `steeper`, `apart`, `first` (tokens): the rule of a
+    """`models`: whose training, at least one; `control`: a model without layers, measured on the same texts.
+
+    `share`, `threshold` (nats), `steeper`, `apart`, `first` (tokens): the rule of a
     phase change on repeated sequences (`training_phase`); `threshold_text`, `apart_text` on text, where the score moves less and
     the noise is as large. `ratio`: how far a slope by ln index looks.
     """
@@ -66,14 +68,14 @@ class TrainingSeriesParams:
 class TrainingSeriesResult(Result):
     """All points of all models, one model behind the other. Losses and scores in nats; NaN where a model has no such thing.
 
-    `names` of the models; `model`, `steps`, `tokens`, `checkpoint` (−1: the final weights, −2: not kept) [point] int64; `loss`
-    [point]; `scores` [point, kind] of `KINDS`; `repetitions` [point, kind, repetition] mean losses on the two repeated kinds;
-    `loss_by_index`, `derivative` (by ln index) [point, index]: index i is the token at position i + 1;
-    `heads` [point, measure, layer, head]: measures are `HEAD_ARRAYS`, those of zeroed heads in nats; `shapes` [model, 2] layers
-    and heads. `score_error` [point]: standard error of the score on text; `controlled`, `controlled_error` [point]: that score
-    minus the control's on the same texts, NaN where that was measured on others. `phase` [model, kind, 2]: tokens seen where the phase change begins and ends; `fall` [model, kind] of the score
-    in it, `rise` [model, kind] of the best prefix-matching score in it. `windows` [model, 4]: early first and last index, late
-    first and last index, as positions in the text.
+    `names` of the models; `model`, `steps`, `tokens`, `checkpoint` (−1: the final weights, −2: not kept) [point] int64;
+    `loss` [point]; `scores` [point, kind] of `KINDS`; `repetitions` [point, kind, repetition] mean losses on the two repeated
+    kinds; `loss_by_index`, `derivative` (by ln index) [point, index]: index i is the token at position i + 1; `heads` [point,
+    measure, layer, head]: measures are `HEAD_ARRAYS`, those of zeroed heads in nats; `shapes` [model, 2] layers and heads.
+    `score_error` [point]: standard error of the score on text; `controlled`, `controlled_error` [point]: that score minus the
+    control's on the same texts, NaN where that was measured on others. `phase` [model, kind, 2]: tokens seen where the phase
+    change begins and ends; `fall` [model, kind] of the score in it, `rise` [model, kind] of the best prefix-matching score in
+    it. `windows` [model, 4]: early first and last index, late first and last index, as positions in the text.
     """
 
     names: tuple[str, ...]
@@ -255,8 +257,12 @@ def _words(names: tuple[str, ...], found: list[SeriesMeasures], ends: np.ndarray
     ]
     same = len(set(on)) == 1
     said = on[0] if same else [f"{name}: {word}" for name, words in zip(names, on, strict=True) for word in words]
+    name = "" if p.control is None else ModelRef(p.control.source).name
+    against = (f"control on text: {name}, without layers, on the same texts",) if name else ()
     return (
         *said,
+        *against,
+        "standard errors: from the scatter over the indices",
         "on repeated sequences: second repetition without its first token minus first repetition",
         f"slope by ln index: least squares over i/{p.ratio:g} … i·{p.ratio:g}, as far as there are indices",
         p.words(),

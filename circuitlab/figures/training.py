@@ -16,7 +16,7 @@ from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, contr
 from circuitlab.figures.training_overlay import overlay
 from circuitlab.figures.training_pages import curves, heads_over_training, loss_by_index, zeroed
 from circuitlab.figures.training_plane import plane
-from circuitlab.figures.training_points import MARKS, OWN
+from circuitlab.figures.training_points import MARKS, NO_LAYERS, OWN
 from circuitlab.model.series_measures import GONE
 from circuitlab.model.subject import Head, Subject
 from circuitlab.session.state import State
@@ -92,7 +92,15 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         params = TrainingPcaParams(tuple(map(SeriesRef, found)), round(max(view.first, 0.0) * 1e6), bool(view.models.strip()))
         return {"plane": Request("training_pca", params, _subject(state))}
     named = tuple(map(SeriesRef, found if several else found[:1]))
-    return {"series": Request("training_series", TrainingSeriesParams(named), _subject(state))}
+    return {"series": Request("training_series", TrainingSeriesParams(named, _control(facts)), _subject(state))}
+
+
+def _control(facts: Facts) -> SeriesRef | None:
+    """The shipped model without layers, where it was measured: what its score on text is, the texts do alone."""
+    try:
+        return SeriesRef(NO_LAYERS) if NO_LAYERS in facts.measured("") else None
+    except CircuitLabError:
+        return None
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:

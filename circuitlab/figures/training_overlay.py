@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from circuitlab.analysis.training_scores import best
-from circuitlab.analysis.training_series import KINDS, TrainingSeriesResult
+from circuitlab.analysis.training_series import KINDS, TEXT, TrainingSeriesResult
 from circuitlab.engine.request import Answer
 from circuitlab.figures.common import number, once
 from circuitlab.figures.marks import Axis, Figure, Lines, ids
@@ -32,9 +32,16 @@ def overlay(state: State, answer: Answer, score: str, context: str, over: Over, 
         ),
         _lines(state, answer, "heads", best(result.of(score)), score.replace("_", " "), said.get(score, ""), kind, over, log, 2),
     )
-    ends = [f"{name} {number(result.scores[result.points(m)[-1], kind])}" for m, name in enumerate(result.names)]
+    last = [result.points(m)[-1] for m in range(len(result.names))]
+    ends = [f"{name} {number(float(result.scores[i, kind]))}" for name, i in zip(result.names, last, strict=True)]
+    less = [
+        f"{name} {number(float(result.controlled[i]))} ± {result.controlled_error[i]:.2f}"
+        for name, i in zip(result.names, last, strict=True)
+        if kind == TEXT and np.isfinite(result.controlled[i])
+    ]
     words = (
         f"in-context score on {KINDS[kind]}; of heads the best; a curve goes through the points of its own model",
+        f"minus a model without layers: {', '.join(less)}" if less else "",
         ZERO_ON_LOG if log else "",
         *(f"{name}: {phase_words(result, kind, m)}" for m, name in enumerate(result.names)),
     )

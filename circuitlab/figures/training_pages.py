@@ -53,7 +53,13 @@ def curves(state: State, answer: Answer, score: str, context: str, over: Over, l
     result, kind = _result(answer), kind_of(context)
     kinds = tuple(range(len(KINDS))) if context == "all" else (kind,)
     loss = once(answer, "loss", lambda: result.loss[None].copy())
-    in_context = once(answer, ("context", kinds), lambda: result.scores[:, kinds].T.copy())
+    alone = context == "text" and np.isfinite(result.controlled).any() and bool(result.shapes[0, 0])
+
+    def scores() -> np.ndarray:
+        shown = result.scores[:, kinds].T
+        return np.vstack([shown, result.controlled[None]]) if alone else shown.copy()
+
+    in_context = once(answer, ("context", kinds, alone), scores)
     said, headless = labels(result, kind), not result.shapes[0, 0]
     along = Along(state, answer, over, log, kind)
     rows = [
@@ -61,12 +67,12 @@ def curves(state: State, answer: Answer, score: str, context: str, over: Over, l
         along.lines(
             "in-context score",
             in_context,
-            _names(kinds),
+            (*_names(kinds), *(("minus a model without layers",) if alone else ())),
             "score, nats",
             said["in-context score"],
             bare=not headless,
-            hues=_plain(kinds),
-            named=tuple(range(len(kinds))),
+            hues=(*_plain(kinds), *((-1 - len(KINDS),) if alone else ())),
+            named=tuple(range(len(kinds) + alone)),
         ),
     ]
     rows += [] if headless else [along.heads("heads", score, score.replace("_", " "), said.get(score, ""))]
@@ -90,7 +96,13 @@ def _numbers(result: TrainingSeriesResult, state: State, kinds: tuple[int, ...],
     at = current(result, state.model)
     if at is None:
         return "choose one that was"
-    said = [f"loss {number(result.loss[at])}", f"in-context {number(result.scores[at, kinds[0]])} ({KINDS[kinds[0]]})"]
+    said = [f"loss {number(result.loss[at])}"]
+    if kinds == (TEXT,) and np.isfinite(result.score_error[at]):
+        said.append(f"in-context {number(result.scores[at, TEXT])} ± {result.score_error[at]:.2f} (text)")
+        if np.isfinite(result.controlled[at]) and result.shapes[0, 0]:
+            said.append(f"{number(result.controlled[at])} ± {result.controlled_error[at]:.2f} minus a model without layers")
+    else:
+        said.append(f"in-context {number(result.scores[at, kinds[0]])} ({KINDS[kinds[0]]})")
     return ", ".join([*said, *filter(None, [_best(result, measure, at)])])
 
 

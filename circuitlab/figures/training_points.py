@@ -97,6 +97,7 @@ def between(first: float, last: float) -> str:
     return f"{ends[0][0] if ends[0][1:] == ends[1][1:] else short(first)}–{short(last)}"
 
 
+NO_LAYERS = "builtin:attn-only-0l"
 HUES = 3 * 4096  # of models: hues of heads of a layer that small models do not have
 
 

@@ -14,15 +14,18 @@ from pathlib import Path
 
 import numpy as np
 
-from circuitlab.analysis.training_scores import KINDS, TEXT, phase_of, scores_of
+from circuitlab.analysis.training_scores import KINDS, TEXT, on_text, phase_of, scores_of
 from circuitlab.analysis.training_series import TrainingSeriesParams
 from circuitlab.errors import CircuitLabError
 from circuitlab.model.series import FOLDER
 from circuitlab.model.series_measures import FILE, GONE, SeriesMeasures, read_series
+from circuitlab.paths import model_dir
 from circuitlab.training.files import write_whole
 
 HEADING = "## Checkpoint series"
 PHASES = "### Phase changes"
+FINAL = "### In context, final weights"
+CONTROL = "attn-only-0l"  # a model without layers
 WIDTH = 130
 
 
@@ -35,12 +38,20 @@ def describe(folder: Path) -> None:
     text = card.read_text(encoding="utf-8") if card.is_file() else f"# {folder.name}\n"
     before, _, rest = text.partition(HEADING)
     after = rest[at:] if (at := rest.find("\n## ")) >= 0 else "\n"
-    made = f"{before.rstrip()}\n\n{section(read_series(folder))}\n{after.lstrip(chr(10))}".rstrip() + "\n"
+    made = f"{before.rstrip()}\n\n{section(read_series(folder), control_series())}\n{after.lstrip(chr(10))}".rstrip() + "\n"
     write_whole(card, made.encode())
 
 
-def section(m: SeriesMeasures) -> str:
-    """The card's section."""
+def control_series() -> SeriesMeasures | None:
+    """What was measured of the shipped model without layers, None where it is not there."""
+    try:
+        return read_series(model_dir(CONTROL))
+    except CircuitLabError:
+        return None
+
+
+def section(m: SeriesMeasures, control: SeriesMeasures | None = None) -> str:
+    """The card's section; `control`: what was measured of a model without layers."""
     scores, means = scores_of(m)
     columns = [m["loss"], scores[:, TEXT], *means[:, 0].T, *means[:, 1].T]
     best = [" | ".join(_best(m[name][i]) for name in ("prefix_matching", "previous_token")) for i in range(len(m.steps))]
@@ -48,7 +59,29 @@ def section(m: SeriesMeasures) -> str:
     rows = [f"| {a:,} | {b:,} | {c} | {d} |" for a, b, c, d in zip(m.steps, m.tokens, numbers, best, strict=True)]
     head = "| step | tokens | loss | in context | rep1 | rep2 | text1 | text2 | prefix matching | previous token |"
     said = textwrap.fill(_words(m), WIDTH)
-    return "\n".join([HEADING, "", said, "", head, "|---" * 10 + "|", *rows, "", PHASES, "", *phases(m), ""])
+    made = [HEADING, "", said, "", head, "|---" * 10 + "|", *rows, "", FINAL, "", *final(m, control)]
+    return "\n".join([*made, "", PHASES, "", *phases(m), ""])
+
+
+def final(m: SeriesMeasures, control: SeriesMeasures | None) -> list[str]:
+    """Lines on the final weights' score on text: with its standard error, and with the control taken off."""
+    text, (a, b), (c, d) = on_text(m, control), m.said["early"], m.said["late"]
+    signed = lambda value, error: f"{value:+.3f} ± {error:.3f} nats".replace("-", "−")
+    said = (
+        f"In-context score {signed(text.score[-1], text.error[-1])} (positions {c}–{d} minus {a}–{b} of {m.said['texts']} texts; "
+        "standard errors from the scatter of the losses over the positions of either end)."
+    )
+    if np.isfinite(text.controlled[-1]) and m["copying"].shape[1]:
+        said += (
+            f" Minus that of {CONTROL}, which has no layers and sees the token before and nothing else, at the same positions of"
+            f" the same texts: {signed(text.controlled[-1], text.controlled_error[-1])}. That part of the score is the model's;"
+            " the rest is in the texts."
+        )
+    elif not m["copying"].shape[1]:
+        said += " This model sees the token before and nothing else: its score is what the texts do alone, the control of others."
+    else:
+        said += " No control: no model without layers was measured on the same texts."
+    return [textwrap.fill(said, WIDTH)]
 
 
 def phases(m: SeriesMeasures) -> list[str]:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import re
+import statistics
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from circuitlab.analysis.base import SeriesRef
-from circuitlab.analysis.training_scores import KINDS, RANDOM, TEXT, phase_of, repetitions, scores_of
+from circuitlab.analysis.training_scores import KINDS, RANDOM, TEXT, on_text, phase_of, repetitions, scores_of
 from circuitlab.analysis.training_series import TrainingSeriesParams, TrainingSeriesResult
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
+from circuitlab.figures.marks import Lines
+from circuitlab.figures.panel import find_panel
+from circuitlab.figures.training import TrainingView
 from circuitlab.figures.training_points import phase_words
 from circuitlab.model.loading import open_model
 from circuitlab.model.loading.found import weight_files
@@ -21,8 +26,10 @@ from circuitlab.model.series import checkpoint_of, series_of
 from circuitlab.model.series_measures import GONE, HEAD_ARRAYS, SeriesMeasures, has_series, read_series
 from circuitlab.model.subject import ModelRef, Subject
 from circuitlab.paths import model_dir, shipped, shipped_models
+from circuitlab.report.render import figure_of
+from circuitlab.session.state import State
 from circuitlab.training.metrics import head_scores, losses, repeated_random
-from circuitlab.training.series_card import section
+from circuitlab.training.series_card import control_series, section
 from circuitlab.training.series_points import points_of
 
 MEASURED = tuple(name for name in shipped_models() if has_series(model_dir(name)))
@@ -53,7 +60,8 @@ def test_a_series_is_whole(name: str) -> None:
     assert m["token_loss"].shape[1] >= 2048 and m["loss_by_index"].shape[1] == m.said["context"] - 1 == 127
     if m.steps[0] == 0:  # every token is as likely; a tied unembedding gives the token that is read a logit of its own
         assert np.log(c.d_vocab) - 0.1 < m["loss"][0] < np.log(c.d_vocab) + (1.0 if c.tied else 0.1)
-    assert section(m) in (model_dir(name) / "card.md").read_text(encoding="utf-8"), "the card says what the file holds"
+    card = (model_dir(name) / "card.md").read_text(encoding="utf-8")
+    assert section(m, control_series()) in card, "the card says what the file holds"
     assert all("/" not in source["label"] for source in m.said["sources"])
 
 
@@ -170,3 +178,36 @@ def test_more_layers_foretell_text_better() -> None:
     two = read_series(model_dir("attn-only-2l"))
     score = scores_of(two)[0][:, TEXT]
     assert score[-1] < -0.3 < -0.2 < score[two.steps.index(1024)]
+
+
+def test_the_control_takes_the_texts_own_part_off_and_much_of_the_noise() -> None:
+    """Minus the losses of the model without layers at the same indices: 0 for one layer but for little, and less scatter."""
+    control = control_series()
+    assert control is not None
+    wanted = {"attn-only-1l": -0.05, "attn-only-1l-smeared": -0.27, "attn-only-2l": -0.39}
+    for name, value in wanted.items():
+        m = read_series(model_dir(name))
+        text, (a, b), (c, d) = on_text(m, control), m.said["early"], m.said["late"]
+        left = (m["loss_by_index"][-1].astype(float) - control["loss_by_index"][-1]).tolist()
+        late, early = left[c - 1 : d], left[a - 1 : b]
+        assert text.controlled[-1] == pytest.approx(sum(late) / len(late) - sum(early) / len(early))
+        assert text.controlled[-1] == pytest.approx(value, abs=0.01)
+        error = (statistics.variance(late) / len(late) + statistics.variance(early) / len(early)) ** 0.5
+        assert text.controlled_error[-1] == pytest.approx(error)
+        assert error < 0.75 * text.error[-1], "most of the scatter is the texts' own"
+        card = (model_dir(name) / "card.md").read_text(encoding="utf-8")
+        for score, of in ((text.score[-1], text.error[-1]), (text.controlled[-1], error)):
+            assert f"{score:+.3f} ± {of:.3f} nats".replace("-", "−") in card
+    other = replace(control, said={**control.said, "sha256": {"held_out": "of another text"}})
+    assert np.isnan(on_text(read_series(model_dir("attn-only-2l")), other).controlled).all()
+    assert np.isnan(on_text(control, read_series(model_dir("attn-only-1l"))).controlled).all(), "a control has no layers"
+
+
+def test_the_panel_says_the_score_with_its_error_and_minus_the_control() -> None:
+    ref = ModelRef("builtin:attn-only-2l")
+    state = State(ref).with_view("training", TrainingView(context="text"))
+    figure = figure_of(Engine(ModelStore()), find_panel("training"), state)
+    assert "−0.42 ± 0.07 (text), −0.39 ± 0.03 minus a model without layers" in figure.title
+    mark = figure.find("in-context score")
+    assert isinstance(mark, Lines) and mark.names == ("on text", "minus a model without layers")
+    assert mark.ys[1, -1] == pytest.approx(-0.39, abs=0.005)
