@@ -14,7 +14,7 @@ from torch import Tensor
 
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.tokenizer import Tokenizer
-from circuitlab.model.weights import Embed, Layer, Unembed, Weights, parameters_of
+from circuitlab.model.weights import Embed, Layer, Mlp, Unembed, Unread, Weights, parameters_of
 
 T = TypeVar("T")
 
@@ -68,9 +68,15 @@ def moved(part: T, device: torch.device) -> T:
     """A part of a model (a dataclass of tensors, of such parts, and of None) with every tensor on `device`."""
     if isinstance(part, Tensor):
         return cast(T, part.to(device))
-    if isinstance(part, tuple):  # experts
-        return cast(T, tuple(moved(one, device) for one in part))
+    if isinstance(part, Unread):  # experts: each when a token is sent to it
+        return cast(T, Unread(len(part), lambda e: _read(part, e, device), keep=True))
     if not is_dataclass(part) or isinstance(part, type):
         return part
     values: dict[str, Any] = {f.name: moved(getattr(part, f.name), device) for f in fields(part)}
     return replace(part, **values)
+
+
+def _read(experts: Unread, e: int, device: torch.device) -> Mlp:
+    with torch.device("cpu"):  # as above: files are read into memory
+        found = experts[e]
+    return moved(found, device)

@@ -6,7 +6,7 @@ resident and memory-mapped models alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -17,15 +17,36 @@ from circuitlab.errors import BadModel
 from circuitlab.model.config import Experts, ModelConfig
 from circuitlab.model.tensors import TensorSource, check_kind
 from circuitlab.model.tokenizer import Tokenizer
-from circuitlab.model.weights import Embed, Layer, Mixture, Mlp, Norm, Unembed
+from circuitlab.model.weights import Embed, Layer, Mixture, Mlp, Norm, Unembed, Unread
 
 _NORMS = ("attn_norm", "mlp_norm", "attn_post_norm", "mlp_post_norm", "q_norm", "k_norm")
 _ATTENTION = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O", "smear")
 _MLP = ("W_in", "W_out", "W_gate", "b_in", "b_gate", "b_out")
 
 
+class Named(Mapping[str, Tensor]):
+    """Tensors by name, each made, and so read from its file, when it is asked for; none is kept."""
+
+    def __init__(self, names: Iterable[str], make: Callable[[str], Tensor]) -> None:
+        self._names, self._make = dict.fromkeys(names), make
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._make(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names  # without making it
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
 class Parts(Protocol):
-    """Canonical tensors of the ends and of each layer: names as in `expected_shapes`."""
+    """Canonical tensors of the ends and of each layer, unread until they are asked for: names as in `expected_shapes`."""
 
     @property
     def resident(self) -> bool: ...
@@ -62,8 +83,9 @@ class SourcedWeights:
 
     def layer(self, i: int, mlp: bool = True) -> Layer:
         """Block i; without its MLP where that is not wanted."""
-        found = {name: value for name, value in self.parts.layer(i).items() if mlp or not name.startswith("mlp.")}
-        got = {name: self._to(value) for name, value in found.items() if not name.startswith("mlp.experts.")}
+        found = self.parts.layer(i)
+        left = "mlp.experts." if mlp else "mlp."  # unread: experts until a token is sent to them
+        got = {name: self._to(found[name]) for name in found if not name.startswith(left)}
         block = None
         if "mlp.router" in got:
             block = self._mixture(found, got)
@@ -73,9 +95,9 @@ class SourcedWeights:
         return Layer(**{n: got.get(n) for n in _ATTENTION}, mlp=block, **norms)  # type: ignore[arg-type]
 
     def _mixture(self, found: Mapping[str, Tensor], got: Mapping[str, Tensor]) -> Mixture:
-        """Experts as they are stored (few of them see a token), the rest converted."""
+        """Experts as they are stored, unread (few of them see a token); the rest converted."""
         assert self.config.experts is not None
-        every = tuple(_mlp(f"mlp.experts.{e}", found) for e in range(self.config.experts.n))
+        every = Unread(self.config.experts.n, lambda e: _mlp(f"mlp.experts.{e}", found))
         shared = _mlp("mlp.shared", got) if self.config.experts.shared else None
         return Mixture(got["mlp.router"], every, shared, got.get("mlp.shared_gate"))
 
@@ -104,16 +126,22 @@ class CanonicalParts:
         check_shapes(config, source)
         self._source = source
         self.resident = source.resident
-        self._ends = [n for n in source.names() if not n.startswith("layers.")]
+        self._ends: list[str] = []
+        self._layers: dict[str, list[str]] = {}
+        for name in source.names():
+            if name.startswith("layers."):
+                _, number, rest = name.split(".", 2)
+                self._layers.setdefault(number, []).append(rest)
+            else:
+                self._ends.append(name)
 
     def ends(self) -> Mapping[str, Tensor]:
         """Embedding, unembedding and final norm."""
-        return {name: self._source.tensor(name) for name in self._ends}
+        return Named(self._ends, self._source.tensor)
 
     def layer(self, i: int) -> Mapping[str, Tensor]:
         """Block i, prefix taken off."""
-        prefix = f"layers.{i}."
-        return {n.removeprefix(prefix): self._source.tensor(n) for n in self._source.names() if n.startswith(prefix)}
+        return Named(self._layers.get(str(i), ()), lambda name: self._source.tensor(f"layers.{i}.{name}"))
 
 
 def _norm_shapes(prefix: str, kind: str, *shape: int) -> dict[str, tuple[int, ...]]:

@@ -8,8 +8,9 @@ pass multiplies once for all heads.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
@@ -49,16 +50,35 @@ class Mlp:
     norm: Norm = Norm()
 
 
+class Unread(Sequence[Mlp]):
+    """Experts, each made by `make(number)` when it is asked for; `keep`: and kept."""
+
+    def __init__(self, n: int, make: Callable[[int], Mlp], keep: bool = False) -> None:
+        self._n, self._make, self._keep = n, make, keep
+        self._kept: dict[int, Mlp] = {}
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __getitem__(self, e: Any) -> Any:
+        if not 0 <= e < self._n:
+            raise IndexError(e)
+        made = self._kept.get(e) or self._make(e)
+        if self._keep:
+            self._kept[e] = made
+        return made
+
+
 @dataclass(frozen=True)
 class Mixture:
     """Experts in place of one MLP (`config.Experts`): read as a whole, what reads single neurons is refused.
 
-    router [d_model, expert]; `experts` as they are stored, converted when a token is sent to one; `shared`, and its gate
+    router [d_model, expert]; `experts` as they are stored, read and converted when a token is sent to one; `shared`, and its gate
     [d_model, 1]: of the expert that sees every token.
     """
 
     router: Tensor
-    experts: tuple[Mlp, ...]
+    experts: Sequence[Mlp]
     shared: Mlp | None = None
     shared_gate: Tensor | None = None
 

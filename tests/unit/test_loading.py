@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,13 @@ from safetensors.torch import load_file, save_file
 
 from circuitlab.errors import BadModel
 from circuitlab.model.config import Experts, ModelConfig, Rotary
+from circuitlab.model.forward import forward
 from circuitlab.model.loading import families, open_model
+from circuitlab.model.loading.layout import LaidOut, Layout, stored
 from circuitlab.model.saving import random_tensors
+from circuitlab.model.sourced import CanonicalParts, SourcedWeights, expected_shapes
 from circuitlab.model.subject import ModelRef
+from circuitlab.model.tensors import ResidentTensors
 from circuitlab.model.tokenizer import Tokenizer
 from tests.models import CONFIGS, byte_tokenizer, directory
 
@@ -254,3 +259,38 @@ def test_llm_viz_nano_sort_matches_its_stored_activations(shared_dir: Path) -> N
 def test_experts_that_cannot_be_are_refused(sizes: tuple) -> None:
     with pytest.raises(BadModel):
         Experts(*sizes)
+
+
+class Watched(ResidentTensors):
+    """Tensors that remember which of them were asked for."""
+
+    def __init__(self, tensors: dict) -> None:
+        super().__init__(tensors)
+        self.asked: set[str] = set()
+
+    def tensor(self, name: str) -> torch.Tensor:
+        self.asked.add(name)
+        return super().tensor(name)
+
+
+@pytest.mark.parametrize("laid_out", [False, True])
+@pytest.mark.parametrize("name", ["gpt2", "shared-expert"])
+def test_only_what_is_used_is_read(name: str, laid_out: bool) -> None:
+    """The attention of a layer without its MLP, the embedding without the unembedding, the experts that a token is sent to."""
+    config = replace(CONFIGS[name], n_layers=1)
+    source = Watched(random_tensors(config))
+    names = list(expected_shapes(config))
+    ends = {n: stored(n) for n in names if not n.startswith("layers.")}
+    block = {n.removeprefix("layers.0."): stored(n) for n in names if n.startswith("layers.0.")}
+    parts = LaidOut(config, Layout(ends, block), source) if laid_out else CanonicalParts(config, source)
+    weights = SourcedWeights(config, None, parts)
+    source.asked.clear()
+    weights.embed()
+    assert source.asked == {"embed.W_E", "embed.W_pos"}
+    weights.layer(0, mlp=False)
+    assert "layers.0.W_Q" in source.asked
+    assert not any(".mlp." in n for n in source.asked)
+    forward(weights, (3,))
+    experts = {n.split(".experts.")[1].split(".")[0] for n in source.asked if ".experts." in n}
+    assert len(experts) == (config.experts.active if config.experts else 0)
+    assert "unembed.W_U" not in source.asked

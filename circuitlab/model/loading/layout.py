@@ -19,7 +19,7 @@ from torch import Tensor
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.leftovers import refuse_attention
-from circuitlab.model.sourced import expected_shapes
+from circuitlab.model.sourced import Named, expected_shapes
 from circuitlab.model.tensors import TensorSource, check_kind, copied
 
 Step = Callable[[ModelConfig, Tensor], Tensor]
@@ -196,10 +196,11 @@ class LaidOut:
     prefix: str = ""
     used: frozenset[str] = frozenset()
     resident: bool = field(init=False)
+    _there: frozenset[str] = field(init=False)
     _joined: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.resident = self.source.resident
+        self.resident, self._there = self.source.resident, self.source.names()
 
     @property
     def n_parameters(self) -> int:
@@ -208,17 +209,17 @@ class LaidOut:
 
     def full(self, name: str) -> str:
         """The name in the file."""
-        there = self.source.names()
         candidates = (self.prefix + name, name, self.layout.renamed.get(name, name))
-        return next((n for n in candidates if n in there), name)
+        return next((n for n in candidates if n in self._there), name)
 
     def ends(self) -> Mapping[str, Tensor]:
         """Embeddings, final norm, unembedding; those that are products of stored tensors are made once and kept."""
-        return {name: self._end(name, where) for name, where in self.layout.ends.items()}
+        return Named(self.layout.ends, lambda name: self._end(name, self.layout.ends[name]))
 
     def layer(self, i: int) -> Mapping[str, Tensor]:
         """Block i."""
-        return {name: where.take(self.config, self._get, i) for name, where in self.layout.layer(i).items()}
+        block = self.layout.layer(i)
+        return Named(block, lambda name: block[name].take(self.config, self._get, i))
 
     def _end(self, name: str, where: Stored) -> Tensor:
         if where.join is None:
