@@ -150,8 +150,21 @@ class RowsMark(QWidget):
         flag = QItemSelectionModel.SelectionFlag
         self.table.selectionModel().select(selection, flag.ClearAndSelect)
         if rows:
+            follows = self.table.hasFocus() or not self._by_size()
+            self.table.setAutoScroll(follows)  # else another current row is scrolled to
             self.table.selectionModel().setCurrentIndex(self.model.index(rows[0], 0), flag.NoUpdate)
-            self.table.scrollTo(self.model.index(rows[0], 0))
+            self.table.setAutoScroll(True)
+            if follows:
+                self.table.scrollTo(self.model.index(rows[0], 0))
+
+    def _by_size(self) -> bool:
+        """Whether the rows stand in the order of a measure: its largest are then what is looked for first, and stay in view."""
+        for column in self.mark.columns:
+            if column.bar and len(self.model.order) > 1:
+                sizes = np.abs(np.nan_to_num(np.asarray(column.values, float)[self.model.order]))
+                if (np.diff(sizes) <= 0).all():
+                    return True
+        return False
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Another width, another room to share."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 from circuitlab.draw.busy import Busy
 from circuitlab.draw.caption import BETWEEN, Caption
 from circuitlab.draw.focus_order import chain
+from circuitlab.draw.painted import plain_tip
 from circuitlab.draw.paper import Paper
 from circuitlab.draw.places import Key, Places
 from circuitlab.draw.realise import realise
@@ -43,6 +45,7 @@ class FigureView(QWidget):
         self._theme, self._figure, self._paper = theme, Figure(), paper
         self._widgets: dict[Key, Any] = {}
         self._why_above = False
+        self._once: frozenset[str] = frozenset()  # parts of captions that the window says for all its figures
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._title, self._shown, self._why = (QLabel(self) for _ in range(3))
         self._caption = Caption(self)
@@ -126,6 +129,7 @@ class FigureView(QWidget):
     def _label(self) -> None:
         figure = self._figure
         caption = self.told
+        seen = BETWEEN.join(part for part in caption.split(BETWEEN) if part not in self._once)
         shown = f"showing {figure.shown[0]:,} of {figure.shown[1]:,}" if figure.shown else ""
         for label, text in (
             (self._title, figure.title),
@@ -136,7 +140,9 @@ class FigureView(QWidget):
                 label.setText(text)
             label.setVisible(bool(text))
         self._place_why(bool(figure.grid))
-        self._say(caption)
+        self._say(seen)
+        if seen != caption:
+            self._caption.setToolTip(plain_tip(caption))
         self._name_for_readers()
         self.setAccessibleDescription(caption or figure.why_empty)
 
@@ -158,6 +164,12 @@ class FigureView(QWidget):
         about = self._figure.about if self._paper is not None else ()
         notes = [w.note() for w in self._widgets.values() if w.note()]
         return BETWEEN.join(t for t in (*about, self._figure.caption, *notes) if t)
+
+    def say_once(self, parts: Collection[str]) -> None:
+        """Parts of captions that the window says for all its figures: here they are in the tool tip, and in a copied image."""
+        if (wanted := frozenset(parts)) != self._once:
+            self._once = wanted
+            self._label()
 
     def _say(self, caption: str) -> None:
         paper = self._paper
@@ -282,7 +294,10 @@ class FigureView(QWidget):
     def copy_image(self) -> None:
         """The picture as it is on the screen, to the clipboard."""
         self._busy.hide()
+        once = self._once
+        self.say_once(())
         picture: QPixmap = self.grab(QRect(QPoint(0, 0), self.size()))
+        self.say_once(once)
         QGuiApplication.clipboard().setPixmap(picture)
 
     def paintEvent(self, event: QPaintEvent) -> None:

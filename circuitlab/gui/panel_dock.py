@@ -290,6 +290,7 @@ class PanelDock(QDockWidget):
         awaited = self.waiting
         if self._drawable() is not None or self._failure is not None or not self.view.figure.grid:
             try:
+                self.view.say_once(self.bench.document.state.conventions.words())
                 self.view.show_figure(self._marked(self.figure()))
             except Exception as error:  # a fault in one figure must not take the window down
                 log.exception("%s could not be drawn", self.panel.name)

@@ -210,3 +210,16 @@ def test_what_was_shortened_in_a_narrow_table_is_whole_in_a_wide_one_and_nothing
 def test_a_cell_that_rounds_to_nothing_has_no_sign():
     column = RowColumn("logit", np.array([-1e-7, -0.0004, -0.0006, -np.inf, -12345.0]), digits=3)
     assert [cell_text(column, i) for i in range(5)] == ["0.000", "0.000", "−0.001", "−inf", "−12,345.000"]
+
+
+@pytest.mark.parametrize("falling", [True, False], ids=["by size", "by place"])
+def test_the_largest_rows_stay_in_view_whatever_is_chosen(view, falling):
+    size = np.linspace(9.0, 0.1, 300)
+    values = size if falling else np.random.default_rng(0).permutation(size)
+    mark = Rows("table", (RowColumn("x", values, bar=True),), ids(np.arange(300)), chosen=(250,))
+    table = settled(view, mark).table
+    assert (table.verticalScrollBar().value() == 0) == falling
+    if falling:
+        table.setFocus()
+        view.show_figure(Figure(((replace(mark, chosen=(251,)),),), "Table"))
+        assert table.viewport().rect().intersects(table.visualRect(table.model().index(251, 0))), "keys are followed"

@@ -12,9 +12,11 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QDialogButtonBox, QDoubleSpinBox, QPushButton
 
+from circuitlab.draw.view import FigureView
 from circuitlab.figures.hues import composition_rgb, hue_rgb
 from circuitlab.figures.marks import Heatmap, Hit, Rows
 from circuitlab.gui.commands import CommandAction
+from circuitlab.gui.panel_dock import PanelDock
 from circuitlab.gui.settings import SETTINGS, SettingsDialog
 from circuitlab.gui.window import Window
 from circuitlab.model.intervention import Site
@@ -209,3 +211,25 @@ def test_conventions_are_commands_of_the_palette_and_the_menus(qtbot: Any, windo
     assert window.bench.document.state.conventions.dtype == "float64"
     settle(qtbot, window)
     assert "float64" in dock(window, "attention").view.figure.caption
+
+
+def test_conventions_stand_once_in_the_bar_and_in_what_leaves_the_window(
+    qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not under each of the panels; a panel's picture that is copied or exported has them."""
+    bar, words = window.top.conventions.text(), window.bench.document.state.conventions.words()
+    assert all(word in bar for word in words)
+    panels = [d for d in window.docks.values() if isinstance(d, PanelDock) and d.shown and d.view.figure.grid]
+    assert len(panels) > 2
+    for panel in panels:
+        parts = panel.view._caption.text().split(" · ")
+        assert not set(parts) & set(words), panel.panel.name
+        assert set(words) <= set(panel.view.figure.caption.split(" · ")) or panel.panel.name in ("model",)
+        assert all(word in panel.view._caption.toolTip() for word in words) or words[0] not in panel.view.figure.caption
+        assert words[0] in panel.view.accessibleDescription() or words[0] not in panel.view.figure.caption
+    view, grab = dock(window, "attention").view, FigureView.grab
+    seen: list[str] = []
+    monkeypatch.setattr(FigureView, "grab", lambda self, *where: (seen.append(self._caption.words), grab(self, *where))[1])
+    view.copy_image()
+    assert all(word in seen[0] for word in words)
+    assert not set(view._caption.text().split(" · ")) & set(words)
