@@ -16,7 +16,7 @@ from circuitlab.draw.theme import Theme
 from circuitlab.figures.hues import hue_rgb
 from circuitlab.figures.marks import Bars
 
-ROW = 20
+ROW = 20  # px at text size 1
 GAP = 8
 
 
@@ -69,9 +69,13 @@ class BarsMark(PaintedMark):
         numbers = QFontMetricsF(self.theme.font(self.theme.small))
         self._numbers = max((numbers.horizontalAdvance(t) for t in self._texts), default=0.0)
 
+    @property
+    def _row_height(self) -> int:
+        return self.theme.px(ROW)
+
     def content_height(self, width: int) -> int:
         """A row each, and the unit."""
-        return ROW * len(self.mark.values) + (16 if self.mark.unit else 0)
+        return self._row_height * len(self.mark.values) + (self.theme.px(16) if self.mark.unit else 0)
 
     def _columns(self) -> tuple[float, float, float]:
         """Right edge of the names; left and right of the bars."""
@@ -81,7 +85,7 @@ class BarsMark(PaintedMark):
 
     def item_rect(self, item: Id) -> QRectF:
         """The whole row."""
-        return QRectF(0, item[0] * ROW, self.viewport().width(), ROW)
+        return QRectF(0, item[0] * self._row_height, self.viewport().width(), self._row_height)
 
     def colour(self, i: int) -> QColor:
         """A head's hue, else the neutral colour, or the two sides of the signed map."""
@@ -99,14 +103,14 @@ class BarsMark(PaintedMark):
         low, high = self._span
         scale = (end - left) / ((high - low) or 1.0)
         zero = left - low * scale
-        for i in range(max(0, int(visible.top() // ROW)), min(n, int(visible.bottom() // ROW) + 1)):
+        for i in range(max(0, int(visible.top() // self._row_height)), min(n, int(visible.bottom() // self._row_height) + 1)):
             self._row(painter, i, right, zero, scale, end)
         painter.setPen(self.theme.colour("faint" if low < 0 else "line"))
-        painter.drawLine(QPointF(round(zero) + 0.5, 0), QPointF(round(zero) + 0.5, n * ROW))
+        painter.drawLine(QPointF(round(zero) + 0.5, 0), QPointF(round(zero) + 0.5, n * self._row_height))
         if self.mark.unit:
             painter.setFont(self.theme.font(self.theme.small))
             painter.setPen(self.theme.colour("muted"))
-            unit = QRectF(left, n * ROW, self.viewport().width() - left - 4, 16)
+            unit = QRectF(left, n * self._row_height, self.viewport().width() - left - 4, self.theme.px(16))
             painter.drawText(unit, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, self.mark.unit)
 
     def _row(self, painter: QPainter, i: int, right: float, zero: float, scale: float, end: float) -> None:
@@ -114,28 +118,28 @@ class BarsMark(PaintedMark):
         chosen = i in self.mark.chosen
         if chosen:
             painter.fillRect(row, self.theme.colour("accent", 0.14))
-            painter.fillRect(QRectF(0, row.top(), 3, ROW), self.theme.colour("accent"))
+            painter.fillRect(QRectF(0, row.top(), 3, self._row_height), self.theme.colour("accent"))
         elif self._hovered == (i,):
             painter.fillRect(row, self.theme.colour("line", 0.5))
         value = float(self.mark.values[i])
         if np.isfinite(value):
             edge = zero + value * scale
-            bar = QRectF(min(zero, edge), row.top() + 4, max(abs(edge - zero), 1.0 if value else 0.0), ROW - 8)
+            bar = QRectF(min(zero, edge), row.top() + 4, max(abs(edge - zero), 1.0 if value else 0.0), self._row_height - 8)
             painter.fillRect(bar, self.colour(i))
         painter.setFont(self._font())
         painter.setPen(self.theme.colour("text"))
         name = QFontMetricsF(self._font()).elidedText(self.mark.labels[i], Qt.TextElideMode.ElideMiddle, right - 6)
-        painter.drawText(QRectF(6, row.top(), right - 6, ROW), Qt.AlignmentFlag.AlignRight | middle, name)
+        painter.drawText(QRectF(6, row.top(), right - 6, self._row_height), Qt.AlignmentFlag.AlignRight | middle, name)
         painter.setFont(self.theme.font(self.theme.small))
         painter.setPen(self.theme.colour("muted"))
-        numbers = QRectF(end, row.top(), self.viewport().width() - end - 4, ROW)
+        numbers = QRectF(end, row.top(), self.viewport().width() - end - 4, self._row_height)
         painter.drawText(numbers, Qt.AlignmentFlag.AlignRight | middle, self._texts[i])
 
     # gestures --------------------------------------------------------------------------------------------------------
 
     def id_at(self, at: QPointF) -> Id | None:
         """The row under a point."""
-        i = int(self.to_content(at).y() // ROW)
+        i = int(self.to_content(at).y() // self._row_height)
         return (i,) if 0 <= i < len(self.mark.values) else None
 
     def readout(self, item: Id) -> str:

@@ -73,7 +73,7 @@ class EdgesMark(XYPlot):
 
     def _pen(self, kind: int, strength: float) -> QPen:
         wide = len(self.mark.ends) <= WIDE_UP_TO
-        width = (1 + 2 * strength if wide else 1) * self.stroke
+        width = (1 + 2 * strength if wide else 1) * self.stroke * (self.theme.scale if wide else 1)
         pen = pg.mkPen(*composition_rgb(kind, self.theme.dark), round(55 + 200 * strength), width=width)
         if kind in DASHES and self._dashed():
             pen.setDashPattern(DASHES[kind])
@@ -128,7 +128,7 @@ class EdgesMark(XYPlot):
         rows = max((metrics.horizontalAdvance(t) + 8 for _, t in self.mark.rows), default=0.0)
         half = metrics.height() / 2 + 6
         x = _with_room(left, right, self.viewport().width(), label + rows, label)
-        y = _with_room(low, high, self._height_of_plot(), half, half + (BADGE if any(self.mark.badges) else 0.0))
+        y = _with_room(low, high, self._height_of_plot(), half, half + (self.theme.px(BADGE) if any(self.mark.badges) else 0.0))
         return x, y
 
     def _height_of_plot(self) -> float:
@@ -172,7 +172,8 @@ class EdgesMark(XYPlot):
 
     def _place_boxes(self, nodes: np.ndarray) -> list[QRectF]:
         if not self._labelled(nodes):
-            return [QRectF(x - DOT, y - DOT, 2 * DOT, 2 * DOT) for x, y in nodes.tolist()]
+            dot = DOT * self.theme.scale
+            return [QRectF(x - dot, y - dot, 2 * dot, 2 * dot) for x, y in nodes.tolist()]
         metrics = QFontMetricsF(self.theme.font(self.theme.small))
         height = metrics.height() + 4
         wide = [metrics.horizontalAdvance(t) + 10 for t in self.mark.labels]
@@ -242,7 +243,7 @@ class EdgesMark(XYPlot):
     def _draw_nodes(self, painter: QPainter) -> None:
         boxes = self._boxes()
         self._draw_rows(painter)
-        labelled = bool(boxes) and boxes[0].width() > 2 * DOT + 0.1
+        labelled = bool(boxes) and boxes[0].width() > 2 * DOT * self.theme.scale + 0.1
         painter.setFont(self.theme.font(self.theme.small))
         chosen = set(self.mark.chosen_nodes)
         hovered = self._hovered[1] if self._hovered and self._hovered[0] == 0 else -1
@@ -281,7 +282,8 @@ class EdgesMark(XYPlot):
 
     def _draw_badge(self, painter: QPainter, box: QRectF, text: str) -> None:
         width = QFontMetricsF(painter.font()).horizontalAdvance(text) + 6
-        place = QRectF(box.center().x() - width / 2, box.top() - BADGE, width, BADGE - 2)
+        badge = self.theme.px(BADGE)
+        place = QRectF(box.center().x() - width / 2, box.top() - badge, width, badge - 2)
         painter.fillRect(place, self.theme.colour("background", 0.85))
         painter.setPen(self.theme.colour("muted"))
         painter.drawText(place, Qt.AlignmentFlag.AlignCenter, text)

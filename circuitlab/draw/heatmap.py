@@ -33,7 +33,7 @@ from circuitlab.draw.theme import Theme
 from circuitlab.figures.hues import hue_rgb
 from circuitlab.figures.marks import Heatmap
 
-LARGEST_CELL = 56.0
+LARGEST_CELL, LARGEST_ALONE = 56.0, 140.0  # px: beside something else, and with a row of the figure for itself
 LARGEST_ON_PAPER = 28.0
 MOSTLY_EMPTY = 16  # cells to each that is painted: of a larger map it is not asked how many these are
 UNLIMITED = (1 << 24) - 1  # Qt's own
@@ -52,6 +52,7 @@ class HeatmapMark(PlotMark):
         self._mips = []
         self._mip = 0
         self._cursor: Id | None = None
+        self._alone = False
         self._hatching = Hatching()
         self._paper: Paper | None = None
         self._cells: np.ndarray | None = None  # colours that are painted as rectangles
@@ -182,7 +183,7 @@ class HeatmapMark(PlotMark):
         rows, cols = self.mark.values.shape
         left, bottom, top, cell_x, cell_y = 0.0, 0.0, 0.0, 64.0, 64.0
         bar = self.bar.extent() if barred else 0.0
-        self.left_axis.short = self.bottom_axis.short = height < SHORT
+        self.left_axis.short = self.bottom_axis.short = height < self.theme.px(SHORT)
         for turn in range(5):
             left, bottom = self.left_axis.fit(cell_y), self.bottom_axis.fit(cell_x)
             top = self.legend.height_for(min(cell_x * cols, width - left - bar))
@@ -191,7 +192,7 @@ class HeatmapMark(PlotMark):
             cell_x = min(max((width - left - bar - 10) / cols, 1e-3), most_x)
             cell_y = min(max((height - bottom - top - 10) / rows, 1e-3), most_y)
             if self.mark.square:
-                cell_x = cell_y = self._snapped(min(cell_x, cell_y, LARGEST_CELL if self._paper is None else LARGEST_ON_PAPER))
+                cell_x = cell_y = self._snapped(min(cell_x, cell_y, self._largest()))
         return left + bar + cell_x * cols, bottom + top + cell_y * rows, cell_y * rows
 
     def _barred(self) -> bool:
@@ -216,6 +217,24 @@ class HeatmapMark(PlotMark):
         self.plot_item.setGeometry(self.range)
         layout.activate()
         self._over.update()
+
+    def _largest(self) -> float:
+        if self._paper is not None:
+            return LARGEST_ON_PAPER
+        return self.theme.px(LARGEST_ALONE if self._alone else LARGEST_CELL)
+
+    def set_alone(self, alone: bool) -> None:
+        """Whether it has a row of the figure for itself, and grows with it."""
+        if alone != self._alone:
+            self._alone = alone
+            if self._mips:
+                self.fit()
+
+    def side_in(self, width: int, height: int) -> float:
+        """px of height of the picture in a room."""
+        side = self._measure(width, height, self._barred())[2]
+        self._measure(self.viewport().width(), self.viewport().height(), self.bar.isVisible())  # axes as they are
+        return side
 
     def _snapped(self, cell: float) -> float:
         ratio = self.devicePixelRatioF()

@@ -104,7 +104,11 @@ class LinesMark(XYPlot):
         chosen, patterns = set(self.mark.chosen), self._patterns()
         for i, curve in enumerate(self._curves):
             strong = not chosen or i in chosen
-            pen = pg.mkPen(*self.colour(i), 255 if strong else STEPPED_BACK, width=(2.5 if i in chosen else 1.5) * self.stroke)
+            pen = pg.mkPen(
+                *self.colour(i),
+                255 if strong else STEPPED_BACK,
+                width=(2.5 if i in chosen else 1.5) * self.stroke * self.theme.scale,
+            )
             if i in patterns:
                 pen.setDashPattern(patterns[i])
                 pen.setCapStyle(Qt.PenCapStyle.FlatCap)

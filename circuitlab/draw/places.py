@@ -6,7 +6,7 @@ from typing import Any
 
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QVBoxLayout, QWidget
 
-from circuitlab.draw.heatmap import UNLIMITED
+from circuitlab.draw.heatmap import UNLIMITED, HeatmapMark
 from circuitlab.draw.rows_paper import RowsOnPaper
 from circuitlab.draw.theme import GRID
 from circuitlab.figures.marks import Bars, Dials, Figure, Heatmap, Mark, Prose, Rows, Tokens
@@ -16,7 +16,7 @@ NARROW, TALL = 480, 260  # px: below and above these a table goes under its map
 ROOMY = 400  # px of height: from here on a table under its map gets more of it than the map
 LOW = 400  # px: below it prose gets less
 CHROME = 48  # px of height that a title and a line of caption take
-FLAT = 300  # px of height: below it, and twice as wide as high, the text under a map stands beside it
+BESIDE = 200  # px of width that the text beside its map has at least
 LEAST_ON_PAPER = 110  # px of height of a picture or a table that shares a given one
 FLOWS = Tokens | Bars | Dials | Prose
 
@@ -38,25 +38,26 @@ def _shapes_of_maps(figure: Figure) -> tuple[tuple[int, ...], ...]:
     return tuple(row[0].values.shape for row in figure.grid if _map_and_table(row) and isinstance(row[0], Heatmap))
 
 
-def _share_of_table(narrow: bool, stacked: bool, height: int) -> int:
+def _share_of_table(narrow: bool, stacked: bool, roomy: bool) -> int:
     """What a table gets where its map gets 2."""
     if not narrow:
         return 2
     if stacked:
-        return 3 if height >= ROOMY else 2
+        return 3 if roomy else 2
     return 5
 
 
 class Places:
     """`body` is the layout of the rows; `widgets`, by type and name, are the view's, and made before a figure is laid out."""
 
-    def __init__(self, view: QWidget, widgets: dict[Key, Any], on_paper: bool) -> None:
+    def __init__(self, view: Any, widgets: dict[Key, Any], on_paper: bool) -> None:
         self._view, self._widgets, self._on_paper = view, widgets, on_paper
         self._figure = Figure()
         self._shape: tuple[tuple[Key, ...], ...] = ()
         self._rows: list[QWidget] = []
         self._stacked = self._by_hand = False
         self._shapes: tuple[tuple[int, ...], ...] = ()  # of the maps that stand beside tables
+        self._shared: object = None  # what the present places of a map and its text follow from
         self.body = QVBoxLayout()
         self.body.setSpacing(GRID)
 
@@ -85,7 +86,11 @@ class Places:
         for i in range(self.body.count()):
             weight = round(100 * figure.weights[i]) if i < len(figure.weights) else 100
             self.body.setStretch(i, weight)
-        self._shape = shape
+        self._shape, self._shared = shape, None
+        alone = {key for row in shape if len(row) == 1 for key in row}
+        for key, widget in self._widgets.items():
+            if isinstance(widget, HeatmapMark):
+                widget.set_alone(key in alone)
         self._turn()
 
     def shown(self, figure: Figure, relaid: bool) -> None:
@@ -94,6 +99,7 @@ class Places:
         if (shapes := _shapes_of_maps(figure)) and (relaid or shapes != self._shapes):
             self._shapes = shapes
             self._turn()
+        self._turn_text()
         self.align()
         if any(isinstance(m, FLOWS | Rows) for m in figure.marks()):
             self._share_by_content()
@@ -138,33 +144,55 @@ class Places:
         self._turn_text()
         if self._on_paper:
             return  # see `give_heights`
-        narrow = self._view.width() < NARROW
-        self._stacked = stacked = narrow and self._view.height() >= TALL
+        narrow = self._view.width() < self._px(NARROW)
+        self._stacked = stacked = narrow and self._view.height() >= self._px(TALL)
         for holder, row in zip(self._rows, self._figure.grid, strict=False):
             side = holder.layout()
             if isinstance(side, QBoxLayout) and _map_and_table(row):
                 side.setDirection(QBoxLayout.Direction.TopToBottom if stacked else QBoxLayout.Direction.LeftToRight)
                 side.setSpacing(GRID if stacked else 2 * GRID)
                 side.setStretch(0, 2)
-                side.setStretch(1, _share_of_table(narrow, stacked, self._view.height()))
+                side.setStretch(1, _share_of_table(narrow, stacked, self._view.height() >= self._px(ROOMY)))
                 map_ = self._widgets[type(row[0]), row[0].name]
                 beside = (
                     (self._view.width() - 4 * GRID) * 2 // 7
                 )  # stretches alone do not hold where hints ask for more than there is
                 map_.setMaximumWidth(
-                    UNLIMITED if stacked else beside if narrow else map_.natural_width(max(self._view.height() - CHROME, 60))
+                    UNLIMITED
+                    if stacked
+                    else beside
+                    if narrow
+                    else map_.natural_width(max(self._view.height() - self._px(CHROME), 60))
                 )
                 map_.setMaximumHeight(map_.natural_height(self._view.width() - 2 * GRID) if stacked else UNLIMITED)
 
     def _turn_text(self) -> None:
-        """A map over its text: side by side where there is much more width than height, which a map cannot use."""
-        flat = self._view.height() < FLAT and self._view.width() > 2 * self._view.height() and not self._on_paper
-        beside = flat and _map_over_text(self._figure)
+        """A map over its text: the text gets the lines it has, the map the rest; side by side where the map is larger so."""
+        if self._on_paper or len(self._rows) != 2 or not _map_over_text(self._figure):
+            if not self._on_paper:
+                self.body.setDirection(QBoxLayout.Direction.TopToBottom)
+            return
+        heat, text = self._figure.grid[0][0], self._figure.grid[1][0]
+        assert isinstance(heat, Heatmap) and isinstance(text, Tokens)
+        key = (heat.values.shape, text.texts, self._view.size().toTuple(), self._view.theme)
+        if key == self._shared:
+            return
+        self._shared = key
+        picture, words = self._widgets[Heatmap, heat.name], self._widgets[Tokens, text.name]
+        width, height = max(self._view.width() - 2 * GRID, 80), max(self._view.height() - self._px(CHROME), 60)
+        lines = max(28, min(words.natural_height(width), height * 2 // 5))
+        wide = min(picture.natural_width(height), width - self._px(BESIDE) - GRID)
+        beside = heat.square and wide > 0 and picture.side_in(wide, height) > 1.1 * picture.side_in(width, height - lines - GRID)
         self.body.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
-        if _map_over_text(self._figure):
-            weights = self._figure.weights or (1.0, 1.0)
-            for i in range(2):
-                self.body.setStretch(i, 100 if beside else round(100 * weights[i]))
+        above, below = self._rows
+        above.setMaximumWidth(wide if beside else UNLIMITED)
+        below.setMaximumHeight(UNLIMITED if beside else lines)
+        below.setMinimumHeight(28 if beside else lines)
+        for i, stretch in enumerate((100, 100 if beside else 0)):
+            self.body.setStretch(i, stretch)
+
+    def _px(self, length: float) -> int:
+        return self._view.theme.px(length)
 
     def align(self) -> None:
         """Maps above each other over the same columns are equally wide, whatever the numbers beside them."""
@@ -195,13 +223,13 @@ class Places:
                 need = max(self._widgets[type(m), m.name].natural_height(width // len(row)) for m in row)
                 most = self._room_for_prose(room) if all(isinstance(m, Prose) for m in row) else room * 2 // 5
                 self._rows[i].setMaximumHeight(max(28, min(need, most)))
-                self._rows[i].setMinimumHeight(max(28, min(need, most, 48 if self._view.height() < LOW else most)))
+                self._rows[i].setMinimumHeight(max(28, min(need, most, 48 if self._view.height() < self._px(LOW) else most)))
 
     def _room_for_prose(self, room: int) -> int:
         """It scrolls, pictures do not; where a panel is high and narrow pictures cannot use the height."""
-        if self._view.height() < LOW:
+        if self._view.height() < self._px(LOW):
             return room // 4
-        return room // 2 if self._view.width() < NARROW else room * 2 // 5
+        return room // 2 if self._view.width() < self._px(NARROW) else room * 2 // 5
 
     def _cap_by_content(self) -> None:
         width = max(self._view.width() - 2 * GRID, 100)

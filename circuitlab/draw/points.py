@@ -95,7 +95,7 @@ class PointsMark(XYPlot):
         # A point without a place would reach Qt as NaN, which kills the process.
         known = np.isfinite(self._x) & np.isfinite(self._y)
         brushes = [self._brush(tuple(c)) for c in self._rgb()[known].tolist()]
-        x, y, size = self._x[known], self._y[known], self.mark.size
+        x, y, size = self._x[known], self._y[known], self.mark.size * self.theme.scale
         self.scatter.setData(x=x, y=y, brush=brushes, pen=None, size=size, symbol=self._symbols(known))
 
     def _symbols(self, known: np.ndarray) -> str | list[str]:
@@ -242,7 +242,7 @@ class PointsMark(XYPlot):
         ink = QColor(self.theme.colour("muted"))
         ink.setAlpha(PATH)
         painter.setPen(QPen(ink, 1.0))
-        radius = self.mark.size / 2 - 0.5
+        radius = self.mark.size * self.theme.scale / 2 - 0.5
         ends = zip(self.to_pixels(self._x, self._y), self.to_pixels(*self.mark.controls.T), strict=True)
         for there, control in ends:
             if not np.isfinite(control).all():
@@ -265,7 +265,7 @@ class PointsMark(XYPlot):
             return
         at = dict(zip(wanted, self.to_pixels(self._x[wanted], self._y[wanted]).tolist(), strict=True))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        radius = mark.size / 2 + 3
+        radius = mark.size * self.theme.scale / 2 + 3
         for items, name in ((chosen, "accent"), (hovered, "text")):
             painter.setPen(QPen(self.theme.colour(name), 2))
             for i in items:

@@ -80,7 +80,6 @@ class RowsMark(QWidget):
         table.setMouseTracking(True)
         table.verticalHeader().setVisible(False)
         table.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-        table.verticalHeader().setDefaultSectionSize(ROW)
         header = table.horizontalHeader()
         header.setSectionsClickable(True)
         header.setSortIndicatorShown(True)
@@ -180,13 +179,15 @@ class RowsMark(QWidget):
         ink.setColor(self.count.foregroundRole(), theme.colour("muted"))
         self.count.setPalette(ink)
         self.filter_box.setFont(theme.font(theme.normal))
-        self.table.horizontalHeader().setFont(theme.font(theme.small))
+        self.table.verticalHeader().setDefaultSectionSize(theme.px(ROW))
+        self._widths.fit(self.width(), self.height())
         self.table.viewport().update()
 
     def natural_height(self, width: int) -> int:
         """The rows that are shown, and the header."""
+        px = self.theme.px
         rows = min(self.model.rowCount(), MOST)
-        return rows * ROW + 32 + (22 if self.mark.heading else 0) + (32 if self.mark.searchable else 0)
+        return rows * px(ROW) + px(32) + (px(22) if self.mark.heading else 0) + (px(32) if self.mark.searchable else 0)
 
     def note(self) -> str:
         """Nothing to add to the caption."""

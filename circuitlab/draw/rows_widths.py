@@ -10,9 +10,9 @@ from circuitlab.draw.rows_model import RowsModel, cell_text, is_number
 from circuitlab.draw.theme import Theme
 from circuitlab.figures.marks import RowColumn
 
-ROW = 22
-SHORT_BAR = 28  # px beside its number
-SHORTENED = 64  # px: words are cut down to this, so that the numbers beside them stay in sight
+ROW = 22  # px, like the others at text size 1
+SHORT_BAR = 28  # beside its number
+SHORTENED = 84  # words are cut down to this, so that the numbers beside them stay in sight
 
 
 def _widest(column: RowColumn, metrics: QFontMetricsF) -> float:
@@ -37,19 +37,19 @@ class ColumnWidths:
         header = self._table.horizontalHeader()
         plain = QFontMetricsF(self.theme.font(self.theme.normal))
         mono = QFontMetricsF(self.theme.font(self.theme.normal, mono=True))
-        columns = self._model.mark.columns
+        columns, px = self._model.mark.columns, self.theme.px
         bars = [i for i, c in enumerate(columns) if c.bar]
         self._stretched = bars or [i for i, c in enumerate(columns) if c.tokens]
         self._widths, self._least = [], []
         for i, column in enumerate(columns):
             title = self._model.headerData(i, Qt.Orientation.Horizontal) or ""
             widest = _widest(column, mono if column.tokens else plain)
-            wanted = max(min(widest, 220) + 18, plain.horizontalAdvance(title) + 34)
+            wanted = max(min(widest, px(220)) + px(18), plain.horizontalAdvance(title) + px(34))
             header.setSectionResizeMode(i, QHeaderView.ResizeMode.Interactive)
             header.resizeSection(i, round(wanted))
             self._widths.append(round(wanted))
-            shortest = widest + 16 + SHORT_BAR * column.bar if is_number(column) else min(widest + 18, SHORTENED)
-            shortest = max(shortest, plain.horizontalAdvance(title) + 20, header.minimumSectionSize())
+            shortest = widest + px(16 + SHORT_BAR * column.bar) if is_number(column) else min(widest + px(18), px(SHORTENED))
+            shortest = max(shortest, plain.horizontalAdvance(title) + px(20), header.minimumSectionSize())
             self._least.append(round(min(wanted, shortest)))
         self.stretch(width, height)
 
@@ -57,12 +57,12 @@ class ColumnWidths:
         """Whether other values have numbers too long for the columns; words may be shortened, and nothing jumps for less."""
         plain = QFontMetricsF(self.theme.font(self.theme.normal))
         pairs = zip(self._model.mark.columns, self._widths, strict=True)
-        return any(is_number(c) and _widest(c, plain) + 16 > width for c, width in pairs)
+        return any(is_number(c) and _widest(c, plain) + self.theme.px(16) > width for c, width in pairs)
 
     def stretch(self, width: int, height: int) -> None:
         """Give what is left to the columns that stretch; where nothing is, words are shortened before numbers are pushed out."""
         header, bar = self._table.horizontalHeader(), self._table.verticalScrollBar()
-        scrolls = bar.isVisible() or self._model.rowCount() * ROW + 32 > height
+        scrolls = bar.isVisible() or self._model.rowCount() * self.theme.px(ROW) + self.theme.px(32) > height
         room = width - (bar.sizeHint().width() if scrolls else 0)  # the table itself is laid out later
         fits = sum(self._widths) <= room
         self._hide_rank(room)

@@ -129,7 +129,7 @@ def stylesheet(theme: Theme) -> str:
     """What the palette cannot say: hairlines, headers, tool tips, the focus ring."""
     return f"""
 QToolTip {{ color: {theme.text}; background: {theme.raised}; border: 1px solid {theme.line}; padding: 4px; }}
-QHeaderView {{ background: {theme.background}; border: none; }}
+QHeaderView {{ background: {theme.background}; border: none; font-size: {theme.small:.0f}px; }}
 QHeaderView::section {{ color: {theme.muted}; background: {theme.background}; border: none;
   border-bottom: 1px solid {theme.line}; padding: 4px 8px; }}
 QTableView {{ background: {theme.background}; border: 1px solid {theme.background}; outline: none;
@@ -146,8 +146,15 @@ QScrollBar::add-page, QScrollBar::sub-page {{ background: transparent; }}
 """
 
 
-def apply_theme(app: QApplication, theme: Theme) -> None:
-    """Palette, font and style sheet of the whole application. A `FigureView` is told by its own `set_theme`."""
+def apply_theme(app: QApplication, theme: Theme, more: str = "") -> None:
+    """Palette, font and style sheet of the whole application, with `more` in it. A `FigureView` is told by its own `set_theme`.
+
+    There is one sheet: with others below it Qt polishes every widget once for each of them. It is taken away before another is
+    set: from one to another Qt polishes a widget once for each of its ancestors (0.55 s against 0.19 for 2 000 widgets).
+    """
     app.setPalette(palette(theme))
     app.setFont(theme.font())
-    app.setStyleSheet(stylesheet(theme))
+    sheet = stylesheet(theme) + more
+    if app.styleSheet() != sheet:
+        app.setStyleSheet("")
+        app.setStyleSheet(sheet)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from PySide6.QtCore import QPoint, QRect, Qt, Signal, Slot
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QPainter, QPaintEvent, QPixmap, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from circuitlab.draw.busy import Busy
 from circuitlab.draw.caption import BETWEEN, Caption
@@ -244,9 +244,11 @@ class FigureView(QWidget):
         """Chrome in another theme; data keep their colours."""
         self._theme = theme
         self.setPalette(palette(theme))
-        sheet = stylesheet(theme)
-        if self.styleSheet() != sheet:
-            self.setStyleSheet(sheet)
+        own, app = stylesheet(theme), QApplication.instance()
+        if isinstance(app, QApplication) and own in app.styleSheet():
+            own = ""  # the application says it: a sheet for each view as well is polished for seconds
+        if self.styleSheet() != own:
+            self.setStyleSheet(own)
         colours = {self._title: ("text", theme.normal, True), self._shown: ("muted", theme.small, False)}
         colours |= {self._caption: ("muted", theme.small, False), self._why: ("muted", theme.normal, False)}
         for label, (name, size, bold) in colours.items():

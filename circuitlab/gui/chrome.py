@@ -39,7 +39,7 @@ QToolButton[role="small"] {{ padding: 1px; }}
 QToolButton[role="primary"] {{ border: 1px solid {theme.faint}; background: {theme.raised}; padding: 2px 8px; }}
 QToolButton[role="primary"]:hover {{ border-color: {theme.accent}; }}
 QCheckBox {{ spacing: 6px; }}
-QCheckBox::indicator {{ width: 12px; height: 12px; border: 1px solid {theme.faint}; border-radius: 3px;
+QCheckBox::indicator {{ width: {theme.px(12)}px; height: {theme.px(12)}px; border: 1px solid {theme.faint}; border-radius: 3px;
   background: {theme.background}; }}
 QCheckBox::indicator:checked {{ background: {theme.muted}; border-color: {theme.muted}; image: url("{check}"); }}
 QCheckBox::indicator:disabled {{ border-color: {theme.line}; background: {theme.window}; }}

@@ -18,7 +18,7 @@ class Looks(QObject):
 
     def __init__(self, bench: Bench, window: QWidget) -> None:
         super().__init__(window)
-        self.bench, self._window = bench, window
+        self.bench = bench
         bench.settings.changed.connect(self._setting)
 
     def scale_text(self, by: float) -> None:
@@ -46,6 +46,5 @@ class Looks(QObject):
         """To the application, the window, and all that is drawn."""
         app, theme = QApplication.instance(), self._theme()
         assert isinstance(app, QApplication)
-        apply_theme(app, theme)
-        self._window.setStyleSheet(sheet(theme))
+        apply_theme(app, theme, sheet(theme))
         self.bench.set_theme(theme)

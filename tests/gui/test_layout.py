@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtCore import QPointF, Qt
-from PySide6.QtGui import QMouseEvent
+from PySide6.QtCore import QEvent, QObject, QPointF, Qt
+from PySide6.QtGui import QFontInfo, QFontMetricsF, QMouseEvent
 from PySide6.QtWidgets import QApplication, QCheckBox
 
+from circuitlab.draw.rows_model import cell_text
 from circuitlab.figures.panel import panels
 from circuitlab.gui import main as gui
 from circuitlab.gui.arrangements import ARRANGEMENTS, Arrangement
@@ -191,3 +193,46 @@ def test_the_top_is_one_line_that_says_less_before_anything_leaves_it(
         assert "difference" in compared.text() and compared.isVisible()
         assert inside.contains(compared.geometry())
         assert window.width() == 1280
+
+
+def test_a_change_of_theme_polishes_no_widget_once_for_each_of_its_ancestors(qtbot: Any, window: Window) -> None:
+    polished: Counter[int] = Counter()
+
+    class Watch(QObject):
+        def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+            if event.type() == QEvent.Type.StyleChange:
+                polished[id(watched)] += 1
+            return False
+
+    watch = Watch()
+    kinds = (window.docks["attention"].view, window.docks["heads"].view, window.top.model, window.prompt.editor)  # type: ignore[attr-defined]
+    for widget in kinds:
+        widget.installEventFilter(watch)
+    window.set_theme("dark")
+    QApplication.processEvents()
+    assert [polished[id(widget)] for widget in kinds] == [2] * len(kinds), "the old sheet goes, the new one comes"
+    for widget in kinds:
+        widget.removeEventFilter(watch)
+
+
+def test_tables_follow_the_size_of_text_there_and_back(qtbot: Any, window: Window) -> None:
+    table = next(iter(window.docks["predictions"].view._widgets.values())).table  # type: ignore[attr-defined]
+
+    def measured() -> tuple[int, int, float]:
+        return table.rowHeight(0), table.horizontalHeader().height(), QFontInfo(table.horizontalHeader().font()).pixelSize()
+
+    before = measured()
+    for scale in (1.6, 1.3):
+        window.settings.set("text_scale", scale)
+        settle(qtbot, window)
+        row, header, font = measured()
+        assert abs(row - scale * before[0]) <= 1 and header > 1.1 * before[1] and abs(font - scale * before[2]) <= 1
+        metrics = QFontMetricsF(window.bench.theme.font(window.bench.theme.normal))
+        head = table.horizontalHeader()
+        for i, column in enumerate(table.model().mark.columns):
+            if column.name in ("p", "logit") and not head.isSectionHidden(i):
+                widest = max(metrics.horizontalAdvance(cell_text(column, r)) for r in range(10))
+                assert head.sectionSize(i) >= widest + 14, f"{column.name} is cut"
+    window.settings.set("text_scale", 1.0)
+    settle(qtbot, window)
+    assert measured() == before
