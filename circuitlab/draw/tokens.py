@@ -7,7 +7,7 @@ from math import ceil, floor
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt
-from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPen, QPixmap
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPainterPath, QPen, QPixmap
 from PySide6.QtWidgets import QWidget
 
 from circuitlab.draw.cell_paths import BARELY
@@ -20,6 +20,7 @@ from circuitlab.figures.marks import Tokens
 
 PAD = 2.0
 LINE_GAP = 3.0
+ARC = 12.0  # px: how high arrows rise over the text
 TALLEST = 4096.0  # px: a longer text is written token by token
 
 
@@ -45,7 +46,8 @@ class TokensMark(PaintedMark):
     def show_mark(self, mark: Tokens) -> None:
         """Flow again only for other texts, colour again only for other values."""
         old, self.mark, self.mark_name = self.mark, mark, mark.name
-        if (mark.texts is not old.texts and mark.texts != old.texts) or bool(mark.heading) != bool(old.heading):
+        spaced = bool(mark.heading) != bool(old.heading) or bool(mark.named or mark.arrows) != bool(old.named or old.arrows)
+        if (mark.texts is not old.texts and mark.texts != old.texts) or spaced:
             self._measure()
             self.forget_hover()
         keys = ("values", "rgb", "texts")
@@ -82,8 +84,14 @@ class TokensMark(PaintedMark):
 
     def _line(self) -> float:
         if not self._height:
-            self._height = float(round(QFontMetricsF(self._font()).height() + LINE_GAP))
+            self._height = float(round(QFontMetricsF(self._font()).height() + LINE_GAP + self._lead()))
         return self._height
+
+    def _lead(self) -> float:
+        """Room above each line for words and arrows, where there are any."""
+        if not (self.mark.named or self.mark.arrows):
+            return 0.0
+        return float(round(QFontMetricsF(self.theme.font(self.theme.small)).height() + ARC))
 
     def _flow(self, width: int) -> None:
         """Place every token: left to right, a line break after ↵ and where the width ends."""
@@ -103,7 +111,8 @@ class TokensMark(PaintedMark):
                 x, line = 0.0, line + 1
         self._boxes = boxes
         height = self._line()
-        self._rects = [QRectF(x, line * height + 1, width - 1, height - 2) for x, line, width in boxes.tolist()]
+        lead = self._lead()
+        self._rects = [QRectF(x, line * height + 1 + lead, width - 1, height - 2 - lead) for x, line, width in boxes.tolist()]
 
     def content_height(self, width: int) -> int:
         """Lines."""
@@ -129,8 +138,8 @@ class TokensMark(PaintedMark):
         """The box of a token."""
         self._flow(max(self.viewport().width(), 20))
         x, line, width = self._boxes[item[0]]
-        height = self._line()
-        return QRectF(x + 0.5, line * height + 1, width - 1, height - 2)
+        height, lead = self._line(), self._lead()
+        return QRectF(x + 0.5, line * height + 1 + lead, width - 1, height - 2 - lead)
 
     def draw(self, painter: QPainter, visible: QRectF) -> None:
         """The boxes of the visible lines."""
@@ -155,8 +164,46 @@ class TokensMark(PaintedMark):
         if self._marks_signs():
             self._underline(painter, inks)
         self._outlines(painter)
+        self._draw_arrows(painter)
+        self._draw_names(painter)
         if self.mark.heading and visible.top() < height:
             self._title(painter, QRectF(PAD, 0, self.viewport().width() - 2 * PAD, height))
+
+    def _draw_arrows(self, painter: QPainter) -> None:
+        """Arcs from the top of one token to the top of another, a head at their end."""
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        ink = self.theme.colour("accent", 0.75)
+        for start, end in self.mark.arrows:
+            a, b = self.item_rect((start,)), self.item_rect((end,))
+            first, last = QPointF(a.center().x(), a.top()), QPointF(b.center().x(), b.top() - 1)
+            path = QPainterPath(first)
+            path.cubicTo(QPointF(first.x(), first.y() - 1.6 * ARC), QPointF(last.x(), last.y() - 1.6 * ARC), last)
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.setPen(QPen(ink, 1.5))
+            painter.drawPath(path)
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(ink)
+            painter.drawPolygon([last, QPointF(last.x() - 3.5, last.y() - 6), QPointF(last.x() + 3.5, last.y() - 6)])
+        painter.restore()
+
+    def _draw_names(self, painter: QPainter) -> None:
+        """Words above tokens, the later ones of a crowd moved aside, on the paper so that arcs do not cross them."""
+        font = self.theme.font(self.theme.small)
+        metrics, taken = QFontMetricsF(font), list[QRectF]()
+        for at, word in self.mark.named:
+            box = self.item_rect((at,))
+            size = metrics.horizontalAdvance(word)
+            room = QRectF(box.center().x() - size / 2, box.top() - self._lead(), size, metrics.height())
+            room.moveLeft(min(max(room.left(), 0.0), max(self.viewport().width() - size, 0.0)))
+            for other in taken:
+                if room.intersects(other):
+                    room.moveLeft(other.right() + 6)
+            taken.append(room)
+            painter.fillRect(room, self.theme.colour("background", 0.8))
+            painter.setFont(font)
+            painter.setPen(self.theme.colour("accent"))
+            painter.drawText(room, int(Qt.AlignmentFlag.AlignCenter), word)
 
     def _marks_signs(self) -> bool:
         return self._grey and self.mark.map == "signed" and self.mark.rgb is None
@@ -227,7 +274,7 @@ class TokensMark(PaintedMark):
         """Texts as text."""
         painter.setFont(self._font())
         metrics, height = QFontMetricsF(self._font()), self._line()
-        base, space = metrics.ascent() + LINE_GAP / 2, metrics.horizontalAdvance("·")
+        base, space = metrics.ascent() + LINE_GAP / 2 + self._lead(), metrics.horizontalAdvance("·")
         for i in shown:
             x, line, width = self._boxes[i].tolist()
             text = self.mark.texts[i]

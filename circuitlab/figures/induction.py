@@ -308,8 +308,8 @@ PANEL = register(
             "random tokens that are repeated, only this can make the second repetition cheaper than the first; on text, late "
             "tokens may be cheaper by the text alone, which a model without layers shows on the same texts. Stripe: the "
             "pattern of the selected head; coloured cells are sources that followed an earlier like token. Heads: who does this, "
-            "with a control. Text: where the head looks from the selected token (query), at what (key), and what that adds to "
-            "the next token (out)."
+            "with a control. Text: where the head looks from the selected token (destination), at what (source), the token "
+            "before it (key), and what that adds to the next token (out)."
         ),
         requests=requests,
         figure=figure,

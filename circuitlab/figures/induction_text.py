@@ -1,4 +1,8 @@
-"""The induction panel's picture in the text: where a head looks from the query, and what that adds to the out token."""
+"""The induction panel's picture in the text: where a head looks from the destination, and what that adds to the out token.
+
+The words are those of Elhage et al. 2021: the head attends from the *destination* to the *source*; it finds the source by its
+*key*, which in an induction head is the token before, moved there by a previous-token head; what it adds is *out*.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +26,24 @@ def text_page(state: State, facts: Facts, now: Answers) -> Figure:
     head, texts = answer.request.params.heads[0], facts.tokens(answer.request.subject.tokens)
     query = effect.position if isinstance(effect, TokenAttributionResult) else destination(state)
     row = once(answer, ("row", query), lambda: result.values[0, query].copy())
-    key = int(np.nanargmax(row))
-    where = Tokens("attention", texts, row, (0.0, 1.0), unit="attention", row=query, locked=True, tips=_tips(texts, "attention"))
+    source = int(np.nanargmax(row))
+    named, arrows = roles_of(source, query)
+    where = Tokens(
+        "attention",
+        texts,
+        row,
+        (0.0, 1.0),
+        unit="attention",
+        row=query,
+        locked=True,
+        tips=_tips(texts, "attention"),
+        named=named,
+        arrows=arrows,
+    )
+    matched = _matched(answer.request.subject.tokens, source, query)
     if effect is None:
         refused = find_analysis("token_attribution").refuse(facts.config, TokenAttributionParams())
-        return Figure(((where,),), f"{head} from {query} {quoted(texts[query])}", caption(answer, refused or ""))
+        return Figure(((where,),), f"{head} from {query} {quoted(texts[query])}", caption(answer, refused or "", matched))
     assert isinstance(effect, TokenAttributionResult)
     values = once(now["effect"], "values", lambda: effect.values[0].astype(np.float32))
     top = top_level(values)
@@ -34,13 +51,15 @@ def text_page(state: State, facts: Facts, now: Answers) -> Figure:
     follows = query + 1 if query + 1 < len(texts) else None
     raised = Tokens("effect", texts, values, (-top, top), "signed", "logit", row=follows, tips=_tips(texts, "effect"))
     name = quoted(facts.token_text(out)) if out >= 0 else "the direction"
-    roles = _roles(now["effect"], facts, query, key, out, row, values)
-    title = (
-        f"{head} from {quoted(texts[query])} looks at {quoted(texts[key])} ({row[key]:.2f}) and adds {values[key]:+.2f} to {name}"
-    )
-    words = "first text: where the head looks from the query (boxed) · second: what each source adds to the out token"
+    roles = _roles(now["effect"], facts, query, source, out, row, values)
+    looks = f"{head} from {quoted(texts[query])} looks at {quoted(texts[source])} ({row[source]:.2f})"
+    title = f"{looks} and adds {values[source]:+.2f} to {name}"
+    words = "first text: where the head looks from the destination (boxed) · second: what each source adds to the out token"
     return Figure(
-        ((where,), (raised,), (roles,)), title.replace("-", "−"), captions((answer, now["effect"]), words), weights=(1, 1, 1.3)
+        ((where,), (raised,), (roles,)),
+        title.replace("-", "−"),
+        captions((answer, now["effect"]), matched, words),
+        weights=(1, 1, 1.3),
     )
 
 
@@ -48,24 +67,51 @@ def _tips(texts: tuple[str, ...], what: str) -> tuple[str, ...]:
     return tuple(f"{i} {t}: {what}" for i, t in enumerate(texts))
 
 
-def _roles(answer: Answer, facts: Facts, query: int, key: int, out: int, row: np.ndarray, effect: np.ndarray) -> Rows:
-    """Query, key and out token in a table."""
+def roles_of(source: int, query: int) -> tuple[tuple[tuple[int, str], ...], tuple[tuple[int, int], ...]]:
+    """Names and arrows: the key into the source, the source into the destination; the first token has none before it."""
+    if source == query:
+        return ((source, "source = destination"),), ()
+    if source == 0:
+        return ((source, "source"), (query, "destination")), ((source, query),)
+    if source - 1 == query:
+        return ((query, "key = destination"), (source, "source")), ((source - 1, source),)
+    return ((source - 1, "key"), (source, "source"), (query, "destination")), ((source - 1, source), (source, query))
+
+
+def _matched(tokens: tuple[int, ...], source: int, query: int) -> str:
+    """Whether the head looks where an induction head would."""
+    if source == 0:
+        return "the source is the first token: it has no key before it"
+    return (
+        "key = destination's token: prefix matching"
+        if tokens[source - 1] == tokens[query]
+        else "key is another token than destination"
+    )
+
+
+def _roles(answer: Answer, facts: Facts, query: int, source: int, out: int, row: np.ndarray, effect: np.ndarray) -> Rows:
+    """Key, source, destination and out token in a table."""
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         assert isinstance(answer.result, TokenAttributionResult)
         tokens = answer.result.tokens
-        shown = [int(tokens[query]), int(tokens[key]), out]
-        words = [facts.token_text(i) if i >= 0 else "direction" for i in shown]
-        columns = (
-            RowColumn(
-                "", np.array(["query", "key", "out"], dtype=object), tip="Where it is read, where it looks, what is measured"
-            ),
-            RowColumn("position", np.array([str(query), str(key), "next" if out >= 0 else ""], dtype=object)),
-            RowColumn("token", np.array(words, dtype=object), tokens=True),
-            RowColumn("attention", np.array([row[query], row[key], np.nan]), digits=2),
-            RowColumn("logit", np.array([effect[query], effect[key], np.nansum(effect)]), digits=2, tip="out: from all sources"),
+        places = [*([source - 1] if source else []), source, query]
+        names = [*(["key"] if source else []), "source", "destination", "out"]
+        words = [*(facts.token_text(int(tokens[i])) for i in places), facts.token_text(out) if out >= 0 else "direction"]
+        positions = [*map(str, places), "next" if out >= 0 else ""]
+        tip = (
+            "key: the token before the source, by which it is found; source: where the head looks; destination: where it is read"
         )
-        return columns, ids(np.array([query, key, query]), np.array([0, 1, 2]))
+        columns = (
+            RowColumn("", np.array(names, dtype=object), tip=tip),
+            RowColumn("position", np.array(positions, dtype=object)),
+            RowColumn("token", np.array(words, dtype=object), tokens=True),
+            RowColumn("attention", np.array([*(row[i] for i in places), np.nan]), digits=2),
+            RowColumn(
+                "logit", np.array([*(effect[i] for i in places), np.nansum(effect)]), digits=2, tip="out: from all sources"
+            ),
+        )
+        return columns, ids(np.array([*places, query]), np.arange(len(names)))
 
-    columns, keys = once(answer, ("roles", query, key), make)
+    columns, keys = once(answer, ("roles", query, source), make)
     return Rows("roles", columns, keys)

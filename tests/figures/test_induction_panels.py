@@ -19,6 +19,7 @@ from circuitlab.analysis.prefix_stripe import PrefixStripeParams
 from circuitlab.analysis.term_importance import TermImportanceParams
 from circuitlab.analysis.token_attribution import TokenAttributionParams
 from circuitlab.draw.points import PointsMark
+from circuitlab.draw.tokens import TokensMark
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -26,6 +27,7 @@ from circuitlab.errors import BadInput
 from circuitlab.figures.head_finder import SHORT, TABLE, HeadFinderView, Score
 from circuitlab.figures.hues import head_hue, hue_rgb
 from circuitlab.figures.induction import ELSEWHERE, InductionView
+from circuitlab.figures.induction_text import roles_of
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Lines, Points, Rows, Tokens
 from circuitlab.figures.panel import Why, facts_of, find_panel
 from circuitlab.figures.pivot import of_weights
@@ -220,12 +222,46 @@ def test_the_text_shows_where_the_head_looks_and_what_that_adds(engine: Engine, 
     np.testing.assert_allclose(raised.values, effect.values[0], rtol=1e-6)
     assert where.row == query and raised.row == (None if read is None else 4)
     key = int(np.nanargmax(where.values))
-    assert column(roles, "position").tolist() == [str(query), str(key), "next"]
+    places = [key - 1, key, query] if key else [key, query]
+    assert column(roles, "position").tolist() == [*map(str, places), "next"]
+    assert column(roles, "").tolist() == [*(["key"] if key else []), "source", "destination", "out"]
+    assert (where.named, where.arrows) == roles_of(key, query)
+    assert ("prefix matching" in figure.caption) == (key > 0 and TOKENS[key - 1] == TOKENS[query])
     facts = facts_of(engine, state.model)
-    assert column(roles, "token")[2] == facts.token_text(int(effect.ids[0, 0]))
+    assert column(roles, "token")[-1] == facts.token_text(int(effect.ids[0, 0]))
     if read == 3:
         assert int(effect.ids[0, 0]) == TOKENS[4]
-    assert column(roles, "logit")[2] == pytest.approx(effect.summed[: query + 1].sum(), rel=1e-4)
+    assert column(roles, "logit")[-1] == pytest.approx(effect.summed[: query + 1].sum(), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("source", "query", "named", "arrows"),
+    [
+        (3, 7, ((2, "key"), (3, "source"), (7, "destination")), ((2, 3), (3, 7))),
+        (0, 7, ((0, "source"), (7, "destination")), ((0, 7),)),
+        (7, 7, ((7, "source = destination"),), ()),
+    ],
+)
+def test_key_source_and_destination_have_their_arrows(source: int, query: int, named: Any, arrows: Any) -> None:
+    """The key, the token before the source, goes into the source; the source is moved to the destination."""
+    assert roles_of(source, query) == (named, arrows)
+
+
+def test_arrows_and_words_stand_above_the_text(view: Any) -> None:
+    """In the accent, over the boxes; without them a line takes no more room than before."""
+    texts = tuple(f"tok{i}" for i in range(12))
+    plain = Tokens("text", texts, np.full(12, np.nan, np.float32))
+    shown = replace(plain, named=((2, "key"), (3, "source"), (9, "destination")), arrows=((2, 3), (3, 9)))
+    heights, inks = [], []
+    for mark in (plain, shown):
+        view.show_figure(Figure(((mark,),)))
+        (widget,) = view.findChildren(TokensMark)
+        heights.append(widget.content_height(560))
+        image = widget.viewport().grab().toImage()
+        accent = widget.theme.colour("accent").getRgb()[:3]
+        pixels = [image.pixelColor(x, y).getRgb()[:3] for y in range(60) for x in range(image.width())]
+        inks.append(sum(sum(abs(a - b) for a, b in zip(c, accent, strict=True)) < 40 for c in pixels))
+    assert heights[1] > heights[0] and inks[1] > inks[0] + 40
 
 
 def test_pages_without_a_text_say_what_to_do(engine: Engine, state: State) -> None:

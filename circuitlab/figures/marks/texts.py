@@ -15,7 +15,8 @@ class Tokens(Frozen):
     """Running text, one box a token, coloured by value. `texts` [n] display text; `values` [n], NaN uncoloured.
 
     `ids_text` [n]: what stands in the tooltip (raw text, id, index). Hits are (position,). `row` is the locked or hovered
-    token; `rgb` [n, 3] uint8 in place of the colour map; `heading`: a line above.
+    token; `rgb` [n, 3] uint8 in place of the colour map; `heading`: a line above. `named`: (position, word) above a token;
+    `arrows`: (from, to) positions, arcs above the text.
     """
 
     name: str
@@ -29,10 +30,14 @@ class Tokens(Frozen):
     locked: bool = False
     rgb: np.ndarray | None = None
     heading: str = ""
+    named: tuple[tuple[int, str], ...] = ()
+    arrows: tuple[tuple[int, int], ...] = ()
 
     def check(self) -> None:
         """One of everything for each token."""
         n = len(self.texts)
+        self.within("named", n, (at for at, _ in self.named))
+        self.within("arrows", n, (at for pair in self.arrows for at in pair))
         self.shaped("values", n)
         self.shaped("rgb", n, 3)
         self.counted("tips", n)
