@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from circuitlab import __version__, paths
-from circuitlab.errors import BadMachine, CircuitLabError, UsageError
+from circuitlab.errors import BadMachine, CircuitLabError, UsageError, bounded
 from circuitlab.files import FULL
 
 COMMANDS = ("open", "compute", "analyses", "panels", "figure", "info", "import", "train", "measure", "lessons", "doctor")
@@ -191,7 +191,7 @@ def _our_fault(error: Exception) -> int:
         said = f"The details are in {where}."
     except OSError:
         said = report
-    print(f"This is a fault in CircuitLab: {type(error).__name__}: {error}\n{said}", file=sys.stderr)
+    print(f"This is a fault in CircuitLab: {bounded(f'{type(error).__name__}: {error}', 1000)}\n{said}", file=sys.stderr)
     return 1
 
 

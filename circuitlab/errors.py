@@ -133,3 +133,24 @@ class Cancelled(CircuitLabError):
 
     def __init__(self, what: str = "Cancelled.") -> None:
         super().__init__(what)
+
+
+LONGEST = 300  # characters of an error that stand in a line; a log and a report have all of it
+
+
+def bounded(text: str, most: int = LONGEST) -> str:
+    """The text, or as much of it as may stand in a line of the window."""
+    text = text.strip()
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def reason(error: object) -> str:
+    """Why something was not done, in one line: of a foreseen error what happened, of any other its kind and its first line."""
+    if isinstance(error, CircuitLabError):
+        return bounded(error.what)
+    if isinstance(error, MemoryError):
+        return "The machine’s memory ran out."
+    if isinstance(error, BaseException) and not isinstance(error, Exception):  # KeyboardInterrupt, SystemExit
+        return "It was interrupted."
+    said = str(error).strip().partition("\n")[0]
+    return bounded(f"{type(error).__name__}: {said}" if said else type(error).__name__)

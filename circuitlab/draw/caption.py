@@ -6,7 +6,7 @@ from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QLabel, QWidget
 
-from circuitlab.draw.painted import plain_tip
+from circuitlab.draw.plain import plain_tip
 
 BETWEEN = " · "
 # what a reader must not have to look for: what does not add up, what is not yet or not wholly drawn, and (≈) what is estimated

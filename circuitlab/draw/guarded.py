@@ -9,12 +9,11 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPainter
 
 from circuitlab.draw.theme import Theme
-from circuitlab.errors import CircuitLabError
+from circuitlab.errors import reason
 
 log = logging.getLogger("circuitlab.draw")
 _LOGGED: set[str] = set()  # a picture is painted many times a second: each fault is told once
 MOST_LOGGED = 200
-LONGEST = 300  # characters of a reason
 
 
 def guarded(painter: QPainter, draw: Callable[[], None], room: QRectF, theme: Theme) -> None:
@@ -24,14 +23,14 @@ def guarded(painter: QPainter, draw: Callable[[], None], room: QRectF, theme: Th
         draw()
     except Exception as error:
         painter.restore()
-        reason = error.what if isinstance(error, CircuitLabError) else f"{type(error).__name__}: {error}"
-        if reason not in _LOGGED and len(_LOGGED) < MOST_LOGGED:
-            _LOGGED.add(reason)
+        why = reason(error)
+        if why not in _LOGGED and len(_LOGGED) < MOST_LOGGED:
+            _LOGGED.add(why)
             log.exception("painting failed")
         painter.save()
         painter.setFont(theme.font(theme.small))
         painter.setPen(theme.colour("text"))
         painter.fillRect(room, theme.colour("background", 0.85))
         flags = int(Qt.AlignmentFlag.AlignCenter) | int(Qt.TextFlag.TextWordWrap)
-        painter.drawText(room, flags, f"This could not be drawn. {reason[:LONGEST]}")
+        painter.drawText(room, flags, f"This could not be drawn. {why}")
     painter.restore()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
 
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, Signal
@@ -12,13 +11,8 @@ from PySide6.QtWidgets import QAbstractScrollArea, QToolTip, QWidget
 from circuitlab.draw.gestures import Gestures, Id
 from circuitlab.draw.guarded import guarded
 from circuitlab.draw.paper import Paper
+from circuitlab.draw.plain import plain_tip
 from circuitlab.draw.theme import Theme
-
-
-def plain_tip(text: str) -> str:
-    """Text for a tool tip that shows exactly these characters: Qt would take `<s>` for a tag."""
-    return f"<p style='white-space:pre-wrap'>{escape(text)}</p>" if text else ""
-
 
 LEAST_BESIDE = 160  # px on paper
 

@@ -11,12 +11,12 @@ from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
     QHeaderView,
-    QLabel,
     QLineEdit,
     QVBoxLayout,
     QWidget,
 )
 
+from circuitlab.draw.plain import PlainLabel
 from circuitlab.draw.rows_cells import RowsDelegate, RowsTable
 from circuitlab.draw.rows_model import RowsModel, cell_text
 from circuitlab.draw.rows_widths import ROW, ColumnWidths
@@ -47,8 +47,8 @@ class RowsMark(QWidget):
         self.filter_box.setPlaceholderText("Filter")
         self.filter_box.setClearButtonEnabled(True)
         self.filter_box.setAccessibleName("Filter rows")
-        self.count = QLabel(self)
-        self.heading = QLabel(self)
+        self.count = PlainLabel(self)
+        self.heading = PlainLabel(self)
         for label in (self.count, self.heading):
             label.setTextFormat(Qt.TextFormat.PlainText)
         self.heading.setMinimumWidth(1)

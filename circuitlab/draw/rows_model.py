@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
 
-from circuitlab.draw.painted import plain_tip
+from circuitlab.draw.plain import plain_tip
 from circuitlab.figures.marks import RowColumn, Rows
 
 Index = QModelIndex | QPersistentModelIndex

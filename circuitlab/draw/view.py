@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from PySide6.QtCore import QPoint, QRect, Qt, Signal, Slot
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QPainter, QPaintEvent, QPixmap, QResizeEvent
-from PySide6.QtWidgets import QApplication, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QHBoxLayout, QVBoxLayout, QWidget
 
 from circuitlab.draw.busy import Busy
 from circuitlab.draw.caption import BETWEEN, Caption
@@ -17,6 +17,7 @@ from circuitlab.draw.focus_order import chain
 from circuitlab.draw.painted import plain_tip
 from circuitlab.draw.paper import Paper
 from circuitlab.draw.places import Key, Places
+from circuitlab.draw.plain import PlainLabel
 from circuitlab.draw.realise import realise
 from circuitlab.draw.theme import GRID, LIGHT, Theme, palette, stylesheet
 from circuitlab.figures.marks import Figure, Hit, Mark, Rows
@@ -47,7 +48,7 @@ class FigureView(QWidget):
         self._why_above = False
         self._once: frozenset[str] = frozenset()  # parts of captions that the window says for all its figures
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
-        self._title, self._shown, self._why = (QLabel(self) for _ in range(3))
+        self._title, self._shown, self._why = (PlainLabel(self) for _ in range(3))
         self._caption = Caption(self)
         for label in (self._title, self._shown, self._why):
             label.setTextFormat(Qt.TextFormat.PlainText)

@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
 
 from circuitlab.draw.focus_order import chain_as_read
 from circuitlab.engine.store import OpenModel
-from circuitlab.errors import Cancelled, CircuitLabError
+from circuitlab.errors import Cancelled, CircuitLabError, reason
 from circuitlab.gui.dialog import Dialog
 from circuitlab.gui.labels import words
 from circuitlab.gui.opening import Opening, asked_of
@@ -166,7 +166,7 @@ class AssumptionsDialog(Dialog):
 def plain(error: object) -> str:
     """An error in the words of a window: what a command line would be told to do is a field here."""
     if not isinstance(error, CircuitLabError):
-        return f"{type(error).__name__}: {error}"
+        return reason(error)
     parts = [error.what, f"Expected: {error.expected}" if error.expected else "", f"Got: {error.got}" if error.got else ""]
     return "\n".join(p for p in (*parts, "" if asked_of(error) else error.remedy) if p)
 

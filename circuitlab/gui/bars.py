@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from circuitlab.draw.plain import tip_of
 from circuitlab.draw.theme import Theme
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.buttons import flat, tint
@@ -83,7 +84,7 @@ class TopBar(QToolBar):
         for name, text, _, _, tip in CONVENTIONS:
             action = menu.addAction(text)
             action.setCheckable(True)
-            action.setToolTip(tip)
+            action.setToolTip(tip_of(tip))
             action.setData(name)
             action.triggered.connect(self._convention)
             self._choices[name] = action
@@ -178,7 +179,7 @@ class TopBar(QToolBar):
         heads = self._heads(state)
         hint = self._published(state)
         self.heads.setText(f"{heads} · published: {hint[0]}" if hint[0] else heads)
-        self.heads.setToolTip("\n".join(filter(None, (heads, *hint[1:]))))
+        self.heads.setToolTip(tip_of("\n".join(filter(None, (heads, *hint[1:])))))
         self.target.refresh()
         device = self.bench.engine.device
         elsewhere = () if device == "cpu" else (device,)
@@ -186,16 +187,16 @@ class TopBar(QToolBar):
         for name, action in self._devices.items():
             action.setChecked(name == device)
         self._conventions = f"{' · '.join(said)} ▾"
-        self.conventions.setToolTip(f"Conventions, how weights are presented: {' · '.join(said)}")
+        self.conventions.setToolTip(tip_of(f"Conventions, how weights are presented: {' · '.join(said)}"))
         for name, _, on, _, _ in CONVENTIONS:
             self._choices[name].setChecked(getattr(state.conventions, name) == on)
         edits = state.subject.edits
         what = words(edits[0]) if len(edits) == 1 else f"{len(edits)} interventions"
         self._edits = (f"{what} ✕", f"{len(edits)} cut ✕") if edits else ("", "")
-        self.edits.setToolTip("In force; click to remove all:\n" + "\n".join(map(words, edits)))
+        self.edits.setToolTip(tip_of("In force; click to remove all:\n" + "\n".join(map(words, edits))))
         self.edits.setVisible(bool(edits))
         self.pinned.setText(self._reference(state))
-        self.pinned.setToolTip(f"The reference: {state.pins[0].label}" if state.pins else "")
+        self.pinned.setToolTip(tip_of(f"The reference: {state.pins[0].label}" if state.pins else ""))
         for widget in (self.pinned, self.unpin):
             widget.setVisible(bool(state.pins))
         self.compare[COMPARE.index(state.compare)].setChecked(True)
@@ -211,7 +212,7 @@ class TopBar(QToolBar):
         most = self.fontMetrics().averageCharWidth() * (SHORT_NAME if stage >= 4 else 3 * SHORT_NAME)
         called = self.model.fontMetrics().elidedText(self._called, Qt.TextElideMode.ElideMiddle, most)
         self.model.setText(f"{called} ▾".replace("&", "&&"))
-        self.model.setToolTip(f"{self._called}: open another, recent and shipped ones")
+        self.model.setToolTip(tip_of(f"{self._called}: open another, recent and shipped ones"))
         self.conventions.setText(self._conventions if stage < 2 else "Conventions ▾")
         for button in self.compare:
             button.setVisible(pins and stage < 3)

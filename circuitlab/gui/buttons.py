@@ -7,6 +7,7 @@ from collections.abc import Callable
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtWidgets import QPushButton, QToolButton, QWidget
 
+from circuitlab.draw.plain import tip_of
 from circuitlab.draw.theme import Theme
 from circuitlab.gui.icons import SIZE, icon
 
@@ -16,7 +17,7 @@ def flat(parent: QWidget, name: str, text: str, tip: str) -> QToolButton:
     made = QToolButton(parent)
     made.setObjectName(name)
     made.setText(text)
-    made.setToolTip(tip)
+    made.setToolTip(tip_of(tip))
     made.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
     return made
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QHBoxLayout, QToolButton, QWidget
 
+from circuitlab.draw.plain import tip_of
 from circuitlab.draw.theme import Theme
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.buttons import flat, tint
@@ -173,7 +174,7 @@ class CheckpointBar(QWidget):
         at, last = self.slider.value(), len(self.points) - 1
         self.label.reserve(map(self._words, self.points))
         self.label.setText(self._words(self.points[at]))
-        self.label.setToolTip(self.points[at].words)
+        self.label.setToolTip(tip_of(self.points[at].words))
         for made, possible in ((self.first, at), (self.previous, at), (self.next, last - at), (self.last, last - at)):
             made.setEnabled(possible > 0)
 
@@ -273,4 +274,4 @@ class CheckpointBar(QWidget):
         """The button says what it does now."""
         playing = self.player.playing
         tint(self.play_button, "pause" if playing else "play", self.bench.theme)
-        self.play_button.setToolTip(PAUSE_TIP if playing else PLAY_TIP)
+        self.play_button.setToolTip(tip_of(PAUSE_TIP if playing else PLAY_TIP))

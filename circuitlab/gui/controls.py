@@ -12,13 +12,13 @@ from PySide6.QtWidgets import (
     QDoubleSpinBox,
     QFileDialog,
     QHBoxLayout,
-    QLabel,
     QLineEdit,
     QSpinBox,
     QStyle,
     QWidget,
 )
 
+from circuitlab.draw.plain import PlainLabel, tip_of
 from circuitlab.figures.panel import Facts
 from circuitlab.gui.flow import FlowLayout
 from circuitlab.gui.number_slider import Choices, NumberSlider
@@ -90,7 +90,7 @@ class Controls(QWidget):
             if field.metadata.get("hidden"):
                 continue
             widget = self._made(field, hints[field.name])
-            widget.setToolTip(field.metadata.get("tip", ""))
+            widget.setToolTip(tip_of(field.metadata.get("tip", "")))
             widget.setObjectName(field.name)
             widget.setAccessibleName(field.metadata.get("label", field.name))
             self._widgets[field.name] = widget
@@ -106,7 +106,7 @@ class Controls(QWidget):
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(6)
         if label := field.metadata.get("label", field.name):
-            row.addWidget(QLabel(label, holder))
+            row.addWidget(PlainLabel(label, holder))
         row.addWidget(widget)
         return holder
 

@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, Slot
 from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
 
 from circuitlab import __version__
+from circuitlab.draw.plain import asked
 from circuitlab.errors import CircuitLabError
 from circuitlab.gui.assumptions_dialog import AssumptionsDialog, plain, questions
 from circuitlab.gui.bench import Bench
@@ -138,5 +139,4 @@ class Dialogs(QObject):
         if not long:
             return True
         text = f"{long[0].title} is still running. Cancel it and close?"
-        yes, no = QMessageBox.StandardButton.Yes, QMessageBox.StandardButton.No
-        return QMessageBox.question(self._window, "Close CircuitLab", text, yes | no, no) == yes
+        return asked(self._window, "Close CircuitLab", text)

@@ -14,7 +14,8 @@ from PySide6.QtGui import QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import QDialogButtonBox, QGridLayout, QLabel, QLineEdit, QMessageBox, QPlainTextEdit, QPushButton, QWidget
 
 from circuitlab import __version__
-from circuitlab.errors import CircuitLabError, UnknownFamily
+from circuitlab.draw.plain import PlainBox
+from circuitlab.errors import LONGEST, CircuitLabError, UnknownFamily, bounded, reason
 
 LINES = 16  # of a list that is seen at once
 log = logging.getLogger("circuitlab.errors")
@@ -26,7 +27,7 @@ def report(error: BaseException) -> str:
     return f"CircuitLab {__version__}, Python {platform.python_version()}, {platform.platform()}\n\n{lines}"
 
 
-class ErrorDialog(QMessageBox):
+class ErrorDialog(PlainBox):
     """One error. "Copy report" puts everything on the clipboard."""
 
     def __init__(self, error: BaseException, parent: QWidget | None = None) -> None:
@@ -37,12 +38,12 @@ class ErrorDialog(QMessageBox):
         self.setWindowTitle(error.title if known else "Something went wrong")
         self.setTextFormat(self.textFormat().PlainText)
         if isinstance(error, CircuitLabError):
-            self.setText(error.what)
+            self.setText(bounded(error.what, 2 * LONGEST))
             parts = [f"Expected: {error.expected}" if error.expected else "", f"Got: {error.got}" if error.got else ""]
-            self.setInformativeText("\n".join(p for p in (*parts, error.remedy) if p))
+            self.setInformativeText("\n".join(bounded(p, 4 * LONGEST) for p in (*parts, error.remedy) if p))
         else:
             self.setText("This is a fault in CircuitLab. Your work is as it was; the window goes on.")
-            self.setInformativeText(f"{type(error).__name__}: {error}")
+            self.setInformativeText(reason(error))
         for label in self.findChildren(QLabel):  # the second one, too, guesses whether it holds markup
             label.setTextFormat(Qt.TextFormat.PlainText)
         self.report = report(error)

@@ -8,13 +8,14 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
+from circuitlab.draw.plain import PlainLabel, tip_of
+
 STEP = 24  # px
 
 
 def label(parent: QWidget, role: str = "") -> QLabel:
     """Plain text with room at its sides."""
-    made = QLabel(parent)
-    made.setTextFormat(Qt.TextFormat.PlainText)
+    made = PlainLabel(parent)
     made.setProperty("role", role)
     made.setContentsMargins(8, 0, 8, 0)
     return made
@@ -30,7 +31,7 @@ def words(parent: QWidget, role: str = "", selectable: bool = True) -> QLabel:
     return made
 
 
-class ShortLabel(QLabel):
+class ShortLabel(PlainLabel):
     """One line, as wide as its text up to `most` pixels where there is room; the tool tip has all of it.
 
     `least`: what it keeps where there is none; `fills`: it takes what is left of its row. It keeps its text itself: QLabel's own
@@ -53,7 +54,7 @@ class ShortLabel(QLabel):
         if text == self._line:
             return
         self._line = text
-        self.setToolTip(text)
+        self.setToolTip(tip_of(text))
         self.setAccessibleName(text)
         if self._wanted() != self._width:
             self._width = self._wanted()

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from circuitlab.draw.plain import tip_of
 from circuitlab.draw.theme import Theme
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.tour import Places
@@ -95,7 +96,7 @@ class LessonList(QListWidget):
         self.clear()
         for lesson in self.lessons:
             item = QListWidgetItem(f"{lesson.title}. {lesson.about.rstrip('.')}. {self.standing(lesson)}", self)
-            item.setToolTip(str(lesson.path))
+            item.setToolTip(tip_of(str(lesson.path)))
         if self.lessons:
             self.setCurrentRow(next((i for i, lesson in enumerate(self.lessons) if not self.places.done(lesson)), 0))
 

@@ -6,11 +6,12 @@ from PySide6.QtCore import QPointF, QRect, QSize, Qt, Signal, Slot
 from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
 
+from circuitlab.draw.plain import PlainLabel, tip_of
 from circuitlab.draw.theme import Theme
+from circuitlab.errors import reason
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.lesson_text_view import LessonText
 from circuitlab.gui.tour import Tour
-from circuitlab.session.lesson_values import reason
 
 SIDE = 16  # px beside text and buttons
 
@@ -101,14 +102,14 @@ class LessonPage(QWidget):
     def _button(self, text: str, tip: str, act: object) -> QToolButton:
         made = QToolButton(self)
         made.setText(text)
-        made.setToolTip(tip)
+        made.setToolTip(tip_of(tip))
         made.setProperty("role", "primary")
         made.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         made.clicked.connect(act)  # type: ignore[arg-type]
         return made
 
     def _label(self, role: str) -> QLabel:
-        made = QLabel(self)
+        made = PlainLabel(self)
         made.setTextFormat(Qt.TextFormat.PlainText)
         made.setWordWrap(True)
         made.setProperty("role", role)

@@ -16,6 +16,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QTextBrowser, QWidget
 
+from circuitlab.draw.plain import tip_of
 from circuitlab.draw.theme import LIGHT, Theme
 from circuitlab.session.lesson_text import PENDING
 
@@ -146,5 +147,5 @@ def _char_format(old: QTextCharFormat, level: int, equation: bool, theme: Theme,
             made.setFontWeight(QFont.Weight.DemiBold)
             made.setUnderlineStyle(QTextCharFormat.UnderlineStyle.DotLine)
             made.setUnderlineColor(theme.colour("faint"))
-            made.setToolTip(tips.get(name, PENDING))
+            made.setToolTip(tip_of(tips.get(name, PENDING)))
     return made

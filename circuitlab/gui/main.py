@@ -103,6 +103,7 @@ def open_window(source: str | None = None, text: str | None = None, assume: tupl
     hook.caught.connect(window.dialogs.show_error)
     window.resize(1280, 800)
     window.show()
+    window.settings.failed.emit(window.settings.problem)
     if failure is not None and source is not None and asked_of(failure):
         window.dialogs.ask_assumptions(replace(reference(source), assume=assume), failure)
     elif failure is not None:

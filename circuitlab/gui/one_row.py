@@ -7,6 +7,7 @@ from PySide6.QtGui import QHideEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLayout, QLayoutItem, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from circuitlab.draw.focus_order import chain, stops
+from circuitlab.draw.plain import tip_of
 from circuitlab.draw.theme import GRID, Theme
 from circuitlab.gui.buttons import tint
 
@@ -155,7 +156,7 @@ class OneRow(QLayout):
         if not all_in:
             size = self.more.sizeHint()
             self.more.setGeometry(QRect(QPoint(x, rect.y() + (rect.height() - size.height()) // 2), size))
-            self.more.setToolTip("More controls: " + ", ".join(_words(holder.control) for holder in self.behind))
+            self.more.setToolTip(tip_of("More controls: " + ", ".join(_words(holder.control) for holder in self.behind)))
 
     def _fitting(self, holders: list[Holder], room: int) -> list[int]:
         """Widths of the first ones, as many as there is room for."""

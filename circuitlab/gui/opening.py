@@ -11,6 +11,7 @@ from PySide6.QtCore import QMimeData, QObject, Signal, Slot
 from PySide6.QtGui import QAction, QActionGroup
 from PySide6.QtWidgets import QMenu
 
+from circuitlab.draw.plain import tip_of
 from circuitlab.engine.store import OpenModel, reference
 from circuitlab.errors import BadModel, Cancelled, CircuitLabError
 from circuitlab.gui.bench import Bench
@@ -192,7 +193,7 @@ class Opening(QObject):
             action = menu.addAction(title.replace("&", "&&"))
             action.setCheckable(True)
             action.setChecked(_identity(source) == now)
-            action.setToolTip(source.partition(":")[2].replace("&", "&&"))
+            action.setToolTip(tip_of(source.partition(":")[2]))
             action.setData(source)
             action.triggered.connect(self._chosen)
             group.addAction(action)

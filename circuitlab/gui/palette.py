@@ -9,7 +9,6 @@ from PySide6.QtCore import QEvent, QObject, Qt, Slot
 from PySide6.QtGui import QAction, QKeyEvent, QKeySequence
 from PySide6.QtWidgets import (
     QGridLayout,
-    QLabel,
     QLineEdit,
     QListWidget,
     QListWidgetItem,
@@ -17,6 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from circuitlab.draw.plain import PlainLabel
 from circuitlab.gui.commands import CommandAction
 from circuitlab.gui.dialog import Dialog
 
@@ -195,7 +195,7 @@ class ShortcutSheet(Dialog):
         grid.setRowStretch(grid.rowCount(), 1)
 
     def _put(self, grid: QGridLayout, row: int, column: int, words: str, role: str = "", span: int = 1) -> None:
-        label = QLabel(words, self)
+        label = PlainLabel(words, self)
         label.setTextFormat(Qt.TextFormat.PlainText)
         label.setProperty("role", role)
         grid.addWidget(label, row, column, 1, span)

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QDockWidget, QMenu, QVBoxLayout, QWidget
 from circuitlab.analysis.base import find_analysis
 from circuitlab.draw.view import FigureView
 from circuitlab.engine.request import Answer, Request
-from circuitlab.errors import Cancelled, CircuitLabError
+from circuitlab.errors import LONGEST, Cancelled, CircuitLabError, bounded, reason
 from circuitlab.figures.marks import Figure, Hit, empty
 from circuitlab.figures.panel import Panel, Why
 from circuitlab.figures.vocabulary import pinned
@@ -212,17 +212,15 @@ class PanelDock(QDockWidget):
             return  # nobody asks for that any more
         if isinstance(error, Cancelled):
             error = CircuitLabError("Cancelled.", remedy="Compute again stands in this panel’s menu (⋯).")
-        known = isinstance(error, CircuitLabError)
-        said = error if known else CircuitLabError(f"{type(error).__name__}: {error}")
-        self._failures[side, role] = said  # type: ignore[assignment]
-        if not known:
+        self._failures[side, role] = error if isinstance(error, CircuitLabError) else _unforeseen(error)
+        if isinstance(error, Exception) and not isinstance(error, CircuitLabError):
             self.bench.failed.emit(error)
         self._news()
 
     def figure(self) -> Figure:
         """The figure of what has been answered, of the state that it was asked for."""
         if self._failure is not None:
-            return empty(f"{self._failure.what} {self._failure.remedy}".strip(), self.panel.title)
+            return empty(bounded(f"{reason(self._failure)} {self._failure.remedy}", 2 * LONGEST), self.panel.title)
         state, now, ref = self._drawn()
         self._pictured = state
         return self.panel.figure(state, self.bench.facts(state.model), now, ref)
@@ -295,7 +293,7 @@ class PanelDock(QDockWidget):
             except Exception as error:  # a fault in one figure must not take the window down
                 log.exception("%s could not be drawn", self.panel.name)
                 self.view.show_figure(
-                    empty(f"This figure could not be drawn: {error}. The Log has the details.", self.panel.title)
+                    empty(f"This figure could not be drawn: {reason(error)}. The Log has the details.", self.panel.title)
                 )
         self.view.set_busy(awaited or self.bench.driver.waiting)
 
@@ -355,3 +353,9 @@ class PanelDock(QDockWidget):
     def popup_menu(self) -> QMenu:
         """The panel's menu."""
         return self.actions_menu
+
+
+def _unforeseen(error: BaseException) -> CircuitLabError:
+    """What a panel says of a fault of ours, or of what was broken off from outside."""
+    remedy = "The Log has the details." if isinstance(error, Exception) else "Compute again stands in this panel’s menu (⋯)."
+    return CircuitLabError(f"{reason(error).rstrip('.')}.", remedy=remedy)

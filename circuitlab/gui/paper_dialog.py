@@ -11,7 +11,6 @@ from PySide6.QtWidgets import (
     QDialogButtonBox,
     QDoubleSpinBox,
     QFormLayout,
-    QLabel,
     QPushButton,
     QSpinBox,
     QVBoxLayout,
@@ -19,6 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from circuitlab.draw.paper import LIMITS, PRESETS, Paper
+from circuitlab.draw.plain import PlainLabel, tip_of
 from circuitlab.errors import UsageError
 from circuitlab.gui.dialog import Dialog
 from circuitlab.gui.settings import stored
@@ -95,9 +95,9 @@ class PaperDialog(Dialog):
             self.fields[name] = field = self._field(name)
             field.setObjectName(name)
             field.setAccessibleName(title)
-            field.setToolTip(_TIPS.get(name, ""))
+            field.setToolTip(tip_of(_TIPS.get(name, "")))
             form.addRow(title, field)
-        self.problem = QLabel(self)
+        self.problem = PlainLabel(self)
         self.problem.setTextFormat(Qt.TextFormat.PlainText)
         self.problem.setWordWrap(True)
         self.problem.hide()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import QObject, QSettings, Qt, Signal, Slot
@@ -11,13 +13,14 @@ from PySide6.QtWidgets import (
     QDialogButtonBox,
     QDoubleSpinBox,
     QFormLayout,
-    QLabel,
     QPushButton,
     QSpinBox,
     QVBoxLayout,
     QWidget,
 )
 
+from circuitlab.draw.plain import PlainLabel, tip_of
+from circuitlab.errors import bounded
 from circuitlab.gui.dialog import Dialog
 from circuitlab.model.devices import NAMES
 from circuitlab.paths import config_home
@@ -60,17 +63,34 @@ def stored() -> QSettings:
     return QSettings(str(config_home() / "circuitlab.ini"), QSettings.Format.IniFormat)
 
 
+def _problem(file: QSettings, unused: list[str]) -> str:
+    """What is said of a file that could not be read, or of values in it that no setting can have."""
+    where = f"{Path(file.fileName()).name} in {config_home()}"
+    if file.status() == QSettings.Status.FormatError:
+        return f"Settings may be missing: {where} is damaged."
+    if file.status() != QSettings.Status.NoError or Path(file.fileName()).is_dir():
+        return f"The settings cannot be read: {where} cannot be opened. The defaults are used."
+    return f"Settings that cannot be are left at their defaults: {', '.join(unused)}." if unused else ""
+
+
 class Settings(QObject):
-    """Values by name; `changed(name)` after each change. `remember` False keeps them in memory only (pictures, tests)."""
+    """Values by name; `changed(name)` after each change. `remember` False keeps them in memory only (pictures, tests).
+
+    `problem`: what of the file could not be used when it was read, "" where all could. `failed(why)`: a change could not be kept;
+    said once.
+    """
 
     changed = Signal(str)
+    failed = Signal(str)
 
     def __init__(self, remember: bool = True, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.remember = remember
+        self.remember, self._told = remember, False
         self._known = {s.name: s for s in SETTINGS}
         file = stored() if remember else None
+        self._unused: list[str] = []
         self._values = {n: self._read(s, file) for n, s in self._known.items()}
+        self.problem = "" if file is None else _problem(file, self._unused)
 
     def _read(self, setting: Setting, file: QSettings | None) -> Any:
         """The stored value where it is one that this setting can have."""
@@ -78,10 +98,11 @@ class Settings(QObject):
         try:
             value: str | int | float = type(setting.default)(kept)
         except (TypeError, ValueError):
-            return setting.default
-        if isinstance(value, str):
-            return value if value in setting.choices else setting.default
-        return value if setting.low <= value <= setting.high else setting.default
+            value = math.nan
+        usable = value in setting.choices if isinstance(value, str) else setting.low <= value <= setting.high
+        if not usable:
+            self._unused.append(f"{setting.title} {bounded(str(kept), 40)!r}")
+        return value if usable else setting.default
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
@@ -93,8 +114,18 @@ class Settings(QObject):
             return
         self._values[name] = value
         if self.remember:
-            stored().setValue(name, value)
+            self._keep(name, value)
         self.changed.emit(name)
+
+    def _keep(self, name: str, value: Any) -> None:
+        file = stored()
+        file.setValue(name, value)
+        file.sync()
+        if file.status() == QSettings.Status.NoError or self._told:
+            return
+        self._told = True
+        why = f"Settings cannot be kept: {Path(file.fileName()).name} in {config_home()} cannot be written."
+        self.failed.emit(why)
 
 
 class SettingsDialog(Dialog):
@@ -111,11 +142,11 @@ class SettingsDialog(Dialog):
         for setting in SETTINGS:
             field = self._field(setting)
             field.setObjectName(setting.name)
-            field.setToolTip(setting.tip)
+            field.setToolTip(tip_of(setting.tip))
             field.setAccessibleName(setting.title)
             self.fields[setting.name] = field
             form.addRow(setting.title, field)
-            note = QLabel(setting.tip + (" · from the next start" if setting.later else ""), self)
+            note = PlainLabel(setting.tip + (" · from the next start" if setting.later else ""), self)
             note.setTextFormat(Qt.TextFormat.PlainText)
             note.setProperty("role", "caption")
             form.addRow("", note)

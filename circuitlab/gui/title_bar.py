@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, Slot
 from PySide6.QtGui import QMouseEvent
-from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QLabel, QMainWindow, QMenu, QSizePolicy, QToolButton, QWidget
+from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QMainWindow, QMenu, QSizePolicy, QToolButton, QWidget
 
 from circuitlab.draw.focus_order import chain, stops
+from circuitlab.draw.plain import PlainLabel, tip_of
 from circuitlab.draw.theme import Theme
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.buttons import tint
@@ -27,7 +28,7 @@ class TitleBar(QWidget):
     def __init__(self, dock: QDockWidget, bench: Bench, middle: QWidget | None = None, menu: QMenu | None = None) -> None:
         super().__init__(dock)
         self.dock, self.middle = dock, middle
-        self.title = QLabel(dock.windowTitle(), self)
+        self.title = PlainLabel(dock.windowTitle(), self)
         self.title.setTextFormat(Qt.TextFormat.PlainText)
         self.title.setProperty("role", "title")
         self.title.setContentsMargins(4, 0, 8, 0)
@@ -78,7 +79,7 @@ class TitleBar(QWidget):
         made = QToolButton(self)
         made.setObjectName(f"{self.dock.objectName()}.{name}")
         made.setAccessibleName(tip)
-        made.setToolTip(tip)
+        made.setToolTip(tip_of(tip))
         made.setProperty("role", "small")
         made.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         if act is not None:

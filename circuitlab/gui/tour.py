@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 
 from circuitlab.analysis.base import Quiet
 from circuitlab.engine.request import Answer, Request
-from circuitlab.errors import Cancelled, CircuitLabError
+from circuitlab.errors import Cancelled, CircuitLabError, reason
 from circuitlab.figures.panel import panels
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.job import Job
@@ -20,7 +20,7 @@ from circuitlab.model.subject import Head
 from circuitlab.session.lesson_state import Ready, Resolver, nearest
 from circuitlab.session.lesson_step import Setup
 from circuitlab.session.lesson_text import PENDING, filled
-from circuitlab.session.lesson_values import Value, read_out, reason, written
+from circuitlab.session.lesson_values import Value, read_out, written
 from circuitlab.session.lessons import Lesson, Step
 from circuitlab.session.state import State
 

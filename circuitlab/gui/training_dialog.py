@@ -6,6 +6,7 @@ from PySide6.QtCore import QCoreApplication, Signal, Slot
 from PySide6.QtGui import QCloseEvent, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QMessageBox, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
+from circuitlab.draw.plain import PlainBox
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.dialog import Dialog
 from circuitlab.gui.training_form import TrainingForm
@@ -109,7 +110,7 @@ class TrainingDialog(Dialog):
 
     def ask_close(self) -> str:
         """The person's choice: "keep" it running without the window, "stop" it, or "stay"."""
-        box = QMessageBox(self.parentWidget() or self)
+        box = PlainBox(self.parentWidget() or self)
         box.setWindowTitle("Close CircuitLab")
         box.setText("A model is being trained.")
         box.setInformativeText("It can go on without the window. Stopped, it saves its state and can be taken up again later.")

@@ -8,9 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
-from PySide6.QtWidgets import QComboBox, QFileDialog, QFormLayout, QHBoxLayout, QLabel, QLineEdit, QSpinBox, QWidget
+from PySide6.QtWidgets import QComboBox, QFileDialog, QFormLayout, QHBoxLayout, QLineEdit, QSpinBox, QWidget
 
-from circuitlab.errors import Cancelled, CircuitLabError
+from circuitlab.draw.plain import PlainLabel, tip_of
+from circuitlab.errors import Cancelled, CircuitLabError, reason
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.buttons import push
 from circuitlab.gui.job import Job
@@ -85,7 +86,7 @@ class TrainingForm(QWidget):
         made.setRange(low, high)
         made.setValue(value)
         made.setSpecialValueText(special)
-        made.setToolTip(tip)
+        made.setToolTip(tip_of(tip))
         made.valueChanged.connect(self._moved)
         return made
 
@@ -101,7 +102,7 @@ class TrainingForm(QWidget):
         more = _row(self.seed)
         for name, field in (("Device", self.device), ("Threads", self.threads)):
             more.addSpacing(16)
-            more.addWidget(QLabel(name, self))
+            more.addWidget(PlainLabel(name, self))
             more.addWidget(field)
         more.addStretch(1)
         form.addRow("Seed", more)
@@ -178,7 +179,7 @@ class TrainingForm(QWidget):
     @Slot(str, object)
     def _failed(self, slot: str, error: object) -> None:
         if slot == SLOT and not isinstance(error, Cancelled):
-            self._say(f"{type(error).__name__}: {error}", True)
+            self._say(reason(error), True)
 
     def _say(self, said: str, wrong: bool) -> None:
         self.said.setText(said)

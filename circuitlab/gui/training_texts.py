@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QHeaderView, QTableWidget, QTableWidgetItem, QVBoxLayout, QWidget
 
+from circuitlab.draw.plain import tip_of
 from circuitlab.gui.buttons import push
 
 SHOWN = 5  # texts that are seen at once, at the least
@@ -82,7 +83,7 @@ class TrainingTexts(QWidget):
         self.table.insertRow(row)
         path, part = QTableWidgetItem(name), QTableWidgetItem(share)
         path.setFlags(path.flags() & ~Qt.ItemFlag.ItemIsEditable)
-        path.setToolTip(name)
+        path.setToolTip(tip_of(name))
         part.setTextAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.table.setItem(row, 0, path)
         self.table.setItem(row, 1, part)

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPlainTextEdit, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
+from circuitlab.draw.plain import PlainLabel, tip_of
 from circuitlab.draw.view import FigureView
-from circuitlab.errors import CircuitLabError
+from circuitlab.errors import CircuitLabError, reason
 from circuitlab.figures.common import number
 from circuitlab.figures.marks import empty
 from circuitlab.gui.bench import Bench
@@ -80,7 +81,7 @@ class TrainingView(QWidget):
         self.bar.setTextVisible(False)
         self.view = FigureView(parent=self)
         self.view.setMinimumHeight(180)
-        self.error = QLabel(self)
+        self.error = PlainLabel(self)
         self.error.setTextFormat(Qt.TextFormat.PlainText)
         self.error.setWordWrap(True)
         self.error.setProperty("role", "warning")
@@ -105,7 +106,7 @@ class TrainingView(QWidget):
 
     def _button(self, text: str, tip: str) -> QPushButton:
         made = QPushButton(text, self)
-        made.setToolTip(tip)
+        made.setToolTip(tip_of(tip))
         return made
 
     def _lay_out(self) -> None:
@@ -271,7 +272,7 @@ class TrainingView(QWidget):
     def _failed(self, slot: str, error: object) -> None:
         if slot == OPEN:
             known = isinstance(error, CircuitLabError)
-            self.error.setText(in_words(str(error)) if known else f"{type(error).__name__}: {error}")
+            self.error.setText(in_words(str(error)) if known else reason(error))
             self.error.setVisible(True)
 
 

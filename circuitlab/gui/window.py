@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from PySide6.QtCore import QChildEvent, QEvent, Slot
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QGuiApplication, QShowEvent
 from PySide6.QtWidgets import QDockWidget, QMainWindow, QTabBar, QWidget
@@ -27,6 +29,8 @@ from circuitlab.gui.opening import Opening
 from circuitlab.gui.panel_dock import PanelDock, on_screen
 from circuitlab.gui.settings import Settings
 from circuitlab.session.state import State
+
+log = logging.getLogger("circuitlab.window")
 
 
 class Window(QMainWindow):
@@ -76,12 +80,20 @@ class Window(QMainWindow):
         self.bench.document.changed.connect(self._changed)
         self.opening.opened.connect(self.refresh)
         self.settings.changed.connect(self._setting)
+        self.settings.failed.connect(self._settings_fail)
         self.top.asks_folder.connect(self.dialogs.ask_open)
         self.top.asks_palette.connect(self.dialogs.show_palette)
         self.top.device_changed.connect(self.refresh)
         self.top.strip.lines_changed.connect(self.layout_of_docks.keep_prompt)
         for dock in self._panels():
             dock.opens.connect(self.layout_of_docks.go_to)
+
+    @Slot(str)
+    def _settings_fail(self, why: str) -> None:
+        """What of the settings could not be read or kept: in the log and in the status line."""
+        if why:
+            log.warning(why)
+            self.bench.message.emit(why)
 
     def _panels(self) -> list[PanelDock]:
         return [dock for dock in self.docks.values() if isinstance(dock, PanelDock)]

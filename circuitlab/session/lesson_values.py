@@ -30,7 +30,7 @@ import numpy as np
 
 from circuitlab.analysis.base import find_analysis
 from circuitlab.engine.codec import as_text, params_of
-from circuitlab.errors import BadInput, CircuitLabError, UsageError
+from circuitlab.errors import BadInput, UsageError
 from circuitlab.model.subject import Head
 from circuitlab.session.lesson_step import Other, Refuse, read_other
 from circuitlab.session.state import State
@@ -235,8 +235,3 @@ def written(number: float | Head, form: str, token_text: Callable[[int], str]) -
         raise BadInput("That is no head.", expected="best(…) over layers and heads", got=str(number))
     text = format(int(number) if form.endswith("d") else number, form)
     return "−" + text[1:] if text.startswith("-") else text
-
-
-def reason(error: BaseException) -> str:
-    """Why a value was not computed, in one line."""
-    return error.what if isinstance(error, CircuitLabError) else f"{type(error).__name__}: {error}"

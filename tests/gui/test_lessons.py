@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QTextCharFormat
-from PySide6.QtWidgets import QApplication, QMessageBox
+from PySide6.QtWidgets import QApplication
 
 from circuitlab import paths
 from circuitlab.figures.panel import panels
@@ -265,9 +265,8 @@ def test_links_point_into_the_window_and_none_leaves_it_unasked(
     asked: list[str] = []
     went: list[str] = []
     monkeypatch.setattr(docks.QDesktopServices, "openUrl", lambda url: went.append(url.toString()))
-    no, yes = QMessageBox.StandardButton.No, QMessageBox.StandardButton.Yes
-    answers = [no, yes]
-    monkeypatch.setattr(docks.QMessageBox, "question", lambda parent, title, text: (asked.append(text), answers.pop(0))[1])
+    answers = [False, True]
+    monkeypatch.setattr(docks, "asked", lambda parent, title, text: (asked.append(text), answers.pop(0))[1])
     text = window.lessons.page.text
     out, nowhere = "https://example.org/a", ("head:nonsense", "head:L9H9", "checkpoint:5")
     for href in ("head:L0H2", "panel:heads", out, out, *nowhere):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pytestqt.qtbot import QtBot
 
+from circuitlab.errors import BadInput
 from circuitlab.figures.side_by_side_models import SideBySideView
+from circuitlab.gui.errors import ErrorDialog
 from circuitlab.gui.panel_dock import PanelDock
 from circuitlab.gui.window import Window
 from tests.gui.driving import settle
@@ -42,3 +45,25 @@ def test_a_folder_without_a_model_is_named_beside_those_that_are_compared(window
     window.layout_of_docks.go_to("side_by_side")
     dock = _with(window, qtbot, f"{other}, {good}")
     assert not dock.view.figure.why_empty and "other is not compared: no model lies there" in dock.view.figure.caption
+
+
+FAULTS = [KeyboardInterrupt(), ValueError("x" * 100_000), MemoryError(), BadInput("y" * 100_000), OSError()]
+
+
+@pytest.mark.parametrize("error", FAULTS, ids=lambda e: type(e).__name__)
+def test_why_a_panel_failed_is_bounded_and_in_words(window: Window, qtbot: QtBot, error: BaseException) -> None:
+    dock, heard = window.docks["attention"], []
+    assert isinstance(dock, PanelDock)
+    window.bench.failed.disconnect()  # the dialog would wait for somebody
+    window.bench.failed.connect(heard.append)
+    role = next(iter(dock.asked["now"]))
+    dock._failed(f"attention/{role}/now", error)
+    said = dock.view.figure.why_empty
+    assert 10 < len(said) < 700 and ":." not in said and "KeyboardInterrupt" not in said
+    assert bool(heard) == (isinstance(error, Exception) and not isinstance(error, BadInput))
+
+
+def test_an_error_of_any_length_has_a_dialog_that_fits(qtbot: QtBot) -> None:
+    dialog = ErrorDialog(BadInput("y" * 100_000, got="z" * 100_000, remedy="w " * 50_000))
+    qtbot.addWidget(dialog)
+    assert len(dialog.text()) + len(dialog.informativeText()) < 4000 and "y" * 100_000 in dialog.report

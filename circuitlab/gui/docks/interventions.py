@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 from PySide6.QtCore import Qt, Slot
-from PySide6.QtWidgets import QCheckBox, QDockWidget, QFrame, QHBoxLayout, QLabel, QScrollArea, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QDockWidget, QFrame, QHBoxLayout, QScrollArea, QToolButton, QVBoxLayout, QWidget
 
 from circuitlab.analysis.token_loss import TokenLossParams, TokenLossResult
 from circuitlab.draw.focus_order import chain
+from circuitlab.draw.plain import PlainLabel
 from circuitlab.engine.request import Answer, Request
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.labels import ShortLabel
@@ -100,8 +101,8 @@ class InterventionsDock(QDockWidget):
         body = QWidget(self)
         self.box = QVBoxLayout(body)
         self.box.setContentsMargins(8, 8, 8, 8)
-        self.none = QLabel(HOW, body)
-        self.effect = QLabel(body)
+        self.none = PlainLabel(HOW, body)
+        self.effect = PlainLabel(body)
         for label in (self.none, self.effect):
             label.setWordWrap(True)
             label.setTextFormat(Qt.TextFormat.PlainText)

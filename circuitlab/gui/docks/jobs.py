@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 
 from PySide6.QtCore import QTimer, Slot
-from PySide6.QtWidgets import QDockWidget, QFrame, QHBoxLayout, QLabel, QScrollArea, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDockWidget, QFrame, QHBoxLayout, QScrollArea, QToolButton, QVBoxLayout, QWidget
 
+from circuitlab.draw.plain import PlainLabel
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.job import Job
 from circuitlab.gui.labels import ShortLabel
@@ -54,10 +55,10 @@ class JobsDock(QDockWidget):
         body = QWidget(self)
         self.box = QVBoxLayout(body)
         self.box.setContentsMargins(8, 8, 8, 8)
-        self.memory = QLabel(body)
+        self.memory = PlainLabel(body)
         self.memory.setProperty("role", "caption")
         self.memory.setWordWrap(True)
-        self.idle = QLabel("Nothing is running.", body)
+        self.idle = PlainLabel("Nothing is running.", body)
         self.rows: list[JobRow] = []
         self.box.addWidget(self.idle)
         self.box.addStretch(1)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QUrl, Slot
 from PySide6.QtGui import QAction, QDesktopServices
-from PySide6.QtWidgets import QDockWidget, QLabel, QMenu, QMessageBox, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDockWidget, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
+from circuitlab.draw.plain import PlainLabel, asked
 from circuitlab.draw.theme import Theme
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.gui.arrangements import Arrangement
@@ -46,7 +47,7 @@ class LessonsDock(QDockWidget):
         self.pages = QStackedWidget(self)
         self.pages.setMinimumWidth(280)
         self.list = LessonList(self.bench, self.tour.places, self)
-        self.problem = QLabel(self)
+        self.problem = PlainLabel(self)
         self.page = LessonPage(self.bench, self.tour, self)
         self._lay_out()
         self._connect()
@@ -245,5 +246,5 @@ class LessonsDock(QDockWidget):
 
     def _leave_for(self, url: QUrl) -> None:
         question = f"Open this page in the browser?\n\n{url.toString()}"
-        if QMessageBox.question(self, "Open a page", question) == QMessageBox.StandardButton.Yes:
+        if asked(self, "Open a page", question):
             QDesktopServices.openUrl(url)

@@ -14,13 +14,13 @@ from PySide6.QtWidgets import (
     QComboBox,
     QDockWidget,
     QHBoxLayout,
-    QLabel,
     QPlainTextEdit,
     QSplitter,
     QVBoxLayout,
     QWidget,
 )
 
+from circuitlab.draw.plain import PlainLabel
 from circuitlab.figures.marks import empty
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.buttons import push
@@ -74,7 +74,7 @@ class PromptDock(QDockWidget):
         self.editor.setTabChangesFocus(True)
         self.losses = LossStrip(self.bench, self)
         self.writing = WritingControls(self.bench, self)
-        self.count = QLabel(self)
+        self.count = PlainLabel(self)
         self.count.setProperty("role", "caption")
         self.bos = QCheckBox("BOS", self)
         self.bos.setToolTip("Begin the prompt with the beginning-of-sequence token")
@@ -86,7 +86,7 @@ class PromptDock(QDockWidget):
         self.sample.addItem("Samples…")
         for title, _ in samples():
             self.sample.addItem(title)
-        self.warning = QLabel(self)
+        self.warning = PlainLabel(self)
         self.warning.setTextFormat(Qt.TextFormat.PlainText)
         self.warning.setProperty("role", "warning")
         self.warning.setWordWrap(True)

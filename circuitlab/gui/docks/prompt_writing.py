@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QObject, Qt, Signal, Slot
 from PySide6.QtWidgets import QComboBox, QDoubleSpinBox, QSpinBox, QToolButton, QWidget
 
+from circuitlab.draw.plain import tip_of
 from circuitlab.draw.theme import Theme
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.continuation import SLOT, Continuation
@@ -74,7 +75,7 @@ class WritingControls(QObject):
         self._says = running, self.bench.theme
         self.go.setText("Stop" if running else "Continue")
         self.go.setIcon(icon("stop" if running else "play", self.bench.theme, "text"))
-        self.go.setToolTip("Stop writing; what is written stays" if running else "Let the model write on (Ctrl+Return)")
+        self.go.setToolTip(tip_of("Stop writing; what is written stays" if running else "Let the model write on (Ctrl+Return)"))
 
     @Slot()
     def start_or_stop(self) -> None:

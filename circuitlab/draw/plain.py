@@ -1,0 +1,50 @@
+"""Text of folders, tokenizers, files and errors is shown as it is: Qt takes `<b>` in labels, tips and boxes for markup otherwise.
+
+Labels are `PlainLabel`, tips go through `tip_of`, boxes are `PlainBox`; a test holds the package to it.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+from PySide6.QtGui import QShowEvent, Qt
+from PySide6.QtWidgets import QLabel, QMessageBox, QWidget
+
+
+class PlainLabel(QLabel):
+    """A label that never reads markup."""
+
+    def __init__(self, text: str | QWidget | None = None, parent: QWidget | None = None) -> None:
+        words, owner = (text, parent) if isinstance(text, str) else ("", parent or text)
+        super().__init__(words, owner)
+        self.setTextFormat(Qt.TextFormat.PlainText)
+
+
+class PlainBox(QMessageBox):
+    """A message box none of whose texts is read as markup."""
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """The second text's label is there by now."""
+        for label in self.findChildren(QLabel):
+            label.setTextFormat(Qt.TextFormat.PlainText)
+        super().showEvent(event)
+
+
+def asked(parent: QWidget | None, title: str, text: str) -> bool:
+    """Ask yes or no; no is what Enter and Esc say."""
+    yes, no = QMessageBox.StandardButton.Yes, QMessageBox.StandardButton.No
+    box = PlainBox(QMessageBox.Icon.Question, title, text, yes | no, parent)
+    box.setDefaultButton(no)
+    answer = box.exec()
+    box.deleteLater()
+    return answer == yes
+
+
+def plain_tip(text: str) -> str:
+    """Text for a tool tip that shows exactly these characters, spaces too."""
+    return f"<p style='white-space:pre-wrap'>{escape(text)}</p>" if text else ""
+
+
+def tip_of(text: str) -> str:
+    """Text for a tool tip, as it is where Qt shows it so."""
+    return plain_tip(text) if Qt.mightBeRichText(text) else text

@@ -1,0 +1,54 @@
+"""A settings file that cannot be used, or not be written, is said once, in the status line and in the log; the window works."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from circuitlab.gui.settings import Settings
+from circuitlab.gui.window import Window
+from circuitlab.paths import config_home
+
+
+def _file(text: bytes) -> None:
+    config_home().mkdir(parents=True)
+    (config_home() / "circuitlab.ini").write_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"[General\ntheme=dark\n", "damaged"),
+        (b"[General]\ntheme=purple\n", "purple"),
+        (b"[General]\ntext_scale=nan\nthreads=many\n", "Threads 'many'"),
+        (b"[General]\ntheme=" + b"x" * 10_000 + b"\n", "x…"),
+        (b"[General]\ntheme=dark\n", ""),
+        (b"", ""),
+    ],
+)
+def test_what_cannot_be_read_is_named_and_the_defaults_stand(qtbot: Any, text: bytes, said: str) -> None:
+    _file(text)
+    settings = Settings()
+    assert (said in settings.problem and len(settings.problem) < 400) if said else settings.problem == ""
+    if said != "damaged":  # of a damaged file Qt reads what it can
+        assert settings["theme"] == ("dark" if b"theme=dark" in text else "system")
+
+
+def test_a_folder_in_the_place_of_the_file_is_said_and_so_is_what_cannot_be_kept(qtbot: Any) -> None:
+    (config_home() / "circuitlab.ini").mkdir(parents=True)
+    settings, heard = Settings(), []
+    settings.failed.connect(heard.append)
+    assert "cannot be opened" in settings.problem
+    settings.set("theme", "dark")
+    settings.set("debounce", 70)
+    assert settings["theme"] == "dark" and len(heard) == 1 and "cannot be written" in heard[0]
+
+
+def test_the_window_says_it_in_its_status_line_and_its_log(qtbot: Any, window: Window, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "circuitlab.window"):
+        window.settings.failed.emit("The settings cannot be read.")
+        window.settings.failed.emit("")
+    assert window.status.readout.text() == "The settings cannot be read."
+    assert [r.getMessage() for r in caplog.records] == ["The settings cannot be read."]
