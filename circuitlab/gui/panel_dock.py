@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QDockWidget, QMenu, QVBoxLayout, QWidget
 
 from circuitlab.analysis.base import find_analysis
 from circuitlab.draw.view import FigureView
+from circuitlab.engine.engine import needs
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import LONGEST, Cancelled, CircuitLabError, bounded, reason
 from circuitlab.figures.marks import Figure, Hit, empty
@@ -237,7 +238,7 @@ class PanelDock(QDockWidget):
     def _marked(self, figure: Figure) -> Figure:
         """Its title says where the tokens it is about are not those in the editor."""
         asked = [r for side in self.asked.values() for r in side.values()]
-        about_text = any(find_analysis(r.analysis).needs == "tokens" for r in asked)
+        about_text = any(needs(find_analysis(r.analysis), r.params) == "tokens" for r in asked)
         if not (self.bench.document.state.draft and about_text and figure.grid):
             return figure
         return replace(figure, title=f"{figure.title} · earlier prompt".removeprefix(" · "))

@@ -41,7 +41,9 @@ def test_the_settings_dialog_holds_every_setting_and_acts_at_once(qtbot: Any, wi
     qtbot.mouseClick(reset, Qt.MouseButton.LeftButton)
     assert all(window.settings[s.name] == s.default for s in SETTINGS)
     assert QApplication.font().pixelSize() == before
-    close = dialog.findChild(QDialogButtonBox).button(QDialogButtonBox.StandardButton.Close)
+    buttons = dialog.findChild(QDialogButtonBox)
+    assert isinstance(buttons, QDialogButtonBox)
+    close = buttons.button(QDialogButtonBox.StandardButton.Close)
     dialog.show()
     qtbot.mouseClick(close, Qt.MouseButton.LeftButton)
     assert not dialog.isVisible()
