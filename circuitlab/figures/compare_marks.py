@@ -144,7 +144,9 @@ def _heatmap(here: Heatmap, there: Heatmap, pin: Pinned) -> tuple[Mark, str] | N
     top = _top(change)
     unit = f"Δ {here.unit}".strip()
     plain = {"rgb": None, "legend": (), "colour_bar": True} if here.rgb is not None else {}
-    return replace(here, values=change, levels=(-top, top), map="signed", unit=unit, **plain), f"map: now minus {pin.label}"
+    made = replace(here, values=change, levels=(-top, top), map="signed", unit=unit, **plain)
+    scale = "" if made.colour_bar else f", ± {top:.2g}: orange more, blue less"
+    return made, f"map: now minus {pin.label}{scale}"
 
 
 def _tokens(here: Tokens, there: Tokens, pin: Pinned) -> tuple[Mark, str] | None:

@@ -98,16 +98,21 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     make = lambda: _rows(result, max(1, view.k), there, pin, facts, theirs)
     rows = once(answer, ("rows", view.k, pin, theirs is None), make, there)
     token = quoted(facts.token_text(state.tokens[min(result.position, len(state.tokens) - 1)]))
-    said = caption(answer, _actual(result, facts), "" if pin is None or there is None else _then(there, pin, theirs or facts))
+    said = caption(
+        answer,
+        _actual(result, facts),
+        "" if pin is None or there is None else _then(there, pin, theirs or facts, theirs is not None),
+    )
     shown = (len(rows.ids), result.n_vocab)
     return Figure(((rows,),), f"after {result.position} {token}", said, shown, compared=pin is not None)
 
 
-def _then(there: PredictionsResult, pin: Pin, facts: Facts) -> str:
+def _then(there: PredictionsResult, pin: Pin, facts: Facts, other_words: bool) -> str:
     """What stands beside."""
     first = quoted(facts.token_text(int(there.ids[0])))
     said = f"beside: {pin.label}, and now minus it, the largest change first"
-    return f"{said} · most probable there: {first} {np.exp(there.log_probs[0]):.4f}"
+    said += f" · most probable there: {first} {np.exp(there.log_probs[0]):.4f}"
+    return f"{said} · another vocabulary: tokens are matched by what is written" if other_words else said
 
 
 def _actual(result: PredictionsResult, facts: Facts) -> str:
