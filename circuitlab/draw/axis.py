@@ -20,7 +20,7 @@ from circuitlab.draw.theme import Theme
 from circuitlab.figures.marks import Axis
 
 LEAST_CELL = 10.0  # px: below it tokens give way to position numbers
-LONGEST = 92.0  # px of a label before it is elided
+LONGEST, LONGEST_ON_PAPER = 92.0, 150.0  # px of a label before it is elided
 TICK = 4.0
 BARE = 6  # px of an axis on which nothing is written
 LOW, LINE = 90, 13  # px of height below which numbers stand a line apart, and how much that is
@@ -58,7 +58,7 @@ class LabelAxis(pg.AxisItem):
         self.count, self.pitch, self.offset = 0, 1.0, 0.0
         self.chosen: int | None = None
         self.cell = 0.0
-        self.stroke = 1.0
+        self.stroke, self.longest = 1.0, LONGEST
         self.short = False  # little room: a title that the ticks say too goes ("head" under H0 H1 …)
         self.set_theme(theme)
 
@@ -133,7 +133,7 @@ class LabelAxis(pg.AxisItem):
         metrics = QFontMetricsF(self._font())
         labels = self._labels()
         if self.vertical or self._upright(metrics):
-            longest = min(max((self._advance(t) for t in labels), default=0.0), LONGEST)
+            longest = min(max((self._advance(t) for t in labels), default=0.0), self.longest)
         else:
             longest = metrics.height()
         title = QFontMetricsF(self.theme.font(self.theme.small)).height() + 2 if self._titled() else 0.0
@@ -294,7 +294,7 @@ class LabelAxis(pg.AxisItem):
 
     def _label(self, p: QPainter, metrics: QFontMetricsF, i: int, at: float, upright: bool) -> None:
         text = str(i) if self._numbers() else self.spec.ticks[i]
-        text = metrics.elidedText(text, Qt.TextElideMode.ElideRight, LONGEST + 2)
+        text = metrics.elidedText(text, Qt.TextElideMode.ElideRight, self.longest + 2)
         p.setPen(self.theme.colour("accent" if i == self.chosen else "muted"))
         width, middle = metrics.horizontalAdvance(text), (metrics.ascent() - metrics.descent()) / 2
         if self.vertical:

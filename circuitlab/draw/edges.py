@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QWidget
 
 from circuitlab.draw.colours import hues_rgb
 from circuitlab.draw.gestures import Id, number
+from circuitlab.draw.paper import Paper
 from circuitlab.draw.plot import Overlay, Range
 from circuitlab.draw.points import nearest_towards
 from circuitlab.draw.theme import GRID, Theme
@@ -39,6 +40,7 @@ class EdgesMark(XYPlot):
         super().__init__(theme, parent)
         none = np.zeros(0, dtype=np.int64)
         self.mark: Edges = Edges("", np.zeros((0, 2)), (), none, np.zeros((0, 2), np.int64), np.zeros(0), none)
+        self._on_paper = False
         self._curves: list[pg.PlotCurveItem] = []
         self._rgb = np.zeros((0, 3), dtype=np.uint8)
         self._boxed: list[QRectF] = []
@@ -69,7 +71,12 @@ class EdgesMark(XYPlot):
         self._fit_axes()
 
     def _dashed(self) -> bool:
-        return len(self.mark.ends) <= DASHED_UP_TO
+        return len(self.mark.ends) <= DASHED_UP_TO or self._on_paper
+
+    def prepare_export(self, paper: Paper) -> None:
+        """There is time for dashes, and they are all that tells kinds apart in grey."""
+        super().prepare_export(paper)
+        self._on_paper = True
 
     def _pen(self, kind: int, strength: float) -> QPen:
         wide = len(self.mark.ends) <= WIDE_UP_TO

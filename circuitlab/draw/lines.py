@@ -9,6 +9,7 @@ from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter, QPen
 from PySide6.QtWidgets import QWidget
 
 from circuitlab.draw.gestures import Id, number
+from circuitlab.draw.paper import Paper
 from circuitlab.draw.plot import Overlay, Range
 from circuitlab.draw.theme import Theme
 from circuitlab.draw.xy import XYPlot, logged, span
@@ -42,6 +43,7 @@ class LinesMark(XYPlot):
         self._x, self._ys = np.zeros(0), np.zeros((0, 0))
         self._curves: list[pg.PlotCurveItem] = []
         self._step = 0
+        self._on_paper = False
         self._under = Overlay(self, self._draw_under, z=-10.0)
         self._over = Overlay(self, self._draw_over)
 
@@ -138,7 +140,14 @@ class LinesMark(XYPlot):
         n, named = len(self._ys), self.mark.named
         if n < 2 or (n <= IN_LEGEND if named is None else len(named) == n):
             return ""
-        return f"{n} curves, {len(named)} of them named above" if named else f"{n} curves, named under the pointer"
+        if named:
+            return f"{n} curves, {len(named)} of them named above"
+        return f"{n} curves" if self._on_paper else f"{n} curves, named under the pointer"
+
+    def prepare_export(self, paper: Paper) -> None:
+        """There is no pointer."""
+        super().prepare_export(paper)
+        self._on_paper = True
 
     # gestures --------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Any
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from circuitlab.draw.heatmap import UNLIMITED, HeatmapMark
+from circuitlab.draw.plot import PlotMark
 from circuitlab.draw.rows_paper import RowsOnPaper
 from circuitlab.draw.theme import GRID
 from circuitlab.figures.marks import Bars, Dials, Figure, Heatmap, Mark, Prose, Rows, Tokens
@@ -127,7 +128,9 @@ class Places:
             tables = [w for w in widgets if isinstance(w, RowsOnPaper)]
             for widget in tables if stacked else ():
                 widget.show_at_most(len(tables))
-            heights = [w.natural_height(inner if stacked else each) for w in widgets]
+            wide = inner if stacked else each
+            bounds = [w.least_height(wide) if isinstance(w, PlotMark) else 0 for w in widgets]
+            heights = [max(w.natural_height(wide), least) for w, least in zip(widgets, bounds, strict=True)]
             gives = share and not all(isinstance(m, FLOWS) for m in row)
             least = [
                 min(h, LEAST_ON_PAPER) if gives and not isinstance(m, FLOWS) else h for m, h in zip(row, heights, strict=True)

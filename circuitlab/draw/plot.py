@@ -13,7 +13,7 @@ from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPainter
 from PySide6.QtWidgets import QApplication, QWidget
 
-from circuitlab.draw.axis import LabelAxis
+from circuitlab.draw.axis import LONGEST_ON_PAPER, LabelAxis
 from circuitlab.draw.gestures import ARROWS, Gestures
 from circuitlab.draw.guarded import guarded
 from circuitlab.draw.paper import Paper
@@ -85,12 +85,18 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         """The height that a picture of this width asks for."""
         return min(320, round(width * 0.6))
 
+    def least_height(self, width: int) -> int:
+        """px below which what stands round a picture of this width has no room."""
+        return 0
+
     def note(self) -> str:
         """What the caption must add about how this was drawn."""
         return ""
 
     def prepare_export(self, paper: Paper) -> None:
-        """Called once before the widget is painted on paper."""
+        """Called once before the widget is painted on paper: nobody can point at what is cut short."""
+        for axis in (self.left_axis, self.bottom_axis):
+            axis.longest = LONGEST_ON_PAPER
 
     def fits_on_paper(self, width: float) -> bool:
         """Whether a picture of this width can be read beside others."""

@@ -125,18 +125,23 @@ class RowsOnPaper(PaintedMark):
         high = metrics.height() if number else metrics.boundingRect(room, self._flags(at), text).height()
         return ceil(max(high, metrics.height())) + GAP
 
-    def _top(self) -> float:
-        return QFontMetricsF(self.theme.font(self.theme.small, bold=True)).height() + GAP if self.mark.heading else 0.0
+    def _top(self, width: int) -> float:
+        """Height of the heading."""
+        if not self.mark.heading:
+            return 0.0
+        metrics = QFontMetricsF(self.theme.font(self.theme.small, bold=True))
+        return metrics.boundingRect(QRectF(0, 0, width, 1e5), self._flags(None), self.mark.heading).height() + GAP
 
     def content_height(self, width: int) -> int:
         """Heading, header, rows."""
         _, _, heights, head = self._fit(max(width, 40))
-        return ceil(self._top() + head + sum(heights) + 2)
+        return ceil(self._top(max(width, 40)) + head + sum(heights) + 2)
 
     def _shown(self) -> int:
         """Rows for which there is height."""
-        _, _, heights, head = self._fit(max(self.viewport().width(), 40))
-        ends = self._top() + head + np.cumsum(heights)
+        width = max(self.viewport().width(), 40)
+        _, _, heights, head = self._fit(width)
+        ends = self._top(width) + head + np.cumsum(heights)
         return int((ends <= self.viewport().height() + 1).sum())
 
     def note(self) -> str:
@@ -155,19 +160,20 @@ class RowsOnPaper(PaintedMark):
 
     def draw(self, painter: QPainter, visible: QRectF) -> None:
         """All of it, on a white page."""
-        widths, _, heights, head = self._fit(max(self.viewport().width(), 40))
+        width = max(self.viewport().width(), 40)
+        widths, _, heights, head = self._fit(width)
         painter.setPen(self.theme.colour("text"))
         if self.mark.heading:
             painter.setFont(self.theme.font(self.theme.small, bold=True))
-            painter.drawText(QRectF(0, 0, self.viewport().width(), self._top()), 0, self.mark.heading)
-        y, x = self._top(), 0.0
+            painter.drawText(QRectF(0, 0, width, self._top(width)), self._flags(None), self.mark.heading)
+        y, x = self._top(width), 0.0
         painter.setFont(self.theme.font(self.theme.small))
         painter.setPen(self.theme.colour("muted"))
-        for at, width in widths:
+        for at, wide in widths:
             side = Qt.AlignmentFlag.AlignRight if is_number(self.mark.columns[at]) else Qt.AlignmentFlag.AlignLeft
-            room = QRectF(x + PAD, y, width - 2 * PAD + 0.5, head - GAP / 2)
+            room = QRectF(x + PAD, y, wide - 2 * PAD + 0.5, head - GAP / 2)
             painter.drawText(room, int(side | Qt.AlignmentFlag.AlignBottom) | self._flags(None), self._title(at))
-            x += width
+            x += wide
         y += head
         painter.setPen(self.theme.colour("faint"))
         painter.drawLine(QPointF(0, y - 1), QPointF(x, y - 1))

@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import numpy as np
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
+from circuitlab.draw.axis import advance
 from circuitlab.draw.legend import Legend
 from circuitlab.draw.plot import PlotMark
 from circuitlab.draw.theme import GRID, Theme
@@ -85,6 +88,12 @@ class XYPlot(PlotMark):
             self.left_axis.fit(self.viewport().height() / ((y1 - y0) or 1.0))
         self.legend.height_for(max(self.viewport().width() - 80, 80))
         self.plot_item.layout.activate()  # now, not an event later: nothing jumps
+
+    def least_height(self, width: int) -> int:
+        """px for the legend, the numbers below, and the title beside."""
+        title = self.left_axis.spec.label
+        beside = advance(self.theme, self.theme.small, False, title) if title and self.left_axis.isVisible() else 0.0
+        return ceil(self.legend.height_for(max(width - 80, 80)) + self.bottom_axis.height() + beside + 3 * GRID)
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Fit again."""
