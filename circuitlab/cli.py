@@ -17,6 +17,7 @@ from typing import Any
 from circuitlab import __version__, paths
 from circuitlab.errors import BadMachine, CircuitLabError, UsageError, bounded
 from circuitlab.files import FULL
+from circuitlab.thread_count import threads
 
 COMMANDS = ("open", "compute", "analyses", "panels", "figure", "info", "import", "train", "measure", "lessons", "doctor")
 MODEL = "a shipped model's name, a folder, a weight file, or OWNER/NAME on the hub, perhaps with @REVISION"
@@ -30,14 +31,7 @@ def _gib(text: str) -> float:
     return value
 
 
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError(text)
-    return value
-
-
-_gib.__name__, _count.__name__ = "memory in GiB", "number of threads"  # argparse says: invalid … value
+_gib.__name__ = "memory in GiB"  # argparse says: invalid … value
 
 
 def _assume_argument(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +53,7 @@ def _subject_arguments(parser: argparse.ArgumentParser, series: bool = False) ->
     device = "where it is computed: cpu, cuda, cuda:1, mps (default cpu; `circuitlab doctor` lists what is there)"
     parser.add_argument("--device", default="cpu", metavar="NAME", help=device)
     parser.add_argument("--budget", type=_gib, default=4.0, metavar="GIB", help="memory budget (default 4)")
-    parser.add_argument("--threads", type=_count, default=1, help="torch threads (default 1: bit-equal results)")
+    parser.add_argument("--threads", type=threads, default=1, help="torch threads (default 1: bit-equal results)")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from circuitlab.thread_count import threads
+
 
 def _count(text: str) -> int:
     value = int(text)
@@ -44,4 +46,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="texts in each of which one token's loss is kept (default 2048, or as many as the held-out text has)",
     )
     parser.add_argument("--recipe", metavar="NAME", help="what says how many tokens a step had seen, where metrics.json does not")
-    parser.add_argument("--threads", type=_count, default=1, help="torch threads (default 1)")
+    parser.add_argument("--threads", type=threads, default=1, help="torch threads (default 1)")

@@ -5,14 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from circuitlab.thread_count import threads
+
 EXITS = "exit status: 0 done, 2 usage, 3 bad text, recipe or machine, 130 stopped (the state is saved)"
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError(text)
-    return value
 
 
 def _step(text: str) -> int:
@@ -22,7 +17,7 @@ def _step(text: str) -> int:
     return value
 
 
-_count.__name__, _step.__name__ = "number of threads", "number"  # argparse says: invalid … value
+_step.__name__ = "number"  # argparse says: invalid … value
 
 
 class _Epilog(argparse.RawDescriptionHelpFormatter):
@@ -49,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokenizer", type=Path, metavar="FILE", help="use this tokenizer.json instead of training one")
     device = "auto (CUDA where there is one, default), cpu, cuda, cuda:1, mps; bit-equal results on the CPU alone"
     parser.add_argument("--device", default="auto", metavar="NAME", help=device)
-    parser.add_argument("--threads", type=_count, default=1, metavar="N", help="torch threads (default 1)")
+    parser.add_argument("--threads", type=threads, default=1, metavar="N", help="torch threads (default 1)")
     parser.add_argument("--seed", type=_step, metavar="N", help="instead of the recipe's")
     parser.add_argument("--stop-at", type=_step, metavar="STEP", help="stop after this step; the same command goes on later")
     parser.add_argument("--no-measure", action="store_true", help="leave out the curves over the checkpoints at the end")

@@ -49,6 +49,14 @@ def versions() -> tuple[tuple[str, str], ...]:
     return (("circuitlab", __version__), ("python", platform.python_version()), *libraries)
 
 
+def memory_words(size: float) -> str:
+    """Bytes in the largest unit of which there is one, to three figures: never "0.00 GiB"."""
+    for unit, name in ((GIB, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if size >= unit:
+            return f"{size / unit:,.0f} {name}" if size >= 100 * unit else f"{size / unit:.3g} {name}"
+    return f"{size:.0f} bytes"
+
+
 def use_threads(n: int) -> None:
     """How many threads the numerical work of this process may use."""
     torch.set_num_threads(n)
@@ -168,8 +176,8 @@ class Engine:
         if needed > self.memory:
             raise OverBudget(
                 f"{found.name} does not fit in the memory budget.",
-                expected=f"at most {self.memory / GIB:.2f} GiB",
-                got=f"{needed / GIB:.2f} GiB for {n} tokens",
+                expected=f"at most {memory_words(self.memory)}",
+                got=f"{memory_words(needed)} for {n} tokens",
                 remedy="Give a larger --budget, or shorten the prompt.",
             )
         return needed
@@ -181,8 +189,8 @@ class Engine:
         if there and needed + held > there:
             raise OverBudget(
                 f"{name} does not fit in the memory of {place}.",
-                expected=f"at most {there / GIB:.2f} GiB",
-                got=f"{(needed + held) / GIB:.2f} GiB, {held / GIB:.2f} of them weights",
+                expected=f"at most {memory_words(there)}",
+                got=f"{memory_words(needed + held)}, {memory_words(held)} of them weights",
                 remedy="Compute on the CPU, or shorten the prompt.",
             )
 

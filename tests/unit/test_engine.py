@@ -20,7 +20,7 @@ from circuitlab.analysis.predictions import PredictionsParams
 from circuitlab.analysis.token_loss import TokenLossParams
 from circuitlab.engine.cache import Cache
 from circuitlab.engine.codec import from_json, parse_params, to_json
-from circuitlab.engine.engine import Engine
+from circuitlab.engine.engine import Engine, memory_words
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadInput, BadModel, Cancelled, OverBudget, UsageError
@@ -97,7 +97,7 @@ def test_a_failed_reload_keeps_the_model(ref: ModelRef) -> None:
 
 def test_the_memory_budget_is_stated_and_kept(ref: ModelRef) -> None:
     engine = Engine(ModelStore(), memory=10_000)
-    with pytest.raises(OverBudget, match="GiB") as caught:
+    with pytest.raises(OverBudget, match="memory") as caught:
         engine.answer(Request("attention", AttentionParams(), Subject(ref, tuple([1] * 48))))
     assert caught.value.exit_code == 4
 
@@ -285,6 +285,21 @@ def test_a_streamed_forward_pass_that_does_not_fit_is_refused_with_the_number(tm
     assert wide == 4 * 20000 * config.d_model, "its unembedding is larger than a block"
     needed = wide + estimate_run(config, len(TOKENS))
     small = Engine(ModelStore(), needed)
-    with pytest.raises(OverBudget, match="GiB"):
+    with pytest.raises(OverBudget, match="memory"):
         small.answer(_ask(ref))
     assert Engine(ModelStore(), needed + (1 << 22)).answer(_ask(ref)).complete
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        (11, "11 bytes"),
+        (5_000, "4.88 KiB"),
+        (3_000_000, "2.86 MiB"),
+        (2**30 - 1, "1,024 MiB"),
+        (2**32, "4 GiB"),
+        (2**40, "1,024 GiB"),
+    ],
+)
+def test_memory_is_said_in_a_unit_of_which_there_is_one(size: int, said: str) -> None:
+    assert memory_words(size) == said
