@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch.nn.functional as F
-from torch import Tensor
-
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.alibi import alibi_notes
 from circuitlab.model.loading.decoder_parts import filled, fused_attention, lay_out_and_open, mlp
@@ -54,12 +51,8 @@ def read_config(config: Mapping[str, Any]) -> Read:
 
 def layout(config: ModelConfig, one_table: bool) -> Layout:
     """Where BLOOM keeps its tensors. `one_table`: the unembedding is the embedding before its norm."""
-
-    def normed(table: Tensor, gain: Tensor, bias: Tensor) -> Tensor:
-        return F.layer_norm(table.float(), table.shape[-1:], gain.float(), bias.float(), config.norm_eps)
-
     table, its_norm = stored("word_embeddings.weight"), "word_embeddings_layernorm"
-    ends = {"embed.W_E": table.joined([stored(f"{its_norm}.weight"), stored(f"{its_norm}.bias")], normed)}
+    ends = {"embed.W_E": table.normed(f"{its_norm}.weight", f"{its_norm}.bias", config.norm_eps)}
     ends |= {"unembed.W_U": linear("word_embeddings" if one_table else "lm_head"), **norm("unembed.norm", "ln_f", bias=True)}
     at = "h.{i}."
     block: dict[str, Stored] = norm("attn_norm", f"{at}input_layernorm", bias=True)

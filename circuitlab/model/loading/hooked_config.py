@@ -33,14 +33,13 @@ NORMS: dict[str | None, tuple[NormKind, bool]] = {
     "RMSPre": ("rms", False),
     None: ("none", False),
 }
-POSITIONS: dict[str, Positions] = {"standard": "learned", "shortformer": "shortformer", "rotary": "rotary"}
+POSITIONS: dict[str, Positions] = {"standard": "learned", "shortformer": "shortformer", "rotary": "rotary", "alibi": "alibi"}
 _REFUSED = {
     "num_experts": "A mixture of experts",
     "use_attention_sinks": "A sink in the softmax",
     "clip_qkv": "Clipping of queries, keys and values",
     "use_logn_attn": "Log-n scaling of queries",
     "use_dynamic_ntk_rope": "Rotary frequencies that change with the prompt's length",
-    "post_embedding_ln": "A norm after the embedding",
     "load_in_4bit": "A quantised model",
 }
 _OLMO = ("OlmoeForCausalLM", "Olmo2ForCausalLM", "Olmo3ForCausalLM")
@@ -50,7 +49,8 @@ _OLMO = ("OlmoeForCausalLM", "Olmo2ForCausalLM", "Olmo3ForCausalLM")
 class Architecture:
     """What is known of a model besides the sizes that its tensors show.
 
-    `gains`: whether norms have stored gains (False: folded away). `by_layer`: scores of layer i are divided by i + 1.
+    `gains`: whether norms have stored gains (False: folded away). `embed_norm`: one more stands on the embedding itself.
+    `by_layer`: scores of layer i are divided by i + 1.
     """
 
     positions: Positions
@@ -61,6 +61,7 @@ class Architecture:
     rotary_windowed: Rotary | None = None
     norm_eps: float = 1e-5
     both: bool = False
+    embed_norm: bool = False
     activation: Activation = "gelu"
     parallel: bool = False
     qk_norm: NormKind = "none"
@@ -89,6 +90,7 @@ def read_config(config: Mapping[str, Any], d_head: int, n_layers: int) -> Archit
         n_ctx=size(config, "n_ctx"),
         norm_eps=number(config, "eps", 1e-5),
         both=flag(config, "use_normalization_before_and_after", False),
+        embed_norm=flag(config, "post_embedding_ln", False),
         activation=_activation(config),
         parallel=flag(config, "parallel_attn_mlp", False),
         qk_norm="rms" if flag(config, "use_qk_norm", False) else "none",

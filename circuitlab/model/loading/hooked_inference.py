@@ -92,9 +92,10 @@ def _positions(names: Names, sizes: Sizes, ask: Assumed) -> tuple[Positions, Rot
     if (found := _turning(names, sizes)) is not None:
         ask.choice("positions", "rotary", ("rotary",), "tables of sines and cosines are there")
         return "rotary", found
-    kind = ask.choice("positions", "none", ("none", "rotary", "rotary_interleaved", "sinusoidal"), "no table is there")
-    if kind in ("none", "sinusoidal"):
-        return ("none" if kind == "none" else "sinusoidal"), None
+    kind = ask.choice("positions", "none", ("none", "rotary", "rotary_interleaved", "sinusoidal", "alibi"), "no table is there")
+    others: dict[str, Positions] = {"none": "none", "sinusoidal": "sinusoidal", "alibi": "alibi"}
+    if kind in others:
+        return others[kind], None
     base = ask.number("rotary_base", 10000.0, "the usual one")
     dims = ask.size("rotary_dims", sizes.d_head, "all columns of a head")
     pairs = "interleaved" if kind == "rotary_interleaved" else "half"

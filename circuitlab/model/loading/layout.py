@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from circuitlab.errors import BadModel
@@ -99,6 +100,14 @@ class Stored:
     def plus_one(self) -> Stored:
         """A gain that is stored minus one (Gemma's norms)."""
         return self.then(lambda c, x: 1 + x.float())
+
+    def normed(self, gain: str, bias: str, eps: float) -> Stored:
+        """Each row through a LayerNorm whose gain and bias are stored under these names."""
+
+        def through(x: Tensor, gain: Tensor, bias: Tensor) -> Tensor:
+            return F.layer_norm(x.float(), x.shape[-1:], gain.float(), bias.float(), eps)
+
+        return self.joined([stored(gain), stored(bias)], through)
 
     def scaled(self, factor: float) -> Stored:
         """Times a number that the configuration states: in float32 at least, where half precision would round the product."""

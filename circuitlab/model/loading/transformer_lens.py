@@ -224,6 +224,8 @@ def layout(config: ModelConfig, names: Names, found: Axes, arch: Architecture) -
     """Where the file keeps each tensor."""
     turned = lambda name: _turned(stored(name), short(name), found)
     ends = {"embed.W_E": turned("embed.W_E"), "unembed.W_U": turned("unembed.W_U")}
+    if arch.embed_norm or "embed.ln.w" in names:  # LayerNorm, whatever the others are
+        ends["embed.W_E"] = ends["embed.W_E"].normed("embed.ln.w", "embed.ln.b", config.norm_eps)
     ends |= {"embed.W_pos": turned("pos_embed.W_pos")} if config.stored_positions else {}
     ends |= {"unembed.b_U": stored("unembed.b_U")} if "unembed" in config.biases else {}
     block: dict[str, Stored] = {}

@@ -131,3 +131,40 @@ def test_slopes_are_those_of_the_paper() -> None:
     bloom = pytest.importorskip("transformers.models.bloom.modeling_bloom")
     for n in (1, 2, 3, 5, 6, 7, 12, 20, 48, 71, 112):
         assert alibi_slopes(n) == pytest.approx(bloom._get_alibi_slopes(n, torch.device("cpu")).tolist()), n
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_bloom_under_transformer_lens_names(tmp_path: Path, stated: bool) -> None:
+    """With its configuration, and without, where the person says that there is ALiBi."""
+    model = saved(tmp_path / "hf", made("bloom"))
+    inner, d, heads = model.transformer, 24, 6
+    split = lambda x: x.reshape(heads, 3, d // heads, *x.shape[1:])
+    held = {
+        "embed.W_E": inner.word_embeddings.weight,
+        "unembed.W_U": inner.word_embeddings.weight.T,
+        "unembed.b_U": torch.zeros(31),
+    }
+    norms = {"embed.ln": inner.word_embeddings_layernorm, "ln_final": inner.ln_f}
+    for i, block in enumerate(inner.h):
+        at, qkv = f"blocks.{i}.", block.self_attention.query_key_value
+        for k, which in enumerate("QKV"):
+            held[f"{at}attn.W_{which}"] = split(qkv.weight)[:, k].transpose(1, 2)
+            held[f"{at}attn.b_{which}"] = split(qkv.bias)[:, k]
+        held |= {f"{at}attn.W_O": block.self_attention.dense.weight.T.reshape(heads, -1, d)}
+        held |= {f"{at}attn.b_O": block.self_attention.dense.bias}
+        for name, linear in (("in", block.mlp.dense_h_to_4h), ("out", block.mlp.dense_4h_to_h)):
+            held |= {f"{at}mlp.W_{name}": linear.weight.T, f"{at}mlp.b_{name}": linear.bias}
+        norms |= {f"{at}ln1": block.input_layernorm, f"{at}ln2": block.post_attention_layernorm}
+    for name, norm in norms.items():
+        held |= {f"{name}.w": norm.weight, f"{name}.b": norm.bias}
+    held = {name: value.detach().contiguous().clone() for name, value in held.items()}
+    cfg = {
+        "n_layers": 2, "d_model": d, "n_ctx": 48, "d_head": 4, "n_heads": heads, "d_mlp": 96, "d_vocab": 31, "eps": 1e-5,
+        "act_fn": "gelu_new", "normalization_type": "LN", "positional_embedding_type": "alibi", "post_embedding_ln": True,
+    }  # fmt: skip
+    torch.save({"model": held, "cfg": cfg} if stated else held, tmp_path / "model.pt")
+    assume = {} if stated else {"positions": "alibi", "n_ctx": "48"}
+    ids = torch.randint(0, 31, (20,), generator=torch.Generator().manual_seed(4))
+    run = forward(open_model(tmp_path / "model.pt", assume=assume).weights, tuple(ids.tolist()))
+    with torch.no_grad():
+        torch.testing.assert_close(run.logits(), model(ids[None]).logits[0], atol=1e-4, rtol=1e-4)

@@ -139,7 +139,6 @@ def test_what_cannot_be_assumed_is_refused(tmp_path: Path, assume: dict[str, str
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"positional_embedding_type": "alibi"}, "positions"),
         ({"positional_embedding_type": "relative_positional_bias"}, "positions"),
         ({"attention_dir": "bidirectional"}, "causally"),
         ({"final_rms": True}, "final norm"),
