@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from circuitlab import __version__, paths
+from circuitlab.arguments import Parser
 from circuitlab.errors import BadMachine, CircuitLabError, UsageError, bounded
 from circuitlab.files import FULL
 from circuitlab.thread_count import threads
@@ -57,7 +58,7 @@ def _subject_arguments(parser: argparse.ArgumentParser, series: bool = False) ->
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="circuitlab",
         description="A laboratory for transformer circuits. Without a command: the window.",
         epilog=EXITS,

@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--text",
         nargs="+",
+        action="extend",
         required=True,
         metavar="FILE",
         help="what it was trained on, as for train: files, folders or stdlib; NAME:SHARE",

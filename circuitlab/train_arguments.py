@@ -39,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add them to a parser."""
     parser.formatter_class, parser.epilog = _Epilog, EXITS
     parser.add_argument("recipe", help="a shipped recipe's name or a TOML file")
-    parser.add_argument("--text", nargs="+", required=True, metavar="FILE", help="files, folders or stdlib; NAME:SHARE")
+    parser.add_argument(
+        "--text", nargs="+", action="extend", required=True, metavar="FILE", help="files, folders or stdlib; NAME:SHARE"
+    )
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where the run lives; the same again resumes it")
     parser.add_argument("--tokenizer", type=Path, metavar="FILE", help="use this tokenizer.json instead of training one")
     device = "auto (CUDA where there is one, default), cpu, cuda, cuda:1, mps; bit-equal results on the CPU alone"

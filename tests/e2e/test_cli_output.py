@@ -18,7 +18,7 @@ from circuitlab import api, commands
 from circuitlab.analysis.attention import AttentionParams
 from circuitlab.analysis.base import TextRef, analyses
 from circuitlab.analysis.predictions import PredictionsParams
-from circuitlab.cli import main
+from circuitlab.cli import _parser, main
 from circuitlab.engine.codec import describe, parse_params
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.export_data import csv_text, several_bytes, told, write_answers
@@ -60,6 +60,9 @@ def test_every_form_can_be_printed(model: str, form: str, capfdbinary: pytest.Ca
         (["--budget", "nan"], 2, "memory in GiB"),
         (["--budget", "-1"], 2, "memory in GiB"),
         (["--threads", "0"], 2, "threads"),
+        (["--threads", "100000"], 2, "1 to 256"),
+        (["--tokens", "1", "--tokens", "2"], 2, "given twice"),
+        (["--json", "a", "--json", "b"], 2, "given twice"),
         (["--text", "a", "--tokens", "1"], 2, "not allowed"),
         (["--tokens", "1", "--no-bos"], 2, "taken as they are"),
         (["--csv", "same", "--json", "same"], 2, "one file"),
@@ -72,6 +75,11 @@ def test_what_cannot_be_done_is_said_before_any_work(
     monkeypatch.setattr(Engine, "answer", lambda *a, **k: pytest.fail("computed"))
     assert main(["compute", "token_loss", model, *words]) == status
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["train", "r", "--out", "o"], ["measure", "m"]])
+def test_texts_that_are_named_one_by_one_are_all_taken(words: list[str]) -> None:
+    assert _parser().parse_args([*words, "--text", "a", "b", "--text", "c"]).text == ["a", "b", "c"]
 
 
 def test_a_parameter_is_said_once(model: str, capsys: pytest.CaptureFixture[str]) -> None:
