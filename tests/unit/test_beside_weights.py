@@ -6,6 +6,7 @@ import argparse
 import collections
 import datetime
 import enum
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -215,6 +216,17 @@ def test_a_file_that_repeats_itself_is_looked_at_once(tmp_path: Path) -> None:
 def test_large_vocabularies_are_not_cut_off(tmp_path: Path) -> None:
     torch.save({"model": WEIGHTS, "stoi": {chr(0x4E00 + i): i for i in range(12_000)}}, tmp_path / "a.pt")
     assert len(_read(tmp_path / "a.pt").said["stoi"]) == 12_000
+
+
+def test_a_configuration_saved_with_the_weights_names_the_family(tmp_path: Path) -> None:
+    path = CORPUS["gpt2"](tmp_path / "m")
+    config = json.loads((path / "config.json").read_text())
+    wanted = forward(open_model(path).weights, (1, 2, 3)).logits()
+    torch.save({"model": gpt2_tensors(), "config": config, "args": argparse.Namespace(out=path)}, tmp_path / "one.pt")
+    assert torch.equal(forward(open_model(tmp_path / "one.pt").weights, (1, 2, 3)).logits(), wanted)
+    torch.save({"model": gpt2_tensors(), "config": {**config, "model_type": "bert"}}, tmp_path / "one.pt")
+    with pytest.raises(BadModel, match="encoder"):
+        open_model(tmp_path / "one.pt")
 
 
 def test_arrays_of_numpy_alone_say_what_to_do(tmp_path: Path) -> None:

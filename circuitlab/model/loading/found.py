@@ -29,9 +29,10 @@ _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 class Found:
     """What was found.
 
-    `config` is the JSON object beside the weights, {} without one; `files` are the weights'; `tensors` reads them by name, None
-    for a format without names; `said` is what a pickle holds beside tensors, `skipped` names what of it was not read; `assume`
-    what the user said where no file does, and `assumed` what was taken for granted before any family was asked.
+    `config` is the JSON object beside the weights, else one in its form that was saved with them, {} without one; `files` are the
+    weights'; `tensors` reads them by name, None for a format without names; `said` is what a pickle holds beside tensors,
+    `skipped` names what of it was not read; `assume` what the user said where no file does, and `assumed` what was taken for
+    granted before any family was asked.
     """
 
     path: Path
@@ -92,7 +93,16 @@ def look(path: Path, assume: Mapping[str, str] | None = None, checkpoint: int | 
         refuse_adapter(adapter if alone else None, opened.tensors.names())
     beside = (f"{adapter.name} (an adapter, which is not added to the weights)",) if adapter.is_file() else ()
     opened = replace(opened, skipped=(*opened.skipped, *beside))
+    if not config:
+        config = _saved_config(opened.said)
+        refuse_unsupported(config)
     return replace(opened, path=path, folder=folder, config=config, assume=dict(assume or {}))
+
+
+def _saved_config(said: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The configuration in Hugging Face's form that was saved with the weights, {} without one."""
+    held = (v for v in said.values() if isinstance(v, Mapping))
+    return next((h for h in held if isinstance(h.get("model_type"), str)), {})
 
 
 def _weights_in(folder: Path, checkpoint: int | None = None) -> Path | None:
