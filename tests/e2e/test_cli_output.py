@@ -220,6 +220,12 @@ def test_a_figure_from_python_is_the_one_of_the_command_line(model: str, tmp_pat
     words = ["figure", "attention", model, "--text", "abab", "--heads", "L1H2", "--destination", "2", "--set", "show=scores"]
     assert main([*words, "-o", str(tmp_path / "b.svg")]) == 0
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    paper = api.Paper(width_mm=120, height_mm=90, font_pt=8, caption="full", ink="grey", text="fonts")
+    plain = api.open(model).figure("overview", text="abab", out=tmp_path / "c.svg", paper=paper)
+    assert not plain.marks()[0].tiles.chosen  # type: ignore[union-attr]  # nobody has chosen a head
+    words = ["--width", "120", "--height", "90", "--font", "8", "--caption", "full", "--ink", "grey", "--lettering", "fonts"]
+    assert main(["figure", "overview", model, "--text", "abab", *words, "-o", str(tmp_path / "d.svg")]) == 0
+    assert (tmp_path / "c.svg").read_bytes() == (tmp_path / "d.svg").read_bytes()
     with pytest.raises(UsageError):
         api.open(model).figure("attention", text="a", colour="red")
     with pytest.raises(BadInput):
