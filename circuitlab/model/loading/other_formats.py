@@ -65,7 +65,7 @@ _NPZ = _Format("an NPZ file: arrays of numpy", _FORMATS[2].remedy)
 _ZIP = _Format("a packed archive", "Unpack it, and open what is in it.", _PACKED)
 
 
-def refuse_format(path: Path) -> None:
+def refuse_format(path: Path, expected: str = "safetensors, a checkpoint of torch, or a llama2.c file") -> None:
     """Raise `BadModel` for a file of a kind that is known and not opened; silent about all others, also where none is."""
     try:
         kind = _kind_of(path)
@@ -74,7 +74,7 @@ def refuse_format(path: Path) -> None:
     if kind is not None:
         raise BadModel(
             f"{shown(Path(path.name))} is {kind.what}.",
-            expected="safetensors, a checkpoint of torch, or a llama2.c file",
+            expected=expected,
             got=shown(path)[:300],
             remedy=kind.remedy,
         )

@@ -20,6 +20,7 @@ from tokenizers.models import BPE
 from circuitlab.errors import BadModel
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.loading.found import read_json
+from circuitlab.model.loading.other_formats import refuse_format
 from circuitlab.model.sourced import SourcedWeights
 from circuitlab.model.tokenizer import Tokenizer
 
@@ -81,6 +82,7 @@ def _why_none(folder: Path) -> tuple[str, ...]:
 
 def _from_files(folder: Path) -> Tokenizer | None:
     if os.path.lexists(folder / "tokenizer.json"):  # whatever it is: what is no file is said
+        refuse_format(folder / "tokenizer.json", "a tokenizers file")
         return Tokenizer.from_file(folder / "tokenizer.json")
     if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
         return _from_pieces(folder)

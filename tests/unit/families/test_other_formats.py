@@ -71,6 +71,13 @@ def test_a_pointer_among_shards_is_named(tmp_path: Path) -> None:
         open_model(path)
 
 
+def test_a_pointer_in_place_of_the_tokenizer_is_named(tmp_path: Path) -> None:
+    path = CORPUS["gpt2"](tmp_path / "m")
+    (path / "tokenizer.json").write_bytes(POINTER)
+    with pytest.raises(BadModel, match=r"tokenizer\.json is a pointer of Git LFS"):
+        open_model(path)
+
+
 def test_adapters_are_named_with_the_model_that_they_change(tmp_path: Path) -> None:
     names = {"base_model.model.h.0.attn.c_attn.lora_A.weight": torch.ones(2, 8)}
     for name in ("adapter_model.safetensors", "other.safetensors"):
