@@ -22,11 +22,12 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
 from circuitlab.analysis.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
-from circuitlab.analysis.embedding_products import EmbeddingProductsParams, EmbeddingProductsResult
+from circuitlab.analysis.embedding_products import EFFECTIVE, EmbeddingProductsParams, EmbeddingProductsResult
 from circuitlab.analysis.ov_spectrum import NO_BIAS, zeros
 from circuitlab.analysis.qk_spectrum import qk_words
 from circuitlab.analysis.spectra import PART_FLOPS, Middle, Values, factors_of, parts, reading_words
-from circuitlab.analysis.weight_view import Heads, embedding_rows, is_token_map, refuse_inexact, words
+from circuitlab.analysis.token_rows import Embedding, read_as, refuse_table
+from circuitlab.analysis.weight_view import Heads, embedding_rows, is_token_map, words
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.folding import TILE, Tokens, unembed_columns
 from circuitlab.model.subject import Head
@@ -38,10 +39,15 @@ FIELDS = ("copying", "copying_raw", "identity_likeness", "qk_positivity", "qk_po
 
 @dataclass(frozen=True)
 class CopyingScoresParams:
-    """`diagonal`: of which tokens share and histogram are taken (a sample is all of a small vocabulary). `qk`: also QK."""
+    """`diagonal`: of which tokens share and histogram are taken (a sample is all of a small vocabulary). `qk`: also QK.
+
+    `embed`: what circuits read of a token; after the first MLP the diagonal is not computed, and heads of the first layer read
+    the token itself all the same.
+    """
 
     diagonal: Literal["sample", "all", "none"] = "sample"
     qk: bool = True
+    embed: Embedding = "tokens"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,24 +86,29 @@ def _memory(c: ModelConfig, n: int, p: CopyingScoresParams, dtype: str = "float3
     return layer + 8 * 7 * c.d_model**2 + ends + own + 8 * 50 * c.n_layers * c.n_heads
 
 
-@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=refuse_inexact)
+def _refuse(c: ModelConfig, p: CopyingScoresParams) -> str | None:
+    return refuse_table(c, p.embed, tuple(Head(layer, 0) for layer in range(c.n_layers)))
+
+
+@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def copying_scores(inputs: Inputs, p: CopyingScoresParams, ctx: Ctx) -> CopyingScoresResult:
     """Copying score, QK positivity, identity-likeness and diagonal of every head."""
     c = inputs.weights.config
     products = inputs.answer("embedding_products", EmbeddingProductsParams())
     assert isinstance(products, EmbeddingProductsResult)
+    ways: set[Embedding] = {read_as(p.embed, Head(layer, 0)) for layer in range(c.n_layers)}
     shape, mapped = (c.n_layers, c.n_heads), is_token_map(c)
     found = {name: np.full(shape, np.nan) for name in FIELDS}
     counts = np.zeros((*shape, len(BINS) - 1), np.int64)
     with torch.inference_mode():
-        score = _scores(inputs, products, p, found)
-        own = _Diagonal(inputs, products, p) if mapped and p.diagonal != "none" else None
+        score = {embed: _scores(inputs, embed, p, found) for embed in ways}
+        own = _Diagonal(inputs, products, p) if mapped and p.diagonal != "none" and p.embed == "tokens" else None
         for layer in range(c.n_layers):
             heads = factors_of(inputs, layer)
             for part, where in parts(heads, list(range(c.n_heads))):
                 tick = lambda at=layer: ctx.tick(at, c.n_layers, f"copying scores of layer {at}")
                 tick()
-                score(part, (layer, where))
+                score[read_as(p.embed, Head(layer, 0))](part, (layer, where))
                 if own is not None:
                     found["diagonal_share"][layer, where], counts[layer, where] = own(part, tick)
     n_tokens = 0 if own is None else own.n
@@ -117,15 +128,17 @@ def copying_scores(inputs: Inputs, p: CopyingScoresParams, ctx: Ctx) -> CopyingS
 
 
 def _scores(
-    inputs: Inputs, products: EmbeddingProductsResult, p: CopyingScoresParams, found: dict[str, np.ndarray]
+    inputs: Inputs, embed_as: Embedding, p: CopyingScoresParams, found: dict[str, np.ndarray]
 ) -> Callable[[Heads, tuple[int, slice]], None]:
     """What fills in the scores that are read from d_head × d_head matrices, for a part of a layer's heads."""
     c = inputs.weights.config
     dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
+    products = inputs.answer("embedding_products", EmbeddingProductsParams(embed_as))
+    assert isinstance(products, EmbeddingProductsResult)
     ov = Middle.unembed_embed(products, dtype) if is_token_map(c) else None
     qk = None
     if p.qk:
-        embed = inputs.answer("embedding_gram", EmbeddingGramParams())
+        embed = inputs.answer("embedding_gram", EmbeddingGramParams(embed_as, embed_as))
         assert isinstance(embed, EmbeddingGramResult)
         qk = Middle.gram(embed, dtype)
 
@@ -209,7 +222,8 @@ def _said(inputs: Inputs, p: CopyingScoresParams, n: int) -> list[str]:
     said = ["W_U and source W_E centred over the vocabulary, raw beside", NO_BIAS, *(qk_words(c, 0) if p.qk else [])]
     if not is_token_map(c):
         return [*said, "another vocabulary going out than in: OV circuits have neither eigenvalues nor a diagonal"]
-    if p.diagonal == "none":
+    said += [] if p.embed == "tokens" else [EFFECTIVE]
+    if p.diagonal == "none" or p.embed != "tokens":
         return said
     error = f": share ± {50 / np.sqrt(n):.1f} % at most" if n < c.d_vocab else ""
     return [*said, f"diagonal of {n} of {c.d_vocab} tokens{error}, in units of the rms entry between them"]

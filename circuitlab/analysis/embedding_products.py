@@ -8,12 +8,16 @@ nothing more to stand beside: M_centred = M − mean(W_U) (Σ_t W_E[t]).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
+from circuitlab.analysis.effective_embedding import EffectiveEmbeddingParams, EffectiveEmbeddingResult
+from circuitlab.analysis.token_rows import Embedding, refuse_effective
 from circuitlab.analysis.weight_view import embedding_rows, is_token_map, words
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
@@ -23,7 +27,9 @@ from circuitlab.model.weights import Weights
 
 @dataclass(frozen=True)
 class EmbeddingProductsParams:
-    """Nothing to choose."""
+    """`embed`: what stands for W_E."""
+
+    embed: Embedding = "tokens"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,16 +63,33 @@ class EmbeddingProductsResult(Result):
         )
 
 
+EFFECTIVE = "tokens after the first MLP: W_E + MLP₀(norm(W_E)), as the next norm scales it, attention left out"
+
+
+def rows_as(inputs: Inputs, embed: Embedding) -> Callable[[slice], Tensor]:
+    """What gives rows [token, d_model] of the embedding, not centred; or of the effective one, as later heads meet it."""
+    if embed == "tokens":
+        weights = uncentred(inputs)
+        return lambda some: embedding_rows(weights, some)
+    found = inputs.answer("effective_embedding", EffectiveEmbeddingParams())
+    assert isinstance(found, EffectiveEmbeddingResult)
+    return lambda some: torch.tensor(found.values[some])
+
+
 def uncentred(inputs: Inputs) -> Weights:
     """The weights with embeddings as they are: what centring takes off is taken off the product."""
     return inputs.presented(replace(inputs.subject.conventions, centre=False))
+
+
+def _refuse(c: ModelConfig, p: EmbeddingProductsParams) -> str | None:
+    return None if p.embed == "tokens" else refuse_effective(c)
 
 
 def _memory(config: ModelConfig, n: int, p: EmbeddingProductsParams, dtype: str = "float32") -> int:
     return 8 * 6 * config.d_model**2 + number_size(dtype) * 4 * TILE * config.d_model
 
 
-@analysis(version=2, needs="weights", lane="slow", memory=_memory)
+@analysis(version=3, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
 def embedding_products(inputs: Inputs, p: EmbeddingProductsParams, ctx: Ctx) -> EmbeddingProductsResult:
     """W_U W_E, once per model: what the eigenvalues of OV circuits are read from."""
     weights = uncentred(inputs)
@@ -74,18 +97,22 @@ def embedding_products(inputs: Inputs, p: EmbeddingProductsParams, ctx: Ctx) -> 
     both, d = is_token_map(c), c.d_model
     M = torch.zeros(d, d, dtype=torch.float64)
     embed_sum, unembed_sum = torch.zeros(d, dtype=torch.float64), torch.zeros(d, dtype=torch.float64)
+    read = rows_as(inputs, p.embed)
     for start in range(0, c.d_vocab, TILE):
         ctx.tick(start, c.d_vocab, "W_U W_E")
-        rows = embedding_rows(weights, slice(start, start + TILE))
+        rows = read(slice(start, start + TILE))
         embed_sum += rows.sum(0, dtype=torch.float64)
         if both:
-            M += unembed_columns(weights, slice(start, start + TILE)) @ rows
+            columns = unembed_columns(weights, slice(start, start + TILE))
+            M += columns @ rows.to(columns.dtype)
     for start in range(0, c.d_vocab_out, TILE):
         ctx.tick(c.d_vocab, c.d_vocab, "W_U")
         unembed_sum += unembed_columns(weights, slice(start, start + TILE)).sum(1, dtype=torch.float64)
     if not bool(torch.isfinite(M).all() & torch.isfinite(embed_sum).all() & torch.isfinite(unembed_sum).all()):
         raise BadModel("An embedding is not finite.", expected="finite W_E and W_U", got="NaN or infinity in one of them")
-    if centres_writes(c, inputs.subject.conventions):  # W_E loses its mean over d_model, at both of its places
+    if p.embed == "tokens" and centres_writes(
+        c, inputs.subject.conventions
+    ):  # W_E loses its mean over d_model, at both of its places
         M = M - M.mean(1, keepdim=True)
         embed_sum = embed_sum - embed_sum.mean()
     return EmbeddingProductsResult(
@@ -93,5 +120,5 @@ def embedding_products(inputs: Inputs, p: EmbeddingProductsParams, ctx: Ctx) -> 
         unembed_mean=(unembed_sum / c.d_vocab_out).cpu().numpy(),
         embed_mean=(embed_sum / c.d_vocab).cpu().numpy(),
         n_vocab=c.d_vocab,
-        conventions=words(inputs, "W_U not centred over the vocabulary"),
+        conventions=words(inputs, "W_U not centred over the vocabulary", "" if p.embed == "tokens" else EFFECTIVE),
     )

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
 from circuitlab.analysis.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
-from circuitlab.analysis.embedding_products import EmbeddingProductsParams, EmbeddingProductsResult
+from circuitlab.analysis.embedding_products import EFFECTIVE, EmbeddingProductsParams, EmbeddingProductsResult
 from circuitlab.analysis.spectra import (
     Collected,
     Middle,
@@ -35,7 +35,7 @@ from circuitlab.analysis.spectra import (
     singular_values,
     tensor,
 )
-from circuitlab.analysis.token_rows import refuse_pair
+from circuitlab.analysis.token_rows import Embedding, read_as, refuse_pair, refuse_table
 from circuitlab.analysis.unembedding_gram import UnembeddingGramParams, UnembeddingGramResult
 from circuitlab.analysis.weight_view import Heads, by_layer, chosen_heads, is_token_map, refuse_inexact, words
 from circuitlab.model.config import ModelConfig
@@ -52,12 +52,14 @@ ZEROS = "a matrix of zeros has no eigenvalue: NaN"
 class OvSpectrumParams:
     """`heads`: `()` is all of them. `matrix`: the full circuit from tokens to tokens, or W_OV on its own.
 
-    `through`: an earlier head between source and heads, W_OV^{h1} W_OV^{h2} in place of W_OV: virtual heads.
+    `through`: an earlier head between source and heads, W_OV^{h1} W_OV^{h2} in place of W_OV: virtual heads. `embed`: what the
+    full circuit reads of a token; heads of the first layer read the token itself in either case.
     """
 
     heads: tuple[Head, ...] = (Head(0, 0),)
     matrix: Literal["full", "bare"] = "full"
     through: Head | None = None
+    embed: Embedding = "tokens"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,7 +110,14 @@ def spectrum_table(heads: np.ndarray, values: np.ndarray, raw: np.ndarray, singu
 def _refuse(c: ModelConfig, p: OvSpectrumParams) -> str | None:
     if p.matrix == "full" and not is_token_map(c):
         return refuse_inexact(c) or NOT_A_MAP
-    return refuse_inexact(c) or refuse_behind(p.heads, p.through)
+    if reason := refuse_table(c, p.embed if p.matrix == "full" else "tokens", readers(c, p.heads, p.through)):
+        return reason
+    return refuse_behind(p.heads, p.through)
+
+
+def readers(c: ModelConfig, heads: tuple[Head, ...], earlier: Head | None) -> tuple[Head, ...]:
+    """The heads that read token rows: the earlier one alone where there is one; `heads` `()` is all of them."""
+    return (earlier,) if earlier is not None else heads or tuple(Head(layer, 0) for layer in range(c.n_layers))
 
 
 def refuse_behind(heads: tuple[Head, ...], earlier: Head | None) -> str | None:
@@ -130,12 +139,12 @@ def _memory(c: ModelConfig, n: int, p: OvSpectrumParams, dtype: str = "float32")
     return spectrum_memory(c, len(p.heads), dtype)
 
 
-@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def ov_spectrum(inputs: Inputs, p: OvSpectrumParams, ctx: Ctx) -> OvSpectrumResult:
     """Eigenvalues, singular values and copying score of the OV circuit of some heads."""
     c = inputs.weights.config
     chosen = chosen_heads(c, p.heads)
-    sides = _full(inputs) if p.matrix == "full" and chosen else _Sides()
+    sides = {e: _full(inputs, e) for e in embeddings(p.embed, p.through, chosen)} if p.matrix == "full" else {}
     found = Collected(len(chosen), c.d_head)
     with torch.inference_mode():
         moved = Moved(inputs, p.through)
@@ -144,8 +153,9 @@ def ov_spectrum(inputs: Inputs, p: OvSpectrumParams, ctx: Ctx) -> OvSpectrumResu
             for part, where in parts(heads, index):
                 ctx.tick(places[0], len(chosen), f"OV spectrum of layer {layer}")
                 part = replace(part, W_V=moved(part.W_V))
-                values = Values.of(*sides.small(part), part.W_O.dtype)
-                found.put(places[where], values, singular_values(*sides.grams(part)))
+                side = sides.get(read_as(p.embed, p.through or Head(layer, 0)), _Sides())
+                values = Values.of(*side.small(part), part.W_O.dtype)
+                found.put(places[where], values, singular_values(*side.grams(part)))
     return OvSpectrumResult(
         heads=np.array(chosen, dtype=np.int32).reshape(-1, 2),
         eigenvalues=found.eigenvalues,
@@ -180,10 +190,15 @@ class _Sides:
         return heads.W_V.mT @ (self.embed @ heads.W_V), heads.W_O @ (self.unembed @ heads.W_O.mT)
 
 
-def _full(inputs: Inputs) -> _Sides:
-    products = inputs.answer("embedding_products", EmbeddingProductsParams())
+def embeddings(embed: Embedding, earlier: Head | None, heads: tuple[Head, ...]) -> set[Embedding]:
+    """What the tokens are read as by these heads, behind the earlier one where there is one."""
+    return {read_as(embed, earlier or head) for head in heads}
+
+
+def _full(inputs: Inputs, embed_as: Embedding) -> _Sides:
+    products = inputs.answer("embedding_products", EmbeddingProductsParams(embed_as))
     unembedding = inputs.answer("unembedding_gram", UnembeddingGramParams())
-    embed = inputs.answer("embedding_gram", EmbeddingGramParams())
+    embed = inputs.answer("embedding_gram", EmbeddingGramParams(embed_as, embed_as))
     assert isinstance(products, EmbeddingProductsResult)
     assert isinstance(embed, EmbeddingGramResult)
     assert isinstance(unembedding, UnembeddingGramResult)
@@ -197,6 +212,7 @@ def _said(inputs: Inputs, p: OvSpectrumParams) -> list[str]:
     if p.matrix == "bare":
         return [behind, "W_OV on its own: no vocabulary to centre over, raw is the same", reading_words(inputs), NO_BIAS]
     return [
+        "" if p.embed == "tokens" else EFFECTIVE,
         behind,
         "W_U centred over the vocabulary, raw beside",
         "singular values of the centred matrix",

@@ -14,7 +14,7 @@ attend where: `previous_head_spectrum` weighs them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,9 +23,11 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
 from circuitlab.analysis.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
+from circuitlab.analysis.embedding_products import EFFECTIVE
 from circuitlab.analysis.ov_spectrum import ZEROS
 from circuitlab.analysis.qk_spectrum import qk_words
 from circuitlab.analysis.spectra import PART_FLOPS, Middle, Values, factors_of, parts, reading_words
+from circuitlab.analysis.token_rows import Embedding, read_as, refuse_effective
 from circuitlab.analysis.weight_view import Heads, refuse_inexact, words
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
@@ -35,7 +37,9 @@ SHOWN_EVERY = 0.5  # seconds between partial results
 
 @dataclass(frozen=True)
 class PairPositivityParams:
-    """Nothing to choose."""
+    """`embed`: what circuits read of a token; heads of the first layer read the token itself in either case."""
+
+    embed: Embedding = "tokens"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -136,7 +140,11 @@ def pairs_between(reader: Reader, W_V: Tensor, W_O: Tensor, tick: Callable[[], N
     return both[0], both[1]
 
 
-@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=refuse_inexact)
+def _refuse(c: ModelConfig, p: PairPositivityParams) -> str | None:
+    return refuse_inexact(c) if p.embed == "tokens" else refuse_effective(c)
+
+
+@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def pair_positivity(inputs: Inputs, p: PairPositivityParams, ctx: Ctx) -> PairPositivityResult:
     """QK positivity of every head behind every head of an earlier layer."""
     c = inputs.weights.config
@@ -146,36 +154,39 @@ def pair_positivity(inputs: Inputs, p: PairPositivityParams, ctx: Ctx) -> PairPo
     made = lambda done: PairPositivityResult(
         pairs=pairs if done == 1 else pairs.copy(),
         pairs_raw=raw if done == 1 else raw.copy(),
-        conventions=words(inputs, *pair_words(inputs)),
+        conventions=words(inputs, *pair_words(inputs, p.embed)),
         done=done,
     )
     shown = time.monotonic()
     with torch.inference_mode():
-        G = gram_of(inputs) if c.n_layers > 1 else None
+        grams = grams_of(inputs, p.embed) if c.n_layers > 1 else {}
         for layer in range(1, c.n_layers):
             if before is not None and np.isfinite(before.pairs_raw[layer]).any():
                 pairs[layer], raw[layer] = before.pairs[layer], before.pairs_raw[layer]
                 continue
-            assert G is not None
-            pairs[layer, :, :layer], raw[layer, :, :layer] = _into(inputs, layer, G, ctx)
+            pairs[layer, :, :layer], raw[layer, :, :layer] = _into(inputs, layer, p.embed, grams, ctx)
             if time.monotonic() - shown >= SHOWN_EVERY and layer < c.n_layers - 1:
                 ctx.partial(made(layer * (layer + 1) / (c.n_layers * (c.n_layers - 1))))
                 shown = time.monotonic()
     return made(1.0)
 
 
-def _into(inputs: Inputs, layer: int, G: Middle, ctx: Ctx) -> tuple[np.ndarray, np.ndarray]:
+def _into(
+    inputs: Inputs, layer: int, embed: Embedding, grams: Mapping[Embedding, Middle], ctx: Ctx
+) -> tuple[np.ndarray, np.ndarray]:
     """[dest_head, src_layer, src_head], centred and raw, of one later layer with all earlier ones."""
     c = inputs.weights.config
     total, done = c.n_layers * (c.n_layers - 1) // 2, layer * (layer - 1) // 2
     begin = lambda: ctx.tick(done, total, f"pairs with layer {layer}")
     begin()
-    reader, step = Reader.of(factors_of(inputs, layer), G, begin), _step(c)
+    later, step = factors_of(inputs, layer), _step(c)
+    ways: set[Embedding] = {read_as(embed, Head(source, 0)) for source in range(layer)}
+    reading = {way: Reader.of(later, grams[way], begin) for way in ways}
     pairs, raw = np.empty((c.n_heads, layer, c.n_heads)), np.empty((c.n_heads, layer, c.n_heads))
     for source in range(layer):
         tick = lambda at=source: ctx.tick(done + at, total, f"pairs with layer {layer}")
         tick()
-        heads = factors_of(inputs, source)
+        heads, reader = factors_of(inputs, source), reading[read_as(embed, Head(source, 0))]
         for start in range(0, c.n_heads, step):
             some = slice(start, start + step)
             centred, plain = pairs_between(reader, heads.W_V[some], heads.W_O[some], tick)
@@ -183,15 +194,21 @@ def _into(inputs: Inputs, layer: int, G: Middle, ctx: Ctx) -> tuple[np.ndarray, 
     return pairs, raw
 
 
-def gram_of(inputs: Inputs) -> Middle:
-    """W_EᵀW_E under the subject's conventions."""
-    found = inputs.answer("embedding_gram", EmbeddingGramParams())
-    assert isinstance(found, EmbeddingGramResult)
-    return Middle.gram(found, torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32)
+def grams_of(inputs: Inputs, embed: Embedding) -> dict[Embedding, Middle]:
+    """By what the earlier head reads: E_sᵀE_d under the subject's conventions. The later head is never of the first layer."""
+    dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
+    made: dict[Embedding, Middle] = {}
+    wanted: set[Embedding] = {read_as(embed, Head(layer, 0)) for layer in range(inputs.weights.config.n_layers - 1)}
+    for source in wanted:
+        found = inputs.answer("embedding_gram", EmbeddingGramParams(source, embed))
+        assert isinstance(found, EmbeddingGramResult)
+        made[source] = Middle.gram(found, dtype)
+    return made
 
 
-def pair_words(inputs: Inputs) -> list[str]:
+def pair_words(inputs: Inputs, embed: Embedding = "tokens") -> list[str]:
     """What is said wherever keys are read behind earlier heads."""
     c = inputs.weights.config
     said = [reading_words(inputs), "source W_E centred over the vocabulary, raw beside", *qk_words(c, 0), ZEROS]
+    said += [] if embed == "tokens" else [EFFECTIVE]
     return said + (["one layer: there are no pairs"] if c.n_layers < 2 else [])

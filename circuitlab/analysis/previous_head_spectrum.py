@@ -24,22 +24,28 @@ from circuitlab.analysis.pair_positivity import (
     PairPositivityParams,
     PairPositivityResult,
     beside,
-    gram_of,
+    grams_of,
     pair_memory,
     pair_table,
     pair_words,
 )
 from circuitlab.analysis.spectra import Values, factors_of, parts
+from circuitlab.analysis.token_rows import Embedding, read_as, refuse_effective
 from circuitlab.analysis.weight_view import refuse_inexact, words
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.subject import Head
 
 
 @dataclass(frozen=True)
 class PreviousHeadSpectrumParams:
-    """`p`: what each earlier head counts in the sum, its score on random tokens or 1. `pairs`: also every single pair (slow)."""
+    """`p`: what each earlier head counts in the sum, its score on random tokens or 1. `pairs`: also every single pair (slow).
+
+    `embed`: what circuits read of a token; heads of the first layer read the token itself in either case.
+    """
 
     p: Literal["previous-token scores", "one"] = "previous-token scores"
     pairs: bool = True
+    embed: Embedding = "tokens"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,21 +69,22 @@ class PreviousHeadSpectrumResult(Result):
 
 
 def _refuse(c: ModelConfig, p: PreviousHeadSpectrumParams) -> str | None:
-    return refuse_inexact(c) or (head_scores.refuse(c, HeadScoresParams()) if p.p != "one" else None)
+    wrong = refuse_inexact(c) if p.embed == "tokens" else refuse_effective(c)
+    return wrong or (head_scores.refuse(c, HeadScoresParams()) if p.p != "one" else None)
 
 
 def _memory(c: ModelConfig, n: int, p: PreviousHeadSpectrumParams) -> int:
     return pair_memory(c)
 
 
-@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def previous_head_spectrum(inputs: Inputs, p: PreviousHeadSpectrumParams, ctx: Ctx) -> PreviousHeadSpectrumResult:
     """The positivity plane: copying score, and QK positivity behind earlier heads, weighted and for every pair."""
     c = inputs.weights.config
     counts = _counts(inputs, p)
     with torch.inference_mode():
-        weighted, weighted_raw = _weighted(inputs, counts, ctx)
-    copying = inputs.answer("copying_scores", CopyingScoresParams())
+        weighted, weighted_raw = _weighted(inputs, counts, p.embed, ctx)
+    copying = inputs.answer("copying_scores", CopyingScoresParams(embed=p.embed))
     assert isinstance(copying, CopyingScoresResult)
     nothing = np.full((c.n_layers, c.n_heads) * 2, np.nan)
     how = f"previous-token score on {sample_words(c, HeadScoresParams())}" if p.p != "one" else "1"
@@ -88,13 +95,13 @@ def previous_head_spectrum(inputs: Inputs, p: PreviousHeadSpectrumParams, ctx: C
         p=counts.copy(),
         pairs=pairs,
         pairs_raw=raw,
-        conventions=words(inputs, f"sum over earlier heads, each times its {how}", *pair_words(inputs)),
+        conventions=words(inputs, f"sum over earlier heads, each times its {how}", *pair_words(inputs, p.embed)),
         done=done,
     )
     if not p.pairs:
         return made(nothing, nothing.copy(), 1.0)
     ctx.partial(made(nothing, nothing.copy(), 0.1))
-    found = inputs.answer("pair_positivity", PairPositivityParams())
+    found = inputs.answer("pair_positivity", PairPositivityParams(p.embed))
     assert isinstance(found, PairPositivityResult)
     return made(found.pairs, found.pairs_raw, 1.0)
 
@@ -109,22 +116,24 @@ def _counts(inputs: Inputs, p: PreviousHeadSpectrumParams) -> np.ndarray:
     return scores.of("previous_token").astype(np.float64)
 
 
-def _weighted(inputs: Inputs, counts: np.ndarray, ctx: Ctx) -> tuple[np.ndarray, np.ndarray]:
+def _weighted(inputs: Inputs, counts: np.ndarray, embed: Embedding, ctx: Ctx) -> tuple[np.ndarray, np.ndarray]:
     """[layer, head] positivity behind the sum of all earlier layers' heads, centred and raw."""
     c = inputs.weights.config
     found, raw = np.full((c.n_layers, c.n_heads), np.nan), np.full((c.n_layers, c.n_heads), np.nan)
     if c.n_layers < 2:
         return found, raw
-    G, every = gram_of(inputs), list(range(c.n_heads))
-    moved = torch.zeros(c.d_model, c.d_model, dtype=G.product.dtype)
+    grams, every = grams_of(inputs, embed), list(range(c.n_heads))
+    moved = {way: torch.zeros(c.d_model, c.d_model, dtype=G.product.dtype) for way, G in grams.items()}
     for layer in range(c.n_layers):
         heads = factors_of(inputs, layer)
         for part, where in parts(heads, every) if layer else ():
             ctx.tick(layer, c.n_layers, f"behind the heads before layer {layer}")
-            values = Values.of(*G.between((moved @ part.W_K).mT, part.W_Q), part.W_Q.dtype)
+            sums = [G.between((moved[way] @ part.W_K).mT, part.W_Q) for way, G in grams.items()]
+            centred, plain = (torch.stack(one).sum(0) for one in zip(*sums, strict=True))
+            values = Values.of(centred, plain, part.W_Q.dtype)
             found[layer, where], raw[layer, where] = values.score, values.score_raw
         for part, where in parts(heads, every) if layer < c.n_layers - 1 else ():
             ctx.tick(layer, c.n_layers, f"what the heads of layer {layer} move")
             p = torch.as_tensor(counts[layer, where]).to(part.W_V.dtype)
-            moved += beside(p[:, None, None] * part.W_V) @ part.W_O.flatten(0, 1)
+            moved[read_as(embed, Head(layer, 0))] += beside(p[:, None, None] * part.W_V) @ part.W_O.flatten(0, 1)
     return found, raw

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
-from circuitlab.analysis.ov_spectrum import refuse_behind, spectrum_memory, spectrum_table, zeros
+from circuitlab.analysis.embedding_products import EFFECTIVE
+from circuitlab.analysis.ov_spectrum import readers, refuse_behind, spectrum_memory, spectrum_table, zeros
 from circuitlab.analysis.spectra import (
     Collected,
     Middle,
@@ -35,7 +36,8 @@ from circuitlab.analysis.spectra import (
     singular_values,
     tensor,
 )
-from circuitlab.analysis.weight_view import by_layer, chosen_heads, refuse_inexact, turned, words
+from circuitlab.analysis.token_rows import Embedding, read_as, refuse_table
+from circuitlab.analysis.weight_view import by_layer, chosen_heads, turned, words
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
@@ -46,7 +48,8 @@ class QkSpectrumParams:
     """`heads`: `()` is all of them. `matrix`: the full circuit between tokens, or W_QK on its own.
 
     `distance`: how far the destination stands behind the source (rotary models only); 0 is position-free. `behind`: an earlier
-    head that moves what `side` reads, W_OV^{h1} W_K in place of W_K (K-composition), or W_OV^{h1} W_Q of W_Q.
+    head that moves what `side` reads, W_OV^{h1} W_K in place of W_K (K-composition), or W_OV^{h1} W_Q of W_Q. `embed`: what the
+    full circuit reads of a token; heads of the first layer read the token itself in either case.
     """
 
     heads: tuple[Head, ...] = (Head(0, 0),)
@@ -54,10 +57,12 @@ class QkSpectrumParams:
     distance: int = at_least(0, 0)
     behind: Head | None = None
     side: Literal["key", "query"] = "key"
+    embed: Embedding = "tokens"
 
 
 def _refuse(c: ModelConfig, p: QkSpectrumParams) -> str | None:
-    return refuse_inexact(c) or refuse_behind(p.heads, p.behind)
+    embed = p.embed if p.matrix == "full" else "tokens"
+    return refuse_table(c, embed, readers(c, p.heads, None)) or refuse_behind(p.heads, p.behind)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,14 +91,16 @@ def _memory(c: ModelConfig, n: int, p: QkSpectrumParams, dtype: str = "float32")
     return spectrum_memory(c, len(p.heads), dtype, kept=1)
 
 
-@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def qk_spectrum(inputs: Inputs, p: QkSpectrumParams, ctx: Ctx) -> QkSpectrumResult:
     """Eigenvalues, singular values and positivity of the QK circuit of some heads."""
     if p.distance < 0:
         raise BadInput("A destination does not stand before its source.", expected="distance ≥ 0", got=str(p.distance))
     c = inputs.weights.config
     chosen = chosen_heads(c, p.heads)
-    sides = _full(inputs) if p.matrix == "full" and chosen else _Sides()
+    sides: dict[tuple[Embedding, Embedding], _Sides] = {}
+    if p.matrix == "full":
+        sides = {ends: _full(inputs, *ends) for ends in {_ends(p, head) for head in chosen}}
     found = Collected(len(chosen), c.d_head)
     with torch.inference_mode():
         moved = Moved(inputs, p.behind)
@@ -103,8 +110,9 @@ def qk_spectrum(inputs: Inputs, p: QkSpectrumParams, ctx: Ctx) -> QkSpectrumResu
                 ctx.tick(places[0], len(chosen), f"QK spectrum of layer {layer}")
                 W_Q, W_K = turned(part.W_Q, c, layer, p.distance), part.W_K
                 W_Q, W_K = (W_Q, moved(W_K)) if p.side == "key" else (moved(W_Q), W_K)
-                values = Values.of(*sides.small(W_Q, W_K), W_Q.dtype)
-                found.put(places[where], values, singular_values(*sides.grams(W_Q, W_K)))
+                side = sides.get(_ends(p, Head(layer, 0)), _Sides())
+                values = Values.of(*side.small(W_Q, W_K), W_Q.dtype)
+                found.put(places[where], values, singular_values(*side.grams(W_Q, W_K)))
     return QkSpectrumResult(
         heads=np.array(chosen, dtype=np.int32).reshape(-1, 2),
         eigenvalues=found.eigenvalues,
@@ -123,6 +131,7 @@ class _Sides:
 
     middle: Middle | None = None
     raw_gram: Tensor | None = None
+    key_gram: Tensor | None = None
 
     def small(self, W_Q: Tensor, W_K: Tensor) -> tuple[Tensor, Tensor]:
         """[head, d_head, d_head] with the non-zero eigenvalues, centred and raw."""
@@ -133,16 +142,27 @@ class _Sides:
 
     def grams(self, W_Q: Tensor, W_K: Tensor) -> tuple[Tensor, Tensor]:
         """LᵀL and R Rᵀ [head, d_head, d_head] of the matrix L R, its sources centred."""
-        if self.middle is None or self.raw_gram is None:
+        if self.key_gram is None or self.raw_gram is None:
             return gram(W_Q.mT), gram(W_K.mT)
-        return W_Q.mT @ (self.raw_gram @ W_Q), W_K.mT @ (self.middle.product @ W_K)
+        return W_Q.mT @ (self.raw_gram @ W_Q), W_K.mT @ (self.key_gram @ W_K)
 
 
-def _full(inputs: Inputs) -> _Sides:
-    found = inputs.answer("embedding_gram", EmbeddingGramParams())
-    assert isinstance(found, EmbeddingGramResult)
+def _ends(p: QkSpectrumParams, head: Head) -> tuple[Embedding, Embedding]:
+    """What sources and destinations are read as: the earlier head reads the side that it moves."""
+    key, query = (p.behind or head, head) if p.side == "key" else (head, p.behind or head)
+    return read_as(p.embed, key), read_as(p.embed, query)
+
+
+def _full(inputs: Inputs, source: Embedding, destination: Embedding) -> _Sides:
+    def of(one: Embedding, other: Embedding) -> EmbeddingGramResult:
+        found = inputs.answer("embedding_gram", EmbeddingGramParams(one, other))
+        assert isinstance(found, EmbeddingGramResult)
+        return found
+
     dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
-    return _Sides(Middle.gram(found, dtype), tensor(found.gram(False), dtype))
+    middle = Middle.gram(of(source, destination), dtype)
+    query = tensor(of(destination, destination).gram(False), dtype)
+    return _Sides(middle, query, middle.product if source == destination else tensor(of(source, source).gram(True), dtype))
 
 
 def qk_words(c: ModelConfig, distance: int) -> list[str]:
@@ -155,6 +175,7 @@ def qk_words(c: ModelConfig, distance: int) -> list[str]:
 
 def _said(inputs: Inputs, p: QkSpectrumParams) -> list[str]:
     said = [*qk_words(inputs.weights.config, p.distance)]
+    said += [] if p.embed == "tokens" or p.matrix == "bare" else [EFFECTIVE]
     said += [] if p.behind is None else [f"{p.side} behind {p.behind}, its pattern the identity"]
     if p.matrix == "bare":
         return ["W_QK on its own: no vocabulary to centre over, raw is the same", reading_words(inputs), *said]

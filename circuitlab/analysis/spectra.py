@@ -147,7 +147,7 @@ class Middle:
     @classmethod
     def gram(cls, found: EmbeddingGramResult, dtype: torch.dtype) -> Middle:
         """W_Eᵀ W_E, one W_E (or both: the same) centred: what stands between W_Kᵀ and W_Q."""
-        return cls(tensor(found.gram(True), dtype), tensor(found.mean), tensor(found.n_vocab * found.mean))
+        return cls(tensor(found.gram(True), dtype), tensor(found.mean), tensor(found.n_vocab * found.mean_destination))
 
     def between(self, L: Tensor, R: Tensor) -> tuple[Tensor, Tensor]:
         """(centred, raw) [head, n, m] float64 of L [head, n, d_model] and R [head, d_model, m].

@@ -77,14 +77,24 @@ def refuse_pair(head: Head, earlier: Head | None) -> str | None:
     return None
 
 
+def refuse_effective(config: ModelConfig) -> str | None:
+    """Why there is no embedding after the first MLP, None where there is."""
+    return "this model has no MLP: read the tokens themselves." if config.attention_only else refuse_inexact(config)
+
+
+def read_as(embed: Embedding, reader: Head) -> Embedding:
+    """What a head reads of a token: heads of the first layer stand before the first MLP."""
+    return "tokens" if reader.layer == 0 else embed
+
+
 def refuse_table(config: ModelConfig, embed: Embedding, readers: tuple[Head, ...]) -> str | None:
     """Why a table cannot be read, None where it can; `readers` are the heads that read token rows."""
     if reason := refuse_inexact(config):
         return reason
     if embed == "tokens":
         return None
-    if config.attention_only:
-        return "this model has no MLP: read the tokens themselves."
+    if reason := refuse_effective(config):
+        return reason
     if all(reader.layer == 0 for reader in readers):
         return "heads of layer 0 read before the first MLP: read the tokens themselves."
     return None

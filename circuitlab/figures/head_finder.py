@@ -14,8 +14,9 @@ from circuitlab.analysis.copying_head_score import CopyingHeadScoreParams, Copyi
 from circuitlab.analysis.copying_scores import CopyingScoresParams, CopyingScoresResult
 from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult
 from circuitlab.analysis.own_tokens import OwnTokensParams, OwnTokensResult
+from circuitlab.analysis.token_rows import Embedding
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import captions, hints, once, published
+from circuitlab.figures.common import captions, has_mlps, hints, once, published
 from circuitlab.figures.heads import published_column, random_scores, ranks
 from circuitlab.figures.marks import Axis, Figure, Hit, Points, RowColumn, Rows, empty, ids
 from circuitlab.figures.overview import pick_head
@@ -91,6 +92,12 @@ class HeadFinderView:
     x: Score = control("own token in top 10", label="Right", tip="The other score", when="page", values=("plane",))
     colour: Score = control("layer", label="Colour", tip="A third score", when="page", values=("plane",))
     on: Literal["random", "text"] = control("random", label="On", tip="Attention scores on repeated random tokens or the prompt")
+    after_mlp: bool = control(
+        False,
+        label="After the first MLP",
+        tip="What the weights say of tokens as later heads meet them: W_E + MLP₀",
+        only=has_mlps,
+    )
     top: int = control(200, label="Top", tip="How many heads, the highest first", low=1, high=2000, kind="slider")
 
 
@@ -119,13 +126,15 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if view.on == "text" and not state.tokens:
         return Why("Type some text in the Prompt to score the heads on it.")
     random = random_scores(facts)
+    deep = view.after_mlp and has_mlps(facts) and facts.config.n_layers > 1
+    embed: Embedding = "after the first MLP" if deep else "tokens"
     subject = state.subject if view.on == "text" else of_weights(state)
     wanted: dict[str, tuple[str, Any]] = {
         "scores": ("head_scores", HeadScoresParams(on="text") if view.on == "text" else random),
         "copying": ("copying_head_score", CopyingHeadScoreParams()),
-        "weights": ("copying_scores", CopyingScoresParams(diagonal="none")),
+        "weights": ("copying_scores", CopyingScoresParams(diagonal="none", embed=embed)),
         "composition": ("composition", CompositionParams()),
-        "own": ("own_tokens", OwnTokensParams()),
+        "own": ("own_tokens", OwnTokensParams(embed=embed)),
     }
     asked: dict[str, Request] = {}
     for role in dict.fromkeys(filter(None, map(role_of, _shown(view)))):

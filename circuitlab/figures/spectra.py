@@ -12,8 +12,9 @@ from circuitlab.analysis.ov_spectrum import OvSpectrumParams, OvSpectrumResult
 from circuitlab.analysis.own_tokens import OwnTokensParams, OwnTokensResult, own_tokens
 from circuitlab.analysis.previous_head_spectrum import PreviousHeadSpectrumParams, PreviousHeadSpectrumResult
 from circuitlab.analysis.qk_spectrum import QkSpectrumParams, QkSpectrumResult
+from circuitlab.analysis.token_rows import Embedding
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import captions, number, once, rotates, top_level
+from circuitlab.figures.common import captions, has_mlps, number, once, rotates, top_level
 from circuitlab.figures.hues import head_hue
 from circuitlab.figures.marks import Axis, Figure, Hit, Lines, Points, RowColumn, Rows, empty, ids
 from circuitlab.figures.overview import pick_head
@@ -49,6 +50,12 @@ class SpectraView:
     raw: bool = control(
         False, label="Raw", tip="Not centred over the vocabulary", when="page", values=("eigenvalues", "copying", "plane")
     )
+    after_mlp: bool = control(
+        False,
+        label="After the first MLP",
+        tip="Tokens as later heads meet them: W_E + MLP₀; heads of the first layer read the token itself",
+        only=has_mlps,
+    )
     weighted_by: Literal["previous-token scores", "one"] = control(
         "previous-token scores",
         label="Earlier heads by",
@@ -80,26 +87,33 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if isinstance(head, Why):
         return head
     view, subject = _view(state), of_weights(state)
+    embed: Embedding = "after the first MLP" if view.after_mlp and has_mlps(facts) and view.matrix == "full" else "tokens"
     if view.page == "copying":
-        asked = {"copying": Request("copying_scores", CopyingScoresParams(), subject)}
-        refuses = own_tokens.refuse(facts.config, OwnTokensParams()) is not None
-        return asked if refuses else asked | {"own": Request("own_tokens", OwnTokensParams(), subject)}
+        asked = {"copying": Request("copying_scores", CopyingScoresParams(embed=embed), subject)}
+        own = OwnTokensParams(embed=embed)
+        return asked if own_tokens.refuse(facts.config, own) else asked | {"own": Request("own_tokens", own, subject)}
     if view.page == "plane":
         if facts.config.n_layers < 2:
             return Why("This model has one layer: no head has an earlier one to look behind.")
-        return {"plane": Request("previous_head_spectrum", PreviousHeadSpectrumParams(p=view.weighted_by), subject)}
+        return {"plane": Request("previous_head_spectrum", PreviousHeadSpectrumParams(p=view.weighted_by, embed=embed), subject)}
     edge = pair(state, facts)
     most = MOST if view.page == "eigenvalues" else 16
     heads, behind = ((edge[1],), edge[0]) if edge is not None else (chosen(state, facts)[:most], None)
     side = "query" if state.selection.edge_kind == "Q" else "key"
     distance = distance_read(view.distance, facts)
+    qk = QkSpectrumParams(heads, view.matrix, distance, behind, side, _deep(embed, None, heads))
     asked = {
-        "OV": Request("ov_spectrum", OvSpectrumParams(heads, view.matrix, behind), subject),
-        "QK": Request("qk_spectrum", QkSpectrumParams(heads, view.matrix, distance, behind, side), subject),
+        "OV": Request("ov_spectrum", OvSpectrumParams(heads, view.matrix, behind, _deep(embed, behind, heads)), subject),
+        "QK": Request("qk_spectrum", qk, subject),
     }
-    own = OwnTokensParams(heads[:1])
+    own = OwnTokensParams(heads[:1], embed=_deep(embed, None, heads[:1]))
     alone = view.matrix == "full" and behind is None and own_tokens.refuse(facts.config, own) is None
     return asked | ({"own": Request("own_tokens", own, subject)} if alone else {})
+
+
+def _deep(embed: Embedding, earlier: Head | None, heads: tuple[Head, ...]) -> Embedding:
+    """`embed`, or the tokens themselves where all that read them stand before the first MLP."""
+    return embed if any(h.layer for h in ((earlier,) if earlier is not None else heads)) else "tokens"
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:

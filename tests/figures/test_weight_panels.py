@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from circuitlab.analysis.composition import CompositionParams
+from circuitlab.analysis.copying_scores import CopyingScoresParams
 from circuitlab.analysis.ov_spectrum import OvSpectrumParams
 from circuitlab.analysis.own_tokens import OwnTokensParams
 from circuitlab.analysis.previous_head_spectrum import PreviousHeadSpectrumParams
@@ -20,6 +21,7 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.figures.composition import CompositionView, pairs_of
+from circuitlab.figures.head_finder import HeadFinderView
 from circuitlab.figures.marks import Edges, Figure, Heatmap, Hit, Lines, Points, Rows
 from circuitlab.figures.panel import Facts, Why, facts_of, find_panel
 from circuitlab.figures.pivot import of_weights, pivot
@@ -137,6 +139,25 @@ def test_eigenvalues_are_those_of_the_answer_in_the_hues_of_their_heads(engine: 
     assert isinstance(rings, Points) and [radius for radius, _ in rings.rings] == [1, 2, 3, 4]
     picked = find_panel("spectra").pick(two, Hit("QK L0H3", (0, 3, 1), "click"))
     assert picked.selection.heads == (Head(0, 3),)
+
+
+def test_weights_are_read_after_the_first_mlp_where_asked(engine: Engine, state: State, tmp_path: Path) -> None:
+    """Spectra of every page and the head finder; where there is no MLP the switch does nothing."""
+    ref = ModelRef(f"file:{directory(tmp_path / 'm', replace(CONFIGS['gpt2'], n_layers=3))}")
+    deep = State(ref).with_tokens((0, 5, 9, 5, 7)).select(heads=(Head(2, 1), Head(0, 0)))
+    for page in ("eigenvalues", "singular values", "copying", "plane"):
+        figure = drawn(engine, deep, "spectra", SpectraView(page=page, after_mlp=True))
+        assert figure.grid and "first MLP" in figure.caption
+        assert "first MLP" not in drawn(engine, deep, "spectra", SpectraView(page=page)).caption
+        assert "first MLP" not in drawn(engine, state, "spectra", SpectraView(page=page, after_mlp=True)).caption
+    alone = drawn(engine, deep.select(heads=(Head(0, 0),)), "spectra", SpectraView(after_mlp=True))
+    assert alone.grid and "MLP₀" not in alone.caption, "a head of the first layer reads the token itself"
+    table = drawn(engine, deep, "head_finder", HeadFinderView(page="table", after_mlp=True)).find("table")
+    params = CopyingScoresParams(diagonal="none", embed="after the first MLP")
+    found = answer(engine, deep, "copying_scores", params)
+    assert isinstance(table, Rows)
+    shown = next(c.values for c in table.columns if c.name == "OV copying")
+    np.testing.assert_allclose(shown, found.copying[tuple(table.ids.T)])
 
 
 def test_own_tokens_stand_beside_the_copying_score(engine: Engine, state: State) -> None:

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from circuitlab.analysis.base import Quiet
 from circuitlab.analysis.copying_scores import CopyingScoresParams
+from circuitlab.analysis.effective_embedding import EffectiveEmbeddingParams
 from circuitlab.analysis.head_scores import HeadScoresParams
 from circuitlab.analysis.ov_spectrum import OvSpectrumParams
 from circuitlab.analysis.pair_positivity import PairPositivityParams
@@ -530,3 +531,78 @@ def test_extremes_give_scores_in_range_or_none_and_no_warning(tmp_path: Path, na
             assert not (np.abs(found[field]) > 1 + 1e-6).any()
             assert not empty or np.isnan(found[field]).all()
         assert all(np.isfinite(found[field]).all() for field in ("eigenvalues", "singular_values") if field in found)
+
+
+DEEP = "after the first MLP"
+
+
+class Whole:
+    """Whole matrices of folded weights, and both embeddings: the token itself, and as heads behind the first MLP meet it."""
+
+    def __init__(self, path: Path) -> None:
+        engine, ref = Engine(ModelStore()), ModelRef(f"file:{path}")
+        said = Conventions(dtype="float64")
+        self.w = engine.store.open(ref).weights(said, "cpu")
+        found = engine.answer(Request("effective_embedding", EffectiveEmbeddingParams(), Subject(ref, (), (), said)))
+        self.E = {"tokens": self.w.embed().W_E.numpy(), DEEP: found.result.values}  # type: ignore[attr-defined]
+        self.W_U = self.w.unembed().W_U.numpy()
+
+    def read(self, head: Head) -> np.ndarray:
+        return self.E["tokens" if head.layer == 0 else DEEP]
+
+    def ov(self, h: Head) -> np.ndarray:
+        layer = self.w.layer(h.layer)
+        return layer.W_V[h.head].numpy() @ layer.W_O[h.head].numpy()
+
+    def qk(self, h: Head) -> np.ndarray:
+        layer = self.w.layer(h.layer)
+        return layer.W_Q[h.head].numpy() @ layer.W_K[h.head].numpy().T
+
+
+def positive(matrix: np.ndarray) -> float:
+    values = np.linalg.eigvals(matrix)
+    return float(values.sum().real / np.abs(values).sum())
+
+
+def test_spectra_after_the_first_mlp_are_those_of_the_whole_matrices(tmp_path: Path) -> None:
+    """Heads of the first layer read the token, later ones what the first MLP made of it; a pair reads both."""
+    path = directory(tmp_path / "m", replace(CONFIGS["gpt2"], n_layers=3, d_vocab=60, d_vocab_out=60), tokenizer=False)
+    whole = Whole(path)
+    first, later, last = Head(0, 1), Head(1, 2), Head(2, 0)
+    centred = lambda E: E - E.mean(0)
+    W_U = whole.W_U - whole.W_U.mean(1, keepdims=True)
+    found = ask(path, "ov_spectrum", OvSpectrumParams((first, later), embed=DEEP))
+    for i, head in enumerate((first, later)):
+        assert found.copying[i] == pytest.approx(positive(whole.read(head) @ whole.ov(head) @ W_U), abs=1e-8)
+        wanted = np.linalg.svd(whole.read(head) @ whole.ov(head) @ W_U, compute_uv=False)
+        np.testing.assert_allclose(found.singular_values[i], wanted[: found.singular_values.shape[1]], rtol=1e-6)
+    assert found.copying[1] != pytest.approx(ask(path, "ov_spectrum", OvSpectrumParams((later,))).copying[0], abs=1e-3)
+    found = ask(path, "qk_spectrum", QkSpectrumParams((first, later), embed=DEEP))
+    for i, head in enumerate((first, later)):
+        E = whole.read(head)
+        assert found.positivity[i] == pytest.approx(positive(E @ whole.qk(head) @ centred(E).T), abs=1e-8)
+    for side in ("key", "query"):
+        behind = ask(path, "qk_spectrum", QkSpectrumParams((later,), behind=first, side=side, embed=DEEP))  # type: ignore[arg-type]
+        E, moved, qk = whole.read(later), whole.read(first), whole.qk(later)
+        matrix = E @ qk @ (centred(moved) @ whole.ov(first)).T if side == "key" else moved @ whole.ov(first) @ qk @ centred(E).T
+        assert behind.positivity[0] == pytest.approx(positive(matrix), abs=1e-8)
+        wanted = np.linalg.svd(matrix, compute_uv=False)
+        np.testing.assert_allclose(behind.singular_values[0], wanted[: behind.singular_values.shape[1]], rtol=1e-6, atol=1e-9)
+    scores = ask(path, "copying_scores", CopyingScoresParams(embed=DEEP))
+    for head in (first, later, last):
+        E = whole.read(head)
+        assert scores.copying[head] == pytest.approx(positive(E @ whole.ov(head) @ W_U), abs=1e-8)
+        assert scores.qk_positivity[head] == pytest.approx(positive(E @ whole.qk(head) @ centred(E).T), abs=1e-8)
+    plane = ask(path, "previous_head_spectrum", PreviousHeadSpectrumParams(p="one", embed=DEEP))
+    for head in (later, last):
+        earlier = [Head(i, h) for i in range(head.layer) for h in range(4)]
+        E, qk = whole.read(head), whole.qk(head)
+        behind = lambda e: E @ qk @ (centred(whole.read(e)) @ whole.ov(e)).T  # noqa: B023
+        for e in earlier:
+            assert plane.pairs[head][e] == pytest.approx(positive(behind(e)), abs=1e-8)
+        assert plane.weighted[head] == pytest.approx(positive(sum(map(behind, earlier))), abs=1e-8)
+    assert all("first MLP" in " ".join(r.conventions) for r in (found, scores, plane))
+    with pytest.raises(Refused, match="no MLP"):
+        ask(directory(tmp_path / "a"), "previous_head_spectrum", PreviousHeadSpectrumParams(embed=DEEP))
+    with pytest.raises(Refused, match="before the first MLP"):
+        ask(path, "ov_spectrum", OvSpectrumParams((first,), embed=DEEP))
