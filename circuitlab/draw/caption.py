@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QLabel, QWidget
@@ -10,7 +12,9 @@ from circuitlab.draw.plain import plain_tip
 
 BETWEEN = " · "
 # what a reader must not have to look for: what does not add up, what is not yet or not wholly drawn, and (≈) what is estimated
-STAYS = ("remainder", "so far", "drawn as", "not compared", "first ", "columns left out", "colours from", "underlined", "− marks")
+STAYS = re.compile(
+    r"remainder|so far|drawn as|not compared|first \d|columns left out|colours from|underlined|− marks|hues of heads|[^·]*≈"
+)
 
 
 class Caption(QLabel):
@@ -43,7 +47,7 @@ class Caption(QLabel):
         if self.lines and not self._fits(text):
             parts = text.split(BETWEEN)
             parts = parts[len(self.first) :]
-            stay = [p for p in parts if p.startswith(STAYS) or "≈" in p]
+            stay = [p for p in parts if STAYS.match(p)]
             go = [p for p in parts if p not in stay]
             while go and not self._fits(BETWEEN.join((*self.first, *go, *stay, "…"))):
                 go.pop()

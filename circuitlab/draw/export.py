@@ -21,10 +21,11 @@ from PySide6.QtWidgets import QWidget
 
 from circuitlab.draw import svg
 from circuitlab.draw.app import application
+from circuitlab.draw.guarded import faults
 from circuitlab.draw.paper import INCH, POINTS, Paper, format_of
 from circuitlab.draw.theme import LIGHT, Theme
 from circuitlab.draw.view import FigureView
-from circuitlab.errors import UsageError
+from circuitlab.errors import CircuitLabError, UsageError
 from circuitlab.figures.marks import Figure
 from circuitlab.files import write_whole
 
@@ -44,7 +45,8 @@ _PARTS = QWidget.RenderFlag.DrawChildren | QWidget.RenderFlag.DrawWindowBackgrou
 def export(figure: Figure, path: Path, paper: Paper | None = None) -> None:
     """Write `figure` to `path` (.png, .svg or .pdf); makes an application without a display if there is none.
 
-    Raises `UsageError` for another format or where the figure does not fit a height, `BadMachine` where nothing can be written.
+    Raises `UsageError` for another format or where the figure does not fit a height, `BadMachine` where nothing can be written,
+    `CircuitLabError` where a part of it cannot be drawn.
     """
     path, paper = Path(path), paper or Paper()
     suffix = format_of(path)
@@ -57,11 +59,15 @@ def picture(figure: Figure, suffix: str, paper: Paper) -> bytes:
     theme = replace(LIGHT, least=LIGHT.small * paper.least_pt / paper.font_pt)
     point = theme.small / paper.font_pt  # px of layout
     width = round(paper.width_mm / INCH * POINTS * point)
-    view = _laid_out(figure, theme, width, paper)
-    try:
-        return _WRITERS[suffix](view, paper)
-    finally:
-        _discard(view)
+    with faults() as found:
+        view = _laid_out(figure, theme, width, paper)
+        try:
+            data = _WRITERS[suffix](view, paper)
+        finally:
+            _discard(view)
+    if found:
+        raise CircuitLabError("A part of the figure could not be drawn.", got=found[0], remedy="The Log has the details.")
+    return data
 
 
 def render(figure: Figure, size: QSize, theme: Theme = LIGHT, ratio: float = 1.0) -> QImage:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPainter
@@ -14,6 +15,17 @@ from circuitlab.errors import reason
 log = logging.getLogger("circuitlab.draw")
 _LOGGED: set[str] = set()  # a picture is painted many times a second: each fault is told once
 MOST_LOGGED = 200
+_HEARD: list[list[str]] = []
+
+
+@contextmanager
+def faults() -> Iterator[list[str]]:
+    """The reasons of what could not be painted meanwhile: a file must not go out with a hole in it."""
+    _HEARD.append([])
+    try:
+        yield _HEARD[-1]
+    finally:
+        _HEARD.pop()
 
 
 def guarded(painter: QPainter, draw: Callable[[], None], room: QRectF, theme: Theme) -> None:
@@ -24,6 +36,8 @@ def guarded(painter: QPainter, draw: Callable[[], None], room: QRectF, theme: Th
     except Exception as error:
         painter.restore()
         why = reason(error)
+        for heard in _HEARD:
+            heard.append(why)
         if why not in _LOGGED and len(_LOGGED) < MOST_LOGGED:
             _LOGGED.add(why)
             log.exception("painting failed")

@@ -14,7 +14,7 @@ from PySide6.QtSvg import QSvgRenderer
 from circuitlab.draw.export import export, render
 from circuitlab.draw.paper import Paper
 from circuitlab.draw.theme import DARK, LIGHT
-from circuitlab.errors import BadMachine, UsageError
+from circuitlab.errors import BadMachine, CircuitLabError, UsageError
 from circuitlab.figures.marks import (
     Axis,
     Bars,
@@ -131,6 +131,21 @@ def test_unknown_format_and_unwritable_path(qapp, tmp_path):
         export(figure, tmp_path / "t.docx")
     with pytest.raises(BadMachine, match="could not be written"):
         export(figure, tmp_path / "missing" / "t.png")
+
+
+def test_a_figure_with_a_part_that_cannot_be_drawn_is_not_written(qapp, tmp_path, monkeypatch):
+    def fail(*_: object) -> None:
+        raise RuntimeError("no ink")
+
+    monkeypatch.setattr("circuitlab.draw.heatmap.paint_rules", fail)
+    figure = Figure(((MARKS["heatmap"],),), "t")
+    for suffix in ("png", "svg", "pdf"):
+        path = tmp_path / f"t.{suffix}"
+        path.write_text("before")
+        with pytest.raises(CircuitLabError, match="could not be drawn"):
+            export(figure, path)
+        assert path.read_text() == "before"
+    assert render(figure, QSize(300, 300)).width() == 300  # the screen says so in the picture
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda t: t.name)
