@@ -114,7 +114,7 @@ class LabelAxis(pg.AxisItem):
         self.setLabel(text=escape(self.spec.label), **size)
         self.showLabel(bool(self.spec.label))
         title = 18 if self.spec.label else 0
-        self._extent((44 if self.vertical else 20) + title)
+        self._extent(self.theme.px((44 if self.vertical else 20) + title))
 
     def _extent(self, px: int) -> None:
         if self.vertical:

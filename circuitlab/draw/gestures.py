@@ -62,6 +62,7 @@ class Gestures(_Base):
     gestured: Any
     context: Any
     mark_name: str = ""
+    pointer: QPoint | None = None  # in the viewport, while it is the pointer that hovers and not the keyboard
     _hovered: Id | None = None
     _pressed: QPoint | None = None
     _ring: bool = False
@@ -113,6 +114,7 @@ class Gestures(_Base):
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         """Hover, unless dragging."""
         super().mouseMoveEvent(event)
+        self.pointer = event.position().toPoint()
         if not event.buttons():
             self.hover(self.id_at(event.position()))
 
@@ -154,7 +156,7 @@ class Gestures(_Base):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Arrows, Enter, Esc; everything else goes up to the window."""
-        key = Qt.Key(event.key())
+        key, self.pointer = Qt.Key(event.key()), None
         if key in ARROWS:
             item = self.walk(self._hovered, *ARROWS[key])
             if item is not None:

@@ -51,7 +51,7 @@ class RowsMark(QWidget):
         self.heading = PlainLabel(self)
         for label in (self.count, self.heading):
             label.setTextFormat(Qt.TextFormat.PlainText)
-        self.heading.setMinimumWidth(1)
+        self.heading.setWordWrap(True)
         top = QHBoxLayout()
         top.addWidget(self.filter_box, 1)
         top.addWidget(self.count)

@@ -18,6 +18,7 @@ from circuitlab.draw.painted import plain_tip
 from circuitlab.draw.paper import Paper
 from circuitlab.draw.places import Key, Places
 from circuitlab.draw.plain import PlainLabel
+from circuitlab.draw.pointer_note import PointerNote
 from circuitlab.draw.realise import realise
 from circuitlab.draw.theme import GRID, LIGHT, Theme, palette, stylesheet
 from circuitlab.figures.marks import Figure, Hit, Mark, Rows
@@ -68,6 +69,7 @@ class FigureView(QWidget):
         layout.addWidget(self._why, 1)
         layout.addWidget(self._caption)
         self._busy = Busy(self, theme)
+        self.note = PointerNote(self, theme)
         self._label()
         self.set_theme(theme)
 
@@ -199,9 +201,18 @@ class FigureView(QWidget):
     @Slot(object, str)
     def _gestured(self, hit: Hit, readout: str) -> None:
         if hit.gesture in _HOVERS:
+            self._say_at_pointer(readout)
             self.hovered.emit(hit, readout)
         else:
             self.picked.emit(hit)
+
+    def _say_at_pointer(self, readout: str) -> None:
+        mark: Any = self.sender()
+        pointer = getattr(mark, "pointer", None)
+        if readout and pointer is not None:
+            self.note.say(readout, mark.viewport().mapTo(self, pointer))
+        else:
+            self.note.hide()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """R resets; Esc in any mark releases."""
@@ -261,6 +272,7 @@ class FigureView(QWidget):
         background.setColor(self.backgroundRole(), theme.colour("background"))
         self.setPalette(background)
         self._busy.set_theme(theme)
+        self.note.set_theme(theme)
         for widget in self._widgets.values():
             widget.set_theme(theme)
         self._places.align()

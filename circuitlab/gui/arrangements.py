@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-NARROWEST, LOWEST = 290, 200  # px at text size 1: a column, and a stack with its tabs; less is a sliver
+NARROWEST, LOWEST = 250, 200  # px at text size 1: a column, and a stack with its tabs; less is a sliver
 
 
 @dataclass(frozen=True)

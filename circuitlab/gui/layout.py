@@ -362,6 +362,10 @@ class Layout(QObject):
         screens = [s.availableGeometry() for s in self.window.screen().virtualSiblings()]
         if not any(s.intersects(self.window.frameGeometry()) for s in screens):
             self.window.move(self.window.screen().availableGeometry().topLeft())
+        room = self.window.screen().availableGeometry().size()
+        if not self.window.isMaximized() and not self.window.isFullScreen():
+            frame = self.window.frameGeometry().size() - self.window.size()
+            self.window.resize(self.window.size().boundedTo(room - frame))  # it may have been a larger one
         if isinstance(state, QByteArray):
             self.come_back(_read(state, kept.value("rooms")) or Placed(state, self.sizes.read(), self.declared, True))
         return isinstance(state, QByteArray)

@@ -29,6 +29,8 @@ from circuitlab.model.files.strict_json import read_object
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.session.state import State
 
+USUAL, LARGEST, PART = QSize(1280, 800), QSize(1920, 1200), 0.8  # of a first window, and of the screen where that is more
+FRAME = QSize(16, 48)  # px that desktops put round a window, at most
 DEFAULT = "builtin:attn-only-2l"
 log = logging.getLogger("circuitlab.main")
 
@@ -87,6 +89,16 @@ def _best_head(metrics: dict[str, Any], config: ModelConfig) -> Head | None:
     return max(ranked)[1] if ranked else None
 
 
+def show_fitting(window: Window) -> None:
+    """On the screen with its frame: of the usual size, larger where there is more room, the whole screen where there is less."""
+    room = window.screen().availableGeometry().size() - FRAME
+    window.resize(room.boundedTo((room * PART).expandedTo(USUAL)).boundedTo(LARGEST))
+    if room.width() < USUAL.width() or room.height() < USUAL.height():
+        window.showMaximized()
+    else:
+        window.show()
+
+
 def open_window(source: str | None = None, text: str | None = None, assume: tuple[tuple[str, str], ...] = ()) -> int:
     """Open the window and run until it is closed. A model that cannot be opened is said, and the default one opened."""
     app = application()
@@ -101,8 +113,7 @@ def open_window(source: str | None = None, text: str | None = None, assume: tupl
         failure = error
         window = make_window(None, text)
     hook.caught.connect(window.dialogs.show_error)
-    window.resize(1280, 800)
-    window.show()
+    show_fitting(window)
     window.settings.failed.emit(window.settings.problem)
     if failure is not None and source is not None and asked_of(failure):
         window.dialogs.ask_assumptions(replace(reference(source), assume=assume), failure)

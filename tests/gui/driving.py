@@ -37,9 +37,11 @@ def shown_window(qtbot: Any, source: str | Path, text: str = TEXT, arrangement: 
     if arrangement != "Explore":
         made.layout_of_docks.arrange(arrangement)
     settle(qtbot, made)
-    yield made
-    made.close()
-    made.deleteLater()
+    try:
+        yield made
+    finally:  # also where a test fails: its workers would go on under the next one
+        made.close()
+        made.deleteLater()
 
 
 def dock(window: Window, name: str) -> PanelDock:

@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtCore import QEvent, QObject, QPointF, Qt
+from PySide6.QtCore import QEvent, QObject, QPointF, QRect, Qt
 from PySide6.QtGui import QFontInfo, QFontMetricsF, QMouseEvent
 from PySide6.QtWidgets import QApplication, QCheckBox
 
 from circuitlab.draw.rows_model import cell_text
 from circuitlab.figures.panel import panels
 from circuitlab.gui import main as gui
-from circuitlab.gui.arrangements import ARRANGEMENTS, Arrangement
+from circuitlab.gui.arrangements import ARRANGEMENTS, NARROWEST, Arrangement
 from circuitlab.gui.panel_dock import on_screen
 from circuitlab.gui.window import Window
-from tests.gui.driving import settle, shown_window
+from tests.gui.driving import dock, pixels, settle, shown_window
+from tests.gui.room import rooms
 from tests.gui.training import checkpoints
 from tests.models import directory
 
@@ -32,9 +33,9 @@ def seen(window: Window) -> dict[str, tuple[int, int]]:
 def titles(window: Window) -> set[str]:
     """The docks that are seen under their own title although a tab says it, or without either."""
     wrong = set()
-    for name, dock in window.docks.items():
-        bar: Any = dock.titleBarWidget()
-        if on_screen(dock) and bar.title.isVisible() == bool(window.tabifiedDockWidgets(dock)):
+    for name, one in window.docks.items():
+        bar: Any = one.titleBarWidget()
+        if on_screen(one) and bar.title.isVisible() == bool(window.tabifiedDockWidgets(one)):
             wrong.add(name)
     return wrong
 
@@ -47,7 +48,7 @@ def test_every_dock_has_one_home_whatever_the_room(name: str, width: int, height
     tabs = [one for stack in placed.stacks() for one in stack.tabs]
     assert sorted(tabs) == sorted(areas)
     whole = sum(wide for wide, _ in placed.columns)
-    assert len(placed.columns) == 1 or min(w * width // whole for w, _ in placed.columns) >= 290
+    assert len(placed.columns) == 1 or min(w * width // whole for w, _ in placed.columns) >= NARROWEST
     for _, stacks in placed.columns:
         assert len(stacks) == 1 or min(s.share * height // sum(t.share for t in stacks) for s in stacks) >= 200
     if width == 1280:
@@ -236,3 +237,74 @@ def test_tables_follow_the_size_of_text_there_and_back(qtbot: Any, window: Windo
     window.settings.set("text_scale", 1.0)
     settle(qtbot, window)
     assert measured() == before
+
+
+SHIPPED = "builtin:attn-only-2l"
+TWO_LINES = "Captain Harville and Miss Penrose walked to the harbour. When the rain began, Captain Harville and Miss Pen"
+
+
+@pytest.mark.parametrize("scale", [1.0, 1.6])
+def test_figures_have_the_room_in_every_arrangement(qtbot: Any, scale: float) -> None:
+    with shown_window(qtbot, SHIPPED, TWO_LINES) as window:
+        window.settings.set("text_scale", scale)
+        for width, height in ((1280, 800), (1920, 1080)):
+            window.resize(width, height)
+            for name in ARRANGEMENTS:
+                window.layout_of_docks.arrange(name)
+                settle(qtbot, window)
+                where = f"{name}, {width}×{height}, text {scale}"
+                least = (0.55 if name == "Cut" else 0.6) if scale == 1 else 0.48
+                qtbot.waitUntil(lambda least=least: rooms(window).figures >= least)
+                qtbot.waitUntil(lambda: not rooms(window).cut)
+                found = rooms(window)
+                assert (window.width(), window.height()) == (width, height), where
+                assert found.docks["prompt"][1] <= 0.2 * height, where
+                assert min(h for _, h in found.docks.values()) >= 90 and len(found.docks) >= 3, where
+                assert not found.nested and not found.cut, where
+                if name == "Explore" and scale == 1:
+                    assert found.figures >= 0.65, where
+                    assert max(found.maps, key=lambda one: found.maps[one]) == "attention", "the main map is the largest"
+                    assert found.maps["attention"] >= (0.11 if width == 1280 else 0.17), where
+        window.toggle_maximised(window.docks["attention"])
+        settle(qtbot, window)
+        qtbot.waitUntil(lambda: rooms(window).maps["attention"] >= (0.27 if scale == 1 else 0.2))
+
+
+def test_the_value_stands_at_the_pointer_and_goes_with_it(qtbot: Any, window: Window) -> None:
+    view = dock(window, "attention").view
+    mark = next(iter(view._widgets.values()))
+    before = pixels(view)
+    at = mark._box(3, 1, 1, 1).center().toPoint()
+    qtbot.mouseMove(mark.viewport(), at)
+    qtbot.waitUntil(view.note.isVisible)
+    assert view.note.text() == mark.readout((3, 1))
+    assert view.rect().contains(view.note.geometry())
+    assert not view.note.geometry().contains(mark.viewport().mapTo(view, at)), "what is pointed at stays in sight"
+    assert (pixels(view) != before).any()
+    qtbot.keyClick(mark, Qt.Key.Key_Right)
+    assert not view.note.isVisible(), "the keyboard walks elsewhere than where the pointer is: the status line says it"
+    qtbot.mouseMove(mark.viewport(), mark._box(4, 2, 1, 1).center().toPoint())
+    qtbot.waitUntil(view.note.isVisible)
+    QApplication.sendEvent(mark, QEvent(QEvent.Type.Leave))
+    assert not view.note.isVisible()
+
+
+@pytest.mark.parametrize(
+    ("screen", "whole"), [((1280, 800), True), ((1366, 768), True), ((1920, 1080), False), ((3840, 2160), False)]
+)
+def test_a_first_window_fits_its_screen_with_its_frame(
+    qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch, screen: tuple[int, int], whole: bool
+) -> None:
+    class Screen:
+        def availableGeometry(self) -> QRect:
+            return QRect(0, 0, *screen)
+
+    shown: list[str] = []
+    monkeypatch.setattr(window, "screen", Screen)
+    monkeypatch.setattr(window, "show", lambda: shown.append("usual"))
+    monkeypatch.setattr(window, "showMaximized", lambda: shown.append("whole"))
+    gui.show_fitting(window)
+    assert shown == ["whole" if whole else "usual"]
+    assert window.width() < screen[0] and window.height() + 40 <= screen[1]
+    assert whole or (window.width() >= 1280 and window.height() >= 800)
+    window.resize(1280, 800)
