@@ -163,7 +163,7 @@ def _loss(state: State, facts: Facts, answer: Answer, ref: Answers) -> Figure:
             names, note = ("now", state.reference.label), f"dashed: {state.reference.label}"
     if np.isfinite(result.control).any() and view.curve == "loss":
         ours = ys
-        ys = once(answer, ("control", view.curve, id(ours)), lambda: np.vstack([ours, result.control[None]]))
+        ys = once(answer, ("control", view.curve), lambda: np.vstack([ours, result.control[None]]), ours)
         names = (*names, CONTROL)
     starts = tuple((float(s), f"repetition {i + 1}") for i, s in enumerate(result.starts))
     label = "nats" if view.curve == "loss" else "d loss / d ln(index), nats"

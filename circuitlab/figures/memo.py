@@ -24,7 +24,8 @@ def memo(of: tuple[object, ...], key: Hashable, make: Callable[[], T]) -> T:
     with _LOCK:
         found = _MADE.get(where)
         if found is None or any(ref() is None for ref in found[0]):
-            forget = lambda _: _MADE.pop(where, None)
+            pop = _MADE.pop  # bound: at the end of the process a module's names go before what it remembers
+            forget = lambda _: pop(where, None)
             found = _MADE[where] = tuple(weakref.ref(one, forget) for one in of if one is not None), {}
         _MADE.move_to_end(where)
         made = found[1]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import gc
+import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import circuitlab.figures
+from circuitlab.figures import memo as module
 from circuitlab.figures.memo import _MADE, MOST, memo
 
 
@@ -53,6 +56,18 @@ def test_nothing_stays_of_what_is_gone() -> None:
     for one in many:
         memo((a, one), "holds its key", lambda one=one: one)
     assert len(_MADE) <= MOST
+
+
+def test_the_end_of_the_process_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module's names go before what it remembers."""
+    told = list[object]()
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    one = Result(1.0)
+    memo((one,), "kept", object)
+    monkeypatch.setattr(module, "_MADE", None)
+    del one
+    gc.collect()
+    assert not told
 
 
 def test_no_figure_remembers_by_id() -> None:

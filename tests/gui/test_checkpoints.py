@@ -262,7 +262,7 @@ def test_compare_to_a_checkpoint_and_slide_shows_differences(qtbot: Any, trained
     qtbot.waitUntil(lambda: shown(window) == 4, timeout=5000)
     settle(qtbot, window)
     figure = dock(window, "attention").view.figure
-    assert figure.title.endswith("pattern − step 100")
+    assert figure.title == "now − step 100 · L0H0 · pattern"
     same_pattern(heat(window).values, pattern(window, 4) - pattern(window, 1))
     for name in ("overview", "predictions", "heads"):
         found = dock(window, name).view.figure

@@ -160,7 +160,7 @@ def test_a_pinned_model_is_opened_with_the_state(qtbot: Any, window: Window, ref
         bench.driver.show(replace(now, model=refs[0], pins=(pin,), compare="difference"), "pinned")
     assert bench.engine.store.peek(pin.subject.model) is not None
     settle(qtbot, window)
-    assert dock(window, "attention").view.figure.title.endswith("− other")
+    assert dock(window, "attention").view.figure.title.startswith("now − other")
 
 
 def test_a_pinned_model_that_has_been_closed_is_not_opened_to_be_drawn(
