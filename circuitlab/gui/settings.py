@@ -70,7 +70,7 @@ def _problem(file: QSettings, unused: list[str]) -> str:
         return f"Settings may be missing: {where} is damaged."
     if file.status() != QSettings.Status.NoError or Path(file.fileName()).is_dir():
         return f"The settings cannot be read: {where} cannot be opened. The defaults are used."
-    return f"Settings that cannot be are left at their defaults: {', '.join(unused)}." if unused else ""
+    return f"Settings that are not understood stand at their defaults: {', '.join(unused)}." if unused else ""
 
 
 class Settings(QObject):
