@@ -24,10 +24,12 @@ from circuitlab.gui.panel_actions import PanelActions
 from circuitlab.gui.room import Room
 from circuitlab.gui.title_bar import TitleBar
 from circuitlab.gui.token_search import TokenSearch
+from circuitlab.model.subject import Conventions
 from circuitlab.session.pointing import on_picture_of, pointed_at
 from circuitlab.session.state import State
 
 log = logging.getLogger("circuitlab.panel")
+USUAL = Conventions().words()  # the bar says them for all panels; one that is not usual stands under each that it decides
 REMEMBERED = 64  # requests of which a dock knows the state that asked
 
 
@@ -289,7 +291,7 @@ class PanelDock(QDockWidget):
         awaited = self.waiting
         if self._drawable() is not None or self._failure is not None or not self.view.figure.grid:
             try:
-                self.view.say_once(self.bench.document.state.conventions.words())
+                self.view.say_once(USUAL)
                 self.view.show_figure(self._marked(self.figure()))
             except Exception as error:  # a fault in one figure must not take the window down
                 log.exception("%s could not be drawn", self.panel.name)

@@ -229,6 +229,11 @@ def test_conventions_stand_once_in_the_bar_and_in_what_leaves_the_window(
         assert set(words) <= set(panel.view.figure.caption.split(" · ")) or panel.panel.name in ("model",)
         assert all(word in panel.view._caption.toolTip() for word in words) or words[0] not in panel.view.figure.caption
         assert words[0] in panel.view.accessibleDescription() or words[0] not in panel.view.figure.caption
+    window.moves.convention("centre", False)
+    settle(qtbot, window)
+    assert "not centred" in dock(window, "attention").view._caption.text(), "what is unusual is said where it matters"
+    window.bench.document.undo()
+    settle(qtbot, window)
     view, grab = dock(window, "attention").view, FigureView.grab
     seen: list[str] = []
     monkeypatch.setattr(FigureView, "grab", lambda self, *where: (seen.append(self._caption.words), grab(self, *where))[1])
