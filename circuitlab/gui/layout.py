@@ -101,7 +101,11 @@ class Layout(QObject):
         shown = {name for name, dock in self._columns().items() if dock.isVisible() and name != "prompt"}
         as_placed = self._window_height and not self._moved and not self.maximised and named == shown
         if as_placed and self._arrangement().columns != self.fitted.columns:
+            seen = self.sizes.seen()
             self.place(self.declared)
+            for stack in self.fitted.stacks():
+                for name in [one for one in stack.tabs if one in seen][:1]:
+                    self.docks[name].raise_()  # what was looked at stays in front
 
     def _named(self) -> set[str]:
         return {"prompt", *(one for stack in self.declared.stacks() for one in stack.tabs)}
@@ -363,7 +367,7 @@ class Layout(QObject):
         if not any(s.intersects(self.window.frameGeometry()) for s in screens):
             self.window.move(self.window.screen().availableGeometry().topLeft())
         room = self.window.screen().availableGeometry().size()
-        if not self.window.isMaximized() and not self.window.isFullScreen():
+        if isinstance(geometry, QByteArray) and not self.window.isMaximized() and not self.window.isFullScreen():
             frame = self.window.frameGeometry().size() - self.window.size()
             self.window.resize(self.window.size().boundedTo(room - frame))  # it may have been a larger one
         if isinstance(state, QByteArray):
