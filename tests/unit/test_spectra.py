@@ -586,6 +586,8 @@ def test_spectra_after_the_first_mlp_are_those_of_the_whole_matrices(tmp_path: P
         E, moved, qk = whole.read(later), whole.read(first), whole.qk(later)
         matrix = E @ qk @ (centred(moved) @ whole.ov(first)).T if side == "key" else moved @ whole.ov(first) @ qk @ centred(E).T
         assert behind.positivity[0] == pytest.approx(positive(matrix), abs=1e-8)
+        plain = E @ qk @ (moved @ whole.ov(first)).T if side == "key" else moved @ whole.ov(first) @ qk @ E.T
+        assert behind.positivity_raw[0] == pytest.approx(positive(plain), abs=1e-8)
         wanted = np.linalg.svd(matrix, compute_uv=False)
         np.testing.assert_allclose(behind.singular_values[0], wanted[: behind.singular_values.shape[1]], rtol=1e-6, atol=1e-9)
     scores = ask(path, "copying_scores", CopyingScoresParams(embed=DEEP))
