@@ -79,9 +79,7 @@ class Hands:
         self.window, self.models, self.scratch = window, models, scratch
         self._event = Event("settle", 0.5, 0.5, 0.5)
         self._rounds = 0
-        self._timer = QTimer()
-        self._timer.setInterval(5)
-        self._timer.timeout.connect(self._attend)
+        self._at_work = False
         self._patches = [
             patch.object(QFileDialog, "getSaveFileName", lambda *_, **__: (str(self._file(True)), "")),
             patch.object(QFileDialog, "getOpenFileName", lambda *_, **__: (str(self._file(False)), "")),
@@ -95,11 +93,12 @@ class Hands:
     def __enter__(self) -> Hands:
         for each in self._patches:
             each.start()
-        self._timer.start()
+        self._at_work = True
+        self._later()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._timer.stop()
+        self._at_work = False
         for each in self._patches:
             each.stop()
 
@@ -124,6 +123,15 @@ class Hands:
         raise AssertionError(f"{_front()!r} does not go away")
 
     # what stands in front --------------------------------------------------------------------------------------------
+
+    def _later(self) -> None:
+        """A timer each time: what is done may open a dialog, in whose loop the timer that led there does not fire again."""
+        QTimer.singleShot(5, self._attend_and_go_on)
+
+    def _attend_and_go_on(self) -> None:
+        if self._at_work:
+            self._later()
+            self._attend()
 
     def _attend(self) -> None:
         popup, modal = QApplication.activePopupWidget(), QApplication.activeModalWidget()
