@@ -21,11 +21,12 @@ from collections import Counter
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QDialog
 
 from circuitlab.errors import CircuitLabError
 from circuitlab.gui.arrangements import ARRANGEMENTS
 from circuitlab.gui.main import make_window
+from circuitlab.gui.runner import LANES
 from circuitlab.gui.window import Window
 from circuitlab.session.state import State
 from tests.monkey.events import Event, from_text
@@ -144,8 +145,12 @@ def play(events: tuple[Event, ...], folder: Path) -> None:
     window.show()
     settle(window)
     start = window.bench.document.recorded
-    window.open_model(MODELS[1])  # the lane of files has its thread from the first one on
+    for lane in LANES:  # a lane has its thread from its first work on
+        window.bench.runner.do(f"monkey.{lane}", "nothing", lambda job: None, lane)
+    window.dialogs.ask_hub()  # outlives being closed
     settle(window)
+    for dialog in window.findChildren(QDialog):
+        dialog.close()
     before = census(window, start)
     with Hands(window, MODELS, folder) as hands:
         for i, event in enumerate(events):
