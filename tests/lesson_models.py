@@ -31,7 +31,7 @@ STEPS = (0, 64, 256, 1024, 2000, 3000, 3500, 4000, 4500, 5000, 7000)
 # as many points as the shipped series of the two-layer model has: lessons read single ones
 LONG = (0, 64, 128, 256, 512, 1024, 2048, 2500, *range(3000, 6001, 250), 6500, 7000, 8192)
 SAID = {"texts": 4, "context": 128, "early": [12, 24], "late": [116, 127], "block": 50, "samples": 2, "seed": 1, "half": 63}
-SAID |= {"tokens": 64, "tokens_position": 127, "tokens_seed": 2, "sha256": {"tokens": "same"}}
+SAID |= {"tokens": 64, "tokens_position": 127, "tokens_seed": 2, "sha256": {"tokens": "same", "held_out": "same"}}
 
 
 def write_models(folder: Path) -> Path:

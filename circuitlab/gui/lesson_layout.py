@@ -22,7 +22,7 @@ def beside(shown: tuple[str, ...]) -> Arrangement:
     pairs: list[tuple[str, ...]] = [shown[i : i + each] for i in range(0, len(shown), each)]
     stacks = [tuple(Stack(HEIGHT // len(names), (name,)) for name in names) for names in pairs]
     columns = tuple((ROOM // len(pairs), column) for column in stacks)
-    homes = dict.fromkeys(("left", "centre", "right", "bottom"), next(iter(shown)))
+    homes: dict[str, str] = dict.fromkeys(("left", "centre", "right", "bottom"), shown[0])
     return Arrangement(NAME, columns, homes, firm=True)
 
 
