@@ -7,6 +7,8 @@ from circuitlab.gui.arrangements import ARRANGEMENTS, Arrangement, Stack
 NAME = "Lesson"
 ROOM, HEIGHT = 920, 570  # px at 1280 × 800, what the lesson leaves
 
+AREAS: tuple[str, ...] = ("left", "centre", "right", "bottom")
+
 
 def arrangement_of(arrange: str, show: tuple[str, ...]) -> Arrangement | None:
     """The arrangement of a step; None where it names nothing."""
@@ -22,7 +24,7 @@ def beside(shown: tuple[str, ...]) -> Arrangement:
     pairs: list[tuple[str, ...]] = [shown[i : i + each] for i in range(0, len(shown), each)]
     stacks = [tuple(Stack(HEIGHT // len(names), (name,)) for name in names) for names in pairs]
     columns = tuple((ROOM // len(pairs), column) for column in stacks)
-    homes: dict[str, str] = dict.fromkeys(("left", "centre", "right", "bottom"), shown[0])
+    homes = dict.fromkeys(AREAS, next(iter(shown)))
     return Arrangement(NAME, columns, homes, firm=True)
 
 
