@@ -305,11 +305,12 @@ PANEL = register(
         source="Olsson et al. 2022, In-context Learning and Induction Heads; Elhage et al. 2021 for the effect in the text",
         help=(
             "An induction head completes [A][B] … [A] with [B]: at the second A it looks for what followed the first. Loss: on "
-            "random tokens that are repeated, only this makes the second repetition much cheaper than the first (its place alone "
-            "may make it a little cheaper, repeated or not); on text, late tokens may be cheaper by the text alone, which a model without layers shows on the same texts. Stripe: the "
-            "pattern of the selected head; coloured cells are sources that followed an earlier like token. Heads: who does this, "
-            "with a control. Text: where the head looks from the selected token (destination), at what (source), the token "
-            "before it (key), and what that adds to the next token (out)."
+            "random tokens that are repeated, only this makes the second repetition much cheaper than the first (its place "
+            "alone may make it a little cheaper, repeated or not); on text, late tokens may be cheaper by the text alone, "
+            "which a model without layers shows on the same texts. Stripe: the pattern of the selected head; coloured cells "
+            "are sources that followed an earlier like token. Heads: who does this, with a control. Text: where the head looks "
+            "from the selected token (destination), at what (source), the token before it (key), and what that adds to the "
+            "next token (out)."
         ),
         requests=requests,
         figure=figure,

@@ -148,16 +148,16 @@ PANEL = register(
         ),
         source="Olsson et al. 2022, In-context Learning and Induction Heads; the rule of the phase change is our own",
         help=(
-            "A model's training, replayed from measurements of its checkpoints. Curves: the loss on text; the in-context score, "
-            "below zero where later tokens are cheaper than earlier ones (partly by the texts alone, as a model without layers "
-            "shows); and a score of each head; name other models, and each is one curve in every plot, with its best head. The shaded band is the phase "
-            "change: the interval in which the in-context score falls fastest, with its "
+            "A model's training, replayed from measurements of its checkpoints. Curves: the loss on text; the in-context "
+            "score, below zero where later tokens are cheaper than earlier ones (partly by the texts alone, as a model without "
+            "layers shows); and a score of each head; name other models, and each is one curve in every plot, with its best "
+            "head. The shaded band is the phase change: the interval in which the in-context score falls fastest, with its "
             "neighbours that fall at least half as fast, shown only if it falls by a stated amount in all. Loss by index: the "
-            "loss [index of the token, checkpoint], and its slope by the logarithm of the index, negative (blue) where a longer "
-            "context helps. Plane: every checkpoint of every model is a point whose coordinates are "
-            "the losses on the same few thousand tokens, projected on the two directions in which they differ most. Zeroed "
-            "heads: how much dearer tokens get without a head, with all attention patterns kept as they were. Click a place to "
-            "look at that checkpoint in every panel."
+            "loss [index of the token, checkpoint], and its slope by the logarithm of the index, negative (blue) where a "
+            "longer context helps. Plane: every checkpoint of every model is a point whose coordinates are the losses on the "
+            "same few thousand tokens, projected on the two directions in which they differ most. Zeroed heads: how much "
+            "dearer tokens get without a head, with all attention patterns kept as they were. Click a place to look at that "
+            "checkpoint in every panel."
         ),
         requests=requests,
         figure=figure,
