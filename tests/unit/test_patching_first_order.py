@@ -111,7 +111,7 @@ def test_estimates_come_first_and_are_told_from_exact_values(tmp_path: Path) -> 
     p = PatchingParams(SAME_LENGTH, target=PAIR, estimate=True)
     found, seen = first_of(lab, p, ())
     plain = lab(PatchingParams(SAME_LENGTH, target=PAIR))
-    np.testing.assert_array_equal(found.values, plain.values)
+    np.testing.assert_allclose(found.values, plain.values, rtol=1e-12)  # in other batches
     assert np.isnan(plain.estimate).all() and not any("first-order" in w for w in plain.conventions)
     last, both = seen[0], seen[1]
     assert np.isnan(last.values[:4]).all() and np.isfinite(last.values[4:]).all()
