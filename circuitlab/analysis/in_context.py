@@ -149,7 +149,8 @@ def _refuse(config: ModelConfig, p: InContextParams) -> str | None:
     if p.on == "random" and (reason := no_room(config, p.block, p.repeats)):
         return reason
     if p.control is not None and p.on == "random":
-        return "random tokens need no control: none is dearer at one index than at another."
+        unrepeated = f"block={p.block * p.repeats} repeats=1"
+        return f"random tokens need no control without layers: no index matters to it. Compare unrepeated ones, {unrepeated}."
     return None if config.d_vocab_out >= config.d_vocab else "this model cannot predict every token that it reads."
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 
+import circuitlab.api as lab
 from circuitlab.analysis.base import Result
 from circuitlab.analysis.head_scores import HeadScoresParams
 from circuitlab.analysis.samples import repeated_random
@@ -444,3 +445,14 @@ def test_the_command_lists_and_checks(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["lessons", str(file)]) == 3
     assert "{los}" in capsys.readouterr().out
     assert main(["lessons", str(tmp_path / "none.md")]) == 3
+
+
+def test_one_layer_gains_nothing_from_random_tokens_that_repeat() -> None:
+    """What two lessons say, of the shipped models: the second block is cheaper by its place, not because it came before."""
+    seconds = {}
+    for name in ("attn-only-1l", "attn-only-2l"):
+        model = lab.open(name)
+        twice: Any = model.compute("in_context").result
+        once: Any = model.compute("in_context", set={"block": 100, "repeats": 1}).result
+        seconds[name] = once.loss[52:].mean() - twice.repetitions[:, 1].mean()
+    assert abs(seconds["attn-only-1l"]) < 0.1 < 8 < seconds["attn-only-2l"], seconds
