@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import shutil
 import sys
@@ -35,6 +36,7 @@ from circuitlab.paper_arguments import paper_of
 from circuitlab.session.cuts import ablation
 
 FORMS = ("json", "csv", "npz")
+LONGEST_PROMPT = 16 << 20  # bytes: beyond any context, and read before anything can be said of it
 
 
 def _open(args: argparse.Namespace) -> api.Model:
@@ -60,9 +62,23 @@ def _prompt(args: argparse.Namespace) -> tuple[str | None, tuple[int, ...] | Non
     if args.text_file is None:
         return args.text, None
     try:
-        return text_of(sys.stdin.buffer.read() if args.text_file == "-" else Path(args.text_file).read_bytes()), None
+        return text_of(_bytes_of(args.text_file)), None
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput("The text cannot be read.", expected="a UTF-8 file", got=str(error)) from error
+
+
+def _bytes_of(name: str) -> bytes:
+    """A prompt's file, "-" for what is sent. Raises `BadInput` where it does not end in time, `OSError`."""
+    with contextlib.nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
+        data = file.read(LONGEST_PROMPT + 1)
+    if len(data) > LONGEST_PROMPT:
+        raise BadInput(
+            "The text is too long for a prompt.",
+            expected=f"at most {LONGEST_PROMPT >> 20} MiB",
+            got="more" if name == "-" else f"more in {name}",
+            remedy="Give a part of it; `over_prompts` and `in_context` read files by pieces.",
+        )
+    return data
 
 
 def _cuts(args: argparse.Namespace) -> tuple[Intervention, ...]:

@@ -123,12 +123,16 @@ def _standard_error(values: np.ndarray) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
+def _counts(p: InContextParams) -> str:
+    return f"texts {p.texts}, block {p.block}, repeats {p.repeats}, width {p.width}, ratio {p.ratio:g}"
+
+
 def log_slope(loss: np.ndarray, ratio: float) -> np.ndarray:
     """[pos]: least-squares slope of loss [pos] against ln(index) over i/ratio … i·ratio; NaN with fewer than two of them."""
     out = np.full(len(loss), np.nan)
     x = np.log(np.arange(1, len(loss) + 1, dtype=float))  # x[i − 1] belongs to index i
     for i in range(1, len(loss)):
-        first, last = math.ceil(i / ratio), min(math.floor(i * ratio), len(loss) - 1)
+        first, last = math.ceil(i / ratio), math.floor(min(i * ratio, len(loss) - 1))
         if last > first:
             near = x[first - 1 : last] - x[first - 1 : last].mean()
             out[i] = near @ loss[first : last + 1] / (near @ near)
@@ -164,7 +168,7 @@ def _memory(config: ModelConfig, n: int, p: InContextParams) -> int:
 def in_context(inputs: Inputs, p: InContextParams, ctx: Ctx) -> InContextResult:
     """Loss by index, in-context score, derivative by log index; loss of each repetition of random tokens."""
     if min(p.texts, p.block, p.repeats, p.width) < 1 or p.ratio <= 1 or min(p.length, p.early, p.late) < 0:
-        raise BadInput("The sample is empty.", expected="texts, block, repeats, width ≥ 1, ratio > 1", got=str(p))
+        raise BadInput("The sample is empty.", expected="texts, block, repeats, width ≥ 1, ratio > 1", got=_counts(p))
     texts, words = texts_of(inputs, p)
     n = len(texts[0])
     beside = None if p.control is None else control_of(inputs, p.control)

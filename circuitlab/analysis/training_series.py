@@ -21,7 +21,7 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, SeriesRef, Tab
 from circuitlab.analysis.in_context import log_slope
 from circuitlab.analysis.training_phase import PhaseRule
 from circuitlab.analysis.training_said import indices_of, words_on_sequences
-from circuitlab.analysis.training_scores import KINDS, RANDOM, TEXT, best, on_text, phase_of, scores_of
+from circuitlab.analysis.training_scores import KINDS, RANDOM, TEXT, best, on_text, phase_of, same_texts, scores_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.series_measures import HEAD_ARRAYS, SeriesMeasures
@@ -146,12 +146,12 @@ def training_series(inputs: Inputs, p: TrainingSeriesParams, ctx: Ctx) -> Traini
         or p.ratio <= 1
     ):
         expected = "thresholds > 0, 0 < share ≤ 1, apart ≥ 1, first ≥ 0, ratio > 1"
-        raise BadInput("The rule of a phase change cannot be applied.", expected=expected, got=str(p))
+        raise BadInput("The rule of a phase change cannot be applied.", expected=expected, got=_rules(p))
     names, found = read(inputs, p.models, ctx)
     at = points_of(found)
     ends = np.array([indices_of(m) for m in found])
     scores, phases = [scores_of(m) for m in found], [_phases(m, p) for m in found]
-    control = None if p.control is None else inputs.series(p.control)
+    control = _control(inputs, p.control)
     texts = [on_text(m, control) for m in found]
     return TrainingSeriesResult(
         names=names,
@@ -173,7 +173,7 @@ def training_series(inputs: Inputs, p: TrainingSeriesParams, ctx: Ctx) -> Traini
         fall=np.stack([q[1] for q in phases]),
         rise=np.stack([q[2] for q in phases]),
         windows=ends,
-        conventions=_words(names, found, ends, p),
+        conventions=_words(names, found, ends, p, control),
     )
 
 
@@ -250,7 +250,30 @@ def _joined(found: list[SeriesMeasures], take: Callable[[SeriesMeasures], np.nda
     return out
 
 
-def _words(names: tuple[str, ...], found: list[SeriesMeasures], ends: np.ndarray, p: TrainingSeriesParams) -> tuple[str, ...]:
+def _rules(p: TrainingSeriesParams) -> str:
+    given = {"threshold": p.threshold, "threshold_text": p.threshold_text, "share": p.share, "ratio": p.ratio}
+    given |= {"apart": p.apart, "apart_text": p.apart_text, "first": p.first}
+    return ", ".join(f"{name} {value:g}" for name, value in given.items())
+
+
+def _control(inputs: Inputs, ref: SeriesRef | None) -> SeriesMeasures | None:
+    """What was measured of the control. Raises `BadInput` for a model that has layers."""
+    if ref is None:
+        return None
+    control = inputs.series(ref)
+    if layers := control["copying"].shape[1]:
+        got = f"{ModelRef(ref.source).name}, {layers} {'layer' if layers == 1 else 'layers'}"
+        raise BadInput("The control sees more than the token before.", expected="a model without layers", got=got)
+    return control
+
+
+def _words(
+    names: tuple[str, ...],
+    found: list[SeriesMeasures],
+    ends: np.ndarray,
+    p: TrainingSeriesParams,
+    control: SeriesMeasures | None,
+) -> tuple[str, ...]:
     on = [
         (*words_on_sequences(m), f"in-context score on text: tokens {c}–{d} minus {a}–{b}")
         for m, (a, b, c, d) in zip(found, ends.tolist(), strict=True)
@@ -259,6 +282,8 @@ def _words(names: tuple[str, ...], found: list[SeriesMeasures], ends: np.ndarray
     said = on[0] if same else [f"{name}: {word}" for name, words in zip(names, on, strict=True) for word in words]
     name = "" if p.control is None else ModelRef(p.control.source).name
     against = (f"control on text: {name}, without layers, on the same texts",) if name else ()
+    if name and (others := [n for n, m in zip(names, found, strict=True) if control is not None and not same_texts(m, control)]):
+        against = (*against, f"not computed: {', '.join(others)} minus the control, which was measured on other texts")
     return (
         *said,
         *against,

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from circuitlab.engine.request import Answer
     from circuitlab.figures.panel import Facts, Panel
 
-ROUNDING = 1e-5  # of what a mark shows: raw and folded weights give the same run up to this, in float32
+# Of what a mark shows: another way to compute the same (a prefix that is reused, raw and folded weights) differs by no more.
+ROUNDING, ROUNDING_DOUBLE = 1e-5, 1e-12
 SHORT = 12  # letters of a name that fits a header
 
 
@@ -131,7 +132,8 @@ def _difference(made: Figure, there: Figure, state: State, pin: Pin, facts: Fact
     """Now against the reference, mark by mark."""
     other = _facts(pin, state, facts) or facts
     found, alike = aligned(state, pin, facts, other), one_vocabulary(state, pin, facts, other)
-    rounding = ROUNDING if _presented_otherwise(state, pin) else 0.0
+    single = "float32" in (state.conventions.dtype, pin.subject.conventions.dtype)
+    rounding = ROUNDING if single else ROUNDING_DOUBLE
     pinned = Pinned(short_label(pin), found.align, len(pin.subject.tokens), rounding, alike)
     said: dict[str, None] = {}
     changed = False

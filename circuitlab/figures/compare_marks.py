@@ -25,7 +25,7 @@ class Pinned:
     """What a comparison knows of the reference: its name, and `align` [pos], its position for each of ours (−1: none).
 
     `same_ids`: whether token ids mean the same texts there. `rounding`: the share of a mark's size up to which a change is
-    rounding, where the same run is presented in another way.
+    rounding: what it would draw is then drawn as it is, and said to be the same.
     """
 
     label: str

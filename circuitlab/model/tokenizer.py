@@ -80,7 +80,9 @@ class Tokenizer:
     def content(self) -> str:
         """A hash of vocabulary and rules: equal for tokenizers that make the same ids of every text, BOS apart."""
         described = json.loads(self._inner.to_str())
-        rules = json.dumps([described.get(part) for part in ("normalizer", "pre_tokenizer", "model")], sort_keys=True)
+        cut_out = [t for t in described.get("added_tokens") or () if t.get("id") != self.bos]  # out of every text, first of all
+        parts = [described.get(part) for part in ("normalizer", "pre_tokenizer", "model")]
+        rules = json.dumps([*parts, cut_out], sort_keys=True)
         if self._process is not None:  # the inner one has its vocabulary only
             rules += f"in process {id(self._process)}"
         return hashlib.sha256(rules.encode()).hexdigest()

@@ -188,3 +188,8 @@ def test_heads_are_cut_from_the_command_line(model: str, tmp_path: Path, capsys:
     out = tmp_path / "f.svg"
     assert main(["figure", "predictions", model, "--text", "a b", "--cut", "L0H0", "--target", "3-4", "-o", str(out)]) == 0
     assert out.is_file()
+
+
+def test_a_text_without_end_is_refused(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compute", "token_loss", model, "--text-file", "/dev/zero"]) == 3
+    assert "too long for a prompt" in capsys.readouterr().err

@@ -17,6 +17,7 @@ import gc
 import logging
 import sys
 import threading
+import traceback
 from collections import Counter
 from pathlib import Path
 
@@ -53,8 +54,6 @@ class Watch(logging.Handler):
         logging.getLogger("circuitlab").addHandler(self)
 
     def _caught(self, error: BaseException | None) -> None:
-        import traceback
-
         self.faults.append("".join(traceback.format_exception(error)) if error else "an exception without a value")
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -190,9 +189,12 @@ def main(arguments: list[str]) -> int:
         play(events, folder)
     except (Fault, AssertionError) as error:
         sys.stderr.write(f"{error}\n")
-        sys.stderr.flush()
-        return FAILURE
-    return 0
+    except Exception:  # straight out of what an event called
+        traceback.print_exc()
+    else:
+        return 0
+    sys.stderr.flush()
+    return FAILURE
 
 
 if __name__ == "__main__":

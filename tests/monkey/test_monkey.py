@@ -14,9 +14,10 @@ from tests.monkey.shrink import shrunk
 
 BROKEN = """
 import sys
-from circuitlab.gui.moves import Moves
-def walk(self, layer, head): raise RuntimeError("broken on purpose")
-Moves.walk_heads = walk
+from PySide6.QtCore import QTimer
+from circuitlab.gui.window import Window
+def boom(): raise RuntimeError("broken on purpose")
+Window.undo = lambda self: QTimer.singleShot(0, boom)
 from tests.monkey.play import main
 import os
 os._exit(main(sys.argv[1:]))
@@ -55,7 +56,7 @@ def test_failures_are_told_apart_by_their_last_line() -> None:
 @pytest.mark.slow
 def test_what_nobody_catches_ends_the_play(tmp_path: Path) -> None:
     listing = tmp_path / "events.txt"
-    listing.write_text(as_text([Event("key", 0.07, 0.8, 0.5)]), "utf-8")  # Alt+Right
+    listing.write_text(as_text([Event("undo", 0.0, 0.0, 0.0)]), "utf-8")
     command = [sys.executable, "-c", BROKEN, str(listing), str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 7, done.stderr[-2000:]

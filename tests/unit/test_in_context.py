@@ -262,3 +262,9 @@ def test_what_is_no_control_is_refused(ask: Asker, tmp_path: Path) -> None:
     (foreign / "tokenizer.json").write_text(json.dumps(rules))
     with pytest.raises(BadInput, match="other tokens"):
         ask(replace(params, control=SeriesRef(f"file:{foreign}")))
+
+
+@pytest.mark.parametrize("ratio", [1e5, 1e308])
+def test_a_slope_over_all_indices_is_one_line(ratio: float) -> None:
+    loss = np.concatenate([[np.nan], 3 - 0.5 * np.log(np.arange(1, 40))])
+    np.testing.assert_allclose(log_slope(loss, ratio)[1:], -0.5, rtol=1e-9)
