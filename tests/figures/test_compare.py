@@ -13,6 +13,7 @@ import pytest
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, CircuitLabError
+from circuitlab.figures.compare import ROUNDING
 from circuitlab.figures.compare_marks import Pinned, difference
 from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Lines, Points, RowColumn, Rows, Tokens, ids
 from circuitlab.figures.panel import Panel, panels
@@ -297,3 +298,27 @@ def test_an_edge_is_as_wide_as_its_change() -> None:
     assert isinstance(made, Edges)
     np.testing.assert_array_equal(made.values, [0.125, -0.25, np.nan])
     np.testing.assert_array_equal(made.weights, [0.5, 1.0, 0.0])
+
+
+@pytest.mark.parametrize(("change", "same"), [(3e-7, True), (1e-3, False)])
+def test_a_change_no_larger_than_rounding_is_said_to_be_none(change: float, same: bool) -> None:
+    here = heat([[1.0, 0.0], [0.5, 0.5]], ("a", "b"))
+    there = heat(here.values + change, ("a", "b"))
+    made, words = difference(here, there, replace(SAME, rounding=ROUNDING))
+    assert (made is here) == same
+    assert ("but for rounding" in words) == same
+
+
+def test_every_comparison_knows_its_rounding(bench: tuple[Engine, dict[str, State]], monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, states = bench
+    known: list[float] = []
+
+    def noted(here: Any, there: Any, pin: Pinned) -> Any:
+        known.append(pin.rounding)
+        return difference(here, there, pin)
+
+    monkeypatch.setattr("circuitlab.figures.compare.difference", noted)
+    state = states["attention-only"]
+    pinned = replace(state, pins=(Pin("before", state.with_tokens(TOKENS[::-1]).subject, state.selection),))
+    drawn(engine, "attention", pinned, "difference")
+    assert known and set(known) == {ROUNDING}
