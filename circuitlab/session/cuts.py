@@ -13,9 +13,8 @@ from circuitlab.analysis.alignment import alignment_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import Intervention, Op, Site, SiteName
 from circuitlab.model.subject import Head, Target
-from circuitlab.session.state import Pin, State
+from circuitlab.session.state import UNCUT, Pin, State
 
-UNCUT = "uncut"
 READ_BY: dict[str, SiteName] = {"Q": "q", "K": "k", "V": "v"}
 _OPS: dict[Op, str] = {
     "zero": "zero",

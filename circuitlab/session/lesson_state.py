@@ -21,11 +21,11 @@ from circuitlab.engine.store import OpenModel, reference
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Head, ModelRef, Subject, Target
-from circuitlab.session.cuts import UNCUT, ablation
+from circuitlab.session.cuts import ablation
 from circuitlab.session.lesson_step import BEST, Occurrence, Other, Random, Setup, Where
 from circuitlab.session.lesson_values import Value, live
 from circuitlab.session.lessons import Step
-from circuitlab.session.state import Pin, Selection, State
+from circuitlab.session.state import UNCUT, Pin, Selection, State
 
 
 @dataclass(frozen=True)

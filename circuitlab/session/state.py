@@ -10,6 +10,7 @@ from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
 
 Compare = Literal["now", "reference", "difference"]
+UNCUT = "uncut"  # the reference that a first cut leaves behind
 Kind = Literal["Q", "K", "V"]
 
 
@@ -126,8 +127,11 @@ class State:
 
     @property
     def reference(self) -> Pin | None:
-        """The pin that differences are taken to."""
-        return self.pins[0] if self.pins else None
+        """The pin that differences are taken to; "uncut" is its name only beside a cut."""
+        if not self.pins:
+            return None
+        pin = self.pins[0]
+        return replace(pin, label="pin") if pin.label == UNCUT and not any(on for _, on in self.edits) else pin
 
     def at(self, pin: Pin) -> State:
         """This state as it would be on the pinned subject: same views and selection, the pin's model, text and edits."""

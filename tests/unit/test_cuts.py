@@ -15,8 +15,8 @@ from circuitlab.errors import BadInput, UsageError
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef, Target
-from circuitlab.session.cuts import UNCUT, ablation, offers, switched, with_edits, without_edit, words
-from circuitlab.session.state import Pin, State
+from circuitlab.session.cuts import ablation, offers, switched, with_edits, without_edit, words
+from circuitlab.session.state import UNCUT, Pin, State
 from tests.models import CONFIGS, directory
 
 STATE = State(ModelRef("builtin:m"), tokens=(1, 2, 3, 4))

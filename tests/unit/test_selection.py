@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from circuitlab.model.subject import Head, ModelRef
+from circuitlab.session.cuts import ablation, with_edits
 from circuitlab.session.pointing import aimed, on_picture_of, pointed_at
-from circuitlab.session.state import Selection, State
+from circuitlab.session.state import UNCUT, Selection, State
 
 STATE = State(ModelRef("builtin:m")).with_tokens((1, 2, 3, 4, 5))
 heads = st.builds(Head, st.integers(0, 3), st.integers(0, 3))
@@ -116,3 +117,12 @@ def test_a_gesture_on_the_picture_of_an_earlier_prompt_chooses_no_position() -> 
     assert on_picture_of(now, now, picked) is picked
     assert on_picture_of(replace(drawn, model=ModelRef("b")), now, picked) is now
     assert on_picture_of(None, now, picked) is picked
+
+
+def test_the_reference_is_called_uncut_only_beside_a_cut() -> None:
+    whole = State(ModelRef("a"), tokens=(1, 2, 3))
+    cut = with_edits(whole, ablation(Head(0, 1)))
+    assert cut.reference is not None and cut.reference.label == UNCUT
+    mended = replace(cut, edits=())
+    assert mended.reference is not None and mended.reference.label == "pin"
+    assert mended.reference.subject is cut.reference.subject
