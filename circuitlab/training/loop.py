@@ -14,6 +14,7 @@ import json
 import math
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +186,7 @@ class Trainer:
         tokens = batch(self.streams, recipe.data, stage, recipe.vocab, recipe.seed, self.step, self.pieces).to(self.device)
         for group in self.adam.param_groups:
             group["lr"] = rate_at(o, self.step)
-        with torch.autocast(torch.device(self.device).type, torch.bfloat16, enabled=o.precision == "bfloat16"):
+        with self._precision():
             out = logits(self.weights, tokens[:, :-1])
         loss = F.cross_entropy(out.float().flatten(0, 1), tokens[:, 1:].flatten())
         self.adam.zero_grad(set_to_none=True)
@@ -198,6 +199,11 @@ class Trainer:
         self.step += 1
         self.tokens_seen += tokens.numel()
         return value
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        """What the factors of matrix products are rounded to in a step."""
+        kind = torch.device(self.device).type
+        return nullcontext() if self.recipe.optimiser.precision == "float32" else torch.autocast(kind, torch.bfloat16)
 
     def _diverged(self, loss: float, norm: float) -> BadInput:
         self.save()

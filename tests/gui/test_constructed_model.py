@@ -15,7 +15,7 @@ from tests.gui.driving import heat, settle
 def test_it_is_opened_from_the_menu_and_every_panel_answers(qtbot: Any, window: Window) -> None:
     menu = QMenu()
     window.opening.fill(menu)
-    action = next(a for a in menu.actions() if a.text() == "rope-induction (constructed)")
+    action = next(a for a in menu.actions() if a.text() == "rope-induction")
     with qtbot.waitSignal(window.opening.opened, timeout=10_000):
         action.trigger()
     settle(qtbot, window)

@@ -237,8 +237,8 @@ def test_the_prompt_stays_as_high_when_the_bar_of_a_training_comes_and_goes(qtbo
     qtbot.waitUntil(lambda: abs(prompt.height() - before) <= 6)
 
 
-def test_controls_that_appear_make_the_bar_higher(qtbot: Any, window: Window) -> None:
-    """Another model brings sliders to a panel that is on the screen: all of them stand inside its bar."""
+def test_controls_that_appear_all_find_room(qtbot: Any, window: Window) -> None:
+    """Another model brings sliders to a panel that is on the screen: all of them stand above its figure, none cut off."""
     window.resize(1280, 800)
     window.layout_of_docks.arrange("Laboratory")
     settle(qtbot, window)
@@ -246,11 +246,13 @@ def test_controls_that_appear_make_the_bar_higher(qtbot: Any, window: Window) ->
     with qtbot.waitSignal(window.opening.opened, timeout=20_000):
         window.opening.open("rope-induction", TEXT)
     settle(qtbot, window)
-    controls, bar = panel.controls, panel.bar
+    controls = panel.controls
     shown = [w for w in controls.findChildren(QWidget, options=Qt.FindChildOption.FindDirectChildrenOnly) if w.isVisible()]
     assert len(shown) > 5
-    room = bar.rect()
-    assert all(room.contains(w.rect().translated(w.mapTo(bar, w.rect().topLeft()))) for w in shown)
+    assert all(controls.rect().contains(w.geometry()) for w in shown)
+    below = panel.view.mapTo(panel, panel.view.rect().topLeft()).y()
+    assert panel.rect().contains(controls.mapTo(panel, controls.rect().bottomRight()))
+    assert controls.mapTo(panel, controls.rect().bottomLeft()).y() <= below
 
 
 def test_a_control_that_is_not_moved_keeps_its_value(qtbot: Any) -> None:
