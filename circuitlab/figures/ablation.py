@@ -40,11 +40,12 @@ def base_params(state: State, facts: Facts, how: str, effect: Measured) -> Ablat
     """How heads are cut and what is measured, as this panel and its neighbour ask for it; Why where it cannot be."""
     if not state.tokens:
         return Why("Type some text in the Prompt to see what breaks when a head is cut.")
-    if how == "resample" and state.reference is None:
+    pin = state.pinned
+    if how == "resample" and pin is None:
         return Why("Resampling takes z of another text: pin one (Pin, in the bar above), then come back to this text.")
     if how == "resample" and foreign(state, facts):
         return Why("The pinned text is of another vocabulary, whose ids mean other words here: pin a text of this model.")
-    source = state.reference.subject.tokens if how == "resample" and state.reference is not None else ()
+    source = pin.subject.tokens if how == "resample" and pin is not None else ()
     made = AblationParams(how=how, effect=EFFECTS[effect], source=source)  # type: ignore[arg-type]
     if effect != "target":
         return made

@@ -45,7 +45,7 @@ def current(result: HasPoints, ref: ModelRef) -> int | None:
 
 def pinned(result: HasPoints, state: State) -> tuple[int, str] | None:
     """The index of the reference pin's point and its label, where it is of the same training and another point."""
-    pin = state.reference
+    pin = state.pinned
     if pin is None or pin.subject.model.source != state.model.source:
         return None
     at = current(result, pin.subject.model)

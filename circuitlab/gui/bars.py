@@ -196,9 +196,9 @@ class TopBar(QToolBar):
         self.edits.setToolTip(tip_of("In force; click to remove all:\n" + "\n".join(map(words, edits))))
         self.edits.setVisible(bool(edits))
         self.pinned.setText(self._reference(state))
-        self.pinned.setToolTip(tip_of(f"The reference: {state.pins[0].label}" if state.pins else ""))
-        for widget in (self.pinned, self.unpin):
-            widget.setVisible(bool(state.pins))
+        self.pinned.setToolTip(tip_of(self._about_reference(state)))
+        self.pinned.setVisible(state.reference is not None)
+        self.unpin.setVisible(state.pinned is not None)
         self.compare[COMPARE.index(state.compare)].setChecked(True)
         self.compared.setText(f"{state.compare} ▾")
         self.compact(self._stage)
@@ -206,7 +206,7 @@ class TopBar(QToolBar):
     def compact(self, stage: int) -> None:
         """Say less, the higher the stage: what a tool tip, a menu or every caption says as well goes first."""
         self._stage = stage
-        pins = bool(self.bench.document.state.pins)
+        beside = self.bench.document.state.reference is not None
         icons = Qt.ToolButtonStyle.ToolButtonIconOnly if stage >= 1 else Qt.ToolButtonStyle.ToolButtonTextBesideIcon
         self.palette_button.setToolButtonStyle(icons)
         most = self.fontMetrics().averageCharWidth() * (SHORT_NAME if stage >= 4 else 3 * SHORT_NAME)
@@ -215,8 +215,8 @@ class TopBar(QToolBar):
         self.model.setToolTip(tip_of(f"{self._called}: open another, recent and shipped ones"))
         self.conventions.setText(self._conventions if stage < 2 else "Conventions ▾")
         for button in self.compare:
-            button.setVisible(pins and stage < 3)
-        self.compared.setVisible(pins and stage >= 3)
+            button.setVisible(beside and stage < 3)
+        self.compared.setVisible(beside and stage >= 3)
         self.target.say_less(stage >= 4)
         self.edits.setText(self._edits[stage >= 4])
         for text in (self.heads, self.pinned):
@@ -236,9 +236,17 @@ class TopBar(QToolBar):
 
     def _reference(self, state: State) -> str:
         """What the reference has otherwise than what is on the screen."""
-        if not state.pins:
+        pin = state.reference
+        return "" if pin is None else f"vs {', '.join(differences(state, pin, self.bench.name_of)) or 'the same, pinned'}"
+
+    @staticmethod
+    def _about_reference(state: State) -> str:
+        """What the reference is, and whether it stays what it is."""
+        if state.reference is None:
             return ""
-        return f"vs {', '.join(differences(state, state.pins[0], self.bench.name_of)) or 'the same, pinned'}"
+        if state.pinned is None:
+            return "The reference: the same model and text without the cut. Pin (Ctrl+P) keeps another one."
+        return f"The reference: {state.pinned.label}, as it was pinned"
 
     def _published(self, state: State) -> tuple[str, ...]:
         """What papers have called the chosen heads: the leading one's roles, then a line for each head that has any."""

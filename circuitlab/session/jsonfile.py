@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from circuitlab.engine.codec import fields, from_json, to_json
 from circuitlab.errors import BadInput, UsageError
-from circuitlab.session.state import Selection, State
+from circuitlab.session.state import UNCUT, Selection, State
 
 VERSION = 1
 
@@ -45,6 +46,8 @@ def _state(data: Any, views: Mapping[str, type[Any]]) -> State:
     if "model" not in plain:
         raise UsageError("The state lacks its model.", expected="model", got="none")
     state = State(**plain, views=made)
+    # files of before the uncut state was read off the cut one have it among the pins
+    state = replace(state, pins=tuple(pin for pin in state.pins if pin.label != UNCUT or pin.subject.edits))
     for selection in (state.selection, *(pin.selection for pin in state.pins)):
         _check(selection)
     return state

@@ -25,7 +25,7 @@ from circuitlab.session.cuts import ablation
 from circuitlab.session.lesson_step import BEST, Occurrence, Other, Random, Setup, Where
 from circuitlab.session.lesson_values import Value, live
 from circuitlab.session.lessons import Step
-from circuitlab.session.state import UNCUT, Pin, Selection, State
+from circuitlab.session.state import Pin, Selection, State
 
 
 @dataclass(frozen=True)
@@ -79,17 +79,16 @@ class Resolver:
         pin = setup.pin
         if isinstance(pin, (Other, Setup)):
             other = self._plain(pin.of(setup) if isinstance(pin, Other) else pin, strict=False)
-            state = replace(state, pins=(Pin(self._label(state, other), other.subject, other.selection, other.text),))
-        elif pin is None and state.edits:
-            state = replace(state, pins=(Pin(UNCUT, replace(state.subject, edits=()), state.selection, state.text),))
-        return replace(state, compare=(setup.compare or "now") if state.pins else "now")
+            if other.subject != replace(state.subject, edits=()) or not state.subject.edits:  # which needs no pin
+                state = replace(state, pins=(Pin(self._label(state, other), other.subject, other.selection, other.text),))
+        return replace(state, compare=(setup.compare or "now") if state.reference is not None else "now")
 
     def _label(self, state: State, other: State) -> str:
         if other.model != state.model:
             return self.model_words(other.model)
         if other.tokens != state.tokens:
             return other.text[:24] or "other tokens"
-        return "cut" if other.subject.edits else UNCUT
+        return "cut" if other.subject.edits else "pin"
 
     def model_words(self, ref: ModelRef) -> str:
         """A model's name, with the training step where it is a checkpoint."""
