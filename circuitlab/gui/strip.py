@@ -29,6 +29,7 @@ class Strip(QWidget):
         self.middle: QWidget | None = None
         self.owners: list[Callable[[int], None]] = []
         self._laid: object = None  # what the present places follow from
+        self._held = False
         self._line = 0
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self._later = QTimer(self)
@@ -37,9 +38,22 @@ class Strip(QWidget):
 
     def event(self, event: QEvent) -> bool:
         """A widget says something else: the others may have to say less."""
-        if event.type() == QEvent.Type.LayoutRequest and self._state() != self._laid:
+        if event.type() == QEvent.Type.LayoutRequest and not self._held and self._state() != self._laid:
             self._later.start(0)
         return super().event(event)
+
+    @Slot()
+    def hold(self) -> None:
+        """Something on it is being dragged: until `release`, nothing moves under the pointer."""
+        self._held = True
+        self._later.stop()
+
+    @Slot()
+    def release(self) -> None:
+        """Let go: what has changed meanwhile takes its room."""
+        self._held = False
+        if self._state() != self._laid:
+            self._later.start(0)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Another width."""

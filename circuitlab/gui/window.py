@@ -75,6 +75,8 @@ class Window(QMainWindow):
         self.addToolBar(self.top)
         self.checkpoints = CheckpointBar(self.bench, self.moves, lambda: self.waiting, self)
         self.top.take_middle(self.checkpoints, self.checkpoints.compact)
+        self.checkpoints.slider.sliderPressed.connect(self.top.strip.hold)
+        self.checkpoints.slider.sliderReleased.connect(self.top.strip.release)
 
     def _connect(self) -> None:
         self.bench.document.changed.connect(self._changed)

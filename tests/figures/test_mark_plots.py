@@ -15,6 +15,7 @@ from circuitlab.draw.theme import DARK, LIGHT
 from circuitlab.figures.hues import composition_rgb, head_hue, hue_rgb
 from circuitlab.figures.marks import Axis, Bars, Edges, Figure, Lines, Points, ids
 from circuitlab.model.subject import Head
+from tests import pointer
 
 RNG = np.random.default_rng(0)
 HUES = np.array([head_hue(Head(0, i)) for i in range(8)])
@@ -192,7 +193,7 @@ def test_the_nearest_curve_is_hit_and_read_out(view, qtbot):
     at = widget.to_pixels(widget.mark.x, widget.mark.ys[1])[2]
     said = []
     view.hovered.connect(lambda hit, text: said.append((hit.id, text)))
-    qtbot.mouseMove(widget.viewport(), QPoint(round(at[0]), round(at[1])))
+    pointer.move(widget.viewport(), QPoint(round(at[0]), round(at[1])))
     # The window may first report where the pointer stood when it opened.
     qtbot.waitUntil(lambda: said[-1:] == [((1,), "down · step 3 · loss 27.0000")])
     assert click(qtbot, view, widget, at).id == (1,)

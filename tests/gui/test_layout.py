@@ -18,6 +18,7 @@ from circuitlab.gui import main as gui
 from circuitlab.gui.arrangements import ARRANGEMENTS, NARROWEST, Arrangement
 from circuitlab.gui.panel_dock import on_screen
 from circuitlab.gui.window import Window
+from tests import pointer
 from tests.gui.driving import dock, pixels, settle, shown_window
 from tests.gui.room import rooms
 from tests.gui.training import checkpoints
@@ -275,7 +276,7 @@ def test_the_value_stands_at_the_pointer_and_goes_with_it(qtbot: Any, window: Wi
     mark = next(iter(view._widgets.values()))
     before = pixels(view)
     at = mark._box(3, 1, 1, 1).center().toPoint()
-    qtbot.mouseMove(mark.viewport(), at)
+    pointer.move(mark.viewport(), at)
     qtbot.waitUntil(view.note.isVisible)
     assert view.note.text() == mark.readout((3, 1))
     assert view.rect().contains(view.note.geometry())
@@ -283,7 +284,7 @@ def test_the_value_stands_at_the_pointer_and_goes_with_it(qtbot: Any, window: Wi
     assert (pixels(view) != before).any()
     qtbot.keyClick(mark, Qt.Key.Key_Right)
     assert not view.note.isVisible(), "the keyboard walks elsewhere than where the pointer is: the status line says it"
-    qtbot.mouseMove(mark.viewport(), mark._box(4, 2, 1, 1).center().toPoint())
+    pointer.move(mark.viewport(), mark._box(4, 2, 1, 1).center().toPoint())
     qtbot.waitUntil(view.note.isVisible)
     QApplication.sendEvent(mark, QEvent(QEvent.Type.Leave))
     assert not view.note.isVisible()
