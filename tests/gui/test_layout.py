@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PySide6.QtCore import QEvent, QObject, QPointF, QRect, Qt
 from PySide6.QtGui import QFontInfo, QFontMetricsF, QMouseEvent
-from PySide6.QtWidgets import QApplication, QCheckBox
+from PySide6.QtWidgets import QApplication, QCheckBox, QWidget
 
 from circuitlab.draw.rows_model import cell_text
 from circuitlab.figures.panel import panels
 from circuitlab.gui import main as gui
 from circuitlab.gui.arrangements import ARRANGEMENTS, NARROWEST, Arrangement
+from circuitlab.gui.labels import ShortLabel
 from circuitlab.gui.panel_dock import on_screen
 from circuitlab.gui.window import Window
 from tests import pointer
@@ -24,6 +26,7 @@ from tests.gui.room import rooms
 from tests.gui.training import checkpoints
 from tests.models import directory
 
+LONG_WORDS = "one two one two w one two, one two, and so on and on until no bar has room for all of it"
 OTHERS = ("interventions", "model", "jobs", "log", "lessons")
 
 
@@ -164,17 +167,16 @@ def test_controls_without_room_stand_behind_a_button_and_work_there(qtbot: Any, 
     assert panel.controls._widgets["high"].isVisible(), "what has come to have a meaning is in the row"
 
 
-@pytest.mark.parametrize(("scale", "lines"), [(1.0, 1), (1.6, 2)])
-def test_the_top_is_one_line_that_says_less_before_anything_leaves_it(
-    qtbot: Any, tmp_path: Path, scale: float, lines: int
-) -> None:
-    folder = directory(tmp_path / "model")
+@pytest.mark.parametrize("scale", [1.0, 1.3, 1.6])
+def test_the_top_is_one_line_that_says_less_before_anything_leaves_it(qtbot: Any, tmp_path: Path, scale: float) -> None:
+    folder = directory(tmp_path / "a-model-of-a-rather-long-name")
     checkpoints(folder, (100, 200, 12000))
-    with shown_window(qtbot, folder) as window:
+    with shown_window(qtbot, folder, LONG_WORDS) as window:
         window.settings.set("text_scale", scale)
         settle(qtbot, window)
         top, bar = window.top, window.checkpoints
-        qtbot.waitUntil(lambda: round(top.strip.height() / bar.sizeHint().height()) == lines)
+        one_line = lambda: round(top.strip.height() / bar.sizeHint().height()) == 1
+        qtbot.waitUntil(one_line)
         widths = set()
         for i in range(len(bar.points)):
             bar.to(i)
@@ -184,17 +186,37 @@ def test_the_top_is_one_line_that_says_less_before_anything_leaves_it(
         window.moves.ablate()
         window.moves.pin()
         window.moves.compare("difference")
-        settle(qtbot, window)
-        row = (*top.strip.left, *top.strip.right)
+        heights = set()
+        for words in ("w", "w one", "w one two, and so on"):
+            window.prompt.editor.setPlainText(words)
+            settle(qtbot, window)
+            heights.add(top.strip.height())
+        assert len(heights) == 1 and one_line(), "nor do the panels while one types"
+        row = (*top.strip.left, *top.strip.right, bar)
         apart = lambda: [w.geometry() for w in row if w.isVisible()]
         qtbot.waitUntil(lambda: not any(a.intersects(b) for i, a in enumerate(apart()) for b in apart()[:i]))
         inside = top.strip.rect()
-        for widget in (top.model, top.edits, top.pin, top.palette_button, bar.slider):
+        for widget in (top.model, top.edits, top.conventions, top.pin, top.palette_button, bar.slider):
             assert widget.isVisible() and inside.contains(widget.mapTo(top.strip, widget.rect().topRight())), widget.objectName()
+            assert widget.accessibleName() or getattr(widget, "text", str)(), widget.objectName()
         compared = top.compared if top.compared.isVisible() else top.compare[2]
         assert "difference" in compared.text() and compared.isVisible()
         assert inside.contains(compared.geometry())
         assert window.width() == 1280
+        assert 60 <= top.pinned.width() < top.pinned.fontMetrics().horizontalAdvance(top.pinned.text())
+        for said in (top.pinned.toolTip(), top.pinned.accessibleDescription()):
+            assert top.pinned.text() in unescape(said) and window.bench.document.state.pins[0].label in unescape(said)
+
+
+def test_a_label_is_cut_where_it_says_least(qtbot: Any) -> None:
+    holder = QWidget()
+    qtbot.addWidget(holder)
+    middle, end = ShortLabel(holder, elides=Qt.TextElideMode.ElideMiddle), ShortLabel(holder)
+    for one in (middle, end):
+        one.setText("vs another-model-of-the-same-family, step 12,000")
+        one.resize(140, 20)
+    tail = lambda w: pixels(w)[:, -40:]
+    assert (tail(middle) != tail(end)).any() and (pixels(middle)[:, :20] == pixels(end)[:, :20]).all()
 
 
 def test_a_change_of_theme_polishes_no_widget_once_for_each_of_its_ancestors(qtbot: Any, window: Window) -> None:
