@@ -1,4 +1,7 @@
-"""The caption under a picture: a few lines at most, the rest in its tool tip; on paper all of it."""
+"""Title and caption of a picture: a few lines at most, the rest in the tool tip; on paper all of it.
+
+On the screen their height never moves the picture under a pointer: see `Wrapped`.
+"""
 
 from __future__ import annotations
 
@@ -17,34 +20,65 @@ STAYS = re.compile(
 )
 
 
-class Caption(QLabel):
-    """Wraps `words`; those that do not fit into `lines` (0: any number) go, the last ones first, and an ellipsis says so."""
+class Wrapped(QLabel):
+    """Wraps `words`; those that do not fit into `lines` (0: any number) go, the last ones first, and an ellipsis says so.
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    `steady`: its height is the largest that it has had at its width, until `forget`; and while it is `still` its words make do
+    with the height there is, so that a picture beside it stays where it is.
+    """
+
+    def __init__(self, parent: QWidget | None = None, steady: bool = False) -> None:
         super().__init__(parent)
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setWordWrap(True)
         self.words, self.lines, self.first = "", 0, ()
+        self.steady, self.still = steady, False
+        self._kept = 0  # px
+        if steady:
+            self.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop)
 
-    def say(self, words: str, lines: int, first: tuple[str, ...] = ()) -> None:
+    def say(self, words: str, lines: int = 0, first: tuple[str, ...] = ()) -> None:
         """Other words, or another number of lines; `first` are parts of them that stay."""
         if (words, lines, first) != (self.words, self.lines, self.first):
             self.words, self.lines, self.first = words, lines, first
             self._fit()
 
+    def hold(self, still: bool) -> None:
+        """Keep the height there is, or take the one that the words ask for."""
+        if still != self.still:
+            self.still = still
+            self._fit()
+
+    def forget(self) -> None:
+        """The room is another: no more height than the words ask for now."""
+        self._kept, still, self.still = 0, self.still, False
+        self._fit()
+        self.still = still
+
+    def heightForWidth(self, width: int) -> int:
+        """That of the words, and no less than it has been."""
+        asked = super().heightForWidth(width)
+        if not self.steady or width != self.width():
+            return asked
+        return self._kept if self.still else max(asked, self._kept)
+
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Another width, other words fit."""
         super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width() and not self.still:
+            self._kept = 0
         self._fit()
 
     def _fits(self, text: str) -> bool:
         metrics = self.fontMetrics()
         room = QRect(0, 0, max(self.width(), 80), 10000)
-        return metrics.boundingRect(room, Qt.TextFlag.TextWordWrap, text).height() <= self.lines * metrics.lineSpacing() + 1
+        height = metrics.boundingRect(room, Qt.TextFlag.TextWordWrap, text).height()
+        fits = not self.lines or height <= self.lines * metrics.lineSpacing() + 1
+        return fits and not (self.still and height > self._kept + 1)
 
     def _fit(self) -> None:
         text = self.words
-        if self.lines and not self._fits(text):
+        if not self._fits(text):
             parts = text.split(BETWEEN)
             parts = parts[len(self.first) :]
             stay = [p for p in parts if STAYS.match(p)]
@@ -52,6 +86,24 @@ class Caption(QLabel):
             while go and not self._fits(BETWEEN.join((*self.first, *go, *stay, "…"))):
                 go.pop()
             text = BETWEEN.join((*self.first, *go, *stay, "…"))
+            if not go and not stay and not self.first and parts:  # one long sentence: as many of its words as fit
+                text = self._begun(parts[0])
         if text != self.text():
             self.setText(text)
             self.setToolTip(plain_tip(self.words) if text != self.words else "")
+        self._keep()
+
+    def _begun(self, text: str) -> str:
+        words = text.split(" ")
+        while words and not self._fits(" ".join(words) + "…"):
+            words.pop()
+        return " ".join(words) + "…"
+
+    def _keep(self) -> None:
+        if self.steady and not self.still and (asked := super().heightForWidth(self.width())) != self._kept:
+            self._kept = max(self._kept, asked)
+            self.updateGeometry()
+
+
+class Caption(Wrapped):
+    """What stands under a picture."""

@@ -94,9 +94,11 @@ class Places:
                 widget.set_alone(key in alone)
         self._turn()
 
-    def shown(self, figure: Figure, relaid: bool) -> None:
-        """The widgets show a figure: what depends on what is in them."""
+    def shown(self, figure: Figure, relaid: bool, still: bool = False) -> None:
+        """The widgets show a figure: what depends on what is in them. `still`: nothing may move yet."""
         self._figure = figure
+        if still:
+            return
         if (shapes := _shapes_of_maps(figure)) and (relaid or shapes != self._shapes):
             self._shapes = shapes
             self._turn()
