@@ -48,13 +48,13 @@ class FieldInfo:
 def describe(cls: type[Any]) -> tuple[FieldInfo, ...]:
     """Every field of a parameter or view class, in its order."""
     metadata = {f.name: f.metadata for f in dataclasses.fields(cls)}
-    found = []
+    infos = []
     for name, (kind, default) in fields(cls).items():
-        said = {k: metadata[name][k] for k in ("label", "tip", "low", "high") if k in metadata[name]}
+        shown = {k: metadata[name][k] for k in ("label", "tip", "low", "high") if k in metadata[name]}
         choices = get_args(kind) if get_origin(kind) is Literal else ()
         text = _empty(kind) if default == () else as_text(default)
-        found.append(FieldInfo(name, kind, type_name(kind), default, text, choices, **said))
-    return tuple(found)
+        infos.append(FieldInfo(name, kind, type_name(kind), default, text, choices, **shown))
+    return tuple(infos)
 
 
 def _empty(kind: Any) -> str:
@@ -113,11 +113,11 @@ def _made(cls: type[P], values: Mapping[str, Any]) -> P:
     known = fields(cls)
     if missing := [n for n, (_, default) in known.items() if default is dataclasses.MISSING and n not in values]:
         raise UsageError("A parameter is missing.", expected=" ".join(missing), got=" ".join(values) or "none")
-    made = cls(**values)
-    if (wrong := out_of_bounds(made)) is not None:
+    params = cls(**values)
+    if (wrong := out_of_bounds(params)) is not None:
         name, expected, got = wrong
         raise UsageError(f"{name} is out of bounds.", expected=expected, got=got)
-    return made
+    return params
 
 
 def parse(kind: Any, text: str, name: str) -> Any:

@@ -154,9 +154,9 @@ class ModelStore:
 
     def open(self, ref: ModelRef) -> OpenModel:
         """The open model of a reference, opened now if it is not. Raises `BadModel`."""
-        found = self._use(ref)
-        if found is not None:
-            return found
+        model = self._use(ref)
+        if model is not None:
+            return model
         with self._door(ref):
             return self._use(ref) or self._place(self._staged(ref))
 
@@ -209,10 +209,10 @@ class ModelStore:
 
     def _use(self, ref: ModelRef) -> OpenModel | None:
         with self._lock:
-            found = self._models.get(ref)
-            if found is not None:
+            model = self._models.get(ref)
+            if model is not None:
                 self._models.move_to_end(ref)
-            return found
+            return model
 
     def _door(self, ref: ModelRef) -> threading.Lock:
         with self._lock:
@@ -267,8 +267,8 @@ class ModelStore:
             self._models.move_to_end(model.ref)
             while len(self._models) > self._most and sum(m.nbytes for m in self._models.values()) > self.room:
                 self._models.popitem(last=False)
-            made = [ref for ref in self._models if ref.source.startswith(KIND)]
-            for ref in made[:-MOST_CONSTRUCTED]:
+            constructed = [ref for ref in self._models if ref.source.startswith(KIND)]
+            for ref in constructed[:-MOST_CONSTRUCTED]:
                 del self._models[ref]
         return model
 
@@ -287,9 +287,9 @@ def _constructed(ref: ModelRef) -> OpenModel:
         raise BadModel("A constructed model was not trained.", expected="no checkpoint", got=str(ref.checkpoint))
     if ref.assume:
         raise BadModel("A constructed model leaves nothing to assume.", expected="its parameters, behind ?", got=str(ref.assume))
-    made = build(RopeInduction.parse(ref.source))
-    opened = Opened(made.weights, made.notes, (), made.card, "constructed")
-    return OpenModel(ref, resolve(ref), opened, ((made.source, made.nbytes, 0),), made.sha256)
+    built = build(RopeInduction.parse(ref.source))
+    opened = Opened(built.weights, built.notes, (), built.card, "constructed")
+    return OpenModel(ref, resolve(ref), opened, ((built.source, built.nbytes, 0),), built.sha256)
 
 
 def _hash(model: OpenModel, stopped: Callable[[], bool] = lambda: False) -> str:

@@ -44,8 +44,8 @@ def _memory(engine: Engine, model: OpenModel, subject: Subject) -> list[Row]:
         ("memory", "budget", size(engine.memory) + (": the pass is refused" if n and needed > engine.memory else "")),
         ("memory", "device", place if place == engine.device else f"{place}: {engine.device} has no float64"),
     ]
-    there = memory_of(place) if place != "cpu" else 0
-    return [*rows, ("memory", f"memory of {place}", size(there))] if there else rows
+    capacity = memory_of(place) if place != "cpu" else 0
+    return [*rows, ("memory", f"memory of {place}", size(capacity))] if capacity else rows
 
 
 def _stored_bytes(model: OpenModel) -> int:

@@ -106,10 +106,10 @@ class Editor:
         if edit.op == "mean" and not edit.source:
             return x.mean(dim=-2, keepdim=True).expand_as(x)
         run = self._source(edit.source or self._tokens)
-        there = run.get(site.name, site.layer, heads or ())
+        taken = run.get(site.name, site.layer, heads or ())
         if edit.op == "mean":
-            return there.mean(dim=-2, keepdim=True).expand_as(x)
-        return self._aligned(edit, site, x, there, start)
+            return taken.mean(dim=-2, keepdim=True).expand_as(x)
+        return self._aligned(edit, site, x, taken, start)
 
     def _constant(self, edit: Intervention, x: Tensor) -> Tensor:
         if len(edit.value) not in (1, x.shape[-1]):

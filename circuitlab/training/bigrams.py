@@ -43,8 +43,8 @@ def counted(streams: Iterable[Stream], n_vocab: int) -> Counts:
     codes, weights, single, n_tokens, shares = [], [], np.zeros(n_vocab), 0, 0.0
     for stream in streams:
         tokens = stream.train.astype(np.int64)
-        found, count = np.unique(tokens[:-1] * n_vocab + tokens[1:], return_counts=True)
-        codes.append(found)
+        seen, count = np.unique(tokens[:-1] * n_vocab + tokens[1:], return_counts=True)
+        codes.append(seen)
         weights.append(count * (stream.share / len(tokens)))
         single += np.bincount(tokens, minlength=n_vocab) * (stream.share / len(tokens))
         n_tokens, shares = n_tokens + len(tokens), shares + stream.share
@@ -54,13 +54,13 @@ def counted(streams: Iterable[Stream], n_vocab: int) -> Counts:
     return Counts(n_vocab, pairs, counts, single / single.sum(), n_tokens)
 
 
-def write(path: Path, found: Counts, text: str, limit: int = LIMIT) -> bool:
+def write(path: Path, counts: Counts, text: str, limit: int = LIMIT) -> bool:
     """Write the file; whether all pairs are in it."""
-    n = found.n_vocab
+    n = counts.n_vocab
     wide = np.uint16 if n <= 65536 else np.uint32
     room = (limit - 16 * (n + 1) - 2048) // (np.dtype(wide).itemsize + 1)
-    kept = np.sort(np.argsort(-found.counts, kind="stable")[: max(room, 0)])
-    pairs, logs = found.pairs[kept], np.log(found.counts[kept])
+    kept = np.sort(np.argsort(-counts.counts, kind="stable")[: max(room, 0)])
+    pairs, logs = counts.pairs[kept], np.log(counts.counts[kept])
     low, high = (float(logs.min()), float(logs.max())) if len(logs) else (0.0, 0.0)
     scale = np.array([low, (high - low) / 255 or 1.0])
     tensors = {
@@ -68,13 +68,13 @@ def write(path: Path, found: Counts, text: str, limit: int = LIMIT) -> bool:
         "successors": (pairs % n).astype(wide),
         "steps": np.rint((logs - scale[0]) / scale[1]).astype(np.uint8),
         "scale": scale,
-        "unigrams": found.unigrams.astype(np.float32),
-        "totals": np.bincount(found.pairs // n, found.counts, n).astype(np.float32),
+        "unigrams": counts.unigrams.astype(np.float32),
+        "totals": np.bincount(counts.pairs // n, counts.counts, n).astype(np.float32),
     }
-    complete = len(kept) == len(found.pairs)
-    said = {"format": FORMAT, "complete": str(complete).lower(), "text": f"{text}, {found.n_tokens:,} tokens"}
+    complete = len(kept) == len(counts.pairs)
+    metadata = {"format": FORMAT, "complete": str(complete).lower(), "text": f"{text}, {counts.n_tokens:,} tokens"}
     with whole(path, fresh=beside(path)) as fresh:
-        save_file(tensors, str(fresh), metadata=said)
+        save_file(tensors, str(fresh), metadata=metadata)
     return complete
 
 

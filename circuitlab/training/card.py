@@ -24,11 +24,11 @@ def export(trainer: Trainer, tokenizer: Tokenizer, path: Path, command: str) -> 
 
     `command` is what was typed. Checkpoints are hard links to those of the run where the disk has links and the format allows it.
     """
-    gpt2, found = trainer.recipe.export.format == "gpt2", trainer.measured()
+    gpt2, metrics = trainer.recipe.export.format == "gpt2", trainer.measured()
     made_folder(path / FOLDER)
     with writing(path):
         write = save_gpt2 if gpt2 else save_directory
-        write(path, trainer.config, trainer.weights.snapshot(), tokenizer, card_text(trainer, found, command))
+        write(path, trainer.config, trainer.weights.snapshot(), tokenizer, card_text(trainer, metrics, command))
     for step, source in series_of(trainer.out):
         if step > trainer.step:  # of a state that was lost: the run fell back behind it
             continue
@@ -38,7 +38,7 @@ def export(trainer: Trainer, tokenizer: Tokenizer, path: Path, command: str) -> 
         elif not place.is_file():
             with writing(place):
                 save_gpt2_checkpoint(source, place, trainer.config)
-    write_model(path, found)
+    write_model(path, metrics)
 
 
 def lasted(seconds: float) -> str:

@@ -55,11 +55,11 @@ class Stream:
 
 def find_sources(arguments: list[str]) -> tuple[Source, ...]:
     """Sources of `--text` arguments, shares summing to 1. Raises `BadInput` for what is missing or empty."""
-    found = [_source(a) for a in arguments]
-    if not found:
+    sources = [_source(a) for a in arguments]
+    if not sources:
         raise BadInput("There is no text to train on.", expected="--text FILE …", got="none")
-    given = sum(s.share for s in found)
-    free = [s for s in found if not s.share]
+    given = sum(s.share for s in sources)
+    free = [s for s in sources if not s.share]
     if given > 1 + 1e-9 or (not free and abs(given - 1) > 1e-6) or (free and given > 1 - 1e-9):
         raise BadInput(
             "Shares do not add up.",
@@ -67,7 +67,7 @@ def find_sources(arguments: list[str]) -> tuple[Source, ...]:
             got=f"{given:g}" + (f", and nothing is left for {free[0].label}" if free else ""),
         )
     rest = (1 - given) / len(free) if free else 0.0
-    return tuple(replace(s, share=s.share or rest) for s in found)
+    return tuple(replace(s, share=s.share or rest) for s in sources)
 
 
 def _source(argument: str) -> Source:
@@ -80,8 +80,8 @@ def _source(argument: str) -> Source:
     path = Path(name)
     try:
         if path.is_dir():
-            made = {run.parent.parent / name for run in path.rglob("state/run.json") for name in _MADE}
-            files = [p for p in sorted(path.rglob("*")) if p.suffix in _SUFFIXES and p.is_file() and not made & set(p.parents)]
+            written = {run.parent.parent / name for run in path.rglob("state/run.json") for name in _MADE}
+            files = [p for p in sorted(path.rglob("*")) if p.suffix in _SUFFIXES and p.is_file() and not written & set(p.parents)]
             if not files:
                 got = f"none in {path}"
                 raise BadInput("A folder holds no text.", expected=f"files named {' '.join('*' + s for s in _SUFFIXES)}", got=got)

@@ -220,22 +220,22 @@ class Trainer:
             return self.history[-1]
         self._tell("measuring")
         with making_on(self.device):
-            found = measure(self.weights, self.streams, self.recipe.stage(max(0, self.step - 1)).context)
-        return {"step": self.step, "tokens": self.tokens_seen, **found}
+            metrics = measure(self.weights, self.streams, self.recipe.stage(max(0, self.step - 1)).context)
+        return {"step": self.step, "tokens": self.tokens_seen, **metrics}
 
     def checkpoint(self, say: Say) -> None:
         """Keep the weights (float16) and their metrics."""
-        found = self.measured()
+        metrics = self.measured()
         half = {name: value.cpu().contiguous() for name, value in self.weights.snapshot(torch.float16).items()}
         write_whole(self.out / "checkpoints" / f"step-{self.step:06d}.safetensors", save(half))
-        self.history.append(found)
+        self.history.append(metrics)
         write_run(self.out, self.recipe, self.history)
-        say(f"checkpoint {self.step}: {summary(found)}")
+        say(f"checkpoint {self.step}: {summary(metrics)}")
 
 
-def summary(found: dict[str, Any]) -> str:
+def summary(metrics: dict[str, Any]) -> str:
     """One line on a checkpoint's metrics."""
-    scored = {n: [(v, i, h) for i, row in enumerate(rows) for h, v in enumerate(row)] for n, rows in found["heads"].items()}
+    scored = {n: [(v, i, h) for i, row in enumerate(rows) for h, v in enumerate(row)] for n, rows in metrics["heads"].items()}
     best = {n: max(scores) for n, scores in scored.items() if scores}  # a model without layers has no heads
     heads = "  ".join(f"{n} {v:.2f} (L{i}H{h})" for n, (v, i, h) in best.items() if n in ("prefix_matching", "previous_token"))
-    return f"loss {found['loss']:.3f}  rep1 {found['rep1']:.2f}  rep2 {found['rep2']:.2f}  {heads}"
+    return f"loss {metrics['loss']:.3f}  rep1 {metrics['rep1']:.2f}  rep2 {metrics['rep2']:.2f}  {heads}"

@@ -128,25 +128,25 @@ def _said(texts: MeasuredTexts) -> dict[str, Any]:
 def _hash(folder: Path, point: Point) -> str:
     """Of the weights of a point."""
     files = weight_files(folder) if point.checkpoint is None else (checkpoint_of(folder, point.checkpoint),)
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for file in files:
         with file.open("rb") as opened:
             while piece := opened.read(2**20):
-                found.update(piece)
-    return found.hexdigest()
+                digest.update(piece)
+    return digest.hexdigest()
 
 
 def _measured(folder: Path, said: dict[str, Any]) -> dict[str, Arrays]:
     """Points by the hash of their weights that a file in `folder` has on the same texts; a file that cannot be read has none."""
     try:
-        found = read_series(folder)
+        measures = read_series(folder)
     except BadModel:
         return {}
-    hashes = found.said.get("weights")
-    same = {k: v for k, v in found.said.items() if k != "weights"} == json.loads(json.dumps(said))
-    if not same or not isinstance(hashes, list) or len(hashes) != len(found.steps):
+    hashes = measures.said.get("weights")
+    same = {k: v for k, v in measures.said.items() if k != "weights"} == json.loads(json.dumps(said))
+    if not same or not isinstance(hashes, list) or len(hashes) != len(measures.steps):
         return {}
-    return {str(sha256): {name: a[i] for name, a in found.arrays.items()} for i, sha256 in enumerate(hashes)}
+    return {str(sha256): {name: a[i] for name, a in measures.arrays.items()} for i, sha256 in enumerate(hashes)}
 
 
 def _staged(folder: Path) -> Path:
@@ -161,17 +161,17 @@ def _staged(folder: Path) -> Path:
 
 
 def _write(
-    folder: Path, points: tuple[Point, ...], hashes: list[str], found: list[Arrays], said: dict[str, Any]
+    folder: Path, points: tuple[Point, ...], hashes: list[str], arrays: list[Arrays], said: dict[str, Any]
 ) -> SeriesMeasures:
-    made = SeriesMeasures(
+    measures = SeriesMeasures(
         tuple(p.step for p in points),
         tuple(p.tokens for p in points),
         tuple(p.checkpoint for p in points),
-        {name: np.stack([one[name] for one in found]) for name in found[0]},
+        {name: np.stack([one[name] for one in arrays]) for name in arrays[0]},
         {**said, "weights": hashes[: len(points)]},
     )
-    write_series(folder, made)
-    return made
+    write_series(folder, measures)
+    return measures
 
 
 def _unwritable(folder: Path, error: OSError) -> BadMachine:

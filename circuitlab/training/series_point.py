@@ -38,21 +38,21 @@ def measure_point(w: Weights, texts: MeasuredTexts) -> dict[str, np.ndarray]:
         expected = f"{c.d_vocab} logits"
         raise BadModel("This model cannot predict every token that it reads.", expected=expected, got=str(c.d_vocab_out))
     by_index, random = losses(w, texts.held_out).mean(0), losses(w, texts.random).mean(0)
-    found = head_scores(w, texts.random)
+    scores = head_scores(w, texts.random)
     shape = (c.n_layers, c.n_heads)
     block = (texts.random.shape[1] - 1) // 2
-    made = {
+    measures = {
         "loss": by_index.mean(),
         "loss_by_index": by_index,
         "repeated_loss_by_index": random,
         "repeated_text_loss_by_index": losses(w, texts.repeated).mean(0),
         "token_loss": last_losses(w, texts.many),
-        **{name: np.array(found[name]).reshape(shape) for name in SCORES},
+        **{name: np.array(scores[name]).reshape(shape) for name in SCORES},
         "copying": copying(w),
         "zeroed_text": zeroed(w, texts.zeroing, 1),
         "zeroed_repeated": zeroed(w, texts.random, 2 + block),
     }
-    return {name: np.asarray(value, np.float32) for name, value in made.items()}
+    return {name: np.asarray(value, np.float32) for name, value in measures.items()}
 
 
 def last_losses(w: Weights, tokens: Tensor) -> Tensor:
