@@ -59,9 +59,9 @@ class AblationResult(Result):
     """
 
     effect: np.ndarray = over("layer", "head", unit="{unit}")
-    exact: np.ndarray = over("layer", "head")
+    exact: np.ndarray = over("layer", "head", unit="true or false")
     token_change: np.ndarray = over("layer", "head", "position", unit="nats")
-    members: np.ndarray = over("set", "member", "(layer, head)")
+    members: np.ndarray = over("set", "member", "(layer, head)", unit="index")
     set_effect: np.ndarray = over("set", unit="{unit}")
     set_change: np.ndarray = over("set", "position", unit="nats")
     baseline: float = scalar("{unit}")

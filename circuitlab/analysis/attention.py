@@ -36,6 +36,13 @@ SAID: dict[str, str] = {
     "contribution": "pattern × ‖v W_O‖",
 }
 
+UNITS: dict[str, str] = {
+    "pattern": "share of attention",
+    "scores": "score",
+    "value_weighted": "activation units",
+    "contribution": "residual units",
+}
+
 
 @dataclass(frozen=True)
 class AttentionParams:
@@ -47,10 +54,11 @@ class AttentionParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AttentionResult(Result):
-    """`values` [head, dest, src], NaN where a destination cannot see; `heads` [head, 2] (layer, head)."""
+    """`values` [head, dest, src], NaN where a destination cannot see; `heads` [head, 2] (layer, head); `unit` of the values."""
 
-    values: np.ndarray = over("head", "destination", "source")
-    heads: np.ndarray = over("head", "(layer, head)")
+    values: np.ndarray = over("head", "destination", "source", unit="{unit}")
+    heads: np.ndarray = over("head", "(layer, head)", unit="index")
+    unit: str = "share of attention"
 
     def table(self) -> Table:
         """One row per head and visible (destination, source)."""
@@ -61,7 +69,7 @@ class AttentionResult(Result):
                 Column("head", names[head]),
                 Column("destination", dest, of="position"),
                 Column("source", src, of="position"),
-                Column("value", self.values[head, dest, src]),
+                Column("value", self.values[head, dest, src], self.unit),
             )
         )
 
@@ -108,5 +116,6 @@ def attention(inputs: Inputs, p: AttentionParams, ctx: Ctx) -> AttentionResult:
     return AttentionResult(
         values=out,
         heads=read_only(np.array(heads, dtype=np.int64).reshape(-1, 2)),
+        unit=UNITS[p.show],
         conventions=(*inputs.subject.conventions.words(), SAID[p.show]),
     )

@@ -64,8 +64,8 @@ class CopyingHeadScoreParams:
 class CopyingHeadScoreResult(Result):
     """`mean`, `spread` (standard deviation over samples) [on, layer, head], on = unrepeated, repeated; NaN: not computed."""
 
-    mean: np.ndarray = over("on", "layer", "head")
-    spread: np.ndarray = over("on", "layer", "head")
+    mean: np.ndarray = over("on", "layer", "head", unit="dimensionless")
+    spread: np.ndarray = over("on", "layer", "head", unit="dimensionless")
     names: tuple[str, ...] = NAMES
 
     def of(self, name: str) -> np.ndarray:

@@ -57,8 +57,8 @@ class DirectAttributionResult(Result):
     heads: np.ndarray = over("layer", "head", "position", unit="logit")
     others: np.ndarray = over("component", "position", unit="logit")
     total: np.ndarray = over("position", unit="logit")
-    positions: np.ndarray = over("position")
-    ids: np.ndarray = over("position", "target and other")
+    positions: np.ndarray = over("position", unit="position")
+    ids: np.ndarray = over("position", "target and other", unit="token id", none=True)
     names: tuple[str, ...]
     at: int = 0
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -80,6 +80,7 @@ class InContextResult(Result):
     early: tuple[int, int]
     late: tuple[int, int]
     starts: tuple[int, ...] = ()
+    ACROSS: ClassVar = {"score": "nats", "controlled": "nats"}
 
     @property
     def score(self) -> float:

@@ -28,6 +28,7 @@ from circuitlab.analysis.base import (
     Result,
     Table,
     TextRef,
+    Unit,
     analyses,
     analysis,
     find_analysis,
@@ -75,17 +76,20 @@ class OverPromptsParams:
 class OverPromptsResult(Result):
     """`values` [prompt, …], `mean` […], `sd` […] (n − 1, NaN below two) and int `n` […] of the array called `field`.
 
+    `units`: the unit of its numbers, or of each entry of an axis by its name; `weighted_by` that of the weights.
     `weights` [prompt]: what each prompt counts in mean and sd, NaN where it is still to come. … are `axes`. `names`: all arrays
     that the analysis offers. `prompts`: the lines' texts; the first `counted` are in. `common`: the words of caption that the
     answers of all these prompts share.
     """
 
-    values: np.ndarray = over("prompt", "…")
-    weights: np.ndarray = over("prompt")
-    mean: np.ndarray = over("…")
-    sd: np.ndarray = over("…")
+    values: np.ndarray = over("prompt", "…", unit="{units}")
+    weights: np.ndarray = over("prompt", unit="{weighted_by}")
+    mean: np.ndarray = over("…", unit="{units}")
+    sd: np.ndarray = over("…", unit="{units}")
     n: np.ndarray = over("…", unit="prompts")
     field: str
+    units: Any
+    weighted_by: str
     names: tuple[str, ...]
     axes: tuple[str, ...]
     prompts: tuple[str, ...]
@@ -96,7 +100,9 @@ class OverPromptsResult(Result):
         """One row an entry of the array."""
         where = np.indices(self.mean.shape).reshape(self.mean.ndim, -1)
         columns = [Column(axis, index) for axis, index in zip(self.axes, where, strict=True)]
-        columns += [Column("mean", self.mean.ravel()), Column("sd", self.sd.ravel()), Column("n", self.n.ravel())]
+        unit = self.units if isinstance(self.units, str) else ""
+        columns += [Column("mean", self.mean.ravel(), unit), Column("sd", self.sd.ravel(), unit)]
+        columns += [Column("n", self.n.ravel(), "prompts")]
         return Table(tuple(columns))
 
 
@@ -209,6 +215,8 @@ class _Sum:
     rows: list[np.ndarray]
     weights: list[float]
     field: str = ""
+    units: Unit = ""
+    weighted_by: str = "dimensionless"
     names: tuple[str, ...] = ()
     common: tuple[str, ...] = ()
     remainder: Remainder | None = None
@@ -219,6 +227,7 @@ class _Sum:
             self.rows = list(previous.values[: previous.counted])
             self.weights = previous.weights[: previous.counted].tolist()
             self.field, self.names, self.common = previous.field, previous.names, previous.common
+            self.units, self.weighted_by = previous.units, previous.weighted_by
             self.remainder = previous.remainder
 
     def add(self, result: Result) -> None:
@@ -227,6 +236,8 @@ class _Sum:
         number = len(self.rows) + 1
         if not self.rows:
             self.field, self.names = _chosen(found, self.p.field, self.p.analysis), tuple(found)
+            self.units = result.unit_across(self.field)
+            self.weighted_by = "tokens" if hasattr(result, "weight") else "dimensionless"
             self.common = tuple(w for w in result.conventions if w not in self.words)
         row = np.asarray(found[self.field], np.float64) if self.field in found else np.empty(0)
         if self.rows and row.shape != self.rows[0].shape:
@@ -253,6 +264,8 @@ class _Sum:
             sd=sd,
             n=n,
             field=self.field,
+            units=self.units,
+            weighted_by=self.weighted_by,
             names=self.names,
             axes=_axes(self.p.analysis, self.field, mean.shape, self.config),
             prompts=tuple(prompt.text for prompt in self.prompts),

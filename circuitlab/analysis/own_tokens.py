@@ -45,8 +45,8 @@ class OwnTokensResult(Result):
     `chance1`, `chance10`: what a row in any order has.
     """
 
-    top1: np.ndarray = over("layer", "head")
-    top10: np.ndarray = over("layer", "head")
+    top1: np.ndarray = over("layer", "head", unit="share of tokens")
+    top10: np.ndarray = over("layer", "head", unit="share of tokens")
     n_tokens: int
     chance1: float
     chance10: float

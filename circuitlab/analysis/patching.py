@@ -80,17 +80,18 @@ class PatchingResult(Result):
     """
 
     values: np.ndarray = over("row", "column", unit="logit")
-    rows: np.ndarray = over("row", "(layer, head)")
-    positions: np.ndarray = over("column")
-    inside: np.ndarray = over("row", "column")
-    exact: np.ndarray = over("row", "column")
+    rows: np.ndarray = over("row", "(layer, head)", unit="index", none=True)
+    positions: np.ndarray = over("column", unit="position", none=True)
+    inside: np.ndarray = over("row", "column", unit="true or false")
+    exact: np.ndarray = over("row", "column", unit="true or false")
     estimate: np.ndarray = over("row", "column", unit="logit")
-    align: np.ndarray = over("position")
-    differs: np.ndarray = over("position")
-    ids: np.ndarray = over("target and other")
+    align: np.ndarray = over("position", unit="position", none=True)
+    differs: np.ndarray = over("position", unit="true or false")
+    ids: np.ndarray = over("target and other", unit="token id", none=True)
     clean: float = scalar("logit")
     other: float = scalar("logit")
     at: int
+    ACROSS: ClassVar = {"effect": "logit", "normalised": "dimensionless"}
 
     @property
     def effect(self) -> np.ndarray:
@@ -123,8 +124,8 @@ class PatchingResult(Result):
             (
                 Column("row", names[row]),
                 Column("position", self.positions[col], of="position"),
-                Column("patched", self.values.ravel()),
-                Column("effect", self.effect.ravel()),
+                Column("patched", self.values.ravel(), "logit"),
+                Column("effect", self.effect.ravel(), "logit"),
                 Column("normalised", self.normalised.ravel()),
                 Column("inside the cone", self.inside.ravel()),
                 Column(

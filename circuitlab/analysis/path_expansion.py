@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, at_least, over, read_only
+from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, at_least, over, read_only, scalar
 from circuitlab.analysis.path_following import Followed, follow
 from circuitlab.analysis.path_orders import contributions_by_order
 from circuitlab.analysis.path_terms import refuse_on_stream
@@ -67,18 +67,19 @@ class PathExpansionResult(Result):
     `target_ids` int64 [2] its tokens (−1: none), `position` where.
     """
 
-    order: np.ndarray = over("term")
-    heads: np.ndarray = over("term", "step", "(layer, head)")
-    by_source: np.ndarray = over("term", "source")
-    value: np.ndarray = over("term")
-    sources: np.ndarray = over("source")
-    orders: np.ndarray = over("order")
-    left_out: np.ndarray = over("order")
+    order: np.ndarray = over("term", unit="order")
+    heads: np.ndarray = over("term", "step", "(layer, head)", unit="index", none=True)
+    by_source: np.ndarray = over("term", "source", unit="{unit}")
+    value: np.ndarray = over("term", unit="{unit}")
+    sources: np.ndarray = over("source", unit="text")
+    orders: np.ndarray = over("order", unit="{unit}")
+    left_out: np.ndarray = over("order", unit="{unit}")
     n_left_out: np.ndarray = over("order", unit="paths")
-    head_total: np.ndarray = over("layer", "head")
-    head_orders: np.ndarray = over("layer", "head", "order")
-    target_ids: np.ndarray = over("target and other")
-    whole: float
+    head_total: np.ndarray = over("layer", "head", unit="{unit}")
+    head_orders: np.ndarray = over("layer", "head", "order", unit="{unit}")
+    target_ids: np.ndarray = over("target and other", unit="token id", none=True)
+    whole: float = scalar("{unit}")
+    unit: str = "logit"
     position: int
 
     def names(self) -> np.ndarray:
@@ -98,8 +99,8 @@ class PathExpansionResult(Result):
             (
                 Column("path", np.array([*self.names(), *(name for name, _, _ in more)], dtype=object)),
                 Column("order", np.array([*self.order, *(k for _, k, _ in more)], dtype=np.int64)),
-                Column("contribution", np.array([*self.value, *(v for _, _, v in more)])),
-                *(Column(f"from {name}", by_source[:, i]) for i, name in enumerate(self.sources)),
+                Column("contribution", np.array([*self.value, *(v for _, _, v in more)]), self.unit),
+                *(Column(f"from {name}", by_source[:, i], self.unit) for i, name in enumerate(self.sources)),
             )
         )
 
@@ -149,7 +150,11 @@ def path_expansion(inputs: Inputs, p: PathExpansionParams, ctx: Ctx) -> PathExpa
         if p.measure == "log_prob":
             found.levels[0][0].values[0, names.index("−logsumexp")] = beside
         made = replace(
-            _listed(found, c, p, names), whole=whole, position=position, target_ids=read_only(aim.ids[0].cpu().numpy())
+            _listed(found, c, p, names),
+            whole=whole,
+            position=position,
+            target_ids=read_only(aim.ids[0].cpu().numpy()),
+            unit="nats" if p.measure == "log_prob" else "logit",
         )
         made = replace(made, conventions=(*inputs.subject.conventions.words(), *_words(made, aim, p, run)))
         if c.n_layers > p.order:

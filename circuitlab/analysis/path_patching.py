@@ -62,13 +62,14 @@ class PathPatchingResult(Result):
 
     values: np.ndarray = over("through", "layer", "head", unit="logit")
     names: tuple[str, ...]
-    align: np.ndarray = over("position")
-    differs: np.ndarray = over("position")
-    ids: np.ndarray = over("target and other")
+    align: np.ndarray = over("position", unit="position", none=True)
+    differs: np.ndarray = over("position", unit="true or false")
+    ids: np.ndarray = over("target and other", unit="token id", none=True)
     clean: float = scalar("logit")
     other: float = scalar("logit")
     total: float = scalar("logit")
     at: int
+    ACROSS: ClassVar = {"effect": "logit", "normalised": "dimensionless"}
 
     @property
     def effect(self) -> np.ndarray:
@@ -95,8 +96,8 @@ class PathPatchingResult(Result):
             (
                 Column("receiver", names),
                 Column("through", np.array(self.names, dtype=str)[through]),
-                Column("patched", self.values[at]),
-                Column("effect", self.effect[at]),
+                Column("patched", self.values[at], "logit"),
+                Column("effect", self.effect[at], "logit"),
                 Column("normalised", self.normalised[at]),
             )
         )

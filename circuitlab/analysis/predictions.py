@@ -27,17 +27,18 @@ class PredictionsParams:
 class PredictionsResult(Result):
     """`ids`, `logits`, `log_probs` [k], the most probable first; entropy in nats.
 
-    `actual` is the token that follows in the prompt, -1 after the last position; its rank counts from 1, 0 for none.
+    `actual` is the token that follows in the prompt, its rank counts from 1; both −1 after the last position and for a token
+    that the model cannot predict.
     """
 
-    ids: np.ndarray = over("next token")
+    ids: np.ndarray = over("next token", unit="token id")
     logits: np.ndarray = over("next token", unit="logit")
     log_probs: np.ndarray = over("next token", unit="nats")
     position: int
     entropy: float = scalar("nats")
     n_vocab: int
-    actual: int = -1
-    actual_rank: int = 0
+    actual: int = scalar("token id", -1, none=True)
+    actual_rank: int = scalar("rank", -1, none=True)
     actual_log_prob: float = scalar("nats", float("nan"))
     actual_logit: float = scalar("logit", float("nan"))
 
@@ -45,11 +46,11 @@ class PredictionsResult(Result):
         """One row a token, the most probable first."""
         return Table(
             (
-                Column("rank", np.arange(1, len(self.ids) + 1)),
+                Column("rank", np.arange(1, len(self.ids) + 1), of="count"),
                 Column("id", self.ids, of="token"),
                 Column("probability", np.exp(self.log_probs)),
                 Column("log_prob", self.log_probs, "nats"),
-                Column("logit", self.logits),
+                Column("logit", self.logits, "logit"),
             )
         )
 
@@ -58,7 +59,7 @@ def _memory(config: ModelConfig, n: int, p: PredictionsParams) -> int:
     return 4 * 6 * config.d_vocab_out
 
 
-@analysis(version=1, needs="tokens", lane="live", memory=_memory)
+@analysis(version=2, needs="tokens", lane="live", memory=_memory)
 def predictions(inputs: Inputs, p: PredictionsParams, ctx: Ctx) -> PredictionsResult:
     """The most probable next tokens at one position, and rank and probability of the actual one."""
     tokens = inputs.subject.tokens

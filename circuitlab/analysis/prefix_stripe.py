@@ -45,10 +45,10 @@ class PrefixStripeParams:
 class PrefixStripeResult(Result):
     """`pattern` [dest, src]; `allowed` [dest, src] bool; `mass` [dest], NaN without an allowed source; `tokens` [pos]."""
 
-    pattern: np.ndarray = over("destination", "source")
-    allowed: np.ndarray = over("destination", "source")
-    mass: np.ndarray = over("destination")
-    tokens: np.ndarray = over("position")
+    pattern: np.ndarray = over("destination", "source", unit="share of attention")
+    allowed: np.ndarray = over("destination", "source", unit="true or false")
+    mass: np.ndarray = over("destination", unit="share of attention")
+    tokens: np.ndarray = over("position", unit="token id")
 
     @property
     def score(self) -> float:
@@ -63,7 +63,7 @@ class PrefixStripeResult(Result):
                 Column("position", np.arange(len(self.tokens))),
                 Column("id", self.tokens, of="token"),
                 Column("allowed sources", self.allowed.sum(axis=1)),
-                Column("mass on them", self.mass),
+                Column("mass on them", self.mass, "share of attention"),
             )
         )
 

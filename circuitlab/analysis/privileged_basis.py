@@ -48,12 +48,12 @@ class PrivilegedBasisResult(Result):
     writes). `n_positions` that were counted, BOS left out.
     """
 
-    kurtosis: np.ndarray = over("stage", "dimension")
-    control: np.ndarray = over("stage", "dimension")
-    weights: np.ndarray = over("dimension")
-    weights_control: np.ndarray = over("dimension")
-    token_kurtosis: np.ndarray = over("stage")
-    token_control: np.ndarray = over("stage")
+    kurtosis: np.ndarray = over("stage", "dimension", unit="dimensionless")
+    control: np.ndarray = over("stage", "dimension", unit="dimensionless")
+    weights: np.ndarray = over("dimension", unit="dimensionless")
+    weights_control: np.ndarray = over("dimension", unit="dimensionless")
+    token_kurtosis: np.ndarray = over("stage", unit="dimensionless")
+    token_control: np.ndarray = over("stage", unit="dimensionless")
     n_positions: int
 
     def table(self) -> Table:

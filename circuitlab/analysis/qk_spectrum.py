@@ -74,17 +74,18 @@ class QkSpectrumResult(Result):
     and no rank. Of the bare matrix raw and centred are the same.
     """
 
-    heads: np.ndarray = over("head", "(layer, head)")
-    eigenvalues: np.ndarray = over("head", "index")
-    eigenvalues_raw: np.ndarray = over("head", "index")
-    singular_values: np.ndarray = over("head", "index")
-    effective_rank: np.ndarray = over("head")
-    positivity: np.ndarray = over("head")
-    positivity_raw: np.ndarray = over("head")
+    heads: np.ndarray = over("head", "(layer, head)", unit="index")
+    eigenvalues: np.ndarray = over("head", "index", unit="{unit}")
+    eigenvalues_raw: np.ndarray = over("head", "index", unit="{unit}")
+    singular_values: np.ndarray = over("head", "index", unit="{unit}")
+    effective_rank: np.ndarray = over("head", unit="dimensionless")
+    positivity: np.ndarray = over("head", unit="dimensionless")
+    positivity_raw: np.ndarray = over("head", unit="dimensionless")
+    unit: str = "unscaled score"
 
     def table(self) -> Table:
         """One row an eigenvalue, head by head."""
-        return spectrum_table(self.heads, self.eigenvalues, self.eigenvalues_raw, self.singular_values)
+        return spectrum_table(self.heads, self.eigenvalues, self.eigenvalues_raw, self.singular_values, self.unit)
 
 
 def _memory(c: ModelConfig, n: int, p: QkSpectrumParams, dtype: str = "float32") -> int:
@@ -121,6 +122,7 @@ def qk_spectrum(inputs: Inputs, p: QkSpectrumParams, ctx: Ctx) -> QkSpectrumResu
         effective_rank=effective_rank(found.singular_values),
         positivity=found.score,
         positivity_raw=found.score_raw,
+        unit="unscaled score" if p.matrix == "full" else "weight units",
         conventions=words(inputs, *_said(inputs, p), zeros(found.score)),
     )
 

@@ -65,15 +65,15 @@ class QkTableResult(Result):
     keys the share that the current token's key has, the previous token's has 1 − sigma; NaN without.
     """
 
-    top_ids: np.ndarray = over("top")
+    top_ids: np.ndarray = over("top", unit="token id")
     top: np.ndarray = over("top", unit="score")
-    bottom_ids: np.ndarray = over("bottom")
+    bottom_ids: np.ndarray = over("bottom", unit="token id")
     bottom: np.ndarray = over("bottom", unit="score")
     mean: float = scalar("score")
     sd: float = scalar("score")
     own: float = scalar("score")
-    own_rank: int
-    bias_top_ids: np.ndarray = over("top of the bias")
+    own_rank: int = scalar("rank", none=True)
+    bias_top_ids: np.ndarray = over("top of the bias", unit="token id")
     bias_top: np.ndarray = over("top of the bias", unit="score")
     sigma: float
 

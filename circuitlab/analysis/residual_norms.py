@@ -41,10 +41,10 @@ class ResidualNormsResult(Result):
     no length.
     """
 
-    stream: np.ndarray = over("stage", "position")
-    added: np.ndarray = over("component", "position")
-    cosine: np.ndarray = over("component", "position")
-    tokens: np.ndarray = over("position")
+    stream: np.ndarray = over("stage", "position", unit="residual units")
+    added: np.ndarray = over("component", "position", unit="residual units")
+    cosine: np.ndarray = over("component", "position", unit="dimensionless")
+    tokens: np.ndarray = over("position", unit="token id")
     stages: tuple[str, ...]
     components: tuple[str, ...]
     position: int = -1
@@ -57,7 +57,7 @@ class ResidualNormsResult(Result):
         row, pos = np.indices(rows.shape).reshape(2, -1)
         kind = np.where(row < len(self.stages), "stream", "added")
         columns = (Column("position", pos, of="position"), Column("what", names[row]), Column("kind", kind))
-        return Table((*columns, Column("norm", rows.ravel()), Column("cosine", cosine.ravel())))
+        return Table((*columns, Column("norm", rows.ravel(), "residual units"), Column("cosine", cosine.ravel())))
 
     def across(self) -> Mapping[str, np.ndarray]:
         """At the chosen position: `stream` [stage], `added` and `cosine` [component]."""

@@ -51,18 +51,18 @@ class RotationClockResult(Result):
 
     theta: np.ndarray = over("pair", unit="radian")
     delta: np.ndarray = over("delta", unit="positions")
-    curve: np.ndarray = over("delta")
+    curve: np.ndarray = over("delta", unit="dimensionless")
     hands: np.ndarray = over("delta", "pair", unit="radian")
-    predicted: np.ndarray = over("layer", "destination", "source")
-    measured: np.ndarray = over("layer", "destination", "source")
-    wanted: np.ndarray = over("layer", "destination", "source")
-    mass: np.ndarray = over("layer", "destination")
+    predicted: np.ndarray = over("layer", "destination", "source", unit="share of attention")
+    measured: np.ndarray = over("layer", "destination", "source", unit="share of attention")
+    wanted: np.ndarray = over("layer", "destination", "source", unit="true or false")
+    mass: np.ndarray = over("layer", "destination", unit="share of attention")
     logits: np.ndarray = over("destination", "token", unit="logit")
     measured_logits: np.ndarray = over("destination", "token", unit="logit")
-    followed: np.ndarray = over("destination", "token")
+    followed: np.ndarray = over("destination", "token", unit="times")
     margin: np.ndarray = over("destination", unit="logit")
-    letters: np.ndarray = over("query", "key")
-    stream: np.ndarray = over("step", "position", "dimension")
+    letters: np.ndarray = over("query", "key", unit="share of attention")
+    stream: np.ndarray = over("step", "position", "dimension", unit="residual units")
     places: tuple[tuple[str, int, int], ...]
     parameters: str
     offset: int
@@ -84,8 +84,8 @@ class RotationClockResult(Result):
         hands = [Column(f"hand_{i}", self.hands[:, i], "radian") for i in range(self.hands.shape[1])]
         return Table(
             (
-                Column("delta", self.delta),
-                Column("source_minus_destination", self.delta - self.offset),
+                Column("delta", self.delta, "positions"),
+                Column("source_minus_destination", self.delta - self.offset, "positions"),
                 Column("sum_of_cosines", self.curve),
                 *hands,
             )

@@ -50,9 +50,9 @@ class ScorePartsResult(Result):
     ("own bias" is b_Q on one, b_K on the other); `scale`: what q·k is multiplied by.
     """
 
-    q: np.ndarray = over("component", "destination", "entry")
-    k: np.ndarray = over("component", "source", "entry")
-    heads: np.ndarray = over("component", "(layer, head)")
+    q: np.ndarray = over("component", "destination", "entry", unit="activation units")
+    k: np.ndarray = over("component", "source", "entry", unit="activation units")
+    heads: np.ndarray = over("component", "(layer, head)", unit="index", none=True)
     kinds: tuple[str, ...]
     names: tuple[str, ...]
     scale: float

@@ -58,13 +58,13 @@ class SubspaceOverlapResult(Result):
     left sides with `weighted_names`, NaN where the model has no such part or one of the two is 0; `weighted_baseline` √(1/d).
     """
 
-    mean_cos2: np.ndarray = over("left layer", "left head", "right layer", "right head")
-    max_cos: np.ndarray = over("left layer", "left head", "right layer", "right head")
+    mean_cos2: np.ndarray = over("left layer", "left head", "right layer", "right head", unit="dimensionless")
+    max_cos: np.ndarray = over("left layer", "left head", "right layer", "right head", unit="dimensionless")
     baseline: float
-    cosines: np.ndarray = over("index")
-    left_rank: np.ndarray = over("layer", "head")
-    right_rank: np.ndarray = over("layer", "head")
-    weighted: np.ndarray = over("part", "layer", "head")
+    cosines: np.ndarray = over("index", unit="dimensionless")
+    left_rank: np.ndarray = over("layer", "head", unit="dimensions")
+    right_rank: np.ndarray = over("layer", "head", unit="dimensions")
+    weighted: np.ndarray = over("part", "layer", "head", unit="dimensionless")
     weighted_baseline: float
     weighted_names: tuple[str, ...] = WEIGHTED
 

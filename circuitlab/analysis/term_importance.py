@@ -73,8 +73,8 @@ class TermImportanceResult(Result):
     """
 
     tokens: np.ndarray = over("text", unit="tokens")
-    orders: np.ndarray = over("order")
-    terms: np.ndarray = over("order")
+    orders: np.ndarray = over("order", unit="order")
+    terms: np.ndarray = over("order", unit="terms")
     losses: np.ndarray = over("text", "order", unit="nats")
     layers: np.ndarray = over("text", "beside", "layer", unit="nats")
     heads: np.ndarray = over("text", "beside", "layer", "head", unit="nats")

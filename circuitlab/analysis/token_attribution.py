@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -53,13 +53,15 @@ class TokenAttributionResult(Result):
 
     values: np.ndarray = over("head", "position", unit="logit")
     summed: np.ndarray = over("position", unit="logit")
-    heads: np.ndarray = over("head", "(layer, head)")
+    heads: np.ndarray = over("head", "(layer, head)", unit="index")
     placed: np.ndarray = over("head", unit="logit")
-    ids: np.ndarray = over("measured at", "target and other")
-    tokens: np.ndarray = over("position")
+    ids: np.ndarray = over("measured at", "target and other", unit="token id", none=True)
+    tokens: np.ndarray = over("position", unit="token id")
     position: int
     total: float = scalar("logit", float("nan"))
     rest: float = scalar("logit", float("nan"))
+
+    ACROSS: ClassVar = {"heads": "logit", "by_distance": "logit"}
 
     def across(self) -> Mapping[str, np.ndarray]:
         """Sums, since a position means something else in every prompt.

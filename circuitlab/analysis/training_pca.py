@@ -37,19 +37,20 @@ class TrainingPcaParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainingPcaResult(Result):
-    """`names` of the models; `model`, `steps`, `tokens`, `checkpoint` (−1: the final weights) [point] int64.
+    """`names` of the models; `model`, `steps`, `tokens`, `checkpoint` (below 0: none) and bool `is_final` [point].
 
     `coordinates` [point, 2] nats; `explained` [component] shares of the variance, the largest first; `loss` [point] mean loss
     over the texts; `n_texts`.
     """
 
     names: tuple[str, ...]
-    model: np.ndarray = over("point")
+    model: np.ndarray = over("point", unit="index")
     steps: np.ndarray = over("point", unit="steps")
     tokens: np.ndarray = over("point", unit="tokens")
-    checkpoint: np.ndarray = over("point")
+    checkpoint: np.ndarray = over("point", unit="index", none=True)
+    is_final: np.ndarray = over("point", unit="true or false")
     coordinates: np.ndarray = over("point", "component", unit="nats")
-    explained: np.ndarray = over("principal component")
+    explained: np.ndarray = over("principal component", unit="share of variance")
     loss: np.ndarray = over("point", unit="nats")
     n_texts: int
 
@@ -60,7 +61,8 @@ class TrainingPcaResult(Result):
                 Column("model", np.array(self.names, dtype=object)[self.model]),
                 Column("step", self.steps),
                 Column("tokens", self.tokens),
-                Column("checkpoint", self.checkpoint),
+                Column("checkpoint", self.checkpoint, of="count"),
+                Column("final weights", self.is_final),
                 Column("component 1", self.coordinates[:, 0], "nats"),
                 Column("component 2", self.coordinates[:, 1], "nats"),
                 Column("loss", self.loss, "nats"),
@@ -89,6 +91,7 @@ def training_pca(inputs: Inputs, p: TrainingPcaParams, ctx: Ctx) -> TrainingPcaR
         steps=at.steps[kept],
         tokens=at.tokens[kept],
         checkpoint=at.checkpoint[kept],
+        is_final=at.checkpoint[kept] == -1,
         coordinates=coordinates,
         explained=explained,
         loss=losses.mean(axis=1),

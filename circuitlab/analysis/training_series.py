@@ -64,11 +64,14 @@ class TrainingSeriesParams:
         )
 
 
+HEAD_UNITS = {"copying": "dimensionless", "zeroed_text": "nats", "zeroed_repeated": "nats"}
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainingSeriesResult(Result):
     """All points of all models, one model behind the other. Losses and scores in nats; NaN where a model has no such thing.
 
-    `names` of the models; `model`, `steps`, `tokens`, `checkpoint` (−1: the final weights, −2: not kept) [point] int64;
+    `names` of the models; `model`, `steps`, `tokens`, `checkpoint` (below 0: none) and bool `is_final` [point];
     `loss` [point]; `scores` [point, kind] of `KINDS`; `repetitions` [point, kind, repetition] mean losses on the two repeated
     kinds; `loss_by_index`, `derivative` (by ln index) [point, index]: index i is the token at position i + 1; `heads` [point,
     measure, layer, head]: measures are `HEAD_ARRAYS`, those of zeroed heads in nats; `shapes` [model, 2] layers and heads.
@@ -79,24 +82,30 @@ class TrainingSeriesResult(Result):
     """
 
     names: tuple[str, ...]
-    model: np.ndarray = over("point")
+    model: np.ndarray = over("point", unit="index")
     steps: np.ndarray = over("point", unit="steps")
     tokens: np.ndarray = over("point", unit="tokens")
-    checkpoint: np.ndarray = over("point")
+    checkpoint: np.ndarray = over("point", unit="index", none=True)
+    is_final: np.ndarray = over("point", unit="true or false")
     loss: np.ndarray = over("point", unit="nats")
     scores: np.ndarray = over("point", "kind", unit="nats")
     repetitions: np.ndarray = over("point", "repeated kind", "repetition", unit="nats")
     loss_by_index: np.ndarray = over("point", "index", unit="nats")
     derivative: np.ndarray = over("point", "index", unit="nats")
-    heads: np.ndarray = over("point", "measure", "layer", "head")
-    shapes: np.ndarray = over("model", "layers and heads")
+    heads: np.ndarray = over("point", "measure", "layer", "head", unit="{head_units}")
+    shapes: np.ndarray = over("model", "layers and heads", unit="layers and heads")
     score_error: np.ndarray = over("point", unit="nats")
     controlled: np.ndarray = over("point", unit="nats")
     controlled_error: np.ndarray = over("point", unit="nats")
     phase: np.ndarray = over("model", "kind", "begin and end", unit="tokens")
     fall: np.ndarray = over("model", "kind", unit="nats")
-    rise: np.ndarray = over("model", "kind")
-    windows: np.ndarray = over("model", "first and last index")
+    rise: np.ndarray = over("model", "kind", unit="share of attention")
+    windows: np.ndarray = over("model", "first and last index", unit="position")
+
+    @property
+    def head_units(self) -> dict[str, str]:
+        """The unit of each measure of heads, by its name."""
+        return {name: HEAD_UNITS.get(name, "share of attention") for name in HEAD_ARRAYS}
 
     def of(self, measure: str) -> np.ndarray:
         """[point, layer, head] of one of `HEAD_ARRAYS`."""
@@ -114,7 +123,8 @@ class TrainingSeriesResult(Result):
                 Column("model", np.array(self.names, dtype=object)[self.model]),
                 Column("step", self.steps),
                 Column("tokens", self.tokens),
-                Column("checkpoint", self.checkpoint),
+                Column("checkpoint", self.checkpoint, of="count"),
+                Column("final weights", self.is_final),
                 Column("loss", self.loss, "nats"),
                 *(Column(f"in-context score, {kind}", self.scores[:, i], "nats") for i, kind in enumerate(KINDS)),
                 Column("standard error on text", self.score_error, "nats"),
@@ -159,6 +169,7 @@ def training_series(inputs: Inputs, p: TrainingSeriesParams, ctx: Ctx) -> Traini
         steps=at.steps,
         tokens=at.tokens,
         checkpoint=at.checkpoint,
+        is_final=at.checkpoint == -1,
         loss=_joined(found, lambda m: m["loss"]),
         scores=np.concatenate([s[0] for s in scores]),
         repetitions=np.concatenate([s[1] for s in scores]),

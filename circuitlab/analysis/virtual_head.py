@@ -43,9 +43,9 @@ class VirtualHeadResult(Result):
     `sums_to_one`: whether every row does, to 1e-5.
     """
 
-    pattern: np.ndarray = over("destination", "source")
-    row_sums: np.ndarray = over("destination")
-    heads: np.ndarray = over("factor", "(layer, head)")
+    pattern: np.ndarray = over("destination", "source", unit="share of attention")
+    row_sums: np.ndarray = over("destination", unit="share of attention")
+    heads: np.ndarray = over("factor", "(layer, head)", unit="index")
     sums_to_one: bool
 
     def table(self) -> Table:

@@ -122,18 +122,20 @@ class VirtualWeightResult(Result):
     writer_norm: float
     reader_norm: float
     product: str
-    singular_values: np.ndarray = over("index")
-    left_ids: np.ndarray = over("direction", "left token")
-    left: np.ndarray = over("direction", "left token")
-    right_ids: np.ndarray = over("direction", "right token")
-    right: np.ndarray = over("direction", "right token")
+    singular_values: np.ndarray = over("index", unit="weight units")
+    left_ids: np.ndarray = over("direction", "left token", unit="token id")
+    left: np.ndarray = over("direction", "left token", unit="dimensionless")
+    right_ids: np.ndarray = over("direction", "right token", unit="token id")
+    right: np.ndarray = over("direction", "right token", unit="dimensionless")
 
     def table(self) -> Table:
         """One row a singular value, with its share of the squared norm."""
         squares = self.singular_values.astype(np.float64) ** 2
         share = squares / squares.sum() if squares.sum() > 0 else np.zeros_like(squares)
         index = np.arange(len(squares))
-        return Table((Column("index", index), Column("singular_value", self.singular_values), Column("share", share)))
+        return Table(
+            (Column("index", index), Column("singular_value", self.singular_values, "weight units"), Column("share", share))
+        )
 
 
 def _refuse(config: ModelConfig, p: VirtualWeightParams) -> str | None:

@@ -227,7 +227,8 @@ def control_of(score: str, now: Answers) -> np.ndarray | None:
         return None
     result = now["scores"].result
     assert isinstance(result, HeadScoresResult)
-    return result.control[result.names.index(score.replace(" ", "_"))]
+    control = result.control[result.names.index(score.replace(" ", "_"))]
+    return None if np.isnan(control).all() else control
 
 
 def _controls(view: HeadFinderView, now: Answers, x: np.ndarray, y: np.ndarray, kept: np.ndarray) -> np.ndarray | None:

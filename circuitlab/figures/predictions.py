@@ -100,7 +100,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     token = quoted(facts.token_text(state.tokens[min(result.position, len(state.tokens) - 1)]))
     said = caption(
         answer,
-        _actual(result, facts),
+        _actual(result, facts, len(answer.request.subject.tokens)),
         "" if pin is None or there is None else _then(there, pin, theirs or facts, theirs is not None),
     )
     shown = (len(rows.ids), result.n_vocab)
@@ -115,10 +115,12 @@ def _then(there: PredictionsResult, pin: Pin, facts: Facts, other_words: bool) -
     return f"{said} · another vocabulary: tokens are matched by what is written" if other_words else said
 
 
-def _actual(result: PredictionsResult, facts: Facts) -> str:
+def _actual(result: PredictionsResult, facts: Facts, n: int) -> str:
+    """What follows in the prompt of `n` tokens."""
     entropy = f"entropy {result.entropy:.2f} nats"
     if result.actual < 0:
-        return f"{entropy} · end of the prompt"
+        last = result.position == n - 1
+        return f"{entropy} · {'end of the prompt' if last else 'a token follows that the model cannot predict'}"
     follows = f"follows: {quoted(facts.token_text(result.actual))}"
     return f"{entropy} · {follows} rank {result.actual_rank:,}, p {np.exp(result.actual_log_prob):.4f}"
 

@@ -185,7 +185,7 @@ def test_every_analysis_runs_from_the_command_line_and_its_snippet_agrees(name: 
     about = json.loads(str(found["about"]))
     assert about["prompt"] == "abcabc" and about["tokens"] == ["<|bos|>", *"abcabc"] and about["axes"].keys() == arrays.keys()
     commands.print_answer(told(api.engine(), space["answer"]))  # type: ignore[arg-type]
-    assert sorted([*arrays, "about"]) == sorted(found.files)
+    assert sorted([*arrays, *about["missing"].values(), "about"]) == sorted(found.files)
     for field, array in arrays.items():
         if array.dtype.kind == "U":
             np.testing.assert_array_equal(array, found[field])
