@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.ablation_parts import Bench, How, at_once, bench, bytes_of, has_paths, refused, said, ticker
-from circuitlab.analysis.attention import chosen_heads
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, scalar
+from circuitlab.analysis.chosen_heads import chosen_heads
 from circuitlab.analysis.first_order import first_order
 from circuitlab.analysis.measured import Effect
 from circuitlab.model.config import ModelConfig

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over, read_only
-from circuitlab.errors import BadInput
+from circuitlab.analysis.chosen_heads import chosen_heads
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import Run
@@ -72,16 +72,6 @@ class AttentionResult(Result):
                 Column("value", self.values[head, dest, src], self.unit),
             )
         )
-
-
-def chosen_heads(config: ModelConfig, heads: tuple[Head, ...]) -> tuple[Head, ...]:
-    """The heads themselves, or all of them. Raises `BadInput` for one that is not there."""
-    for head in heads:
-        if not (0 <= head.layer < config.n_layers and 0 <= head.head < config.n_heads):
-            raise BadInput(
-                "There is no such head.", expected=f"L0H0 … L{config.n_layers - 1}H{config.n_heads - 1}", got=str(head)
-            )
-    return heads or tuple(Head(i, h) for i in range(config.n_layers) for h in range(config.n_heads))
 
 
 def values_of(run: Run, layer: int, heads: tuple[int, ...], show: Show) -> Tensor:

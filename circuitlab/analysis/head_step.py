@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.attention import chosen_heads
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, scalar
+from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.score_expansion import ScoreExpansionParams, cell
 from circuitlab.analysis.score_parts import added_positions, read_by_attention
 from circuitlab.analysis.stream_reading import Passage
@@ -105,7 +105,7 @@ def _memory(c: ModelConfig, n: int, p: HeadStepParams) -> int:
 def head_step(inputs: Inputs, p: HeadStepParams, ctx: Ctx) -> HeadStepResult:
     """One head step by step at one destination and source: reading, score, mask, softmax, weighted sum, output."""
     run, c = inputs.run(), inputs.weights.config
-    chosen_heads(c, (p.head,))
+    check_heads(c, p.head)
     with torch.inference_mode():
         d, s, allowed = cell(run, ScoreExpansionParams(p.head, p.destination, p.source))
         found = _attending(run, p.head, d, s, allowed)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
+from circuitlab.analysis.chosen_heads import chosen_heads
 from circuitlab.analysis.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
 from circuitlab.analysis.embedding_products import EFFECTIVE, EmbeddingProductsParams, EmbeddingProductsResult
 from circuitlab.analysis.spectra import (
@@ -37,7 +38,7 @@ from circuitlab.analysis.spectra import (
 )
 from circuitlab.analysis.token_rows import Embedding, read_as, refuse_pair, refuse_table
 from circuitlab.analysis.unembedding_gram import UnembeddingGramParams, UnembeddingGramResult
-from circuitlab.analysis.weight_view import Heads, by_layer, chosen_heads, is_token_map, refuse_inexact, words
+from circuitlab.analysis.weight_view import Heads, by_layer, is_token_map, refuse_inexact, words
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.folding import TILE
 from circuitlab.model.subject import Head

@@ -20,8 +20,9 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
+from circuitlab.analysis.chosen_heads import chosen_heads
 from circuitlab.analysis.token_rows import Embedding, out_factor, refuse_table, side_of, tile_rows
-from circuitlab.analysis.weight_view import by_layer, chosen_heads, heads_of, is_token_map, words
+from circuitlab.analysis.weight_view import by_layer, heads_of, is_token_map, words
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 

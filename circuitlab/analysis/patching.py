@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only, scalar
+from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.patched_block import BY_HEAD, SITES, Cells, What, inside_cone, patched_block
 from circuitlab.analysis.patching_first_order import first_order, gradients, off_by, passed_entries, slope_of
 from circuitlab.analysis.patching_parts import ROWS, WAVE, Tick
@@ -137,9 +138,7 @@ class PatchingResult(Result):
 
 def rows_of(config: ModelConfig, what: What, heads: tuple[Head, ...]) -> list[tuple[int, int]]:
     """(layer, head) of every row; head −1 for what has none. Raises `BadInput` for heads that are not there."""
-    if bad := [h for h in heads if not (0 <= h.layer < config.n_layers and 0 <= h.head < config.n_heads)]:
-        last = Head(config.n_layers - 1, config.n_heads - 1)
-        raise BadInput("There is no such head.", expected=f"L0H0 … {last}", got=" ".join(map(str, bad)))
+    check_heads(config, *heads)
     if what not in BY_HEAD:
         layers = {h.layer for h in heads} or range(config.n_layers)
         return [(i, -1) for i in sorted(layers)]

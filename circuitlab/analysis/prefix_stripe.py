@@ -16,8 +16,8 @@ from typing import Literal
 import numpy as np
 import torch
 
-from circuitlab.analysis.attention import chosen_heads
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
+from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.samples import bos_of, fitted, indistinct, no_room, repeated_random
 from circuitlab.analysis.scores_of_patterns import prefix_matching_mask
 from circuitlab.errors import BadInput
@@ -82,7 +82,8 @@ def _memory(config: ModelConfig, n: int, p: PrefixStripeParams) -> int:
 def prefix_stripe(inputs: Inputs, p: PrefixStripeParams, ctx: Ctx) -> PrefixStripeResult:
     """One head's pattern with the cells that prefix matching counts, and its mass on them by destination."""
     weights, config = inputs.weights, inputs.weights.config
-    (head,) = chosen_heads(config, (p.head,))
+    head = p.head
+    check_heads(config, head)
     bos = bos_of(weights)
     if p.on == "random":
         if min(p.repeats, p.block) < 1:

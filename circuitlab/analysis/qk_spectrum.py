@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs, Result, Table, analysis, at_least, over
+from circuitlab.analysis.chosen_heads import chosen_heads
 from circuitlab.analysis.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
 from circuitlab.analysis.embedding_products import EFFECTIVE
 from circuitlab.analysis.ov_spectrum import readers, refuse_behind, spectrum_memory, spectrum_table, zeros
@@ -37,7 +38,7 @@ from circuitlab.analysis.spectra import (
     tensor,
 )
 from circuitlab.analysis.token_rows import Embedding, read_as, refuse_table
-from circuitlab.analysis.weight_view import by_layer, chosen_heads, turned, words
+from circuitlab.analysis.weight_view import by_layer, turned, words
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.attention import chosen_heads
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over
+from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.stream_reading import INTERVENTIONS, Part, Reading, merged, parts_before
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
@@ -175,7 +175,7 @@ def _memory(c: ModelConfig, n: int, p: ScorePartsParams) -> int:
 def score_parts(inputs: Inputs, p: ScorePartsParams, ctx: Ctx) -> ScorePartsResult:
     """A head's queries and keys as sums over embedding, position, biases, earlier MLPs and heads."""
     run, c = inputs.run(), inputs.weights.config
-    chosen_heads(c, (p.head,))
+    check_heads(c, p.head)
     with torch.inference_mode():
         raw = _raw_parts(run, p.head, ctx)
         layer = inputs.weights.layer(p.head.layer, mlp=False)

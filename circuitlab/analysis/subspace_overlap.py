@@ -26,9 +26,10 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
+from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.spectra import factors_of, reading_words, reads_centred
 from circuitlab.analysis.virtual_parts import Side, mlp_of, of_embedding, of_positions, of_rows, of_unembedding
-from circuitlab.analysis.weight_view import Heads, chosen_heads, refuse_inexact, words
+from circuitlab.analysis.weight_view import Heads, refuse_inexact, words
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 
@@ -156,7 +157,7 @@ def _memory(c: ModelConfig, n: int, p: SubspaceOverlapParams) -> int:
 def subspace_overlap(inputs: Inputs, p: SubspaceOverlapParams, ctx: Ctx) -> SubspaceOverlapResult:
     """Principal angles between what heads write and read, for all pairs; weighted overlap with embeddings and MLPs."""
     c = inputs.weights.config
-    chosen_heads(c, (p.first, p.second))
+    check_heads(c, p.first, p.second)
     d = max(1, c.d_model - 1 if reads_centred(inputs) else c.d_model)
     budget = inputs.memory // KEPT_SHARE
     left = _Stock(inputs, p.left, budget if p.left == p.right else budget // 2)

@@ -23,8 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.attention import chosen_heads
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over
+from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.score_parts import read_by_attention
 from circuitlab.analysis.stream_reading import Passage
 from circuitlab.model import block
@@ -165,7 +165,7 @@ def _refuse(c: ModelConfig, p: TensorIdentityParams) -> str | None:
 def tensor_identity(inputs: Inputs, p: TensorIdentityParams, ctx: Ctx) -> TensorIdentityResult:
     """A head's output as A ⊗ W_OV in its three readings, and two heads as one, against the forward pass's own."""
     run, c = inputs.run(), inputs.weights.config
-    chosen_heads(c, (p.head, *([] if p.earlier is None else [p.earlier])))
+    check_heads(c, p.head, *([] if p.earlier is None else [p.earlier]))
     small = run.n * c.d_model <= KRON_LIMIT
     tick = lambda: ctx.tick(0, 1, "tensor identity")
     with torch.inference_mode():

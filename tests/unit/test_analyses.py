@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
@@ -232,6 +232,17 @@ def test_a_patch_from_the_very_same_run_is_refused(ask: Asker, name: str, source
     with pytest.raises(BadInput, match="nothing to patch"):
         ask(name, params)
     assert ask(name, params, edits=CUT).table().n_rows > 0
+
+
+def test_a_head_that_is_not_there_is_the_same_error_everywhere(ask: Asker) -> None:
+    for name, found in analyses().items():
+        for field, kind in get_type_hints(found.params).items():
+            if kind not in (Head, Head | None, tuple[Head, ...]) or name == "virtual_weight":  # which asks for ends, not heads
+                continue
+            for bad in (Head(9, 9), Head(0, 9)):
+                params = replace(found.params(), **{field: (bad,) if kind == tuple[Head, ...] else bad})
+                with pytest.raises(BadInput, match=r"no such head|earlier|before|later"):
+                    ask(name, params, edits=CUT if name in OF_TWO_RUNS else ())
 
 
 def test_interventions_reach_every_analysis_of_a_prompt(ask: Asker) -> None:
