@@ -61,8 +61,8 @@ class PanelActions(QMenu):
         self.cuts.aboutToShow.connect(self._offer)
         self.insertMenu(self.actions()[0], self.cuts)
         self.insertSeparator(self.actions()[1])
-        self._offers: dict[str, Offer] = {}
         self._hit: Hit | None = None  # what the menu was opened on
+        self._offered: Hit | None = None  # what the entries that are listed are about
         self.aboutToHide.connect(self._forget)
 
     @Slot()
@@ -103,22 +103,33 @@ class PanelActions(QMenu):
 
     @Slot()
     def _offer(self) -> None:
-        bench, hit, pick = self.dock.bench, self._hit, self.dock.pick
-        state = bench.document.recorded
-        facts = bench.facts(state.model)
-        meant = state if hit is None else aimed(state, lambda before: pick(before, hit))
-        self._offers = {o.title: o for o in offers(meant, facts.config, facts.token_text)}
+        self._offered = self._hit
         self.cuts.clear()
-        for title in self._offers:
+        for title in self._offers(self._hit):
             action = self.cuts.addAction(title.replace("&", "&&"))
             action.setData(title)
             action.triggered.connect(self._take)
 
+    def _offers(self, hit: Hit | None) -> dict[str, Offer]:
+        """What can be done now with the thing that was pointed at, by title."""
+        bench, pick = self.dock.bench, self.dock.pick
+        state = bench.document.recorded
+        facts = bench.facts(state.model)
+        meant = state if hit is None else aimed(state, lambda before: pick(before, hit))
+        return {o.title: o for o in offers(meant, facts.config, facts.token_text)}
+
     @Slot()
     def _take(self) -> None:
+        """On what is on the bench now: while the menu was open a model may have been opened, or words typed."""
         action, moves = self.sender(), getattr(self.dock.parentWidget(), "moves", None)
-        if isinstance(action, QAction) and moves is not None:
-            moves.take(self._offers[str(action.data())].state, str(action.data()))
+        if not isinstance(action, QAction) or moves is None:
+            return
+        title = str(action.data())
+        offer = self._offers(self._offered).get(title)
+        if offer is None:
+            self.dock.bench.message.emit("That was offered for what was on the bench before.")
+        else:
+            moves.take(offer.state, title)
 
     @Slot()
     def again(self) -> None:

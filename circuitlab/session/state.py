@@ -63,8 +63,8 @@ class Selection:
         return replace(self.without_edge(), destination=None, source=None, locked=False)
 
     def clamped(self, n_tokens: int) -> Selection:
-        """Without positions at or past `n_tokens`."""
-        keep = lambda p: p if p is not None and p < n_tokens else None
+        """Without positions outside `n_tokens`."""
+        keep = lambda p: p if p is not None and 0 <= p < n_tokens else None
         destination, source = keep(self.destination), keep(self.source)
         return replace(self, destination=destination, source=source, locked=self.locked and destination is not None)
 
