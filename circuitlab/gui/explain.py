@@ -52,10 +52,11 @@ def explanation(panel: Panel, facts: Facts, n_tokens: int, caption: str = "") ->
 class ExplainDialog(Dialog):
     """See the module; everything in it can be selected and copied."""
 
+    usual = (480, 0)
+
     def __init__(self, panel: Panel, facts: Facts, n_tokens: int, caption: str, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
         self.setWindowTitle(f"Explain: {panel.title}")
-        self.setMinimumWidth(480)
         self.text = explanation(panel, facts, n_tokens, caption)
         c = facts.config
         box = QVBoxLayout(self)

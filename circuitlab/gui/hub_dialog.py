@@ -34,10 +34,11 @@ _EXAMPLE = "OWNER/NAME, for instance EleutherAI/pythia-70m"
 class HubDialog(Dialog):
     """See the module. `opening` opens what has come."""
 
+    usual = (520, 0)
+
     def __init__(self, opening: Opening, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setWindowTitle("Open from the hub")
-        self.setMinimumWidth(520)
         self.opening, self.runner = opening, opening.bench.runner
         self.plan: object | None = None
         self._make_fields()

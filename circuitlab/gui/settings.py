@@ -117,6 +117,10 @@ class Settings(QObject):
             self._keep(name, value)
         self.changed.emit(name)
 
+    def reset(self, name: str) -> None:
+        """To its default."""
+        self.set(name, self._known[name].default)
+
     def _keep(self, name: str, value: Any) -> None:
         file = stored()
         file.setValue(name, value)

@@ -24,8 +24,9 @@ from circuitlab.figures.marks import Hit, Rows, Tokens
 from circuitlab.gui import main as gui
 from circuitlab.gui.commands import COMMANDS
 from circuitlab.gui.errors import ErrorDialog
-from circuitlab.gui.palette import Palette, ShortcutSheet, fuzzy
+from circuitlab.gui.palette import Palette, fuzzy
 from circuitlab.gui.panel_dock import PanelDock, on_screen
+from circuitlab.gui.shortcut_sheet import ShortcutSheet
 from circuitlab.gui.window import Window
 from circuitlab.model.subject import Head
 from tests.gui.driving import TEXT, dock, heat, pixels, settle
@@ -431,6 +432,23 @@ def test_the_shortcut_sheet_lists_every_shortcut(qtbot: Any, window: Window) -> 
     qtbot.addWidget(sheet)
     words = {label.text() for label in sheet.findChildren(QLabel)}
     assert {c.title for c in COMMANDS if c.shortcut} <= words
+
+
+def test_keys_make_text_larger_smaller_and_usual_again(qtbot: Any, window: Window) -> None:
+    usual = window.prompt.editor.fontInfo().pixelSize()
+    ctrl = Qt.KeyboardModifier.ControlModifier
+    window.activateWindow()
+    for key, times, wanted in (
+        (Qt.Key.Key_Equal, 3, 1.3),
+        (Qt.Key.Key_0, 1, 1.0),
+        (Qt.Key.Key_Minus, 1, 0.9),
+        (Qt.Key.Key_0, 1, 1.0),
+    ):
+        for _ in range(times):
+            qtbot.keyClick(window.prompt.editor, key, ctrl)
+        settle(qtbot, window)
+        assert window.settings["text_scale"] == pytest.approx(wanted)
+        assert window.prompt.editor.fontInfo().pixelSize() == round(wanted * usual)
 
 
 def test_no_shortcut_is_taken_twice(window: Window) -> None:
