@@ -1,4 +1,4 @@
-"""Title and caption of a picture: a few lines at most, the rest in the tool tip; on paper all of it.
+"""Title and caption of a picture: a few lines at most, the rest in the tool tip and behind a button; on paper all of it.
 
 On the screen their height never moves the picture under a pointer: see `Wrapped`.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from PySide6.QtCore import QRect, Qt
+from PySide6.QtCore import QRect, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QLabel, QWidget
 
@@ -24,8 +24,11 @@ class Wrapped(QLabel):
     """Wraps `words`; those that do not fit into `lines` (0: any number) go, the last ones first, and an ellipsis says so.
 
     `steady`: its height is the largest that it has had at its width, until `forget`; and while it is `still` its words make do
-    with the height there is, so that a picture beside it stays where it is.
+    with the height there is, so that a picture beside it stays where it is. `whole`: the lines do not count. `folds`: they would
+    not hold all words. `beside`: px that stand beside it while it does. `fitted()`: the words are fitted anew.
     """
+
+    fitted = Signal()
 
     def __init__(self, parent: QWidget | None = None, steady: bool = False) -> None:
         super().__init__(parent)
@@ -33,7 +36,9 @@ class Wrapped(QLabel):
         self.setWordWrap(True)
         self.words, self.lines, self.first = "", 0, ()
         self.steady, self.still = steady, False
-        self._kept = 0  # px
+        self.whole = self.folds = False
+        self.beside = 0
+        self._kept = self._across = 0  # px of height, of the width that it was for
         if steady:
             self.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop)
 
@@ -48,6 +53,12 @@ class Wrapped(QLabel):
         if still != self.still:
             self.still = still
             self._fit()
+
+    def unfold(self, whole: bool) -> None:
+        """All words, or as many as the lines hold."""
+        if whole != self.whole:
+            self.whole = whole
+            self.forget()
 
     def forget(self) -> None:
         """The room is another: no more height than the words ask for now."""
@@ -65,20 +76,22 @@ class Wrapped(QLabel):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Another width, other words fit."""
         super().resizeEvent(event)
-        if event.size().width() != event.oldSize().width() and not self.still:
-            self._kept = 0
+        across = self.width() + self.beside
+        if across != self._across and not self.still:
+            self._across, self._kept = across, 0
         self._fit()
 
-    def _fits(self, text: str) -> bool:
+    def _fits(self, text: str, beside: int = 0) -> bool:
         metrics = self.fontMetrics()
-        room = QRect(0, 0, max(self.width(), 80), 10000)
+        room = QRect(0, 0, max(self.width() + beside, 80), 10000)
         height = metrics.boundingRect(room, Qt.TextFlag.TextWordWrap, text).height()
         fits = not self.lines or height <= self.lines * metrics.lineSpacing() + 1
         return fits and not (self.still and height > self._kept + 1)
 
     def _fit(self) -> None:
         text = self.words
-        if not self._fits(text):
+        self.folds = not self._fits(text, self.beside)  # also with the room of what says that it does
+        if self.folds and not self.whole:
             parts = text.split(BETWEEN)
             parts = parts[len(self.first) :]
             stay = [p for p in parts if STAYS.match(p)]
@@ -92,6 +105,7 @@ class Wrapped(QLabel):
             self.setText(text)
             self.setToolTip(plain_tip(self.words) if text != self.words else "")
         self._keep()
+        self.fitted.emit()
 
     def _begun(self, text: str) -> str:
         words = text.split(" ")

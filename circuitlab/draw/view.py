@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from PySide6.QtCore import QEvent, QPoint, QRect, Qt, Signal, Slot
 from PySide6.QtGui import QGuiApplication, QHideEvent, QKeyEvent, QPainter, QPaintEvent, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QVBoxLayout, QWidget
 
+from circuitlab.draw.arranged import as_arranged
 from circuitlab.draw.busy import Busy
 from circuitlab.draw.caption import BETWEEN, Caption, Wrapped
 from circuitlab.draw.focus_order import chain
+from circuitlab.draw.fold import Fold
 from circuitlab.draw.painted import plain_tip
 from circuitlab.draw.paper import Paper
 from circuitlab.draw.places import Key, Places
@@ -21,7 +21,7 @@ from circuitlab.draw.plain import PlainLabel
 from circuitlab.draw.pointer_note import PointerNote
 from circuitlab.draw.realise import realise
 from circuitlab.draw.theme import GRID, LIGHT, Theme, palette, stylesheet
-from circuitlab.figures.marks import Figure, Hit, Mark, Rows
+from circuitlab.figures.marks import Figure, Hit, Mark
 
 _HOVERS = ("hover", "leave")
 _KINDS = {
@@ -68,7 +68,8 @@ class FigureView(QWidget):
         layout.addLayout(head)
         layout.addLayout(self._places.body, 1)
         layout.addWidget(self._why, 1)
-        layout.addWidget(self._caption)
+        self.fold = Fold(self._caption, self, paper is not None)
+        layout.addLayout(self.fold.row)
         self._busy = Busy(self, theme)
         self.note = PointerNote(self, theme)
         self._label()
@@ -101,7 +102,8 @@ class FigureView(QWidget):
             self._hold(False)
             self._places.lay_out(figure)
             marks = (self._widgets[type(mark), mark.name] for mark in figure.marks())
-            chain([self, *(stop for widget in marks for stop in getattr(widget, "tab_stops", lambda w=widget: [w])())])
+            stops = (stop for widget in marks for stop in getattr(widget, "tab_stops", lambda w=widget: [w])())
+            chain([self, *stops, self.fold])
             self._busy.raise_()
         for mark in figure.marks():
             self._widgets[type(mark), mark.name].show_mark(mark)
@@ -320,6 +322,7 @@ class FigureView(QWidget):
         background = self.palette()
         background.setColor(self.backgroundRole(), theme.colour("background"))
         self.setPalette(background)
+        self.fold.set_theme(theme)
         self._busy.set_theme(theme)
         self.note.set_theme(theme)
         for widget in self._widgets.values():
@@ -337,31 +340,17 @@ class FigureView(QWidget):
 
     def as_shown(self) -> Figure:
         """The figure with its tables as the person has sorted and filtered them."""
-        words: list[str] = []
-        grid = tuple(tuple(self._arranged(mark, words) for mark in row) for row in self._figure.grid)
-        caption = BETWEEN.join(filter(None, (self._figure.caption, *words)))
-        return replace(self._figure, grid=grid, caption=caption)
-
-    def _arranged(self, mark: Mark, words: list[str]) -> Mark:
-        if not isinstance(mark, Rows):
-            return mark
-        model = self._widgets[Rows, mark.name].model
-        order = model.order
-        if np.array_equal(order, np.arange(len(mark.ids))):
-            return mark
-        if model.wanted:
-            words.append(f"{len(order):,} of {len(mark.ids):,} rows, those with ‘{model.wanted}’")
-        columns = tuple(replace(c, values=np.asarray(c.values)[order]) for c in mark.columns)
-        chosen = tuple(np.flatnonzero(np.isin(order, mark.chosen)).tolist())
-        return replace(mark, columns=columns, ids=mark.ids[order], chosen=chosen, sort=None)
+        return as_arranged(self._figure, self._widgets)
 
     def copy_image(self) -> None:
         """The picture as it is on the screen, to the clipboard."""
         self._busy.hide()
         once = self._once
         self.say_once(())
+        self.fold.hide()  # nobody can press it there
         picture: QPixmap = self.grab(QRect(QPoint(0, 0), self.size()))
         self.say_once(once)
+        self.fold.refresh()
         QGuiApplication.clipboard().setPixmap(picture)
 
     def paintEvent(self, event: QPaintEvent) -> None:

@@ -36,6 +36,9 @@ QToolButton:focus {{ border-color: {theme.accent}; }}
 QToolButton:disabled {{ color: {theme.faint}; }}
 QToolButton::menu-indicator {{ image: none; }}
 QToolButton[role="small"] {{ padding: 1px; }}
+QToolButton[role="fold"] {{ color: {theme.muted}; font-size: {theme.small:.0f}px; padding: 0 3px; }}
+QToolButton[role="fold"]:checked {{ background: transparent; border-color: transparent; }}
+QToolButton[role="fold"]:focus {{ border-color: {theme.accent}; }}
 QToolButton[role="primary"] {{ border: 1px solid {theme.faint}; background: {theme.raised}; padding: 2px 8px; }}
 QToolButton[role="primary"]:hover {{ border-color: {theme.accent}; }}
 QCheckBox {{ spacing: 6px; }}

@@ -80,6 +80,15 @@ class PanelActions(QMenu):
         self.popup(self.dock.mapToGlobal(QPoint(0, 0)))
 
     @Slot()
+    def fold_caption(self) -> None:
+        """All that is said of the figure, or a few lines of it."""
+        fold = self.dock.view.fold
+        if not fold.isHidden():
+            fold.toggle()
+        else:
+            self.dock.bench.message.emit(f"The caption of {self.dock.panel.title} is all there.")
+
+    @Slot()
     def maximise(self) -> None:
         """Show this panel alone, or all again."""
         self.dock.bar.maximise()

@@ -128,6 +128,7 @@ class PromptDock(QDockWidget):
         self.writing.about_to_write.connect(self.commit)
         self.losses.failed.connect(self._warn)
         self.losses.drawn.connect(self._measure)
+        self.losses.view.fold.toggled.connect(self._measure)
         self.editor.document().documentLayout().documentSizeChanged.connect(self._measure)
         self.room.installEventFilter(self)
         self.editor.installEventFilter(self)
