@@ -292,6 +292,7 @@ class Analysis(Generic[P, R]):
     `lane` "live": cheap, conflated while dragging; "slow": restarted, with progress. `refuse(config, params)` is the reason
     why it does not apply, or None; `memory(config, n_tokens, params)` is its estimate in bytes, or `memory(…, dtype)` where it
     depends on what is computed in. `doubles`: whether it computes in float64 in between, which not every device has.
+    `any_prompt`: of a prompt that the model cannot take it answers why; all others are refused before their memory is asked for.
     """
 
     name: str
@@ -304,6 +305,7 @@ class Analysis(Generic[P, R]):
     memory: Callable[[ModelConfig, int, P, str], int]
     refuse: Callable[[ModelConfig, P], str | None] = _never
     doubles: bool = True
+    any_prompt: bool = False
 
     @property
     def summary(self) -> str:
@@ -331,6 +333,7 @@ def analysis(
     refuse: Callable[[ModelConfig, Any], str | None] = _never,
     doubles: bool = True,
     of_heads: bool = False,
+    any_prompt: bool = False,
 ) -> Callable[[Callable[[Inputs, Any, Ctx], Any]], Analysis[Any, Any]]:
     """Register a function `(inputs, p: Params, ctx) -> Result` as the analysis of its own name.
 
@@ -350,6 +353,7 @@ def analysis(
             memory=_of_dtype(memory),
             refuse=_with_heads(refuse) if of_heads else refuse,
             doubles=doubles,
+            any_prompt=any_prompt,
         )
         if made.name in _REGISTRY:
             raise ValueError(f"two analyses are called {made.name}")

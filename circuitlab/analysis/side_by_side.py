@@ -104,7 +104,7 @@ def _without(inputs: Inputs, why: str) -> SideBySideResult:
     )
 
 
-@analysis(version=2, needs="tokens", lane="live", memory=_memory, doubles=False)
+@analysis(version=2, needs="tokens", lane="live", memory=_memory, doubles=False, any_prompt=True)
 def side_by_side(inputs: Inputs, p: SideBySideParams, ctx: Ctx) -> SideBySideResult:
     """Loss, rank and first prediction of every token, or why they cannot be compared with another model's."""
     if why := _why_not(inputs, p.texts):

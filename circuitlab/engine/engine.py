@@ -30,7 +30,7 @@ from circuitlab.engine.store import ModelStore, OpenModel
 from circuitlab.engine.texts import Texts, read_text
 from circuitlab.errors import BadInput, Cancelled, OverBudget, Refused
 from circuitlab.model.devices import checked, has_doubles, making_on, memory_of
-from circuitlab.model.forward import forward
+from circuitlab.model.forward import check_tokens, forward
 from circuitlab.model.plain import out_of_bounds
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Subject
@@ -159,7 +159,10 @@ class Engine:
         return replace(answer, provenance=replace(answer.provenance, weights=sha256))
 
     def check(self, request: Request) -> int:
-        """The memory estimate in bytes. Raises `Refused`, `OverBudget`, or `BadInput` for a count out of bounds."""
+        """The memory estimate in bytes.
+
+        Raises `Refused`; `BadInput` for a count out of bounds and for a prompt that the model cannot take; then `OverBudget`.
+        """
         analysis, subject = find_analysis(request.analysis), request.subject
         if (wrong := out_of_bounds(request.params)) is not None:
             raise BadInput(f"{analysis.name}: {wrong[0]} is out of bounds.", expected=wrong[1], got=wrong[2])
@@ -167,9 +170,12 @@ class Engine:
         config = weights.config
         if reason := analysis.refuse(config, request.params):
             raise Refused(reason)
-        n = len(subject.tokens)
+        reads = needs(analysis, request.params) == "tokens"
+        if reads and not (analysis.any_prompt and subject.tokens):
+            check_tokens(config, subject.tokens)
+        n = min(len(subject.tokens), config.n_ctx)  # what is longer is not computed on
         needed = analysis.memory(config, n, request.params, subject.conventions.dtype)
-        if needs(analysis, request.params) == "tokens":
+        if reads:
             needed += estimate_run(config, n, subject.conventions.dtype)
             needed += 0 if weights.resident else estimate_streaming(config, subject.conventions.dtype)
         self._check_device(request, analysis.name, needed, weights)
@@ -197,8 +203,6 @@ class Engine:
     def _compute(self, cache: Cache, request: Request, model: OpenModel, key: Hashable, ctx: Listening, place: str) -> Answer:
         analysis: Analysis[Any, Any] = find_analysis(request.analysis)
         self.check(request)
-        if needs(analysis, request.params) == "tokens" and not request.subject.tokens:
-            raise BadInput("The prompt is empty.", expected="at least one token", got="none", remedy="Type some text.")
         began = time.perf_counter()
         inputs = InputsOf(self, model, request.subject, ctx, cache, place)
         answer_of = lambda result, complete: Answer(

@@ -118,6 +118,16 @@ def test_a_count_below_its_least_is_refused_wherever_it_comes_from(name: str, mo
             api.engine().answer(Request(name, params, subject))
 
 
+@pytest.mark.parametrize("words", [["compute", "attention"], ["figure", "attention"], ["figure", "predictions"]])
+def test_a_text_beyond_the_context_is_refused_for_that(
+    model: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = ["--out", str(tmp_path / "a.png")] if words[0] == "figure" else []
+    assert main([*words, model, "--text", "ab" * 5000, "--budget", "0.00001", *out]) == 3
+    said = capsys.readouterr().err
+    assert "context" in said and "48 tokens" in said and "10001" in said and not list(tmp_path.glob("*.png"))
+
+
 def test_bytes_that_are_no_text_are_an_input_error(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compute", "token_loss", model, "--text", "a\udcff"]) == 3
     assert "Unicode" in capsys.readouterr().err
