@@ -30,7 +30,7 @@ from circuitlab.errors import BadModel, UsageError
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.import_unseen import defaults, unseen
 from circuitlab.model.loading.assumptions import Assumption
-from circuitlab.model.loading.layout import LaidOut, Layout, Stored, Which, identity, stacked, stored
+from circuitlab.model.loading.layout import LaidOut, Layout, Misfit, Stored, Which, identity, stacked, stored
 from circuitlab.model.loading.leftovers import attention_among
 from circuitlab.model.renamed import Sliced, whole_of
 from circuitlab.model.sourced import expected_shapes
@@ -147,7 +147,13 @@ def _flag(ours: str, steps: Mapping[str, Any], name: str) -> bool:
 def _permuted(ours: str, order: Any) -> Any:
     if not isinstance(order, list) or sorted(map(repr, order)) != [repr(i) for i in range(len(order))]:
         raise UsageError(f"{ours}: permute is no order of axes.", expected="such as [0, 2, 1]", got=repr(order)[:60])
-    return lambda c, x: x.permute(order)
+
+    def turn(c: ModelConfig, x: torch.Tensor) -> torch.Tensor:
+        if x.dim() != len(order):
+            raise Misfit(f"permute {order} needs {len(order)} axes, and {tuple(x.shape)} has {x.dim()}")
+        return x.permute(order)
+
+    return turn
 
 
 def _split(ours: str, where: Stored, text: Any) -> Stored:
@@ -229,13 +235,21 @@ def _asked(found: ImportMap, prefix: str) -> set[str]:
 
 
 def _misfit(parts: LaidOut, where: Stored, i: int, expected: tuple[int, ...]) -> str:
-    """Why a tensor does not become what it should; "" where it does."""
+    """Why a tensor does not become what it should, and what to do; "" where it does."""
     without_data = lambda name: torch.empty(parts.source.shape(parts.full(name)), device="meta")
     try:
         got = tuple(where.take(parts.config, without_data, i).shape)
-    except (RuntimeError, IndexError, ValueError) as error:
-        return f"{str(error).splitlines()[0][:120]}"
-    return "" if got == expected else f"becomes {got}, not {expected}"
+    except Misfit as error:
+        said = str(error)
+    except (RuntimeError, IndexError, ValueError):  # of tensors that are joined, in a library's words
+        said = f"its steps give no {expected}"
+    else:
+        said = "" if got == expected else f"becomes {got}, not {expected}"
+    if said and not where.names(i):
+        c = parts.config
+        sizes = f"d_model is {c.d_model}, n_heads · d_head {c.n_heads * c.d_head}, d_vocab {c.d_vocab}"
+        return f"{expected} cannot be the identity, which is square: {sizes}; name the tensor, or mend [config]"
+    return said
 
 
 def refuse_problems(found: Survey) -> None:

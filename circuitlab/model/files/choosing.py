@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from circuitlab.errors import BadModel
-from circuitlab.model.files.described import Inert, Mark, Other, Strided, kind_of, named_parts, plain, state_dict
+from circuitlab.model.files.described import Inert, Mark, OddKey, Other, Strided, kind_of, named_parts, plain, state_dict
 
 _USUAL = ("model", "state_dict", "model_state_dict", "module")
 _DEEPEST = 6
@@ -146,12 +146,16 @@ class _Beside:
         for key, value in entries:
             if self._left < 0:
                 return
-            if self._plain(value):
+            if not isinstance(key, OddKey) and self._plain(value):
                 self.said[str(key)] = value
                 continue
             parts = named_parts(value) or {}
             few = len(parts) <= self._left  # of a dictionary cut off nobody knows what it lacks
-            kept = {k: v for k, v in parts.items() if self._plain(v)} if few and not _is_optimiser(parts) else {}
+            kept = (
+                {k: v for k, v in parts.items() if not isinstance(k, OddKey) and self._plain(v)}
+                if few and not _is_optimiser(parts)
+                else {}
+            )
             if kept:
                 self.said[str(key)] = kept
             self.skipped += self._named(key, value, parts, kept)

@@ -18,7 +18,7 @@ import torch
 from circuitlab.errors import BadModel
 from circuitlab.model.files.archive import LARGEST_PICKLE, damaged, entries, is_archive, structure
 from circuitlab.model.files.choosing import Chosen, beside, choose
-from circuitlab.model.files.described import Other, Strided
+from circuitlab.model.files.described import OddKey, Other, Strided
 from circuitlab.model.files.places import Place, check_name, check_shape
 from circuitlab.model.files.unpickling import DAMAGE, Unwanted, unpickled
 from circuitlab.model.files.whole_file import WholeFile
@@ -100,14 +100,24 @@ def _older(file: WholeFile) -> tuple[Any, Mapping[str, tuple[int, int]]]:
 def _apart(file: WholeFile, chosen: Chosen, storages: Mapping[str, tuple[int, int]]) -> Pickled:
     """The tensors, and the rest."""
     places: dict[str, Place] = {}
-    for key, value in chosen.weights.items():
-        if isinstance(value, Strided | Other):
+    tensors = {k: v for k, v in chosen.weights.items() if isinstance(v, Strided | Other)}
+    odd = dict.fromkeys(k for k in tensors if isinstance(k, OddKey) or (not isinstance(k, str) and str(k) in tensors))
+    if len(odd) == len(tensors):
+        raise BadModel(
+            f"{file.name} holds tensors under keys that are no names.",
+            expected="tensors by name: text, or a number",
+            got=", ".join(str(k)[:60] for k in list(odd)[:6]),
+            remedy="Save it with names: torch.save({str(key): x for key, x in weights.items()}, FILE).",
+        )
+    for key, value in tensors.items():
+        if key not in odd:
             name = check_name(file.name, str(key))
             places[name] = _odd(value) if isinstance(value, Other) else _place(file, name, value, storages)
     total = sum(p.span * p.itemsize for p in set(places.values()))
     if total > file.size + _SHARED:
         raise damaged(file, f"tensors of at most {file.size + _SHARED} bytes in all", f"{total}: they lie over each other")
     said, skipped = beside(chosen)
+    skipped = (*skipped, *(f"{str(k)[:60]} (a tensor whose key is no name)" for k in list(odd)[:12]))
     return Pickled(MappedTensors(file, places), said, skipped, chosen.under, chosen.others, chosen.usual)
 
 

@@ -16,7 +16,7 @@ from circuitlab.model.loading.family import Keep, Opened
 from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.gated_decoder import BUFFERS, ends, norms
 from circuitlab.model.loading.huggingface import flag, size
-from circuitlab.model.loading.layout import Layout, Stored, linear, stored
+from circuitlab.model.loading.layout import Layout, Misfit, Stored, linear, stored
 
 Names = tuple[str, str, str]  # of an expert's gate, input and output
 LLAMA: Names = ("gate_proj", "up_proj", "down_proj")
@@ -98,7 +98,7 @@ def _of_all(ours: str, theirs: str, e: int) -> dict[str, Stored]:
 
 def _picked(x: Tensor, e: int) -> Tensor:
     if x.dim() != 3:  # of a matrix a row would be taken without a word
-        raise RuntimeError(f"a tensor of all experts, not {x.dim()} axes")
+        raise Misfit(f"a tensor of all experts, not {x.dim()} axes")
     return torch.select(x, 0, e)
 
 
