@@ -21,8 +21,7 @@ def print_answer(what: Told) -> None:
     request, result = what.answer.request, what.answer.result
     print(" · ".join((request.analysis, request.subject.model.name, *result.conventions)))
     if result.remainder is not None:
-        left = result.remainder
-        print(f"remainder {left.size:.3g} of {left.of:.3g} {left.unit}")
+        print(result.remainder.words())
     print_table(what.table())
 
 

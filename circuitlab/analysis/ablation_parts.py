@@ -243,7 +243,8 @@ def bench(
 def said(made: Bench) -> tuple[str, ...]:
     """The conventions of what was cut and measured."""
     held = "later patterns held at their recorded values" if made.held else "later patterns recomputed"
-    own = (f"on top of {len(made.run.edits)} interventions",) if made.run.edits else ()
+    n = len(made.run.edits)
+    own = (f"on top of {n} intervention{'s' * (n > 1)}",) if n else ()
     return (made.put.words(), held, *own, f"{made.measure.words}, {made.measure.unit}")
 
 

@@ -40,11 +40,20 @@ R = TypeVar("R", bound="Result")
 
 @dataclass(frozen=True)
 class Remainder:
-    """What a decomposition leaves unexplained: `size` (largest absolute error) of a whole of range `of`, in `unit`."""
+    """What a decomposition leaves unexplained: `size` (largest absolute error), and `of` to judge it by, both in `unit`.
+
+    `what` names `of`: the range of the whole, its largest entry, what the parts' sizes add up to.
+    """
 
     size: float
     of: float
     unit: str
+    what: str = ""
+
+    def words(self) -> str:
+        """For a caption."""
+        beside = f" ({self.what} {self.of:.3g})" if self.what else ""
+        return f"remainder {self.size:.1e} {self.unit}".rstrip() + beside
 
 
 PLAIN = ("dimensionless", "probability", "share of attention", "share of tokens", "share of variance", "standard deviations")

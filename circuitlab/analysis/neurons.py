@@ -220,5 +220,5 @@ def _result(
         total=total,
         n_neurons=c.n_layers * c.d_mlp,
         conventions=(*inputs.subject.conventions.words(), words, "direct, at the recorded scale of the final norm"),
-        remainder=Remainder(left, float(np.abs(sums).sum(0).max()), "logits, the sum of the parts' sizes"),
+        remainder=Remainder(left, float(np.abs(sums).sum(0).max()), "logits", "the parts' sizes add up to"),
     )

@@ -161,7 +161,8 @@ def path_expansion(inputs: Inputs, p: PathExpansionParams, ctx: Ctx) -> PathExpa
             ctx.partial(made)
             tick = lambda i: ctx.tick(c.n_layers + i, 2 * c.n_layers, f"deeper orders, layer {i}")
             made = _with_deeper(made, contributions_by_order(run, found.ends, tick), p.order)
-        remainder = Remainder(abs(whole - float(made.orders.sum())), span, "nats" if p.measure == "log_prob" else "logits")
+        unit = "nats" if p.measure == "log_prob" else "logits"
+        remainder = Remainder(abs(whole - float(made.orders.sum())), span, unit, "all logits span")
         return replace(made, remainder=remainder, done=1.0)
 
 

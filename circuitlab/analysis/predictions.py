@@ -17,10 +17,11 @@ from circuitlab.model.config import ModelConfig
 
 @dataclass(frozen=True)
 class PredictionsParams:
-    """`position`: the destination that predicts, -1 the last; `k`: how many tokens."""
+    """`position`: the destination that predicts, -1 the last; `k`: how many tokens; `whole`: the logits of all others, too."""
 
     position: int = -1
     k: int = at_least(1, 20)
+    whole: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -29,6 +30,7 @@ class PredictionsResult(Result):
 
     `actual` is the token that follows in the prompt, its rank counts from 1; both −1 after the last position and for a token
     that the model cannot predict.
+    `all_logits` [d_vocab], by id: where they were asked for, else empty.
     """
 
     ids: np.ndarray = over("next token", unit="token id")
@@ -41,6 +43,18 @@ class PredictionsResult(Result):
     actual_rank: int = scalar("rank", -1, none=True)
     actual_log_prob: float = scalar("nats", float("nan"))
     actual_logit: float = scalar("logit", float("nan"))
+    all_logits: np.ndarray = over("token", unit="logit")
+
+    def listed(self, k: int, also: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """(ids, ranks, logits, probabilities) of the `k` most probable tokens, then of `also` where all logits are known."""
+        k = min(k, len(self.ids))
+        more = also[~np.isin(also, self.ids[:k]) & (also < len(self.all_logits))]
+        ranks = np.array([int((self.all_logits > self.all_logits[i]).sum()) + 1 for i in more.tolist()], dtype=np.int64)
+        join = lambda a, b: np.concatenate([a[:k], b])
+        logits = join(self.logits, self.all_logits[more])
+        # p = exp(logit − logsumexp), which is the same for all
+        p = np.exp(logits.astype(np.float64) - (float(self.logits[0]) - self.log_probs[0]))
+        return join(self.ids, more), join(np.arange(1, k + 1), ranks), logits, p
 
     def table(self) -> Table:
         """One row a token, the most probable first."""
@@ -85,6 +99,7 @@ def predictions(inputs: Inputs, p: PredictionsParams, ctx: Ctx) -> PredictionsRe
         ids=read_only(top.indices.cpu().numpy()),
         logits=read_only(top.values.cpu().numpy()),
         log_probs=read_only(log_probs[top.indices].cpu().numpy(), np.float64),
+        all_logits=read_only((logits if p.whole else logits[:0]).cpu().numpy()),
         position=position,
         entropy=entropy,
         n_vocab=len(logits),

@@ -139,7 +139,7 @@ def rotation_clock(inputs: Inputs, p: RotationClockParams, ctx: Ctx) -> Rotation
             f"bounds for ε = {p.epsilon:g}",
             "this prompt, no interventions",
         ),
-        remainder=Remainder(off, 1.0, "attention"),
+        remainder=Remainder(off, 1.0, "of attention"),
     )
 
 

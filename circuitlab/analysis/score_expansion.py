@@ -166,7 +166,9 @@ def score_expansion(inputs: Inputs, p: ScoreExpansionParams, ctx: Ctx) -> ScoreE
         source=s,
         seen=seen,
         n_sources=allowed.stop - allowed.start,
-        remainder=Remainder(abs(score - float(terms.sum())), float(np.abs(row[allowed]).max()), "score"),
+        remainder=Remainder(
+            abs(score - float(terms.sum())), float(np.abs(row[allowed]).max()), "of the score", "largest of the row"
+        ),
         conventions=(*inputs.subject.conventions.words(), *_said(inputs.weights.config, allowed), *said),
     )
 

@@ -201,7 +201,7 @@ def _remainder(run: Run, head: Head, q: Tensor, k: Tensor) -> Remainder:
     group = run.weights.config.kv_head(head.head)
     whole = torch.cat([run.get("q", head.layer, (head.head,))[0], run.get("k", head.layer, (group,))[0]])
     size = float((whole - torch.cat([q.sum(0), k.sum(0)])).abs().max())
-    return Remainder(size, float(whole.abs().max()), "query and key entries")
+    return Remainder(size, float(whole.abs().max()), "in queries and keys", "largest entry")
 
 
 def words(c: ModelConfig) -> tuple[str, ...]:

@@ -185,7 +185,7 @@ def tensor_identity(inputs: Inputs, p: TensorIdentityParams, ctx: Ctx) -> Tensor
         difference=sizes[:, 0],
         of=sizes[:, 1],
         reasons=("", "", "" if small else _too_long(run.n, c), "", "no earlier head is chosen" if p.earlier is None else ""),
-        remainder=Remainder(*map(float, sizes[np.nanargmax(sizes[:, 0])]), unit="residual units"),
+        remainder=Remainder(*map(float, sizes[np.nanargmax(sizes[:, 0])]), unit="residual units", what="largest entry"),
         conventions=(*inputs.subject.conventions.words(), "largest entry of the difference", "recorded norm scales", *said),
     )
 

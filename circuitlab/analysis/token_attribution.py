@@ -202,7 +202,7 @@ class _Sources(_Sent):
         placed = np.where(edited, wrote - kept, 0.0)
         left = float(np.abs(wrote - kept - placed).max())
         size = float(np.nansum(np.abs(self.values)) + np.abs(placed).sum())
-        remainder = Remainder(left, size, "logits, the sum of the parts' sizes")
+        remainder = Remainder(left, size, "logits", "the parts' sizes add up to")
         return self.result(placed=placed, total=total, rest=total - float((kept + placed).sum()), remainder=remainder)
 
     def visible(self, layer: int) -> Tensor:

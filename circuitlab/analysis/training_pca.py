@@ -127,7 +127,7 @@ def components(losses: np.ndarray, path: np.ndarray) -> tuple[np.ndarray, np.nda
     total = float((s**2).sum())
     explained = s**2 / total if total > 0 else np.zeros(len(s))
     left = np.abs(whole @ vt - centred).max(initial=0.0)
-    return top, explained, Remainder(float(left), float(np.abs(centred).max(initial=0.0)), "nats")
+    return top, explained, Remainder(float(left), float(np.abs(centred).max(initial=0.0)), "nats", "largest centred loss")
 
 
 def _comparable(

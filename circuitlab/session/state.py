@@ -141,7 +141,10 @@ class State:
         return self.pins[0] if self.pins else None
 
     def at(self, pin: Pin) -> State:
-        """This state as it would be on the pinned subject: same views and selection, the pin's model, text and edits."""
+        """This state as it would be on the pinned subject: same views and selection, the pin's model, text and edits.
+
+        The pin is its reference too, so that a panel asks on either side for what a comparison needs.
+        """
         subject = pin.subject
         return replace(
             self,
@@ -151,6 +154,7 @@ class State:
             edits=tuple((e, True) for e in subject.edits),
             conventions=subject.conventions,
             selection=self.selection.clamped(len(subject.tokens)),
+            pins=(pin,),
         )
 
     def with_text(self, text: str, tokens: tuple[int, ...]) -> State:

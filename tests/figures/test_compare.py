@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import typing
 from dataclasses import fields, replace
 from pathlib import Path
@@ -16,9 +17,11 @@ from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.figures.compare import ROUNDING
 from circuitlab.figures.compare_marks import Pinned, difference
 from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Lines, Points, RowColumn, Rows, Tokens, ids
-from circuitlab.figures.panel import Panel, panels
+from circuitlab.figures.panel import Panel, facts_of, panels
+from circuitlab.figures.predictions import PredictionsView
 from circuitlab.figures.prompt_sets import PromptSetsView
 from circuitlab.model.corpus_bigrams import FILE
+from circuitlab.model.forward import forward
 from circuitlab.model.saving import random_tensors, save_directory
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
@@ -114,7 +117,69 @@ def test_every_page_shows_the_uncut_run_beside_the_cut_one(bench: tuple[Engine, 
     assert moved or reason, change.caption
     assert "reference uncut" in before.caption or reason
     assert before.title.startswith("uncut · ") or reason
-    assert not (moved and "what differs does not enter here" in change.caption)
+    assert not (moved and "nothing here depends on" in change.caption)
+    assert name == "patching" or "itself sets" not in change.caption
+
+
+def test_a_title_says_of_both_what_its_numbers_are(bench: tuple[Engine, dict[str, State]]) -> None:
+    engine, states = bench
+    state = states["attention-only"]
+    cut = on_page(with_edits(state, ablation(Head(0, 1))), "ablation", "heads")
+    now, whole, change = (
+        drawn(engine, "ablation", s, c) for s, c in ((cut, "now"), (replace(cut, edits=()), "now"), (cut, "difference"))
+    )
+    ours, theirs = (re.search(r": (\S+) nats", figure.title) for figure in (now, whole))
+    assert ours and theirs and ours[1] != theirs[1]
+    assert change.title.startswith("now − uncut · without L1H2: ")
+    assert f"now {ours[1]}, uncut {theirs[1]} nats" in change.title
+    # of other words the title says that it is now's, and the caption has the reference's
+    longer = replace(state, pins=(Pin("longer", state.with_tokens((*TOKENS, 3)).subject),))
+    change = drawn(engine, "paths", longer, "difference")
+    assert change.title.startswith("now − longer · now: logit of ") and "longer: logit of " in change.caption
+
+
+@pytest.mark.parametrize("beside", ["a cut", "a text", "a model"])
+def test_every_token_that_either_side_lists_has_both_probabilities(
+    bench: tuple[Engine, dict[str, State]], tmp_path: Path, beside: str
+) -> None:
+    engine, states = bench
+    state = states["attention-only"].with_view("predictions", PredictionsView(k=5))
+    if beside == "a cut":
+        state = with_edits(state, ablation(Head(1, 2)), ablation(Head(0, 1)))
+    else:
+        other = state.with_tokens((0, 5, 9, 6, 7, 5, 3))
+        if beside == "a model":
+            save_directory(
+                tmp_path / "m", CONFIGS["attention-only"], random_tensors(CONFIGS["attention-only"], 7, 0.35), byte_tokenizer()
+            )
+            other = replace(state, model=ModelRef(f"file:{tmp_path / 'm'}"))
+        state = replace(state, pins=(Pin("other", other.subject),))
+    pin = state.reference
+    assert pin is not None
+    probabilities = []
+    for subject in (state.subject, pin.subject):
+        weights = engine.store.open(subject.model).opened.weights
+        logits = forward(weights, subject.tokens, subject.edits).logits()[-1].double().numpy()
+        probabilities.append(np.exp(logits) / np.exp(logits).sum())
+    now, then = probabilities
+    change = drawn(engine, "predictions", state, "difference")
+    rows = change.marks()[0]
+    assert isinstance(rows, Rows)
+    by = {c.name: c.values for c in rows.columns}
+    listed = rows.ids[:, 0]
+    assert set(listed) == set(np.argsort(-now)[:5]) | set(np.argsort(-then)[:5])
+    np.testing.assert_allclose(by["p"], now[listed], rtol=1e-4)
+    np.testing.assert_allclose(by[f"in {pin.label}"], then[listed], rtol=1e-4)
+    np.testing.assert_allclose(by["Δ"], (now - then)[listed], atol=1e-6)
+    assert (np.diff(np.abs(by["Δ"])) <= 0).all()
+    assert by["#"].tolist() == [int((now > now[i]).sum()) + 1 for i in listed]
+    assert change.shown == (len(listed), len(now))
+
+
+def test_a_panel_without_a_question_says_nothing_of_a_reference(bench: tuple[Engine, dict[str, State]]) -> None:
+    engine, states = bench
+    cut = with_edits(states["attention-only"], ablation(Head(0, 1)))
+    assert "uncut" not in drawn(engine, "laboratory", cut, "difference").caption
 
 
 @pytest.mark.parametrize(("name", "page"), PAGES)
@@ -135,7 +200,7 @@ def test_every_page_stands_beside_another_text_or_another_model(
         except BadInput as error:  # the dock shows the reason
             assert error.what
             continue
-        assert label in figure.caption
+        assert label in figure.caption or not panels()[name].requests(state, facts_of(engine, state.model))
         assert all(len(c.name) < 32 for m in figure.marks() if isinstance(m, Rows) for c in m.columns)
 
 
