@@ -106,6 +106,15 @@ def test_hover_click_shift_and_double_click_give_the_cell(view, qtbot):
     assert (left.args[0].id, left.args[0].gesture, left.args[1]) == ((), "leave", "")
 
 
+@pytest.mark.parametrize("part", [(0.04, 0.04), (0.96, 0.04), (0.04, 0.96), (0.96, 0.96)])
+def test_a_click_anywhere_in_a_cell_takes_that_cell(view, qtbot, part):
+    widget = settled(view, heat())
+    at = QPointF(*widget.to_pixels(np.array([6 + part[0]]), np.array([4 + part[1]]))[0]).toPoint()
+    with qtbot.waitSignal(view.picked) as picked:
+        qtbot.mouseClick(widget.viewport(), Qt.MouseButton.LeftButton, pos=at)
+    assert picked.args[0].id == (4, 6)
+
+
 def test_a_drag_is_not_a_click(view, qtbot):
     widget = settled(view, heat())
     with qtbot.assertNotEmitted(view.picked):
