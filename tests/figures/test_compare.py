@@ -353,16 +353,17 @@ def test_curves_stand_dashed_beside_ours_and_points_say_how_far_they_moved() -> 
 
 
 def test_an_edge_is_as_wide_as_its_change() -> None:
-    def graph(ends: list[list[int]], values: list[float]) -> Edges:
-        of = np.array(values)
-        return Edges(
-            "g", np.zeros((3, 2)), ("a", "b", "c"), np.zeros(3, int), np.array(ends), of, np.zeros(len(of), int), values=of
-        )
+    """Through the query and through the key of one pair are two edges."""
 
-    made, _ = difference(graph([[0, 1], [1, 2], [0, 2]], [0.5, 0.25, 1.0]), graph([[1, 2], [0, 1]], [0.5, 0.375]), SAME)
+    def graph(ends: list[list[int]], values: list[float], kinds: list[int]) -> Edges:
+        of = np.array(values)
+        return Edges("g", np.zeros((3, 2)), ("a", "b", "c"), np.zeros(3, int), np.array(ends), of, np.array(kinds), values=of)
+
+    here = graph([[0, 1], [1, 2], [0, 2], [0, 1]], [0.5, 0.25, 1.0, 0.75], [0, 0, 0, 1])
+    made, _ = difference(here, graph([[1, 2], [0, 1], [0, 1]], [0.5, 0.375, 0.5], [0, 0, 1]), SAME)
     assert isinstance(made, Edges)
-    np.testing.assert_array_equal(made.values, [0.125, -0.25, np.nan])
-    np.testing.assert_array_equal(made.weights, [0.5, 1.0, 0.0])
+    np.testing.assert_array_equal(made.values, [0.125, -0.25, np.nan, 0.25])
+    np.testing.assert_array_equal(made.weights, [0.5, 1.0, 0.0, 1.0])
 
 
 @pytest.mark.parametrize(("change", "same"), [(3e-7, True), (1e-3, False)])
