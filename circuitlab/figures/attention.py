@@ -191,6 +191,7 @@ PANEL = register(
         figure=figure,
         pick=pick,
         of_heads=True,
+        instead="nothing is attended to; Bigram has the table of what follows each token",
         area="centre",
         shortcut="Ctrl+1",
         order=10,

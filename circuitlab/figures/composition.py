@@ -334,6 +334,7 @@ PANEL = register(
         figure=figure,
         pick=pick,
         of_heads=True,
+        instead="Paths has the direct path, which is all that there is",
         area="centre",
         shortcut="Ctrl+6",
         order=60,

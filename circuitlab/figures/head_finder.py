@@ -360,6 +360,7 @@ PANEL = register(
         figure=figure,
         pick=pick,
         of_heads=True,
+        instead="Models side by side has its loss beside those of models that have some",
         area="left",
         order=45,
         opens="attention",

@@ -156,6 +156,7 @@ PANEL = register(
         figure=figure,
         pick=pick,
         of_heads=True,
+        instead="Models side by side has its loss beside those of models that have some",
         area="left",
         shortcut="Ctrl+4",
         order=40,

@@ -190,6 +190,7 @@ PANEL = register(
         figure=figure,
         pick=pick,
         of_heads=True,
+        instead="Paths has the direct path, which is all that there is",
         area="bottom",
         order=150,
         opens="attention",

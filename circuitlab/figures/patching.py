@@ -270,6 +270,7 @@ PANEL = register(
         figure=figure,
         pick=pick,
         of_heads=True,
+        instead="Bigram has what the last token makes likely",
         area="centre",
         order=75,
         opens="attention",

@@ -279,6 +279,7 @@ PANEL = register(
         figure=figure,
         pick=pick,
         of_heads=True,
+        instead="Predictions has what it says after this prompt",
         area="left",
         order=46,
         opens="attention",

@@ -217,6 +217,8 @@ PANEL = register(
         requests=requests,
         figure=figure,
         pick=pick,
+        of_heads=True,
+        instead="Attribution has what the direct path adds to each logit",
         area="centre",
         order=110,
     )

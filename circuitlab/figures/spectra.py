@@ -404,6 +404,7 @@ PANEL = register(
         figure=figure,
         pick=pick,
         of_heads=True,
+        instead="Bigram has the direct path, W_E W_U, as a table",
         area="centre",
         shortcut="Ctrl+8",
         order=80,

@@ -262,6 +262,7 @@ PANEL = register(
         figure=figure,
         pick=pick,
         of_heads=True,
+        instead="Paths has the direct path, which is all that there is",
         area="right",
         order=140,
     )

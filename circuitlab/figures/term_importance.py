@@ -149,6 +149,7 @@ PANEL = register(
         figure=figure,
         pick=pick,
         of_heads=True,
+        instead="Models side by side has how far the direct path alone gets",
         area="bottom",
         order=150,
         opens="attention",

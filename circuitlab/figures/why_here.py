@@ -269,6 +269,7 @@ PANEL = register(
         figure=figure,
         pick=pick,
         of_heads=True,
+        instead="Attribution has what the direct path adds to each logit",
         area="right",
         order=130,
         opens="attention",
