@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -57,6 +57,18 @@ class Told:
     def table(self) -> Table:
         """The answer's table, the text of tokens beside what stands for them."""
         return with_tokens(self.answer.result.table(), self.answer.request.subject.tokens, self.display)
+
+    def data(self, form: str) -> bytes:
+        """As a file: csv, npz or json."""
+        return data_bytes(self, form)
+
+
+class Exported(Protocol):
+    """What becomes a file: an answer, or two of them in one table."""
+
+    def data(self, form: str) -> bytes:
+        """As csv, npz or json."""
+        ...
 
 
 def told(engine: Engine, answer: Answer, identified: bool = True) -> Told:
@@ -191,18 +203,18 @@ def data_bytes(what: Told, form: str) -> bytes:
     return (csv_text(what) if form == "csv" else json_text(what) + "\n").encode("utf-8")
 
 
-def several_bytes(answers: Mapping[str, Told], form: str) -> bytes:
+def several_bytes(answers: Mapping[str, Exported], form: str) -> bytes:
     """Answers as `form`: of one its file, of several a zip with a file each under its name."""
     if len(answers) == 1:
-        return data_bytes(next(iter(answers.values())), form)
+        return next(iter(answers.values())).data(form)
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
         for name, what in answers.items():
-            made.writestr(zipfile.ZipInfo(f"{name}.{form}", _EPOCH), data_bytes(what, form), zipfile.ZIP_DEFLATED)
+            made.writestr(zipfile.ZipInfo(f"{name}.{form}", _EPOCH), what.data(form), zipfile.ZIP_DEFLATED)
     return out.getvalue()
 
 
-def write_answers(answers: Mapping[str, Told], path: Path) -> Path:
+def write_answers(answers: Mapping[str, Exported], path: Path) -> Path:
     """Write by suffix, and say where: several lie in a zip, `a.csv.zip`.
 
     Raises `UsageError` for an unknown suffix or where that is there already, `BadMachine` where it cannot be written. A failure

@@ -356,7 +356,8 @@ def test_every_answer_goes_out_now_and_reference(qtbot: Any, window: Window, tmp
     actions.write_data(tmp_path / f"a.{form}")
     with zipfile.ZipFile(tmp_path / f"a.{form}.zip") as made:
         names = {f"{'reference-' if side == 'ref' else ''}{role}.{form}" for side, role in answers}
-        assert set(made.namelist()) == names and said[-1].endswith(f"a.{form}.zip")
+        changes = {f"difference-{role}.{form}" for side, role in answers if side == "ref"}
+        assert set(made.namelist()) == names | changes and said[-1].endswith(f"a.{form}.zip")
         if form == "json":
             for (side, role), answer in answers.items():
                 found = json.loads(made.read(f"{'reference-' if side == 'ref' else ''}{role}.json"))
