@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, Qt, Slot
-from PySide6.QtGui import QAction, QGuiApplication
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QMenu
 
 from circuitlab.draw.export import export
@@ -16,9 +16,8 @@ from circuitlab.errors import CircuitLabError
 from circuitlab.figures.marks import Hit
 from circuitlab.gui import panel_data
 from circuitlab.gui.explain import ExplainDialog
+from circuitlab.gui.offers_menu import OffersMenu
 from circuitlab.gui.paper_dialog import PaperDialog, keep, remembered
-from circuitlab.session.cuts import Offer, offers
-from circuitlab.session.pointing import aimed
 
 if TYPE_CHECKING:
     from circuitlab.gui.panel_dock import PanelDock
@@ -56,14 +55,11 @@ class PanelActions(QMenu):
                 self.addSeparator()
             else:
                 self.addAction(title).triggered.connect(handler)
-        self.cuts = QMenu("Intervene, measure", self)
+        self.cuts = OffersMenu(dock.bench, dock.pick, dock, self)
         self.cuts.setObjectName(f"menu.{dock.panel.name}.cuts")
-        self.cuts.aboutToShow.connect(self._offer)
         self.insertMenu(self.actions()[0], self.cuts)
         self.insertSeparator(self.actions()[1])
-        self._hit: Hit | None = None  # what the menu was opened on
-        self._offered: Hit | None = None  # what the entries that are listed are about
-        self.aboutToHide.connect(self._forget)
+        self.aboutToHide.connect(self.cuts.forget)
 
     @Slot()
     def open_own(self) -> None:
@@ -102,43 +98,7 @@ class PanelActions(QMenu):
 
     def aim(self, hit: Hit | None) -> None:
         """What the menu is about: the item under the pointer, or what is selected."""
-        self._hit = hit
-        self._offer()
-
-    @Slot()
-    def _forget(self) -> None:
-        """Opened from its button the next time, it is about the selection."""
-        self._hit = None
-
-    @Slot()
-    def _offer(self) -> None:
-        self._offered = self._hit
-        self.cuts.clear()
-        for title in self._offers(self._hit):
-            action = self.cuts.addAction(title.replace("&", "&&"))
-            action.setData(title)
-            action.triggered.connect(self._take)
-
-    def _offers(self, hit: Hit | None) -> dict[str, Offer]:
-        """What can be done now with the thing that was pointed at, by title."""
-        bench, pick = self.dock.bench, self.dock.pick
-        state = bench.document.recorded
-        facts = bench.facts(state.model)
-        meant = state if hit is None else aimed(state, lambda before: pick(before, hit))
-        return {o.title: o for o in offers(meant, facts.config, facts.token_text)}
-
-    @Slot()
-    def _take(self) -> None:
-        """On what is on the bench now: while the menu was open a model may have been opened, or words typed."""
-        action, moves = self.sender(), getattr(self.dock.parentWidget(), "moves", None)
-        if not isinstance(action, QAction) or moves is None:
-            return
-        title = str(action.data())
-        offer = self._offers(self._offered).get(title)
-        if offer is None:
-            self.dock.bench.message.emit("That was offered for what was on the bench before.")
-        else:
-            moves.take(offer.state, title)
+        self.cuts.aim(hit)
 
     @Slot()
     def again(self) -> None:

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtCore import QTimer
-from PySide6.QtWidgets import QApplication
 
 from circuitlab.figures.marks import Gesture, Hit
 from circuitlab.gui.bench import Bench
@@ -121,21 +119,20 @@ def test_a_head_of_the_reference_that_the_model_does_not_have_is_not_chosen(qtbo
     assert any("L1H3" in words for words in said)
 
 
-def test_a_head_from_a_palette_that_was_open_when_the_model_changed(qtbot: Any, window: Window, tmp_path: Path) -> None:
+def test_a_head_from_a_palette_that_was_open_when_the_model_changed(
+    qtbot: Any, window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     small = str(directory(tmp_path / "one", replace(TINY, n_heads=1, n_kv_heads=1)))
 
-    def choose() -> None:
-        palette = QApplication.activeModalWidget()
-        assert isinstance(palette, Palette)
+    def choose(palette: Palette) -> None:
         palette.line.setText("L1H3")
         assert palette.entries[0].title == "L1H3"
         window.open_model(small)
         qtbot.waitUntil(lambda: window.bench.facts().config.n_heads == 1, timeout=20000)
         palette.choose()
 
-    QTimer.singleShot(0, choose)
+    monkeypatch.setattr(Palette, "exec", choose)
     window.dialogs.show_palette()
-    qtbot.waitUntil(lambda: window.bench.facts().config.n_heads == 1, timeout=20000)
     settle(qtbot, window)
     assert not misfit(window.bench.facts().config, window.bench.document.recorded)
 

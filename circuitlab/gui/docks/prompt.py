@@ -7,7 +7,7 @@ import tomllib
 from dataclasses import replace
 from functools import lru_cache
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QEvent, QObject, QPoint, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QKeySequence, QShowEvent, QTextCursor
 from PySide6.QtWidgets import (
     QCheckBox,
@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from circuitlab.draw.plain import PlainLabel
-from circuitlab.figures.marks import empty
+from circuitlab.figures.marks import Hit, empty
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.buttons import push
 from circuitlab.gui.docks.prompt_losses import LossStrip
@@ -30,6 +30,7 @@ from circuitlab.gui.docks.prompt_writing import WritingControls
 from circuitlab.gui.one_row import OneRow
 from circuitlab.gui.room import Room
 from circuitlab.gui.title_bar import TitleBar
+from circuitlab.gui.token_menu import TokenMenu
 from circuitlab.paths import resource
 from circuitlab.session.state import State
 
@@ -73,6 +74,7 @@ class PromptDock(QDockWidget):
         self.editor.setAccessibleName("Prompt text")
         self.editor.setTabChangesFocus(True)
         self.losses = LossStrip(self.bench, self)
+        self.token_menu = TokenMenu(self)
         self.writing = WritingControls(self.bench, self)
         self.count = PlainLabel(self)
         self.count.setProperty("role", "caption")
@@ -127,6 +129,7 @@ class PromptDock(QDockWidget):
         self.sample.activated.connect(self._sample)
         self.writing.about_to_write.connect(self.commit)
         self.losses.failed.connect(self._warn)
+        self.losses.view.context_requested.connect(self._context)
         self.losses.drawn.connect(self._measure)
         self.losses.view.fold.toggled.connect(self._measure)
         self.editor.document().documentLayout().documentSizeChanged.connect(self._measure)
@@ -182,6 +185,11 @@ class PromptDock(QDockWidget):
                 event.accept()
                 return True
         return False
+
+    @Slot(object, QPoint)
+    def _context(self, hit: Hit | None, where: QPoint) -> None:
+        self.token_menu.aim(hit)
+        self.token_menu.popup(where)
 
     def tokens_of(self, text: str, bos: bool) -> tuple[int, ...]:
         """The prompt's tokens; without a tokenizer `text` holds ids. Raises `BadInput`."""
