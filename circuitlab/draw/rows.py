@@ -158,6 +158,8 @@ class RowsMark(QWidget):
 
     def _by_size(self) -> bool:
         """Whether the rows stand in the order of a measure: its largest are then what is looked for first, and stay in view."""
+        if self.mark.ranked and self.model.sorted_by is None:
+            return True
         for column in self.mark.columns:
             if column.bar and len(self.model.order) > 1:
                 sizes = np.abs(np.nan_to_num(np.asarray(column.values, float)[self.model.order]))

@@ -19,22 +19,32 @@ if TYPE_CHECKING:
 BETWEEN = " · "
 LONGEST = 36  # letters of a prompt
 MOST_EDITS = 2
+WITHOUT = "without the cut"  # of numbers that are of the weights, or of other texts, while something is cut
 
 
 def drawn(panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer], ref: Mapping[str, Answer]) -> Figure:
     """What the panel draws, beside the reference where there is one, and what it is drawn of."""
     figure = with_reference(panel, state, facts, now, ref)
-    return replace(figure, about=about(state, facts, now)) if figure.grid else figure
+    if not figure.grid:
+        return figure
+    aside = bool(state.subject.edits) and panel.of_heads and bool(now) and not read(now) & {"tokens", "edits"}
+    title = " · ".join(part for part in (figure.title, WITHOUT if aside else "") if part)
+    return replace(figure, title=title, about=about(state, facts, now))
+
+
+def read(now: Mapping[str, Answer]) -> set[str]:
+    """What beside weights the answers are of: "tokens" of the prompt, with its interventions, or "edits" alone."""
+    return {getattr(a.request.params, "needs", find_analysis(a.request.analysis).needs) for a in now.values()}
 
 
 def about(state: State, facts: Facts, now: Mapping[str, Answer]) -> tuple[str, ...]:
     """Model, step, prompt, interventions; of weights alone no prompt is named."""
     of_weights = facts.steps and state.model.checkpoint is None
     said = [*facts.name.split(BETWEEN), *(["final weights"] if of_weights else [])]
-    read = {getattr(a.request.params, "needs", find_analysis(a.request.analysis).needs) for a in now.values()}
-    if "tokens" in read:
+    of = read(now)
+    if "tokens" in of:
         said.append(prompt(state, facts))
-    if read & {"tokens", "edits"}:
+    if of & {"tokens", "edits"}:
         edits = state.subject.edits
         said += [words(e) for e in edits] if len(edits) <= MOST_EDITS else [f"{len(edits)} interventions"]
     return tuple(part.replace(BETWEEN, " ") for part in said if part)

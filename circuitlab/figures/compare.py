@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from circuitlab.figures.compare_marks import Pinned, difference, shared
+from circuitlab.figures.compare_marks import Pinned, colours, difference, on_one_scale, shared
 from circuitlab.figures.marks import Figure, Heatmap, Lines, Mark, Rows, Tokens
 from circuitlab.figures.marks.texts import ALONE
 from circuitlab.figures.vocabulary import aligned, one_vocabulary, pinned_state
@@ -164,10 +164,19 @@ def _written(a: Facts, b: Facts) -> Callable[[int], int | None]:
     return lambda i: b.token_of(a.token_text(i))
 
 
-def _more(shown: tuple[int, int] | None, before: Rows, after: Rows) -> tuple[int, int] | None:
+def _headed(before: Mark, after: Mark, there: Figure, pin: Pin) -> Mark:
+    """A table under a heading that says of both what its numbers are."""
+    partner = there.find(before.name)
+    if not (isinstance(before, Rows) and isinstance(after, Rows) and isinstance(partner, Rows)) or after is before:
+        return after
+    return replace(after, heading=_titles(before.heading, partner.heading, pin)[0])
+
+
+def _shown(shown: tuple[int, int] | None, compared: Mapping[Mark, Mark]) -> tuple[int, int] | None:
     """How many of how many are listed, where the reference's are listed too."""
-    listed = lambda rows: int((rows.ids[:, 0] != ALONE).sum()) if len(rows.ids) else 0
-    return None if shown is None else (min(shown[0] + listed(after) - listed(before), shown[1]), shown[1])
+    listed = lambda mark: int((mark.ids[:, 0] != ALONE).sum()) if isinstance(mark, Rows) and len(mark.ids) else 0
+    more = sum(listed(one) - listed(mark) for mark, one in compared.items())
+    return None if shown is None else (min(shown[0] + more, shown[1]), shown[1])
 
 
 def _difference(made: Figure, there: Figure, state: State, pin: Pin, facts: Facts) -> Figure:
@@ -178,24 +187,14 @@ def _difference(made: Figure, there: Figure, state: State, pin: Pin, facts: Fact
     rounding = ROUNDING if single else ROUNDING_DOUBLE
     ours, theirs = (int, int) if alike else (_written(other, facts), _written(facts, other))
     pinned = Pinned(short_label(pin), found.align, len(pin.subject.tokens), rounding, alike, ours, theirs)
-    said: dict[str, None] = {}
-    changed = False
-
-    shown = made.shown
-
-    def compared(mark: Mark) -> Mark:
-        nonlocal changed, shown
-        partner = there.find(mark.name)
-        made, words = difference(mark, partner, pinned)
-        if isinstance(mark, Rows) and isinstance(made, Rows):
-            if isinstance(partner, Rows) and made is not mark:
-                made = replace(made, heading=_titles(mark.heading, partner.heading, pin)[0])
-            shown = _more(shown, mark, made)
-        said[words] = None
-        changed = changed or (made is not mark and not isinstance(made, Rows))
-        return made
-
-    grid = tuple(tuple(map(compared, row)) for row in made.grid)
+    pairs = {mark: difference(mark, there.find(mark.name), pinned) for mark in made.marks()}
+    compared = on_one_scale({mark: one for mark, (one, _) in pairs.items()})
+    said = [words + (colours(compared[mark]) if one is not mark else "") for mark, (one, words) in pairs.items()]
+    said = [words for words in dict.fromkeys(said) if not any(words != other and other.startswith(words) for other in said)]
+    changed = any(one is not mark and not isinstance(one, Rows) for mark, one in compared.items())
+    compared = {mark: _headed(mark, one, there, pin) for mark, one in compared.items()}
+    shown = _shown(made.shown, compared)
+    grid = tuple(tuple(compared[mark] for mark in row) for row in made.grid)
     texts = any(map(_of_tokens, made.marks()))
     words = found.words if texts and not (alike and pin.subject.tokens == state.tokens) else ""
     title, before = _titles(made.title, there.title, pin)

@@ -149,8 +149,26 @@ def _heatmap(here: Heatmap, there: Heatmap, pin: Pinned) -> tuple[Mark, str] | N
     unit = f"Δ {here.unit}".strip()
     plain = {"rgb": None, "legend": (), "colour_bar": True} if here.rgb is not None else {}
     made = replace(here, values=change, levels=(-top, top), map="signed", unit=unit, **plain)
-    scale = "" if made.colour_bar else f", ± {top:.2g}: orange more, blue less"
-    return made, f"map: now minus {pin.label}{scale}"
+    return made, f"map: now minus {pin.label}"
+
+
+def on_one_scale(made: dict[Mark, Mark]) -> dict[Mark, Mark]:
+    """Differences (by the marks that they were made of) of maps and texts that had one scale before have one again."""
+    changed = {mark: one for mark, one in made.items() if isinstance(one, Heatmap | Tokens) and one is not mark}
+    alike: dict[tuple[object, ...], float] = {}
+    scale = lambda mark: (mark.levels, mark.map, mark.unit)
+    for mark, one in changed.items():
+        alike[scale(mark)] = max(alike.get(scale(mark), 0.0), one.levels[1])
+    wider = lambda one, top: one if one.levels[1] == top else replace(one, levels=(-top, top))
+    return {mark: wider(one, alike[scale(mark)]) if mark in changed else one for mark, one in made.items()}
+
+
+def colours(mark: Mark) -> str:
+    """The scale of a difference that has no colour bar."""
+    if (isinstance(mark, Heatmap) and mark.colour_bar) or not isinstance(mark, Heatmap | Tokens):
+        return ""
+    unit = mark.unit.removeprefix("Δ").strip()
+    return f", ± {mark.levels[1]:.2g}{' ' * bool(unit)}{unit}: orange more, blue less"
 
 
 def _tokens(here: Tokens, there: Tokens, pin: Pinned) -> tuple[Mark, str] | None:
@@ -319,17 +337,19 @@ def _columns(here: Rows, there: Rows, pin: Pinned) -> tuple[tuple[RowColumn, ...
     other = [c for c in words if (np.where(rows >= 0, said(c), c.values) != c.values).any()]
     made = list[RowColumn]()
     for column in here.columns:
+        if column in moved:  # the change first: it is what the table is about, and in sight where there is little room
+            made += _beside(column, before[column.name], change[column.name], pin, column is moved[0])
+            continue
         made.append(column)
         if column in other:
             made.append(RowColumn(f"{column.name} in {pin.label}", said(column).astype(object), tokens=column.tokens))
-        if column in moved:
-            made += _before_and_after(column, before[column.name], change[column.name], pin, column is moved[0])
     if not moved and not other:
         return here.columns, f"columns: the same in {pin.label}", None
     order = by_size(change[moved[0].name]) if here.ranked and moved else None
     made = made if order is None else [replace(c, values=c.values[order]) for c in made]
-    alone = int(((rows < 0) & ~sums & np.isnan(here.absent)).sum())
-    words_of = f"columns: {pin.label} beside now, Δ now minus it" + (f", {alone} rows not listed there" if alone else "")
+    alone = bool(((rows < 0) & ~sums & np.isnan(here.absent)).any())
+    words_of = f"columns: {pin.label} beside now" + (", Δ now minus it" if moved else "")
+    words_of += ", empty where it does not list the row" if alone else ""
     return tuple(made), words_of, order
 
 
@@ -343,11 +363,13 @@ def _where(rows: np.ndarray, values: np.ndarray, absent: np.ndarray) -> np.ndarr
     return np.where(rows >= 0, values[np.maximum(rows, 0)], absent) if len(values) else absent.copy()
 
 
-def _before_and_after(column: RowColumn, before: np.ndarray, change: np.ndarray, pin: Pinned, first: bool) -> list[RowColumn]:
+def _beside(column: RowColumn, before: np.ndarray, change: np.ndarray, pin: Pinned, first: bool) -> list[RowColumn]:
+    """The change, the column, and beside the first one, for want of room no other, what it was in the reference."""
     top = _top(change)
-    delta = RowColumn("Δ" if first else f"Δ {column.name}", change, digits=column.digits, map="signed", levels=(-top, top))
+    name = f"Δ {column.name}" if not first or column.name.startswith("Δ") else "Δ"
+    delta = RowColumn(name, change, digits=column.digits, map="signed", levels=(-top, top), tip=f"now minus {pin.label}")
     tip = f"{column.name} in {pin.label}; empty where it is not listed there"
-    return [RowColumn(f"in {pin.label}", before, digits=column.digits, tip=tip), delta] if first else [delta]
+    return [delta, column, RowColumn(f"in {pin.label}", before, digits=column.digits, tip=tip)] if first else [delta, column]
 
 
 def _same_rows(here: Rows, there: Rows, pin: Pinned) -> np.ndarray:

@@ -143,6 +143,7 @@ def _listed(state: State, answer: Answer, also: np.ndarray = NONE) -> tuple[Rows
         chosen=_chosen(state, made),
         searchable=made.shown > 30,
         ranked=view.sort == "size",
+        absent=np.nan if result.n_left_out.any() else 0.0,
         including=lambda also: _listed(state, answer, also)[0],
     )
     return rows, made

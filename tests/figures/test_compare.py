@@ -16,6 +16,7 @@ from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.figures.compare import ROUNDING
 from circuitlab.figures.compare_marks import Pinned, difference
+from circuitlab.figures.heads import HeadsView
 from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Lines, Points, RowColumn, Rows, Tokens, ids
 from circuitlab.figures.panel import Panel, facts_of, panels
 from circuitlab.figures.predictions import PredictionsView
@@ -176,6 +177,37 @@ def test_every_token_that_either_side_lists_has_both_probabilities(
     assert change.shown == (len(listed), len(now))
 
 
+@pytest.mark.parametrize("name", ["heads", "composition", "circuits", "spectra", "head_finder", "attention", "ablation", "paths"])
+def test_a_title_says_where_the_cut_does_not_enter(bench: tuple[Engine, dict[str, State]], name: str) -> None:
+    engine, states = bench
+    cut = with_edits(states["attention-only"], ablation(Head(0, 1)))
+    whole, here = (drawn(engine, name, state, "now") for state in (replace(cut, edits=()), cut))
+    alike = signature(whole) == signature(here)
+    assert ("without the cut" in here.title) == alike == (name not in ("attention", "ablation", "paths"))
+    assert "cut" not in whole.title
+    if name == "heads":
+        read = drawn(engine, name, cut.with_view("heads", HeadsView(on="text")), "now")
+        assert "without the cut" not in read.title
+
+
+@pytest.mark.parametrize("name", ["attention", "paths"])
+def test_a_map_and_the_text_under_it_stay_on_one_scale(bench: tuple[Engine, dict[str, State]], name: str) -> None:
+    engine, states = bench
+    cut = with_edits(on_page(states["attention-only"], name, "pair" if name == "paths" else ""), ablation(Head(0, 2)))
+    cut = cut.select(destination=3)
+    change = drawn(engine, name, cut, "difference")
+    heat, text = change.marks()
+    assert isinstance(heat, Heatmap) and isinstance(text, Tokens)
+    top = max(float(np.nanmax(np.abs(mark.values))) for mark in (heat, text))
+    assert heat.levels == text.levels == (-top, top)
+    assert f"text: now minus uncut, ± {top:.2g} weight" in change.caption
+    # what had a scale of its own keeps it, and says it
+    change = drawn(engine, "ablation", cut, "difference")
+    heat, text = change.find("map"), change.find("text")
+    assert isinstance(heat, Heatmap) and isinstance(text, Tokens) and heat.levels != text.levels
+    assert f"text: now minus uncut, ± {text.levels[1]:.2g} nats" in change.caption
+
+
 def test_a_panel_without_a_question_says_nothing_of_a_reference(bench: tuple[Engine, dict[str, State]]) -> None:
     engine, states = bench
     cut = with_edits(states["attention-only"], ablation(Head(0, 1)))
@@ -288,10 +320,10 @@ def rows(names: list[str], keys: list[int], p: list[float]) -> Rows:
 def test_rows_are_matched_by_what_they_are_and_show_before_and_after() -> None:
     made, said = difference(rows(["a", "b", "c"], [4, 5, 6], [0.5, 0.25, 0.125]), rows(["b", "a"], [5, 4], [0.5, 0.25]), SAME)
     assert isinstance(made, Rows)
-    assert [c.name for c in made.columns] == ["token", "p", "in before", "Δ", "sd"]
-    np.testing.assert_array_equal(made.columns[2].values, [0.25, 0.5, np.nan])
-    np.testing.assert_array_equal(made.columns[3].values, [0.25, -0.25, np.nan])
-    assert "1 rows not listed there" in said
+    assert [c.name for c in made.columns] == ["token", "Δ", "p", "in before", "sd"]
+    np.testing.assert_array_equal(made.columns[3].values, [0.25, 0.5, np.nan])
+    np.testing.assert_array_equal(made.columns[1].values, [0.25, -0.25, np.nan])
+    assert "empty where it does not list the row" in said
 
 
 def test_a_ranking_becomes_one_of_changes() -> None:
