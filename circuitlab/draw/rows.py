@@ -172,6 +172,12 @@ class RowsMark(QWidget):
         super().resizeEvent(event)
         self._widths.stretch(self.width(), self.height())
 
+    def let_scroll(self, policy: Qt.ScrollBarPolicy) -> None:
+        """With a bar of its own, or with that of a table beside it."""
+        if policy != self.table.verticalScrollBarPolicy():
+            self.table.setVerticalScrollBarPolicy(policy)
+            self._widths.stretch(self.width(), self.height())
+
     def set_theme(self, theme: Theme) -> None:
         """Chrome in another theme; data keep their colours."""
         self.theme = self._delegate.theme = self._widths.theme = theme

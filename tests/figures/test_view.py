@@ -309,3 +309,29 @@ def test_a_table_leaves_as_the_person_has_sorted_and_filtered_it(view):
     assert shown.marks()[0].columns[0].values.tolist() == ["ten", "three", "two"]
     assert (shown.marks()[0].chosen, shown.marks()[0].ids.tolist()) == ((2,), [[3], [2], [1]])
     assert shown.caption == "c · 3 of 4 rows, those with ‘t’"
+
+
+def test_tables_side_by_side_scroll_as_one_by_one_bar(view, qtbot):
+    def rows(name: str, n: int) -> Rows:
+        columns = (RowColumn("token", np.array([f"{name}{i}" for i in range(n)], dtype=object)),)
+        return Rows(name, columns, ids(np.arange(n)), searchable=True)
+
+    view.show_figure(Figure(((rows("a", 60), rows("b", 60)),), "A"))
+    QApplication.processEvents()
+    left, right = view.widget("a"), view.widget("b")
+    bars = [w.table.verticalScrollBar() for w in (left, right)]
+    assert [bar.isVisible() for bar in bars] == [False, True]
+    bars[1].setValue(20)
+    assert bars[0].value() == 20
+    left.table.scrollToBottom()
+    assert bars[0].value() == bars[1].value() == bars[1].maximum()
+    right.filter_box.setText("b1")  # eleven of them
+    QApplication.processEvents()
+    assert [bar.isVisible() for bar in bars] == [True, False], "the longer one has the bar"
+    view.show_figure(Figure(((rows("a", 60),), (rows("b", 60),)), "A"))
+    QApplication.processEvents()
+    assert all(w.table.verticalScrollBar().isVisible() for w in (left, right))
+    before = right.table.verticalScrollBar().value()
+    left.table.scrollToTop()
+    left.table.scrollToBottom()
+    assert right.table.verticalScrollBar().value() == before, "apart, each goes its own way"
