@@ -99,7 +99,7 @@ def _there(panel: Panel, state: State, pin: Pin, facts: Facts, ref: Mapping[str,
         return None, f"not compared: the model of {pin.label} is not open"
     at = pinned_state(state, pin, facts, other)
     if isinstance(at, str):
-        return None, f"not compared with {pin.label}, which has another vocabulary: {at}"
+        return None, f"not compared with {pin.label}: {at}"
     if panel.requests(at, other) == {}:
         asks = bool(panel.requests(state, facts))
         return None, f"not compared: this panel itself sets now against {pin.label}" if asks else ""
@@ -165,11 +165,11 @@ def _written(a: Facts, b: Facts) -> Callable[[int], int | None]:
 
 
 def _headed(before: Mark, after: Mark, there: Figure, pin: Pin) -> Mark:
-    """A table under a heading that says of both what its numbers are."""
+    """A table or a text under a heading that says of both what its numbers are."""
     partner = there.find(before.name)
-    if not (isinstance(before, Rows) and isinstance(after, Rows) and isinstance(partner, Rows)) or after is before:
+    if after is before or not isinstance(after, Rows | Tokens) or not isinstance(partner, Rows | Tokens):
         return after
-    return replace(after, heading=_titles(before.heading, partner.heading, pin)[0])
+    return replace(after, heading=_titles(after.heading, partner.heading, pin)[0])
 
 
 def _shown(shown: tuple[int, int] | None, compared: Mapping[Mark, Mark]) -> tuple[int, int] | None:

@@ -366,8 +366,14 @@ def _where(rows: np.ndarray, values: np.ndarray, absent: np.ndarray) -> np.ndarr
 def _beside(column: RowColumn, before: np.ndarray, change: np.ndarray, pin: Pinned, first: bool) -> list[RowColumn]:
     """The change, the column, and beside the first one, for want of room no other, what it was in the reference."""
     top = _top(change)
-    name = f"Δ {column.name}" if not first or column.name.startswith("Δ") else "Δ"
-    delta = RowColumn(name, change, digits=column.digits, map="signed", levels=(-top, top), tip=f"now minus {pin.label}")
+    delta = RowColumn(
+        "Δ" if first else f"Δ {column.name}",
+        change,
+        digits=column.digits,
+        map="signed",
+        levels=(-top, top),
+        tip=f"now minus {pin.label}",
+    )
     tip = f"{column.name} in {pin.label}; empty where it is not listed there"
     return [delta, column, RowColumn(f"in {pin.label}", before, digits=column.digits, tip=tip)] if first else [delta, column]
 

@@ -111,6 +111,7 @@ def _models(models: tuple[Shown, ...], state: State, facts: Facts) -> Rows:
     """One row a model: its mean loss, and what it made of the selected token."""
     at, known = destination(state), [m.result for m in models]
     first = next((r for r in known if r is not None), None)
+    short = next((m.short for m, r in zip(models, known, strict=True) if r is not None), "")
 
     def make() -> tuple[RowColumn, ...]:
         of = lambda read: np.array([np.nan if r is None else read(r) for r in known], dtype=float)
@@ -121,7 +122,7 @@ def _models(models: tuple[Shown, ...], state: State, facts: Facts) -> Rows:
         return (
             RowColumn("model", np.array([m.short for m in models], dtype=object), tip="Click to open it on this text"),
             RowColumn("mean", mean, digits=2, tip="mean loss of the text's tokens, nats"),
-            RowColumn("Δ", change, digits=2, map="signed", levels=(-top, top), tip="mean less that of the first"),
+            RowColumn(f"− {short}", change, digits=2, map="signed", levels=(-top, top), tip=f"mean less that of {short}"),
             RowColumn("loss", of(lambda r: r.loss[at]), digits=2, tip="of the selected token, nats"),
             RowColumn("rank", np.where(rank > 0, rank, np.nan), digits=0, tip="of the selected token, given what is before it"),
             RowColumn("guess", np.array(said, dtype=object), tokens=True, tip="the most probable token in its place"),

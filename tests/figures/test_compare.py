@@ -208,6 +208,53 @@ def test_a_map_and_the_text_under_it_stay_on_one_scale(bench: tuple[Engine, dict
     assert f"text: now minus uncut, ± {text.levels[1]:.2g} nats" in change.caption
 
 
+def test_another_text_is_read_where_the_same_token_stands_or_not_at_all(bench: tuple[Engine, dict[str, State]]) -> None:
+    engine, states = bench
+    state = states["attention-only"]
+    there = state.with_tokens((0, 5, 3, 9, 5, 7, 5, 9))  # one token more in front of the second one
+    state = replace(state, pins=(Pin("longer", there.subject),))
+    for name in ("predictions", "attention", "why_here"):
+        change = drawn(engine, name, state.select(destination=4, source=2, locked=True), "difference")
+        before = drawn(engine, name, replace(state, pins=()).with_tokens(there.tokens).select(destination=5, source=3), "now")
+        mark, was = change.marks()[0], before.marks()[0]
+        if isinstance(mark, Rows) and isinstance(was, Rows):
+            column = "in longer"
+            known = dict(zip(map(tuple, was.ids.tolist()), was.columns[2 if name == "predictions" else 1].values, strict=True))
+            said = next(c.values for c in mark.columns if c.name == column)
+            pairs = [(v, known[tuple(key)]) for key, v in zip(mark.ids.tolist(), said, strict=True) if tuple(key) in known]
+            assert len(pairs) > 3
+            np.testing.assert_allclose(*zip(*pairs, strict=True), rtol=1e-5)
+        else:
+            text, whole = change.find("text"), before.find("text")
+            now = drawn(engine, name, replace(state, pins=()).select(destination=4), "now").find("text")
+            assert isinstance(text, Tokens) and isinstance(whole, Tokens) and isinstance(now, Tokens)
+            kept = [0, 1, 3, 4, 5, 6, 7]
+            np.testing.assert_allclose(text.values[:5], (now.values - whole.values[kept])[:5], atol=1e-6)
+    shorter = replace(state, pins=(Pin("shorter", state.with_tokens((0, 5, 5, 7, 5, 9)).subject),))
+    refused = drawn(engine, "predictions", shorter.select(destination=2, locked=True), "difference")
+    assert "not compared with shorter" in refused.caption and "at 2" in refused.caption
+
+
+def test_patching_from_the_uncut_run_does_not_call_it_pinned(bench: tuple[Engine, dict[str, State]]) -> None:
+    engine, states = bench
+    cut = with_edits(states["attention-only"], ablation(Head(0, 1)))
+    figure = drawn(engine, "patching", cut, "now")
+    assert "as uncut" in figure.title and "pinned" not in figure.title + figure.caption
+    pinned = replace(cut, pins=(Pin("mine", replace(cut.subject, edits=())),))
+    assert "as pinned" in drawn(engine, "patching", pinned, "now").title
+
+
+@pytest.mark.parametrize(("name", "page"), PAGES)
+def test_no_two_columns_of_a_difference_are_called_alike(bench: tuple[Engine, dict[str, State]], name: str, page: str) -> None:
+    engine, states = bench
+    cut = on_page(with_edits(states["attention-only"], ablation(Head(0, 1))), name, page)
+    if not answers(engine, cut, name, page):
+        return
+    for mark in drawn(engine, name, cut, "difference").marks():
+        names = [c.name for c in mark.columns] if isinstance(mark, Rows) else []
+        assert len(set(names)) == len(names), names
+
+
 def test_a_panel_without_a_question_says_nothing_of_a_reference(bench: tuple[Engine, dict[str, State]]) -> None:
     engine, states = bench
     cut = with_edits(states["attention-only"], ablation(Head(0, 1)))
