@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
@@ -143,8 +144,13 @@ def test_tokens_stand_beside_their_ids(model: str, capsys: pytest.CaptureFixture
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[1][:3] == ["position", "id", "token"]
     assert [line[2] for line in lines[2:6]] == ["<|bos|>", "a", "·", "b"]
-    assert main(["compute", "attention", model, "--text", "a b", "--set", "heads=L0H0"]) == 0
-    assert "destination token" in capsys.readouterr().out
+    assert main(["compute", "attention", model, "--text", "a b", "--set", "heads=L0H0", "--csv", "-"]) == 0
+    rows = list(csv.DictReader(line for line in capsys.readouterr().out.splitlines() if not line.startswith("#")))
+    texts = ["<|bos|>", "a", "·", "b"]
+    assert len(rows) == 10
+    for row in rows:
+        assert row["destination token"] == texts[int(row["destination"])]
+        assert row["source token"] == texts[int(row["source"])]
 
 
 def test_a_fault_of_ours_is_one_line_and_a_traceback_in_the_log(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from circuitlab.gui.settings import Settings
+from circuitlab.gui.settings import SETTINGS, Setting, Settings
 from circuitlab.gui.window import Window
 from circuitlab.paths import config_home
 
@@ -34,6 +34,17 @@ def test_what_cannot_be_read_is_named_and_the_defaults_stand(qtbot: Any, text: b
     assert (said in settings.problem and len(settings.problem) < 400) if said else settings.problem == ""
     if said != "damaged":  # of a damaged file Qt reads what it can
         assert settings["theme"] == ("dark" if b"theme=dark" in text else "system")
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_what_is_set_is_there_at_the_next_start(qtbot: Any, setting: Setting) -> None:
+    chosen = setting.choices[-1] if setting.choices else type(setting.default)(setting.low + 0.6 * (setting.high - setting.low))
+    assert chosen != setting.default
+    Settings().set(setting.name, chosen)
+    after = Settings()
+    assert {s.name: after[s.name] for s in SETTINGS} == {s.name: s.default for s in SETTINGS} | {setting.name: chosen}
+    Settings(remember=False).set(setting.name, setting.default)  # for a picture: nothing is kept
+    assert Settings()[setting.name] == chosen and Settings(remember=False)[setting.name] == setting.default
 
 
 def test_a_folder_in_the_place_of_the_file_is_said_and_so_is_what_cannot_be_kept(qtbot: Any) -> None:

@@ -248,9 +248,11 @@ def test_another_model_takes_text_and_is_undone(qtbot: Any, window: Window, tmp_
     assert heat(window, "overview").tiles is not None
     assert heat(window, "overview").tiles.rows == 3  # type: ignore[union-attr]
     assert window.bench.document.state.text == TEXT
+    assert window.windowTitle() == "wide · CircuitLab"
     window.bench.document.undo()
     settle(qtbot, window)
     assert window.bench.document.state.model == before
+    assert window.windowTitle() == f"{window.bench.name_of(before)} · CircuitLab"
     assert heat(window, "overview").tiles.rows == 2  # type: ignore[union-attr]
 
 

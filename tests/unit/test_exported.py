@@ -154,3 +154,10 @@ def test_one_token_has_no_control_and_no_caption_of_one(folder: Path) -> None:
     assert np.isnan(answer.result.control).all()
     assert [word for word in answer.result.conventions if "control" in word] == ["no control of one token"]
     assert not np.isnan(answer.result.mean[answer.result.names.index("entropy")]).any()
+
+
+def test_no_number_that_json_lacks_is_written(folder: Path) -> None:
+    answer: Any = api.open(str(folder / "gpt2")).compute("token_loss", tokens=(0, 5, 6, 5))
+    result = replace(answer.result, loss=np.array([np.nan, np.inf, -np.inf, 1.5]))
+    text = json_text(told(api.engine(), replace(answer, result=result), identified=False))
+    assert json.loads(text, parse_constant=pytest.fail)["result"]["loss"] == [None, None, None, 1.5]
