@@ -28,6 +28,7 @@ from weakref import WeakValueDictionary
 
 import torch
 
+from circuitlab.analysis.attention import chosen_heads
 from circuitlab.analysis.base import TextRef, analyses, find_analysis
 from circuitlab.draw.paper import Paper, format_of
 from circuitlab.engine.codec import as_text, params_of, parse
@@ -43,7 +44,7 @@ from circuitlab.model.intervention import Intervention
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.loading.family import tokenizer_at
 from circuitlab.model.series import index_of
-from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
+from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
 from circuitlab.model.tensors import ResidentTensors
 from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.session.state import State
@@ -190,17 +191,27 @@ class Model:
         bos: bool | None = None,
         heads: str | tuple[Head, ...] = (),
         destination: int | None = None,
+        source: int | None = None,
+        target: Target | None = None,
     ) -> State:
-        """The bench as it stands with this prompt and this selection. Raises `BadInput` for a position that is not there."""
+        """The bench as it stands with this prompt and this selection.
+
+        Raises `BadInput` for a head, a position or a token that is not there.
+        """
         ids = self.subject(text, tokens, bos).tokens
         made = State(self.ref, bos=self.config.prepend_bos if bos is None else bos).with_text(text or "", ids)
         chosen = parse(tuple[Head, ...], heads, "heads") if isinstance(heads, str) else tuple(heads)
-        made = made.select(heads=chosen) if chosen else made
-        if destination is None:
-            return made
-        if not 0 <= destination < len(ids):
-            raise BadInput("There is no such position.", expected=f"0..{len(ids) - 1}", got=str(destination))
-        return made.select(destination=destination, locked=True)
+        made = made.select(heads=chosen_heads(self.config, chosen)) if chosen else made
+        for position in (destination, source):
+            if position is not None and not 0 <= position < len(ids):
+                there = f"0..{len(ids) - 1}" if ids else "a prompt, which has positions"
+                raise BadInput("There is no such position.", expected=there, got=str(position))
+        made = made if destination is None else made.select(destination=destination, locked=True)
+        made = made if source is None else made.select(source=source)
+        n = self.config.d_vocab_out
+        if target is not None and (bad := [i for i in target.tokens if not 0 <= i < n]):
+            raise BadInput("A target is not in the vocabulary.", expected=f"ids 0..{n - 1}", got=str(bad))
+        return made if target is None else made.select(target=target)
 
     def figure(
         self,

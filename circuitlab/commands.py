@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import shutil
 import sys
 import textwrap
@@ -26,7 +27,7 @@ from circuitlab.engine.export_series import joined_table, series_bytes
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.engine.texts import text_of
-from circuitlab.errors import BadInput, BadMachine, UsageError
+from circuitlab.errors import BadInput, BadMachine, UsageError, bounded
 from circuitlab.files import write_whole
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.known_heads import KnownHeads, complaints, known_heads
@@ -69,6 +70,8 @@ def _prompt(args: argparse.Namespace) -> tuple[str | None, tuple[int, ...] | Non
 
 def _bytes_of(name: str) -> bytes:
     """A prompt's file, "-" for what is sent. Raises `BadInput` where it does not end in time, `OSError`."""
+    if not name:
+        raise UsageError("No file is named.", expected="--text-file FILE, or - for what is sent", got="nothing")
     with contextlib.nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
         data = file.read(LONGEST_PROMPT + 1)
     if len(data) > LONGEST_PROMPT:
@@ -153,9 +156,11 @@ def _targets(args: argparse.Namespace) -> dict[str, str]:
     if len(set(files)) < len(files):
         raise UsageError("Two forms go to one file.", expected="a file each", got=" ".join(targets.values()))
     for target in targets.values():
-        if target != "-" and not Path(target).absolute().parent.is_dir():
-            raise BadMachine("The data cannot be written.", expected="a folder that is there", got=target)
-        if target != "-" and Path(target).is_dir():
+        if not target:
+            raise UsageError("The data cannot be written.", expected="the name of a file, or -", got="nothing")
+        if target != "-" and not os.path.isdir(Path(target).absolute().parent):  # a name may be too long to be asked about
+            raise BadMachine("The data cannot be written.", expected="a folder that is there", got=bounded(target))
+        if target != "-" and os.path.isdir(target):
             raise BadMachine("The data cannot be written.", expected="the name of a file", got=f"{target}, a folder")
     return targets
 
@@ -197,11 +202,9 @@ def figure(args: argparse.Namespace) -> int:
         raise UsageError("A picture is of one checkpoint.", expected="a training step or final", got="all")
     model = _open(args)
     text, tokens = _prompt(args)
-    state = model.state(text, tokens, False if args.no_bos else None, heads, args.destination)
+    target = parse(Target, args.target, "--target")
+    state = model.state(text, tokens, False if args.no_bos else None, heads, args.destination, args.source, target)
     state = replace(state, edits=tuple((e, True) for e in _cuts(args)))
-    if args.source is not None:
-        state = state.select(source=args.source)
-    state = state.select(target=parse(Target, args.target, "--target"))
     made = figure_of(model.engine, panel, state.with_view(panel.name, view))
     write(without_choice(made, not heads, args.destination is None and args.source is None), out, paper)
     return 0

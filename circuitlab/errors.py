@@ -109,7 +109,8 @@ class Refused(BadInput):
     title = "This analysis does not apply"
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason[:1].upper() + reason[1:])
+        name = "_" in reason.partition(" ")[0]  # of an analysis, as it is typed
+        super().__init__(reason if name else reason[:1].upper() + reason[1:])
 
 
 class OverBudget(CircuitLabError):

@@ -18,7 +18,7 @@ import numpy as np
 
 from circuitlab.analysis.base import SeriesRef, TextRef
 from circuitlab.engine.store import reference
-from circuitlab.errors import UsageError
+from circuitlab.errors import UsageError, bounded
 from circuitlab.model.plain import fields, from_json, out_of_bounds, to_json, type_name
 from circuitlab.model.subject import Head, Target
 
@@ -82,15 +82,25 @@ def parse_params(cls: type[P], pairs: Mapping[str, str]) -> P:
     """A parameter object from `key=value` texts. Raises `UsageError` for an unknown key or a bad value."""
     known = fields(cls)
     if unknown := sorted(set(pairs) - set(known)):
-        raise UsageError("There is no such parameter.", expected=" ".join(known) or "none", got=" ".join(unknown))
+        raise UsageError(
+            "There is no such parameter.", expected=" ".join(known) or "none", got=" ".join(name or "no name" for name in unknown)
+        )
     return _made(cls, {name: parse(known[name][0], text, name) for name, text in pairs.items()})
+
+
+def _refuse_unknown(given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    if unknown := sorted(set(given) - set(known)):
+        got = " ".join(bounded(name) or "no name" for name in unknown)
+        raise UsageError("There is no such parameter.", expected=" ".join(known) or "none", got=got)
 
 
 def params_of(cls: type[P], given: Mapping[str, Any]) -> P:
     """A parameter object from Python values, or from texts as on the command line. Raises `UsageError`."""
     known = fields(cls)
     if unknown := sorted(set(given) - set(known)):
-        raise UsageError("There is no such parameter.", expected=" ".join(known) or "none", got=" ".join(unknown))
+        raise UsageError(
+            "There is no such parameter.", expected=" ".join(known) or "none", got=" ".join(name or "no name" for name in unknown)
+        )
     return _made(cls, {name: _value(known[name][0], value, name) for name, value in given.items()})
 
 

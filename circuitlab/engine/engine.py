@@ -183,8 +183,8 @@ class Engine:
             raise OverBudget(
                 f"{analysis.name} does not fit in the memory budget.",
                 expected=f"at most {memory_words(self.memory)}",
-                got=f"{memory_words(needed)} for {n} tokens",
-                remedy="Give a larger --budget, or shorten the prompt.",
+                got=f"{memory_words(needed)}{f' for {n} tokens' if reads else ''}",
+                remedy=f"Give a larger --budget, or {'shorten the prompt' if reads else 'ask for less: fewer, smaller samples'}.",
             )
         return needed
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from circuitlab.errors import BadModel, Cancelled
+from circuitlab.errors import BadModel, Cancelled, UsageError
 from circuitlab.model.constructed import KIND, RopeInduction, build, named
 from circuitlab.model.folding import under
 from circuitlab.model.hub import HubName, looks_like_a_name
@@ -46,8 +46,11 @@ def reference(text: str) -> ModelRef:
     """The reference a person means: `builtin:NAME`, `file:PATH`, `hub:OWNER/NAME`, a shipped model's name, a path, OWNER/NAME;
     or `construct:NAME?…`, of which equal parameters give equal references.
 
-    Raises `UsageError` for a name of the hub that is none, and for parameters that cannot be.
+    Raises `UsageError` for no name, for one of the hub that is none, and for parameters that cannot be.
     """
+    if not text.removeprefix("file:").strip() or "\0" in text:
+        expected = "a shipped model's name, a folder, a weight file, or OWNER/NAME on the hub"
+        raise UsageError("No model is named.", expected=expected, got=ascii(text)[:80])
     if text.startswith(KIND) or (named(text) and not Path(text).exists()):
         return ModelRef(f"{KIND}{RopeInduction.parse(text)}")
     if text.startswith("hub:"):

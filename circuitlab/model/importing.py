@@ -27,6 +27,7 @@ from typing import Any, cast
 import torch
 
 from circuitlab.errors import BadModel, UsageError
+from circuitlab.files import read_at_most
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.import_unseen import defaults, unseen
 from circuitlab.model.loading.assumptions import Assumption
@@ -59,9 +60,10 @@ class ImportMap:
 def read_map(path: Path) -> ImportMap:
     """The map of a TOML file. Raises `UsageError` for what cannot be read, `BadModel` for a contradicting configuration."""
     try:
-        if path.stat().st_size > _LARGEST:
-            raise UsageError("The map is too large.", expected="at most 1 MiB", got=f"{path.stat().st_size} bytes")
-        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        read = read_at_most(path, _LARGEST)
+        if read is None:
+            raise UsageError("The map is too large.", expected="at most 1 MiB", got="more")
+        data = tomllib.loads(read.decode("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError("The map cannot be read.", expected="a TOML file", got=str(error)[:200]) from error
     return map_of(data)
@@ -74,7 +76,11 @@ def map_of(data: Mapping[str, Any]) -> ImportMap:
         if name not in known or not isinstance(value, known[name]):
             raise UsageError("The map has a part that is not known.", expected=" ".join(known), got=f"{name} {value!r}"[:80])
     fields = data.get("config", {})
-    config = ModelConfig.from_json(fields)
+    try:
+        config = ModelConfig.from_json(fields)
+    except BadModel as error:  # in a map it is no file of its own
+        what = error.what.replace("config.json", "[config] of the map", 1)
+        raise BadModel(what, expected=error.expected, got=error.got, remedy="Say them under [config] in the map.") from error
     ends: dict[str, Stored] = {}
     block: dict[str, Stored] = {}
     for ours, value in data.get("tensors", {}).items():
