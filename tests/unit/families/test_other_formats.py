@@ -64,7 +64,7 @@ def test_files_of_other_kinds_are_named(tmp_path: Path, kind: str) -> None:
             open_model(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "weights", "tokenizer.json"])
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "weights", "notes.md"])
 @pytest.mark.parametrize(
     ("text", "said"),
     [
