@@ -22,7 +22,7 @@ from circuitlab.analysis.in_context import log_slope
 from circuitlab.analysis.training_phase import PhaseRule
 from circuitlab.analysis.training_said import indices_of, words_on_sequences
 from circuitlab.analysis.training_scores import KINDS, RANDOM, TEXT, best, on_text, phase_of, same_texts, scores_of
-from circuitlab.errors import BadInput
+from circuitlab.errors import BadInput, BadModel
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.series_measures import HEAD_ARRAYS, SeriesMeasures
 from circuitlab.model.subject import ModelRef
@@ -200,7 +200,21 @@ def read(inputs: Inputs, models: tuple[SeriesRef, ...], ctx: Ctx) -> tuple[tuple
             raise BadInput(
                 f"The training series of {name} is too large.", expected=f"at most {LARGEST:,} numbers", got=f"{size:,}"
             )
+        if ref.source == inputs.subject.model.source:
+            _of_this_model(inputs, name, found[name])
     return tuple(found), list(found.values())
+
+
+def _of_this_model(inputs: Inputs, name: str, measures: SeriesMeasures) -> None:
+    """Raise `BadModel` where a series has heads that the model it lies beside does not have."""
+    config, (layers, heads) = inputs.weights.config, measures[HEAD_ARRAYS[0]].shape[1:]
+    if layers > config.n_layers or (config.n_layers and heads > config.n_heads):
+        raise BadModel(
+            f"The training series beside {name} is of another model.",
+            expected=f"{config.n_layers} layers × {config.n_heads} heads",
+            got=f"{layers} × {heads}",
+            remedy="Measure its checkpoints: circuitlab measure MODEL --text FILES.",
+        )
 
 
 class Points(NamedTuple):

@@ -16,7 +16,8 @@ from circuitlab.draw.plain import plain_tip
 BETWEEN = " · "
 # what a reader must not have to look for: what does not add up, what is not yet or not wholly drawn, and (≈) what is estimated
 STAYS = re.compile(
-    r"remainder|so far|drawn as|not compared|first \d|columns left out|colours from|underlined|− marks|hues of heads|[^·]*≈"
+    r"remainder|so far|drawn as|not compared|first \d|columns left out|colours from|underlined|without any value|part: |− marks"
+    r"|hues of heads|[^·]*≈"
 )
 
 

@@ -63,7 +63,7 @@ class PaintedMark(Gestures, QAbstractScrollArea):
     # shared ----------------------------------------------------------------------------------------------------------
 
     def set_theme(self, theme: Theme) -> None:
-        """Chrome in another theme; data keep their colours."""
+        """Another theme: hues stay, scales begin at its background."""
         self.theme = theme
         self.restyle()
         self.viewport().update()

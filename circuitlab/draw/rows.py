@@ -179,7 +179,7 @@ class RowsMark(QWidget):
             self._widths.stretch(self.width(), self.height())
 
     def set_theme(self, theme: Theme) -> None:
-        """Chrome in another theme; data keep their colours."""
+        """Another theme: hues stay, scales begin at its background."""
         self.theme = self._delegate.theme = self._widths.theme = theme
         self.count.setFont(theme.font(theme.small))
         self.heading.setFont(theme.font(theme.small, bold=True))

@@ -304,7 +304,7 @@ class FigureView(QWidget):
     # commands --------------------------------------------------------------------------------------------------------
 
     def set_theme(self, theme: Theme) -> None:
-        """Chrome in another theme; data keep their colours."""
+        """Another theme: hues stay, scales begin at its background."""
         self._theme = theme
         self.setPalette(palette(theme))
         own, app = stylesheet(theme), QApplication.instance()

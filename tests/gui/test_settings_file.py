@@ -63,3 +63,18 @@ def test_the_window_says_it_in_its_status_line_and_its_log(qtbot: Any, window: W
         window.settings.failed.emit("")
     assert window.status.readout.text() == "The settings cannot be read."
     assert [r.getMessage() for r in caplog.records] == ["The settings cannot be read."]
+
+
+def test_what_the_theme_is_said_to_do_to_scales_is_what_it_does() -> None:
+    from circuitlab.draw.colours import table
+    from circuitlab.draw.theme import DARK, LIGHT
+    from circuitlab.gui.settings import THEME
+
+    light = lambda rgb: float(sum(rgb))
+    for name in ("magnitude", "loss"):
+        for theme in (LIGHT, DARK):
+            ground = light(theme.colour("background").getRgb()[:3])
+            colours = table(name, theme)  # type: ignore[arg-type]
+            assert abs(light(colours[1].tolist()) - ground) < 8, "zero is the background"
+        assert light(table(name, LIGHT)[255].tolist()) < 200 < 500 < light(table(name, DARK)[255].tolist())  # type: ignore[arg-type]
+    assert "zero is the background" in THEME and "largest is light" in THEME

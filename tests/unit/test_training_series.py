@@ -343,3 +343,11 @@ def test_the_phase_change_of_a_shipped_model_is_there_or_not(name: str, changes:
     else:
         assert np.nanmax(found.of("prefix_matching")) < 0.05
     assert len(read_series(model_dir(name)).steps) == len(found.steps)
+
+
+def test_a_series_with_heads_that_its_model_does_not_have_is_refused(ask: Ask) -> None:
+    assert len(ask("training_series", measures(heads=(2, 4))).steps)
+    for heads in ((2, 5), (3, 4)):
+        with pytest.raises(BadModel, match="another model") as caught:
+            ask("training_series", measures(heads=heads), fresh=True)
+        assert caught.value.expected == "2 layers × 4 heads" and caught.value.remedy
