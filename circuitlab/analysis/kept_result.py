@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -33,16 +32,13 @@ class KeepOnlyResult(Result):
     bare: float = scalar("{unit}")
     circuit: float = scalar("{unit}")
     without: float = scalar("{unit}")
-    members: np.ndarray = over("member", "what it is", unit="index", none=True)
+    members: np.ndarray = over("member", "what it is")
     left_out: np.ndarray = over("member", unit="{unit}")
-    random_members: np.ndarray = over("sample", "member", "what it is", unit="index", none=True)
+    random_members: np.ndarray = over("sample", "member", "what it is")
     random_kept: np.ndarray = over("sample", unit="{unit}")
     random_cut: np.ndarray = over("sample", unit="{unit}")
     unit: str
     of: int
-    ACROSS: ClassVar = dict.fromkeys(
-        ("faithfulness", "completeness", "minimality", "random_faithfulness", "random_completeness"), "dimensionless"
-    )
 
     @property
     def are_edges(self) -> bool:

@@ -63,7 +63,7 @@ class PaintedMark(Gestures, QAbstractScrollArea):
     # shared ----------------------------------------------------------------------------------------------------------
 
     def set_theme(self, theme: Theme) -> None:
-        """Another theme: hues stay, scales begin at its background."""
+        """Chrome in another theme; data keep their colours."""
         self.theme = theme
         self.restyle()
         self.viewport().update()
@@ -110,8 +110,8 @@ class PaintedMark(Gestures, QAbstractScrollArea):
         return QPointF(at.x(), at.y() + self.verticalScrollBar().value())
 
     def show_cursor(self, item: Id | None) -> None:
-        """Outline what is hovered; what keys have walked to is brought into sight."""
-        if item is not None and self.pointer is None:
+        """Outline what is hovered, and bring it into sight."""
+        if item is not None:
             rect, bar = self.item_rect(item), self.verticalScrollBar()
             if rect.top() < bar.value():
                 bar.setValue(int(rect.top()))

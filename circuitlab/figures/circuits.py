@@ -209,7 +209,6 @@ PANEL = register(
         figure=figure,
         pick=pick,
         of_heads=True,
-        instead="Bigram has the direct path, W_E W_U",
         area="right",
         shortcut="Ctrl+7",
         order=70,

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from PySide6.QtCore import QObject, Slot
 
+from circuitlab.counting import number_of
 from circuitlab.figures.panel import WITHOUT_HEADS
 from circuitlab.gui.bench import Bench
 from circuitlab.model.intervention import Intervention
@@ -72,7 +73,7 @@ class Moves(QObject):
         """The present subject becomes the reference."""
         state = self.bench.document.recorded
         text = state.text if len(state.text) <= 24 else f"…{state.text[-23:]}"
-        label = f"“{text}”" if text else f"{len(state.tokens)} tokens"
+        label = f"“{text}”" if text else number_of(len(state.tokens), "token")
         self._pin(f"{self.bench.name_of(state.model)} {label}", state.compare)
         self.bench.message.emit("Pinned. Change anything, then compare (Ctrl+D).")
 
@@ -90,7 +91,7 @@ class Moves(QObject):
         self.bench.document.apply(replace(state, pins=(pin, *state.pins[: MOST_PINS - 1]), compare=compare), "pin")
 
     def unpin(self) -> None:
-        """Nothing is kept to compare with; beside a cut the reference is the uncut state then."""
+        """No reference any more."""
         state = self.bench.document.recorded
         self.bench.document.apply(replace(state, pins=(), compare="now"), "unpin")
 
@@ -102,10 +103,10 @@ class Moves(QObject):
     def next_compare(self) -> None:
         """Now, the reference, the difference, in turn."""
         state = self.bench.document.recorded
-        if state.reference is not None:
+        if state.pins:
             self.compare(COMPARE[(COMPARE.index(state.compare) + 1) % 3])
         else:
-            self.bench.message.emit("Pin a reference first (Ctrl+P), or cut something.")
+            self.bench.message.emit("Pin a reference first (Ctrl+P).")
 
     def convention(self, name: str, value: object) -> None:
         """Change one field of the conventions."""
@@ -142,7 +143,7 @@ class Moves(QObject):
         self._say_reference(before)
 
     def _say_reference(self, before: State) -> None:
-        if before.reference is None and self.bench.document.recorded.reference is not None:
+        if not before.pins and self.bench.document.recorded.pins:
             self.bench.message.emit("The uncut run is the reference now: Ctrl+D shows before, after and the difference.")
 
     def switch(self, edit: Intervention, on: bool) -> None:

@@ -105,27 +105,27 @@ class FoldedWeights:
 
     def embed(self) -> Embed:
         """Embeddings, centred over d_model where that is exact."""
-        embed = self._embed or self._folded_embed()
+        made = self._embed or self._folded_embed()
         if self.resident:
-            self._embed = embed
-        return embed
+            self._embed = made
+        return made
 
     def layer(self, i: int, mlp: bool = True) -> Layer:
         """Block i, folded."""
         if i in self._layers:
             return self._layers[i]
         whole = mlp or self.resident
-        layer = self._folded_layer(self._stored.layer(i, whole))
+        made = self._folded_layer(self._stored.layer(i, whole))
         if self.resident:
-            self._layers[i] = layer
-        return layer
+            self._layers[i] = made
+        return made
 
     def unembed(self) -> Unembed:
         """The unembedding, its norm folded in and centred over the vocabulary."""
-        unembed = self._unembed or self._folded_unembed()
+        made = self._unembed or self._folded_unembed()
         if self.resident:
-            self._unembed = unembed
-        return unembed
+            self._unembed = made
+        return made
 
     def embed_rows(self, tokens: Tokens) -> Tensor:
         """[token, d_model]: `embed().W_E` of some tokens, without the rest."""
@@ -136,24 +136,24 @@ class FoldedWeights:
 
     def unembed_columns(self, tokens: Tokens) -> Tensor:
         """[d_model, token]: `unembed().W_U` of some tokens, without the rest."""
-        columns = self._folded_columns(tokens)
+        found = self._folded_columns(tokens)
         if not self._centre_logits:
-            return columns
+            return found
         if self._mean_out is None:
-            n, total = self.config.d_vocab_out, torch.zeros_like(columns[:, :1])
+            n, total = self.config.d_vocab_out, torch.zeros_like(found[:, :1])
             for start in range(0, n, TILE):
                 total += self._folded_columns(slice(start, start + TILE)).sum(1, keepdim=True)
             self._mean_out = total / n
-        return columns.sub_(self._mean_out)
+        return found.sub_(self._mean_out)
 
     def _folded_columns(self, tokens: Tokens) -> Tensor:
         """A copy, before it is centred over the vocabulary."""
         with torch.device("cpu"):
             ends = self._lying.unembed()
             stored = ends.W_U[:, _here(tokens)]
-        columns = stored.to(self._device, _TORCH[self.conventions.dtype], copy=True)
+        made = stored.to(self._device, _TORCH[self.conventions.dtype], copy=True)
         gain = ends.norm.gain if self._fold_final else None
-        return columns if gain is None else columns.mul_(self._cast(gain.to(self._device))[:, None])
+        return made if gain is None else made.mul_(self._cast(gain.to(self._device))[:, None])
 
     def _folded_embed(self) -> Embed:
         raw = self._stored.embed()

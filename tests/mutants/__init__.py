@@ -1,1 +1,0 @@
-"""Deliberate breaks of important lines, each of which the tests of its own room must notice: `make mutants`."""
