@@ -62,6 +62,10 @@ def test_the_map_the_ranking_and_the_text_hold_the_exact_effects(engine: Engine,
     np.testing.assert_array_equal(text.values, found.token_change[1, 2])
     assert "without L1H2" in figure.title
     assert "zero ablation" in figure.caption
+    for head in (Head(0, 3), Head(1, 2)):  # of the same answer: what is remembered of one head is not another's
+        text = drawn(engine, state.select(heads=(head,)), "ablation").find("text")
+        assert isinstance(text, Tokens)
+        np.testing.assert_array_equal(text.values, found.token_change[head])
 
 
 def test_estimates_are_marked_in_the_map_the_ranking_the_title_and_the_caption(engine: Engine, state: State) -> None:

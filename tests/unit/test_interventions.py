@@ -109,6 +109,18 @@ def test_a_mean_over_this_prompt_reuses_no_prefix() -> None:
     torch.testing.assert_close(again.logits(), forward(weights, (*TOKENS, 4), zero).logits(), atol=1e-5, rtol=1e-5)
 
 
+def test_a_run_of_other_interventions_or_other_weights_is_no_prefix() -> None:
+    weights, other = weights_of(TINY)[0], weights_of(TINY, seed=1)[0]
+    zero = (Intervention("zero", Site("z", 0, (1,))),)
+    wanted = forward(weights, (*TOKENS, 4), zero).logits()
+    half = (Intervention("scale", Site("z", 0, (1,)), (0.5,)),)
+    for prefix in (forward(weights, TOKENS), forward(weights, TOKENS, half), forward(other, TOKENS, zero)):
+        run = forward(weights, (*TOKENS, 4), zero, prefix=prefix)
+        assert run.reused == 0
+        assert torch.equal(run.logits(), wanted)
+    assert forward(weights, (*TOKENS, 4), (), prefix=forward(weights, TOKENS, zero)).reused == 0
+
+
 @pytest.mark.parametrize("site", [Site("z", 2), Site("z", 0, (4,)), Site("q", 0, (), (9,)), Site("mlp_out", 0)])
 def test_a_place_that_is_not_there_is_refused(site: Site) -> None:
     weights, _ = weights_of(TINY)
