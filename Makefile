@@ -24,7 +24,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.installed
 TESTED := $(VENV)/.installed-test
 
-.PHONY: help run test test-slow bench fuzz monkey lint clean
+.PHONY: help run test test-slow bench fuzz mutants monkey lint clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -91,6 +91,10 @@ bench: $(TESTED)
 
 fuzz: $(TESTED)
 	$(BIN)/python -m tests.fuzz $(ARGS)
+
+# Fifty deliberate breaks of important lines, each of which the tests of its own room must notice; part of test-slow.
+mutants: $(TESTED)
+	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -n $(JOBS) -m "slow or not slow" tests/mutants $(ARGS)
 
 monkey: $(TESTED)
 	$(BIN)/python -m tests.monkey $(ARGS)

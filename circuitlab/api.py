@@ -17,6 +17,7 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import functools
+import operator
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -27,6 +28,7 @@ from weakref import WeakValueDictionary
 
 import torch
 
+from circuitlab.analysis.attention import chosen_heads
 from circuitlab.analysis.base import TextRef, analyses, find_analysis
 from circuitlab.draw.paper import Paper, format_of
 from circuitlab.engine.codec import as_text, params_of, parse
@@ -42,10 +44,9 @@ from circuitlab.model.intervention import Intervention
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.loading.family import tokenizer_at
 from circuitlab.model.series import index_of
-from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
+from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
 from circuitlab.model.tensors import ResidentTensors
 from circuitlab.model.tokenizer import Tokenizer
-from circuitlab.model.whole_numbers import whole_numbers
 from circuitlab.session.state import State
 
 if TYPE_CHECKING:
@@ -155,15 +156,12 @@ class Model:
         edits: tuple[Intervention, ...] = (),
         conventions: Conventions | None = None,
     ) -> Subject:
-        """What is asked about; `tokens`: whole numbers, numpy's and torch's too.
-
-        Raises `UsageError` for two prompts, `BadInput` for what are no ids.
-        """
+        """What is asked about; `tokens`: whole numbers, numpy's and torch's too. Raises `UsageError` for two prompts."""
         if text is not None and tokens is not None:
             raise UsageError("The prompt is given twice.", expected="text or tokens", got="both")
         if tokens is not None and bos is not None:
             raise UsageError("Token ids are taken as they are.", expected="bos with a text", got=f"bos={bos} with tokens")
-        ids = self.tokens(text, bos) if text is not None else () if tokens is None else _ids(tokens)
+        ids = self.tokens(text, bos) if text is not None else _ids(() if tokens is None else tokens)
         return Subject(self.ref, ids, tuple(edits), conventions or Conventions())
 
     def compute(
@@ -193,17 +191,27 @@ class Model:
         bos: bool | None = None,
         heads: str | tuple[Head, ...] = (),
         destination: int | None = None,
+        source: int | None = None,
+        target: Target | None = None,
     ) -> State:
-        """The bench as it stands with this prompt and this selection. Raises `BadInput` for a position that is not there."""
+        """The bench as it stands with this prompt and this selection.
+
+        Raises `BadInput` for a head, a position or a token that is not there.
+        """
         ids = self.subject(text, tokens, bos).tokens
         made = State(self.ref, bos=self.config.prepend_bos if bos is None else bos).with_text(text or "", ids)
         chosen = parse(tuple[Head, ...], heads, "heads") if isinstance(heads, str) else tuple(heads)
-        made = made.select(heads=chosen) if chosen else made
-        if destination is None:
-            return made
-        if not 0 <= destination < len(ids):
-            raise BadInput("There is no such position.", expected=f"0..{len(ids) - 1}", got=str(destination))
-        return made.select(destination=destination, locked=True)
+        made = made.select(heads=chosen_heads(self.config, chosen)) if chosen else made
+        for position in (destination, source):
+            if position is not None and not 0 <= position < len(ids):
+                there = f"0..{len(ids) - 1}" if ids else "a prompt, which has positions"
+                raise BadInput("There is no such position.", expected=there, got=str(position))
+        made = made if destination is None else made.select(destination=destination, locked=True)
+        made = made if source is None else made.select(source=source)
+        n = self.config.d_vocab_out
+        if target is not None and (bad := [i for i in target.tokens if not 0 <= i < n]):
+            raise BadInput("A target is not in the vocabulary.", expected=f"ids 0..{n - 1}", got=str(bad))
+        return made if target is None else made.select(target=target)
 
     def figure(
         self,
@@ -302,15 +310,15 @@ def _literal(value: Any) -> Any:
 
 def _ids(tokens: Iterable[Any]) -> tuple[int, ...]:
     try:
-        return whole_numbers(tokens, "tokens")
-    except UsageError as error:
-        raise BadInput(error.what, expected=error.expected, got=error.got) from error
+        return tuple(operator.index(i) for i in tokens)
+    except TypeError as error:
+        raise BadInput("These are no token ids.", expected="whole numbers, one after another", got=repr(tokens)[:80]) from error
 
 
 def _once(given: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
     """What is set and what is said as arguments, together. Raises `UsageError` for what is said twice or is no mapping."""
     if given is not None and not isinstance(given, Mapping):
-        raise UsageError("The argument set cannot be read.", expected='a mapping such as {"heads": "L1H3"}', got=repr(given)[:80])
+        raise UsageError("set cannot be read.", expected='a mapping such as {"heads": "L1H3"}', got=repr(given)[:80])
     if twice := sorted(more.keys() & (given or {}).keys()):
         raise UsageError("A parameter is given twice.", expected="once", got=" ".join(twice))
     return {**(given or {}), **more}

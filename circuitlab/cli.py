@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import difflib
 import io
-import math
 import os
 import sys
 import time
@@ -27,7 +26,7 @@ EXITS = "exit status: 0 done, 1 our fault, 2 usage, 3 bad model, input or machin
 
 def _gib(text: str) -> float:
     value = float(text)
-    if not (math.isfinite(value) and value > 0):
+    if not 0 < value <= 2**20:  # what is more is no memory of a machine
         raise ValueError(text)
     return value
 
@@ -132,7 +131,9 @@ def _run(args: argparse.Namespace) -> int:
         from circuitlab import doctor
 
         return doctor.run(args.json)
-    if getattr(args, "model", None):
+    if getattr(args, "model", None) is not None:
+        if not args.model.strip():
+            raise UsageError("No model is named.", expected=MODEL, got=repr(args.model))
         from circuitlab.hub_terminal import fetch_if_needed
 
         fetch_if_needed(args.model)
@@ -140,7 +141,7 @@ def _run(args: argparse.Namespace) -> int:
         from circuitlab import launch
 
         model, assume = getattr(args, "model", None), getattr(args, "assume", [])
-        source, text = model or launch.DEFAULT_MODEL, getattr(args, "text", None)
+        source, text = launch.DEFAULT_MODEL if model is None else model, getattr(args, "text", None)
         return launch.open_or_render(source, text, assume=_assumed(assume)) if assume else launch.open_or_render(source, text)
     if args.command == "train":
         from circuitlab.training.command import run

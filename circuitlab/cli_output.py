@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from circuitlab.analysis.base import Quiet, Table
-from circuitlab.counting import number_of
 from circuitlab.engine.export_data import Told
 
 ROWS = 40
@@ -22,26 +21,27 @@ def print_answer(what: Told) -> None:
     request, result = what.answer.request, what.answer.result
     print(" · ".join((request.analysis, request.subject.model.name, *result.conventions)))
     if result.remainder is not None:
-        left = result.remainder
-        print(f"remainder {left.size:.3g} of {left.of:.3g} {left.unit}")
+        print(result.remainder.words())
     print_table(what.table())
 
 
 def print_table(table: Table) -> None:
     """Aligned columns, the first `ROWS` rows; what is left out is said."""
-    heads = [f"{c.name} ({c.unit})" if c.unit else c.name for c in table.columns]
+    heads = [c.title for c in table.columns]
     shown = min(table.n_rows, ROWS)
-    cells = [[_cell(c.values[i]) for c in table.columns] for i in range(shown)]
+    cells = [[_cell(c.values[i], c.of) for c in table.columns] for i in range(shown)]
     widths = [max([len(h), *(len(row[i]) for row in cells)]) for i, h in enumerate(heads)]
     for row in (heads, *cells):
         print("  ".join(text.rjust(w) for text, w in zip(row, widths, strict=True)).rstrip())
     if table.n_rows > shown:
-        print(f"showing {shown} of {number_of(table.n_rows, 'row')}; --csv FILE writes all")
+        print(f"showing {shown} of {table.n_rows:,} rows; --csv FILE writes all")
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, of: str) -> str:
     if value is None:
         return "not known"
+    if of in ("token", "position", "count") and value < 0:
+        return "none"
     if isinstance(value, (float, np.floating)):
         return "not computed" if np.isnan(value) else f"{value:.5g}"
     return str(value)

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from circuitlab.counting import number_of
-
 
 class CircuitLabError(Exception):
     """Something that went wrong in a way that was foreseen.
@@ -87,7 +85,7 @@ class UnknownFamily(BadModel):
     def __str__(self) -> str:
         if not self.tensors:
             return super().__str__()
-        lines = [super().__str__(), f"  its {number_of(self.n_tensors, 'tensor')}:", *(f"    {line}" for line in self.tensors)]
+        lines = [super().__str__(), f"  its {self.n_tensors} tensors:", *(f"    {line}" for line in self.tensors)]
         return "\n".join([*lines, f"  import:   {self.command}"])
 
 
@@ -111,7 +109,8 @@ class Refused(BadInput):
     title = "This analysis does not apply"
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason[:1].upper() + reason[1:])
+        name = "_" in reason.partition(" ")[0]  # of an analysis, as it is typed
+        super().__init__(reason if name else reason[:1].upper() + reason[1:])
 
 
 class OverBudget(CircuitLabError):

@@ -71,6 +71,13 @@ def whole(path: Path, previous: Path | None = None, durable: bool = True, fresh:
                 beside.unlink()  # not there any more where all went well
 
 
+def read_at_most(path: Path, most: int) -> bytes | None:
+    """What a file holds, None where that is more than `most` bytes: a device has no size and no end. Raises `OSError`."""
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    return data if len(data) <= most else None
+
+
 def _new_name(path: Path) -> Path:
     """An empty file of a name that nobody has, in the same folder: of a disk that `path` can be replaced from."""
     fresh = path.with_name(f".{secrets.token_hex(6)}.new")

@@ -158,29 +158,33 @@ def _timers() -> dict[int, Any]:
     return {id(timer): timer for timer in timers if isValid(timer) and timer.isActive()}
 
 
-def _widgets() -> dict[int, Any]:
-    app = _app()
-    if app is None:
-        return {}
-    return {id(widget): widget for widget in app.allWidgets()}
-
-
 def _of_qt(widget: Any) -> bool:
     """An empty window without a name: Qt keeps one to style the parts of a slider."""
     return type(widget).__name__ == "QWidget" and widget.parent() is None and not widget.children() and not widget.objectName()
 
 
-def _settle(app: Any) -> None:
-    """Close the windows and let everything that was deleted later be deleted now."""
+def _left(app: Any, timers: set[int]) -> list[str]:
+    """Widgets and active timers that are still there; `timers` were before."""
+    widgets = [_describe(widget) for widget in app.allWidgets() if not _of_qt(widget)]
+    return widgets + [_describe(timer) for key, timer in _timers().items() if key not in timers]
+
+
+def _settle(app: Any, timers: set[int]) -> list[str]:
+    """Close the windows and let everything that was deleted later be deleted now; what is left all the same."""
     from PySide6.QtCore import QCoreApplication, QEvent
 
-    for _ in range(3):
+    left = list[str]()
+    for _ in range(3):  # what is deleted may let go of more
         for widget in app.topLevelWidgets():
             widget.close()
             widget.deleteLater()
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
         app.processEvents()
         gc.collect()
+        left = _left(app, timers)
+        if not left:
+            break
+    return left
 
 
 def _describe(thing: Any) -> str:
@@ -198,11 +202,9 @@ def nothing_left_behind(request: pytest.FixtureRequest, home: Path) -> Iterator[
     app = _app()
     if app is None:
         return
-    _settle(app)
+    left = _settle(app, before_timers)
     if request.node.stash.get(_failed, False):
         return
-    left = [_describe(widget) for widget in _widgets().values() if not _of_qt(widget)]
-    left += [_describe(timer) for key, timer in _timers().items() if key not in before_timers]
     deadline = time.monotonic() + 2
     while (threads := _threads() - before_threads) and time.monotonic() < deadline:
         time.sleep(0.01)

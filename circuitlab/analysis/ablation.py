@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.ablation_parts import Bench, How, at_once, bench, bytes_of, has_paths, refused, said, ticker
-from circuitlab.analysis.attention import chosen_heads
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, scalar
+from circuitlab.analysis.chosen_heads import chosen_heads
 from circuitlab.analysis.first_order import first_order
 from circuitlab.analysis.measured import Effect
 from circuitlab.model.config import ModelConfig
@@ -59,9 +59,9 @@ class AblationResult(Result):
     """
 
     effect: np.ndarray = over("layer", "head", unit="{unit}")
-    exact: np.ndarray = over("layer", "head")
+    exact: np.ndarray = over("layer", "head", unit="true or false")
     token_change: np.ndarray = over("layer", "head", "position", unit="nats")
-    members: np.ndarray = over("set", "member", "(layer, head)")
+    members: np.ndarray = over("set", "member", "(layer, head)", unit="index")
     set_effect: np.ndarray = over("set", unit="{unit}")
     set_change: np.ndarray = over("set", "position", unit="nats")
     baseline: float = scalar("{unit}")
@@ -186,7 +186,7 @@ def _strongest(effect: np.ndarray, most: int) -> tuple[Head, ...]:
 
 def _refuse(config: ModelConfig, p: AblationParams) -> str | None:
     if p.what == "set" and not p.heads:
-        return "no heads are given that could be ablated together."
+        return "which heads are ablated together? Give heads."
     if p.what == "pairs" and not 2 <= (len(set(p.heads)) if p.heads else p.most) <= MOST:
         return f"pairs are taken of 2 to {MOST} heads."
     return refused(config, p.how, p.source, p.effect)

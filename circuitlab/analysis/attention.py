@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over, read_only
-from circuitlab.errors import BadInput
+from circuitlab.analysis.chosen_heads import chosen_heads
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import Run
@@ -36,6 +36,13 @@ SAID: dict[str, str] = {
     "contribution": "pattern × ‖v W_O‖",
 }
 
+UNITS: dict[str, str] = {
+    "pattern": "share of attention",
+    "scores": "score",
+    "value_weighted": "activation units",
+    "contribution": "residual units",
+}
+
 
 @dataclass(frozen=True)
 class AttentionParams:
@@ -47,10 +54,11 @@ class AttentionParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AttentionResult(Result):
-    """`values` [head, dest, src], NaN where a destination cannot see; `heads` [head, 2] (layer, head)."""
+    """`values` [head, dest, src], NaN where a destination cannot see; `heads` [head, 2] (layer, head); `unit` of the values."""
 
-    values: np.ndarray = over("head", "destination", "source")
-    heads: np.ndarray = over("head", "(layer, head)")
+    values: np.ndarray = over("head", "destination", "source", unit="{unit}")
+    heads: np.ndarray = over("head", "(layer, head)", unit="index")
+    unit: str = "share of attention"
 
     def table(self) -> Table:
         """One row per head and visible (destination, source)."""
@@ -61,19 +69,9 @@ class AttentionResult(Result):
                 Column("head", names[head]),
                 Column("destination", dest, of="position"),
                 Column("source", src, of="position"),
-                Column("value", self.values[head, dest, src]),
+                Column("value", self.values[head, dest, src], self.unit),
             )
         )
-
-
-def chosen_heads(config: ModelConfig, heads: tuple[Head, ...]) -> tuple[Head, ...]:
-    """The heads themselves, or all of them. Raises `BadInput` for one that is not there."""
-    for head in heads:
-        if not (0 <= head.layer < config.n_layers and 0 <= head.head < config.n_heads):
-            raise BadInput(
-                "There is no such head.", expected=f"L0H0 … L{config.n_layers - 1}H{config.n_heads - 1}", got=str(head)
-            )
-    return heads or tuple(Head(i, h) for i in range(config.n_layers) for h in range(config.n_heads))
 
 
 def values_of(run: Run, layer: int, heads: tuple[int, ...], show: Show) -> Tensor:
@@ -108,5 +106,6 @@ def attention(inputs: Inputs, p: AttentionParams, ctx: Ctx) -> AttentionResult:
     return AttentionResult(
         values=out,
         heads=read_only(np.array(heads, dtype=np.int64).reshape(-1, 2)),
+        unit=UNITS[p.show],
         conventions=(*inputs.subject.conventions.words(), SAID[p.show]),
     )

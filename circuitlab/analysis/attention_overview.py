@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from circuitlab.analysis.attention import SAID, Show, values_of
+from circuitlab.analysis.attention import SAID, UNITS, Show, values_of
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
@@ -34,19 +34,21 @@ class OverviewParams:
 class OverviewResult(Result):
     """`sheet` [layers · (tile + gap) − gap, heads · (tile + gap) − gap], NaN between tiles and in the future.
 
-    `largest` [layer, head]: the largest value of each head. `tile`: edge of a tile; `step`: positions a cell stands for.
+    `largest` [layer, head]: the largest value of each head, NaN without any; `unit` of both. `tile`: edge of a tile; `step`:
+    positions a cell stands for.
     """
 
-    sheet: np.ndarray = over("cell down", "cell across")
-    largest: np.ndarray = over("layer", "head")
+    sheet: np.ndarray = over("cell down", "cell across", unit="{unit}")
+    largest: np.ndarray = over("layer", "head", unit="{unit}")
     tile: int
     step: int
+    unit: str = "share of attention"
 
     def table(self) -> Table:
         """One row a head."""
         layer, head = np.indices(self.largest.shape).reshape(2, -1)
         names = np.array([str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)])
-        return Table((Column("head", names), Column("largest", self.largest.ravel())))
+        return Table((Column("head", names), Column("largest", self.largest.ravel(), self.unit)))
 
 
 def pooled(values: Tensor, step: int) -> Tensor:
@@ -80,6 +82,7 @@ def attention_overview(inputs: Inputs, p: OverviewParams, ctx: Ctx) -> OverviewR
         largest=largest,
         tile=tile,
         step=step,
+        unit=UNITS[p.show],
         conventions=(*inputs.subject.conventions.words(), SAID[p.show], *pool, *bos),
     )
     sheet.setflags(write=True)
@@ -94,7 +97,8 @@ def attention_overview(inputs: Inputs, p: OverviewParams, ctx: Ctx) -> OverviewR
             small = pooled(values, step).cpu().numpy()
         for head in range(config.n_heads):
             sheet[layer * edge : layer * edge + tile, head * edge : head * edge + tile] = small[head]
-        largest[layer] = values.nan_to_num(-torch.inf).amax((-1, -2)).cpu().numpy()
+        most = values.nan_to_num(-torch.inf).amax((-1, -2))
+        largest[layer] = torch.where(most.isinf(), torch.nan, most).cpu().numpy()  # nothing but a source that is left out
         if layer + 1 < config.n_layers and layer % 4 == 3:
             ctx.partial(replace(made, sheet=sheet.copy(), largest=largest.copy(), done=(layer + 1) / config.n_layers))
     return replace(made, sheet=sheet, largest=largest)

@@ -21,7 +21,7 @@ import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Generic, Literal, Protocol, TypeVar, get_type_hints
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, get_type_hints
 
 import numpy as np
 
@@ -40,11 +40,23 @@ R = TypeVar("R", bound="Result")
 
 @dataclass(frozen=True)
 class Remainder:
-    """What a decomposition leaves unexplained: `size` (largest absolute error) of a whole of range `of`, in `unit`."""
+    """What a decomposition leaves unexplained: `size` (largest absolute error), and `of` to judge it by, both in `unit`.
+
+    `what` names `of`: the range of the whole, its largest entry, what the parts' sizes add up to.
+    """
 
     size: float
     of: float
     unit: str
+    what: str = ""
+
+    def words(self) -> str:
+        """For a caption."""
+        beside = f" ({self.what} {self.of:.3g})" if self.what else ""
+        return f"remainder {self.size:.1e} {self.unit}".rstrip() + beside
+
+
+PLAIN = ("dimensionless", "probability", "share of attention", "share of tokens", "share of variance", "standard deviations")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,13 +64,24 @@ class Column:
     """One column of a table: `values` is a numpy array (numbers or str) with one entry per row.
 
     `of` says what whole numbers stand for, so that texts can stand beside them: "token": ids of the vocabulary; "position": of
-    the prompt; below 0: none. "tokens": texts of several ids.
+    the prompt; "tokens": texts of several ids; "count": a rank, an index. Of all of these a number below 0 is none.
     """
 
     name: str
     values: np.ndarray
     unit: str = ""
-    of: Literal["", "token", "tokens", "position"] = ""
+    of: Literal["", "token", "tokens", "position", "count"] = ""
+
+    @property
+    def title(self) -> str:
+        """The name with the unit, but for shares, which their names say."""
+        return f"{self.name} ({self.unit})" if self.unit and self.unit not in PLAIN else self.name
+
+    def cells(self) -> list[Any]:
+        """The entries as Python's values, None where there is none: NaN, and below 0 of what counts."""
+        counts = self.of in ("token", "position", "count")
+        none = lambda v: v is None or (v < 0 if counts else isinstance(v, float) and v != v)
+        return [None if none(v) else v for v in self.values.tolist()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,18 +106,22 @@ def at_least(low: int, default: int) -> Any:
     return dataclasses.field(default=default, metadata={"low": low})
 
 
-def over(*axes: str, unit: str = "", **default: Any) -> Any:
-    """A field of a `Result` that is an array: the names of its axes, and the unit of its numbers, "" for none.
+def over(*axes: str, unit: str, none: bool = False, **default: Any) -> Any:
+    """A field of a `Result` that is an array: the names of its axes, and the unit of its numbers, "dimensionless" for none.
 
-    "…" stands for the axes that the result's own field `axes` names; "{field}" as a unit for what that field says.
+    "…" stands for the axes that the result's own field `axes` names; "{field}" as a unit for what that field or property says.
+    `none`: whole numbers of which one below 0 says that there is no value; files have nothing there.
     """
-    return dataclasses.field(**default, metadata={"axes": axes, "unit": unit})
+    return dataclasses.field(**default, metadata={"axes": axes, "unit": unit, "none": none})
 
 
-def scalar(unit: str, default: Any = dataclasses.MISSING) -> Any:
-    """A field of a `Result` that is a number with a unit, which may be "{field}"."""
+def scalar(unit: str, default: Any = dataclasses.MISSING, none: bool = False) -> Any:
+    """A field of a `Result` that is a number with a unit, which may be "{field}". `none`: as of `over`."""
     said = {} if default is dataclasses.MISSING else {"default": default}
-    return dataclasses.field(**said, metadata={"unit": unit})
+    return dataclasses.field(**said, metadata={"unit": unit, "none": none})
+
+
+Unit = str | Mapping[str, str]  # of all numbers of an array, or of each entry of the axis that has those names
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,6 +135,7 @@ class Result:
     conventions: tuple[str, ...] = ()
     remainder: Remainder | None = None
     done: float = 1.0
+    ACROSS: ClassVar[Mapping[str, str]] = {}  # units of what `across` gives that is no field, or not in the field's unit
 
     def __post_init__(self) -> None:
         for array in self.arrays().values():
@@ -123,10 +151,23 @@ class Result:
         said = _declared(type(self), name)["axes"]
         return tuple(axis for one in said for axis in (getattr(self, "axes", ()) if one == "…" else (one,)))
 
-    def unit_of(self, name: str) -> str:
-        """The unit of an array or a number, "" for none."""
-        unit: str = _declared(type(self), name).get("unit", "")
-        return str(getattr(self, unit[1:-1])) if unit.startswith("{") else unit
+    def unit_of(self, name: str) -> Unit:
+        """The unit of an array or a number, "dimensionless" of an array without one, "" of a number for which none is said.
+
+        A mapping where entries of one axis have units of their own: from their names to those.
+        """
+        return self._unit(_declared(type(self), name).get("unit", ""))
+
+    def _unit(self, unit: str) -> Unit:
+        return getattr(self, unit[1:-1]) if unit.startswith("{") else unit
+
+    def has_none(self, name: str) -> bool:
+        """Whether an array or a number below 0 says that there is no value."""
+        return bool(_declared(type(self), name).get("none", False))
+
+    def unit_across(self, name: str) -> Unit:
+        """The unit of what `across` calls by this name: what `ACROSS` says, or that of the field; "" where neither does."""
+        return self._unit(self.ACROSS[name]) if name in self.ACROSS else self.unit_of(name)
 
     @property
     def nbytes(self) -> int:
@@ -144,7 +185,7 @@ class Result:
 
 @cache
 def _declared(cls: type[Result], name: str) -> Mapping[str, Any]:
-    return next(f.metadata for f in dataclasses.fields(cls) if f.name == name)
+    return next((f.metadata for f in dataclasses.fields(cls) if f.name == name), {})
 
 
 @dataclass(frozen=True)
@@ -260,6 +301,7 @@ class Analysis(Generic[P, R]):
     `lane` "live": cheap, conflated while dragging; "slow": restarted, with progress. `refuse(config, params)` is the reason
     why it does not apply, or None; `memory(config, n_tokens, params)` is its estimate in bytes, or `memory(…, dtype)` where it
     depends on what is computed in. `doubles`: whether it computes in float64 in between, which not every device has.
+    `any_prompt`: of a prompt that the model cannot take it answers why; all others are refused before their memory is asked for.
     """
 
     name: str
@@ -272,6 +314,7 @@ class Analysis(Generic[P, R]):
     memory: Callable[[ModelConfig, int, P, str], int]
     refuse: Callable[[ModelConfig, P], str | None] = _never
     doubles: bool = True
+    any_prompt: bool = False
 
     @property
     def summary(self) -> str:
@@ -299,6 +342,7 @@ def analysis(
     refuse: Callable[[ModelConfig, Any], str | None] = _never,
     doubles: bool = True,
     of_heads: bool = False,
+    any_prompt: bool = False,
 ) -> Callable[[Callable[[Inputs, Any, Ctx], Any]], Analysis[Any, Any]]:
     """Register a function `(inputs, p: Params, ctx) -> Result` as the analysis of its own name.
 
@@ -318,6 +362,7 @@ def analysis(
             memory=_of_dtype(memory),
             refuse=_with_heads(refuse) if of_heads else refuse,
             doubles=doubles,
+            any_prompt=any_prompt,
         )
         if made.name in _REGISTRY:
             raise ValueError(f"two analyses are called {made.name}")

@@ -39,9 +39,9 @@ class BigramResult(Result):
     corpus. `symmetry` of W_E W_U, 1 where it is a similarity; NaN where the vocabulary going out is another one.
     """
 
-    ids: np.ndarray = over("next token")
+    ids: np.ndarray = over("next token", unit="token id")
     logits: np.ndarray = over("next token", unit="logit")
-    probabilities: np.ndarray = over("next token")
+    probabilities: np.ndarray = over("next token", unit="probability")
     corpus_log_probs: np.ndarray = over("next token", unit="nats")
     correlation: float
     correlation_all: float
@@ -52,7 +52,7 @@ class BigramResult(Result):
         return Table(
             (
                 Column("id", self.ids, of="token"),
-                Column("logit", self.logits),
+                Column("logit", self.logits, "logit"),
                 Column("probability", self.probabilities),
                 Column("corpus_log_prob", self.corpus_log_probs, "nats"),
             )
@@ -79,7 +79,7 @@ def bigram(inputs: Inputs, p: BigramParams, ctx: Ctx) -> BigramResult:
         mean = float(row.mean())
     ids = top.indices.cpu().numpy()
     likely = corpus.log_probs(p.token) if corpus else np.full(c.d_vocab_out, np.nan)
-    said = corpus.words() if corpus else "no bigrams of a training text beside the model"
+    said = corpus.words() if corpus else "no corpus beside the model"
     return BigramResult(
         ids=ids,
         logits=(top.values.cpu().numpy() - mean).astype(inputs.subject.conventions.dtype),

@@ -44,6 +44,9 @@ class CompositionParams:
     kinds: tuple[Kind, ...] = ("Q", "K", "V")
 
 
+PAIR = ("destination layer", "destination head", "source layer", "source head")
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CompositionResult(Result):
     """`scores`, `z` [kind, dest_layer, dest_head, src_layer, src_head]; `baseline` √(1/d).
@@ -51,8 +54,12 @@ class CompositionResult(Result):
     NaN where the source is not in an earlier layer or one of the two matrices is 0; z also where chance leaves no spread.
     """
 
-    scores: np.ndarray = over("kind", "destination layer", "destination head", "source layer", "source head")
-    z: np.ndarray = over("kind", "destination layer", "destination head", "source layer", "source head")
+    scores: np.ndarray = over(
+        "kind", "destination layer", "destination head", "source layer", "source head", unit="dimensionless"
+    )
+    z: np.ndarray = over(
+        "kind", "destination layer", "destination head", "source layer", "source head", unit="standard deviations"
+    )
     baseline: float
     kinds: tuple[str, ...]
 

@@ -35,7 +35,6 @@ from torch import Tensor
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.samples import bos_of, fitted, no_room, repeated_random
 from circuitlab.analysis.scores_of_patterns import duplicate_mask
-from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import forward
@@ -65,8 +64,8 @@ class CopyingHeadScoreParams:
 class CopyingHeadScoreResult(Result):
     """`mean`, `spread` (standard deviation over samples) [on, layer, head], on = unrepeated, repeated; NaN: not computed."""
 
-    mean: np.ndarray = over("on", "layer", "head")
-    spread: np.ndarray = over("on", "layer", "head")
+    mean: np.ndarray = over("on", "layer", "head", unit="dimensionless")
+    spread: np.ndarray = over("on", "layer", "head", unit="dimensionless")
     names: tuple[str, ...] = NAMES
 
     def of(self, name: str) -> np.ndarray:
@@ -119,8 +118,8 @@ def copying_head_score(inputs: Inputs, p: CopyingHeadScoreParams, ctx: Ctx) -> C
         spread=_over_samples(found, 1),
         conventions=(
             *inputs.subject.conventions.words(),
-            f"{number_of(p.samples, 'sample')} of {front}{fit.words(p.block, p.repeats)} and once, seed {p.seed}",
-            "uniform over the vocabulary without BOS",
+            f"{p.samples} samples of {front}{fit.words(p.block, p.repeats)} and once, seed {p.seed}",
+            "uniform over the vocabulary but BOS",
             f"chance {2 / (fit.block + (bos is not None)) - 1:.2f}: logits that have nothing to do with attention".replace(
                 "-", "−"
             ),

@@ -28,7 +28,6 @@ from circuitlab.analysis.qk_spectrum import qk_words
 from circuitlab.analysis.spectra import PART_FLOPS, Middle, Values, factors_of, parts, reading_words
 from circuitlab.analysis.token_rows import Embedding, read_as, refuse_table
 from circuitlab.analysis.weight_view import Heads, embedding_rows, is_token_map, words
-from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.folding import TILE, Tokens, unembed_columns
 from circuitlab.model.subject import Head
@@ -60,22 +59,24 @@ class CopyingScoresResult(Result):
     bins hold all that is beyond. A head that writes nothing has share 0, mean 0, and all of its tokens in the middle bin.
     """
 
-    copying: np.ndarray = over("layer", "head")
-    copying_raw: np.ndarray = over("layer", "head")
-    identity_likeness: np.ndarray = over("layer", "head")
-    qk_positivity: np.ndarray = over("layer", "head")
-    qk_positivity_raw: np.ndarray = over("layer", "head")
-    diagonal_share: np.ndarray = over("layer", "head")
-    diagonal_mean: np.ndarray = over("layer", "head")
+    copying: np.ndarray = over("layer", "head", unit="dimensionless")
+    copying_raw: np.ndarray = over("layer", "head", unit="dimensionless")
+    identity_likeness: np.ndarray = over("layer", "head", unit="dimensionless")
+    qk_positivity: np.ndarray = over("layer", "head", unit="dimensionless")
+    qk_positivity_raw: np.ndarray = over("layer", "head", unit="dimensionless")
+    diagonal_share: np.ndarray = over("layer", "head", unit="share of tokens")
+    diagonal_mean: np.ndarray = over("layer", "head", unit="logit")
     diagonal_histogram: np.ndarray = over("layer", "head", "bin", unit="tokens")
-    bins: np.ndarray = over("bin edge")
+    bins: np.ndarray = over("bin edge", unit="rms entries")
     n_tokens: int
 
     def table(self) -> Table:
         """One row a head."""
         layer, head = np.indices(self.copying.shape).reshape(2, -1)
         names = np.array([str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)] or [""])[: len(layer)]
-        return Table((Column("head", names), *(Column(name, getattr(self, name).ravel()) for name in FIELDS)))
+        return Table(
+            (Column("head", names), *(Column(name, getattr(self, name).ravel(), str(self.unit_of(name))) for name in FIELDS))
+        )
 
 
 def _memory(c: ModelConfig, n: int, p: CopyingScoresParams, dtype: str = "float32") -> int:
@@ -227,4 +228,4 @@ def _said(inputs: Inputs, p: CopyingScoresParams, n: int) -> list[str]:
     if p.diagonal == "none" or p.embed != "tokens":
         return said
     error = f": share ± {50 / np.sqrt(n):.1f} % at most" if n < c.d_vocab else ""
-    return [*said, f"diagonal of {n} of {number_of(c.d_vocab, 'token')}{error}, in units of the rms entry between them"]
+    return [*said, f"diagonal of {n} of {c.d_vocab} tokens{error}, in units of the rms entry between them"]

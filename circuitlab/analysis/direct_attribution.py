@@ -57,8 +57,8 @@ class DirectAttributionResult(Result):
     heads: np.ndarray = over("layer", "head", "position", unit="logit")
     others: np.ndarray = over("component", "position", unit="logit")
     total: np.ndarray = over("position", unit="logit")
-    positions: np.ndarray = over("position")
-    ids: np.ndarray = over("position", "target and other")
+    positions: np.ndarray = over("position", unit="position")
+    ids: np.ndarray = over("position", "target and other", unit="token id", none=True)
     names: tuple[str, ...]
     at: int = 0
 
@@ -190,7 +190,7 @@ def _result(inputs: Inputs, p: DirectAttributionParams, s: _Sweep, total: Tensor
     if done == 1.0:
         left = np.abs(s.heads.sum((0, 1)) + s.others.sum(0) - whole).max()
         size = (np.abs(s.heads).sum((0, 1)) + np.abs(s.others).sum(0)).max()
-        remainder = Remainder(float(left), float(size), "logits, the sum of the parts' sizes")
+        remainder = Remainder(float(left), float(size), "logits", "the parts' sizes add up to")
     words = [s.aim.words, "direct, at the recorded scale of the final norm: nothing through later layers"]
     if p.positions == "all" and not inputs.weights.config.attention_only:
         words.append("MLPs: what the recorded stream gained besides attention")

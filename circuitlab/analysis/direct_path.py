@@ -43,7 +43,7 @@ class DirectPathResult(Result):
 
     symmetry: float
     correlation: float
-    rows: np.ndarray = over("token")
+    rows: np.ndarray = over("token", unit="dimensionless")
 
     def table(self) -> Table:
         """One row a token."""

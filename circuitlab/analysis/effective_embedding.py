@@ -27,8 +27,8 @@ class EffectiveEmbeddingParams:
 class EffectiveEmbeddingResult(Result):
     """`values` [d_vocab, d_model]; `cosine` [d_vocab] with the token's row of W_E (NaN where one of them is 0)."""
 
-    values: np.ndarray = over("token", "dimension")
-    cosine: np.ndarray = over("token")
+    values: np.ndarray = over("token", "dimension", unit="residual units")
+    cosine: np.ndarray = over("token", unit="dimensionless")
 
     def table(self) -> Table:
         """One row a token."""

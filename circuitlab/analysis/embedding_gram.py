@@ -37,9 +37,9 @@ class EmbeddingGramResult(Result):
     `mean_destination` [d_model] of the rows of destinations.
     """
 
-    G: np.ndarray = over("dimension", "dimension")
-    mean: np.ndarray = over("dimension")
-    mean_destination: np.ndarray = over("dimension")
+    G: np.ndarray = over("dimension", "dimension", unit="residual units²")
+    mean: np.ndarray = over("dimension", unit="residual units")
+    mean_destination: np.ndarray = over("dimension", unit="residual units")
     n_vocab: int
 
     def gram(self, centred: bool) -> np.ndarray:
@@ -52,7 +52,13 @@ class EmbeddingGramResult(Result):
 
     def table(self) -> Table:
         """One row a dimension: the mean and the diagonal."""
-        return Table((Column("dimension", np.arange(len(self.G))), Column("mean", self.mean), Column("gram", self.G.diagonal())))
+        return Table(
+            (
+                Column("dimension", np.arange(len(self.G))),
+                Column("mean", self.mean, "residual units"),
+                Column("gram", self.G.diagonal(), "residual units²"),
+            )
+        )
 
 
 def _refuse(c: ModelConfig, p: EmbeddingGramParams) -> str | None:

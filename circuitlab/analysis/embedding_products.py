@@ -39,9 +39,9 @@ class EmbeddingProductsResult(Result):
     `M` is NaN where the vocabulary going out is not the one going in.
     """
 
-    M: np.ndarray = over("dimension", "dimension")
-    unembed_mean: np.ndarray = over("dimension")
-    embed_mean: np.ndarray = over("dimension")
+    M: np.ndarray = over("dimension", "dimension", unit="weight units")
+    unembed_mean: np.ndarray = over("dimension", unit="weight units")
+    embed_mean: np.ndarray = over("dimension", unit="residual units")
     n_vocab: int
 
     def unembed_embed(self, centred: bool) -> np.ndarray:
@@ -56,9 +56,9 @@ class EmbeddingProductsResult(Result):
         return Table(
             (
                 Column("dimension", np.arange(len(self.M))),
-                Column("unembed_mean", self.unembed_mean),
-                Column("embed_mean", self.embed_mean),
-                Column("unembed_embed_diagonal", self.M.diagonal()),
+                Column("unembed_mean", self.unembed_mean, "weight units"),
+                Column("embed_mean", self.embed_mean, "residual units"),
+                Column("unembed_embed_diagonal", self.M.diagonal(), "weight units"),
             )
         )
 

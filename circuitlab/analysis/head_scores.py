@@ -28,8 +28,7 @@ from circuitlab.analysis.samples import (
     no_room,
     repeated_random,
 )
-from circuitlab.analysis.scores_of_patterns import SCORES
-from circuitlab.counting import number_of
+from circuitlab.analysis.scores_of_patterns import SCORES, UNITS
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import patterns
@@ -63,10 +62,15 @@ class HeadScoresParams:
 class HeadScoresResult(Result):
     """`mean`, `spread` (standard deviation over samples), `control` [score, layer, head]; NaN: not computed."""
 
-    mean: np.ndarray = over("score", "layer", "head")
-    spread: np.ndarray = over("score", "layer", "head")
-    control: np.ndarray = over("score", "layer", "head")
+    mean: np.ndarray = over("score", "layer", "head", unit="{units}")
+    spread: np.ndarray = over("score", "layer", "head", unit="{units}")
+    control: np.ndarray = over("score", "layer", "head", unit="{units}")
     names: tuple[str, ...] = tuple(SCORES)
+
+    @property
+    def units(self) -> dict[str, str]:
+        """The unit of each score, by its name."""
+        return {name: UNITS[name] for name in self.names}
 
     def of(self, name: str) -> np.ndarray:
         """[layer, head] means of one score."""
@@ -82,8 +86,8 @@ class HeadScoresResult(Result):
         names = np.array([str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)])
         columns = [Column("head", names)]
         for i, name in enumerate(self.names):
-            columns += [Column(name, self.mean[i].ravel()), Column(f"{name}_sd", self.spread[i].ravel())]
-            columns += [Column(f"{name}_control", self.control[i].ravel())]
+            each = {"": self.mean, "_sd": self.spread, "_control": self.control}
+            columns += [Column(f"{name}{what}", values[i].ravel(), self.units[name]) for what, values in each.items()]
         return Table(tuple(columns))
 
 
@@ -122,7 +126,7 @@ def _memory(config: ModelConfig, n: int, p: HeadScoresParams) -> int:
     return 4 * samples * (3 * config.n_heads * length**2 + 8 * length * config.d_model)
 
 
-@analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResult:
     """Prefix matching, previous, duplicate, first, current token, entropy and distance of every head."""
     words = inputs.subject.conventions.words()
@@ -141,7 +145,7 @@ def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResu
     other[:, repeated.shape[1] - size[1] :] = torch.as_tensor(drawn)
     control = scores_on(inputs, other, repeated, ctx, "control")
     spread = found.std(axis=1, ddof=1) if p.samples > 1 else np.full_like(found[:, 0], np.nan)
-    said = f"{number_of(p.samples, 'sample')} of {'BOS + ' if bos is not None else ''}{sample_words(config, p)}, seed {p.seed}"
+    said = f"{p.samples} samples of {'BOS + ' if bos is not None else ''}{sample_words(config, p)}, seed {p.seed}"
     return HeadScoresResult(
         mean=found.mean(axis=1),
         spread=spread,
@@ -149,7 +153,7 @@ def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResu
         conventions=(
             *words,
             said,
-            "uniform over the vocabulary without BOS",
+            "uniform over the vocabulary but BOS",
             control_words(config, differ),
             "no interventions",
         ),
@@ -159,13 +163,15 @@ def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResu
 def _on_text(inputs: Inputs, p: HeadScoresParams, ctx: Ctx, words: tuple[str, ...]) -> HeadScoresResult:
     tokens, config = inputs.subject.tokens, inputs.weights.config
     mean = _of_run(inputs.run(), torch.tensor(tokens), ctx, "this prompt")
-    control, said = np.full_like(mean, np.nan), "no control: nothing to draw from"
+    control = np.full_like(mean, np.nan)
+    n = len(tokens)
+    said = "no control: nothing to draw from" if n > 1 else "no control of one token"
     pool = drawable(config, bos_of(inputs.weights))
     pool = pool[pool != tokens[0]]
-    if pool.size:
-        (drawn,), differ = different_random(pool, (1, len(tokens) - 1), np.random.default_rng(p.seed + 1))
+    if pool.size and n > 1:
+        drawn, differ = different_random(pool, (1, n - 1), np.random.default_rng(p.seed + 1))
         said = f"{control_words(config, differ)}; the first is the prompt's, seed {p.seed + 1}, one draw"
-        other = inputs.run((tokens[0], *drawn.tolist()))
+        other = inputs.run((tokens[0], *drawn[0].tolist()))
         control = _of_run(other, torch.tensor(tokens), ctx, "control")
     return HeadScoresResult(
         mean=mean,
@@ -173,7 +179,7 @@ def _on_text(inputs: Inputs, p: HeadScoresParams, ctx: Ctx, words: tuple[str, ..
         control=control,
         conventions=(
             *words,
-            f"this prompt, {number_of(len(tokens), 'token')}: one sample, no spread",
+            f"this prompt, {n} tokens: one sample, no spread",
             said,
         ),
     )

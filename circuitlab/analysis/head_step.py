@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.attention import chosen_heads
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, scalar
+from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.score_expansion import ScoreExpansionParams, cell
 from circuitlab.analysis.score_parts import added_positions, read_by_attention
 from circuitlab.analysis.stream_reading import Passage
@@ -55,37 +55,37 @@ class HeadStepResult(Result):
     `effect`, `effect_moved` of both on the target; `target_ids` int64 [2], −1 for none.
     """
 
-    x_dest: np.ndarray = over("dimension")
-    x_source: np.ndarray = over("dimension")
-    read_query: np.ndarray = over("dimension")
-    read_key: np.ndarray = over("dimension")
-    read_value: np.ndarray = over("dimension")
-    q: np.ndarray = over("entry")
-    k: np.ndarray = over("entry")
-    v: np.ndarray = over("entry")
-    products: np.ndarray = over("entry")
+    x_dest: np.ndarray = over("dimension", unit="residual units")
+    x_source: np.ndarray = over("dimension", unit="residual units")
+    read_query: np.ndarray = over("dimension", unit="normalised residual units")
+    read_key: np.ndarray = over("dimension", unit="normalised residual units")
+    read_value: np.ndarray = over("dimension", unit="normalised residual units")
+    q: np.ndarray = over("entry", unit="activation units")
+    k: np.ndarray = over("entry", unit="activation units")
+    v: np.ndarray = over("entry", unit="activation units")
+    products: np.ndarray = over("entry", unit="activation units²")
     dot: float
     scale: float
     score: float = scalar("score")
     bias: float = scalar("score")
     softmax_score: float = scalar("score")
     scores: np.ndarray = over("source", unit="score")
-    mask: np.ndarray = over("source")
-    pattern: np.ndarray = over("source")
+    mask: np.ndarray = over("source", unit="true or false")
+    pattern: np.ndarray = over("source", unit="share of attention")
     attention: float
-    weighted: np.ndarray = over("entry")
-    z: np.ndarray = over("entry")
-    result: np.ndarray = over("dimension")
-    moved: np.ndarray = over("dimension")
-    top_ids: np.ndarray = over("top")
+    weighted: np.ndarray = over("entry", unit="activation units")
+    z: np.ndarray = over("entry", unit="activation units")
+    result: np.ndarray = over("dimension", unit="residual units")
+    moved: np.ndarray = over("dimension", unit="residual units")
+    top_ids: np.ndarray = over("top", unit="token id")
     top: np.ndarray = over("top", unit="logit")
-    bottom_ids: np.ndarray = over("bottom")
+    bottom_ids: np.ndarray = over("bottom", unit="token id")
     bottom: np.ndarray = over("bottom", unit="logit")
-    moved_ids: np.ndarray = over("top moved")
+    moved_ids: np.ndarray = over("top moved", unit="token id")
     moved_top: np.ndarray = over("top moved", unit="logit")
     effect: float = scalar("logit")
     effect_moved: float = scalar("logit")
-    target_ids: np.ndarray = over("target and other")
+    target_ids: np.ndarray = over("target and other", unit="token id", none=True)
     target_words: str
     destination: int
     source: int
@@ -94,7 +94,7 @@ class HeadStepResult(Result):
         """One row an entry of the head's own vectors."""
         names = ("q", "k", "products", "v", "weighted", "z")
         entries = Column("entry", np.arange(len(self.q)))
-        return Table((entries, *(Column(name, getattr(self, name)) for name in names)))
+        return Table((entries, *(Column(name, getattr(self, name), str(self.unit_of(name))) for name in names)))
 
 
 def _memory(c: ModelConfig, n: int, p: HeadStepParams) -> int:
@@ -105,7 +105,7 @@ def _memory(c: ModelConfig, n: int, p: HeadStepParams) -> int:
 def head_step(inputs: Inputs, p: HeadStepParams, ctx: Ctx) -> HeadStepResult:
     """One head step by step at one destination and source: reading, score, mask, softmax, weighted sum, output."""
     run, c = inputs.run(), inputs.weights.config
-    chosen_heads(c, (p.head,))
+    check_heads(c, p.head)
     with torch.inference_mode():
         d, s, allowed = cell(run, ScoreExpansionParams(p.head, p.destination, p.source))
         found = _attending(run, p.head, d, s, allowed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -32,13 +33,16 @@ class KeepOnlyResult(Result):
     bare: float = scalar("{unit}")
     circuit: float = scalar("{unit}")
     without: float = scalar("{unit}")
-    members: np.ndarray = over("member", "what it is")
+    members: np.ndarray = over("member", "what it is", unit="index", none=True)
     left_out: np.ndarray = over("member", unit="{unit}")
-    random_members: np.ndarray = over("sample", "member", "what it is")
+    random_members: np.ndarray = over("sample", "member", "what it is", unit="index", none=True)
     random_kept: np.ndarray = over("sample", unit="{unit}")
     random_cut: np.ndarray = over("sample", unit="{unit}")
     unit: str
     of: int
+    ACROSS: ClassVar = dict.fromkeys(
+        ("faithfulness", "completeness", "minimality", "random_faithfulness", "random_completeness"), "dimensionless"
+    )
 
     @property
     def are_edges(self) -> bool:

@@ -11,7 +11,7 @@ import torch
 
 from circuitlab.analysis import ablation_parts
 from circuitlab.analysis.ablation_parts import Bench
-from circuitlab.analysis.attention import chosen_heads
+from circuitlab.analysis.chosen_heads import chosen_heads
 from circuitlab.analysis.edge_pass import cut_final, cut_of
 from circuitlab.analysis.edge_sets import Through, Universe, random_edges, universe
 from circuitlab.errors import BadInput

@@ -12,7 +12,7 @@ which is the circuit's own; what is multiplied is the A and B that the model has
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -58,20 +58,20 @@ class LargestEntriesParams:
 class LargestEntriesResult(Result):
     """`rows_ids`, `cols_ids` int64, `values` [k], the largest first: source and out (OV), destination and source (QK).
 
-    `skipped`: share of the product that bounds made unnecessary; `n_vocab` (rows, columns) of the circuit.
+    `skipped`: share of the product that bounds made unnecessary; `n_vocab` (rows, columns) of the circuit; `unit` of the values.
     """
 
-    rows_ids: np.ndarray = over("entry")
-    cols_ids: np.ndarray = over("entry")
-    values: np.ndarray = over("entry")
+    rows_ids: np.ndarray = over("entry", unit="token id")
+    cols_ids: np.ndarray = over("entry", unit="token id")
+    values: np.ndarray = over("entry", unit="{unit}")
     skipped: float
     n_vocab: tuple[int, int]
+    unit: str = "logit"
 
     def table(self) -> Table:
         """One row an entry."""
-        return Table(
-            (Column("row", self.rows_ids, of="token"), Column("column", self.cols_ids, of="token"), Column("value", self.values))
-        )
+        ids = (Column("row", self.rows_ids, of="token"), Column("column", self.cols_ids, of="token"))
+        return Table((*ids, Column("value", self.values, self.unit)))
 
 
 def _refuse(c: ModelConfig, p: LargestEntriesParams) -> str | None:
@@ -95,11 +95,12 @@ def largest_entries(inputs: Inputs, p: LargestEntriesParams, ctx: Ctx) -> Larges
     check_distance(inputs.weights.config, p.distance)
     with torch.inference_mode():
         A, B, said = (_ov if p.circuit == "OV" else _qk)(inputs, p, ctx)
-        search = _Search(A, B, p.k, ctx)
+        search, unit = _Search(A, B, p.k, ctx), "logit" if p.circuit == "OV" else "score"
+        made = lambda done: replace(search.result(words(inputs, *said), done), unit=unit)
         for done in search.tiles(ctx):
             if done < 1 and p.k <= len(search.values):
-                ctx.partial(search.result(words(inputs, *said), done))
-        return search.result(words(inputs, *said), 1.0)
+                ctx.partial(made(done))
+        return made(1.0)
 
 
 _Factors = tuple[Tensor, Tensor, tuple[str, ...]]

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, read_only
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, read_only, scalar
 from circuitlab.analysis.target import Aim, aim_at, final_scale, position_of
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
@@ -47,32 +47,33 @@ class LogitLensParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LogitLensResult(Result):
-    """[stage, pos]: `log_prob` (nats) and `rank` (from 1, 0 none) of the token that follows, `entropy`, `kl` (nats), `value`
+    """[stage, pos]: `log_prob` (nats) and `rank` (from 1, −1 none) of the token that follows, `entropy`, `kl` (nats), `value`
     of the target (logits before a soft cap). [stage, pos, k]: `ids` (−1 not computed) and `probs`, the most probable first.
 
     `positions`, `actual` [pos]: where, and what really follows (−1 at the end). `stages` names the stages; `at` is where on
     the pos axis the chosen position is, −1 where it is not among them.
     """
 
-    ids: np.ndarray = over("stage", "position", "top")
-    probs: np.ndarray = over("stage", "position", "top")
+    ids: np.ndarray = over("stage", "position", "top", unit="token id", none=True)
+    probs: np.ndarray = over("stage", "position", "top", unit="probability")
     log_prob: np.ndarray = over("stage", "position", unit="nats")
-    rank: np.ndarray = over("stage", "position")
+    rank: np.ndarray = over("stage", "position", unit="rank", none=True)
     entropy: np.ndarray = over("stage", "position", unit="nats")
     kl: np.ndarray = over("stage", "position", unit="nats")
     value: np.ndarray = over("stage", "position", unit="logit")
-    positions: np.ndarray = over("position")
-    actual: np.ndarray = over("position")
+    positions: np.ndarray = over("position", unit="position")
+    actual: np.ndarray = over("position", unit="token id", none=True)
     stages: tuple[str, ...]
-    at: int = -1
+    at: int = scalar("index", -1, none=True)
 
     def table(self) -> Table:
         """One row per stage and position."""
         stage, pos = np.indices(self.entropy.shape).reshape(2, -1)
-        named = {"log_prob": "nats", "rank": "", "entropy": "nats", "kl": "nats", "value": "logit"}
+        named = {"entropy": "nats", "kl": "nats", "value": "logit"}
         columns = [Column("stage", np.array(self.stages)[stage]), Column("position", self.positions[pos], of="position")]
         columns += [Column("follows", self.actual[pos], of="token"), Column("top", self.ids[stage, pos, 0], of="token")]
         columns += [Column("top_probability", self.probs[stage, pos, 0])]
+        columns += [Column("log_prob", self.log_prob[stage, pos], "nats"), Column("rank", self.rank[stage, pos], of="count")]
         return Table((*columns, *(Column(n, getattr(self, n)[stage, pos], unit) for n, unit in named.items())))
 
     def across(self) -> Mapping[str, np.ndarray]:
@@ -157,7 +158,7 @@ class _Lens:
         known = follows >= 0
         own = found.gather(1, follows.clamp(min=0)[:, None])
         a["log_prob"][stage, rows] = own[:, 0].masked_fill(~known, torch.nan).cpu().numpy()
-        a["rank"][stage, rows] = ((found > own).sum(1) + 1).masked_fill(~known, 0).cpu().numpy()
+        a["rank"][stage, rows] = ((found > own).sum(1) + 1).masked_fill(~known, -1).cpu().numpy()
 
     def result(self, done: float, words: str) -> LogitLensResult:
         """A copy of what there is."""
@@ -187,7 +188,7 @@ def _lens(inputs: Inputs, p: LogitLensParams, previous: Result | None) -> _Lens:
     shape, k = (len(stages) + 1, len(positions)), min(max(1, p.k), c.d_vocab_out)
     arrays: dict[str, np.ndarray] = {name: np.full(shape, np.nan, dtype) for name in ("log_prob", "entropy", "kl", "value")}
     arrays |= {"ids": np.full((*shape, k), -1, np.int64), "probs": np.full((*shape, k), np.nan, dtype)}
-    arrays["rank"] = np.zeros(shape, np.int64)
+    arrays["rank"] = np.full(shape, -1, np.int64)
     if isinstance(previous, LogitLensResult):
         arrays = {name: getattr(previous, name).copy() for name in arrays}
     return _Lens(inputs, p, run, stages, positions, np.where(following < c.d_vocab_out, following, -1), arrays)
@@ -201,7 +202,7 @@ def _memory(config: ModelConfig, n: int, p: LogitLensParams) -> int:
     )
 
 
-@analysis(version=1, needs="tokens", lane="slow", memory=_memory)
+@analysis(version=2, needs="tokens", lane="slow", memory=_memory)
 def logit_lens(inputs: Inputs, p: LogitLensParams, ctx: Ctx) -> LogitLensResult:
     """What the model would predict from the stream at every layer and position."""
     with torch.inference_mode():

@@ -47,20 +47,20 @@ class NeuronsResult(Result):
     looked at.
     """
 
-    layer: np.ndarray = over("row")
-    neuron: np.ndarray = over("row")
-    activation: np.ndarray = over("row")
+    layer: np.ndarray = over("row", unit="index")
+    neuron: np.ndarray = over("row", unit="index")
+    activation: np.ndarray = over("row", unit="activation units")
     effect: np.ndarray = over("row", unit="logit")
-    top_ids: np.ndarray = over("row", "token")
+    top_ids: np.ndarray = over("row", "token", unit="token id")
     top: np.ndarray = over("row", "token", unit="logit")
-    bottom_ids: np.ndarray = over("row", "token")
+    bottom_ids: np.ndarray = over("row", "token", unit="token id")
     bottom: np.ndarray = over("row", "token", unit="logit")
     every: np.ndarray = over("layer", "neuron", unit="logit")
     summed: np.ndarray = over("layer", unit="logit")
     bias: np.ndarray = over("layer", unit="logit")
     placed: np.ndarray = over("layer", unit="logit")
     mlp: np.ndarray = over("layer", unit="logit")
-    ids: np.ndarray = over("position", "target and other")
+    ids: np.ndarray = over("position", "target and other", unit="token id", none=True)
     position: int
     total: float = scalar("logit")
     n_neurons: int
@@ -76,7 +76,7 @@ class NeuronsResult(Result):
         return Table(
             (
                 Column("neuron", names),
-                Column("activation", self.activation),
+                Column("activation", self.activation, "activation units"),
                 Column("effect", self.effect, "logit"),
                 Column("raises", joined(self.top_ids), of="tokens"),
                 Column("lowers", joined(self.bottom_ids), of="tokens"),
@@ -220,5 +220,5 @@ def _result(
         total=total,
         n_neurons=c.n_layers * c.d_mlp,
         conventions=(*inputs.subject.conventions.words(), words, "direct, at the recorded scale of the final norm"),
-        remainder=Remainder(left, float(np.abs(sums).sum(0).max()), "logits, the sum of the parts' sizes"),
+        remainder=Remainder(left, float(np.abs(sums).sum(0).max()), "logits", "the parts' sizes add up to"),
     )

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
+from circuitlab.analysis.chosen_heads import chosen_heads
 from circuitlab.analysis.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
 from circuitlab.analysis.embedding_products import EFFECTIVE, EmbeddingProductsParams, EmbeddingProductsResult
 from circuitlab.analysis.spectra import (
@@ -37,7 +38,7 @@ from circuitlab.analysis.spectra import (
 )
 from circuitlab.analysis.token_rows import Embedding, read_as, refuse_pair, refuse_table
 from circuitlab.analysis.unembedding_gram import UnembeddingGramParams, UnembeddingGramResult
-from circuitlab.analysis.weight_view import Heads, by_layer, chosen_heads, is_token_map, refuse_inexact, words
+from circuitlab.analysis.weight_view import Heads, by_layer, is_token_map, refuse_inexact, words
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.folding import TILE
 from circuitlab.model.subject import Head
@@ -71,17 +72,18 @@ class OvSpectrumResult(Result):
     are the same.
     """
 
-    heads: np.ndarray = over("head", "(layer, head)")
-    eigenvalues: np.ndarray = over("head", "index")
-    eigenvalues_raw: np.ndarray = over("head", "index")
-    singular_values: np.ndarray = over("head", "index")
-    effective_rank: np.ndarray = over("head")
-    copying: np.ndarray = over("head")
-    copying_raw: np.ndarray = over("head")
+    heads: np.ndarray = over("head", "(layer, head)", unit="index")
+    eigenvalues: np.ndarray = over("head", "index", unit="{unit}")
+    eigenvalues_raw: np.ndarray = over("head", "index", unit="{unit}")
+    singular_values: np.ndarray = over("head", "index", unit="{unit}")
+    effective_rank: np.ndarray = over("head", unit="dimensionless")
+    copying: np.ndarray = over("head", unit="dimensionless")
+    copying_raw: np.ndarray = over("head", unit="dimensionless")
+    unit: str = "logit"
 
     def table(self) -> Table:
         """One row an eigenvalue, head by head."""
-        return spectrum_table(self.heads, self.eigenvalues, self.eigenvalues_raw, self.singular_values)
+        return spectrum_table(self.heads, self.eigenvalues, self.eigenvalues_raw, self.singular_values, self.unit)
 
 
 def zeros(score: np.ndarray) -> str:
@@ -89,7 +91,7 @@ def zeros(score: np.ndarray) -> str:
     return ZEROS if np.isnan(score).any() else ""
 
 
-def spectrum_table(heads: np.ndarray, values: np.ndarray, raw: np.ndarray, singular: np.ndarray) -> Table:
+def spectrum_table(heads: np.ndarray, values: np.ndarray, raw: np.ndarray, singular: np.ndarray, unit: str) -> Table:
     """One row an eigenvalue: head, index, real and imaginary parts, centred and raw, and the singular value of that index."""
     n, d = values.shape
     names = np.array([str(Head(int(a), int(b))) for a, b in heads] or [""])
@@ -97,12 +99,12 @@ def spectrum_table(heads: np.ndarray, values: np.ndarray, raw: np.ndarray, singu
         (
             Column("head", names[np.repeat(np.arange(n), d)]),
             Column("index", np.tile(np.arange(d), n)),
-            Column("real", np.real(values).ravel()),
-            Column("imaginary", np.imag(values).ravel()),
-            Column("modulus", np.abs(values).ravel()),
-            Column("real_raw", np.real(raw).ravel()),
-            Column("imaginary_raw", np.imag(raw).ravel()),
-            Column("singular_value", singular.ravel()),
+            Column("real", np.real(values).ravel(), unit),
+            Column("imaginary", np.imag(values).ravel(), unit),
+            Column("modulus", np.abs(values).ravel(), unit),
+            Column("real_raw", np.real(raw).ravel(), unit),
+            Column("imaginary_raw", np.imag(raw).ravel(), unit),
+            Column("singular_value", singular.ravel(), unit),
         )
     )
 
@@ -164,6 +166,7 @@ def ov_spectrum(inputs: Inputs, p: OvSpectrumParams, ctx: Ctx) -> OvSpectrumResu
         effective_rank=effective_rank(found.singular_values),
         copying=found.score,
         copying_raw=found.score_raw,
+        unit="logit" if p.matrix == "full" else "weight units",
         conventions=words(inputs, *_said(inputs, p), zeros(found.score)),
     )
 

@@ -54,14 +54,14 @@ class OvTableResult(Result):
     token itself, NaN and 0 where the vocabulary going out is another one.
     """
 
-    top_ids: np.ndarray = over("top")
+    top_ids: np.ndarray = over("top", unit="token id")
     top: np.ndarray = over("top", unit="logit")
-    bottom_ids: np.ndarray = over("bottom")
+    bottom_ids: np.ndarray = over("bottom", unit="token id")
     bottom: np.ndarray = over("bottom", unit="logit")
     mean: float = scalar("logit")
     sd: float = scalar("logit")
     own: float = scalar("logit")
-    own_rank: int
+    own_rank: int = scalar("rank", none=True)
 
     def table(self) -> Table:
         """The largest first, then the smallest, the smallest last."""
@@ -80,7 +80,7 @@ def _memory(c: ModelConfig, n: int, p: OvTableParams) -> int:
     return 8 * (6 * (c.d_vocab + c.d_vocab_out) + 8 * c.d_model * c.d_head + (c.d_vocab * c.d_model if whole else 0))
 
 
-@analysis(version=1, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
 def ov_table(inputs: Inputs, p: OvTableParams, ctx: Ctx) -> OvTableResult:
     """What attending to a token adds to the logits; or which tokens, attended to, add most to one."""
     c, head = inputs.weights.config, one_head(inputs, p.head)
@@ -94,7 +94,7 @@ def ov_table(inputs: Inputs, p: OvTableParams, ctx: Ctx) -> OvTableResult:
             mean=mean,
             sd=float(row.std(unbiased=False)),
             own=float(row[p.token]) if own else float("nan"),
-            own_rank=rank_of(row, p.token) if own else 0,
+            own_rank=rank_of(row, p.token) if own else -1,
             conventions=words(inputs, *said, ov_bias_words(head)),
         )
 

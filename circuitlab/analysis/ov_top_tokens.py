@@ -53,7 +53,7 @@ class OvTopTokensParams:
 class OvTopTokensResult(Result):
     """`ids` int32, `values` [source, k], the largest first, of the sources from `first` on; k is at most d_vocab_out."""
 
-    ids: np.ndarray = over("source", "top")
+    ids: np.ndarray = over("source", "top", unit="token id")
     values: np.ndarray = over("source", "top", unit="logit")
     first: int = 0
 

@@ -28,12 +28,12 @@ from circuitlab.analysis.base import (
     Result,
     Table,
     TextRef,
+    Unit,
     analyses,
     analysis,
     find_analysis,
     over,
 )
-from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, Refused, UsageError
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import Intervention
@@ -76,17 +76,20 @@ class OverPromptsParams:
 class OverPromptsResult(Result):
     """`values` [prompt, …], `mean` […], `sd` […] (n − 1, NaN below two) and int `n` […] of the array called `field`.
 
+    `units`: the unit of its numbers, or of each entry of an axis by its name; `weighted_by` that of the weights.
     `weights` [prompt]: what each prompt counts in mean and sd, NaN where it is still to come. … are `axes`. `names`: all arrays
     that the analysis offers. `prompts`: the lines' texts; the first `counted` are in. `common`: the words of caption that the
     answers of all these prompts share.
     """
 
-    values: np.ndarray = over("prompt", "…")
-    weights: np.ndarray = over("prompt")
-    mean: np.ndarray = over("…")
-    sd: np.ndarray = over("…")
+    values: np.ndarray = over("prompt", "…", unit="{units}")
+    weights: np.ndarray = over("prompt", unit="{weighted_by}")
+    mean: np.ndarray = over("…", unit="{units}")
+    sd: np.ndarray = over("…", unit="{units}")
     n: np.ndarray = over("…", unit="prompts")
     field: str
+    units: Any
+    weighted_by: str
     names: tuple[str, ...]
     axes: tuple[str, ...]
     prompts: tuple[str, ...]
@@ -97,7 +100,9 @@ class OverPromptsResult(Result):
         """One row an entry of the array."""
         where = np.indices(self.mean.shape).reshape(self.mean.ndim, -1)
         columns = [Column(axis, index) for axis, index in zip(self.axes, where, strict=True)]
-        columns += [Column("mean", self.mean.ravel()), Column("sd", self.sd.ravel()), Column("n", self.n.ravel())]
+        unit = self.units if isinstance(self.units, str) else ""
+        columns += [Column("mean", self.mean.ravel(), unit), Column("sd", self.sd.ravel(), unit)]
+        columns += [Column("n", self.n.ravel(), "prompts")]
         return Table(tuple(columns))
 
 
@@ -113,7 +118,7 @@ def asked(p: OverPromptsParams) -> tuple[Analysis[Any, Any], Any]:
         given = json.loads(p.params or "{}")
     except (json.JSONDecodeError, RecursionError) as error:
         expected = f"a JSON object of {found.name}'s parameters"
-        raise UsageError("The parameter params is not JSON.", expected=expected, got=repr(p.params)[:80]) from error
+        raise UsageError("params is no JSON.", expected=expected, got=repr(p.params)[:80]) from error
     return found, from_json(found.params, given, "params")
 
 
@@ -125,9 +130,9 @@ def _refuse(config: ModelConfig, p: OverPromptsParams) -> str | None:
         return f"name with `analysis` what is to be averaged: {those}."
     found, params = asked(p)
     if not averaged(found):
-        return f"nothing that {found.name} answers can be averaged over prompts. These have something: {those}."
+        return f"{found.name} has nothing that can be averaged over prompts. These have: {those}."
     if getattr(params, "needs", found.needs) != "tokens":
-        return f"under these parameters {found.name} reads no prompt."
+        return f"{found.name} reads no prompt under these parameters."
     if any(isinstance(v := getattr(params, f.name), TextRef) and not v.sha256 for f in fields(params)):
         return f"a text file among the parameters of {found.name} must be named with its sha256."
     return found.refuse(config, params)
@@ -167,9 +172,9 @@ def _aimed(params: Any, prompt: Prompt) -> Any:
 def _chosen(found: Mapping[str, np.ndarray], field: str, name: str) -> str:
     """The field asked for, or the first. Raises `UsageError` with those there are."""
     if not found:
-        raise BadInput(f"Under these parameters {name} gave nothing to average.", expected="an array", got="none")
+        raise BadInput(f"{name} gave nothing to average under these parameters.", expected="an array", got="none")
     if field and field not in found:
-        raise UsageError(f"There is no such array in what {name} answers.", expected=" ".join(found), got=repr(field))
+        raise UsageError(f"{name} offers no such array.", expected=" ".join(found), got=repr(field))
     return field or next(iter(found))
 
 
@@ -210,6 +215,8 @@ class _Sum:
     rows: list[np.ndarray]
     weights: list[float]
     field: str = ""
+    units: Unit = ""
+    weighted_by: str = "dimensionless"
     names: tuple[str, ...] = ()
     common: tuple[str, ...] = ()
     remainder: Remainder | None = None
@@ -220,6 +227,7 @@ class _Sum:
             self.rows = list(previous.values[: previous.counted])
             self.weights = previous.weights[: previous.counted].tolist()
             self.field, self.names, self.common = previous.field, previous.names, previous.common
+            self.units, self.weighted_by = previous.units, previous.weighted_by
             self.remainder = previous.remainder
 
     def add(self, result: Result) -> None:
@@ -228,11 +236,13 @@ class _Sum:
         number = len(self.rows) + 1
         if not self.rows:
             self.field, self.names = _chosen(found, self.p.field, self.p.analysis), tuple(found)
+            self.units = result.unit_across(self.field)
+            self.weighted_by = "tokens" if hasattr(result, "weight") else "dimensionless"
             self.common = tuple(w for w in result.conventions if w not in self.words)
         row = np.asarray(found[self.field], np.float64) if self.field in found else np.empty(0)
         if self.rows and row.shape != self.rows[0].shape:
             raise BadInput(
-                f"The array {self.field} of {self.p.analysis} has another shape in prompt {number} than in the first.",
+                f"{self.p.analysis}.{self.field} has another shape in prompt {number} than in the first.",
                 expected=str(self.rows[0].shape),
                 got=f"{row.shape} for {self.prompts[number - 1].text[:60]!r}",
             )
@@ -254,6 +264,8 @@ class _Sum:
             sd=sd,
             n=n,
             field=self.field,
+            units=self.units,
+            weighted_by=self.weighted_by,
             names=self.names,
             axes=_axes(self.p.analysis, self.field, mean.shape, self.config),
             prompts=tuple(prompt.text for prompt in self.prompts),
@@ -265,16 +277,14 @@ class _Sum:
         )
 
     def _said(self, counted: int) -> tuple[str, ...]:
-        of = f"{counted} of " if counted < len(self.prompts) else ""
+        of = f"{counted} of {len(self.prompts)}" if counted < len(self.prompts) else f"{counted}"
         file = Path(self.p.file.path).name if self.p.file else ""
         longer = sum(prompt.longer for prompt in self.prompts[:counted])
-        first = (
-            (number_of(longer, "longer answer, by its first token", "longer answers, by their first tokens"),) if longer else ()
-        )
+        first = (f"of {longer} longer answers the first token",) if longer else ()
         unlike = len(set(self.weights)) > 1
         each = (f"each prompt weighted by its tokens, {sum(self.weights):.0f} in all",) if unlike else ()
         return (
-            f"mean of {of}{number_of(len(self.prompts), 'prompt')} of {file}",
+            f"{self.p.analysis}.{self.field}, mean of {of} prompts of {file}",
             *each,
             "spread: standard deviation over prompts",
             *first,

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
+from circuitlab.analysis.chosen_heads import chosen_heads
 from circuitlab.analysis.token_rows import Embedding, out_factor, refuse_table, side_of, tile_rows
-from circuitlab.analysis.weight_view import by_layer, chosen_heads, heads_of, is_token_map, words
-from circuitlab.counting import number_of
+from circuitlab.analysis.weight_view import by_layer, heads_of, is_token_map, words
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 
@@ -46,8 +46,8 @@ class OwnTokensResult(Result):
     `chance1`, `chance10`: what a row in any order has.
     """
 
-    top1: np.ndarray = over("layer", "head")
-    top10: np.ndarray = over("layer", "head")
+    top1: np.ndarray = over("layer", "head", unit="share of tokens")
+    top10: np.ndarray = over("layer", "head", unit="share of tokens")
     n_tokens: int
     chance1: float
     chance10: float
@@ -79,9 +79,7 @@ def own_tokens(inputs: Inputs, p: OwnTokensParams, ctx: Ctx) -> OwnTokensResult:
     sampled = p.tokens == "sample" and c.d_vocab > WHOLE
     ids = torch.arange(SAMPLE) * c.d_vocab // SAMPLE if sampled else torch.arange(c.d_vocab)
     top1, top10 = (np.full((c.n_layers, c.n_heads), np.nan) for _ in range(2))
-    said = f"own tokens of {'' if sampled else 'all '}{number_of(len(ids), 'row')}{f' of {c.d_vocab:,}' if sampled else ''}" + (
-        f": ± {50 / np.sqrt(len(ids)):.1f} % at most" if sampled else ""
-    )
+    said = f"own tokens of {len(ids)} of {c.d_vocab} rows" + (f": ± {50 / np.sqrt(len(ids)):.1f} % at most" if sampled else "")
     notes: dict[str, None] = {}
 
     def made(done: float) -> OwnTokensResult:

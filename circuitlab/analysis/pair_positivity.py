@@ -49,8 +49,8 @@ class PairPositivityResult(Result):
     NaN where the source is not in an earlier layer, and where a matrix is 0 and has no eigenvalue.
     """
 
-    pairs: np.ndarray = over("destination layer", "destination head", "source layer", "source head")
-    pairs_raw: np.ndarray = over("destination layer", "destination head", "source layer", "source head")
+    pairs: np.ndarray = over("destination layer", "destination head", "source layer", "source head", unit="dimensionless")
+    pairs_raw: np.ndarray = over("destination layer", "destination head", "source layer", "source head", unit="dimensionless")
 
     def table(self) -> Table:
         """One row a pair, the most positive first."""

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only, scalar
+from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.patched_block import BY_HEAD, SITES, Cells, What, inside_cone, patched_block
 from circuitlab.analysis.patching_first_order import first_order, gradients, off_by, passed_entries, slope_of
 from circuitlab.analysis.patching_parts import ROWS, WAVE, Tick
@@ -80,17 +81,18 @@ class PatchingResult(Result):
     """
 
     values: np.ndarray = over("row", "column", unit="logit")
-    rows: np.ndarray = over("row", "(layer, head)")
-    positions: np.ndarray = over("column")
-    inside: np.ndarray = over("row", "column")
-    exact: np.ndarray = over("row", "column")
+    rows: np.ndarray = over("row", "(layer, head)", unit="index", none=True)
+    positions: np.ndarray = over("column", unit="position", none=True)
+    inside: np.ndarray = over("row", "column", unit="true or false")
+    exact: np.ndarray = over("row", "column", unit="true or false")
     estimate: np.ndarray = over("row", "column", unit="logit")
-    align: np.ndarray = over("position")
-    differs: np.ndarray = over("position")
-    ids: np.ndarray = over("target and other")
+    align: np.ndarray = over("position", unit="position", none=True)
+    differs: np.ndarray = over("position", unit="true or false")
+    ids: np.ndarray = over("target and other", unit="token id", none=True)
     clean: float = scalar("logit")
     other: float = scalar("logit")
     at: int
+    ACROSS: ClassVar = {"effect": "logit", "normalised": "dimensionless"}
 
     @property
     def effect(self) -> np.ndarray:
@@ -123,8 +125,8 @@ class PatchingResult(Result):
             (
                 Column("row", names[row]),
                 Column("position", self.positions[col], of="position"),
-                Column("patched", self.values.ravel()),
-                Column("effect", self.effect.ravel()),
+                Column("patched", self.values.ravel(), "logit"),
+                Column("effect", self.effect.ravel(), "logit"),
                 Column("normalised", self.normalised.ravel()),
                 Column("inside the cone", self.inside.ravel()),
                 Column(
@@ -136,9 +138,7 @@ class PatchingResult(Result):
 
 def rows_of(config: ModelConfig, what: What, heads: tuple[Head, ...]) -> list[tuple[int, int]]:
     """(layer, head) of every row; head −1 for what has none. Raises `BadInput` for heads that are not there."""
-    if bad := [h for h in heads if not (0 <= h.layer < config.n_layers and 0 <= h.head < config.n_heads)]:
-        last = Head(config.n_layers - 1, config.n_heads - 1)
-        raise BadInput("There is no such head.", expected=f"L0H0 … {last}", got=" ".join(map(str, bad)))
+    check_heads(config, *heads)
     if what not in BY_HEAD:
         layers = {h.layer for h in heads} or range(config.n_layers)
         return [(i, -1) for i in sorted(layers)]

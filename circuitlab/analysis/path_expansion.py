@@ -27,12 +27,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, at_least, over, read_only
+from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, at_least, over, read_only, scalar
 from circuitlab.analysis.path_following import Followed, follow
 from circuitlab.analysis.path_orders import contributions_by_order
 from circuitlab.analysis.path_terms import refuse_on_stream
 from circuitlab.analysis.target import Aim, aim_at, position_of
-from circuitlab.counting import number_of
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import Run
@@ -68,18 +67,19 @@ class PathExpansionResult(Result):
     `target_ids` int64 [2] its tokens (−1: none), `position` where.
     """
 
-    order: np.ndarray = over("term")
-    heads: np.ndarray = over("term", "step", "(layer, head)")
-    by_source: np.ndarray = over("term", "source")
-    value: np.ndarray = over("term")
-    sources: np.ndarray = over("source")
-    orders: np.ndarray = over("order")
-    left_out: np.ndarray = over("order")
+    order: np.ndarray = over("term", unit="order")
+    heads: np.ndarray = over("term", "step", "(layer, head)", unit="index", none=True)
+    by_source: np.ndarray = over("term", "source", unit="{unit}")
+    value: np.ndarray = over("term", unit="{unit}")
+    sources: np.ndarray = over("source", unit="text")
+    orders: np.ndarray = over("order", unit="{unit}")
+    left_out: np.ndarray = over("order", unit="{unit}")
     n_left_out: np.ndarray = over("order", unit="paths")
-    head_total: np.ndarray = over("layer", "head")
-    head_orders: np.ndarray = over("layer", "head", "order")
-    target_ids: np.ndarray = over("target and other")
-    whole: float
+    head_total: np.ndarray = over("layer", "head", unit="{unit}")
+    head_orders: np.ndarray = over("layer", "head", "order", unit="{unit}")
+    target_ids: np.ndarray = over("target and other", unit="token id", none=True)
+    whole: float = scalar("{unit}")
+    unit: str = "logit"
     position: int
 
     def names(self) -> np.ndarray:
@@ -91,7 +91,7 @@ class PathExpansionResult(Result):
     def table(self) -> Table:
         """One row a term, then what is summed: paths left out, and deeper orders."""
         listed = int(self.order.max(initial=0))
-        more = [(number_of(n, "other path"), k, self.left_out[k]) for k, n in enumerate(self.n_left_out) if n]
+        more = [(f"{n} other paths", k, self.left_out[k]) for k, n in enumerate(self.n_left_out) if n]
         more += [("all paths", k, v) for k, v in enumerate(self.orders) if k > listed]
         blank = np.full((len(more), len(self.sources)), np.nan)
         by_source = np.concatenate([self.by_source, blank])
@@ -99,8 +99,8 @@ class PathExpansionResult(Result):
             (
                 Column("path", np.array([*self.names(), *(name for name, _, _ in more)], dtype=object)),
                 Column("order", np.array([*self.order, *(k for _, k, _ in more)], dtype=np.int64)),
-                Column("contribution", np.array([*self.value, *(v for _, _, v in more)])),
-                *(Column(f"from {name}", by_source[:, i]) for i, name in enumerate(self.sources)),
+                Column("contribution", np.array([*self.value, *(v for _, _, v in more)]), self.unit),
+                *(Column(f"from {name}", by_source[:, i], self.unit) for i, name in enumerate(self.sources)),
             )
         )
 
@@ -150,14 +150,19 @@ def path_expansion(inputs: Inputs, p: PathExpansionParams, ctx: Ctx) -> PathExpa
         if p.measure == "log_prob":
             found.levels[0][0].values[0, names.index("−logsumexp")] = beside
         made = replace(
-            _listed(found, c, p, names), whole=whole, position=position, target_ids=read_only(aim.ids[0].cpu().numpy())
+            _listed(found, c, p, names),
+            whole=whole,
+            position=position,
+            target_ids=read_only(aim.ids[0].cpu().numpy()),
+            unit="nats" if p.measure == "log_prob" else "logit",
         )
         made = replace(made, conventions=(*inputs.subject.conventions.words(), *_words(made, aim, p, run)))
         if c.n_layers > p.order:
             ctx.partial(made)
             tick = lambda i: ctx.tick(c.n_layers + i, 2 * c.n_layers, f"deeper orders, layer {i}")
             made = _with_deeper(made, contributions_by_order(run, found.ends, tick), p.order)
-        remainder = Remainder(abs(whole - float(made.orders.sum())), span, "nats" if p.measure == "log_prob" else "logits")
+        unit = "nats" if p.measure == "log_prob" else "logits"
+        remainder = Remainder(abs(whole - float(made.orders.sum())), span, unit, "all logits span")
         return replace(made, remainder=remainder, done=1.0)
 
 
@@ -236,7 +241,7 @@ def _words(made: PathExpansionResult, aim: Aim, p: PathExpansionParams, run: Run
     said = [f"{measured}, position {made.position}", "patterns, norm scales and MLP outputs as recorded"]
     if run.edits:
         said.append(f"{len(run.edits)} intervention{'s' if len(run.edits) > 1 else ''}")
-    said += [f"{number_of(n, 'smaller path')} of order {k} summed" for k, n in enumerate(made.n_left_out) if n]
+    said += [f"{n} smaller paths of order {k} summed" for k, n in enumerate(made.n_left_out) if n]
     if run.weights.config.n_layers > p.order:
         said.append(f"orders above {p.order} as sums")
     return said

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only, scalar
+from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.patched_block import Cells, PatchedBlock, What, inside_cone
 from circuitlab.analysis.patching_parts import ROWS, WAVE, projected
 from circuitlab.analysis.two_runs import TwoRuns, differ, two_runs
@@ -62,13 +63,14 @@ class PathPatchingResult(Result):
 
     values: np.ndarray = over("through", "layer", "head", unit="logit")
     names: tuple[str, ...]
-    align: np.ndarray = over("position")
-    differs: np.ndarray = over("position")
-    ids: np.ndarray = over("target and other")
+    align: np.ndarray = over("position", unit="position", none=True)
+    differs: np.ndarray = over("position", unit="true or false")
+    ids: np.ndarray = over("target and other", unit="token id", none=True)
     clean: float = scalar("logit")
     other: float = scalar("logit")
     total: float = scalar("logit")
     at: int
+    ACROSS: ClassVar = {"effect": "logit", "normalised": "dimensionless"}
 
     @property
     def effect(self) -> np.ndarray:
@@ -95,8 +97,8 @@ class PathPatchingResult(Result):
             (
                 Column("receiver", names),
                 Column("through", np.array(self.names, dtype=str)[through]),
-                Column("patched", self.values[at]),
-                Column("effect", self.effect[at]),
+                Column("patched", self.values[at], "logit"),
+                Column("effect", self.effect[at], "logit"),
                 Column("normalised", self.normalised[at]),
             )
         )
@@ -146,13 +148,11 @@ def path_patching(inputs: Inputs, p: PathPatchingParams, ctx: Ctx) -> PathPatchi
 
 
 def _receivers(config: ModelConfig, p: PathPatchingParams) -> tuple[Head, ...]:
-    last = Head(config.n_layers - 1, config.n_heads - 1)
-    if not (p.sender.layer >= 0 and 0 <= p.sender.head < config.n_heads):
-        raise BadInput("There is no such head.", expected=f"L0H0 … {last}", got=str(p.sender))
+    check_heads(config, p.sender)
     later = tuple(Head(i, h) for i in range(p.sender.layer + 1, config.n_layers) for h in range(config.n_heads))
     if bad := [h for h in p.receivers if h not in later]:
         got = " ".join(map(str, bad))
-        raise BadInput("A receiver is not later than the sender.", expected=f"{later[0]} … {last}", got=got)
+        raise BadInput("A receiver is not later than the sender.", expected=f"{later[0]} … {later[-1]}", got=got)
     if not p.through:
         raise BadInput("A path leads through a query, key or value.", expected="Q, K or V", got="none")
     return p.receivers or later

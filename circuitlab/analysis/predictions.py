@@ -17,39 +17,54 @@ from circuitlab.model.config import ModelConfig
 
 @dataclass(frozen=True)
 class PredictionsParams:
-    """`position`: the destination that predicts, -1 the last; `k`: how many tokens."""
+    """`position`: the destination that predicts, -1 the last; `k`: how many tokens; `whole`: the logits of all others, too."""
 
     position: int = -1
     k: int = at_least(1, 20)
+    whole: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PredictionsResult(Result):
     """`ids`, `logits`, `log_probs` [k], the most probable first; entropy in nats.
 
-    `actual` is the token that follows in the prompt, -1 after the last position; its rank counts from 1, 0 for none.
+    `actual` is the token that follows in the prompt, its rank counts from 1; both −1 after the last position and for a token
+    that the model cannot predict.
+    `all_logits` [d_vocab], by id: where they were asked for, else empty.
     """
 
-    ids: np.ndarray = over("next token")
+    ids: np.ndarray = over("next token", unit="token id")
     logits: np.ndarray = over("next token", unit="logit")
     log_probs: np.ndarray = over("next token", unit="nats")
     position: int
     entropy: float = scalar("nats")
     n_vocab: int
-    actual: int = -1
-    actual_rank: int = 0
+    actual: int = scalar("token id", -1, none=True)
+    actual_rank: int = scalar("rank", -1, none=True)
     actual_log_prob: float = scalar("nats", float("nan"))
     actual_logit: float = scalar("logit", float("nan"))
+    all_logits: np.ndarray = over("token", unit="logit")
+
+    def listed(self, k: int, also: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """(ids, ranks, logits, probabilities) of the `k` most probable tokens, then of `also` where all logits are known."""
+        k = min(k, len(self.ids))
+        more = also[~np.isin(also, self.ids[:k]) & (also < len(self.all_logits))]
+        ranks = np.array([int((self.all_logits > self.all_logits[i]).sum()) + 1 for i in more.tolist()], dtype=np.int64)
+        join = lambda a, b: np.concatenate([a[:k], b])
+        logits = join(self.logits, self.all_logits[more])
+        # p = exp(logit − logsumexp), which is the same for all
+        p = np.exp(logits.astype(np.float64) - (float(self.logits[0]) - self.log_probs[0]))
+        return join(self.ids, more), join(np.arange(1, k + 1), ranks), logits, p
 
     def table(self) -> Table:
         """One row a token, the most probable first."""
         return Table(
             (
-                Column("rank", np.arange(1, len(self.ids) + 1)),
+                Column("rank", np.arange(1, len(self.ids) + 1), of="count"),
                 Column("id", self.ids, of="token"),
                 Column("probability", np.exp(self.log_probs)),
                 Column("log_prob", self.log_probs, "nats"),
-                Column("logit", self.logits),
+                Column("logit", self.logits, "logit"),
             )
         )
 
@@ -58,7 +73,7 @@ def _memory(config: ModelConfig, n: int, p: PredictionsParams) -> int:
     return 4 * 6 * config.d_vocab_out
 
 
-@analysis(version=1, needs="tokens", lane="live", memory=_memory)
+@analysis(version=2, needs="tokens", lane="live", memory=_memory)
 def predictions(inputs: Inputs, p: PredictionsParams, ctx: Ctx) -> PredictionsResult:
     """The most probable next tokens at one position, and rank and probability of the actual one."""
     tokens = inputs.subject.tokens
@@ -84,6 +99,7 @@ def predictions(inputs: Inputs, p: PredictionsParams, ctx: Ctx) -> PredictionsRe
         ids=read_only(top.indices.cpu().numpy()),
         logits=read_only(top.values.cpu().numpy()),
         log_probs=read_only(log_probs[top.indices].cpu().numpy(), np.float64),
+        all_logits=read_only((logits if p.whole else logits[:0]).cpu().numpy()),
         position=position,
         entropy=entropy,
         n_vocab=len(logits),

@@ -16,11 +16,10 @@ from typing import Literal
 import numpy as np
 import torch
 
-from circuitlab.analysis.attention import chosen_heads
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
+from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.samples import bos_of, fitted, indistinct, no_room, repeated_random
 from circuitlab.analysis.scores_of_patterns import prefix_matching_mask
-from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
@@ -46,10 +45,10 @@ class PrefixStripeParams:
 class PrefixStripeResult(Result):
     """`pattern` [dest, src]; `allowed` [dest, src] bool; `mass` [dest], NaN without an allowed source; `tokens` [pos]."""
 
-    pattern: np.ndarray = over("destination", "source")
-    allowed: np.ndarray = over("destination", "source")
-    mass: np.ndarray = over("destination")
-    tokens: np.ndarray = over("position")
+    pattern: np.ndarray = over("destination", "source", unit="share of attention")
+    allowed: np.ndarray = over("destination", "source", unit="true or false")
+    mass: np.ndarray = over("destination", unit="share of attention")
+    tokens: np.ndarray = over("position", unit="token id")
 
     @property
     def score(self) -> float:
@@ -64,7 +63,7 @@ class PrefixStripeResult(Result):
                 Column("position", np.arange(len(self.tokens))),
                 Column("id", self.tokens, of="token"),
                 Column("allowed sources", self.allowed.sum(axis=1)),
-                Column("mass on them", self.mass),
+                Column("mass on them", self.mass, "share of attention"),
             )
         )
 
@@ -83,7 +82,8 @@ def _memory(config: ModelConfig, n: int, p: PrefixStripeParams) -> int:
 def prefix_stripe(inputs: Inputs, p: PrefixStripeParams, ctx: Ctx) -> PrefixStripeResult:
     """One head's pattern with the cells that prefix matching counts, and its mass on them by destination."""
     weights, config = inputs.weights, inputs.weights.config
-    (head,) = chosen_heads(config, (p.head,))
+    head = p.head
+    check_heads(config, head)
     bos = bos_of(weights)
     if p.on == "random":
         if min(p.repeats, p.block) < 1:
@@ -94,7 +94,7 @@ def prefix_stripe(inputs: Inputs, p: PrefixStripeParams, ctx: Ctx) -> PrefixStri
         run, front = inputs.run(ids, ()), "BOS + " if bos is not None else ""
         said = (f"{front}{fit.words(p.block, p.repeats)}, seed {p.seed}, one sample", "no interventions")
     else:
-        run, said = inputs.run(), (f"this prompt, {number_of(len(inputs.subject.tokens), 'token')}",)
+        run, said = inputs.run(), (f"this prompt, {len(inputs.subject.tokens)} tokens",)
     allowed = prefix_matching_mask(torch.tensor(run.tokens)).cpu().numpy()
     ctx.tick(0, 1, str(head))
     pattern = run.get("pattern", head.layer, (head.head,))[0].cpu().numpy()
@@ -108,6 +108,6 @@ def prefix_stripe(inputs: Inputs, p: PrefixStripeParams, ctx: Ctx) -> PrefixStri
         conventions=(
             *inputs.subject.conventions.words(),
             *said,
-            f"{number_of(int(again.sum()), 'destination')} with a target",
+            f"{int(again.sum())} destinations with a target",
         ),
     )

@@ -56,12 +56,12 @@ class PreviousHeadSpectrumResult(Result):
     them as long as only the plane is done. NaN too where a matrix is 0 and has no eigenvalue; `weighted` of the first layer.
     """
 
-    copying: np.ndarray = over("layer", "head")
-    weighted: np.ndarray = over("layer", "head")
-    weighted_raw: np.ndarray = over("layer", "head")
-    p: np.ndarray = over("layer", "head")
-    pairs: np.ndarray = over("destination layer", "destination head", "source layer", "source head")
-    pairs_raw: np.ndarray = over("destination layer", "destination head", "source layer", "source head")
+    copying: np.ndarray = over("layer", "head", unit="dimensionless")
+    weighted: np.ndarray = over("layer", "head", unit="dimensionless")
+    weighted_raw: np.ndarray = over("layer", "head", unit="dimensionless")
+    p: np.ndarray = over("layer", "head", unit="dimensionless")
+    pairs: np.ndarray = over("destination layer", "destination head", "source layer", "source head", unit="dimensionless")
+    pairs_raw: np.ndarray = over("destination layer", "destination head", "source layer", "source head", unit="dimensionless")
 
     def table(self) -> Table:
         """One row a pair, the most positive first."""

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs, Result, Table, analysis, at_least, over
+from circuitlab.analysis.chosen_heads import chosen_heads
 from circuitlab.analysis.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
 from circuitlab.analysis.embedding_products import EFFECTIVE
 from circuitlab.analysis.ov_spectrum import readers, refuse_behind, spectrum_memory, spectrum_table, zeros
@@ -37,7 +38,7 @@ from circuitlab.analysis.spectra import (
     tensor,
 )
 from circuitlab.analysis.token_rows import Embedding, read_as, refuse_table
-from circuitlab.analysis.weight_view import by_layer, chosen_heads, turned, words
+from circuitlab.analysis.weight_view import by_layer, turned, words
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
@@ -74,17 +75,18 @@ class QkSpectrumResult(Result):
     and no rank. Of the bare matrix raw and centred are the same.
     """
 
-    heads: np.ndarray = over("head", "(layer, head)")
-    eigenvalues: np.ndarray = over("head", "index")
-    eigenvalues_raw: np.ndarray = over("head", "index")
-    singular_values: np.ndarray = over("head", "index")
-    effective_rank: np.ndarray = over("head")
-    positivity: np.ndarray = over("head")
-    positivity_raw: np.ndarray = over("head")
+    heads: np.ndarray = over("head", "(layer, head)", unit="index")
+    eigenvalues: np.ndarray = over("head", "index", unit="{unit}")
+    eigenvalues_raw: np.ndarray = over("head", "index", unit="{unit}")
+    singular_values: np.ndarray = over("head", "index", unit="{unit}")
+    effective_rank: np.ndarray = over("head", unit="dimensionless")
+    positivity: np.ndarray = over("head", unit="dimensionless")
+    positivity_raw: np.ndarray = over("head", unit="dimensionless")
+    unit: str = "unscaled score"
 
     def table(self) -> Table:
         """One row an eigenvalue, head by head."""
-        return spectrum_table(self.heads, self.eigenvalues, self.eigenvalues_raw, self.singular_values)
+        return spectrum_table(self.heads, self.eigenvalues, self.eigenvalues_raw, self.singular_values, self.unit)
 
 
 def _memory(c: ModelConfig, n: int, p: QkSpectrumParams, dtype: str = "float32") -> int:
@@ -121,6 +123,7 @@ def qk_spectrum(inputs: Inputs, p: QkSpectrumParams, ctx: Ctx) -> QkSpectrumResu
         effective_rank=effective_rank(found.singular_values),
         positivity=found.score,
         positivity_raw=found.score_raw,
+        unit="unscaled score" if p.matrix == "full" else "weight units",
         conventions=words(inputs, *_said(inputs, p), zeros(found.score)),
     )
 

@@ -20,7 +20,6 @@ from torch import Tensor
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only
 from circuitlab.analysis.target import position_of
 from circuitlab.analysis.written import entering, replaced
-from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import Run, after_attention, mlp_written
 
@@ -42,10 +41,10 @@ class ResidualNormsResult(Result):
     no length.
     """
 
-    stream: np.ndarray = over("stage", "position")
-    added: np.ndarray = over("component", "position")
-    cosine: np.ndarray = over("component", "position")
-    tokens: np.ndarray = over("position")
+    stream: np.ndarray = over("stage", "position", unit="residual units")
+    added: np.ndarray = over("component", "position", unit="residual units")
+    cosine: np.ndarray = over("component", "position", unit="dimensionless")
+    tokens: np.ndarray = over("position", unit="token id")
     stages: tuple[str, ...]
     components: tuple[str, ...]
     position: int = -1
@@ -58,7 +57,7 @@ class ResidualNormsResult(Result):
         row, pos = np.indices(rows.shape).reshape(2, -1)
         kind = np.where(row < len(self.stages), "stream", "added")
         columns = (Column("position", pos, of="position"), Column("what", names[row]), Column("kind", kind))
-        return Table((*columns, Column("norm", rows.ravel()), Column("cosine", cosine.ravel())))
+        return Table((*columns, Column("norm", rows.ravel(), "residual units"), Column("cosine", cosine.ravel())))
 
     def across(self) -> Mapping[str, np.ndarray]:
         """At the chosen position: `stream` [stage], `added` and `cosine` [component]."""
@@ -159,6 +158,6 @@ def _with(inputs: Inputs, p: ResidualNormsParams, made: ResidualNormsResult | No
         stages=tuple(rows.stages),
         components=tuple(rows.components),
         position=position_of(run.n, p.position),
-        conventions=(*inputs.subject.conventions.words(), number_of(run.n, "position")),
+        conventions=(*inputs.subject.conventions.words(), f"{run.n} positions"),
         done=float((~np.isnan(arrays["stream"]).any(axis=0)).mean()),
     )

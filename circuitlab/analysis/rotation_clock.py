@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over, read_only
-from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.constructed import RopeInduction, closed_forms, parameters_of
@@ -52,18 +51,18 @@ class RotationClockResult(Result):
 
     theta: np.ndarray = over("pair", unit="radian")
     delta: np.ndarray = over("delta", unit="positions")
-    curve: np.ndarray = over("delta")
+    curve: np.ndarray = over("delta", unit="dimensionless")
     hands: np.ndarray = over("delta", "pair", unit="radian")
-    predicted: np.ndarray = over("layer", "destination", "source")
-    measured: np.ndarray = over("layer", "destination", "source")
-    wanted: np.ndarray = over("layer", "destination", "source")
-    mass: np.ndarray = over("layer", "destination")
+    predicted: np.ndarray = over("layer", "destination", "source", unit="share of attention")
+    measured: np.ndarray = over("layer", "destination", "source", unit="share of attention")
+    wanted: np.ndarray = over("layer", "destination", "source", unit="true or false")
+    mass: np.ndarray = over("layer", "destination", unit="share of attention")
     logits: np.ndarray = over("destination", "token", unit="logit")
     measured_logits: np.ndarray = over("destination", "token", unit="logit")
-    followed: np.ndarray = over("destination", "token")
+    followed: np.ndarray = over("destination", "token", unit="times")
     margin: np.ndarray = over("destination", unit="logit")
-    letters: np.ndarray = over("query", "key")
-    stream: np.ndarray = over("step", "position", "dimension")
+    letters: np.ndarray = over("query", "key", unit="share of attention")
+    stream: np.ndarray = over("step", "position", "dimension", unit="residual units")
     places: tuple[tuple[str, int, int], ...]
     parameters: str
     offset: int
@@ -85,8 +84,8 @@ class RotationClockResult(Result):
         hands = [Column(f"hand_{i}", self.hands[:, i], "radian") for i in range(self.hands.shape[1])]
         return Table(
             (
-                Column("delta", self.delta),
-                Column("source_minus_destination", self.delta - self.offset),
+                Column("delta", self.delta, "positions"),
+                Column("source_minus_destination", self.delta - self.offset, "positions"),
                 Column("sum_of_cosines", self.curve),
                 *hands,
             )
@@ -109,7 +108,7 @@ def _refuse(config: ModelConfig, p: RotationClockParams) -> str | None:
 def rotation_clock(inputs: Inputs, p: RotationClockParams, ctx: Ctx) -> RotationClockResult:
     """Clock hands, sum of cosines, and both layers' attention of the constructed model, by formula and as measured."""
     if not 0 < p.epsilon < 0.5:
-        raise BadInput("The parameter epsilon is out of range.", expected="above 0, below 0.5", got=f"{p.epsilon:g}")
+        raise BadInput("epsilon is no share that may stray.", expected="above 0, below 0.5", got=f"{p.epsilon:g}")
     made = parameters_of(inputs.weights.config)
     assert made is not None  # `_refuse`
     tokens, run = inputs.subject.tokens, inputs.run(edits=())
@@ -136,11 +135,11 @@ def rotation_clock(inputs: Inputs, p: RotationClockParams, ctx: Ctx) -> Rotation
         places=tuple((name, at.start, at.stop) for name, at in stream(made).items()),
         conventions=(
             *inputs.subject.conventions.words(),
-            f"{made}, prompts of up to {number_of(made.n_ctx, 'token')}",
+            f"{made}, prompts of up to {made.n_ctx} tokens",
             f"bounds for ε = {p.epsilon:g}",
             "this prompt, no interventions",
         ),
-        remainder=Remainder(off, 1.0, "attention"),
+        remainder=Remainder(off, 1.0, "of attention"),
     )
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -59,10 +59,10 @@ class ScoreExpansionResult(Result):
     names_dest: tuple[str, ...]
     names_src: tuple[str, ...]
     kinds: tuple[str, ...]
-    heads: np.ndarray = over("component", "(layer, head)")
+    heads: np.ndarray = over("component", "(layer, head)", unit="index", none=True)
     groups: np.ndarray = over("group", unit="score")
     groups_centred: np.ndarray = over("group", unit="score")
-    earlier: np.ndarray = over("earlier head", "(layer, head)")
+    earlier: np.ndarray = over("earlier head", "(layer, head)", unit="index")
     through: np.ndarray = over("earlier head", "way", unit="score")
     through_centred: np.ndarray = over("earlier head", "way", unit="score")
     score: float = scalar("score")
@@ -85,6 +85,8 @@ class ScoreExpansionResult(Result):
                 Column("centred", self.centred[dest, src], "score"),
             )
         )
+
+    ACROSS: ClassVar = {"shares": "dimensionless"}
 
     def across(self) -> Mapping[str, np.ndarray]:
         """Group sums, raw and centred, and each group's share of the centred score (NaN where that is 0)."""
@@ -164,7 +166,9 @@ def score_expansion(inputs: Inputs, p: ScoreExpansionParams, ctx: Ctx) -> ScoreE
         source=s,
         seen=seen,
         n_sources=allowed.stop - allowed.start,
-        remainder=Remainder(abs(score - float(terms.sum())), float(np.abs(row[allowed]).max()), "score"),
+        remainder=Remainder(
+            abs(score - float(terms.sum())), float(np.abs(row[allowed]).max()), "of the score", "largest of the row"
+        ),
         conventions=(*inputs.subject.conventions.words(), *_said(inputs.weights.config, allowed), *said),
     )
 

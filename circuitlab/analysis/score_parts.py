@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.attention import chosen_heads
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over
+from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.stream_reading import INTERVENTIONS, Part, Reading, merged, parts_before
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
@@ -50,9 +50,9 @@ class ScorePartsResult(Result):
     ("own bias" is b_Q on one, b_K on the other); `scale`: what q·k is multiplied by.
     """
 
-    q: np.ndarray = over("component", "destination", "entry")
-    k: np.ndarray = over("component", "source", "entry")
-    heads: np.ndarray = over("component", "(layer, head)")
+    q: np.ndarray = over("component", "destination", "entry", unit="activation units")
+    k: np.ndarray = over("component", "source", "entry", unit="activation units")
+    heads: np.ndarray = over("component", "(layer, head)", unit="index", none=True)
     kinds: tuple[str, ...]
     names: tuple[str, ...]
     scale: float
@@ -175,7 +175,7 @@ def _memory(c: ModelConfig, n: int, p: ScorePartsParams) -> int:
 def score_parts(inputs: Inputs, p: ScorePartsParams, ctx: Ctx) -> ScorePartsResult:
     """A head's queries and keys as sums over embedding, position, biases, earlier MLPs and heads."""
     run, c = inputs.run(), inputs.weights.config
-    chosen_heads(c, (p.head,))
+    check_heads(c, p.head)
     with torch.inference_mode():
         raw = _raw_parts(run, p.head, ctx)
         layer = inputs.weights.layer(p.head.layer, mlp=False)
@@ -201,7 +201,7 @@ def _remainder(run: Run, head: Head, q: Tensor, k: Tensor) -> Remainder:
     group = run.weights.config.kv_head(head.head)
     whole = torch.cat([run.get("q", head.layer, (head.head,))[0], run.get("k", head.layer, (group,))[0]])
     size = float((whole - torch.cat([q.sum(0), k.sum(0)])).abs().max())
-    return Remainder(size, float(whole.abs().max()), "query and key entries")
+    return Remainder(size, float(whole.abs().max()), "in queries and keys", "largest entry")
 
 
 def words(c: ModelConfig) -> tuple[str, ...]:

@@ -92,3 +92,5 @@ SCORES = {
     "entropy": entropy,
     "mean_distance": mean_distance,
 }
+
+UNITS = dict.fromkeys(SCORES, "share of attention") | {"entropy": "nats", "mean_distance": "positions"}

@@ -15,7 +15,6 @@ import torch
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only
 from circuitlab.analysis.token_loss import TokenLossParams, TokenLossResult
-from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import ROWS
 
@@ -29,17 +28,17 @@ class SideBySideParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SideBySideResult(Result):
-    """`loss` [pos] nats and `rank` [pos] from 1 of the token at that position (NaN and 0 at the first).
+    """`loss` [pos] nats and `rank` [pos] from 1 of the token at that position (NaN and −1 at the first).
 
     `predicted` [pos]: the most probable token after each position, `probability` [pos] its probability, `words` its text.
-    `why`: the reason why this model cannot be set beside the other; all arrays are then empty of numbers (NaN, 0, −1).
+    `why`: the reason why this model cannot be set beside the other; all arrays are then empty of numbers (NaN, −1).
     """
 
     loss: np.ndarray = over("position", unit="nats")
-    rank: np.ndarray = over("position")
-    predicted: np.ndarray = over("position")
-    probability: np.ndarray = over("position")
-    tokens: np.ndarray = over("position")
+    rank: np.ndarray = over("position", unit="rank", none=True)
+    predicted: np.ndarray = over("position", unit="token id", none=True)
+    probability: np.ndarray = over("position", unit="probability")
+    tokens: np.ndarray = over("position", unit="token id")
     words: tuple[str, ...]
     n_layers: int
     why: str = ""
@@ -56,7 +55,7 @@ class SideBySideResult(Result):
                 Column("position", np.arange(len(self.loss))),
                 Column("id", self.tokens, of="token"),
                 Column("loss", self.loss, "nats"),
-                Column("rank", self.rank),
+                Column("rank", self.rank, of="count"),
                 Column("predicted next", self.predicted, of="token"),
                 Column("its probability", self.probability),
             )
@@ -76,11 +75,11 @@ def _why_not(inputs: Inputs, texts: tuple[str, ...]) -> str:
     """Why this model cannot be set beside one that shows the tokens as `texts`; "" where it can."""
     config, tokens = inputs.weights.config, inputs.subject.tokens
     if len(tokens) > config.n_ctx:
-        return f"it reads {number_of(config.n_ctx, 'token')} at most, and these are {len(tokens):,}"
+        return f"it reads {config.n_ctx:,} tokens at most, and these are {len(tokens):,}"
     if max(tokens) >= config.d_vocab:
         return f"its vocabulary ends at {config.d_vocab - 1:,}, and there is a token {max(tokens):,}"
     if texts and len(texts) != len(tokens):
-        return f"it has {number_of(len(tokens), 'token')}, and the other one shows {len(texts):,}"
+        return f"it has {len(tokens):,} tokens, and the other one shows {len(texts):,}"
     if texts:
         for position, (token, text) in enumerate(zip(tokens, texts, strict=True)):
             here = _display(inputs, token)
@@ -94,7 +93,7 @@ def _without(inputs: Inputs, why: str) -> SideBySideResult:
     nothing = np.full(n, np.nan, inputs.subject.conventions.dtype)
     return SideBySideResult(
         loss=nothing,
-        rank=np.zeros(n, np.int64),
+        rank=np.full(n, -1),
         predicted=np.full(n, -1),
         probability=nothing.copy(),
         tokens=read_only(np.array(inputs.subject.tokens)),
@@ -105,7 +104,7 @@ def _without(inputs: Inputs, why: str) -> SideBySideResult:
     )
 
 
-@analysis(version=1, needs="tokens", lane="live", memory=_memory, doubles=False)
+@analysis(version=2, needs="tokens", lane="live", memory=_memory, doubles=False, any_prompt=True)
 def side_by_side(inputs: Inputs, p: SideBySideParams, ctx: Ctx) -> SideBySideResult:
     """Loss, rank and first prediction of every token, or why they cannot be compared with another model's."""
     if why := _why_not(inputs, p.texts):

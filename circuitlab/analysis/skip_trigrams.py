@@ -35,7 +35,6 @@ from circuitlab.analysis.token_rows import (
     side_of,
 )
 from circuitlab.analysis.weight_view import is_token_map, turned, words
-from circuitlab.counting import number_of
 from circuitlab.errors import Refused
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.corpus_bigrams import CorpusBigrams, corpus_of
@@ -68,21 +67,21 @@ class SkipTrigramsResult(Result):
     the same source; −1 else.
     """
 
-    source: np.ndarray = over("trigram")
-    destination: np.ndarray = over("trigram")
-    out: np.ndarray = over("trigram")
+    source: np.ndarray = over("trigram", unit="token id")
+    destination: np.ndarray = over("trigram", unit="token id")
+    out: np.ndarray = over("trigram", unit="token id")
     qk: np.ndarray = over("trigram", unit="score")
     ov: np.ndarray = over("trigram", unit="logit")
-    score: np.ndarray = over("trigram")
-    known_out: np.ndarray = over("trigram")
-    known_destination: np.ndarray = over("trigram")
+    score: np.ndarray = over("trigram", unit="score · logit")
+    known_out: np.ndarray = over("trigram", unit="token id", none=True)
+    known_destination: np.ndarray = over("trigram", unit="token id", none=True)
     formula: str
 
     def table(self) -> Table:
         """One row a triple."""
-        names = ("source", "destination", "out", "qk", "ov", "score", "known_out", "known_destination")
-        ids = ("source", "destination", "out", "known_out", "known_destination")
-        return Table(tuple(Column(name, getattr(self, name), of="token" if name in ids else "") for name in names))
+        tokens = lambda *names: tuple(Column(name, getattr(self, name), of="token") for name in names)
+        numbers = tuple(Column(name, getattr(self, name), str(self.unit_of(name))) for name in ("qk", "ov", "score"))
+        return Table((*tokens("source", "destination", "out"), *numbers, *tokens("known_out", "known_destination")))
 
 
 def _refuse(c: ModelConfig, p: SkipTrigramsParams) -> str | None:
@@ -119,7 +118,7 @@ def skip_trigrams(inputs: Inputs, p: SkipTrigramsParams, ctx: Ctx) -> SkipTrigra
     formula = FORMULA
     if corpus is not None:
         formula += f"; among the {WIDTH} strongest d and o of s, d → o not in the text, d → o′ and d′ → o in it"
-    some = f"the {number_of(len(chosen), 'source')} of largest ‖QK[:, s]‖ · ‖OV[s, :]‖" if p.source == -1 else "one source"
+    some = f"the {len(chosen)} sources of largest ‖QK[:, s]‖ · ‖OV[s, :]‖" if p.source == -1 else "one source"
     said = (some, "token embeddings", *score_words(c, head, p.distance), ov_bias_words(head), corpus.words() if corpus else "")
     return found.result(formula, words(inputs, *said), inputs.subject.conventions.dtype)
 

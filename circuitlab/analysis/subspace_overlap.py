@@ -26,9 +26,10 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
+from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.spectra import factors_of, reading_words, reads_centred
 from circuitlab.analysis.virtual_parts import Side, mlp_of, of_embedding, of_positions, of_rows, of_unembedding
-from circuitlab.analysis.weight_view import Heads, chosen_heads, refuse_inexact, words
+from circuitlab.analysis.weight_view import Heads, refuse_inexact, words
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 
@@ -58,13 +59,13 @@ class SubspaceOverlapResult(Result):
     left sides with `weighted_names`, NaN where the model has no such part or one of the two is 0; `weighted_baseline` √(1/d).
     """
 
-    mean_cos2: np.ndarray = over("left layer", "left head", "right layer", "right head")
-    max_cos: np.ndarray = over("left layer", "left head", "right layer", "right head")
+    mean_cos2: np.ndarray = over("left layer", "left head", "right layer", "right head", unit="dimensionless")
+    max_cos: np.ndarray = over("left layer", "left head", "right layer", "right head", unit="dimensionless")
     baseline: float
-    cosines: np.ndarray = over("index")
-    left_rank: np.ndarray = over("layer", "head")
-    right_rank: np.ndarray = over("layer", "head")
-    weighted: np.ndarray = over("part", "layer", "head")
+    cosines: np.ndarray = over("index", unit="dimensionless")
+    left_rank: np.ndarray = over("layer", "head", unit="dimensions")
+    right_rank: np.ndarray = over("layer", "head", unit="dimensions")
+    weighted: np.ndarray = over("part", "layer", "head", unit="dimensionless")
     weighted_baseline: float
     weighted_names: tuple[str, ...] = WEIGHTED
 
@@ -156,7 +157,7 @@ def _memory(c: ModelConfig, n: int, p: SubspaceOverlapParams) -> int:
 def subspace_overlap(inputs: Inputs, p: SubspaceOverlapParams, ctx: Ctx) -> SubspaceOverlapResult:
     """Principal angles between what heads write and read, for all pairs; weighted overlap with embeddings and MLPs."""
     c = inputs.weights.config
-    chosen_heads(c, (p.first, p.second))
+    check_heads(c, p.first, p.second)
     d = max(1, c.d_model - 1 if reads_centred(inputs) else c.d_model)
     budget = inputs.memory // KEPT_SHARE
     left = _Stock(inputs, p.left, budget if p.left == p.right else budget // 2)

@@ -23,11 +23,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.attention import chosen_heads
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over
+from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.score_parts import read_by_attention
 from circuitlab.analysis.stream_reading import Passage
-from circuitlab.counting import number_of
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import Run
@@ -166,7 +165,7 @@ def _refuse(c: ModelConfig, p: TensorIdentityParams) -> str | None:
 def tensor_identity(inputs: Inputs, p: TensorIdentityParams, ctx: Ctx) -> TensorIdentityResult:
     """A head's output as A ⊗ W_OV in its three readings, and two heads as one, against the forward pass's own."""
     run, c = inputs.run(), inputs.weights.config
-    chosen_heads(c, (p.head, *([] if p.earlier is None else [p.earlier])))
+    check_heads(c, p.head, *([] if p.earlier is None else [p.earlier]))
     small = run.n * c.d_model <= KRON_LIMIT
     tick = lambda: ctx.tick(0, 1, "tensor identity")
     with torch.inference_mode():
@@ -186,13 +185,13 @@ def tensor_identity(inputs: Inputs, p: TensorIdentityParams, ctx: Ctx) -> Tensor
         difference=sizes[:, 0],
         of=sizes[:, 1],
         reasons=("", "", "" if small else _too_long(run.n, c), "", "no earlier head is chosen" if p.earlier is None else ""),
-        remainder=Remainder(*map(float, sizes[np.nanargmax(sizes[:, 0])]), unit="residual units"),
+        remainder=Remainder(*map(float, sizes[np.nanargmax(sizes[:, 0])]), unit="residual units", what="largest entry"),
         conventions=(*inputs.subject.conventions.words(), "largest entry of the difference", "recorded norm scales", *said),
     )
 
 
 def _too_long(n: int, c: ModelConfig) -> str:
-    return f"{number_of(n, 'token')} × {c.d_model} = {number_of(n * c.d_model, 'row')}: the matrix is made up to {KRON_LIMIT:,}"
+    return f"{n} tokens × {c.d_model} = {n * c.d_model:,} rows: the matrix is made up to {KRON_LIMIT:,}"
 
 
 def _compared(pair: tuple[Tensor, Tensor] | None) -> tuple[float, float]:

@@ -73,8 +73,8 @@ class TermImportanceResult(Result):
     """
 
     tokens: np.ndarray = over("text", unit="tokens")
-    orders: np.ndarray = over("order")
-    terms: np.ndarray = over("order")
+    orders: np.ndarray = over("order", unit="order")
+    terms: np.ndarray = over("order", unit="terms")
     losses: np.ndarray = over("text", "order", unit="nats")
     layers: np.ndarray = over("text", "beside", "layer", unit="nats")
     heads: np.ndarray = over("text", "beside", "layer", "head", unit="nats")
@@ -274,7 +274,7 @@ def _result(inputs: Inputs, p: TermImportanceParams, made: _Losses, said: tuple[
         head_error=_error(by_head),
         uniform=uniform,
         conventions=(*inputs.subject.conventions.words(), *said, *_held(config)),
-        remainder=Remainder(float(off.max()), uniform, "nats") if off.size else None,
+        remainder=Remainder(float(off.max()), uniform, "nats", "uniform guess") if off.size else None,
         done=min(there, 0.99),
     )
 

@@ -14,17 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.attention import chosen_heads
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over, read_only, scalar
+from circuitlab.analysis.chosen_heads import chosen_heads
 from circuitlab.analysis.target import Aim, aim_at, position_of
 from circuitlab.analysis.written import Directions, by_head, directions, kept_share, refuse_norm_on_stream, seen_by_heads
-from circuitlab.counting import number_of
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import Run
@@ -54,13 +53,15 @@ class TokenAttributionResult(Result):
 
     values: np.ndarray = over("head", "position", unit="logit")
     summed: np.ndarray = over("position", unit="logit")
-    heads: np.ndarray = over("head", "(layer, head)")
+    heads: np.ndarray = over("head", "(layer, head)", unit="index")
     placed: np.ndarray = over("head", unit="logit")
-    ids: np.ndarray = over("measured at", "target and other")
-    tokens: np.ndarray = over("position")
+    ids: np.ndarray = over("measured at", "target and other", unit="token id", none=True)
+    tokens: np.ndarray = over("position", unit="token id")
     position: int
     total: float = scalar("logit", float("nan"))
     rest: float = scalar("logit", float("nan"))
+
+    ACROSS: ClassVar = {"heads": "logit", "by_distance": "logit"}
 
     def across(self) -> Mapping[str, np.ndarray]:
         """Sums, since a position means something else in every prompt.
@@ -161,7 +162,7 @@ class _Sent:
         """The result, with what both directions say alike."""
         seen = ~np.isnan(self.values).all(axis=0)
         summed = np.where(seen, np.nansum(self.values, axis=0), np.nan).astype(self.values.dtype)
-        some = "all heads" if not self.p.heads else number_of(len(self.heads), "head")
+        some = "all heads" if not self.p.heads else f"{len(self.heads)} heads"
         said = (self.aim.words, f"through {some}, directly, at the recorded scale of the final norm")
         return TokenAttributionResult(
             values=self.values,
@@ -201,7 +202,7 @@ class _Sources(_Sent):
         placed = np.where(edited, wrote - kept, 0.0)
         left = float(np.abs(wrote - kept - placed).max())
         size = float(np.nansum(np.abs(self.values)) + np.abs(placed).sum())
-        remainder = Remainder(left, size, "logits, the sum of the parts' sizes")
+        remainder = Remainder(left, size, "logits", "the parts' sizes add up to")
         return self.result(placed=placed, total=total, rest=total - float((kept + placed).sum()), remainder=remainder)
 
     def visible(self, layer: int) -> Tensor:

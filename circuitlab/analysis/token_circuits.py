@@ -60,15 +60,20 @@ class TokenCircuitsResult(Result):
     largest of the bias row, empty without query biases.
     """
 
-    top_ids: np.ndarray = over("table", "top")
-    top: np.ndarray = over("table", "top")
-    bottom_ids: np.ndarray = over("table", "bottom")
-    bottom: np.ndarray = over("table", "bottom")
-    mean: np.ndarray = over("table")
-    sd: np.ndarray = over("table")
-    bias_top_ids: np.ndarray = over("top of the bias")
+    top_ids: np.ndarray = over("table", "top", unit="token id", none=True)
+    top: np.ndarray = over("table", "top", unit="{units}")
+    bottom_ids: np.ndarray = over("table", "bottom", unit="token id", none=True)
+    bottom: np.ndarray = over("table", "bottom", unit="{units}")
+    mean: np.ndarray = over("table", unit="{units}")
+    sd: np.ndarray = over("table", unit="{units}")
+    bias_top_ids: np.ndarray = over("top of the bias", unit="token id")
     bias_top: np.ndarray = over("top of the bias", unit="score")
     tables: tuple[str, ...] = TABLES
+
+    @property
+    def units(self) -> dict[str, str]:
+        """The unit of each table, by its name."""
+        return {table: "logit" if "raise" in table else "score" for table in self.tables}
 
     def table(self) -> Table:
         """Table by table, the largest first, then the smallest, the smallest last."""

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only
-from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import ROWS
 
@@ -20,14 +19,14 @@ class TokenLossParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TokenLossResult(Result):
-    """`loss` [pos] nats and `rank` [pos] from 1, each of the token at that position; NaN and 0 at the first.
+    """`loss` [pos] nats and `rank` [pos] from 1, each of the token at that position; NaN and −1 at the first.
 
-    NaN and 0 also for tokens that the model reads but cannot predict (ids from d_vocab_out on).
+    NaN and −1 also for tokens that the model reads but cannot predict (ids from d_vocab_out on).
     """
 
     loss: np.ndarray = over("position", unit="nats")
-    rank: np.ndarray = over("position")
-    tokens: np.ndarray = over("position")
+    rank: np.ndarray = over("position", unit="rank", none=True)
+    tokens: np.ndarray = over("position", unit="token id")
 
     @property
     def mean(self) -> float:
@@ -47,7 +46,7 @@ class TokenLossResult(Result):
                 Column("id", self.tokens, of="token"),
                 Column("loss", self.loss, "nats"),
                 Column("probability", np.exp(-self.loss)),
-                Column("rank", self.rank),
+                Column("rank", self.rank, of="count"),
             )
         )
 
@@ -56,12 +55,12 @@ def _memory(config: ModelConfig, n: int, p: TokenLossParams) -> int:
     return 4 * 4 * min(n, ROWS) * config.d_vocab_out
 
 
-@analysis(version=1, needs="tokens", lane="live", memory=_memory, doubles=False)
+@analysis(version=2, needs="tokens", lane="live", memory=_memory, doubles=False)
 def token_loss(inputs: Inputs, p: TokenLossParams, ctx: Ctx) -> TokenLossResult:
     """Loss and rank of every token of the prompt."""
     tokens, run = inputs.subject.tokens, inputs.run()
     n = len(tokens)
-    loss, rank = np.full(n, np.nan, inputs.subject.conventions.dtype), np.zeros(n, np.int64)
+    loss, rank = np.full(n, np.nan, inputs.subject.conventions.dtype), np.full(n, -1)
     for start in range(0, n - 1, ROWS):
         ctx.tick(start, n, "unembedding")
         stop = min(start + ROWS, n - 1)
@@ -72,13 +71,12 @@ def token_loss(inputs: Inputs, p: TokenLossParams, ctx: Ctx) -> TokenLossResult:
             own = logits.gather(1, targets * there)
             lost = (logits.logsumexp(1, keepdim=True) - own).masked_fill(~there, torch.nan)
             loss[start + 1 : stop + 1] = lost[:, 0].cpu().numpy()
-            rank[start + 1 : stop + 1] = (((logits > own).sum(1) + 1) * there[:, 0]).cpu().numpy()
+            rank[start + 1 : stop + 1] = ((logits > own).sum(1) + 1).masked_fill(~there[:, 0], -1).cpu().numpy()
     without = sum(t >= inputs.weights.config.d_vocab_out for t in tokens[1:])
-    lost = number_of(without, "token that the model cannot predict has", "tokens that the model cannot predict have")
-    said = (f"{lost} no loss",) if without else ()
+    said = (f"{without} tokens that the model cannot predict have no loss",) if without else ()
     return TokenLossResult(
         loss=loss,
         rank=rank,
         tokens=read_only(np.array(tokens)),
-        conventions=(*inputs.subject.conventions.words(), number_of(max(0, n - 1 - without), "predicted token"), *said),
+        conventions=(*inputs.subject.conventions.words(), f"{max(0, n - 1 - without)} predicted tokens", *said),
     )

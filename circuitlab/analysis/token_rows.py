@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs
-from circuitlab.analysis.weight_view import chosen_heads, heads_of, refuse_inexact
+from circuitlab.analysis.chosen_heads import check_heads
+from circuitlab.analysis.weight_view import heads_of, refuse_inexact
 from circuitlab.errors import BadInput
 from circuitlab.model.block import normalise
 from circuitlab.model.config import ModelConfig
@@ -50,7 +51,7 @@ class OneHead:
 
 def one_head(inputs: Inputs, head: Head) -> OneHead:
     """The factors of one head, copied so that its layer is not kept. Raises `UsageError` for a head that is not there."""
-    chosen_heads(inputs.weights.config, (head,))
+    check_heads(inputs.weights.config, head)
     layer, h = heads_of(inputs, head.layer), head.head
     sigma = float("nan") if layer.sigma is None else float(layer.sigma[h])
     b_Q, b_V = (None if b is None else b[h].clone() for b in (layer.b_Q, layer.b_V))

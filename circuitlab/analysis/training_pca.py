@@ -17,7 +17,6 @@ import numpy as np
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, SeriesRef, Table, analysis, at_least, over
 from circuitlab.analysis.training_said import texts_of, words_on_tokens
 from circuitlab.analysis.training_series import memory_of_series, points_of, read, refuse_unnamed
-from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.series_measures import SeriesMeasures
 
@@ -38,19 +37,20 @@ class TrainingPcaParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainingPcaResult(Result):
-    """`names` of the models; `model`, `steps`, `tokens`, `checkpoint` (−1: the final weights) [point] int64.
+    """`names` of the models; `model`, `steps`, `tokens`, `checkpoint` (below 0: none) and bool `is_final` [point].
 
     `coordinates` [point, 2] nats; `explained` [component] shares of the variance, the largest first; `loss` [point] mean loss
     over the texts; `n_texts`.
     """
 
     names: tuple[str, ...]
-    model: np.ndarray = over("point")
+    model: np.ndarray = over("point", unit="index")
     steps: np.ndarray = over("point", unit="steps")
     tokens: np.ndarray = over("point", unit="tokens")
-    checkpoint: np.ndarray = over("point")
+    checkpoint: np.ndarray = over("point", unit="index", none=True)
+    is_final: np.ndarray = over("point", unit="true or false")
     coordinates: np.ndarray = over("point", "component", unit="nats")
-    explained: np.ndarray = over("principal component")
+    explained: np.ndarray = over("principal component", unit="share of variance")
     loss: np.ndarray = over("point", unit="nats")
     n_texts: int
 
@@ -61,7 +61,8 @@ class TrainingPcaResult(Result):
                 Column("model", np.array(self.names, dtype=object)[self.model]),
                 Column("step", self.steps),
                 Column("tokens", self.tokens),
-                Column("checkpoint", self.checkpoint),
+                Column("checkpoint", self.checkpoint, of="count"),
+                Column("final weights", self.is_final),
                 Column("component 1", self.coordinates[:, 0], "nats"),
                 Column("component 2", self.coordinates[:, 1], "nats"),
                 Column("loss", self.loss, "nats"),
@@ -90,14 +91,14 @@ def training_pca(inputs: Inputs, p: TrainingPcaParams, ctx: Ctx) -> TrainingPcaR
         steps=at.steps[kept],
         tokens=at.tokens[kept],
         checkpoint=at.checkpoint[kept],
+        is_final=at.checkpoint[kept] == -1,
         coordinates=coordinates,
         explained=explained,
         loss=losses.mean(axis=1),
         n_texts=losses.shape[1],
         conventions=(
             *words_on_tokens(found[0]),
-            f"losses in nats: {number_of(len(losses), 'point')} × {number_of(losses.shape[1], 'text')}, centred over points; "
-            "components in float64",
+            f"losses in nats: {len(losses)} points × {losses.shape[1]:,} texts, centred over points; components in float64",
             f"not shown: {1 - explained[:2].sum():.1%} of the variance",
             f"signs: {names[longest]} ends to the right of where it begins, and above",
             *([f"left out, not known to be measured on the same texts: {', '.join(without)}"] if without else []),
@@ -126,7 +127,7 @@ def components(losses: np.ndarray, path: np.ndarray) -> tuple[np.ndarray, np.nda
     total = float((s**2).sum())
     explained = s**2 / total if total > 0 else np.zeros(len(s))
     left = np.abs(whole @ vt - centred).max(initial=0.0)
-    return top, explained, Remainder(float(left), float(np.abs(centred).max(initial=0.0)), "nats")
+    return top, explained, Remainder(float(left), float(np.abs(centred).max(initial=0.0)), "nats", "largest centred loss")
 
 
 def _comparable(
@@ -144,7 +145,7 @@ def _comparable(
     if others and strict:
         raise BadInput(
             "These models were not measured on the same texts.",
-            expected=f"the {number_of(n, 'text')} of {names[0]} (sha256 {sha256[:12] or 'unknown'}…)",
+            expected=f"the {n:,} texts of {names[0]} (sha256 {sha256[:12] or 'unknown'}…)",
             got=f"other or unknown texts for {', '.join(others)}",
             remedy="Leave those models out, or measure all of them on the same files: circuitlab measure MODEL --text FILES.",
         )

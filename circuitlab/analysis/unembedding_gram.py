@@ -28,8 +28,8 @@ class UnembeddingGramParams:
 class UnembeddingGramResult(Result):
     """`K` [d_model, d_model] float64, W_U not centred over the vocabulary of `n_vocab`; `mean` [d_model] of its columns."""
 
-    K: np.ndarray = over("dimension", "dimension")
-    mean: np.ndarray = over("dimension")
+    K: np.ndarray = over("dimension", "dimension", unit="weight units²")
+    mean: np.ndarray = over("dimension", unit="weight units")
     n_vocab: int
 
     def gram(self, centred: bool) -> np.ndarray:
@@ -42,7 +42,13 @@ class UnembeddingGramResult(Result):
 
     def table(self) -> Table:
         """One row a dimension: the mean and the diagonal."""
-        return Table((Column("dimension", np.arange(len(self.K))), Column("mean", self.mean), Column("gram", self.K.diagonal())))
+        return Table(
+            (
+                Column("dimension", np.arange(len(self.K))),
+                Column("mean", self.mean, "weight units"),
+                Column("gram", self.K.diagonal(), "weight units²"),
+            )
+        )
 
 
 def _memory(c: ModelConfig, n: int, p: UnembeddingGramParams, dtype: str = "float32") -> int:

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.attention import chosen_heads
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only
+from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.path_terms import Recorded, recorded, refuse_on_stream
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
@@ -43,9 +43,9 @@ class VirtualHeadResult(Result):
     `sums_to_one`: whether every row does, to 1e-5.
     """
 
-    pattern: np.ndarray = over("destination", "source")
-    row_sums: np.ndarray = over("destination")
-    heads: np.ndarray = over("factor", "(layer, head)")
+    pattern: np.ndarray = over("destination", "source", unit="share of attention")
+    row_sums: np.ndarray = over("destination", unit="share of attention")
+    heads: np.ndarray = over("factor", "(layer, head)", unit="index")
     sums_to_one: bool
 
     def table(self) -> Table:
@@ -74,7 +74,7 @@ def _memory(c: ModelConfig, n: int, p: VirtualHeadParams) -> int:
 def virtual_head(inputs: Inputs, p: VirtualHeadParams, ctx: Ctx) -> VirtualHeadResult:
     """The composed pattern of two heads on this run."""
     config, run = inputs.weights.config, inputs.run()
-    chosen_heads(config, (p.earlier, p.later))
+    check_heads(config, p.earlier, p.later)
     with torch.inference_mode():
         ctx.tick(0, 2, "patterns")
         between = _between(run, p)

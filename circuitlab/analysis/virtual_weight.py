@@ -51,7 +51,6 @@ from circuitlab.analysis.virtual_parts import (
     short_factor,
 )
 from circuitlab.analysis.weight_view import exactness, refuse_inexact
-from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
@@ -123,18 +122,20 @@ class VirtualWeightResult(Result):
     writer_norm: float
     reader_norm: float
     product: str
-    singular_values: np.ndarray = over("index")
-    left_ids: np.ndarray = over("direction", "left token")
-    left: np.ndarray = over("direction", "left token")
-    right_ids: np.ndarray = over("direction", "right token")
-    right: np.ndarray = over("direction", "right token")
+    singular_values: np.ndarray = over("index", unit="weight units")
+    left_ids: np.ndarray = over("direction", "left token", unit="token id")
+    left: np.ndarray = over("direction", "left token", unit="dimensionless")
+    right_ids: np.ndarray = over("direction", "right token", unit="token id")
+    right: np.ndarray = over("direction", "right token", unit="dimensionless")
 
     def table(self) -> Table:
         """One row a singular value, with its share of the squared norm."""
         squares = self.singular_values.astype(np.float64) ** 2
         share = squares / squares.sum() if squares.sum() > 0 else np.zeros_like(squares)
         index = np.arange(len(squares))
-        return Table((Column("index", index), Column("singular_value", self.singular_values), Column("share", share)))
+        return Table(
+            (Column("index", index), Column("singular_value", self.singular_values, "weight units"), Column("share", share))
+        )
 
 
 def _refuse(config: ModelConfig, p: VirtualWeightParams) -> str | None:
@@ -147,7 +148,7 @@ def _missing(c: ModelConfig, p: VirtualWeightParams) -> str | None:
     heads += [p.reader_head] if p.reader in ("QK query", "QK key", "OV") else []
     for head in heads:
         if not (0 <= head.layer < c.n_layers and 0 <= head.head < c.n_heads):
-            return f"the model has no {head}; it has {number_of(c.n_layers, 'layer')} of {number_of(c.n_heads, 'head')}."
+            return f"the model has no {head}; it has {c.n_layers} layers of {c.n_heads} heads."
     for which, layer in ((p.writer, p.writer_layer), (p.reader, p.reader_layer)):
         if which == "mlp" and c.attention_only:
             return "the model has no MLP."
@@ -353,9 +354,7 @@ def _said(inputs: Inputs, p: VirtualWeightParams, path: list[Place], at: At | No
     if p.across:
         scales = "norms between at recorded scales" if at is not None else "norms between at scale 1"
         said += ["every pattern set to the identity", "" if c.norm == "none" else scales]
-        where = ""
-        if at is not None:
-            where = number_of(at.run.n, "position") if p.mlp == "mean Jacobian" else f"position {at.positions.start}"
+        where = "" if at is None else f"position {at.positions.start}" if p.mlp != "mean Jacobian" else f"{at.run.n} positions"
         mlps = {"none": "MLPs left out", "linear": "MLPs as W_in W_out, without their nonlinearity"}
         said += (
             [] if c.attention_only else [mlps.get(p.mlp, f"MLPs by their Jacobian, {'mean of ' * (p.mlp == RECORDED[1])}{where}")]

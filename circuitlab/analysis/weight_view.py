@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Inputs
-from circuitlab.errors import BadModel, UsageError
+from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.folding import Tokens, embed_rows
 from circuitlab.model.positions import rotate
@@ -124,7 +124,7 @@ def check_finite(layer: Layer, i: int) -> None:
     for name in ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V"):
         value = getattr(layer, name)
         if value is not None and not bool(torch.isfinite(value.sum())) and not bool(torch.isfinite(value).all()):
-            raise BadModel(f"The weights layers.{i}.{name} are not finite.", expected="finite weights", got="NaN or infinity")
+            raise BadModel(f"layers.{i}.{name} is not finite.", expected="finite weights", got="NaN or infinity")
 
 
 def turned(x: Tensor, config: ModelConfig, layer: int, distance: int) -> Tensor:
@@ -151,15 +151,6 @@ def embedding(weights: Weights) -> Tensor:
     W_E = weights.embed().W_E
     scale = weights.config.embed_scale
     return W_E if scale == 1.0 else W_E * scale
-
-
-def chosen_heads(config: ModelConfig, heads: tuple[Head, ...]) -> tuple[Head, ...]:
-    """`heads`, all of them for `()`. Raises `UsageError` for one that the model does not have."""
-    for head in heads:
-        if not (0 <= head.layer < config.n_layers and 0 <= head.head < config.n_heads):
-            most = f"L0H0 … L{config.n_layers - 1}H{config.n_heads - 1}"
-            raise UsageError("The model has no such head.", expected=most, got=str(head))
-    return heads or tuple(Head(i, h) for i in range(config.n_layers) for h in range(config.n_heads))
 
 
 def by_layer(heads: tuple[Head, ...]) -> Iterator[tuple[int, list[int], list[int]]]:

@@ -19,6 +19,7 @@ from PySide6.QtGui import (
     QPainter,
     QPaintEvent,
     QPen,
+    QWheelEvent,
 )
 from PySide6.QtWidgets import QAbstractScrollArea
 
@@ -33,6 +34,7 @@ ARROWS = {
     Qt.Key.Key_Up: (0, -1),
     Qt.Key.Key_Down: (0, 1),
 }
+CLICK = 4  # px between press and release: more is a drag
 _KEYBOARD = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason, Qt.FocusReason.ShortcutFocusReason)
 
 
@@ -55,7 +57,8 @@ def gesture_of(keys: Qt.KeyboardModifier) -> Gesture:
 class Gestures(_Base):
     """Mixed in before a scroll area; the class declares `gestured = Signal(object, str)` and `context = Signal(object, QPoint)`.
 
-    The class gives `id_at`, `readout`, `walk` and `show_cursor`.
+    The class gives `id_at`, `readout`, `walk` and `show_cursor`. What is hovered has been named to the person: as long as the
+    pointer stays where it was then, every gesture means that item, wherever layouts have moved the picture since.
     """
 
     theme: Theme
@@ -63,7 +66,9 @@ class Gestures(_Base):
     context: Any
     mark_name: str = ""
     pointer: QPoint | None = None  # in the viewport, while it is the pointer that hovers and not the keyboard
+    _at: QPoint | None = None  # the same on the screen
     _hovered: Id | None = None
+    _told: bool = False  # whether the last thing that was told is that something is hovered
     _pressed: QPoint | None = None
     _ring: bool = False
 
@@ -99,12 +104,32 @@ class Gestures(_Base):
         self.gestured.emit(self.hit(item, gesture), readout)
 
     def hover(self, item: Id | None) -> None:
-        """Move the hovered item; says so only when it changes."""
-        if item == self._hovered:
+        """Move the hovered item; says so only when it changes, or when what was told of it has gone from the screen."""
+        if item == self._hovered and self._told == (item is not None):
             return
-        self._hovered = item
+        self._hovered, self._told = item, item is not None
         self.show_cursor(item)
         self.emit_hit(item or (), "hover" if item else "leave")
+
+    @property
+    def named(self) -> str:
+        """What is to be said of the item that is hovered, "" where none is."""
+        return "" if self._hovered is None else self.readout(self._hovered)
+
+    def unsaid(self) -> None:
+        """What was said of the hovered item is no longer on the screen: the next move of the pointer says it again."""
+        self._told = False
+
+    def meant(self, event: QMouseEvent) -> Id | None:
+        """The item that a press means: the one that was named while the pointer stood there, else what is under it."""
+        still = self.pointer is not None and self._at == event.globalPosition().toPoint()
+        return self._hovered if still and self._hovered is not None else self.id_at(event.position())
+
+    def point_again(self) -> None:
+        """The person has moved the picture under the pointer: what is there now is hovered."""
+        if self.pointer is not None and self._at is not None:
+            self.pointer = self.viewport().mapFromGlobal(self._at)
+            self.hover(self.id_at(QPointF(self.pointer)))
 
     def forget_hover(self) -> None:
         """The ids have changed under the pointer: nothing is hovered until it moves again."""
@@ -112,11 +137,13 @@ class Gestures(_Base):
         self.show_cursor(None)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        """Hover, unless dragging."""
+        """Hover, unless dragging: what is dragged is not pointed at."""
         super().mouseMoveEvent(event)
-        self.pointer = event.position().toPoint()
+        self.pointer, self._at = event.position().toPoint(), event.globalPosition().toPoint()
         if not event.buttons():
             self.hover(self.id_at(event.position()))
+        elif self._pressed is not None and (self.pointer - self._pressed).manhattanLength() > CLICK:
+            self.hover(None)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         """Remember where, so that a drag is not a click."""
@@ -127,9 +154,12 @@ class Gestures(_Base):
         """Click."""
         super().mouseReleaseEvent(event)
         pressed, self._pressed = self._pressed, None
-        if pressed is None or (event.position().toPoint() - pressed).manhattanLength() > 4:
+        if pressed is None:
             return
-        item = self.id_at(event.position())
+        if (event.position().toPoint() - pressed).manhattanLength() > CLICK:
+            self.point_again()
+            return
+        item = self.meant(event)
         if item is not None:
             shift = event.modifiers() & Qt.KeyboardModifier.ShiftModifier
             self.emit_hit(item, "shift-click" if shift else "click")
@@ -138,20 +168,27 @@ class Gestures(_Base):
         """Double-click; the release that follows is not another click."""
         super().mouseDoubleClickEvent(event)
         self._pressed = None
-        item = self.id_at(event.position())
+        item = self.meant(event)
         if item is not None and event.button() == Qt.MouseButton.LeftButton:
             self.emit_hit(item, "double-click")
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Our own menu is somebody else's: say where and over what."""
         keyboard = event.reason() == QContextMenuEvent.Reason.Keyboard
-        item = self._hovered if keyboard else self.id_at(QPointF(event.pos()))
+        still = self.pointer is not None and self._at == event.globalPos() and self._hovered is not None
+        item = self._hovered if keyboard or still else self.id_at(QPointF(event.pos()))
         self.context.emit(None if item is None else self.hit(item, "click"), event.globalPos())
         event.accept()
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        """Zoomed or scrolled."""
+        super().wheelEvent(event)
+        self.point_again()
 
     def leaveEvent(self, event: QEvent) -> None:
         """The pointer has gone."""
         super().leaveEvent(event)
+        self.pointer = None
         self.hover(None)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -165,7 +202,7 @@ class Gestures(_Base):
             self.emit_hit(self._hovered, gesture_of(event.modifiers()))
         else:
             if key == Qt.Key.Key_Escape:
-                self._hovered = None
+                self._hovered, self._told = None, False
                 self.show_cursor(None)
                 self.emit_hit((), "leave")
             event.ignore()

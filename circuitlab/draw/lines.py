@@ -8,7 +8,6 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter, QPen
 from PySide6.QtWidgets import QWidget
 
-from circuitlab.counting import number_of
 from circuitlab.draw.gestures import Id, number
 from circuitlab.draw.paper import Paper
 from circuitlab.draw.plot import Overlay, Range
@@ -19,6 +18,7 @@ from circuitlab.figures.marks import Lines
 
 REACH = 24.0
 IN_LEGEND = 12
+MOST_ABSENT = 3  # names of curves without a value that are said
 BAND = 0.14  # of the accent
 DASH = [5.0, 3.0]  # of the other one of a pair: a control, a reference
 # Of series after the first, so that they are told apart without colour; none of them looks like DASH.
@@ -137,13 +137,21 @@ class LinesMark(XYPlot):
         return min(300, max(160, round(width * 0.45)))
 
     def note(self) -> str:
-        """Curves without a legend are announced."""
+        """Curves that have no value anywhere, and curves without a legend, are announced."""
+        return " · ".join(filter(None, (self._absent(), self._unnamed())))
+
+    def _absent(self) -> str:
+        names = [self.mark.names[i] for i in np.flatnonzero(~np.isfinite(self._ys).any(axis=1)).tolist()] if self._ys.size else []
+        more = f" and {len(names) - MOST_ABSENT} more" if len(names) > MOST_ABSENT else ""
+        return f"without any value: {', '.join(names[:MOST_ABSENT])}{more}" if names else ""
+
+    def _unnamed(self) -> str:
         n, named = len(self._ys), self.mark.named
         if n < 2 or (n <= IN_LEGEND if named is None else len(named) == n):
             return ""
         if named:
-            return f"{number_of(n, 'curve')}, {len(named)} of them named above"
-        return number_of(n, "curve") if self._on_paper else f"{number_of(n, 'curve')}, named under the pointer"
+            return f"{n} curves, {len(named)} of them named above"
+        return f"{n} curves" if self._on_paper else f"{n} curves, named under the pointer"
 
     def prepare_export(self, paper: Paper) -> None:
         """There is no pointer."""
@@ -248,6 +256,9 @@ class LinesMark(XYPlot):
                 painter.drawLine(QPointF(x, frame.top()), QPointF(x, frame.bottom()))
                 self._say(painter, text, x + 4, x - 4, taken)
         self._draw_dots(painter)
+        if self._ys.size and not np.isfinite(self._ys).any():
+            painter.setPen(self.theme.colour("muted"))
+            painter.drawText(frame, int(Qt.AlignmentFlag.AlignCenter), "no values")
 
     def _say(self, painter: QPainter, text: str, left: float, right: float, taken: list[QRectF]) -> None:
         """A label from `left` on or ending at `right`: where it fits, on no other label, on the fewest curves; rather on top."""

@@ -63,7 +63,7 @@ class PaintedMark(Gestures, QAbstractScrollArea):
     # shared ----------------------------------------------------------------------------------------------------------
 
     def set_theme(self, theme: Theme) -> None:
-        """Chrome in another theme; data keep their colours."""
+        """Another theme: hues stay, scales begin at its background."""
         self.theme = theme
         self.restyle()
         self.viewport().update()
@@ -110,8 +110,8 @@ class PaintedMark(Gestures, QAbstractScrollArea):
         return QPointF(at.x(), at.y() + self.verticalScrollBar().value())
 
     def show_cursor(self, item: Id | None) -> None:
-        """Outline what is hovered, and bring it into sight."""
-        if item is not None:
+        """Outline what is hovered; what keys have walked to is brought into sight."""
+        if item is not None and self.pointer is None:
             rect, bar = self.item_rect(item), self.verticalScrollBar()
             if rect.top() < bar.value():
                 bar.setValue(int(rect.top()))

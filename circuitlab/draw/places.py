@@ -8,7 +8,9 @@ from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from circuitlab.draw.heatmap import UNLIMITED, HeatmapMark
 from circuitlab.draw.plot import PlotMark
+from circuitlab.draw.rows import RowsMark
 from circuitlab.draw.rows_paper import RowsOnPaper
+from circuitlab.draw.scrolled_together import ScrolledTogether
 from circuitlab.draw.theme import GRID
 from circuitlab.figures.marks import Bars, Dials, Figure, Heatmap, Mark, Prose, Rows, Tokens
 
@@ -59,6 +61,7 @@ class Places:
         self._stacked = self._by_hand = False
         self._shapes: tuple[tuple[int, ...], ...] = ()  # of the maps that stand beside tables
         self._shared: object = None  # what the present places of a map and its text follow from
+        self._together: list[ScrolledTogether] = []
         self.body = QVBoxLayout()
         self.body.setSpacing(GRID)
 
@@ -87,6 +90,7 @@ class Places:
         for i in range(self.body.count()):
             weight = round(100 * figure.weights[i]) if i < len(figure.weights) else 100
             self.body.setStretch(i, weight)
+        self._link(figure)
         self._shape, self._shared = shape, None
         alone = {key for row in shape if len(row) == 1 for key in row}
         for key, widget in self._widgets.items():
@@ -94,9 +98,19 @@ class Places:
                 widget.set_alone(key in alone)
         self._turn()
 
-    def shown(self, figure: Figure, relaid: bool) -> None:
-        """The widgets show a figure: what depends on what is in them."""
+    def _link(self, figure: Figure) -> None:
+        """Tables of one row scroll together."""
+        for old in self._together:
+            old.part()
+        rows = [[self._widgets[type(m), m.name] for m in row] for row in figure.grid if len(row) > 1]
+        tables = [[w for w in row if isinstance(w, RowsMark)] for row in rows]
+        self._together = [ScrolledTogether(row, self._view) for row in tables if len(row) > 1]
+
+    def shown(self, figure: Figure, relaid: bool, still: bool = False) -> None:
+        """The widgets show a figure: what depends on what is in them. `still`: nothing may move yet."""
         self._figure = figure
+        if still:
+            return
         if (shapes := _shapes_of_maps(figure)) and (relaid or shapes != self._shapes):
             self._shapes = shapes
             self._turn()

@@ -30,14 +30,20 @@ class PlainBox(QMessageBox):
         super().showEvent(event)
 
 
-def asked(parent: QWidget | None, title: str, text: str) -> bool:
-    """Ask yes or no; no is what Enter and Esc say."""
+def question(parent: QWidget | None, title: str, text: str) -> PlainBox:
+    """Yes or no; no is what Enter and Esc say."""
     yes, no = QMessageBox.StandardButton.Yes, QMessageBox.StandardButton.No
     box = PlainBox(QMessageBox.Icon.Question, title, text, yes | no, parent)
     box.setDefaultButton(no)
+    return box
+
+
+def asked(parent: QWidget | None, title: str, text: str) -> bool:
+    """The answer to a question."""
+    box = question(parent, title, text)
     answer = box.exec()
     box.deleteLater()
-    return answer == yes
+    return answer == QMessageBox.StandardButton.Yes
 
 
 def plain_tip(text: str) -> str:

@@ -113,7 +113,7 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
     # shared ----------------------------------------------------------------------------------------------------------
 
     def set_theme(self, theme: Theme) -> None:
-        """Chrome in another theme; data keep their colours."""
+        """Another theme: hues stay, scales begin at its background."""
         self.theme = theme
         self.setBackground(theme.colour("background"))
         for axis in (self.left_axis, self.bottom_axis):

@@ -158,6 +158,8 @@ class RowsMark(QWidget):
 
     def _by_size(self) -> bool:
         """Whether the rows stand in the order of a measure: its largest are then what is looked for first, and stay in view."""
+        if self.mark.ranked and self.model.sorted_by is None:
+            return True
         for column in self.mark.columns:
             if column.bar and len(self.model.order) > 1:
                 sizes = np.abs(np.nan_to_num(np.asarray(column.values, float)[self.model.order]))
@@ -170,8 +172,14 @@ class RowsMark(QWidget):
         super().resizeEvent(event)
         self._widths.stretch(self.width(), self.height())
 
+    def let_scroll(self, policy: Qt.ScrollBarPolicy) -> None:
+        """With a bar of its own, or with that of a table beside it."""
+        if policy != self.table.verticalScrollBarPolicy():
+            self.table.setVerticalScrollBarPolicy(policy)
+            self._widths.stretch(self.width(), self.height())
+
     def set_theme(self, theme: Theme) -> None:
-        """Chrome in another theme; data keep their colours."""
+        """Another theme: hues stay, scales begin at its background."""
         self.theme = self._delegate.theme = self._widths.theme = theme
         self.count.setFont(theme.font(theme.small))
         self.heading.setFont(theme.font(theme.small, bold=True))

@@ -11,8 +11,9 @@ from circuitlab.draw.theme import Theme
 from circuitlab.figures.marks import RowColumn
 
 ROW = 22  # px, like the others at text size 1
-SHORT_BAR = 28  # beside its number
+SHORT_BAR, LEAST_BAR = 28, 12  # beside its number; where there is no more room
 SHORTENED = 84  # words are cut down to this, so that the numbers beside them stay in sight
+SHORTEST = 56  # and to this before there is anything to scroll sideways
 
 
 def _widest(column: RowColumn, metrics: QFontMetricsF) -> float:
@@ -62,7 +63,8 @@ class ColumnWidths:
     def stretch(self, width: int, height: int) -> None:
         """Give what is left to the columns that stretch; where nothing is, words are shortened before numbers are pushed out."""
         header, bar = self._table.horizontalHeader(), self._table.verticalScrollBar()
-        scrolls = bar.isVisible() or self._model.rowCount() * self.theme.px(ROW) + self.theme.px(32) > height
+        long = self._model.rowCount() * self.theme.px(ROW) + self.theme.px(32) > height
+        scrolls = (bar.isVisible() or long) and self._table.verticalScrollBarPolicy() != Qt.ScrollBarPolicy.ScrollBarAlwaysOff
         room = width - (bar.sizeHint().width() if scrolls else 0)  # the table itself is laid out later
         fits = sum(self._widths) <= room
         self._hide_rank(room)
@@ -76,11 +78,23 @@ class ColumnWidths:
             return
         self._squeezed = True
         seen = slice(1 if header.isSectionHidden(0) else 0, None)
-        widths, least = self._widths[seen], self._least[seen]
+        widths, least = self._widths[seen], self._shorter(room)[seen]
         spare = sum(widths) - sum(least)
         share = min(1.0, max(0.0, sum(widths) - room + 2) / spare) if spare else 0.0
         for i, (wide, smallest) in enumerate(zip(widths, least, strict=True), seen.start):
             header.resizeSection(i, int(wide - share * (wide - smallest)))
+
+    def _shorter(self, room: int) -> list[int]:
+        """The least widths; where even these are too much, words and then bars have less."""
+        header, columns = self._table.horizontalHeader(), self._model.mark.columns
+        least, px = list(self._least), self.theme.px
+        over = sum(w for i, w in enumerate(least) if not header.isSectionHidden(i)) - room + 2
+        words = [(i, max(0, least[i] - px(SHORTEST))) for i, c in enumerate(columns) if not is_number(c)]
+        bars = [(i, px(SHORT_BAR - LEAST_BAR)) for i, c in enumerate(columns) if is_number(c) and c.bar]
+        for i, most in (*words, *bars):
+            less = min(most, max(0, over))
+            least[i], over = least[i] - less, over - less
+        return least
 
     def _spread(self) -> None:
         """There is room again for what had been shortened."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from PySide6.QtCore import QPoint, QRect, Qt, Signal, Slot
-from PySide6.QtGui import QGuiApplication, QKeyEvent, QPainter, QPaintEvent, QPixmap, QResizeEvent
+from PySide6.QtCore import QEvent, QPoint, QRect, Qt, Signal, Slot
+from PySide6.QtGui import QGuiApplication, QHideEvent, QKeyEvent, QPainter, QPaintEvent, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QVBoxLayout, QWidget
 
-from circuitlab.counting import number_of
+from circuitlab.draw.arranged import as_arranged
 from circuitlab.draw.busy import Busy
-from circuitlab.draw.caption import BETWEEN, Caption
+from circuitlab.draw.caption import BETWEEN, Caption, Wrapped
 from circuitlab.draw.focus_order import chain
+from circuitlab.draw.fold import Fold
 from circuitlab.draw.painted import plain_tip
 from circuitlab.draw.paper import Paper
 from circuitlab.draw.places import Key, Places
@@ -22,7 +21,7 @@ from circuitlab.draw.plain import PlainLabel
 from circuitlab.draw.pointer_note import PointerNote
 from circuitlab.draw.realise import realise
 from circuitlab.draw.theme import GRID, LIGHT, Theme, palette, stylesheet
-from circuitlab.figures.marks import Figure, Hit, Mark, Rows
+from circuitlab.figures.marks import Figure, Hit, Mark
 
 _HOVERS = ("hover", "leave")
 _KINDS = {
@@ -50,11 +49,12 @@ class FigureView(QWidget):
         self._why_above = False
         self._once: frozenset[str] = frozenset()  # parts of captions that the window says for all its figures
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
-        self._title, self._shown, self._why = (PlainLabel(self) for _ in range(3))
-        self._caption = Caption(self)
-        for label in (self._title, self._shown, self._why):
+        self._still = False  # while a pointer is on an item: what is written round the picture does not move it
+        self._named: Any = None  # the mark whose item the note at the pointer names
+        self._shown, self._why = PlainLabel(self), PlainLabel(self)
+        self._title, self._caption = Wrapped(self, paper is None), Caption(self, paper is None)
+        for label in (self._shown, self._why):
             label.setTextFormat(Qt.TextFormat.PlainText)
-        self._title.setWordWrap(True)
         self._why.setWordWrap(True)
         self._why.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._shown.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignBottom)
@@ -68,7 +68,8 @@ class FigureView(QWidget):
         layout.addLayout(head)
         layout.addLayout(self._places.body, 1)
         layout.addWidget(self._why, 1)
-        layout.addWidget(self._caption)
+        self.fold = Fold(self._caption, self, paper is not None)
+        layout.addLayout(self.fold.row)
         self._busy = Busy(self, theme)
         self.note = PointerNote(self, theme)
         self._label()
@@ -98,14 +99,17 @@ class FigureView(QWidget):
         self._figure = figure
         if relaid:
             self._keep_widgets(figure)
+            self._hold(False)
             self._places.lay_out(figure)
             marks = (self._widgets[type(mark), mark.name] for mark in figure.marks())
-            chain([self, *(stop for widget in marks for stop in getattr(widget, "tab_stops", lambda w=widget: [w])())])
+            stops = (stop for widget in marks for stop in getattr(widget, "tab_stops", lambda w=widget: [w])())
+            chain([self, *stops, self.fold])
             self._busy.raise_()
         for mark in figure.marks():
             self._widgets[type(mark), mark.name].show_mark(mark)
-        self._places.shown(figure, relaid)
+        self._places.shown(figure, relaid, self._still)
         self._label()
+        self._say_again()
         if focused and figure.grid and (self.hasFocus() or not self._has_keyboard()):
             self.take_keyboard()  # there is something to walk now, or what was walked has gone
 
@@ -124,7 +128,7 @@ class FigureView(QWidget):
         widget = realise(mark, self._theme, self._paper is not None)
         widget.setParent(self)
         widget.gestured.connect(self._gestured)
-        widget.context.connect(self.context_requested)
+        widget.context.connect(self._context)
         widget.noted.connect(self._noted)
         if self._paper is not None:
             widget.prepare_export(self._paper)
@@ -135,14 +139,12 @@ class FigureView(QWidget):
         caption = self.told
         seen = BETWEEN.join(part for part in caption.split(BETWEEN) if part not in self._once)
         shown = f"showing {figure.shown[0]:,} of {figure.shown[1]:,}" if figure.shown else ""
-        for label, text in (
-            (self._title, figure.title),
-            (self._shown, shown),
-            (self._why, figure.why_empty),
-        ):
+        self._title.say(figure.title)
+        for label, text in ((self._shown, shown), (self._why, figure.why_empty)):
             if label.text() != text:
                 label.setText(text)
-            label.setVisible(bool(text))
+        for label in (self._title, self._shown, self._why) if not self._still else ():
+            label.setVisible(bool(label.text()))
         self._place_why(bool(figure.grid))
         self._say(seen)
         if seen != caption:
@@ -181,7 +183,8 @@ class FigureView(QWidget):
             self._caption.say(caption, max(2, self.height() // CAPTION_LINE))
         else:
             self._caption.say(caption, SHORT_CAPTION if paper.caption == "short" else 0, self._figure.about)
-        self._caption.setVisible(bool(caption) and (paper is None or paper.caption != "none"))
+        if not self._still:
+            self._caption.setVisible(bool(caption) and (paper is None or paper.caption != "none"))
 
     def _place_why(self, above: bool) -> None:
         """In the middle of an empty figure; where there is something to click, in front of it."""
@@ -201,19 +204,66 @@ class FigureView(QWidget):
 
     @Slot(object, str)
     def _gestured(self, hit: Hit, readout: str) -> None:
-        if hit.gesture in _HOVERS:
-            self._say_at_pointer(readout)
-            self.hovered.emit(hit, readout)
-        else:
+        if hit.gesture not in _HOVERS:
             self.picked.emit(hit)
-
-    def _say_at_pointer(self, readout: str) -> None:
+            return
         mark: Any = self.sender()
+        pointed = hit.gesture == "hover" and getattr(mark, "pointer", True) is not None
+        if pointed:
+            self._hold(True)
+        self._say_at_pointer(mark, readout)
+        self.hovered.emit(hit, readout)
+        if not pointed:
+            self._hold(False)
+
+    def _hold(self, still: bool) -> None:
+        """Keep title, caption and shares of the height as they are while a pointer is on an item, or give them what they need."""
+        if still == self._still or self._paper is not None:
+            return
+        self._still = still
+        for label in (self._title, self._caption):
+            label.hold(still)
+        if not still:
+            self._places.shown(self._figure, False)
+            self._label()
+
+    def _say_at_pointer(self, mark: Any, readout: str) -> None:
         pointer = getattr(mark, "pointer", None)
         if readout and pointer is not None:
+            self._named = mark
             self.note.say(readout, mark.viewport().mapTo(self, pointer))
         else:
+            self._named = None
             self.note.hide()
+
+    def _say_again(self) -> None:
+        """Another figure under the same pointer: the note says what stands there now, or goes."""
+        mark = self._named
+        if mark is not None:
+            self._say_at_pointer(mark, mark.named if mark in self._widgets.values() else "")
+
+    def _be_quiet(self) -> None:
+        """What was said at the pointer goes from the screen; the next move of the pointer says it again."""
+        mark, self._named = self._named, None
+        self.note.hide()
+        if mark is not None and mark in self._widgets.values():
+            mark.unsaid()
+
+    @Slot(object, QPoint)
+    def _context(self, hit: Hit | None, where: QPoint) -> None:
+        self._be_quiet()
+        self.context_requested.emit(hit, where)
+
+    def leaveEvent(self, event: QEvent) -> None:
+        """The pointer has gone."""
+        super().leaveEvent(event)
+        self._be_quiet()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        """Behind another tab, closed: nothing is pointed at."""
+        super().hideEvent(event)
+        self._be_quiet()
+        self._hold(False)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """R resets; Esc in any mark releases."""
@@ -254,7 +304,7 @@ class FigureView(QWidget):
     # commands --------------------------------------------------------------------------------------------------------
 
     def set_theme(self, theme: Theme) -> None:
-        """Chrome in another theme; data keep their colours."""
+        """Another theme: hues stay, scales begin at its background."""
         self._theme = theme
         self.setPalette(palette(theme))
         own, app = stylesheet(theme), QApplication.instance()
@@ -272,6 +322,7 @@ class FigureView(QWidget):
         background = self.palette()
         background.setColor(self.backgroundRole(), theme.colour("background"))
         self.setPalette(background)
+        self.fold.set_theme(theme)
         self._busy.set_theme(theme)
         self.note.set_theme(theme)
         for widget in self._widgets.values():
@@ -289,31 +340,17 @@ class FigureView(QWidget):
 
     def as_shown(self) -> Figure:
         """The figure with its tables as the person has sorted and filtered them."""
-        words: list[str] = []
-        grid = tuple(tuple(self._arranged(mark, words) for mark in row) for row in self._figure.grid)
-        caption = BETWEEN.join(filter(None, (self._figure.caption, *words)))
-        return replace(self._figure, grid=grid, caption=caption)
-
-    def _arranged(self, mark: Mark, words: list[str]) -> Mark:
-        if not isinstance(mark, Rows):
-            return mark
-        model = self._widgets[Rows, mark.name].model
-        order = model.order
-        if np.array_equal(order, np.arange(len(mark.ids))):
-            return mark
-        if model.wanted:
-            words.append(f"{len(order):,} of {number_of(len(mark.ids), 'row')}, those with ‘{model.wanted}’")
-        columns = tuple(replace(c, values=np.asarray(c.values)[order]) for c in mark.columns)
-        chosen = tuple(np.flatnonzero(np.isin(order, mark.chosen)).tolist())
-        return replace(mark, columns=columns, ids=mark.ids[order], chosen=chosen, sort=None)
+        return as_arranged(self._figure, self._widgets)
 
     def copy_image(self) -> None:
         """The picture as it is on the screen, to the clipboard."""
         self._busy.hide()
         once = self._once
         self.say_once(())
+        self.fold.hide()  # nobody can press it there
         picture: QPixmap = self.grab(QRect(QPoint(0, 0), self.size()))
         self.say_once(once)
+        self.fold.refresh()
         QGuiApplication.clipboard().setPixmap(picture)
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -328,6 +365,8 @@ class FigureView(QWidget):
         self._busy.setGeometry(self.rect())
         self._places.resized()
         self._label()
+        for label in (self._title, self._caption):
+            label.forget()
 
     def set_stroke(self, scale: float) -> None:
         """Line widths for a painter that is scaled by `scale`."""

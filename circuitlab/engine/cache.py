@@ -28,11 +28,11 @@ class Cache:
     def get(self, key: Hashable) -> Any | None:
         """The value, now the most recently used; None if it is not there."""
         with self._lock:
-            found = self._held.get(key)
-            if found is None:
+            entry = self._held.get(key)
+            if entry is None:
                 return None
             self._held.move_to_end(key)
-            return found[0]
+            return entry[0]
 
     def put(self, key: Hashable, value: Any, nbytes: int) -> None:
         """Keep a value in place of what was there."""

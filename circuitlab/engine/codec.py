@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
+import numpy as np
+
 from circuitlab.analysis.base import SeriesRef, TextRef
-from circuitlab.counting import number_of
 from circuitlab.engine.store import reference
-from circuitlab.errors import UsageError
+from circuitlab.errors import UsageError, bounded
 from circuitlab.model.plain import fields, from_json, out_of_bounds, to_json, type_name
 from circuitlab.model.subject import Head, Target
-from circuitlab.model.whole_numbers import elements, whole_numbers
 
 P = TypeVar("P")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -48,13 +48,13 @@ class FieldInfo:
 def describe(cls: type[Any]) -> tuple[FieldInfo, ...]:
     """Every field of a parameter or view class, in its order."""
     metadata = {f.name: f.metadata for f in dataclasses.fields(cls)}
-    found = []
+    infos = []
     for name, (kind, default) in fields(cls).items():
-        said = {k: metadata[name][k] for k in ("label", "tip", "low", "high") if k in metadata[name]}
+        shown = {k: metadata[name][k] for k in ("label", "tip", "low", "high") if k in metadata[name]}
         choices = get_args(kind) if get_origin(kind) is Literal else ()
         text = _empty(kind) if default == () else as_text(default)
-        found.append(FieldInfo(name, kind, type_name(kind), default, text, choices, **said))
-    return tuple(found)
+        infos.append(FieldInfo(name, kind, type_name(kind), default, text, choices, **shown))
+    return tuple(infos)
 
 
 def _empty(kind: Any) -> str:
@@ -82,15 +82,25 @@ def parse_params(cls: type[P], pairs: Mapping[str, str]) -> P:
     """A parameter object from `key=value` texts. Raises `UsageError` for an unknown key or a bad value."""
     known = fields(cls)
     if unknown := sorted(set(pairs) - set(known)):
-        raise UsageError("There is no such parameter.", expected=" ".join(known) or "none", got=" ".join(unknown))
+        raise UsageError(
+            "There is no such parameter.", expected=" ".join(known) or "none", got=" ".join(name or "no name" for name in unknown)
+        )
     return _made(cls, {name: parse(known[name][0], text, name) for name, text in pairs.items()})
+
+
+def _refuse_unknown(given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    if unknown := sorted(set(given) - set(known)):
+        got = " ".join(bounded(name) or "no name" for name in unknown)
+        raise UsageError("There is no such parameter.", expected=" ".join(known) or "none", got=got)
 
 
 def params_of(cls: type[P], given: Mapping[str, Any]) -> P:
     """A parameter object from Python values, or from texts as on the command line. Raises `UsageError`."""
     known = fields(cls)
     if unknown := sorted(set(given) - set(known)):
-        raise UsageError("There is no such parameter.", expected=" ".join(known) or "none", got=" ".join(unknown))
+        raise UsageError(
+            "There is no such parameter.", expected=" ".join(known) or "none", got=" ".join(name or "no name" for name in unknown)
+        )
     return _made(cls, {name: _value(known[name][0], value, name) for name, value in given.items()})
 
 
@@ -100,14 +110,12 @@ def _value(kind: Any, value: Any, name: str) -> Any:
         return parse(kind, value, name)
     if get_origin(kind) is not tuple:
         return from_json(kind, to_json(value), name)
-    kinds, given = get_args(kind), None if isinstance(value, Head) else elements(value)
-    several = [value] if given is None else given
+    several = [value] if isinstance(value, Head) or not isinstance(value, (tuple, list, np.ndarray)) else list(value)
+    kinds = get_args(kind)
     if kinds[-1] is Ellipsis:
-        if kinds[0] is int:
-            return whole_numbers(several, name)
         return tuple(_value(kinds[0], one, f"{name}[{i}]") for i, one in enumerate(several))
     if len(kinds) != len(several):
-        raise UsageError(f"The value of {name} cannot be read.", expected=number_of(len(kinds), "value"), got=repr(value)[:80])
+        raise UsageError(f"{name} cannot be read.", expected=f"{len(kinds)} values", got=repr(value)[:80])
     return tuple(_value(k, one, f"{name}[{i}]") for i, (k, one) in enumerate(zip(kinds, several, strict=True)))
 
 
@@ -115,11 +123,11 @@ def _made(cls: type[P], values: Mapping[str, Any]) -> P:
     known = fields(cls)
     if missing := [n for n, (_, default) in known.items() if default is dataclasses.MISSING and n not in values]:
         raise UsageError("A parameter is missing.", expected=" ".join(missing), got=" ".join(values) or "none")
-    made = cls(**values)
-    if (wrong := out_of_bounds(made)) is not None:
+    params = cls(**values)
+    if (wrong := out_of_bounds(params)) is not None:
         name, expected, got = wrong
-        raise UsageError(f"The value of {name} is out of bounds.", expected=expected, got=got)
-    return made
+        raise UsageError(f"{name} is out of bounds.", expected=expected, got=got)
+    return params
 
 
 def parse(kind: Any, text: str, name: str) -> Any:
@@ -136,17 +144,14 @@ def parse(kind: Any, text: str, name: str) -> Any:
 def _parse_tuple(kind: Any, text: str, name: str) -> tuple[Any, ...]:
     kinds, parts = get_args(kind), text.split(",")
     if kinds[-1] is Ellipsis:
-        if text.strip().lower() in ("", _empty(kind)):
-            return ()
-        place = lambda i: name if len(parts) == 1 else f"{name}[{i}]"
-        return tuple(parse(kinds[0], part, place(i)) for i, part in enumerate(parts))
+        return () if text.strip().lower() in ("", _empty(kind)) else tuple(parse(kinds[0], part, name) for part in parts)
     if len(parts) != len(kinds):
-        raise UsageError(f"The value of {name} cannot be read.", expected=number_of(len(kinds), "value"), got=repr(text))
-    return tuple(parse(kind, part, f"{name}[{i}]") for i, (kind, part) in enumerate(zip(kinds, parts, strict=True)))
+        raise UsageError(f"{name} cannot be read.", expected=f"{len(kinds)} values", got=repr(text))
+    return tuple(parse(kind, part, name) for kind, part in zip(kinds, parts, strict=True))
 
 
 def _parse_plain(kind: Any, text: str, name: str) -> Any:
-    bad = UsageError(f"The value of {name} cannot be read.", expected=type_name(kind), got=repr(text))
+    bad = UsageError(f"{name} cannot be read.", expected=type_name(kind), got=repr(text))
     if get_origin(kind) is Literal:
         match = [c for c in get_args(kind) if str(c) == text.strip()]
         if not match:

@@ -20,7 +20,6 @@ import torch
 
 from circuitlab import __version__
 from circuitlab.analysis.base import Analysis, Ctx, Quiet, TextRef, find_analysis
-from circuitlab.counting import number_of
 from circuitlab.engine.cache import Cache
 from circuitlab.engine.estimates import estimate_run, estimate_streaming, estimate_weights
 from circuitlab.engine.flights import Flights
@@ -31,7 +30,7 @@ from circuitlab.engine.store import ModelStore, OpenModel
 from circuitlab.engine.texts import Texts, read_text
 from circuitlab.errors import BadInput, Cancelled, OverBudget, Refused
 from circuitlab.model.devices import checked, has_doubles, making_on, memory_of
-from circuitlab.model.forward import forward
+from circuitlab.model.forward import check_tokens, forward
 from circuitlab.model.plain import out_of_bounds
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Subject
@@ -63,12 +62,12 @@ def use_threads(n: int) -> None:
     torch.set_num_threads(n)
 
 
-def needs(found: Analysis[Any, Any], params: Any) -> str:
+def needs(analysis: Analysis[Any, Any], params: Any) -> str:
     """What is needed: the analysis' own word, unless its parameters (`needs`) say another one.
 
     "tokens": the prompt and its interventions; "edits": the interventions, on prompts of its own; "weights": neither.
     """
-    return getattr(params, "needs", found.needs)
+    return getattr(params, "needs", analysis.needs)
 
 
 class Engine:
@@ -110,11 +109,11 @@ class Engine:
 
     def key(self, request: Request, model: OpenModel, place: str | None = None) -> Hashable:
         """What an answer is kept under; `place`: where it was computed, None: where it would be."""
-        found, subject = find_analysis(request.analysis), request.subject
+        analysis, subject = find_analysis(request.analysis), request.subject
         all_of_it = {"tokens": (subject.tokens, subject.edits), "edits": (subject.edits,), "weights": ()}
-        about = all_of_it[needs(found, request.params)]
+        about = all_of_it[needs(analysis, request.params)]
         where = place or self.place(request)
-        return ("answer", found.name, found.version, request.params, subject.conventions, where, model.key, about)
+        return ("answer", analysis.name, analysis.version, request.params, subject.conventions, where, model.key, about)
 
     def cached(self, request: Request) -> Answer | None:
         """The complete answer if it is in the cache. Never blocks, never opens a model."""
@@ -123,8 +122,8 @@ class Engine:
         if model is None or params is None:
             return None
         request = replace(request, params=params)
-        found = self.cache.get(self.key(request, model))
-        return _for(found, request, model) if isinstance(found, Answer) and found.complete else None
+        held = self.cache.get(self.key(request, model))
+        return _for(held, request, model) if isinstance(held, Answer) and held.complete else None
 
     def answer(self, request: Request, ctx: Ctx | None = None, fresh: bool = False) -> Answer:
         """Compute, or take from the cache. `fresh` neither reads the cache nor reuses a prefix: for bit-equal results.
@@ -133,11 +132,11 @@ class Engine:
         and handed to the next attempt as `ctx.previous`.
         """
         cache = Cache(self.memory) if fresh else self.cache
-        made = self.answer_in(cache, request, ctx or Quiet())
+        answer = self.answer_in(cache, request, ctx or Quiet())
         if fresh:
-            model = self.store.open(made.request.subject.model)
-            self._keep(self.key(made.request, model, made.provenance.device), made)
-        return made
+            model = self.store.open(answer.request.subject.model)
+            self._keep(self.key(answer.request, model, answer.provenance.device), answer)
+        return answer
 
     def answer_in(self, cache: Cache, request: Request, ctx: Ctx) -> Answer:
         """`answer` with a given cache: what one analysis asks of another goes where its own answer goes."""
@@ -146,10 +145,10 @@ class Engine:
         place = self.place(request)
         key = self.key(request, model, place)
         with self._flights.alone((id(cache), key), lambda: ctx.tick(0, 1, "waiting for the same question")):
-            found = cache.get(key)
-            if isinstance(found, Answer) and found.complete:
-                return _for(found, request, model)
-            listening = Listening(ctx, self._flights, found.result if isinstance(found, Answer) else None)
+            held = cache.get(key)
+            if isinstance(held, Answer) and held.complete:
+                return _for(held, request, model)
+            listening = Listening(ctx, self._flights, held.result if isinstance(held, Answer) else None)
             return self._compute(cache, request, model, key, listening, place)
 
     def identified(self, answer: Answer) -> Answer:
@@ -160,63 +159,67 @@ class Engine:
         return replace(answer, provenance=replace(answer.provenance, weights=sha256))
 
     def check(self, request: Request) -> int:
-        """The memory estimate in bytes. Raises `Refused`, `OverBudget`, or `BadInput` for a count out of bounds."""
-        found, subject = find_analysis(request.analysis), request.subject
+        """The memory estimate in bytes.
+
+        Raises `Refused`; `BadInput` for a count out of bounds and for a prompt that the model cannot take; then `OverBudget`.
+        """
+        analysis, subject = find_analysis(request.analysis), request.subject
         if (wrong := out_of_bounds(request.params)) is not None:
-            raise BadInput(f"In {found.name} the value of {wrong[0]} is out of bounds.", expected=wrong[1], got=wrong[2])
+            raise BadInput(f"{analysis.name}: {wrong[0]} is out of bounds.", expected=wrong[1], got=wrong[2])
         weights = self.store.open(subject.model).opened.weights
         config = weights.config
-        if reason := found.refuse(config, request.params):
+        if reason := analysis.refuse(config, request.params):
             raise Refused(reason)
-        n = len(subject.tokens)
-        needed = found.memory(config, n, request.params, subject.conventions.dtype)
-        if needs(found, request.params) == "tokens":
+        reads = needs(analysis, request.params) == "tokens"
+        if reads and not (analysis.any_prompt and subject.tokens):
+            check_tokens(config, subject.tokens)
+        n = min(len(subject.tokens), config.n_ctx)  # what is longer is not computed on
+        needed = analysis.memory(config, n, request.params, subject.conventions.dtype)
+        if reads:
             needed += estimate_run(config, n, subject.conventions.dtype)
             needed += 0 if weights.resident else estimate_streaming(config, subject.conventions.dtype)
-        self._check_device(request, found.name, needed, weights)
+        self._check_device(request, analysis.name, needed, weights)
         if needed > self.memory:
             raise OverBudget(
-                f"The analysis {found.name} does not fit in the memory budget.",
+                f"{analysis.name} does not fit in the memory budget.",
                 expected=f"at most {memory_words(self.memory)}",
-                got=f"{memory_words(needed)} for {number_of(n, 'token')}",
-                remedy="Give a larger --budget, or shorten the prompt.",
+                got=f"{memory_words(needed)}{f' for {n} tokens' if reads else ''}",
+                remedy=f"Give a larger --budget, or {'shorten the prompt' if reads else 'ask for less: fewer, smaller samples'}.",
             )
         return needed
 
     def _check_device(self, request: Request, name: str, needed: int, weights: Weights) -> None:
         place = self.place(request)
-        there = memory_of(place) if place != "cpu" else 0
+        capacity = memory_of(place) if place != "cpu" else 0
         held = estimate_weights(weights.config, request.subject.conventions.dtype) if weights.resident else 0
-        if there and needed + held > there:
+        if capacity and needed + held > capacity:
             raise OverBudget(
-                f"The analysis {name} does not fit in the memory of {place}.",
-                expected=f"at most {memory_words(there)}",
+                f"{name} does not fit in the memory of {place}.",
+                expected=f"at most {memory_words(capacity)}",
                 got=f"{memory_words(needed + held)}, {memory_words(held)} of them weights",
                 remedy="Compute on the CPU, or shorten the prompt.",
             )
 
     def _compute(self, cache: Cache, request: Request, model: OpenModel, key: Hashable, ctx: Listening, place: str) -> Answer:
-        found: Analysis[Any, Any] = find_analysis(request.analysis)
+        analysis: Analysis[Any, Any] = find_analysis(request.analysis)
         self.check(request)
-        if needs(found, request.params) == "tokens" and not request.subject.tokens:
-            raise BadInput("The prompt is empty.", expected="at least one token", got="none", remedy="Type some text.")
         began = time.perf_counter()
         inputs = InputsOf(self, model, request.subject, ctx, cache, place)
-        made = lambda result, complete: Answer(
+        answer_of = lambda result, complete: Answer(
             request, result, complete, _provenance(model, place, time.perf_counter() - began, inputs.reused)
         )
         try:
             with self._making_on(place):
-                result = found.run(inputs, request.params, ctx)
+                result = analysis.run(inputs, request.params, ctx)
         except Cancelled:
             if ctx.last is not None:
-                self._keep(key, made(ctx.last, False))
+                self._keep(key, answer_of(ctx.last, False))
             raise
         except (MemoryError, RuntimeError) as error:
             if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
-                raise _out_of_memory(found.name, error) from error
+                raise _out_of_memory(analysis.name, error) from error
             raise
-        answer = made(result, True)
+        answer = answer_of(result, True)
         self._keep(key, answer, cache)
         return answer
 
@@ -234,17 +237,17 @@ class Engine:
         key = (*about, subject.tokens)
         ctx = ctx if isinstance(ctx, Listening) else Listening(ctx, self._flights)
         with self._flights.alone((id(cache), key), lambda: ctx.tick(0, 1, "waiting for the same forward pass")):
-            found = cache.get(key)
-            if isinstance(found, Run):
-                return found
+            held = cache.get(key)
+            if isinstance(held, Run):
+                return held
             prefix = self._longest_prefix(about, subject.tokens) if cache is self.cache else None
             clean = Clean(self, cache, model, subject, ctx, place)
             tick = lambda i, n: ctx.tick(i, n, "forward pass")
             weights = model.weights(subject.conventions, place)
-            made = forward(weights, subject.tokens, subject.edits, prefix, clean, tick)
+            run = forward(weights, subject.tokens, subject.edits, prefix, clean, tick)
             clean.let_go()
-            cache.put(key, made, made.nbytes + ENTRY + PER_TOKEN * len(subject.tokens))
-            return made
+            cache.put(key, run, run.nbytes + ENTRY + PER_TOKEN * len(subject.tokens))
+            return run
 
     def _longest_prefix(self, about: tuple[Any, ...], tokens: tuple[int, ...]) -> Run | None:
         keys = self.cache.newest(lambda k: isinstance(k, tuple) and k[:5] == about)[:16]
@@ -256,10 +259,10 @@ class Engine:
         return read_text(ref, model.opened.weights.tokenizer)
 
 
-def _for(found: Answer, request: Request, model: OpenModel) -> Answer:
+def _for(answer: Answer, request: Request, model: OpenModel) -> Answer:
     """A kept answer as the answer to an equal question, with the weights' hash if that is known by now."""
-    said = found.provenance
-    return replace(found, request=request, provenance=replace(said, weights=said.weights or model.sha256))
+    provenance = answer.provenance
+    return replace(answer, request=request, provenance=replace(provenance, weights=provenance.weights or model.sha256))
 
 
 def _provenance(model: OpenModel, place: str, seconds: float, reused: int) -> Provenance:
@@ -268,7 +271,7 @@ def _provenance(model: OpenModel, place: str, seconds: float, reused: int) -> Pr
 
 def _out_of_memory(name: str, error: Exception) -> OverBudget:
     return OverBudget(
-        f"The machine ran out of memory during {name}.",
+        f"{name} ran out of the machine's memory.",
         expected="an allocation that succeeds",
         got=str(error)[:200] or type(error).__name__,
         remedy="Lower the memory budget so that this is refused at once, shorten the prompt, or close other programs.",

@@ -1,5 +1,9 @@
 """Answers as files: CSV, NPZ and JSON, each with request, conventions, remainder and provenance, and with what the numbers are
 of: the model and its training step, the prompt and the text of each token, axes and units.
+
+What was not computed, or is not there, is null in JSON, empty in CSV and NaN in NPZ. Whole numbers have no NaN: NPZ has −1 and,
+beside an array that can lack some, a bool array of the same shape that is true where there is none; `missing` in `about` names
+it: `{"rank": "rank.missing"}`.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -54,6 +58,18 @@ class Told:
         """The answer's table, the text of tokens beside what stands for them."""
         return with_tokens(self.answer.result.table(), self.answer.request.subject.tokens, self.display)
 
+    def data(self, form: str) -> bytes:
+        """As a file: csv, npz or json."""
+        return data_bytes(self, form)
+
+
+class Exported(Protocol):
+    """What becomes a file: an answer, or two of them in one table."""
+
+    def data(self, form: str) -> bytes:
+        """As csv, npz or json."""
+        ...
+
 
 def told(engine: Engine, answer: Answer, identified: bool = True) -> Told:
     """What a file needs besides the numbers. `identified`: with the hash of the weights, whose files are read if need be."""
@@ -77,7 +93,7 @@ def with_tokens(table: Table, tokens: tuple[int, ...], display: Callable[[int], 
     columns: list[Column] = []
     for column in table.columns:
         columns.append(column)
-        if column.of:
+        if column.of in texts:
             name = "token" if column.name == "id" else f"{column.name} token{'s' if column.of == 'tokens' else ''}"
             columns.append(Column(name, np.array([texts[column.of](v) for v in column.values.tolist()], dtype=object)))
     return Table(tuple(columns))
@@ -100,7 +116,7 @@ def described(what: Told) -> dict[str, Any]:
         "complete": answer.complete,
         "done": result.done,
         "axes": {name: list(result.axes_of(name)) for name in result.arrays()},
-        "units": {name: unit for name in _numbers(result) if (unit := result.unit_of(name))},
+        "units": {name: to_json(unit) for name in _numbers(result) if (unit := result.unit_of(name))},
         "provenance": to_json(answer.provenance),
     }
 
@@ -114,23 +130,36 @@ def scalars(answer: Answer) -> dict[str, Any]:
     shared = {"conventions", "remainder", "done"}
     fields = (f.name for f in dataclasses.fields(answer.result) if f.name not in shared)
     found = {n: getattr(answer.result, n) for n in fields}
-    return {n: to_json(v) for n, v in found.items() if not isinstance(v, np.ndarray)}
+    none = lambda n, v: answer.result.has_none(n) and v < 0
+    return {n: None if none(n, v) else to_json(v) for n, v in found.items() if not isinstance(v, np.ndarray)}
+
+
+def missing(result: Result) -> dict[str, np.ndarray]:
+    """Of each array of whole numbers that can lack some: where it does, true for an entry that is none."""
+    return {f"{name}.missing": array < 0 for name, array in result.arrays().items() if result.has_none(name)}
 
 
 def table_text(table: Table, separator: str = ",") -> str:
-    """A table as separated text with a header line; NaN is left empty."""
+    """A table as separated text with a header line; what is not there is left empty."""
     out = io.StringIO()
     writer = csv.writer(out, delimiter=separator, lineterminator="\n")
-    writer.writerow([f"{c.name} ({c.unit})" if c.unit else c.name for c in table.columns])
-    for row in zip(*(c.values.tolist() for c in table.columns), strict=True):
-        writer.writerow(["" if v is None or (isinstance(v, float) and math.isnan(v)) else v for v in row])
+    writer.writerow([c.title for c in table.columns])
+    for row in zip(*(c.cells() for c in table.columns), strict=True):
+        writer.writerow(["" if v is None else v for v in row])
     return out.getvalue()
 
 
 def json_text(what: Told) -> str:
     """Description, scalars and arrays as JSON; NaN is null, a complex number [real, imaginary]."""
-    arrays = {name: _plain(a.tolist()) for name, a in what.answer.result.arrays().items()}
+    result = what.answer.result
+    arrays = {name: _plain(_or_none(a) if result.has_none(name) else a.tolist()) for name, a in result.arrays().items()}
     return json.dumps({**described(what), "result": {**_plain(scalars(what.answer)), **arrays}}, ensure_ascii=False)
+
+
+def _or_none(array: np.ndarray) -> Any:
+    made = array.astype(object)
+    made[array < 0] = None
+    return made.tolist()
 
 
 def _plain(value: Any) -> Any:
@@ -150,12 +179,19 @@ def csv_text(what: Told) -> str:
 
 
 def npz_bytes(what: Told) -> bytes:
-    """The arrays under their field names, and everything else as JSON text in `about`."""
-    about = {**described(what), "scalars": _plain(scalars(what.answer))}
-    arrays: dict[str, Any] = {**what.answer.result.arrays(), "about": np.array(json.dumps(about, ensure_ascii=False))}
+    """The arrays under their field names, and everything else as JSON text in `about`; see the module for what is not there."""
+    result = what.answer.result
+    lacking = missing(result)
+    about = {**described(what), "missing": masks(lacking), "scalars": _plain(scalars(what.answer))}
+    arrays: dict[str, Any] = {**result.arrays(), **lacking, "about": np.array(json.dumps(about, ensure_ascii=False))}
     out = io.BytesIO()
     np.savez_compressed(out, **arrays)
     return out.getvalue()
+
+
+def masks(lacking: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """Which array says where another one has nothing."""
+    return {name.removesuffix(".missing"): name for name in lacking}
 
 
 def data_bytes(what: Told, form: str) -> bytes:
@@ -163,22 +199,22 @@ def data_bytes(what: Told, form: str) -> bytes:
     if form == "npz":
         return npz_bytes(what)
     if form not in ("csv", "json"):
-        raise UsageError("That is not a data format.", expected=" ".join(SUFFIXES), got=form or "no suffix")
+        raise UsageError("That is no data format.", expected=" ".join(SUFFIXES), got=form or "no suffix")
     return (csv_text(what) if form == "csv" else json_text(what) + "\n").encode("utf-8")
 
 
-def several_bytes(answers: Mapping[str, Told], form: str) -> bytes:
+def several_bytes(answers: Mapping[str, Exported], form: str) -> bytes:
     """Answers as `form`: of one its file, of several a zip with a file each under its name."""
     if len(answers) == 1:
-        return data_bytes(next(iter(answers.values())), form)
+        return next(iter(answers.values())).data(form)
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
         for name, what in answers.items():
-            made.writestr(zipfile.ZipInfo(f"{name}.{form}", _EPOCH), data_bytes(what, form), zipfile.ZIP_DEFLATED)
+            made.writestr(zipfile.ZipInfo(f"{name}.{form}", _EPOCH), what.data(form), zipfile.ZIP_DEFLATED)
     return out.getvalue()
 
 
-def write_answers(answers: Mapping[str, Told], path: Path) -> Path:
+def write_answers(answers: Mapping[str, Exported], path: Path) -> Path:
     """Write by suffix, and say where: several lie in a zip, `a.csv.zip`.
 
     Raises `UsageError` for an unknown suffix or where that is there already, `BadMachine` where it cannot be written. A failure
@@ -188,6 +224,6 @@ def write_answers(answers: Mapping[str, Told], path: Path) -> Path:
     data = several_bytes(answers, plain.suffix.lower().removeprefix("."))
     target = plain if len(answers) == 1 else plain.with_name(plain.name + ".zip")
     if target != path and target.exists():  # nobody was asked about this one
-        raise UsageError("There is already something of that name.", expected="a name that is free", got=str(target))
+        raise UsageError("That is there already.", expected="a name that is free", got=str(target))
     write_whole(target, data)
     return target

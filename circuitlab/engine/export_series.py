@@ -11,22 +11,22 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from circuitlab.analysis.base import Column, Table
-from circuitlab.engine.export_data import Told, described, json_text, table_text
+from circuitlab.engine.export_data import Told, described, json_text, masks, missing, table_text
 
 
 def joined_table(answers: Sequence[Told]) -> Table:
     """All rows of all tables, behind the columns `step` (None where nothing says it) and `final`."""
     tables = [what.table() for what in answers]
     repeated = lambda values: np.array([v for v, t in zip(values, tables, strict=True) for _ in range(t.n_rows)], dtype=object)
-    names = [(c.name, c.unit) for c in tables[0].columns]
     columns = (
-        Column(name, np.concatenate([np.asarray(t.columns[i].values, dtype=object) for t in tables]), unit)
-        for i, (name, unit) in enumerate(names)
+        replace(column, values=np.concatenate([np.asarray(t.columns[i].values, dtype=object) for t in tables]))
+        for i, column in enumerate(tables[0].columns)
     )
     final = repeated([json.dumps(what.final) for what in answers])
     return Table((Column("step", repeated([what.step for what in answers])), Column("final", final), *columns))
@@ -51,8 +51,9 @@ def _about(answers: Sequence[Told]) -> dict[str, Any]:
 
 
 def _npz(answers: Sequence[Told]) -> bytes:
-    arrays = [what.answer.result.arrays() for what in answers]
-    about = _about(answers)
+    lacking = [missing(what.answer.result) for what in answers]
+    arrays = [what.answer.result.arrays() | masked for what, masked in zip(answers, lacking, strict=True)]
+    about = {**_about(answers), "missing": masks(lacking[0])}
     made: dict[str, Any] = {
         "step": np.array([np.nan if what.step is None else what.step for what in answers], np.float64),
         "final": np.array([what.final for what in answers]),
@@ -60,7 +61,8 @@ def _npz(answers: Sequence[Told]) -> bytes:
     for name in arrays[0]:
         if len({(a[name].shape, a[name].dtype) for a in arrays}) == 1:
             made[name] = np.stack([a[name] for a in arrays])
-            about["axes"][name] = ["checkpoint", *about["axes"][name]]
+            if name in about["axes"]:
+                about["axes"][name] = ["checkpoint", *about["axes"][name]]
         else:
             which = ["final" if what.final else f"step-{what.step}" for what in answers]
             made |= {f"{name}.{one}": a[name] for one, a in zip(which, arrays, strict=True)}

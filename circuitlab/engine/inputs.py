@@ -52,9 +52,9 @@ class InputsOf:
         return run
 
     def answer(self, name: str, params: Any) -> Result:
-        made = self._engine.answer_in(self._cache, Request(name, params, self.subject), self._ctx)
-        self.reused = max(self.reused, made.provenance.reused)
-        return made.result
+        answer = self._engine.answer_in(self._cache, Request(name, params, self.subject), self._ctx)
+        self.reused = max(self.reused, answer.provenance.reused)
+        return answer.result
 
     def at(self, tokens: tuple[int, ...], edits: tuple[Intervention, ...] = ()) -> InputsOf:
         subject = replace(self.subject, tokens=tokens, edits=edits)

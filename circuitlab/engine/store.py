@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from circuitlab.errors import BadModel, Cancelled
+from circuitlab.errors import BadModel, Cancelled, UsageError
 from circuitlab.model.constructed import KIND, RopeInduction, build, named
 from circuitlab.model.folding import under
 from circuitlab.model.hub import HubName, looks_like_a_name
@@ -46,8 +46,11 @@ def reference(text: str) -> ModelRef:
     """The reference a person means: `builtin:NAME`, `file:PATH`, `hub:OWNER/NAME`, a shipped model's name, a path, OWNER/NAME;
     or `construct:NAME?…`, of which equal parameters give equal references.
 
-    Raises `UsageError` for a name of the hub that is none, and for parameters that cannot be.
+    Raises `UsageError` for no name, for one of the hub that is none, and for parameters that cannot be.
     """
+    if not text.removeprefix("file:").strip() or "\0" in text:
+        expected = "a shipped model's name, a folder, a weight file, or OWNER/NAME on the hub"
+        raise UsageError("No model is named.", expected=expected, got=ascii(text)[:80])
     if text.startswith(KIND) or (named(text) and not Path(text).exists()):
         return ModelRef(f"{KIND}{RopeInduction.parse(text)}")
     if text.startswith("hub:"):
@@ -154,9 +157,9 @@ class ModelStore:
 
     def open(self, ref: ModelRef) -> OpenModel:
         """The open model of a reference, opened now if it is not. Raises `BadModel`."""
-        found = self._use(ref)
-        if found is not None:
-            return found
+        model = self._use(ref)
+        if model is not None:
+            return model
         with self._door(ref):
             return self._use(ref) or self._place(self._staged(ref))
 
@@ -209,10 +212,10 @@ class ModelStore:
 
     def _use(self, ref: ModelRef) -> OpenModel | None:
         with self._lock:
-            found = self._models.get(ref)
-            if found is not None:
+            model = self._models.get(ref)
+            if model is not None:
                 self._models.move_to_end(ref)
-            return found
+            return model
 
     def _door(self, ref: ModelRef) -> threading.Lock:
         with self._lock:
@@ -267,8 +270,8 @@ class ModelStore:
             self._models.move_to_end(model.ref)
             while len(self._models) > self._most and sum(m.nbytes for m in self._models.values()) > self.room:
                 self._models.popitem(last=False)
-            made = [ref for ref in self._models if ref.source.startswith(KIND)]
-            for ref in made[:-MOST_CONSTRUCTED]:
+            constructed = [ref for ref in self._models if ref.source.startswith(KIND)]
+            for ref in constructed[:-MOST_CONSTRUCTED]:
                 del self._models[ref]
         return model
 
@@ -287,9 +290,9 @@ def _constructed(ref: ModelRef) -> OpenModel:
         raise BadModel("A constructed model was not trained.", expected="no checkpoint", got=str(ref.checkpoint))
     if ref.assume:
         raise BadModel("A constructed model leaves nothing to assume.", expected="its parameters, behind ?", got=str(ref.assume))
-    made = build(RopeInduction.parse(ref.source))
-    opened = Opened(made.weights, made.notes, (), made.card, "constructed")
-    return OpenModel(ref, resolve(ref), opened, ((made.source, made.nbytes, 0),), made.sha256)
+    built = build(RopeInduction.parse(ref.source))
+    opened = Opened(built.weights, built.notes, (), built.card, "constructed")
+    return OpenModel(ref, resolve(ref), opened, ((built.source, built.nbytes, 0),), built.sha256)
 
 
 def _hash(model: OpenModel, stopped: Callable[[], bool] = lambda: False) -> str:

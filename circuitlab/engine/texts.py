@@ -35,11 +35,11 @@ class Texts:
         changes: dict[str, Any] = {}
         for field in dataclasses.fields(params):
             value = getattr(params, field.name)
-            found = self._settled(value, read)
-            if found is None and value is not None:
+            hashed = self._settled(value, read)
+            if hashed is None and value is not None:
                 return None
-            if found is not value:
-                changes[field.name] = found
+            if hashed is not value:
+                changes[field.name] = hashed
         return dataclasses.replace(params, **changes) if changes else params
 
     def _settled(self, value: Any, read: bool) -> Any | None:
@@ -78,10 +78,10 @@ def checked_series(ref: SeriesRef) -> SeriesMeasures:
     Raises `BadModel` as `read_series` does, `BadInput` where the file is missing or not what its hash says.
     """
     folder = series_folder(ref)
-    found = read_series(folder)
+    measures = read_series(folder)
     if ref.sha256 and _sha256(folder / FILE) != ref.sha256:
         raise BadInput("A training series has changed.", expected=f"sha256 {ref.sha256[:12]}…", got=str(folder / FILE))
-    return beside(found, [step for step, _ in series_of(folder)])
+    return beside(measures, [step for step, _ in series_of(folder)])
 
 
 def _missing(path: Path) -> BadInput:

@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 
 from circuitlab.analysis.ablation import AblationParams, AblationResult
-from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import caption, captions, destination, digits, once, pick_position, top_level
 from circuitlab.figures.heads import ranks
@@ -41,11 +40,12 @@ def base_params(state: State, facts: Facts, how: str, effect: Measured) -> Ablat
     """How heads are cut and what is measured, as this panel and its neighbour ask for it; Why where it cannot be."""
     if not state.tokens:
         return Why("Type some text in the Prompt to see what breaks when a head is cut.")
-    if how == "resample" and state.reference is None:
+    pin = state.pinned
+    if how == "resample" and pin is None:
         return Why("Resampling takes z of another text: pin one (Pin, in the bar above), then come back to this text.")
     if how == "resample" and foreign(state, facts):
         return Why("The pinned text is of another vocabulary, whose ids mean other words here: pin a text of this model.")
-    source = state.reference.subject.tokens if how == "resample" and state.reference is not None else ()
+    source = pin.subject.tokens if how == "resample" and pin is not None else ()
     made = AblationParams(how=how, effect=EFFECTS[effect], source=source)  # type: ignore[arg-type]
     if effect != "target":
         return made
@@ -78,9 +78,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if len(heads) < 2:
         return Why("Shift-click a second head in All heads: two or more are cut together here.")
     if len(heads) > MOST:
-        return Why(
-            f"{number_of(len(heads), 'head')} are chosen; pairs are taken of at most {MOST}: Shift-click some away in All heads."
-        )
+        return Why(f"{len(heads)} heads are chosen; pairs are taken of at most {MOST}: Shift-click some away in All heads.")
     return {"set": ask(what="set", heads=heads), "pairs": ask(what="pairs", heads=heads)}
 
 
@@ -116,7 +114,7 @@ def _heads(state: State, facts: Facts, now: Answers) -> Figure:
 
 def _said(result: AblationResult) -> tuple[str, str]:
     worse = "positive: the loss rises without the head" if result.unit == "nats" else "negative: the head was raising it"
-    return f"uncut: {result.baseline:.3f} {result.unit}", worse
+    return f"as it is: {result.baseline:.3f} {result.unit}", worse
 
 
 def _title(result: AblationResult, state: State) -> str:
@@ -267,6 +265,7 @@ PANEL = register(
         figure=figure,
         pick=pick,
         of_heads=True,
+        instead="Paths has the direct path, which is all that there is",
         area="bottom",
         order=140,
         opens="attention",

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from circuitlab.analysis.base import find_analysis
-from circuitlab.counting import number_of
 from circuitlab.figures.compare import with_reference
 from circuitlab.figures.marks import Figure
 from circuitlab.session.cuts import words
@@ -20,24 +19,34 @@ if TYPE_CHECKING:
 BETWEEN = " · "
 LONGEST = 36  # letters of a prompt
 MOST_EDITS = 2
+WITHOUT = "without the cut"  # of numbers that are of the weights, or of other texts, while something is cut
 
 
 def drawn(panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer], ref: Mapping[str, Answer]) -> Figure:
     """What the panel draws, beside the reference where there is one, and what it is drawn of."""
     figure = with_reference(panel, state, facts, now, ref)
-    return replace(figure, about=about(state, facts, now)) if figure.grid else figure
+    if not figure.grid:
+        return figure
+    aside = bool(state.subject.edits) and panel.of_heads and bool(now) and not read(now) & {"tokens", "edits"}
+    title = " · ".join(part for part in (figure.title, WITHOUT if aside else "") if part)
+    return replace(figure, title=title, about=about(state, facts, now))
+
+
+def read(now: Mapping[str, Answer]) -> set[str]:
+    """What beside weights the answers are of: "tokens" of the prompt, with its interventions, or "edits" alone."""
+    return {getattr(a.request.params, "needs", find_analysis(a.request.analysis).needs) for a in now.values()}
 
 
 def about(state: State, facts: Facts, now: Mapping[str, Answer]) -> tuple[str, ...]:
     """Model, step, prompt, interventions; of weights alone no prompt is named."""
     of_weights = facts.steps and state.model.checkpoint is None
     said = [*facts.name.split(BETWEEN), *(["final weights"] if of_weights else [])]
-    read = {getattr(a.request.params, "needs", find_analysis(a.request.analysis).needs) for a in now.values()}
-    if "tokens" in read:
+    of = read(now)
+    if "tokens" in of:
         said.append(prompt(state, facts))
-    if read & {"tokens", "edits"}:
+    if of & {"tokens", "edits"}:
         edits = state.subject.edits
-        said += [words(e) for e in edits] if len(edits) <= MOST_EDITS else [number_of(len(edits), "intervention")]
+        said += [words(e) for e in edits] if len(edits) <= MOST_EDITS else [f"{len(edits)} interventions"]
     return tuple(part.replace(BETWEEN, " ") for part in said if part)
 
 
@@ -49,4 +58,4 @@ def prompt(state: State, facts: Facts) -> str:
     text = " ".join(text.split())
     if len(text) > LONGEST:
         text = (text[:LONGEST].rpartition(" ")[0] or text[:LONGEST]).rstrip(" ,;:.") + " …"
-    return f"“{text}” ({number_of(len(state.tokens), 'token')})"
+    return f"“{text}” ({len(state.tokens)} tokens)"

@@ -139,9 +139,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
 def _reading(state: State, facts: Facts, view: AttentionView) -> str:
     position = destination(state)
     token = quoted(facts.token_text(state.tokens[position]))
-    return f"text: {'what {} attends to' if view.direction == 'dest → src' else 'what attends to {}'}".format(
-        f"{position} {token}"
-    )
+    return f"text: {'attended to by' if view.direction == 'dest → src' else 'attending to'} {position} {token}"
 
 
 def _text(state: State, facts: Facts, heat: Heatmap, view: AttentionView) -> Tokens:
@@ -193,6 +191,7 @@ PANEL = register(
         figure=figure,
         pick=pick,
         of_heads=True,
+        instead="nothing is attended to; Bigram has the table of what follows each token",
         area="centre",
         shortcut="Ctrl+1",
         order=10,

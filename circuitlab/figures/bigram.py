@@ -8,7 +8,7 @@ import numpy as np
 
 from circuitlab.analysis.bigram import BigramParams, BigramResult
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import captions, once, quoted, texts
+from circuitlab.figures.common import captions, number, once, quoted, texts
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.pivot import of_weights, pick_token, pivot, refused
@@ -45,9 +45,10 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     assert isinstance(result, BigramResult)
     columns, keys = once(answer, "rows", lambda: _columns(answer, facts))
     token = answer.request.params.token  # type: ignore[attr-defined]
-    said = [f"symmetry of W_E W_U {result.symmetry:.3f}"] if np.isfinite(result.symmetry) else []
+    said = [f"symmetry of W_E W_U {number(result.symmetry, '.3f')}"] if np.isfinite(result.symmetry) else []
     if np.isfinite(result.correlation):
-        said += [f"correlation with the corpus {result.correlation:.3f} in this row, {result.correlation_all:.3f} within all"]
+        row, rows = number(result.correlation, ".3f"), number(result.correlation_all, ".3f")
+        said.append(f"correlation with the corpus {row} in this row, {rows} over all rows, each centred")
     title = f"after {quoted(facts.token_text(token))} by W_E W_U alone"
     return Figure(((Rows("tokens", columns, keys, searchable=True),),), title, captions((answer,), *said))
 

@@ -209,6 +209,7 @@ PANEL = register(
         figure=figure,
         pick=pick,
         of_heads=True,
+        instead="Bigram has the direct path, W_E W_U",
         area="right",
         shortcut="Ctrl+7",
         order=70,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -47,11 +46,12 @@ def _token_axis(label: str, texts: tuple[str, ...]) -> Axis:
 
 
 def caption(answer: Answer, *more: str) -> str:
-    """Conventions, sample, and a remainder where something was decomposed."""
+    """Conventions, sample, what was reused, and a remainder where something was decomposed."""
     words = [*answer.result.conventions, *(m for m in more if m)]
+    if answer.provenance.reused:
+        words.append(f"{answer.provenance.reused} positions from an earlier run (agrees within 1e-5)")
     if answer.result.remainder is not None:
-        r = answer.result.remainder
-        words.append(f"remainder {r.size:.1e} of {r.of:.3g} {r.unit}")
+        words.append(answer.result.remainder.words())
     if not answer.complete:
         words.append(f"so far: {answer.result.done:.0%}")
     return " · ".join(words)
@@ -120,13 +120,3 @@ def pick_position(state: State, hit: Hit) -> State:
     if selection.locked and selection.destination == position:
         return state.select(locked=False, destination=None, source=None)
     return state.select(destination=position, locked=True, token=None)
-
-
-def comparing(state: State, ref: Any) -> bool:
-    """Whether this state asks for the reference or a difference and there is one to compare with."""
-    return state.compare != "now" and bool(ref) and state.reference is not None
-
-
-def without_reference(state: State) -> State:
-    """The state as it stands alone."""
-    return replace(state, compare="now")

@@ -1,18 +1,21 @@
 """Compare: every panel and page beside the reference pin, on the same requests and the same controls.
 
 A panel draws a State. Here its figure of the pinned State is drawn as well, and the two are put together mark by mark: the
-reference alone, or now beside it, always on one scale, and the caption says what stands beside what. Pages that compare in a
-way of their own say so (`Figure.compared`). Where nothing can be compared the caption gives the reason.
+reference alone, or now beside it, always on one scale, and the caption says what stands beside what. No panel takes a difference
+of its own. Where nothing can be compared the caption gives the reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from circuitlab.figures.compare_marks import Pinned, difference, shared
-from circuitlab.figures.marks import Figure, Heatmap, Mark, Rows, Tokens
+from circuitlab.figures.compare_marks import Pinned, colours, difference, on_one_scale, shared
+from circuitlab.figures.marks import Figure, Heatmap, Lines, Mark, Rows, Tokens
+from circuitlab.figures.marks.texts import ALONE
 from circuitlab.figures.vocabulary import aligned, one_vocabulary, pinned_state
 from circuitlab.session.state import Pin, State
 
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 # Of what a mark shows: another way to compute the same (a prefix that is reused, raw and folded weights) differs by no more.
 ROUNDING, ROUNDING_DOUBLE = 1e-5, 1e-12
 SHORT = 12  # letters of a name that fits a header
+NUMBER = re.compile(r"([^\d+−-]*)([+−-]?\d+(?:[.,]\d+)*%?)([^\d]*)")  # a word of a title: before, the number, after
+MOST_NUMBERS = 3  # of a title that are said of both
 
 
 def with_reference(panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer], ref: Mapping[str, Answer]) -> Figure:
@@ -42,8 +47,7 @@ def with_reference(panel: Panel, state: State, facts: Facts, now: Mapping[str, A
         return _say(alone, why)
     if state.compare == "reference":
         return _reference(alone, there, pin)
-    made = panel.figure(state, facts, now, ref)
-    return made if made.compared and not _presented_otherwise(state, pin) else _difference(alone, there, state, pin, facts)
+    return _difference(alone, there, state, pin, facts)
 
 
 def short_label(pin: Pin) -> str:
@@ -73,7 +77,19 @@ def _the_same(panel: Panel, state: State, pin: Pin, facts: Facts) -> str:
         return ""
     if pin.subject == state.subject:
         return f"not compared: {pin.label} is what is shown; change the text or cut a head"
-    return f"the same in {pin.label}: what differs does not enter here"
+    return f"the same in {pin.label}: nothing here depends on {_differs(state, pin)}"
+
+
+def _differs(state: State, pin: Pin) -> str:
+    """What the reference has otherwise, as kinds of things."""
+    here, there = state.subject, pin.subject
+    kinds = {
+        "the model": (here.model, there.model),
+        "the prompt": (here.tokens, there.tokens),
+        "the cut": (here.edits, there.edits),
+    }
+    found = [kind for kind, (a, b) in kinds.items() if a != b]
+    return " or ".join(found) or "the conventions"
 
 
 def _there(panel: Panel, state: State, pin: Pin, facts: Facts, ref: Mapping[str, Answer]) -> tuple[Figure | None, str]:
@@ -83,9 +99,10 @@ def _there(panel: Panel, state: State, pin: Pin, facts: Facts, ref: Mapping[str,
         return None, f"not compared: the model of {pin.label} is not open"
     at = pinned_state(state, pin, facts, other)
     if isinstance(at, str):
-        return None, f"not compared with {pin.label}, which has another vocabulary: {at}"
+        return None, f"not compared with {pin.label}: {at}"
     if panel.requests(at, other) == {}:
-        return None, f"not compared: {pin.label} is a part of what this panel measures"
+        asks = bool(panel.requests(state, facts))
+        return None, f"not compared: this panel itself sets now against {pin.label}" if asks else ""
     figure = panel.figure(replace(at, compare="now"), other, ref, {})
     if figure.grid:
         return figure, ""
@@ -109,11 +126,6 @@ def _reference(made: Figure, there: Figure, pin: Pin) -> Figure:
     return _say(replace(there, grid=grid, title=title), f"reference {pin.label}, on the scale of both")
 
 
-def _presented_otherwise(state: State, pin: Pin) -> bool:
-    """Whether the reference is the same run under other conventions: raw and folded weights, for instance."""
-    return pin.subject != state.subject and replace(pin.subject, conventions=state.conventions) == state.subject
-
-
 def _other_conventions(state: State, pin: Pin) -> str:
     """Which conventions the reference has that this state has not, "" for none."""
     here, there = state.conventions.words(), pin.subject.conventions.words()
@@ -125,7 +137,46 @@ def _of_tokens(mark: Mark) -> bool:
     """Whether what is compared in it are tokens."""
     if isinstance(mark, Rows):
         return any(column.tokens for column in mark.columns)
+    if isinstance(mark, Lines):
+        return mark.x_axis.tokens
     return isinstance(mark, Tokens) or (isinstance(mark, Heatmap) and mark.x.tokens)
+
+
+def _titles(here: str, there: str, pin: Pin) -> tuple[str, str]:
+    """A title for both, each number said to be whose it is; else that it is of now, and the reference's for the caption."""
+    if here == there or not here or not there:
+        return here, ""
+    words = list(zip_longest(here.split(" "), there.split(" "), fillvalue=""))
+    said = [a if a == b else _both(a, b, short_label(pin)) for a, b in words]
+    if all(said) and sum(a != b for a, b in words) <= MOST_NUMBERS:
+        return " ".join(said), ""
+    return f"now: {here}", f"{pin.label}: {there}"
+
+
+def _both(here: str, there: str, label: str) -> str:
+    """A word with a number in it, of now and of the reference; "" where more than the number differs."""
+    a, b = NUMBER.fullmatch(here), NUMBER.fullmatch(there)
+    return f"{a[1]}now {a[2]}, {label} {b[2]}{a[3]}" if a and b and (a[1], a[3]) == (b[1], b[3]) else ""
+
+
+def _written(a: Facts, b: Facts) -> Callable[[int], int | None]:
+    """From a token of one vocabulary to the one of another that is written so."""
+    return lambda i: b.token_of(a.token_text(i))
+
+
+def _headed(before: Mark, after: Mark, there: Figure, pin: Pin) -> Mark:
+    """A table or a text under a heading that says of both what its numbers are."""
+    partner = there.find(before.name)
+    if after is before or not isinstance(after, Rows | Tokens) or not isinstance(partner, Rows | Tokens):
+        return after
+    return replace(after, heading=_titles(after.heading, partner.heading, pin)[0])
+
+
+def _shown(shown: tuple[int, int] | None, compared: Mapping[Mark, Mark]) -> tuple[int, int] | None:
+    """How many of how many are listed, where the reference's are listed too."""
+    listed = lambda mark: int((mark.ids[:, 0] != ALONE).sum()) if isinstance(mark, Rows) and len(mark.ids) else 0
+    more = sum(listed(one) - listed(mark) for mark, one in compared.items())
+    return None if shown is None else (min(shown[0] + more, shown[1]), shown[1])
 
 
 def _difference(made: Figure, there: Figure, state: State, pin: Pin, facts: Facts) -> Figure:
@@ -134,22 +185,20 @@ def _difference(made: Figure, there: Figure, state: State, pin: Pin, facts: Fact
     found, alike = aligned(state, pin, facts, other), one_vocabulary(state, pin, facts, other)
     single = "float32" in (state.conventions.dtype, pin.subject.conventions.dtype)
     rounding = ROUNDING if single else ROUNDING_DOUBLE
-    pinned = Pinned(short_label(pin), found.align, len(pin.subject.tokens), rounding, alike)
-    said: dict[str, None] = {}
-    changed = False
-
-    def compared(mark: Mark) -> Mark:
-        nonlocal changed
-        made, words = difference(mark, there.find(mark.name), pinned)
-        said[words] = None
-        changed = changed or (made is not mark and not isinstance(made, Rows))
-        return made
-
-    grid = tuple(tuple(map(compared, row)) for row in made.grid)
+    ours, theirs = (int, int) if alike else (_written(other, facts), _written(facts, other))
+    pinned = Pinned(short_label(pin), found.align, len(pin.subject.tokens), rounding, alike, ours, theirs)
+    pairs = {mark: difference(mark, there.find(mark.name), pinned) for mark in made.marks()}
+    compared = on_one_scale({mark: one for mark, (one, _) in pairs.items()})
+    said = [words + (colours(compared[mark]) if one is not mark else "") for mark, (one, words) in pairs.items()]
+    said = [words for words in dict.fromkeys(said) if not any(words != other and other.startswith(words) for other in said)]
+    changed = any(one is not mark and not isinstance(one, Rows) for mark, one in compared.items())
+    compared = {mark: _headed(mark, one, there, pin) for mark, one in compared.items()}
+    shown = _shown(made.shown, compared)
+    grid = tuple(tuple(compared[mark] for mark in row) for row in made.grid)
     texts = any(map(_of_tokens, made.marks()))
     words = found.words if texts and not (alike and pin.subject.tokens == state.tokens) else ""
-    title = f"now − {short_label(pin)} · {made.title}" if changed else made.title
-    before = f"{pin.label}: {there.title}" if there.title != made.title else ""
+    title, before = _titles(made.title, there.title, pin)
+    title = f"now − {short_label(pin)} · {title}" if changed else title
     before = " · ".join(w for w in (_other_conventions(state, pin), before) if w)
     before = before or (f"{short_label(pin)}: {pin.label}" if short_label(pin) != pin.label else "")
-    return _say(replace(made, grid=grid, title=title), " · ".join(w for w in (*said, words, before) if w))
+    return _say(replace(made, grid=grid, title=title, shown=shown), " · ".join(w for w in (*said, words, before) if w))

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from circuitlab.counting import number_of
 from circuitlab.figures.marks import Axis, Bars, Dials, Edges, Heatmap, Lines, Mark, Points, Prose, RowColumn, Rows, Tokens
+from circuitlab.figures.marks.texts import ALONE
 from circuitlab.figures.memo import memo
 
 PLAIN = 2  # columns of plain numbers that are compared where none of a table is drawn as bars or colours
@@ -26,7 +26,8 @@ class Pinned:
     """What a comparison knows of the reference: its name, and `align` [pos], its position for each of ours (−1: none).
 
     `same_ids`: whether token ids mean the same texts there. `rounding`: the share of a mark's size up to which a change is
-    rounding: what it would draw is then drawn as it is, and said to be the same.
+    rounding: what it would draw is then drawn as it is, and said to be the same. `ours`, `theirs`: the token here, or there, that
+    is written as one of the other vocabulary, None for none.
     """
 
     label: str
@@ -34,6 +35,8 @@ class Pinned:
     n_there: int
     rounding: float = 0.0
     same_ids: bool = True
+    ours: Callable[[int], int | None] = int
+    theirs: Callable[[int], int | None] = int
 
     @property
     def in_place(self) -> bool:
@@ -146,8 +149,26 @@ def _heatmap(here: Heatmap, there: Heatmap, pin: Pinned) -> tuple[Mark, str] | N
     unit = f"Δ {here.unit}".strip()
     plain = {"rgb": None, "legend": (), "colour_bar": True} if here.rgb is not None else {}
     made = replace(here, values=change, levels=(-top, top), map="signed", unit=unit, **plain)
-    scale = "" if made.colour_bar else f", ± {top:.2g}: orange more, blue less"
-    return made, f"map: now minus {pin.label}{scale}"
+    return made, f"map: now minus {pin.label}"
+
+
+def on_one_scale(made: dict[Mark, Mark]) -> dict[Mark, Mark]:
+    """Differences (by the marks that they were made of) of maps and texts that had one scale before have one again."""
+    changed = {mark: one for mark, one in made.items() if isinstance(one, Heatmap | Tokens) and one is not mark}
+    alike: dict[tuple[object, ...], float] = {}
+    scale = lambda mark: (mark.levels, mark.map, mark.unit)
+    for mark, one in changed.items():
+        alike[scale(mark)] = max(alike.get(scale(mark), 0.0), one.levels[1])
+    wider = lambda one, top: one if one.levels[1] == top else replace(one, levels=(-top, top))
+    return {mark: wider(one, alike[scale(mark)]) if mark in changed else one for mark, one in made.items()}
+
+
+def colours(mark: Mark) -> str:
+    """The scale of a difference that has no colour bar."""
+    if (isinstance(mark, Heatmap) and mark.colour_bar) or not isinstance(mark, Heatmap | Tokens):
+        return ""
+    unit = mark.unit.removeprefix("Δ").strip()
+    return f", ± {mark.levels[1]:.2g}{' ' * bool(unit)}{unit}: orange more, blue less"
 
 
 def _tokens(here: Tokens, there: Tokens, pin: Pinned) -> tuple[Mark, str] | None:
@@ -171,7 +192,10 @@ def _tokens(here: Tokens, there: Tokens, pin: Pinned) -> tuple[Mark, str] | None
 
 
 def _lines(here: Lines, there: Lines, pin: Pinned) -> tuple[Mark, str] | None:
-    """The reference's curves dashed, in the colours of ours."""
+    """The reference's curves dashed, in the colours of ours; what was dashed before (a spread, a control) gives way."""
+    solid = [i for i in range(len(here.ys)) if not (here.dashed and here.dashed[i])] or list(range(len(here.ys)))
+    gone = [name for i, name in enumerate(here.names) if i not in solid]
+    here, there = _curves(here, solid), _curves(there, [i for i in solid if i < len(there.ys)])
     n = len(here.x)
     if here.x_axis.tokens and not pin.same_ids:
         return None
@@ -179,13 +203,32 @@ def _lines(here: Lines, there: Lines, pin: Pinned) -> tuple[Mark, str] | None:
         return None
     count = min(len(here.ys), len(there.ys))
     ys = memo((here.ys, there.ys), "curves", lambda: np.vstack([here.ys, there.ys[:count, :n]]))
-    hues = here.hues or tuple(-1 - i for i in range(len(here.ys)))
+    hues = here.hues
     alone = len(here.names) == 1
     ours = ("now",) if alone else here.names
     theirs = (pin.label,) if alone else tuple(f"{name} in {pin.label}" for name in there.names[:count])
-    dashed = (*(here.dashed or (False,) * len(here.ys)), *(True,) * count)
-    made = replace(here, ys=ys, names=(*ours, *theirs), hues=(*hues, *hues[:count]), dashed=dashed)
-    return made, f"dashed: {pin.label}"
+    dashed = (*(False,) * len(here.ys), *(True,) * count)
+    keys = here.curve_ids
+    keys = None if keys is None else np.concatenate([keys, np.full((count, keys.shape[1]), -1)])
+    made = replace(here, ys=ys, names=(*ours, *theirs), hues=(*hues, *hues[:count]), dashed=dashed, curve_ids=keys)
+    return made, f"dashed: {pin.label}" + (f"; not drawn beside it: {', '.join(gone)}" if gone else "")
+
+
+def _curves(mark: Lines, kept: list[int]) -> Lines:
+    """Some of its curves, solid, in the colours that they had."""
+    place = {old: new for new, old in enumerate(kept)}
+    hues = mark.hues or tuple(-1 - i for i in range(len(mark.ys)))
+    indices = lambda of: tuple(place[i] for i in of if i in place)
+    return replace(
+        mark,
+        ys=memo((mark.ys,), ("curves", tuple(kept)), lambda: mark.ys[kept]),
+        names=tuple(mark.names[i] for i in kept),
+        hues=tuple(hues[i] for i in kept),
+        dashed=(),
+        chosen=indices(mark.chosen),
+        named=None if mark.named is None else indices(mark.named),
+        curve_ids=None if mark.curve_ids is None else mark.curve_ids[kept],
+    )
 
 
 def _bars(here: Bars, there: Bars, pin: Pinned) -> tuple[Mark, str] | None:
@@ -253,6 +296,9 @@ def _rows(here: Rows, there: Rows, pin: Pinned) -> tuple[Mark, str] | None:
     """
     if not len(here.ids) or here.ids.shape[1] != there.ids.shape[1]:
         return None
+    if here.including is not None and there.including is not None:  # what one lists the other has to know
+        further = _carried(there, pin, pin.ours), _carried(here, pin, pin.theirs)
+        here, there = here.including(further[0]), there.including(further[1])
     of = (*here.columns, *there.columns, here.ids, there.ids)
     columns, said, order = memo(of, ("rows", pin.label, pin.same_ids, here.ranked), lambda: _columns(here, there, pin))
     if order is None:
@@ -261,6 +307,14 @@ def _rows(here: Rows, there: Rows, pin: Pinned) -> tuple[Mark, str] | None:
     keys = memo((here.ids, order), "ranked", lambda: here.ids[order])
     chosen = tuple(place[i] for i in here.chosen if i in place)
     return replace(here, columns=columns, ids=keys, chosen=chosen, sort=None), f"{said}, the largest change first"
+
+
+def _carried(rows: Rows, pin: Pinned, to: Callable[[int], int | None]) -> np.ndarray:
+    """Its ids as the other side has them; those of tokens only where one is written so."""
+    if pin.same_ids or not any(c.tokens for c in rows.columns):
+        return rows.ids
+    found = [i for i in map(to, rows.ids[:, 0].tolist()) if i is not None]
+    return np.array(found, dtype=np.int64)[:, None]
 
 
 def _columns(here: Rows, there: Rows, pin: Pinned) -> tuple[tuple[RowColumn, ...], str, np.ndarray | None]:
@@ -274,26 +328,28 @@ def _columns(here: Rows, there: Rows, pin: Pinned) -> tuple[tuple[RowColumn, ...
     same = rows >= 0 if named is None else (rows >= 0) & (said(named) == named.values)
     numbers = [c for c in ours if c.values.dtype.kind == "f"]
     measured = [c for c in numbers if c.bar or c.map is not None] or numbers
-    before = {c.name: _where(rows, known[c.name].values) for c in measured}
+    sums = here.ids[:, 0] == ALONE
+    before = {c.name: _where(rows, known[c.name].values, np.where(sums, np.nan, here.absent)) for c in measured}
+    same = same | ((rows < 0) & np.isfinite(here.absent))
     change = {c.name: np.where(same, c.values - before[c.name], np.nan) for c in measured}
     moved = [c for c in measured if np.nan_to_num(change[c.name]).any() or not same.any()]
     moved = moved if any(c.bar or c.map is not None for c in moved) else moved[:PLAIN]
     other = [c for c in words if (np.where(rows >= 0, said(c), c.values) != c.values).any()]
     made = list[RowColumn]()
     for column in here.columns:
+        if column in moved:  # the change first: it is what the table is about, and in sight where there is little room
+            made += _beside(column, before[column.name], change[column.name], pin, column is moved[0])
+            continue
         made.append(column)
         if column in other:
             made.append(RowColumn(f"{column.name} in {pin.label}", said(column).astype(object), tokens=column.tokens))
-        if column in moved:
-            made += _before_and_after(column, before[column.name], change[column.name], pin, column is moved[0])
     if not moved and not other:
         return here.columns, f"columns: the same in {pin.label}", None
     order = by_size(change[moved[0].name]) if here.ranked and moved else None
     made = made if order is None else [replace(c, values=c.values[order]) for c in made]
-    alone = int((rows < 0).sum())
-    words_of = f"columns: {pin.label} beside now, Δ now minus it" + (
-        f", {number_of(alone, 'row')} not listed there" if alone else ""
-    )
+    alone = bool(((rows < 0) & ~sums & np.isnan(here.absent)).any())
+    words_of = f"columns: {pin.label} beside now" + (", Δ now minus it" if moved else "")
+    words_of += ", empty where it does not list the row" if alone else ""
     return tuple(made), words_of, order
 
 
@@ -302,22 +358,30 @@ def by_size(change: np.ndarray) -> np.ndarray:
     return np.argsort(-np.nan_to_num(np.abs(change), nan=-1.0), kind="stable")
 
 
-def _where(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The values of these rows, NaN for −1."""
-    return np.where(rows >= 0, values[np.maximum(rows, 0)], np.nan) if len(values) else np.full(len(rows), np.nan)
+def _where(rows: np.ndarray, values: np.ndarray, absent: np.ndarray) -> np.ndarray:
+    """The values of these rows, [row] `absent` for −1."""
+    return np.where(rows >= 0, values[np.maximum(rows, 0)], absent) if len(values) else absent.copy()
 
 
-def _before_and_after(column: RowColumn, before: np.ndarray, change: np.ndarray, pin: Pinned, first: bool) -> list[RowColumn]:
+def _beside(column: RowColumn, before: np.ndarray, change: np.ndarray, pin: Pinned, first: bool) -> list[RowColumn]:
+    """The change, the column, and beside the first one, for want of room no other, what it was in the reference."""
     top = _top(change)
-    delta = RowColumn("Δ" if first else f"Δ {column.name}", change, digits=column.digits, map="signed", levels=(-top, top))
+    delta = RowColumn(
+        "Δ" if first else f"Δ {column.name}",
+        change,
+        digits=column.digits,
+        map="signed",
+        levels=(-top, top),
+        tip=f"now minus {pin.label}",
+    )
     tip = f"{column.name} in {pin.label}; empty where it is not listed there"
-    return [RowColumn(f"in {pin.label}", before, digits=column.digits, tip=tip), delta] if first else [delta]
+    return [delta, column, RowColumn(f"in {pin.label}", before, digits=column.digits, tip=tip)] if first else [delta, column]
 
 
 def _same_rows(here: Rows, there: Rows, pin: Pinned) -> np.ndarray:
     """[row]: the reference's row of the same id, −1 for none. Of another vocabulary the one row that is written so."""
-    ours: list[Any] = _keys(here.ids)
-    theirs: list[Any] = _keys(there.ids)
+    ours: list[Any] = _keys(here.ids[:, : here.keyed or None])
+    theirs: list[Any] = _keys(there.ids[:, : there.keyed or None])
     texts = [c.name for c in here.columns if c.tokens]
     if texts and not pin.same_ids:
         ours, theirs = _spelled(here, texts), _spelled(there, texts)
@@ -325,7 +389,7 @@ def _same_rows(here: Rows, there: Rows, pin: Pinned) -> np.ndarray:
         place = {key: i for i, key in enumerate(theirs)}
         return np.array([-1 if key in twice else place.get(key, -1) for key in ours])
     place = {key: i for i, key in reversed(list(enumerate(theirs)))}
-    return np.array([place.get(key, -1) for key in ours])
+    return np.array([-1 if key[0] == ALONE else place.get(key, -1) for key in ours])
 
 
 def _spelled(rows: Rows, names: list[str]) -> list[tuple[str, ...]]:

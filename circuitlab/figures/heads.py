@@ -14,6 +14,7 @@ from circuitlab.figures.common import caption, hints, once, published, top_level
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.pivot import of_weights
 from circuitlab.model.known_heads import KnownHeads
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
@@ -48,7 +49,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     view: HeadsView = state.view("heads", HeadsView)
     if not state.tokens and view.on == "text":
         return Why("Type some text in the Prompt to rank the heads on it.")
-    return {"scores": Request("head_scores", _params(state, facts), state.subject)}
+    return {"scores": Request("head_scores", _params(state, facts), state.subject if view.on == "text" else of_weights(state))}
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
@@ -156,6 +157,7 @@ PANEL = register(
         figure=figure,
         pick=pick,
         of_heads=True,
+        instead="Models side by side has its loss beside those of models that have some",
         area="left",
         shortcut="Ctrl+4",
         order=40,

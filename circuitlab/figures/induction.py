@@ -16,7 +16,7 @@ from circuitlab.analysis.prefix_stripe import PrefixStripeParams, PrefixStripeRe
 from circuitlab.analysis.token_attribution import TokenAttributionParams
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import CircuitLabError
-from circuitlab.figures.common import caption, captions, comparing, destination, number, once, pick_position
+from circuitlab.figures.common import caption, captions, destination, number, once, pick_position
 from circuitlab.figures.heads import random_scores
 from circuitlab.figures.hues import head_hue, hue_rgb
 from circuitlab.figures.induction_text import text_page
@@ -24,7 +24,6 @@ from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, Lines, RowColum
 from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.pivot import leading, of_weights
-from circuitlab.figures.vocabulary import foreign
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.session.state import State
 
@@ -140,34 +139,26 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         return Figure(title="Induction")
     page = _view(state).page
     if page == "loss":
-        return _loss(state, facts, now["loss"], ref)
+        return _loss(state, now["loss"])
     if page == "stripe":
         return _stripe(state, facts, now["stripe"])
     return _heads(state, now) if page == "heads" else text_page(state, facts, now)
 
 
-def _loss(state: State, facts: Facts, answer: Answer, ref: Answers) -> Figure:
+def _loss(state: State, answer: Answer) -> Figure:
     result, view = answer.result, _view(state)
     assert isinstance(result, InContextResult)
     if np.isnan(result.loss).all():
         return empty("This prompt has no token that follows another: type some more.", "Induction")
     ys, names = _curves(answer, result, view.curve)
-    there, note = ref.get("loss"), ""
-    if comparing(state, ref) and there is not None and state.reference is not None:
-        pinned = there.result
-        assert isinstance(pinned, InContextResult)
-        if answer.request.params.on != "random" and foreign(state, facts):
-            note = f"not compared: {state.reference.label} has another vocabulary, an index counts other tokens there"
-        elif pinned.loss.shape == result.loss.shape:
-            ys = once(answer, ("ref", view.curve), lambda: np.vstack([ys[:1], _curves(there, pinned, view.curve)[0][:1]]), pinned)
-            names, note = ("now", state.reference.label), f"dashed: {state.reference.label}"
     if np.isfinite(result.control).any() and view.curve == "loss":
         ours = ys
         ys = once(answer, ("control", view.curve), lambda: np.vstack([ours, result.control[None]]), ours)
         names = (*names, CONTROL)
     starts = tuple((float(s), f"repetition {i + 1}") for i, s in enumerate(result.starts))
     label = "nats" if view.curve == "loss" else "d loss / d ln(index), nats"
-    axes = once(answer, ("axes", label), lambda: (Axis("index of the token"), Axis(label)))
+    read = answer.request.params.on != "random"  # an index counts tokens of a text: others in another vocabulary
+    axes = once(answer, ("axes", label), lambda: (Axis("index of the token", tokens=read), Axis(label)))
     curves = Lines(
         name="loss",
         x=once(answer, "x", lambda: np.arange(ys.shape[1], dtype=float)),
@@ -187,7 +178,7 @@ def _loss(state: State, facts: Facts, answer: Answer, ref: Answers) -> Figure:
             said.append(f"{_with_error(result.controlled, result.controlled_error)} minus that of a model without layers")
     words = "a repetition's mean leaves out its first token" if result.starts else ""
     title = " · ".join(said) or "Loss by index"
-    return Figure(((curves,),), title, caption(answer, note, words), compared=bool(note))
+    return Figure(((curves,),), title, caption(answer, words))
 
 
 def _with_error(value: float, error: float) -> str:

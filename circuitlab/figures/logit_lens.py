@@ -161,7 +161,7 @@ def _title(result: LogitLensResult, facts: Facts, state: State, at: int) -> str:
     if result.actual[at] < 0:
         return f"{after}: end of the prompt, nothing follows"
     follows = quoted(facts.token_text(int(result.actual[at])))
-    if not result.rank[:, at].all():
+    if (result.rank[:, at] < 1).any():
         return f"{after}: {follows} follows"
     leads = np.flatnonzero(result.rank[:, at] == 1)
     since = f"first at {result.stages[leads[0]]}" if leads.size else "never first"

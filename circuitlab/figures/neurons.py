@@ -117,6 +117,8 @@ PANEL: Panel = register(
         requests=requests,
         figure=figure,
         pick=pick,
+        of_heads=True,
+        lacks="MLP neurons",
         area="bottom",
         order=128,
     )

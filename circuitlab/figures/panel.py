@@ -33,6 +33,7 @@ from circuitlab.model.subject import ModelRef, Subject
 from circuitlab.session.state import State
 
 WITHOUT_HEADS = Refused(NO_HEADS).what
+WITHOUT_LAYERS = WITHOUT_HEADS.removesuffix(" heads.")
 Area = Literal["left", "centre", "right", "bottom"]
 
 
@@ -123,7 +124,8 @@ class Panel:
     far (roles may be missing, results may be partial); `ref` holds the answers on the reference pin, {} without one.
     `pick(state, hit)` is the State after a gesture; it returns the same object where the gesture means nothing.
     `searches_tokens`: a search line finds a token, and picks it as `Hit("search", (id,))`.
-    `of_heads`: without layers there is nothing that it could show.
+    `of_heads`: without layers there is nothing that it could show; `instead` says then what one can look at, `lacks` for want of
+    what.
     `opens` names the panel that a double-click on an item brings to the front: where that item is read closely.
     `reads`, `writes`: where controls stand for something else of the State than `views` (the parameters of a constructed model):
     what they show, and the State that changed ones mean; `writes` raises `CircuitLabError` for what cannot be.
@@ -144,8 +146,15 @@ class Panel:
     opens: str = ""
     searches_tokens: bool = False
     of_heads: bool = False
+    lacks: str = "heads"
+    instead: str = "Bigram has the table of what follows each token"
     reads: Callable[[State], Any] | None = None
     writes: Callable[[State, Any], State] | None = None
+
+    @property
+    def without_layers(self) -> str:
+        """Why it is empty on a model without layers, and where to look."""
+        return f"{WITHOUT_LAYERS} {self.lacks}: {self.instead}."
 
     def controls(self, state: State) -> Any:
         """What the controls show."""
@@ -189,7 +198,7 @@ _REGISTRY: dict[str, Panel] = {}
 def _allowed(panel: Panel, state: State, facts: Facts) -> Requests | Why:
     """What the panel asks for, or why the open model has no answer to it: an analysis' reason, told before it is asked."""
     if panel.of_heads and not facts.config.n_layers:
-        return Why(WITHOUT_HEADS)
+        return Why(panel.without_layers)
     wanted = panel.requests(state, facts)
     for request in () if isinstance(wanted, Why) else wanted.values():
         if request.subject.model != state.model:
@@ -211,7 +220,7 @@ def _drawable(panel: Panel, state: State, facts: Facts, now: Answers, ref: Answe
         return made
     rows = tuple(i for i, row in enumerate(kept) if row)
     if not rows:
-        return empty(WITHOUT_HEADS if not facts.config.n_layers else "There is nothing to draw here.", panel.title)
+        return empty(panel.without_layers if not facts.config.n_layers else "There is nothing to draw here.", panel.title)
     weights = tuple(made.weights[i] for i in rows) if made.weights else ()
     return replace(made, grid=tuple(kept[i] for i in rows), weights=weights)
 

@@ -10,14 +10,13 @@ import numpy as np
 from circuitlab.analysis.patched_block import What
 from circuitlab.analysis.patching import PatchingParams, PatchingResult
 from circuitlab.analysis.path_patching import PathPatchingParams
-from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import caption, has_mlps, number, once, pick_position
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, empty, ids
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.patching_paths import figure_of_paths, pick_path, sender_of, why_no_path
 from circuitlab.figures.pivot import chosen, there
-from circuitlab.figures.two_prompts import TEXTS, Show, measured, no_share, prompts, scale, shown, strip_weights
+from circuitlab.figures.two_prompts import Show, measured, no_share, prompts, read_beside, scale, shown, strip_weights, whose
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
@@ -170,10 +169,10 @@ def _grid(state: State, facts: Facts, answer: Answer, view: PatchingView) -> Fig
         texts=once(answer, "texts", lambda: np.where(_estimated(result), "≈", "")) if _estimated(result).any() else None,
     )
     outside, estimated = int((~result.inside & result.exact).sum()), int(_estimated(result).sum())
-    cone = f"{outside} of {number_of(result.inside.size, 'cell')} empty and hatched: they cannot matter" if outside else ""
+    cone = f"{outside} of {result.inside.size} cells empty and hatched: they cannot matter" if outside else ""
     said = f"{estimated} of {result.inside.size} coloured and hatched, ≈: first-order estimates until exact" if estimated else ""
-    title = f"{view.exchange} as pinned · {measured(result, facts)}"
-    words = caption(answer, said, cone, TEXTS, _reading(result, row, col))
+    title = f"{view.exchange} as {whose(state)} · {measured(result, facts, whose(state))}"
+    words = caption(answer, said, cone, read_beside(state), _reading(result, row, col))
     above = prompts(state, facts, answer)
     return Figure((*above, (heat,)), title, words, weights=(*strip_weights(above), 4.0))
 
@@ -271,6 +270,7 @@ PANEL = register(
         figure=figure,
         pick=pick,
         of_heads=True,
+        instead="Bigram has what the last token makes likely",
         area="centre",
         order=75,
         opens="attention",

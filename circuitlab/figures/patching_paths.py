@@ -12,7 +12,7 @@ from circuitlab.figures.common import caption, digits, once, top_level
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.panel import WITHOUT_HEADS, Facts
 from circuitlab.figures.pivot import no_head, pair, there
-from circuitlab.figures.two_prompts import TEXTS, Show, measured, no_share, prompts, scale, shown, strip_weights
+from circuitlab.figures.two_prompts import Show, measured, no_share, prompts, read_beside, scale, shown, strip_weights, whose
 from circuitlab.model.subject import Head
 from circuitlab.session.state import Kind, State
 
@@ -57,9 +57,9 @@ def figure_of_paths(state: State, facts: Facts, answer: Answer, show: Show, titl
     picked = tuple(i for i, key in enumerate(table.ids.tolist()) if path is not None and key == [*sender, *path])
     table = replace(table, chosen=picked)
     above, heat = prompts(state, facts, answer), _map(answer, result, sender, show, path)
-    head = f"{name} → one later head · {measured(result, facts)}"
+    head = f"{name} → one later head · {measured(result, facts, whose(state))}"
     heights = (*strip_weights(above), min(1.5 + 0.15 * len(heat.values), 3.0), 2.0)
-    return Figure((*above, (heat,), (table,)), head, caption(answer, TEXTS), count, weights=heights)
+    return Figure((*above, (heat,), (table,)), head, caption(answer, read_beside(state)), count, weights=heights)
 
 
 def _chosen(state: State, facts: Facts, sender: Head) -> tuple[int, int, int] | None:

@@ -13,13 +13,11 @@ from circuitlab.analysis.own_tokens import OwnTokensParams, OwnTokensResult, own
 from circuitlab.analysis.path_expansion import Measure, PathExpansionParams, PathExpansionResult
 from circuitlab.analysis.path_terms import refuse_on_stream
 from circuitlab.analysis.virtual_head import VirtualHeadParams, VirtualHeadResult
-from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Refused
 from circuitlab.figures.common import (
     caption,
     captions,
-    comparing,
     destination,
     number,
     once,
@@ -28,16 +26,15 @@ from circuitlab.figures.common import (
     token_axis,
     top_level,
 )
-from circuitlab.figures.compare import short_label
 from circuitlab.figures.marks import Bars, Figure, Heatmap, Hit, Rows, Tokens, empty
 from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.paths_rows import HEAD, PAIR, Other, Terms, head_rows, order_sums, term_rows
+from circuitlab.figures.paths_rows import HEAD, NONE, PAIR, Terms, head_rows, order_sums, term_rows
 from circuitlab.figures.pivot import no_head, of_weights, pair, pick_edge, refused
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
-Order = Literal["all", "0 direct", "1 head", "2 pairs"]
+Order = Literal["all", "0 direct", "1 heads", "2 pairs"]
 
 
 @dataclass(frozen=True)
@@ -102,18 +99,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         return _pair(state, facts, now)
     if answer is None:
         return Figure(title="Paths")
-    shown, there, note = _shown(state, answer, ref)
-    if view.page == "heads":
-        return _heads(state, facts, shown, now)
-    return _terms(state, facts, shown, there, note)
-
-
-def _shown(state: State, answer: Answer, ref: Answers) -> tuple[Answer, Other | None, str]:
-    """The answer that is read, the one beside it, and a note."""
-    found, pin = ref.get("paths"), state.reference
-    if not comparing(state, ref) or found is None or pin is None:
-        return answer, None, ""
-    return answer, Other(_expansion(found), short_label(pin)), f"beside: {pin.label}, and now minus it"
+    return _heads(state, facts, answer, now) if view.page == "heads" else _terms(state, facts, answer)
 
 
 def _expansion(answer: Answer) -> PathExpansionResult:
@@ -133,23 +119,38 @@ def _title(state: State, facts: Facts, answer: Answer) -> str:
     return f"{what} of {of} after {result.position} {after} = {number(result.whole)}"
 
 
-def _terms(state: State, facts: Facts, answer: Answer, there: Other | None, note: str) -> Figure:
+def _terms(state: State, facts: Facts, answer: Answer) -> Figure:
     """Sums per order above the paths themselves."""
     view, result = _view(state), _expansion(answer)
     if (_order(view.order) or 0) >= len(result.orders):
         return empty(f"{_layers(len(result.orders) - 1)}, so no path is that long: choose another order.", "Paths")
-    key, beside = ("terms", view.order, view.sort, view.top), None if there is None else there.result
-    made = once(answer, key, lambda: term_rows(result, _order(view.order), view.sort, max(1, view.top), there), beside)
-    rows = Rows("terms", made.columns, made.ids, chosen=_chosen(state, made), searchable=made.shown > 30)
+    rows, made = _listed(state, answer)
     bars = _orders(answer, view)
     grid, weights = ((bars,), (rows,)), (len(bars.values) + 0.6, 8.0)
-    said = caption(answer, note, "the rows add up to the whole" if view.order == "all" else "")
-    shown = (made.shown, made.total)
-    return Figure(grid, _title(state, facts, answer), said, shown, weights=weights, compared=there is not None)
+    said = caption(answer, "all rows together are the whole" if view.order == "all" else "")
+    return Figure(grid, _title(state, facts, answer), said, (made.shown, made.total), weights=weights)
+
+
+def _listed(state: State, answer: Answer, also: np.ndarray = NONE) -> tuple[Rows, Terms]:
+    """The table of terms, with those that a reference lists."""
+    view, result = _view(state), _expansion(answer)
+    make = lambda: term_rows(result, _order(view.order), view.sort, max(1, view.top), also)
+    made = once(answer, ("terms", view.order, view.sort, view.top, also.tobytes()), make)
+    rows = Rows(
+        "terms",
+        made.columns,
+        made.ids,
+        chosen=_chosen(state, made),
+        searchable=made.shown > 30,
+        ranked=view.sort == "size",
+        absent=np.nan if result.n_left_out.any() else 0.0,
+        including=lambda also: _listed(state, answer, also)[0],
+    )
+    return rows, made
 
 
 def _layers(n: int) -> str:
-    return f"This model has {number_of(n, 'layer') if n > 0 else 'no layers'}"
+    return "This model has no layers" if n < 1 else "This model has one layer" if n == 1 else f"This model has {n} layers"
 
 
 def _order(order: Order) -> int | None:
@@ -279,7 +280,7 @@ def pick(state: State, hit: Hit) -> State:
 
 def _pick_order(state: State, order: int) -> State:
     """Only the paths of this order; again: all of them."""
-    view, wanted = _view(state), ("0 direct", "1 head", "2 pairs")
+    view, wanted = _view(state), ("0 direct", "1 heads", "2 pairs")
     if order >= len(wanted):
         return state
     return state.with_view("paths", replace(view, order="all" if view.order == wanted[order] else wanted[order]))

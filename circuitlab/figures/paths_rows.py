@@ -10,13 +10,14 @@ from circuitlab.analysis.ablation import AblationResult
 from circuitlab.analysis.copying_scores import CopyingScoresResult
 from circuitlab.analysis.own_tokens import OwnTokensResult
 from circuitlab.analysis.path_expansion import PathExpansionResult
-from circuitlab.counting import number_of
 from circuitlab.figures.common import digits, top_level
 from circuitlab.figures.marks import RowColumn, ids
+from circuitlab.figures.marks.texts import ALONE
 from circuitlab.model.subject import Head
 
-DIRECT, HEAD, PAIR, SUM = 0, 1, 2, 3  # what the first number of a row's id says
+DIRECT, HEAD, PAIR = 0, 1, 2  # what the first number of a row's id says; ALONE: a sum of what is not listed
 FOLDED = 4  # orders from here on share a bar
+NONE = np.empty((0, 5), dtype=np.int64)
 SHORT = {"embedding": "embed", "position": "pos", "intervention": "edits"}
 
 
@@ -30,18 +31,10 @@ class Terms:
     total: int
 
 
-@dataclass(frozen=True, eq=False)
-class Other:
-    """An expansion to stand beside, and its name."""
-
-    result: PathExpansionResult
-    label: str
-
-
 def order_sums(result: PathExpansionResult) -> tuple[np.ndarray, tuple[str, ...]]:
     """The sum of each order and its name, the deep ones together."""
     orders = result.orders
-    names = ["0 direct", "1 head", "2 pairs", *(f"{number_of(k, 'head')} deep" for k in range(3, len(orders)))][: len(orders)]
+    names = ["0 direct", "1 heads", "2 pairs", *(f"{k} heads deep" for k in range(3, len(orders)))][: len(orders)]
     if len(orders) > FOLDED + 1:
         return np.append(orders[:FOLDED], orders[FOLDED:].sum()), (*names[:FOLDED], f"{FOLDED} and deeper")
     return orders, tuple(names)
@@ -57,19 +50,16 @@ def groups(result: PathExpansionResult) -> list[tuple[str, np.ndarray]]:
     return [(kind, columns) for kind, columns in made if result.by_source[result.order > 0][:, columns].any()]
 
 
-def term_rows(result: PathExpansionResult, order: int | None, sort: str, top: int, other: Other | None) -> Terms:
-    """The first `top` terms (of one order, or of all), then what is not listed, summed, so that the rows add up.
-
-    Terms that stand beside another expansion's come by what changed.
-    """
+def term_rows(result: PathExpansionResult, order: int | None, sort: str, top: int, also: np.ndarray = NONE) -> Terms:
+    """The first `top` terms (of one order, or of all) and those whose ids are `also`, then the sum of the rest: rows add up."""
     wanted = np.flatnonzero(result.order == order if order is not None else np.full(len(result.order), True))
     values = result.value[wanted]
     within = np.abs(values) / top_level(values) / 2
     ranks = {"size": -within, "raising first": -values, "order": result.order[wanted] - within}
-    if other is not None:
-        ranks["size"] = -np.abs(_change(other, values, result.names()[wanted], missing=0.0))
-    first = ranks["size"] if other is not None and sort == "size" else -np.abs(values)
-    largest = np.argsort(first, kind="stable")[:top]
+    largest = np.argsort(-np.abs(values), kind="stable")[:top]
+    asked = set(map(tuple, also.tolist()))
+    further = [i for i, key in enumerate(_keys(result, wanted).tolist()) if tuple(key) in asked] if asked else []
+    largest = np.array([*largest, *sorted(set(further) - set(largest.tolist()))], dtype=np.int64)
     listed = wanted[largest[np.argsort(ranks[sort][largest], kind="stable")]]
     rest = _rest(result, order, wanted, listed)
     names = np.array([*result.names()[listed], *(name for name, _ in rest)], dtype=object)
@@ -77,12 +67,9 @@ def term_rows(result: PathExpansionResult, order: int | None, sort: str, top: in
     level = top_level(result.value[listed])
     places = digits(level)
     parts = groups(result)
-    alone = len(parts) < 2 and other is None  # room for a bar
     adds = RowColumn("adds", contribution, digits=places, levels=(-level, level), tip="to what is measured")
-    columns = [RowColumn("path", names), replace(adds, bar=True) if alone else replace(adds, map="signed")]
-    keys = np.concatenate([_keys(result, listed), np.tile([SUM, -1, -1, -1, -1], (len(rest), 1))])
-    if other is not None:
-        columns += _beside(other, contribution[: len(listed)], names[: len(listed)], len(rest), places)
+    columns = [RowColumn("path", names), replace(adds, bar=True) if len(parts) < 2 else replace(adds, map="signed")]
+    keys = np.concatenate([_keys(result, listed), np.tile([ALONE, -1, -1, -1, -1], (len(rest), 1))])
     if len(parts) > 1:
         blank, passes = np.full(len(rest), np.nan), result.order[listed] > 0
         for name, where in parts:
@@ -117,24 +104,6 @@ def _keys(result: PathExpansionResult, listed: np.ndarray) -> np.ndarray:
     direct = result.order[listed] == DIRECT
     keys[direct, 1] = np.arange(len(result.sources))[listed[direct]]
     return keys
-
-
-def _change(other: Other, values: np.ndarray, names: np.ndarray, missing: float) -> np.ndarray:
-    """[term]: less the same path in the other expansion, or less `missing` where it is not listed there."""
-    known = dict(zip(other.result.names().tolist(), other.result.value.tolist(), strict=True))
-    return values - np.array([known.get(name, missing) for name in names])
-
-
-def _beside(other: Other, values: np.ndarray, names: np.ndarray, n_rest: int, places: int) -> list[RowColumn]:
-    """The same path in the other expansion, and the change; empty where it is not listed there."""
-    blank = np.full(n_rest, np.nan)
-    difference = _change(other, values, names, missing=np.nan)
-    there, change = values - difference, np.concatenate([difference, blank])
-    level = top_level(change)
-    return [
-        RowColumn(f"in {other.label}", np.concatenate([there, blank]), digits=places),
-        RowColumn("Δ", change, digits=places, map="signed", levels=(-level, level)),
-    ]
 
 
 def head_rows(

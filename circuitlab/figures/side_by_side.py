@@ -111,19 +111,20 @@ def _models(models: tuple[Shown, ...], state: State, facts: Facts) -> Rows:
     """One row a model: its mean loss, and what it made of the selected token."""
     at, known = destination(state), [m.result for m in models]
     first = next((r for r in known if r is not None), None)
+    short = next((m.short for m, r in zip(models, known, strict=True) if r is not None), "")
 
     def make() -> tuple[RowColumn, ...]:
         of = lambda read: np.array([np.nan if r is None else read(r) for r in known], dtype=float)
-        mean = of(lambda r: r.mean)
+        mean, rank = of(lambda r: r.mean), of(lambda r: r.rank[at])
         change = mean - (np.nan if first is None else first.mean)
         top = max(top_level(change), CONTRAST)
         said = [m.why or (r.words[at - 1] if r is not None and at else "") for m, r in zip(models, known, strict=True)]
         return (
             RowColumn("model", np.array([m.short for m in models], dtype=object), tip="Click to open it on this text"),
             RowColumn("mean", mean, digits=2, tip="mean loss of the text's tokens, nats"),
-            RowColumn("Δ", change, digits=2, map="signed", levels=(-top, top), tip="mean less that of the first"),
+            RowColumn(f"− {short}", change, digits=2, map="signed", levels=(-top, top), tip=f"mean less that of {short}"),
             RowColumn("loss", of(lambda r: r.loss[at]), digits=2, tip="of the selected token, nats"),
-            RowColumn("rank", of(lambda r: r.rank[at] or np.nan), digits=0, tip="of the selected token, given what is before it"),
+            RowColumn("rank", np.where(rank > 0, rank, np.nan), digits=0, tip="of the selected token, given what is before it"),
             RowColumn("guess", np.array(said, dtype=object), tokens=True, tip="the most probable token in its place"),
         )
 
@@ -199,16 +200,21 @@ def _heading(model: Shown, base: Shown | None, at: int) -> str:
     said = f"{model.entry.name}{less} · mean {mean}"
     if at < 1:
         return said
-    loss, rank = number(float(result.loss[at])), f"{int(result.rank[at]):,}"
-    return f"{said} · at {at}: loss {loss}, rank {rank}, guess {quoted(result.words[at - 1])}"
+    return f"{said} · at {at}: {_fate(result, at)}, guess {quoted(result.words[at - 1])}"
+
+
+def _fate(result: SideBySideResult, at: int) -> str:
+    """What the model made of a token that is not the first."""
+    if result.rank[at] < 1:
+        return "a token that it cannot predict"
+    return f"loss {number(float(result.loss[at]))} nats, rank {int(result.rank[at]):,}"
 
 
 def _tips(result: SideBySideResult, texts: tuple[str, ...]) -> tuple[str, ...]:
     def tip(i: int) -> str:
         if not i:
             return f"0 {texts[0]}: nothing foretells it"
-        own = f"loss {number(float(result.loss[i]))} nats, rank {int(result.rank[i]):,}"
-        return f"{i} {texts[i]}: {own}; most probable {quoted(result.words[i - 1])} {result.probability[i - 1]:.2f}"
+        return f"{i} {texts[i]}: {_fate(result, i)}; most probable {quoted(result.words[i - 1])} {result.probability[i - 1]:.2f}"
 
     return tuple(map(tip, range(len(texts))))
 

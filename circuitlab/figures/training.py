@@ -26,9 +26,7 @@ NONE = (
     "checkpoints with circuitlab measure MODEL --text FILES."
 )
 
-Score = Literal[
-    "prefix matching", "previous token", "duplicate token", "first token", "copying", "own token top 1", "own token top 10"
-]
+Score = Literal["prefix matching", "previous token", "duplicate token", "first token", "copying"]
 
 
 @dataclass(frozen=True)

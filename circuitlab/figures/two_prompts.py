@@ -12,10 +12,9 @@ from circuitlab.engine.request import Answer
 from circuitlab.figures.common import number, once, quoted, top_level
 from circuitlab.figures.marks import Tokens
 from circuitlab.figures.panel import Facts
-from circuitlab.session.state import State
+from circuitlab.session.state import UNCUT, State
 
 Show = Literal["effect", "normalised"]
-TEXTS = "text: the pinned one above this one, orange where they differ, blue without a partner"
 Strips = tuple[tuple[Tokens], tuple[Tokens]]
 
 
@@ -55,11 +54,23 @@ def strip_weights(strips: Strips) -> tuple[float, float]:
     return min(0.32 * lines[0] + 0.05, 1.1), min(0.32 * lines[1] + 0.05, 1.1)
 
 
-def measured(result: Any, facts: Facts) -> str:
+def whose(state: State) -> str:
+    """What the run is called that values are taken from."""
+    return UNCUT if state.pinned is None else "pinned"
+
+
+def read_beside(state: State) -> str:
+    """For a caption: how the two texts stand."""
+    if state.pinned is None:
+        return "text: both runs read this one; uncut above"
+    return "text: the pinned one above this one, orange where they differ, blue without a partner"
+
+
+def measured(result: Any, facts: Facts, other: str) -> str:
     """What is measured, in token texts, and its value on both prompts."""
     names = [quoted(facts.token_text(int(i))) for i in result.ids if i >= 0]
-    pinned = "no partner pinned" if np.isnan(result.other) else f"pinned {number(result.other)}"
-    return f"{' − '.join(names) or 'direction'}: here {number(result.clean)}, {pinned}"
+    there = f"no partner {other}" if np.isnan(result.other) else f"{other} {number(result.other)}"
+    return f"{' − '.join(names) or 'direction'}: here {number(result.clean)}, {there}"
 
 
 def scale(show: Show, values: np.ndarray, result: Any) -> tuple[str, float]:

@@ -162,6 +162,8 @@ PANEL = register(
         requests=requests,
         figure=figure,
         pick=pick,
+        of_heads=True,
+        instead="Bigram has the direct path, W_E W_U",
         area="centre",
         order=100,
     )

@@ -13,7 +13,6 @@ import numpy as np
 
 from circuitlab.analysis.alignment import Alignment, alignment_of
 from circuitlab.analysis.base import read_only
-from circuitlab.counting import number_of
 from circuitlab.model.subject import Target
 from circuitlab.session.state import Pin, State
 
@@ -45,7 +44,7 @@ def _by_text(here: tuple[str, ...], there: tuple[str, ...]) -> Alignment:
         found = alignment_of(tuple(number[t] for t in here), tuple(number[t] for t in there))
         align = np.where(found.differs, -1, found.align)
     known = int((align >= 0).sum())
-    words = f"another vocabulary: {known} of {number_of(len(here), 'token')} here stand for the same text there"
+    words = f"another vocabulary: {known} of {len(here)} tokens here stand for the same text there"
     return Alignment(read_only(align), np.zeros(len(here), dtype=bool), words)
 
 
@@ -73,22 +72,23 @@ def aligned_with_reference(state: State, here: Facts) -> Alignment:
 
 def pinned_state(state: State, pin: Pin, here: Facts, there: Facts) -> State | str:
     """`state.at(pin)`, its tokens and positions carried over; or why one of them has no counterpart there."""
-    made, chosen = state.at(pin), state.selection
-    if one_vocabulary(state, pin, here, there):
-        return made
-    texts = {i: here.token_text(i) for i in (*chosen.target.tokens, *(() if chosen.token is None else (chosen.token,)))}
-    found = {i: there.token_of(text) for i, text in texts.items()}
-    if missing := [texts[i] for i, other in found.items() if other is None]:
-        return f"no token there is ‘{missing[0]}’"
+    chosen, alike = state.selection, one_vocabulary(state, pin, here, there)
+    if alike and pin.subject.tokens == state.tokens:
+        return state.at(pin)
     align = aligned(state, pin, here, there).align
     for name in ("destination", "source"):
         at = getattr(chosen, name)
         if at is not None and at < len(align) and align[at] < 0:
             return f"no token there stands for ‘{here.token_text(state.tokens[at])}’ at {at}"
     place = lambda at: None if at is None or at >= len(align) else int(align[at])
+    made = state.at(pin).select(destination=place(chosen.destination), source=place(chosen.source))
+    if alike:
+        return made
+    texts = {i: here.token_text(i) for i in (*chosen.target.tokens, *(() if chosen.token is None else (chosen.token,)))}
+    found = {i: there.token_of(text) for i, text in texts.items()}
+    if missing := [texts[i] for i, other in found.items() if other is None]:
+        return f"no token of its vocabulary is ‘{missing[0]}’"
     return made.select(
-        destination=place(chosen.destination),
-        source=place(chosen.source),
         token=None if chosen.token is None else found[chosen.token],
         target=Target(tuple(found[i] for i in chosen.target.tokens), chosen.target.direction),  # type: ignore[misc]
     )

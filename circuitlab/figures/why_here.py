@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
+from zlib import crc32
 
 import numpy as np
 
 from circuitlab.analysis.score_expansion import GROUPS, ScoreExpansionParams, ScoreExpansionResult
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import caption, comparing, destination, digits, once, quoted, top_level
+from circuitlab.figures.common import caption, destination, digits, once, quoted, top_level
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.pivot import leading, pick_edge
@@ -18,6 +19,7 @@ from circuitlab.session.state import State
 
 LEAST_SHARED = 0.1  # of the largest group: a smaller sum is not shared out
 LARGEST = 200
+NONE = np.empty((0, 6), dtype=np.int64)
 FEW = 50  # rows that need no search line
 SAID = {"none": "neither side", "Q": "the query (Q)", "K": "the key (K)", "both": "both sides"}
 
@@ -34,7 +36,7 @@ class WhyHereView:
 
 @dataclass(frozen=True, eq=False)
 class _Shown:
-    """What is drawn: of one answer, or the change from another. Arrays as in `ScoreExpansionResult`."""
+    """What is drawn of an answer. Arrays as in `ScoreExpansionResult`."""
 
     names_dest: tuple[str, ...]
     names_src: tuple[str, ...]
@@ -70,19 +72,15 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     if answer is None:
         return Figure(title="Why here")
     view: WhyHereView = state.view("why_here", WhyHereView)
-    shown, result, note = _compared(state, answer, ref)
-    title = _title(facts, answer) + (f" · minus {state.reference.label}" if note and state.reference else "")
-    sign = "Δ " if note else ""
+    result = _as_result(answer)
+    shown, title = once(answer, "shown", lambda: _shown(result)), _title(facts, answer)
     if view.page == "map":
-        said = caption(answer, note, _colours(result))
-        return Figure(((_map(answer, shown, view, sign),),), title, said, compared=bool(note))
-    below, count = _terms(answer, shown, view, sign) if view.page == "terms" else (_heads(answer, shown, view, state, sign), None)
-    groups = _groups(answer, shown, view, sign)
+        return Figure(((_map(answer, shown, view),),), title, caption(answer, _colours(result)))
+    below, count = _terms(answer, shown, view) if view.page == "terms" else (_heads(answer, shown, view, state), None)
+    groups = _groups(answer, shown, view)
     if below is None:
-        said = caption(answer, note, "no earlier head: this is the first layer")
-        return Figure(((groups,),), title, said, compared=bool(note))
-    said = caption(answer, note, _mean(result))
-    return Figure(((groups,), (below,)), title, said, count, weights=(1.25, 1.0), compared=bool(note))
+        return Figure(((groups,),), title, caption(answer, "no earlier head: this is the first layer"))
+    return Figure(((groups,), (below,)), title, caption(answer, _mean(result)), count, weights=(1.25, 1.0))
 
 
 def _title(facts: Facts, answer: Answer) -> str:
@@ -118,38 +116,6 @@ def _shown(result: ScoreExpansionResult) -> _Shown:
     )
 
 
-def _compared(state: State, answer: Answer, ref: Answers) -> tuple[_Shown, ScoreExpansionResult, str]:
-    """What is drawn, the answer that the title speaks of, and a note on the comparison."""
-    here = _as_result(answer)
-    there = ref.get("expansion")
-    if not comparing(state, ref) or there is None or state.reference is None:
-        return once(answer, "shown", lambda: _shown(here)), here, ""
-    pinned, label = _as_result(there), state.reference.label
-    change = once(answer, "change", lambda: _change(here, pinned), pinned)
-    return change, here, f"now minus {label}, whose cell is {pinned.destination} → {pinned.source}"
-
-
-def _change(here: ScoreExpansionResult, there: ScoreExpansionResult) -> _Shown:
-    """Now minus the reference, component by component of the same name; one that is missing there counts as 0."""
-    shown, other = _shown(here), _shown(there)
-    rows = [there.names_dest.index(n) if n in there.names_dest else -1 for n in here.names_dest]
-    known = np.array(rows) >= 0
-    both = known[:, None] & known
-    align = lambda a: np.where(both, a[np.ix_(rows, rows)], 0.0)
-    heads = {tuple(h): i for i, h in enumerate(there.earlier.tolist())}
-    found = [heads.get(tuple(h), -1) for h in here.earlier.tolist()]
-    through = {n: a - np.where(np.array(found)[:, None] >= 0, other.through[n][found], 0.0) for n, a in shown.through.items()}
-    return _Shown(
-        here.names_dest,
-        here.names_src,
-        here.heads,
-        {n: a - align(other.terms[n]) for n, a in shown.terms.items()},
-        {n: a - other.groups[n] for n, a in shown.groups.items()},
-        here.earlier,
-        through if heads else shown.through,
-    )
-
-
 def _ends(values: np.ndarray) -> tuple[float, float]:
     """Levels of bars that share one scale: from zero to where they reach, either way."""
     low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
@@ -161,7 +127,7 @@ def _column(name: str, values: np.ndarray, of: np.ndarray, bar: bool, tip: str =
     return RowColumn(name, values, digits(top_level(of)), bar=bar, levels=_ends(of), tip=tip)
 
 
-def _groups(answer: Answer, shown: _Shown, view: WhyHereView, sign: str) -> Rows:
+def _groups(answer: Answer, shown: _Shown, view: WhyHereView) -> Rows:
     """Four group sums and what they add up to, centred and raw."""
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
@@ -170,9 +136,9 @@ def _groups(answer: Answer, shown: _Shown, view: WhyHereView, sign: str) -> Rows
         share = np.full(len(centred), np.nan) if small or not centred[-1] else 100 * centred / centred[-1]
         columns = (
             RowColumn("heads wrote", np.array([*(SAID[g] for g in GROUPS), "sum"], dtype=object)),
-            _column(f"{sign}centred", centred, centred, view.values == "centred", "minus the mean over the row's sources"),
+            _column("centred", centred, centred, view.values == "centred", "minus the mean over the row's sources"),
             RowColumn("%", share, digits=0, tip="share of the centred sum; over 100 where others stand against it"),
-            _column(f"{sign}raw", raw, raw, view.values == "raw", "of the score itself"),
+            _column("raw", raw, raw, view.values == "raw", "of the score itself"),
         )
         return columns, ids(np.arange(len(centred)))
 
@@ -180,10 +146,20 @@ def _groups(answer: Answer, shown: _Shown, view: WhyHereView, sign: str) -> Rows
     return Rows("groups", columns, keys)
 
 
-def _terms(answer: Answer, shown: _Shown, view: WhyHereView, sign: str) -> tuple[Rows, tuple[int, int] | None]:
+def _named(names: tuple[str, ...]) -> np.ndarray:
+    """[component]: a number for each name, the same in every model, whatever else writes to the stream there."""
+    return np.array([crc32(name.encode()) for name in names], dtype=np.int64)
+
+
+def _terms(answer: Answer, shown: _Shown, view: WhyHereView, also: np.ndarray = NONE) -> tuple[Rows, tuple[int, int] | None]:
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         by = shown.terms[view.values]
         order = np.argsort(-np.abs(by), axis=None, kind="stable")[:LARGEST]
+        names_dest, names_src = _named(shown.names_dest), _named(shown.names_src)
+        at_dest, at_src = ({int(name): i for i, name in enumerate(names)} for names in (names_dest, names_src))
+        asked = [(at_dest[d], at_src[s]) for d, s in also[:, :2].tolist() if d in at_dest and s in at_src]
+        further = np.ravel_multi_index(np.array(asked, dtype=np.int64).reshape(-1, 2).T, by.shape)
+        order = np.concatenate([order, np.setdiff1d(further, order)])
         dest, src = np.unravel_index(order, by.shape)
         columns = [
             RowColumn("query from", np.array(shown.names_dest, dtype=object)[dest]),
@@ -191,13 +167,15 @@ def _terms(answer: Answer, shown: _Shown, view: WhyHereView, sign: str) -> tuple
         ]
         for name in ("centred", "raw"):
             values, leads = shown.terms[name][dest, src], name == view.values
-            columns.append(_column(f"{sign}{name}", values, by, leads))
-        return tuple(columns), ids(dest, src, *shown.heads[dest].T, *shown.heads[src].T)
+            columns.append(_column(name, values, by, leads))
+        return tuple(columns), ids(names_dest[dest], names_src[src], *shown.heads[dest].T, *shown.heads[src].T)
 
     most = lambda: _most(shown, view.values)
-    columns, keys = once(answer, ("terms", view.values), make, shown)
+    columns, keys = once(answer, ("terms", view.values, also.tobytes()), make, shown)
     total = shown.terms[view.values].size
-    rows = Rows("terms", columns, keys, searchable=len(keys) > FEW, heading=once(answer, ("most", view.values), most, shown))
+    heading = once(answer, ("most", view.values), most, shown)
+    again = lambda also: _terms(answer, shown, view, also)[0]
+    rows = Rows("terms", columns, keys, searchable=len(keys) > FEW, heading=heading, ranked=True, including=again, absent=0.0)
     return rows, (len(keys), total) if len(keys) < total else None
 
 
@@ -212,7 +190,7 @@ def _most(shown: _Shown, of: str) -> str:
     return said.replace("-", "−")
 
 
-def _heads(answer: Answer, shown: _Shown, view: WhyHereView, state: State, sign: str) -> Rows | None:
+def _heads(answer: Answer, shown: _Shown, view: WhyHereView, state: State) -> Rows | None:
     """Every earlier head: what it put into the query, into the key, and by both sides from heads."""
     if not len(shown.earlier):
         return None
@@ -231,23 +209,18 @@ def _heads(answer: Answer, shown: _Shown, view: WhyHereView, state: State, sign:
         names = np.array([str(Head(*map(int, h))) for h in shown.earlier], dtype=object)
         columns = [RowColumn("head", names[order])]
         for name, column, tip in said:
-            columns.append(_column(f"{sign}{name}", column[order], both, len(name) > 1, tip))
+            columns.append(_column(name, column[order], both, len(name) > 1, tip))
         by_key = (np.abs(as_key) >= np.abs(as_query)).astype(np.int64)
         return tuple(columns), ids(*shown.earlier[order].T, by_key[order])
 
     columns, keys = once(answer, ("heads", view.values), make, shown)
     edge = state.selection.edge
     picked = () if edge is None else tuple(i for i, key in enumerate(keys.tolist()) if tuple(key[:2]) == edge[0])
-    return Rows(
-        "heads",
-        columns,
-        keys,
-        chosen=picked,
-        heading=f"{view.values} terms whose key, or query, an earlier head wrote",
-    )
+    heading = f"{view.values} terms whose key, or query, an earlier head wrote"
+    return Rows("heads", columns, keys, chosen=picked, heading=heading, ranked=True, keyed=2)
 
 
-def _map(answer: Answer, shown: _Shown, view: WhyHereView, sign: str) -> Heatmap:
+def _map(answer: Answer, shown: _Shown, view: WhyHereView) -> Heatmap:
     """Every term: rows what wrote the query, columns what wrote the key."""
     values = once(answer, ("map", view.values), lambda: shown.terms[view.values].astype(np.float32), shown)
     top = once(answer, ("top", view.values), lambda: top_level(values), shown)
@@ -256,7 +229,7 @@ def _map(answer: Answer, shown: _Shown, view: WhyHereView, sign: str) -> Heatmap
         values=values,
         levels=(-top, top),
         map="signed",
-        unit=f"{sign}{view.values} score",
+        unit=f"{view.values} score",
         x=once(answer, "x", lambda: Axis("key from", shown.names_src), shown),
         y=once(answer, "y", lambda: Axis("query from", shown.names_dest), shown),
         row_ids=once(answer, "ids", lambda: ids(*shown.heads.T), shown),
@@ -296,6 +269,7 @@ PANEL = register(
         figure=figure,
         pick=pick,
         of_heads=True,
+        instead="Attribution has what the direct path adds to each logit",
         area="right",
         order=130,
         opens="attention",

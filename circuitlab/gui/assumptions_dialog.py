@@ -46,7 +46,7 @@ class AssumptionsDialog(Dialog):
         self.show_rows(rows)
         self.runner.finished.connect(self._finished)
         self.runner.failed.connect(self._failed)
-        self.resize(560, min(160 + 64 * len(rows), 640))
+        self.usual = (560, min(160 + 64 * len(rows), 640))
 
     def _lay_out(self) -> None:
         self.intro = words(self, selectable=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QAction, QActionGroup
+from PySide6.QtGui import QAction, QActionGroup, QIcon
 from PySide6.QtWidgets import (
     QButtonGroup,
     QMenu,
@@ -16,15 +16,15 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from circuitlab.counting import number_of
 from circuitlab.draw.plain import tip_of
 from circuitlab.draw.theme import Theme
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.buttons import flat, tint
+from circuitlab.gui.icons import icon
 from circuitlab.gui.labels import ShortLabel, label
 from circuitlab.gui.moves import COMPARE, CONVENTIONS, Moves
 from circuitlab.gui.opening import Opening
-from circuitlab.gui.strip import FULL, Strip
+from circuitlab.gui.strip import FULL, SIGNS, Strip
 from circuitlab.gui.target_button import TargetButton
 from circuitlab.model.devices import devices
 from circuitlab.session.cuts import words
@@ -34,6 +34,11 @@ from circuitlab.session.state import State
 MESSAGE = 8000  # ms: what has happened is no news any more
 
 SHORT_NAME = 20  # characters to which names are cut where there is little room
+
+
+def _style(signs: bool) -> Qt.ToolButtonStyle:
+    """Of a button: its icon alone, or words beside it."""
+    return Qt.ToolButtonStyle.ToolButtonIconOnly if signs else Qt.ToolButtonStyle.ToolButtonTextBesideIcon
 
 
 class TopBar(QToolBar):
@@ -132,9 +137,10 @@ class TopBar(QToolBar):
         self.device_changed.emit()
 
     def _make_comparison(self) -> None:
-        self.pinned = ShortLabel(self, "caption", 360, least=72)
+        self.pinned = ShortLabel(self, "caption", 360, least=72, elides=Qt.TextElideMode.ElideMiddle)
         self.unpin = flat(self, "subject.unpin", "", "Unpin: take the reference away (Ctrl+Shift+U)")
         self.unpin.setAccessibleName("Unpin")
+        self.unpin.setToolButtonStyle(_style(True))
         self.unpin.clicked.connect(self.moves.unpin)
         self.pin = flat(self, "subject.pin", "Pin", "Keep this subject as the reference of differences (Ctrl+P)")
         self.pin.clicked.connect(self.moves.pin)
@@ -164,6 +170,7 @@ class TopBar(QToolBar):
         """Icons in the theme's grey."""
         tint(self.pin, "pin", theme)
         tint(self.unpin, "close", theme)
+        self.conventions.setIconSize(self.pin.iconSize())
         tint(self.palette_button, "search", theme)
 
     def take_middle(self, bar: QWidget, compact: Callable[[int], None]) -> None:
@@ -189,17 +196,20 @@ class TopBar(QToolBar):
             action.setChecked(name == device)
         self._conventions = f"{' · '.join(said)} ▾"
         self.conventions.setToolTip(tip_of(f"Conventions, how weights are presented: {' · '.join(said)}"))
+        self.conventions.setAccessibleName(f"Conventions: {' · '.join(said)}")
         for name, _, on, _, _ in CONVENTIONS:
             self._choices[name].setChecked(getattr(state.conventions, name) == on)
         edits = state.subject.edits
-        what = words(edits[0]) if len(edits) == 1 else number_of(len(edits), "intervention")
+        what = words(edits[0]) if len(edits) == 1 else f"{len(edits)} interventions"
         self._edits = (f"{what} ✕", f"{len(edits)} cut ✕") if edits else ("", "")
         self.edits.setToolTip(tip_of("In force; click to remove all:\n" + "\n".join(map(words, edits))))
         self.edits.setVisible(bool(edits))
         self.pinned.setText(self._reference(state))
-        self.pinned.setToolTip(tip_of(f"The reference: {state.pins[0].label}" if state.pins else ""))
-        for widget in (self.pinned, self.unpin):
-            widget.setVisible(bool(state.pins))
+        told = "\n".join(filter(None, (self.pinned.text(), self._about_reference(state))))
+        self.pinned.setToolTip(tip_of(told))
+        self.pinned.setAccessibleDescription(told)
+        self.pinned.setVisible(state.reference is not None)
+        self.unpin.setVisible(state.pinned is not None)
         self.compare[COMPARE.index(state.compare)].setChecked(True)
         self.compared.setText(f"{state.compare} ▾")
         self.compact(self._stage)
@@ -207,17 +217,20 @@ class TopBar(QToolBar):
     def compact(self, stage: int) -> None:
         """Say less, the higher the stage: what a tool tip, a menu or every caption says as well goes first."""
         self._stage = stage
-        pins = bool(self.bench.document.state.pins)
-        icons = Qt.ToolButtonStyle.ToolButtonIconOnly if stage >= 1 else Qt.ToolButtonStyle.ToolButtonTextBesideIcon
-        self.palette_button.setToolButtonStyle(icons)
-        most = self.fontMetrics().averageCharWidth() * (SHORT_NAME if stage >= 4 else 3 * SHORT_NAME)
+        beside = self.bench.document.state.reference is not None
+        self.palette_button.setToolButtonStyle(_style(stage >= 1))
+        self.pin.setToolButtonStyle(_style(stage >= SIGNS))
+        self.conventions.setToolButtonStyle(_style(stage >= SIGNS))
+        self.conventions.setIcon(icon("controls", self.bench.theme) if stage >= SIGNS else QIcon())
+        name = SHORT_NAME * 2 // 3 if stage >= SIGNS else SHORT_NAME if stage >= 4 else 3 * SHORT_NAME
+        most = self.fontMetrics().averageCharWidth() * name
         called = self.model.fontMetrics().elidedText(self._called, Qt.TextElideMode.ElideMiddle, most)
         self.model.setText(f"{called} ▾".replace("&", "&&"))
         self.model.setToolTip(tip_of(f"{self._called}: open another, recent and shipped ones"))
         self.conventions.setText(self._conventions if stage < 2 else "Conventions ▾")
         for button in self.compare:
-            button.setVisible(pins and stage < 3)
-        self.compared.setVisible(pins and stage >= 3)
+            button.setVisible(beside and stage < 3)
+        self.compared.setVisible(beside and stage >= 3)
         self.target.say_less(stage >= 4)
         self.edits.setText(self._edits[stage >= 4])
         for text in (self.heads, self.pinned):
@@ -237,9 +250,17 @@ class TopBar(QToolBar):
 
     def _reference(self, state: State) -> str:
         """What the reference has otherwise than what is on the screen."""
-        if not state.pins:
+        pin = state.reference
+        return "" if pin is None else f"vs {', '.join(differences(state, pin, self.bench.name_of)) or 'the same, pinned'}"
+
+    @staticmethod
+    def _about_reference(state: State) -> str:
+        """What the reference is, and whether it stays what it is."""
+        if state.reference is None:
             return ""
-        return f"vs {', '.join(differences(state, state.pins[0], self.bench.name_of)) or 'the same, pinned'}"
+        if state.pinned is None:
+            return "The reference: the same model and text without the cut. Pin (Ctrl+P) keeps another one."
+        return f"The reference: {state.pinned.label}, as it was pinned"
 
     def _published(self, state: State) -> tuple[str, ...]:
         """What papers have called the chosen heads: the leading one's roles, then a line for each head that has any."""

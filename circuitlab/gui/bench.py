@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import replace
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, Signal, Slot
 
 from circuitlab.draw.theme import LIGHT, Theme
 from circuitlab.engine.engine import Engine
 from circuitlab.figures.panel import Facts, facts_of
 from circuitlab.gui.document import Document
 from circuitlab.gui.driver import Driver
+from circuitlab.gui.fitting import with_what_there_is
 from circuitlab.gui.runner import Runner
 from circuitlab.gui.settings import Settings
 from circuitlab.model.subject import ModelRef
 from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.session.state import State
 
 MOST_FACTS = 64  # models whose facts are kept: a slider may pass over thousands
 
@@ -42,6 +44,21 @@ class Bench(QObject):
         self.driver = Driver(self)
         self.theme: Theme = LIGHT
         self._facts: OrderedDict[ModelRef, Facts] = OrderedDict()
+        document.fit = self._fit
+        document.dropped.connect(self._dropped)
+
+    def _fit(self, state: State, shown: State) -> State:
+        """With a selection that its model has, as far as the model is known."""
+        facts = self._others(state.model)
+        return state if facts is None else with_what_there_is(facts.config, state, shown.selection)
+
+    @Slot(object)
+    def _dropped(self, wanted: State) -> None:
+        facts = self._others(wanted.model)
+        if facts is not None and facts.config.n_layers:
+            here = set(with_what_there_is(facts.config, wanted, wanted.selection).selection.heads)
+            if absent := [str(head) for head in wanted.selection.heads if head not in here]:
+                self.message.emit(f"{facts.name} has no {' '.join(absent[:4])}: the selection stays.")
 
     def tokenizer(self) -> Tokenizer | None:
         """The open model's tokenizer."""

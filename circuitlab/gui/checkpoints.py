@@ -133,7 +133,7 @@ class CheckpointBar(QWidget):
 
     @Slot(object, object)
     def _changed(self, old: State, new: State) -> None:
-        if old.model == new.model and old.reference == new.reference:
+        if old.model == new.model and old.pinned == new.pinned:
             return
         if self.player.playing and self.series.index(new.model) != self.slider.value():
             self.player.stop()  # somebody went elsewhere
@@ -151,7 +151,7 @@ class CheckpointBar(QWidget):
             self._show_series()
         if self.isHidden() == bool(self.points):
             self.setVisible(bool(self.points))
-        pin = self.bench.document.state.reference
+        pin = self.bench.document.state.pinned
         ours = pin is not None and one_series(pin.subject.model, ref)
         self.slider.pinned = self.series.index(pin.subject.model) if pin is not None and ours else None
         if not self.slider.isSliderDown():

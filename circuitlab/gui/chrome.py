@@ -36,6 +36,9 @@ QToolButton:focus {{ border-color: {theme.accent}; }}
 QToolButton:disabled {{ color: {theme.faint}; }}
 QToolButton::menu-indicator {{ image: none; }}
 QToolButton[role="small"] {{ padding: 1px; }}
+QToolButton[role="fold"] {{ color: {theme.muted}; font-size: {theme.small:.0f}px; padding: 0 3px; }}
+QToolButton[role="fold"]:checked {{ background: transparent; border-color: transparent; }}
+QToolButton[role="fold"]:focus {{ border-color: {theme.accent}; }}
 QToolButton[role="primary"] {{ border: 1px solid {theme.faint}; background: {theme.raised}; padding: 2px 8px; }}
 QToolButton[role="primary"]:hover {{ border-color: {theme.accent}; }}
 QCheckBox {{ spacing: 6px; }}
@@ -47,10 +50,13 @@ QCheckBox::indicator:focus, QCheckBox::indicator:hover {{ border-color: {theme.a
 QPlainTextEdit {{ background: {theme.background}; border: 1px solid {theme.background}; border-radius: 4px; }}
 QPlainTextEdit:focus {{ border-color: {theme.faint}; }}
 QTabBar::tab {{ background: transparent; color: {theme.muted}; border: none; border-bottom: 2px solid transparent;
-  padding: 4px 10px; }}
+  padding: 4px 8px; }}
 QTabBar::tab:selected {{ color: {theme.text}; border-bottom-color: {theme.accent}; }}
 QTabBar::tab:hover {{ color: {theme.text}; }}
 QTabBar {{ qproperty-drawBase: 0; }}
+QTabBar::scroller {{ width: {theme.px(20)}px; }}
+QTabBar QToolButton {{ background: {theme.window}; border: none; padding: 0; }}
+QTabBar QToolButton:hover {{ background: {hover}; }}
 QAbstractScrollArea::corner, QTableCornerButton::section {{ background: {theme.background}; border: none; }}
 QProgressBar {{ background: {theme.line}; border: none; border-radius: 2px; max-height: 4px; }}
 QProgressBar::chunk {{ background: {theme.muted}; border-radius: 2px; }}

@@ -6,10 +6,10 @@ import logging
 import time
 
 from PySide6.QtCore import QObject, Slot
-from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
+from PySide6.QtWidgets import QDialog, QFileDialog, QMessageBox, QWidget
 
 from circuitlab import __version__
-from circuitlab.draw.plain import asked
+from circuitlab.draw.plain import PlainBox, asked
 from circuitlab.errors import CircuitLabError
 from circuitlab.gui.assumptions_dialog import AssumptionsDialog, plain, questions
 from circuitlab.gui.bench import Bench
@@ -17,9 +17,10 @@ from circuitlab.gui.errors import ErrorDialog
 from circuitlab.gui.hub_dialog import HubDialog
 from circuitlab.gui.menus import Menus
 from circuitlab.gui.opening import WEIGHT_FILES, Opening
-from circuitlab.gui.palette import Palette, ShortcutSheet
+from circuitlab.gui.palette import Palette
 from circuitlab.gui.palette_entries import Known
 from circuitlab.gui.settings import SettingsDialog
+from circuitlab.gui.shortcut_sheet import ShortcutSheet
 from circuitlab.gui.training_dialog import TrainingDialog
 from circuitlab.model.hub import HubName
 from circuitlab.model.subject import ModelRef
@@ -31,6 +32,17 @@ ABOUT = (
     "Elhage et al. 2021, A Mathematical Framework for Transformer Circuits\n"
     "Olsson et al. 2022, In-context Learning and Induction Heads"
 )
+
+
+def about(window: QWidget) -> PlainBox:
+    """Version and purpose."""
+    return PlainBox(QMessageBox.Icon.NoIcon, "About CircuitLab", ABOUT, QMessageBox.StandardButton.Close, window)
+
+
+def _run(dialog: QDialog) -> None:
+    """Until it is closed; then it is gone."""
+    dialog.exec()
+    dialog.deleteLater()
 
 
 class Dialogs(QObject):
@@ -114,19 +126,19 @@ class Dialogs(QObject):
         known = Known(self.bench, self.opening)
         palette = Palette([*self._menus.actions, *self._menus.lessons], self._window, known)
         self._menus.enable()
-        palette.exec()
+        _run(palette)
 
     def show_shortcuts(self) -> None:
         """All commands with their keys."""
-        ShortcutSheet(self._menus.actions, self._window).exec()
+        _run(ShortcutSheet(self._menus.actions, self._window))
 
     def show_settings(self) -> None:
         """What is remembered from one start to the next."""
-        SettingsDialog(self.bench.settings, self._window).exec()
+        _run(SettingsDialog(self.bench.settings, self._window))
 
     def show_about(self) -> None:
         """Version and purpose."""
-        QMessageBox.about(self._window, "About CircuitLab", ABOUT)
+        _run(about(self._window))
 
     # -- its end ------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,12 @@
-"""The document: the one State on the screen, its history, and previews that are not recorded."""
+"""The document: the one State on the screen, its history, and previews that are not recorded.
+
+This is where a State enters the window, whoever made it and of whatever picture: what its selection names and its model does not
+have is dropped here (`fit`).
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from PySide6.QtCore import QObject, Signal, Slot
 
@@ -9,15 +15,21 @@ from circuitlab.session.state import State
 
 
 class Document(QObject):
-    """`changed(old, new)` after every change; `history_changed()` when undo or redo mean something else."""
+    """`changed(old, new)` after every change; `history_changed()` when undo or redo mean something else.
+
+    `fit(state, shown)` is the state with a selection that its model has, the same object where it has it already.
+    `dropped(State)`: a step was to be recorded whose selection named what its model does not have.
+    """
 
     changed = Signal(object, object)
     history_changed = Signal()
+    dropped = Signal(object)
 
     def __init__(self, state: State, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._history = History(state)
         self._shown = state
+        self.fit: Callable[[State, State], State] = lambda state, shown: state
 
     @property
     def state(self) -> State:
@@ -51,10 +63,13 @@ class Document(QObject):
 
     def apply(self, state: State, label: str, merge: str = "") -> None:
         """Show `state`. With a label it is recorded; "" makes it a preview (a hover, a slider being dragged)."""
+        fitting = self.fit(state, self.recorded)
         if label:
-            self._history.push(state, label, merge)
+            self._history.push(fitting, label, merge)
             self.history_changed.emit()
-        self._show(state)
+        self._show(fitting)
+        if label and fitting is not state:
+            self.dropped.emit(state)
 
     def _show(self, state: State) -> None:
         if state == self._shown:
@@ -70,15 +85,16 @@ class Document(QObject):
     @Slot()
     def undo(self) -> None:
         """Step back."""
-        state = self._history.undo()
-        if state is not None:
-            self.history_changed.emit()
-            self._show(state)
+        self._walked(self._history.undo())
 
     @Slot()
     def redo(self) -> None:
         """Step forward."""
-        state = self._history.redo()
+        self._walked(self._history.redo())
+
+    def _walked(self, state: State | None) -> None:
+        """To a state that fitted when it was recorded; its model may have been read again since, with other shapes."""
         if state is not None:
+            self._history.mend(self.fit(state, state))
             self.history_changed.emit()
-            self._show(state)
+            self._show(self.recorded)

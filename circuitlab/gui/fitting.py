@@ -72,24 +72,26 @@ def one_series(a: ModelRef, b: ModelRef) -> bool:
 
 
 def fitted(model: OpenModel, state: State, before: OpenModel | None, shown: State) -> State:
-    """`state`, which wants `model` in place of `before`, on which `shown` is: with what it has that means something there.
+    """`state`, which wants `model` in place of that of `shown`: with what it has that means something there.
+
+    `before` is the model of `shown`, None where it has been closed to make room.
 
     Tokens stay where they are the text's under the new tokenizer too, or ids that were typed for this model; selection and
     interventions stay where the new shape has them. Where the tokens are others the text is encoded anew, and positions and
     interventions are dropped.
     """
-    if before is None or one_series(model.ref, before.ref):
+    if one_series(model.ref, shown.model):
         return state
     if not _same_tokens(model, state, before, shown):
-        return state_on(model, replace(state, model=before.ref), None)
+        return state_on(model, replace(state, model=shown.model), None)
     config, n = model.opened.weights.config, len(state.tokens)
     edits = tuple((edit, on) for edit, on in state.edits if _possible(config, edit, n))
     return replace(state, edits=edits, selection=_selection(config, state.selection).clamped(n))
 
 
-def _same_tokens(model: OpenModel, state: State, before: OpenModel, shown: State) -> bool:
+def _same_tokens(model: OpenModel, state: State, before: OpenModel | None, shown: State) -> bool:
     """Whether the tokens of `state` are what its text is made of, or what was typed, on the new model as well."""
-    tokenizer, there = model.opened.weights.tokenizer, before.opened.weights.tokenizer
+    tokenizer = model.opened.weights.tokenizer
     try:
         check_tokens(model.opened.weights.config, state.tokens)
     except BadInput:
@@ -101,6 +103,9 @@ def _same_tokens(model: OpenModel, state: State, before: OpenModel, shown: State
         return encoded is not None and encoded[1] == state.tokens
     if state.tokens != shown.tokens:  # typed together with the wish for this model
         return True
+    if before is None:  # nobody knows any more what the ids meant there
+        return False
+    there = before.opened.weights.tokenizer
     if tokenizer is None or there is None:
         return tokenizer is there
     return all(tokenizer.display(t) == there.display(t) for t in state.tokens)
@@ -114,16 +119,26 @@ def _possible(config: ModelConfig, edit: Intervention, n: int) -> bool:
     return True
 
 
-def _selection(config: ModelConfig, chosen: Selection) -> Selection:
+def with_what_there_is(config: ModelConfig, state: State, shown: Selection) -> State:
+    """`state` without what its selection names and a model of this shape, or its prompt, does not have; else the same object.
+
+    Where none of its heads is there, those of `shown` stay.
+    """
+    selection = _selection(config, state.selection, shown).clamped(len(state.tokens))
+    return state if selection == state.selection else replace(state, selection=selection)
+
+
+def _selection(config: ModelConfig, chosen: Selection, shown: Selection | None = None) -> Selection:
     """Without heads and tokens that the model does not have."""
-    has = lambda h: h.layer < config.n_layers and h.head < config.n_heads
+    has = lambda h: 0 <= h.layer < config.n_layers and 0 <= h.head < config.n_heads
     target = chosen.target
-    if any(t >= config.d_vocab_out for t in target.tokens) or len(target.direction) not in (0, config.d_model):
+    if any(not 0 <= t < config.d_vocab_out for t in target.tokens) or len(target.direction) not in (0, config.d_model):
         target = Target()
+    heads = tuple(filter(has, chosen.heads)) or tuple(filter(has, () if shown is None else shown.heads))
     return replace(
         chosen,
-        heads=tuple(filter(has, chosen.heads)) or (Head(0, 0),),
-        token=chosen.token if chosen.token is not None and chosen.token < config.d_vocab else None,
+        heads=heads or (Head(0, 0),),
+        token=chosen.token if chosen.token is not None and 0 <= chosen.token < config.d_vocab else None,
         edge=chosen.edge if chosen.edge is not None and all(map(has, chosen.edge)) else None,  # and no longer if others lead now
         target=target,
     )

@@ -36,11 +36,21 @@ class ShortLabel(PlainLabel):
 
     `least`: what it keeps where there is none; `fills`: it takes what is left of its row. It keeps its text itself: QLabel's own
     would have the whole window laid out again at each change. Only a width that is another multiple of `STEP` is asked for.
+    `elides`: where it is cut.
     """
 
-    def __init__(self, parent: QWidget, role: str = "", most: int = 100_000, least: int = 16, fills: bool = False) -> None:
+    def __init__(
+        self,
+        parent: QWidget,
+        role: str = "",
+        most: int = 100_000,
+        least: int = 16,
+        fills: bool = False,
+        elides: Qt.TextElideMode = Qt.TextElideMode.ElideRight,
+    ) -> None:
         super().__init__(parent)
         self._most, self._least, self._line, self._width = most, least, "", 0
+        self._elides = elides
         self.setProperty("role", role)
         policy = QSizePolicy.Policy.Expanding if fills else QSizePolicy.Policy.Maximum
         self.setSizePolicy(policy, QSizePolicy.Policy.Preferred)
@@ -92,6 +102,6 @@ class ShortLabel(PlainLabel):
         painter = QPainter(self)
         painter.setPen(self.palette().color(self.foregroundRole()))
         room = self.contentsRect()
-        short = self.fontMetrics().elidedText(self._line, Qt.TextElideMode.ElideRight, room.width())
+        short = self.fontMetrics().elidedText(self._line, self._elides, room.width())
         painter.drawText(room, int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft), short)
         painter.end()

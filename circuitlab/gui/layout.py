@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 
-from PySide6.QtCore import QByteArray, QEvent, QObject, QPoint, QSize, Qt, QTimer, Slot
+from PySide6.QtCore import QEvent, QObject, QPoint, QSize, Qt, QTimer, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QDockWidget, QMainWindow, QPlainTextEdit, QTabWidget, QWidget
 
@@ -16,8 +14,8 @@ from circuitlab.gui.arrangements import ARRANGEMENTS, Arrangement
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.dock_sizes import ACROSS, DOWN, TOP, DockSizes, Sizes
 from circuitlab.gui.docks.prompt import PromptDock
+from circuitlab.gui.kept_layout import Placed, keep, kept, place_on_screen
 from circuitlab.gui.panel_dock import PanelDock
-from circuitlab.gui.settings import stored
 from circuitlab.gui.title_bar import TitleBar
 
 VERSION = 5  # of what saveState holds: a layout of another version is not restored
@@ -25,20 +23,6 @@ LEFT, RIGHT = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.RightDockW
 BARS = 190  # px at text size 1 of the bars and a short prompt: what is typed must not move the docks
 USUAL = QSize(1280, 800)  # of a window that is not on the screen yet
 ASIDE, ASIDE_WIDTH = "lessons", 360  # px: the dock that can have a column of its own, whatever the arrangement of the others
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A layout to come back to: Qt's own words for it, what each dock had of the window, the arrangement that it came from.
-
-    `moved`: docks stand elsewhere than that has them. `drawn`: px of a prompt whose height was drawn by hand, else 0.
-    """
-
-    state: QByteArray
-    sizes: Sizes
-    declared: Arrangement
-    moved: bool = False
-    drawn: int = 0
 
 
 class Layout(QObject):
@@ -359,45 +343,16 @@ class Layout(QObject):
 
     def restore(self) -> bool:
         """As it was when the window was last closed, on a screen that is still there; whether anything was kept."""
-        kept = stored()
-        geometry, state = kept.value("geometry"), kept.value("layout")
-        if isinstance(geometry, QByteArray):
-            self.window.restoreGeometry(geometry)
-        screens = [s.availableGeometry() for s in self.window.screen().virtualSiblings()]
-        if not any(s.intersects(self.window.frameGeometry()) for s in screens):
-            self.window.move(self.window.screen().availableGeometry().topLeft())
-        room = self.window.screen().availableGeometry().size()
-        if isinstance(geometry, QByteArray) and not self.window.isMaximized() and not self.window.isFullScreen():
-            frame = self.window.frameGeometry().size() - self.window.size()
-            self.window.resize(self.window.size().boundedTo(room - frame))  # it may have been a larger one
-        if isinstance(state, QByteArray):
-            self.come_back(_read(state, kept.value("rooms")) or Placed(state, self.sizes.read(), self.declared, True))
-        return isinstance(state, QByteArray)
+        place_on_screen(self.window)
+        known = kept(self.declared, self.sizes.read())
+        if known is not None:
+            self.come_back(known)
+        return known is not None
 
     def keep(self) -> None:
         """Remember it for the next start."""
-        kept, placed = stored(), self.placed()
-        kept.setValue("geometry", self.window.saveGeometry())
-        kept.setValue("layout", placed.state)
-        kept.setValue("rooms", _written(placed))
+        keep(self.window, self.placed())
 
 
 def _area(dock: QDockWidget) -> int:
     return dock.width() * dock.height()
-
-
-def _written(placed: Placed) -> str:
-    """What Qt's own words do not hold."""
-    own = {"arrangement": placed.declared.name, "moved": placed.moved, "prompt": placed.drawn}
-    return json.dumps(own | {"window": placed.sizes.window, "docks": dict(placed.sizes.docks)})
-
-
-def _read(state: QByteArray, kept: object) -> Placed | None:
-    """With what was written beside Qt's words; None where that cannot be read."""
-    try:
-        own = json.loads(str(kept))
-        pair = lambda px: (int(px[0]), int(px[1]))
-        sizes = Sizes(pair(own["window"]), {str(n): pair(px) for n, px in own["docks"].items()})
-        return Placed(state, sizes, ARRANGEMENTS[own["arrangement"]], bool(own["moved"]), int(own["prompt"]))
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
-        return None

@@ -26,6 +26,10 @@ class Looks(QObject):
         settings = self.bench.settings
         settings.set("text_scale", min(max(round(settings["text_scale"] + by, 2), SMALLEST), LARGEST))
 
+    def usual_text(self) -> None:
+        """The size that it has before anybody chooses another."""
+        self.bench.settings.reset("text_scale")
+
     def follow(self) -> None:
         """The desktop's scheme may have changed."""
         if self.bench.settings["theme"] == "system":

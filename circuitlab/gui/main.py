@@ -22,6 +22,7 @@ from circuitlab.gui.docks.prompt import samples
 from circuitlab.gui.errors import ErrorHook
 from circuitlab.gui.fitting import state_on
 from circuitlab.gui.opening import asked_of
+from circuitlab.gui.screen import room_for
 from circuitlab.gui.settings import Settings
 from circuitlab.gui.window import Window
 from circuitlab.model.config import ModelConfig
@@ -30,7 +31,6 @@ from circuitlab.model.subject import Head, ModelRef
 from circuitlab.session.state import State
 
 USUAL, LARGEST, PART = QSize(1280, 800), QSize(1920, 1200), 0.8  # of a first window, and of the screen where that is more
-FRAME = QSize(16, 48)  # px that desktops put round a window, at most
 DEFAULT = "builtin:attn-only-2l"
 log = logging.getLogger("circuitlab.main")
 
@@ -91,7 +91,7 @@ def _best_head(metrics: dict[str, Any], config: ModelConfig) -> Head | None:
 
 def show_fitting(window: Window) -> None:
     """On the screen with its frame: of the usual size, larger where there is more room, the whole screen where there is less."""
-    room = window.screen().availableGeometry().size() - FRAME
+    room = room_for(window)
     window.resize(room.boundedTo((room * PART).expandedTo(USUAL)).boundedTo(LARGEST))
     if room.width() < USUAL.width() or room.height() < USUAL.height():
         window.showMaximized()

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from PySide6.QtCore import QObject, Slot
 
-from circuitlab.counting import number_of
 from circuitlab.figures.panel import WITHOUT_HEADS
 from circuitlab.gui.bench import Bench
 from circuitlab.model.intervention import Intervention
@@ -73,7 +72,7 @@ class Moves(QObject):
         """The present subject becomes the reference."""
         state = self.bench.document.recorded
         text = state.text if len(state.text) <= 24 else f"…{state.text[-23:]}"
-        label = f"“{text}”" if text else number_of(len(state.tokens), "token")
+        label = f"“{text}”" if text else f"{len(state.tokens)} tokens"
         self._pin(f"{self.bench.name_of(state.model)} {label}", state.compare)
         self.bench.message.emit("Pinned. Change anything, then compare (Ctrl+D).")
 
@@ -91,7 +90,7 @@ class Moves(QObject):
         self.bench.document.apply(replace(state, pins=(pin, *state.pins[: MOST_PINS - 1]), compare=compare), "pin")
 
     def unpin(self) -> None:
-        """No reference any more."""
+        """Nothing is kept to compare with; beside a cut the reference is the uncut state then."""
         state = self.bench.document.recorded
         self.bench.document.apply(replace(state, pins=(), compare="now"), "unpin")
 
@@ -103,10 +102,10 @@ class Moves(QObject):
     def next_compare(self) -> None:
         """Now, the reference, the difference, in turn."""
         state = self.bench.document.recorded
-        if state.pins:
+        if state.reference is not None:
             self.compare(COMPARE[(COMPARE.index(state.compare) + 1) % 3])
         else:
-            self.bench.message.emit("Pin a reference first (Ctrl+P).")
+            self.bench.message.emit("Pin a reference first (Ctrl+P), or cut something.")
 
     def convention(self, name: str, value: object) -> None:
         """Change one field of the conventions."""
@@ -143,7 +142,7 @@ class Moves(QObject):
         self._say_reference(before)
 
     def _say_reference(self, before: State) -> None:
-        if not before.pins and self.bench.document.recorded.pins:
+        if before.reference is None and self.bench.document.recorded.reference is not None:
             self.bench.message.emit("The uncut run is the reference now: Ctrl+D shows before, after and the difference.")
 
     def switch(self, edit: Intervention, on: bool) -> None:

@@ -1,4 +1,4 @@
-"""The command palette: type a few letters, press Enter. And the sheet of shortcuts."""
+"""The command palette: type a few letters, press Enter."""
 
 from __future__ import annotations
 
@@ -7,17 +7,8 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QObject, Qt, Slot
 from PySide6.QtGui import QAction, QKeyEvent, QKeySequence
-from PySide6.QtWidgets import (
-    QGridLayout,
-    QLineEdit,
-    QListWidget,
-    QListWidgetItem,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QLineEdit, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
 
-from circuitlab.draw.plain import PlainLabel
-from circuitlab.gui.commands import CommandAction
 from circuitlab.gui.dialog import Dialog
 
 MOST = 200  # lines: what is further down is found by typing on
@@ -93,13 +84,14 @@ def entry_of(action: QAction) -> Entry:
 class Palette(Dialog):
     """All actions of the window, and what `more(typed)` knows: heads, models, tokens. Best match first."""
 
+    usual = (480, 380)
+
     def __init__(
         self, actions: Sequence[QAction], parent: QWidget, more: Callable[[str], Sequence[Entry]] = lambda typed: ()
     ) -> None:
         super().__init__(parent)
         self.setWindowTitle("Command palette")
         self.setModal(True)
-        self.resize(480, 380)
         self._fixed = [entry_of(a) for a in actions if a.text() and a.isEnabled()]
         self._more = more
         self.entries: list[Entry] = []  # as they are listed
@@ -108,6 +100,8 @@ class Palette(Dialog):
         self.line.setAccessibleName("Command")
         self.list = QListWidget(self)
         self.list.setAccessibleName("Commands that match")
+        self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.list.setTextElideMode(Qt.TextElideMode.ElideMiddle)  # the keys stand at the end
         box = QVBoxLayout(self)
         box.setContentsMargins(8, 8, 8, 8)
         box.addWidget(self.line)
@@ -146,56 +140,3 @@ class Palette(Dialog):
                 self.list.setCurrentRow(row)
                 return True
         return False
-
-
-class ShortcutSheet(Dialog):
-    """Every command with its keys, by menu, and the grammar of the hand."""
-
-    COLUMNS = 3
-    GRAMMAR = (
-        ("Hover", "preview"),
-        ("Click", "select and lock; again to release"),
-        ("Shift+click", "add or remove"),
-        ("Double-click", "open in its own panel"),
-        ("Wheel, drag", "zoom, pan; R resets"),
-        ("Right-click", "menu about what is pointed at"),
-        ("Arrows", "walk cells, heads, rows"),
-        ("Enter, Shift+Enter, Alt+Enter", "click, Shift+click, double-click"),
-        ("+ −, Ctrl+arrows", "zoom, pan"),
-        ("S in a table", "sort by the column; again: the other way"),
-        ("Menu key", "menu about what the keys are on"),
-    )
-
-    def __init__(self, actions: Sequence[QAction], parent: QWidget) -> None:
-        super().__init__(parent)
-        self.setWindowTitle("Commands and shortcuts")
-        native = QKeySequence.SequenceFormat.NativeText
-        groups: dict[str, list[tuple[str, str]]] = {"The hand": list(self.GRAMMAR)}
-        for action in actions:
-            keys = " or ".join(k.toString(native) for k in action.shortcuts())
-            group = action.command.menu if isinstance(action, CommandAction) else "Panels"
-            title = action.command.title if isinstance(action, CommandAction) else action.text()
-            groups.setdefault(group, []).append((keys, title))
-        grid = QGridLayout(self)
-        grid.setContentsMargins(24, 16, 24, 16)
-        grid.setHorizontalSpacing(16)
-        grid.setVerticalSpacing(4)
-        lines = sum(len(g) + 1 for g in groups.values())
-        row, column, longest = 0, 0, -(-lines // self.COLUMNS)
-        for group, rows in groups.items():
-            if row and row + len(rows) > longest + 2:
-                row, column = 0, column + 3
-                grid.setColumnMinimumWidth(column - 1, 24)
-            self._put(grid, row, column, group, "title", 2)
-            row += 1
-            for keys, text in rows:
-                self._put(grid, row, column, keys, "caption")
-                self._put(grid, row, column + 1, text)
-                row += 1
-        grid.setRowStretch(grid.rowCount(), 1)
-
-    def _put(self, grid: QGridLayout, row: int, column: int, words: str, role: str = "", span: int = 1) -> None:
-        label = PlainLabel(words, self)
-        label.setTextFormat(Qt.TextFormat.PlainText)
-        label.setProperty("role", role)
-        grid.addWidget(label, row, column, 1, span)

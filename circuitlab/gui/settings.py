@@ -42,8 +42,12 @@ class Setting:
     later: bool = False
 
 
+# Hues of heads and signs stay; `draw/colours.py` has the scales.
+THEME = (
+    "Colours of window and pictures. In dark, scales are turned: zero is the background, the largest is light. Exports are light"
+)
 SETTINGS: tuple[Setting, ...] = (
-    Setting("theme", "Theme", "system", "Colours of the window; data keep theirs", ("system", "light", "dark")),
+    Setting("theme", "Theme", "system", THEME, ("system", "light", "dark")),
     Setting("text_scale", "Text size", 1.0, "All text of window and figures", low=0.8, high=1.6, unit=" ×"),
     Setting("debounce", "Typing pause", 60, "How long after a keystroke the text is read", low=0, high=1000, unit=" ms"),
     Setting(
@@ -116,6 +120,10 @@ class Settings(QObject):
         if self.remember:
             self._keep(name, value)
         self.changed.emit(name)
+
+    def reset(self, name: str) -> None:
+        """To its default."""
+        self.set(name, self._known[name].default)
 
     def _keep(self, name: str, value: Any) -> None:
         file = stored()

@@ -9,14 +9,15 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from circuitlab.draw.theme import GRID
+from circuitlab.gui.labels import ShortLabel
 
-FULL, SHORTEST = 0, 5  # stages of saying less
+FULL, SHORTEST, SIGNS = 0, 5, 6  # stages of saying less; the last with signs in place of words
 
 
 class Strip(QWidget):
     """`left` and `right` stand at the ends, `middle` gets what is left between them, or a line of its own.
 
-    `compact(stage)` of whoever owns the widgets has them say less, from `FULL` to `SHORTEST`. `lines_changed()`: it is of another
+    `compact(stage)` of whoever owns the widgets has them say less, from `FULL` to `SIGNS`. `lines_changed()`: it is of another
     height.
     """
 
@@ -29,6 +30,7 @@ class Strip(QWidget):
         self.middle: QWidget | None = None
         self.owners: list[Callable[[int], None]] = []
         self._laid: object = None  # what the present places follow from
+        self._held = False
         self._line = 0
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self._later = QTimer(self)
@@ -37,9 +39,22 @@ class Strip(QWidget):
 
     def event(self, event: QEvent) -> bool:
         """A widget says something else: the others may have to say less."""
-        if event.type() == QEvent.Type.LayoutRequest and self._state() != self._laid:
+        if event.type() == QEvent.Type.LayoutRequest and not self._held and self._state() != self._laid:
             self._later.start(0)
         return super().event(event)
+
+    @Slot()
+    def hold(self) -> None:
+        """Something on it is being dragged: until `release`, nothing moves under the pointer."""
+        self._held = True
+        self._later.stop()
+
+    @Slot()
+    def release(self) -> None:
+        """Let go: what has changed meanwhile takes its room."""
+        self._held = False
+        if self._state() != self._laid:
+            self._later.start(0)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Another width."""
@@ -62,9 +77,11 @@ class Strip(QWidget):
         every = [*self.left, *self.right, *([self.middle] if self.middle is not None else [])]
         return self.width(), tuple((w.isHidden(), w.sizeHint().toTuple()) for w in every)
 
-    def _width(self, widgets: Sequence[QWidget]) -> int:
+    def _width(self, widgets: Sequence[QWidget], least: bool = False) -> int:
+        """px of them all; `least`: labels that can be cut are, and the middle does with little."""
         shown = self._shown(widgets)
-        return sum(w.sizeHint().width() for w in shown) + GRID // 2 * len(shown)
+        of = lambda w: w.minimumSizeHint() if least and (isinstance(w, ShortLabel) or w is self.middle) else w.sizeHint()
+        return sum(of(w).width() for w in shown) + GRID // 2 * len(shown)
 
     def _compact(self, stage: int) -> None:
         for owner in self.owners:
@@ -89,20 +106,25 @@ class Strip(QWidget):
         self._laid = self._state()
 
     def _fits(self, widgets: Sequence[QWidget]) -> bool:
-        """Find the first stage at which they do; the last where none does."""
+        """Find the first stage at which they do; the last where none does unless labels are cut."""
         for stage in range(FULL, SHORTEST + 1):
             self._compact(stage)
             if self._width(widgets) <= self.width():
+                return True
+        for stage in (SHORTEST, SIGNS):
+            self._compact(stage)
+            if self._width(widgets, least=True) <= self.width():
                 return True
         return False
 
     def _place(self, middle: Sequence[QWidget], alone: bool) -> None:
         left, right = self._shown(self.left), self._shown(self.right)
-        over = self._width([*left, *right, *([] if alone else middle)]) - self.width()
+        least = sum(w.minimumSizeHint().width() + GRID // 2 for w in ([] if alone else middle))
+        over = self._width([*left, *right]) + least - self.width()
         widths = {}
-        for widget in (*left, *right):
+        for widget in (*right, *left):  # what is compared with is cut before what is looked at
             widths[widget] = widget.sizeHint().width()
-            if over > 0:  # even now: labels that can be cut are
+            if over > 0 and isinstance(widget, ShortLabel):
                 less = min(over, max(0, widths[widget] - widget.minimumSizeHint().width()))
                 widths[widget], over = widths[widget] - less, over - less
         x, end = 0, self.width()

@@ -14,6 +14,19 @@ from circuitlab.gui.training_process import TrainingProcess
 from circuitlab.gui.training_view import TrainingView
 
 
+def closing_box(parent: QWidget) -> tuple[PlainBox, QPushButton, QPushButton]:
+    """What becomes of a run when the window closes, asked; with the buttons that keep and stop it."""
+    box = PlainBox(parent)
+    box.setWindowTitle("Close CircuitLab")
+    box.setText("A model is being trained.")
+    box.setInformativeText("It can go on without the window. Stopped, it saves its state and can be taken up again later.")
+    keep = box.addButton("Keep it running", QMessageBox.ButtonRole.AcceptRole)
+    stop = box.addButton("Stop it", QMessageBox.ButtonRole.DestructiveRole)
+    box.addButton(QMessageBox.StandardButton.Cancel)
+    box.setDefaultButton(keep)
+    return box, keep, stop
+
+
 class TrainingDialog(Dialog):
     """See the module. `opens(path)`: a model folder that the window is to open.
 
@@ -21,6 +34,7 @@ class TrainingDialog(Dialog):
     """
 
     opens = Signal(str)
+    usual = (820, 640)
 
     def __init__(self, bench: Bench, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -39,7 +53,6 @@ class TrainingDialog(Dialog):
         self.view.again.connect(self.choose)
         self.view.shut.clicked.connect(self.close)
         self.view.opens.connect(self.opens)
-        self.resize(820, 640)
 
     def _lay_out(self) -> None:
         buttons = QHBoxLayout()
@@ -110,14 +123,7 @@ class TrainingDialog(Dialog):
 
     def ask_close(self) -> str:
         """The person's choice: "keep" it running without the window, "stop" it, or "stay"."""
-        box = PlainBox(self.parentWidget() or self)
-        box.setWindowTitle("Close CircuitLab")
-        box.setText("A model is being trained.")
-        box.setInformativeText("It can go on without the window. Stopped, it saves its state and can be taken up again later.")
-        keep = box.addButton("Keep it running", QMessageBox.ButtonRole.AcceptRole)
-        stop = box.addButton("Stop it", QMessageBox.ButtonRole.DestructiveRole)
-        box.addButton(QMessageBox.StandardButton.Cancel)
-        box.setDefaultButton(keep)
+        box, keep, stop = closing_box(self.parentWidget() or self)
         box.exec()
         chosen = box.clickedButton()
         box.deleteLater()

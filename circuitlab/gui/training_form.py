@@ -53,6 +53,8 @@ class TrainingForm(QWidget):
     def _make_choices(self) -> None:
         self.recipe = QComboBox(self)
         self.recipe.setAccessibleName("Recipe")
+        self.recipe.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        self.recipe.setMinimumContentsLength(24)
         for name, title in shipped_titles().items():
             self.recipe.addItem(f"{name}: {title}", name)
         self.recipe.currentIndexChanged.connect(self._suggest)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from PySide6.QtCore import QChildEvent, QEvent, Slot
+from PySide6.QtCore import QChildEvent, QEvent, Qt, Slot
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QGuiApplication, QShowEvent
 from PySide6.QtWidgets import QDockWidget, QMainWindow, QTabBar, QWidget
 
@@ -75,6 +75,8 @@ class Window(QMainWindow):
         self.addToolBar(self.top)
         self.checkpoints = CheckpointBar(self.bench, self.moves, lambda: self.waiting, self)
         self.top.take_middle(self.checkpoints, self.checkpoints.compact)
+        self.checkpoints.slider.sliderPressed.connect(self.top.strip.hold)
+        self.checkpoints.slider.sliderReleased.connect(self.top.strip.release)
 
     def _connect(self) -> None:
         self.bench.document.changed.connect(self._changed)
@@ -225,10 +227,12 @@ class Window(QMainWindow):
             self.checkpoints.refresh()  # a layout that was kept may hide it
 
     def childEvent(self, event: QChildEvent) -> None:
-        """Qt makes the tabs of docks, without a name for those who hear them."""
+        """Qt makes the tabs of docks, without a name for those who hear them, and cuts their words where there are many."""
         super().childEvent(event)
-        if event.type() == QEvent.Type.ChildPolished and isinstance(event.child(), QTabBar):
-            event.child().setProperty("accessibleName", "Panels that share this place")
+        if event.type() == QEvent.Type.ChildPolished and isinstance(tabs := event.child(), QTabBar):
+            tabs.setAccessibleName("Panels that share this place")
+            tabs.setElideMode(Qt.TextElideMode.ElideNone)  # those for which there is no room are scrolled to
+            tabs.setUsesScrollButtons(True)
 
     def changeEvent(self, event: QEvent) -> None:
         """The desktop's scheme may have changed."""

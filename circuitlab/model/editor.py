@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import HEADLESS, Intervention, Site
@@ -33,11 +32,7 @@ def check_edits(config: ModelConfig, edits: tuple[Intervention, ...], n_tokens: 
         if edit.path_from is not None and config.norm_placement not in ("pre",):
             raise BadInput("A path intervention needs norms before the sublayers.", expected="pre", got=config.norm_placement)
         if edit.align and len(edit.align) != n_tokens:
-            raise BadInput(
-                "The alignment of a patch does not fit the prompt.",
-                expected=number_of(n_tokens, "position"),
-                got=str(len(edit.align)),
-            )
+            raise BadInput("align does not fit the prompt.", expected=f"{n_tokens} positions", got=str(len(edit.align)))
 
 
 def _check_site(config: ModelConfig, site: Site, n_tokens: int) -> None:
@@ -111,16 +106,16 @@ class Editor:
         if edit.op == "mean" and not edit.source:
             return x.mean(dim=-2, keepdim=True).expand_as(x)
         run = self._source(edit.source or self._tokens)
-        there = run.get(site.name, site.layer, heads or ())
+        taken = run.get(site.name, site.layer, heads or ())
         if edit.op == "mean":
-            return there.mean(dim=-2, keepdim=True).expand_as(x)
-        return self._aligned(edit, site, x, there, start)
+            return taken.mean(dim=-2, keepdim=True).expand_as(x)
+        return self._aligned(edit, site, x, taken, start)
 
     def _constant(self, edit: Intervention, x: Tensor) -> Tensor:
         if len(edit.value) not in (1, x.shape[-1]):
             raise BadInput(
-                f"The value set at {edit.site.name} has the wrong width.",
-                expected=f"1 or {number_of(x.shape[-1], 'number')}",
+                f"set at {edit.site.name} has the wrong width.",
+                expected=f"1 or {x.shape[-1]} numbers",
                 got=str(len(edit.value)),
             )
         return torch.tensor(edit.value, dtype=x.dtype, device=x.device).expand_as(x)

@@ -105,27 +105,27 @@ class FoldedWeights:
 
     def embed(self) -> Embed:
         """Embeddings, centred over d_model where that is exact."""
-        made = self._embed or self._folded_embed()
+        embed = self._embed or self._folded_embed()
         if self.resident:
-            self._embed = made
-        return made
+            self._embed = embed
+        return embed
 
     def layer(self, i: int, mlp: bool = True) -> Layer:
         """Block i, folded."""
         if i in self._layers:
             return self._layers[i]
         whole = mlp or self.resident
-        made = self._folded_layer(self._stored.layer(i, whole))
+        layer = self._folded_layer(self._stored.layer(i, whole))
         if self.resident:
-            self._layers[i] = made
-        return made
+            self._layers[i] = layer
+        return layer
 
     def unembed(self) -> Unembed:
         """The unembedding, its norm folded in and centred over the vocabulary."""
-        made = self._unembed or self._folded_unembed()
+        unembed = self._unembed or self._folded_unembed()
         if self.resident:
-            self._unembed = made
-        return made
+            self._unembed = unembed
+        return unembed
 
     def embed_rows(self, tokens: Tokens) -> Tensor:
         """[token, d_model]: `embed().W_E` of some tokens, without the rest."""
@@ -136,24 +136,24 @@ class FoldedWeights:
 
     def unembed_columns(self, tokens: Tokens) -> Tensor:
         """[d_model, token]: `unembed().W_U` of some tokens, without the rest."""
-        found = self._folded_columns(tokens)
+        columns = self._folded_columns(tokens)
         if not self._centre_logits:
-            return found
+            return columns
         if self._mean_out is None:
-            n, total = self.config.d_vocab_out, torch.zeros_like(found[:, :1])
+            n, total = self.config.d_vocab_out, torch.zeros_like(columns[:, :1])
             for start in range(0, n, TILE):
                 total += self._folded_columns(slice(start, start + TILE)).sum(1, keepdim=True)
             self._mean_out = total / n
-        return found.sub_(self._mean_out)
+        return columns.sub_(self._mean_out)
 
     def _folded_columns(self, tokens: Tokens) -> Tensor:
         """A copy, before it is centred over the vocabulary."""
         with torch.device("cpu"):
             ends = self._lying.unembed()
             stored = ends.W_U[:, _here(tokens)]
-        made = stored.to(self._device, _TORCH[self.conventions.dtype], copy=True)
+        columns = stored.to(self._device, _TORCH[self.conventions.dtype], copy=True)
         gain = ends.norm.gain if self._fold_final else None
-        return made if gain is None else made.mul_(self._cast(gain.to(self._device))[:, None])
+        return columns if gain is None else columns.mul_(self._cast(gain.to(self._device))[:, None])
 
     def _folded_embed(self) -> Embed:
         raw = self._stored.embed()

@@ -26,12 +26,12 @@ from typing import Any, cast
 
 import torch
 
-from circuitlab.counting import number_of
 from circuitlab.errors import BadModel, UsageError
+from circuitlab.files import read_at_most
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.import_unseen import defaults, unseen
 from circuitlab.model.loading.assumptions import Assumption
-from circuitlab.model.loading.layout import LaidOut, Layout, Stored, Which, identity, stacked, stored
+from circuitlab.model.loading.layout import LaidOut, Layout, Misfit, Stored, Which, identity, stacked, stored
 from circuitlab.model.loading.leftovers import attention_among
 from circuitlab.model.renamed import Sliced, whole_of
 from circuitlab.model.sourced import expected_shapes
@@ -60,9 +60,10 @@ class ImportMap:
 def read_map(path: Path) -> ImportMap:
     """The map of a TOML file. Raises `UsageError` for what cannot be read, `BadModel` for a contradicting configuration."""
     try:
-        if path.stat().st_size > _LARGEST:
-            raise UsageError("The map is too large.", expected="at most 1 MiB", got=number_of(path.stat().st_size, "byte"))
-        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        read = read_at_most(path, _LARGEST)
+        if read is None:
+            raise UsageError("The map is too large.", expected="at most 1 MiB", got="more")
+        data = tomllib.loads(read.decode("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError("The map cannot be read.", expected="a TOML file", got=str(error)[:200]) from error
     return map_of(data)
@@ -75,7 +76,11 @@ def map_of(data: Mapping[str, Any]) -> ImportMap:
         if name not in known or not isinstance(value, known[name]):
             raise UsageError("The map has a part that is not known.", expected=" ".join(known), got=f"{name} {value!r}"[:80])
     fields = data.get("config", {})
-    config = ModelConfig.from_json(fields)
+    try:
+        config = ModelConfig.from_json(fields)
+    except BadModel as error:  # in a map it is no file of its own
+        what = error.what.replace("config.json", "[config] of the map", 1)
+        raise BadModel(what, expected=error.expected, got=error.got, remedy="Say them under [config] in the map.") from error
     ends: dict[str, Stored] = {}
     block: dict[str, Stored] = {}
     for ours, value in data.get("tensors", {}).items():
@@ -93,16 +98,14 @@ def _stored(config: ModelConfig, ours: str, value: Any) -> Stored:
     if isinstance(steps, dict) and _flag(ours, steps, "identity"):
         return _identity(ours, steps)
     if not isinstance(steps, dict) or not isinstance(steps.get("from"), str):
-        raise UsageError(f"The map’s {ours} cannot be read.", expected="a name, or {from = NAME, …}", got=repr(value)[:80])
+        raise UsageError(f"{ours} cannot be read.", expected="a name, or {from = NAME, …}", got=repr(value)[:80])
     if unknown := sorted(set(steps) - _STEPS):
-        raise UsageError(
-            f"The map’s {ours} has steps that are not known.", expected=" ".join(sorted(_STEPS)), got=" ".join(unknown)
-        )
+        raise UsageError(f"{ours} has steps that are not known.", expected=" ".join(sorted(_STEPS)), got=" ".join(unknown))
     if "{h}" not in steps["from"]:
         return _stepped(ours, steps)
     if ours not in (*_MAPS, "b_Q", "b_K", "b_V") or "heads" in steps:
         raise UsageError(
-            f"The map’s {ours}: {{h}} is one tensor per head.",
+            f"{ours}: {{h}} is one tensor per head.",
             expected=f"{' '.join(_MAPS)} b_Q b_K b_V, without heads = true",
             got=repr(value)[:80],
         )
@@ -114,7 +117,7 @@ def _identity(ours: str, steps: Mapping[str, Any]) -> Stored:
     """A matrix that is not stored: the identity, cut by heads where it has them."""
     if set(steps) != {"identity"} or ours not in (*_MAPS, "embed.W_E", "unembed.W_U"):
         raise UsageError(
-            f"The map’s {ours} cannot be the identity so.",
+            f"{ours} cannot be the identity so.",
             expected=f"{{ identity = true }}, of {' '.join(_MAPS)} embed.W_E or unembed.W_U",
             got=repr(dict(steps))[:80],
         )
@@ -130,12 +133,12 @@ def _stepped(ours: str, steps: Mapping[str, Any]) -> Stored:
     where = _split(ours, where, steps.get("split"))
     if (half := steps.get("half")) is not None:
         if half not in (0, 1) or isinstance(half, bool):
-            raise UsageError(f"The map’s {ours}: half is the first or the second.", expected="0 or 1", got=repr(half)[:40])
+            raise UsageError(f"{ours}: half is the first or the second.", expected="0 or 1", got=repr(half)[:40])
         where = where.half(half)
     if _flag(ours, steps, "heads"):
         which = ours[-1].lower()
         if ours[:2] not in ("W_", "b_") or which not in "qkvo" or ours == "b_O":
-            raise UsageError(f"The map’s {ours} has no heads.", expected="W_Q W_K W_V W_O b_Q b_K b_V", got=ours[:40])
+            raise UsageError(f"{ours} has no heads.", expected="W_Q W_K W_V W_O b_Q b_K b_V", got=ours[:40])
         where = where.heads(cast("Which", which))
     return _shifted(ours, where, steps.get("offset"))
 
@@ -143,16 +146,20 @@ def _stepped(ours: str, steps: Mapping[str, Any]) -> Stored:
 def _flag(ours: str, steps: Mapping[str, Any], name: str) -> bool:
     value = steps.get(name, False)
     if not isinstance(value, bool):
-        raise UsageError(f"The map’s {ours}: {name} is neither true nor false.", expected="true or false", got=repr(value)[:40])
+        raise UsageError(f"{ours}: {name} is neither true nor false.", expected="true or false", got=repr(value)[:40])
     return value
 
 
 def _permuted(ours: str, order: Any) -> Any:
     if not isinstance(order, list) or sorted(map(repr, order)) != [repr(i) for i in range(len(order))]:
-        raise UsageError(
-            f"The map’s {ours}: permute is not an order of axes.", expected="such as [0, 2, 1]", got=repr(order)[:60]
-        )
-    return lambda c, x: x.permute(order)
+        raise UsageError(f"{ours}: permute is no order of axes.", expected="such as [0, 2, 1]", got=repr(order)[:60])
+
+    def turn(c: ModelConfig, x: torch.Tensor) -> torch.Tensor:
+        if x.dim() != len(order):
+            raise Misfit(f"permute {order} needs {len(order)} axes, and {tuple(x.shape)} has {x.dim()}")
+        return x.permute(order)
+
+    return turn
 
 
 def _split(ours: str, where: Stored, text: Any) -> Stored:
@@ -160,7 +167,7 @@ def _split(ours: str, where: Stored, text: Any) -> Stored:
         return where
     which = text.removesuffix(_WITHIN) if isinstance(text, str) else ""
     if which not in ("q", "k", "v"):
-        raise UsageError(f"The map’s {ours}: split is not known.", expected=f'"q" "k" "v", or "q{_WITHIN}"', got=repr(text)[:60])
+        raise UsageError(f"{ours}: split is not known.", expected=f'"q" "k" "v", or "q{_WITHIN}"', got=repr(text)[:60])
     return where.within_heads(which) if text.endswith(_WITHIN) else where.beside(which)
 
 
@@ -168,7 +175,7 @@ def _shifted(ours: str, where: Stored, offset: Any) -> Stored:
     if offset is None:
         return where
     if isinstance(offset, bool) or not isinstance(offset, int | float):
-        raise UsageError(f"The map’s {ours}: offset is not a number.", expected="such as 1", got=repr(offset)[:40])
+        raise UsageError(f"{ours}: offset is no number.", expected="such as 1", got=repr(offset)[:40])
     return where.then(lambda c, x: x.float() + offset)
 
 
@@ -234,13 +241,21 @@ def _asked(found: ImportMap, prefix: str) -> set[str]:
 
 
 def _misfit(parts: LaidOut, where: Stored, i: int, expected: tuple[int, ...]) -> str:
-    """Why a tensor does not become what it should; "" where it does."""
+    """Why a tensor does not become what it should, and what to do; "" where it does."""
     without_data = lambda name: torch.empty(parts.source.shape(parts.full(name)), device="meta")
     try:
         got = tuple(where.take(parts.config, without_data, i).shape)
-    except (RuntimeError, IndexError, ValueError) as error:
-        return f"{str(error).splitlines()[0][:120]}"
-    return "" if got == expected else f"becomes {got}, not {expected}"
+    except Misfit as error:
+        said = str(error)
+    except (RuntimeError, IndexError, ValueError):  # of tensors that are joined, in a library's words
+        said = f"its steps give no {expected}"
+    else:
+        said = "" if got == expected else f"becomes {got}, not {expected}"
+    if said and not where.names(i):
+        c = parts.config
+        sizes = f"d_model is {c.d_model}, n_heads · d_head {c.n_heads * c.d_head}, d_vocab {c.d_vocab}"
+        return f"{expected} cannot be the identity, which is square: {sizes}; name the tensor, or mend [config]"
+    return said
 
 
 def refuse_problems(found: Survey) -> None:

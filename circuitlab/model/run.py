@@ -148,9 +148,9 @@ class Run:
         mask = src <= positions[:, None]
         if window := config.window(layer):
             mask &= src > positions[:, None] - window
-        made = block.pattern(self._scores(layer, heads, rows), mask)
-        made = self.editor.apply("pattern", layer, made, rows.indices(n)[0], heads or None)
-        return made if rows is dest else made[:, dest]
+        pattern = block.pattern(self._scores(layer, heads, rows), mask)
+        pattern = self.editor.apply("pattern", layer, pattern, rows.indices(n)[0], heads or None)
+        return pattern if rows is dest else pattern[:, dest]
 
     def _z(self, layer: int, heads: tuple[int, ...], dest: slice) -> Tensor:
         kept = self.captured[layer]
@@ -203,11 +203,11 @@ class Run:
         """
         assert self.final is not None
         targets = torch.tensor(self.tokens[1:], device=self.final.device)
-        there = targets < self.weights.config.d_vocab_out
+        predictable = targets < self.weights.config.d_vocab_out
         tiles = [slice(i, min(i + ROWS, self.n - 1)) for i in range(0, self.n - 1, ROWS)]
         with torch.inference_mode():
-            parts = [F.cross_entropy(self.logits(t), targets[t] * there[t], reduction="none") for t in tiles]
-            return torch.cat(parts).masked_fill(~there, torch.nan) if parts else self.final.new_zeros(0)
+            parts = [F.cross_entropy(self.logits(t), targets[t] * predictable[t], reduction="none") for t in tiles]
+            return torch.cat(parts).masked_fill(~predictable, torch.nan) if parts else self.final.new_zeros(0)
 
 
 def _pick(x: Tensor, heads: tuple[int, ...]) -> Tensor:

@@ -25,8 +25,8 @@ def series_of(folder: Path) -> tuple[tuple[int, Path], ...]:
         names = os.listdir(place) if place.is_dir() else []
     except OSError as error:
         raise BadModel("The checkpoints cannot be listed.", expected="a readable folder", got=str(error)) from error
-    found = [(int(match[1]), place / name) for name in names if (match := _STEP.match(name))]
-    return tuple(sorted(found))
+    points = [(int(match[1]), place / name) for name in names if (match := _STEP.match(name))]
+    return tuple(sorted(points))
 
 
 def index_of(steps: Sequence[int], step: int) -> int:
@@ -53,18 +53,18 @@ def final_step(folder: Path) -> int | None:
 
 def checkpoint_of(folder: Path, index: int) -> Path:
     """The weights of one checkpoint; a negative index counts from the last one. Raises `BadModel`."""
-    found = series_of(folder)
-    if not found:
+    points = series_of(folder)
+    if not points:
         raise BadModel(
             "This model has no checkpoint series.",
             expected=f"{FOLDER}/step-N.safetensors in its folder",
             got=f"checkpoint {index}",
         )
-    if not -len(found) <= index < len(found):
+    if not -len(points) <= index < len(points):
         raise BadModel(
             "There is no such checkpoint.",
-            expected=f"0..{len(found) - 1}",
+            expected=f"0..{len(points) - 1}",
             got=str(index),
             remedy="This counts checkpoints; by training step it is --checkpoint STEP, or Model.at_step(STEP) in Python.",
         )
-    return found[index][1]
+    return points[index][1]

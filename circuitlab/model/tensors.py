@@ -273,13 +273,24 @@ def open_shards(
 
 def check_kind(source: TensorSource, name: str) -> None:
     """Raise `BadModel` where a tensor that is needed is of a dtype that weights are not."""
-    if source.kind(name) not in WEIGHT_KINDS:
+    kind = source.kind(name)
+    if kind not in WEIGHT_KINDS:
         raise BadModel(
-            f"The tensor {name} has a dtype that weights do not have.",
+            f"{name} is {kind}: no weight that can be read." if kind in _PLAINER else f"{name} has a dtype that is no weight.",
             expected=" ".join(WEIGHT_KINDS),
-            got=source.kind(name),
-            remedy="Save it as float32 or bfloat16; what was quantised has to be dequantised by what made it.",
+            got=kind,
+            remedy=_PLAINER.get(
+                kind, "Save it as float32 or bfloat16; what was quantised has to be dequantised by what made it."
+            ),
         )
+
+
+_PLAINER = {  # what is no dtype: how to save it so that it is read
+    "sparse": "Save it dense: x.to_dense() in its place.",
+    "nested": "Save its parts as tensors of their own.",
+    "quantised": "Save it dequantised: x.dequantize() in its place.",
+    "a meta tensor, without data": "It holds no numbers: load the weights where it was made, and save them from there.",
+}
 
 
 def copied(source: TensorSource, dtype: torch.dtype = torch.float32, names: Collection[str] | None = None) -> ResidentTensors:
@@ -307,7 +318,7 @@ def check_finite(name: str, value: Tensor) -> None:
         bad = ~torch.isfinite(value)
         at = tuple(int(i) for i in bad.nonzero()[0])
         raise BadModel(
-            f"The tensor {name} has weights that are not numbers.",
+            f"{name} has weights that are not numbers.",
             expected="finite weights",
             got=f"{int(bad.sum())} NaN or infinite, the first at {at}",
             remedy="The checkpoint is damaged or its training diverged; use another one.",

@@ -1,7 +1,7 @@
 """Interventions as a person meets them: what can be cut where one points, and how a cut is called.
 
-Offers are States: what the bench would be with the cut made. The first cut keeps the uncut subject as the reference, so that
-every panel can show before, after and the difference at once.
+Offers are States: what the bench would be with the cut made. Where nothing is pinned the reference is then the same without it
+(`State.reference`), so that every panel can show before, after and the difference at once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from circuitlab.analysis.alignment import alignment_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import Intervention, Op, Site, SiteName
 from circuitlab.model.subject import Head, Target
-from circuitlab.session.state import UNCUT, Pin, State
+from circuitlab.session.state import State
 
 READ_BY: dict[str, SiteName] = {"Q": "q", "K": "k", "V": "v"}
 _OPS: dict[Op, str] = {
@@ -50,12 +50,9 @@ def ablation(head: Head) -> Intervention:
 
 
 def with_edits(state: State, *edits: Intervention) -> State:
-    """The state with these interventions on; the uncut subject becomes the reference where there is none yet."""
+    """The state with these interventions on, after those that it has."""
     kept = tuple((e, on) for e, on in state.edits if e not in edits)
-    pins = state.pins
-    if not pins and not state.subject.edits:
-        pins = (Pin(UNCUT, state.subject, state.selection, state.text),)
-    return replace(state, edits=(*kept, *((e, True) for e in edits)), pins=pins)
+    return replace(state, edits=(*kept, *((e, True) for e in edits)))
 
 
 def without_edit(state: State, edit: Intervention) -> State:

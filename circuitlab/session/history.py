@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from circuitlab.session.state import State
 
@@ -64,6 +64,10 @@ class History:
             self._steps.append(Step(state, label, merge))
         del self._steps[: max(0, len(self._steps) - LONGEST)]
         self._at = len(self._steps) - 1
+
+    def mend(self, state: State) -> None:
+        """The state we stand at, said anew; no step of its own."""
+        self._steps[self._at] = replace(self._steps[self._at], state=state)
 
     def undo(self) -> State | None:
         """Step back; None at the beginning."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from circuitlab.engine.codec import fields, from_json, to_json
 from circuitlab.errors import BadInput, UsageError
-from circuitlab.session.state import Selection, State
+from circuitlab.session.state import UNCUT, Selection, State
 
 VERSION = 1
 
@@ -23,7 +24,7 @@ def state_from_text(text: str, views: Mapping[str, type[Any]]) -> State:
     try:
         data = json.loads(text)
         if not isinstance(data, dict) or data.get("circuitlab") != VERSION:
-            raise UsageError("That is not a CircuitLab state.", expected=f"version {VERSION}", got=str(data)[:60])
+            raise UsageError("That is no CircuitLab state.", expected=f"version {VERSION}", got=str(data)[:60])
         return _state(data["state"], views)
     except (ValueError, KeyError, RecursionError) as error:
         raise BadInput("The session cannot be read.", expected="a CircuitLab state as JSON", got=str(error)) from error
@@ -40,11 +41,13 @@ def _state(data: Any, views: Mapping[str, type[Any]]) -> State:
     plain = {n: from_json(known[n][0], v, n) for n, v in data.items() if n != "views"}
     kept = data.get("views", {})
     if not isinstance(kept, dict):
-        raise UsageError("The state's views are not an object.", expected="an object", got=repr(kept)[:60])
+        raise UsageError("views is not an object.", expected="an object", got=repr(kept)[:60])
     made = {n: from_json(views[n], v, f"views.{n}") if n in views else v for n, v in kept.items()}
     if "model" not in plain:
         raise UsageError("The state lacks its model.", expected="model", got="none")
     state = State(**plain, views=made)
+    # files of before the uncut state was read off the cut one have it among the pins
+    state = replace(state, pins=tuple(pin for pin in state.pins if pin.label != UNCUT or pin.subject.edits))
     for selection in (state.selection, *(pin.selection for pin in state.pins)):
         _check(selection)
     return state

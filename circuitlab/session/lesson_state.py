@@ -14,7 +14,6 @@ import numpy as np
 from circuitlab.analysis.base import Ctx, Quiet
 from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult
 from circuitlab.analysis.samples import bos_of, fitted, repeated_random
-from circuitlab.counting import number_of
 from circuitlab.engine.codec import params_of
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
@@ -26,7 +25,7 @@ from circuitlab.session.cuts import ablation
 from circuitlab.session.lesson_step import BEST, Occurrence, Other, Random, Setup, Where
 from circuitlab.session.lesson_values import Value, live
 from circuitlab.session.lessons import Step
-from circuitlab.session.state import UNCUT, Pin, Selection, State
+from circuitlab.session.state import Pin, Selection, State
 
 
 @dataclass(frozen=True)
@@ -80,17 +79,16 @@ class Resolver:
         pin = setup.pin
         if isinstance(pin, (Other, Setup)):
             other = self._plain(pin.of(setup) if isinstance(pin, Other) else pin, strict=False)
-            state = replace(state, pins=(Pin(self._label(state, other), other.subject, other.selection, other.text),))
-        elif pin is None and state.edits:
-            state = replace(state, pins=(Pin(UNCUT, replace(state.subject, edits=()), state.selection, state.text),))
-        return replace(state, compare=(setup.compare or "now") if state.pins else "now")
+            if other.subject != replace(state.subject, edits=()) or not state.subject.edits:  # which needs no pin
+                state = replace(state, pins=(Pin(self._label(state, other), other.subject, other.selection, other.text),))
+        return replace(state, compare=(setup.compare or "now") if state.reference is not None else "now")
 
     def _label(self, state: State, other: State) -> str:
         if other.model != state.model:
             return self.model_words(other.model)
         if other.tokens != state.tokens:
             return other.text[:24] or "other tokens"
-        return "cut" if other.subject.edits else UNCUT
+        return "cut" if other.subject.edits else "pin"
 
     def model_words(self, ref: ModelRef) -> str:
         """A model's name, with the training step where it is a checkpoint."""
@@ -151,8 +149,8 @@ class Resolver:
         else:
             text, tokens = prompt, tokenizer.encode(prompt, config.prepend_bos)
         if len(tokens) > config.n_ctx or any(t >= config.d_vocab for t in tokens):
-            expected = f"at most {number_of(config.n_ctx, 'token')}, ids below {config.d_vocab}"
-            raise BadInput(f"The prompt does not fit {model.ref.name}.", expected=expected, got=number_of(len(tokens), "token"))
+            expected = f"at most {config.n_ctx} tokens, ids below {config.d_vocab}"
+            raise BadInput(f"The prompt does not fit {model.ref.name}.", expected=expected, got=f"{len(tokens)} tokens")
         return text, tokens
 
     def _heads(self, texts: tuple[str, ...], model: OpenModel) -> tuple[Head, ...]:
@@ -160,7 +158,7 @@ class Resolver:
         found = [self._best(t.removeprefix(BEST).strip(), model) if t.startswith(BEST) else Head.parse(t) for t in texts]
         for head in found:
             if head.layer >= config.n_layers or head.head >= config.n_heads:
-                expected = f"{number_of(config.n_layers, 'layer')} of {number_of(config.n_heads, 'head')}"
+                expected = f"{config.n_layers} layers of {config.n_heads} heads"
                 raise BadInput(f"{model.ref.name} has no head {head}.", expected=expected, got=str(head))
         return tuple(dict.fromkeys(found))
 

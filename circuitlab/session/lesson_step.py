@@ -7,7 +7,7 @@
     random = { block = 25, repeats = 2, seed = 0 }    # or repeated random tokens of the model's vocabulary, behind its BOS
     heads = ["L1H1"]                # the first one leads; "best prefix_matching": the head with the largest such score of
                                     #   `head_scores`, computed when the step is shown. heads = "best …" is a list of one
-    cut = ["L0H1"]                  # heads whose output is zero, "best …" too; [] none. Without a pin the uncut run is pinned
+    cut = ["L0H1"]                  # heads whose output is zero, "best …" too; [] none. Without a pin the reference is uncut
     edge = ["L0H3", "L1H6"]         # a composition, source and destination head, "best …" too; edge_kind = "Q" "K" "V". Its
                                     # destination leads, heads that are said beside it stand behind; new heads let go of it
     destination = 12                # a position, negative from the end; or a text: its last token where it occurs last

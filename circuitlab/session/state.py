@@ -10,7 +10,7 @@ from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
 
 Compare = Literal["now", "reference", "difference"]
-UNCUT = "uncut"  # the reference that a first cut leaves behind
+UNCUT = "uncut"  # what the reference beside a cut is called where nothing is pinned
 Kind = Literal["Q", "K", "V"]
 
 
@@ -63,8 +63,8 @@ class Selection:
         return replace(self.without_edge(), destination=None, source=None, locked=False)
 
     def clamped(self, n_tokens: int) -> Selection:
-        """Without positions at or past `n_tokens`."""
-        keep = lambda p: p if p is not None and p < n_tokens else None
+        """Without positions outside `n_tokens`."""
+        keep = lambda p: p if p is not None and 0 <= p < n_tokens else None
         destination, source = keep(self.destination), keep(self.source)
         return replace(self, destination=destination, source=source, locked=self.locked and destination is not None)
 
@@ -101,7 +101,7 @@ class State:
 
     `text` is "" when ids were typed directly. `bos` says whether the tokens begin with the beginning-of-sequence token.
     `views` holds each panel's control settings by panel name; a panel that is not in it stands at its defaults.
-    `edits` are interventions with an on/off switch each. `pins[0]` is the reference of every difference.
+    `edits` are interventions with an on/off switch each. `pins`: what the person has kept to compare with, the newest first.
     `draft`: what stands in the editor where that is not `text`, because the model cannot take it or its tokens are still to come;
     everything else is about text and tokens, which stay what they were before it.
     """
@@ -127,14 +127,24 @@ class State:
 
     @property
     def reference(self) -> Pin | None:
-        """The pin that differences are taken to; "uncut" is its name only beside a cut."""
-        if not self.pins:
-            return None
-        pin = self.pins[0]
-        return replace(pin, label="pin") if pin.label == UNCUT and not any(on for _, on in self.edits) else pin
+        """What differences are taken to: what is pinned, else, beside a cut, this very state without it.
+
+        A pin stays what it was; the uncut state is read off this one, so it has the text that is typed after the cut.
+        """
+        if self.pins or not self.subject.edits:
+            return self.pinned
+        return Pin(UNCUT, replace(self.subject, edits=()), self.selection, self.text)
+
+    @property
+    def pinned(self) -> Pin | None:
+        """What the person has pinned, the newest; None for nothing."""
+        return self.pins[0] if self.pins else None
 
     def at(self, pin: Pin) -> State:
-        """This state as it would be on the pinned subject: same views and selection, the pin's model, text and edits."""
+        """This state as it would be on the pinned subject: same views and selection, the pin's model, text and edits.
+
+        The pin is its reference too, so that a panel asks on either side for what a comparison needs.
+        """
         subject = pin.subject
         return replace(
             self,
@@ -144,6 +154,7 @@ class State:
             edits=tuple((e, True) for e in subject.edits),
             conventions=subject.conventions,
             selection=self.selection.clamped(len(subject.tokens)),
+            pins=(pin,),
         )
 
     def with_text(self, text: str, tokens: tuple[int, ...]) -> State:

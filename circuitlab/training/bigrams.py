@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
-from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.files import whole
 from circuitlab.model.corpus_bigrams import FILE, FORMAT
@@ -44,8 +43,8 @@ def counted(streams: Iterable[Stream], n_vocab: int) -> Counts:
     codes, weights, single, n_tokens, shares = [], [], np.zeros(n_vocab), 0, 0.0
     for stream in streams:
         tokens = stream.train.astype(np.int64)
-        found, count = np.unique(tokens[:-1] * n_vocab + tokens[1:], return_counts=True)
-        codes.append(found)
+        seen, count = np.unique(tokens[:-1] * n_vocab + tokens[1:], return_counts=True)
+        codes.append(seen)
         weights.append(count * (stream.share / len(tokens)))
         single += np.bincount(tokens, minlength=n_vocab) * (stream.share / len(tokens))
         n_tokens, shares = n_tokens + len(tokens), shares + stream.share
@@ -55,13 +54,13 @@ def counted(streams: Iterable[Stream], n_vocab: int) -> Counts:
     return Counts(n_vocab, pairs, counts, single / single.sum(), n_tokens)
 
 
-def write(path: Path, found: Counts, text: str, limit: int = LIMIT) -> bool:
+def write(path: Path, counts: Counts, text: str, limit: int = LIMIT) -> bool:
     """Write the file; whether all pairs are in it."""
-    n = found.n_vocab
+    n = counts.n_vocab
     wide = np.uint16 if n <= 65536 else np.uint32
     room = (limit - 16 * (n + 1) - 2048) // (np.dtype(wide).itemsize + 1)
-    kept = np.sort(np.argsort(-found.counts, kind="stable")[: max(room, 0)])
-    pairs, logs = found.pairs[kept], np.log(found.counts[kept])
+    kept = np.sort(np.argsort(-counts.counts, kind="stable")[: max(room, 0)])
+    pairs, logs = counts.pairs[kept], np.log(counts.counts[kept])
     low, high = (float(logs.min()), float(logs.max())) if len(logs) else (0.0, 0.0)
     scale = np.array([low, (high - low) / 255 or 1.0])
     tensors = {
@@ -69,13 +68,13 @@ def write(path: Path, found: Counts, text: str, limit: int = LIMIT) -> bool:
         "successors": (pairs % n).astype(wide),
         "steps": np.rint((logs - scale[0]) / scale[1]).astype(np.uint8),
         "scale": scale,
-        "unigrams": found.unigrams.astype(np.float32),
-        "totals": np.bincount(found.pairs // n, found.counts, n).astype(np.float32),
+        "unigrams": counts.unigrams.astype(np.float32),
+        "totals": np.bincount(counts.pairs // n, counts.counts, n).astype(np.float32),
     }
-    complete = len(kept) == len(found.pairs)
-    said = {"format": FORMAT, "complete": str(complete).lower(), "text": f"{text}, {number_of(found.n_tokens, 'token')}"}
+    complete = len(kept) == len(counts.pairs)
+    metadata = {"format": FORMAT, "complete": str(complete).lower(), "text": f"{text}, {counts.n_tokens:,} tokens"}
     with whole(path, fresh=beside(path)) as fresh:
-        save_file(tensors, str(fresh), metadata=said)
+        save_file(tensors, str(fresh), metadata=metadata)
     return complete
 
 
@@ -83,7 +82,7 @@ def write_bigrams(model: Path, text: list[str], limit: int = LIMIT) -> Path:
     """Count the texts (as `circuitlab train --text` takes them) with a model's tokenizer and write its `bigrams.safetensors`."""
     tokenizer = Tokenizer.from_file(model / "tokenizer.json")
     if not (model / "config.json").is_file():
-        raise BadModel("That is not a model.", expected="a directory with config.json and tokenizer.json", got=str(model))
+        raise BadModel("That is no model.", expected="a directory with config.json and tokenizer.json", got=str(model))
     from circuitlab.model.loading.found import read_json
 
     config = read_json(model / "config.json")
@@ -99,4 +98,4 @@ if __name__ == "__main__":
     parser.add_argument("--text", nargs="+", required=True, metavar="FILE", help="files, folders or stdlib; NAME:SHARE")
     given = parser.parse_args()
     made = write_bigrams(given.model, given.text)
-    sys.stdout.write(f"{made}: {number_of(made.stat().st_size, 'byte')}\n")
+    sys.stdout.write(f"{made}: {made.stat().st_size:,} bytes\n")

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 
-from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.training.tables import without_tables
@@ -56,11 +55,11 @@ class Stream:
 
 def find_sources(arguments: list[str]) -> tuple[Source, ...]:
     """Sources of `--text` arguments, shares summing to 1. Raises `BadInput` for what is missing or empty."""
-    found = [_source(a) for a in arguments]
-    if not found:
+    sources = [_source(a) for a in arguments]
+    if not sources:
         raise BadInput("There is no text to train on.", expected="--text FILE …", got="none")
-    given = sum(s.share for s in found)
-    free = [s for s in found if not s.share]
+    given = sum(s.share for s in sources)
+    free = [s for s in sources if not s.share]
     if given > 1 + 1e-9 or (not free and abs(given - 1) > 1e-6) or (free and given > 1 - 1e-9):
         raise BadInput(
             "Shares do not add up.",
@@ -68,7 +67,7 @@ def find_sources(arguments: list[str]) -> tuple[Source, ...]:
             got=f"{given:g}" + (f", and nothing is left for {free[0].label}" if free else ""),
         )
     rest = (1 - given) / len(free) if free else 0.0
-    return tuple(replace(s, share=s.share or rest) for s in found)
+    return tuple(replace(s, share=s.share or rest) for s in sources)
 
 
 def _source(argument: str) -> Source:
@@ -81,8 +80,8 @@ def _source(argument: str) -> Source:
     path = Path(name)
     try:
         if path.is_dir():
-            made = {run.parent.parent / name for run in path.rglob("state/run.json") for name in _MADE}
-            files = [p for p in sorted(path.rglob("*")) if p.suffix in _SUFFIXES and p.is_file() and not made & set(p.parents)]
+            written = {run.parent.parent / name for run in path.rglob("state/run.json") for name in _MADE}
+            files = [p for p in sorted(path.rglob("*")) if p.suffix in _SUFFIXES and p.is_file() and not written & set(p.parents)]
             if not files:
                 got = f"none in {path}"
                 raise BadInput("A folder holds no text.", expected=f"files named {' '.join('*' + s for s in _SUFFIXES)}", got=got)
@@ -137,9 +136,7 @@ def _parted(argument: str) -> tuple[str, float]:
 def unreadable(path: Path, error: OSError) -> BadInput:
     """The error of a text file that cannot be read."""
     got = f"{path}: {error.strerror or error}"
-    return BadInput(
-        "A text cannot be read.", expected="a readable file", got=got, remedy="Change its permissions, or leave it out."
-    )
+    return BadInput("A text cannot be read.", expected="a readable file", got=got, remedy="Change its rights, or leave it out.")
 
 
 def checked_bytes(source: Source, path: Path) -> bytes:
@@ -155,7 +152,7 @@ def checked_bytes(source: Source, path: Path) -> bytes:
         return data.decode("utf-8", errors="ignore").encode()
     if (at := data.find(b"\0")) >= 0 and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise BadInput(
-            f"{path.name} is binary data, not text.",
+            f"{path.name} is no text but binary data.",
             expected="UTF-8 text",
             got=f"a zero byte at byte {at:,} of {path}",
             remedy="Leave it out.",
@@ -191,8 +188,8 @@ def tokenised(source: Source, tokenizer: Tokenizer, n_ctx: int) -> Stream:
     if cut <= n_ctx:
         raise BadInput(
             f"{source.label} has too little text." if len(tokens) else f"{source.label} is empty.",
-            expected=f"more than {number_of(3 * n_ctx, 'token')}: a context of {n_ctx} to train on, two to measure",
-            got=number_of(len(tokens), "token"),
+            expected=f"more than {3 * n_ctx:,} tokens: a context of {n_ctx} to train on, two to measure",
+            got=f"{len(tokens):,} tokens",
             remedy="Give more text, or a recipe with a shorter context.",
         )
     return Stream(source.label, source.share, tokens[:cut], tokens[cut:])

@@ -23,7 +23,6 @@ import torch.nn.functional as F
 from safetensors.torch import save
 from torch import Tensor
 
-from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, Cancelled
 from circuitlab.files import made_folder
 from circuitlab.model.config import ModelConfig
@@ -88,11 +87,7 @@ class Trainer:
         pieces: NamePieces | None = None,
     ) -> None:
         if recipe.data.names and (pieces is None or not (pieces.first.size and pieces.later.size)):
-            got = (
-                "none"
-                if pieces is None
-                else f"{number_of(pieces.first.size, 'beginning')}, {number_of(pieces.later.size, 'later piece')}"
-            )
+            got = "none" if pieces is None else f"{pieces.first.size} beginnings, {pieces.later.size} later pieces"
             raise BadInput("Made-up names need pieces of names.", expected="a vocabulary that has them", got=got)
         self.recipe, self.streams, self.out, self.device, self.pieces = recipe, streams, out, device, pieces
         self.config = recipe.config()
@@ -213,7 +208,7 @@ class Trainer:
     def _diverged(self, loss: float, norm: float) -> BadInput:
         self.save()
         return BadInput(
-            f"Training diverged at step {self.step + 1}: the loss or its gradient is no longer a number.",
+            f"Training diverged at step {self.step + 1}: the loss or its gradient is no number any more.",
             expected="a finite loss and gradient",
             got=f"loss {loss:g}, norm of the gradient {norm:g}",
             remedy=f"Lower [optimiser] rate or [init] in the recipe and begin in another folder; step {self.step} is saved.",
@@ -225,22 +220,22 @@ class Trainer:
             return self.history[-1]
         self._tell("measuring")
         with making_on(self.device):
-            found = measure(self.weights, self.streams, self.recipe.stage(max(0, self.step - 1)).context)
-        return {"step": self.step, "tokens": self.tokens_seen, **found}
+            metrics = measure(self.weights, self.streams, self.recipe.stage(max(0, self.step - 1)).context)
+        return {"step": self.step, "tokens": self.tokens_seen, **metrics}
 
     def checkpoint(self, say: Say) -> None:
         """Keep the weights (float16) and their metrics."""
-        found = self.measured()
+        metrics = self.measured()
         half = {name: value.cpu().contiguous() for name, value in self.weights.snapshot(torch.float16).items()}
         write_whole(self.out / "checkpoints" / f"step-{self.step:06d}.safetensors", save(half))
-        self.history.append(found)
+        self.history.append(metrics)
         write_run(self.out, self.recipe, self.history)
-        say(f"checkpoint {self.step}: {summary(found)}")
+        say(f"checkpoint {self.step}: {summary(metrics)}")
 
 
-def summary(found: dict[str, Any]) -> str:
+def summary(metrics: dict[str, Any]) -> str:
     """One line on a checkpoint's metrics."""
-    scored = {n: [(v, i, h) for i, row in enumerate(rows) for h, v in enumerate(row)] for n, rows in found["heads"].items()}
+    scored = {n: [(v, i, h) for i, row in enumerate(rows) for h, v in enumerate(row)] for n, rows in metrics["heads"].items()}
     best = {n: max(scores) for n, scores in scored.items() if scores}  # a model without layers has no heads
     heads = "  ".join(f"{n} {v:.2f} (L{i}H{h})" for n, (v, i, h) in best.items() if n in ("prefix_matching", "previous_token"))
-    return f"loss {found['loss']:.3f}  rep1 {found['rep1']:.2f}  rep2 {found['rep2']:.2f}  {heads}"
+    return f"loss {metrics['loss']:.3f}  rep1 {metrics['rep1']:.2f}  rep2 {metrics['rep2']:.2f}  {heads}"

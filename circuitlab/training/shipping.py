@@ -31,19 +31,19 @@ def ship(run: Path, folder: Path, steps: Iterable[int] | None = None) -> Path:
 
     Checkpoints of `folder` that are not asked for are left alone. Raises `BadInput` for a run without a model or without a step.
     """
-    model, there = run / "model", dict(series_of(run))
+    model, kept = run / "model", dict(series_of(run))
     if not (model / "config.json").is_file():
         raise BadInput("The run has no finished model.", expected=f"{run.name}/model/config.json", got="none")
-    wanted = set(there if steps is None else steps)
-    if missing := sorted(wanted - set(there)):
+    wanted = set(kept if steps is None else steps)
+    if missing := sorted(wanted - set(kept)):
         got = " ".join(map(str, missing))
-        raise BadInput("The run has no checkpoints of these steps.", expected=" ".join(map(str, there)), got=got)
+        raise BadInput("The run has no checkpoints of these steps.", expected=" ".join(map(str, kept)), got=got)
     final = final_step(model)
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     for file in sorted(p for p in model.iterdir() if p.is_file()):
         _copy(file, folder / file.name)
     for step in sorted(wanted - {final}):
-        _copy(there[step], folder / FOLDER / there[step].name)
+        _copy(kept[step], folder / FOLDER / kept[step].name)
     return folder
 
 

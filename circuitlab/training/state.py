@@ -41,11 +41,11 @@ def read_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
         if not (folder / name).is_file():
             continue
         try:
-            found = _read(folder / name)
+            state = _read(folder / name)
         except (OSError, ValueError, RuntimeError, KeyError, EOFError) as error:
             damaged.append(f"{name}: {str(error).splitlines()[0][:120]}")
             continue
-        return found, f"{'; '.join(damaged)}: taken up from {name}" if damaged else ""
+        return state, f"{'; '.join(damaged)}: taken up from {name}" if damaged else ""
     if damaged:
         raise BadInput(
             "The state of this run is damaged.",

@@ -39,7 +39,7 @@ def test_the_three_forms_hold_the_same_numbers(model: str, tmp_path: Path, capsy
     np.testing.assert_array_equal(npz["values"], wanted)
     np.testing.assert_array_equal(np.array(found["result"]["values"], dtype=np.float32), wanted)
     rows = [r for r in csv.reader(out["csv"].read_text().splitlines()) if not r[0].startswith("#")]
-    assert rows[0] == ["head", "destination", "destination token", "source", "source token", "value"]
+    assert rows[0] == ["head", "destination", "destination token", "source", "source token", "value (score)"]
     assert len(rows) == 1 + 15
     assert float(rows[1][5]) == pytest.approx(float(wanted[0, 0, 0]))
     for about in (found, json.loads(str(npz["about"]))):

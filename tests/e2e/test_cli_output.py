@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
@@ -23,8 +24,9 @@ from circuitlab.engine.codec import describe, parse_params
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.export_data import csv_text, several_bytes, told, write_answers
 from circuitlab.engine.request import Request
-from circuitlab.engine.store import ModelStore
+from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadInput, UsageError
+from circuitlab.files import read_at_most
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Conventions, Head, Subject
 from circuitlab.paths import log_file
@@ -67,6 +69,10 @@ def test_every_form_can_be_printed(model: str, form: str, capfdbinary: pytest.Ca
         (["--tokens", "1", "--no-bos"], 2, "taken as they are"),
         (["--csv", "same", "--json", "same"], 2, "one file"),
         (["--assume", "a=1", "a=2"], 2, "given twice"),
+        (["--budget", "1e308"], 2, "memory in GiB"),
+        (["--json", ""], 2, "name of a file"),
+        (["--text-file", ""], 2, "No file is named"),
+        (["--set", "=1"], 2, "no name"),
     ],
 )
 def test_what_cannot_be_done_is_said_before_any_work(
@@ -118,6 +124,70 @@ def test_a_count_below_its_least_is_refused_wherever_it_comes_from(name: str, mo
             api.engine().answer(Request(name, params, subject))
 
 
+@pytest.mark.parametrize("words", [["compute", "attention"], ["figure", "attention"], ["figure", "predictions"]])
+def test_a_text_beyond_the_context_is_refused_for_that(
+    model: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = ["--out", str(tmp_path / "a.png")] if words[0] == "figure" else []
+    assert main([*words, model, "--text", "ab" * 5000, "--budget", "0.00001", *out]) == 3
+    said = capsys.readouterr().err
+    assert "context" in said and "48 tokens" in said and "10001" in said and not list(tmp_path.glob("*.png"))
+
+
+@pytest.mark.parametrize("name", ["", " ", "file:", "a\0b"])
+@pytest.mark.parametrize("words", [["info"], ["compute", "model_facts"], []])
+def test_no_name_is_no_model_and_not_the_folder_that_one_stands_in(
+    words: list[str], name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("circuitlab.launch.open_or_render", lambda source, *a, **k: str(reference(source)))
+    assert main([*words, name]) == 2
+    assert "No model is named" in capsys.readouterr().err
+
+
+def test_a_name_too_long_for_the_disk_is_said(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compute", "token_loss", model, "--tokens", "1,2", "--json", "x" * 300]) == 3
+    assert "could not be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--heads", "L9H9"], "no such head"),
+        (["--destination", "9"], "no such position"),
+        (["--source", "9"], "no such position"),
+        (["--source", "-1"], "no such position"),
+        (["--target", "260"], "not in the vocabulary"),
+        (["--target", "1-99999"], "not in the vocabulary"),
+    ],
+)
+@pytest.mark.parametrize("panel", ["predictions", "heads"])
+def test_a_figure_of_what_is_not_there_is_refused_by_every_panel(
+    model: str, panel: str, words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also by one that reads nothing of it: a figure is never of something else than was asked for."""
+    assert main(["figure", panel, model, "--tokens", "1,2", *words, "-o", str(tmp_path / "a.png")]) == 3
+    assert said in capsys.readouterr().err and not (tmp_path / "a.png").exists()
+
+
+def test_a_map_without_end_is_refused(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "large.toml").write_bytes(b"#" * (2**20 + 1))
+    assert main(["import", model, "--map", str(tmp_path / "large.toml")]) == 2
+    assert "too large" in capsys.readouterr().err
+    with pytest.MonkeyPatch.context() as patched:  # a device says that it has no size, and goes on
+        patched.setattr(Path, "open", lambda self, mode: io.BytesIO(b"#" * 2**21))
+        assert read_at_most(Path("anything"), 2**20) is None
+    (tmp_path / "none.toml").write_text("")
+    assert main(["import", model, "--map", str(tmp_path / "none.toml")]) == 3
+    said = capsys.readouterr().err
+    assert "[config] of the map" in said and "config.json" not in said
+
+
+def test_memory_of_what_reads_no_prompt_is_not_blamed_on_one(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compute", "head_scores", model, "--set", "samples=100000000000"]) == 4
+    said = capsys.readouterr().err
+    assert "tokens" not in said and "prompt" not in said
+
+
 def test_bytes_that_are_no_text_are_an_input_error(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compute", "token_loss", model, "--text", "a\udcff"]) == 3
     assert "Unicode" in capsys.readouterr().err
@@ -133,8 +203,13 @@ def test_tokens_stand_beside_their_ids(model: str, capsys: pytest.CaptureFixture
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[1][:3] == ["position", "id", "token"]
     assert [line[2] for line in lines[2:6]] == ["<|bos|>", "a", "·", "b"]
-    assert main(["compute", "attention", model, "--text", "a b", "--set", "heads=L0H0"]) == 0
-    assert "destination token" in capsys.readouterr().out
+    assert main(["compute", "attention", model, "--text", "a b", "--set", "heads=L0H0", "--csv", "-"]) == 0
+    rows = list(csv.DictReader(line for line in capsys.readouterr().out.splitlines() if not line.startswith("#")))
+    texts = ["<|bos|>", "a", "·", "b"]
+    assert len(rows) == 10
+    for row in rows:
+        assert row["destination token"] == texts[int(row["destination"])]
+        assert row["source token"] == texts[int(row["source"])]
 
 
 def test_a_fault_of_ours_is_one_line_and_a_traceback_in_the_log(
@@ -185,7 +260,7 @@ def test_every_analysis_runs_from_the_command_line_and_its_snippet_agrees(name: 
     about = json.loads(str(found["about"]))
     assert about["prompt"] == "abcabc" and about["tokens"] == ["<|bos|>", *"abcabc"] and about["axes"].keys() == arrays.keys()
     commands.print_answer(told(api.engine(), space["answer"]))  # type: ignore[arg-type]
-    assert sorted([*arrays, "about"]) == sorted(found.files)
+    assert sorted([*arrays, *about["missing"].values(), "about"]) == sorted(found.files)
     for field, array in arrays.items():
         if array.dtype.kind == "U":
             np.testing.assert_array_equal(array, found[field])

@@ -9,15 +9,16 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from circuitlab.analysis.base import find_analysis
+from circuitlab.analysis.base import Remainder, Result, find_analysis
 from circuitlab.analysis.weight_view import exactness
 from circuitlab.engine.engine import Engine, needs
-from circuitlab.engine.request import Request
+from circuitlab.engine.request import Answer, Provenance, Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, Refused
+from circuitlab.figures.common import caption, captions
 from circuitlab.figures.marks import Figure
 from circuitlab.figures.panel import Panel, Why, facts_of, panels
-from circuitlab.model.subject import Conventions, Head, ModelRef
+from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import State
 from tests.models import CONFIGS, directory
@@ -90,11 +91,12 @@ def test_where_weights_alone_say_nothing_exact_the_panel_says_so(bench: tuple[En
         assert not isinstance(asked, Why)
 
 
-def test_a_caption_says_nothing_of_how_fast_it_was_computed(bench: tuple[Engine, State, str]) -> None:
-    """Typing on takes positions over from the shorter prompt: that is a fact of the engine, not of the figure."""
-    _, state, _ = bench
-    engine, panel = Engine(ModelStore()), panels()["predictions"]
-    figure_of(engine, panel, state.with_tokens(state.tokens[:5]).select(heads=(Head(1, 1),)))
-    answer = engine.answer(Request("predictions", find_analysis("predictions").params(), state.subject))
-    assert answer.provenance.reused, "or this test says nothing"
-    assert figure_of(engine, panel, state).caption == figure_of(Engine(ModelStore()), panel, state).caption
+def test_a_caption_says_what_remains_of_how_much_and_how_far_it_is() -> None:
+    request = Request("direct_attribution", None, Subject(ModelRef("file:/m"), (1,)))
+    result = Result(
+        conventions=("norm folded",), remainder=Remainder(size=0.0015, of=12.5, unit="logit", what="range"), done=0.25
+    )
+    answer = Answer(request, result, complete=False, provenance=Provenance(reused=3))
+    words = "norm folded · more · 3 positions from an earlier run (agrees within 1e-5) · remainder 1.5e-03 logit (range 12.5)"
+    assert caption(answer, "more", "") == f"{words} · so far: 25%"
+    assert captions((answer, replace(answer, complete=True)), "more").count("remainder") == 1

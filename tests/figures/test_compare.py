@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import typing
 from dataclasses import fields, replace
 from pathlib import Path
@@ -15,10 +16,13 @@ from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.figures.compare import ROUNDING
 from circuitlab.figures.compare_marks import Pinned, difference
+from circuitlab.figures.heads import HeadsView
 from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Lines, Points, RowColumn, Rows, Tokens, ids
-from circuitlab.figures.panel import Panel, panels
+from circuitlab.figures.panel import Panel, facts_of, panels
+from circuitlab.figures.predictions import PredictionsView
 from circuitlab.figures.prompt_sets import PromptSetsView
 from circuitlab.model.corpus_bigrams import FILE
+from circuitlab.model.forward import forward
 from circuitlab.model.saving import random_tensors, save_directory
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
@@ -114,7 +118,147 @@ def test_every_page_shows_the_uncut_run_beside_the_cut_one(bench: tuple[Engine, 
     assert moved or reason, change.caption
     assert "reference uncut" in before.caption or reason
     assert before.title.startswith("uncut · ") or reason
-    assert not (moved and "what differs does not enter here" in change.caption)
+    assert not (moved and "nothing here depends on" in change.caption)
+    assert name == "patching" or "itself sets" not in change.caption
+
+
+def test_a_title_says_of_both_what_its_numbers_are(bench: tuple[Engine, dict[str, State]]) -> None:
+    engine, states = bench
+    state = states["attention-only"]
+    cut = on_page(with_edits(state, ablation(Head(0, 1))), "ablation", "heads")
+    now, whole, change = (
+        drawn(engine, "ablation", s, c) for s, c in ((cut, "now"), (replace(cut, edits=()), "now"), (cut, "difference"))
+    )
+    ours, theirs = (re.search(r": (\S+) nats", figure.title) for figure in (now, whole))
+    assert ours and theirs and ours[1] != theirs[1]
+    assert change.title.startswith("now − uncut · without L1H2: ")
+    assert f"now {ours[1]}, uncut {theirs[1]} nats" in change.title
+    # of other words the title says that it is now's, and the caption has the reference's
+    longer = replace(state, pins=(Pin("longer", state.with_tokens((*TOKENS, 3)).subject),))
+    change = drawn(engine, "paths", longer, "difference")
+    assert change.title.startswith("now − longer · now: logit of ") and "longer: logit of " in change.caption
+
+
+@pytest.mark.parametrize("beside", ["a cut", "a text", "a model"])
+def test_every_token_that_either_side_lists_has_both_probabilities(
+    bench: tuple[Engine, dict[str, State]], tmp_path: Path, beside: str
+) -> None:
+    engine, states = bench
+    state = states["attention-only"].with_view("predictions", PredictionsView(k=5))
+    if beside == "a cut":
+        state = with_edits(state, ablation(Head(1, 2)), ablation(Head(0, 1)))
+    else:
+        other = state.with_tokens((0, 5, 9, 6, 7, 5, 3))
+        if beside == "a model":
+            save_directory(
+                tmp_path / "m", CONFIGS["attention-only"], random_tensors(CONFIGS["attention-only"], 7, 0.35), byte_tokenizer()
+            )
+            other = replace(state, model=ModelRef(f"file:{tmp_path / 'm'}"))
+        state = replace(state, pins=(Pin("other", other.subject),))
+    pin = state.reference
+    assert pin is not None
+    probabilities = []
+    for subject in (state.subject, pin.subject):
+        weights = engine.store.open(subject.model).opened.weights
+        logits = forward(weights, subject.tokens, subject.edits).logits()[-1].double().numpy()
+        probabilities.append(np.exp(logits) / np.exp(logits).sum())
+    now, then = probabilities
+    change = drawn(engine, "predictions", state, "difference")
+    rows = change.marks()[0]
+    assert isinstance(rows, Rows)
+    by = {c.name: c.values for c in rows.columns}
+    listed = rows.ids[:, 0]
+    assert set(listed) == set(np.argsort(-now)[:5]) | set(np.argsort(-then)[:5])
+    np.testing.assert_allclose(by["p"], now[listed], rtol=1e-4)
+    np.testing.assert_allclose(by[f"in {pin.label}"], then[listed], rtol=1e-4)
+    np.testing.assert_allclose(by["Δ"], (now - then)[listed], atol=1e-6)
+    assert (np.diff(np.abs(by["Δ"])) <= 0).all()
+    assert by["#"].tolist() == [int((now > now[i]).sum()) + 1 for i in listed]
+    assert change.shown == (len(listed), len(now))
+
+
+@pytest.mark.parametrize("name", ["heads", "composition", "circuits", "spectra", "head_finder", "attention", "ablation", "paths"])
+def test_a_title_says_where_the_cut_does_not_enter(bench: tuple[Engine, dict[str, State]], name: str) -> None:
+    engine, states = bench
+    cut = with_edits(states["attention-only"], ablation(Head(0, 1)))
+    whole, here = (drawn(engine, name, state, "now") for state in (replace(cut, edits=()), cut))
+    alike = signature(whole) == signature(here)
+    assert ("without the cut" in here.title) == alike == (name not in ("attention", "ablation", "paths"))
+    assert "cut" not in whole.title
+    if name == "heads":
+        read = drawn(engine, name, cut.with_view("heads", HeadsView(on="text")), "now")
+        assert "without the cut" not in read.title
+
+
+@pytest.mark.parametrize("name", ["attention", "paths"])
+def test_a_map_and_the_text_under_it_stay_on_one_scale(bench: tuple[Engine, dict[str, State]], name: str) -> None:
+    engine, states = bench
+    cut = with_edits(on_page(states["attention-only"], name, "pair" if name == "paths" else ""), ablation(Head(0, 2)))
+    cut = cut.select(destination=3)
+    change = drawn(engine, name, cut, "difference")
+    heat, text = change.marks()
+    assert isinstance(heat, Heatmap) and isinstance(text, Tokens)
+    top = max(float(np.nanmax(np.abs(mark.values))) for mark in (heat, text))
+    assert heat.levels == text.levels == (-top, top)
+    assert f"text: now minus uncut, ± {top:.2g} weight" in change.caption
+    # what had a scale of its own keeps it, and says it
+    change = drawn(engine, "ablation", cut, "difference")
+    heat, text = change.find("map"), change.find("text")
+    assert isinstance(heat, Heatmap) and isinstance(text, Tokens) and heat.levels != text.levels
+    assert f"text: now minus uncut, ± {text.levels[1]:.2g} nats" in change.caption
+
+
+def test_another_text_is_read_where_the_same_token_stands_or_not_at_all(bench: tuple[Engine, dict[str, State]]) -> None:
+    engine, states = bench
+    state = states["attention-only"]
+    there = state.with_tokens((0, 5, 3, 9, 5, 7, 5, 9))  # one token more in front of the second one
+    state = replace(state, pins=(Pin("longer", there.subject),))
+    for name in ("predictions", "attention", "why_here"):
+        change = drawn(engine, name, state.select(destination=4, source=2, locked=True), "difference")
+        before = drawn(engine, name, replace(state, pins=()).with_tokens(there.tokens).select(destination=5, source=3), "now")
+        mark, was = change.marks()[0], before.marks()[0]
+        if isinstance(mark, Rows) and isinstance(was, Rows):
+            column = "in longer"
+            known = dict(zip(map(tuple, was.ids.tolist()), was.columns[2 if name == "predictions" else 1].values, strict=True))
+            said = next(c.values for c in mark.columns if c.name == column)
+            pairs = [(v, known[tuple(key)]) for key, v in zip(mark.ids.tolist(), said, strict=True) if tuple(key) in known]
+            assert len(pairs) > 3
+            np.testing.assert_allclose(*zip(*pairs, strict=True), rtol=1e-5)
+        else:
+            text, whole = change.find("text"), before.find("text")
+            now = drawn(engine, name, replace(state, pins=()).select(destination=4), "now").find("text")
+            assert isinstance(text, Tokens) and isinstance(whole, Tokens) and isinstance(now, Tokens)
+            kept = [0, 1, 3, 4, 5, 6, 7]
+            np.testing.assert_allclose(text.values[:5], (now.values - whole.values[kept])[:5], atol=1e-6)
+    shorter = replace(state, pins=(Pin("shorter", state.with_tokens((0, 5, 5, 7, 5, 9)).subject),))
+    refused = drawn(engine, "predictions", shorter.select(destination=2, locked=True), "difference")
+    assert "not compared with shorter" in refused.caption and "at 2" in refused.caption
+
+
+def test_patching_from_the_uncut_run_does_not_call_it_pinned(bench: tuple[Engine, dict[str, State]]) -> None:
+    engine, states = bench
+    cut = with_edits(states["attention-only"], ablation(Head(0, 1)))
+    figure = drawn(engine, "patching", cut, "now")
+    assert "as uncut" in figure.title and "pinned" not in figure.title + figure.caption
+    pinned = replace(cut, pins=(Pin("mine", replace(cut.subject, edits=())),))
+    assert "as pinned" in drawn(engine, "patching", pinned, "now").title
+
+
+@pytest.mark.parametrize(("name", "page"), PAGES)
+def test_no_two_columns_of_a_difference_are_called_alike(bench: tuple[Engine, dict[str, State]], name: str, page: str) -> None:
+    engine, states = bench
+    cut = on_page(with_edits(states["attention-only"], ablation(Head(0, 1))), name, page)
+    if not answers(engine, cut, name, page):
+        return
+    for mark in drawn(engine, name, cut, "difference").marks():
+        names = [c.name for c in mark.columns] if isinstance(mark, Rows) else []
+        assert len(set(names)) == len(names), names
+
+
+def test_a_panel_without_a_question_says_nothing_of_a_reference(bench: tuple[Engine, dict[str, State]]) -> None:
+    engine, states = bench
+    cut = with_edits(states["attention-only"], ablation(Head(0, 1)))
+    assert "uncut" not in drawn(engine, "laboratory", cut, "difference").caption
 
 
 @pytest.mark.parametrize(("name", "page"), PAGES)
@@ -135,7 +279,7 @@ def test_every_page_stands_beside_another_text_or_another_model(
         except BadInput as error:  # the dock shows the reason
             assert error.what
             continue
-        assert label in figure.caption
+        assert label in figure.caption or not panels()[name].requests(state, facts_of(engine, state.model))
         assert all(len(c.name) < 32 for m in figure.marks() if isinstance(m, Rows) for c in m.columns)
 
 
@@ -223,10 +367,10 @@ def rows(names: list[str], keys: list[int], p: list[float]) -> Rows:
 def test_rows_are_matched_by_what_they_are_and_show_before_and_after() -> None:
     made, said = difference(rows(["a", "b", "c"], [4, 5, 6], [0.5, 0.25, 0.125]), rows(["b", "a"], [5, 4], [0.5, 0.25]), SAME)
     assert isinstance(made, Rows)
-    assert [c.name for c in made.columns] == ["token", "p", "in before", "Δ", "sd"]
-    np.testing.assert_array_equal(made.columns[2].values, [0.25, 0.5, np.nan])
-    np.testing.assert_array_equal(made.columns[3].values, [0.25, -0.25, np.nan])
-    assert "1 rows not listed there" in said
+    assert [c.name for c in made.columns] == ["token", "Δ", "p", "in before", "sd"]
+    np.testing.assert_array_equal(made.columns[3].values, [0.25, 0.5, np.nan])
+    np.testing.assert_array_equal(made.columns[1].values, [0.25, -0.25, np.nan])
+    assert "empty where it does not list the row" in said
 
 
 def test_a_ranking_becomes_one_of_changes() -> None:
@@ -288,16 +432,17 @@ def test_curves_stand_dashed_beside_ours_and_points_say_how_far_they_moved() -> 
 
 
 def test_an_edge_is_as_wide_as_its_change() -> None:
-    def graph(ends: list[list[int]], values: list[float]) -> Edges:
-        of = np.array(values)
-        return Edges(
-            "g", np.zeros((3, 2)), ("a", "b", "c"), np.zeros(3, int), np.array(ends), of, np.zeros(len(of), int), values=of
-        )
+    """Through the query and through the key of one pair are two edges."""
 
-    made, _ = difference(graph([[0, 1], [1, 2], [0, 2]], [0.5, 0.25, 1.0]), graph([[1, 2], [0, 1]], [0.5, 0.375]), SAME)
+    def graph(ends: list[list[int]], values: list[float], kinds: list[int]) -> Edges:
+        of = np.array(values)
+        return Edges("g", np.zeros((3, 2)), ("a", "b", "c"), np.zeros(3, int), np.array(ends), of, np.array(kinds), values=of)
+
+    here = graph([[0, 1], [1, 2], [0, 2], [0, 1]], [0.5, 0.25, 1.0, 0.75], [0, 0, 0, 1])
+    made, _ = difference(here, graph([[1, 2], [0, 1], [0, 1]], [0.5, 0.375, 0.5], [0, 0, 1]), SAME)
     assert isinstance(made, Edges)
-    np.testing.assert_array_equal(made.values, [0.125, -0.25, np.nan])
-    np.testing.assert_array_equal(made.weights, [0.5, 1.0, 0.0])
+    np.testing.assert_array_equal(made.values, [0.125, -0.25, np.nan, 0.25])
+    np.testing.assert_array_equal(made.weights, [0.5, 1.0, 0.0, 1.0])
 
 
 @pytest.mark.parametrize(("change", "same"), [(3e-7, True), (1e-3, False)])

@@ -14,6 +14,7 @@ from circuitlab.draw.export import render
 from circuitlab.draw.pooling import pooled
 from circuitlab.draw.theme import DARK, LIGHT
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Tiles
+from tests import pointer
 
 RNG = np.random.default_rng(0)
 VALUES = RNG.uniform(-1, 1, (7, 9)).astype(np.float32)
@@ -88,8 +89,7 @@ def test_hover_click_shift_and_double_click_give_the_cell(view, qtbot):
     at = centre(widget, 4, 6)
     hovered = []
     view.hovered.connect(lambda hit, _: hovered.append((hit.id, hit.gesture)))
-    qtbot.mouseMove(widget.viewport(), centre(widget, 0, 0))  # a pointer that stands there already does not move
-    qtbot.mouseMove(widget.viewport(), at)
+    pointer.move(widget.viewport(), at)
     qtbot.waitUntil(lambda: hovered[-1:] == [((4, 6), "hover")])
     for modifier, gesture in (
         (Qt.KeyboardModifier.NoModifier, "click"),
@@ -106,12 +106,19 @@ def test_hover_click_shift_and_double_click_give_the_cell(view, qtbot):
     assert (left.args[0].id, left.args[0].gesture, left.args[1]) == ((), "leave", "")
 
 
+@pytest.mark.parametrize("part", [(0.04, 0.04), (0.96, 0.04), (0.04, 0.96), (0.96, 0.96)])
+def test_a_click_anywhere_in_a_cell_takes_that_cell(view, qtbot, part):
+    widget = settled(view, heat())
+    at = QPointF(*widget.to_pixels(np.array([6 + part[0]]), np.array([4 + part[1]]))[0]).toPoint()
+    with qtbot.waitSignal(view.picked) as picked:
+        qtbot.mouseClick(widget.viewport(), Qt.MouseButton.LeftButton, pos=at)
+    assert picked.args[0].id == (4, 6)
+
+
 def test_a_drag_is_not_a_click(view, qtbot):
     widget = settled(view, heat())
     with qtbot.assertNotEmitted(view.picked):
-        qtbot.mousePress(widget.viewport(), Qt.MouseButton.LeftButton, pos=centre(widget, 1, 1))
-        qtbot.mouseMove(widget.viewport(), centre(widget, 3, 3))
-        qtbot.mouseRelease(widget.viewport(), Qt.MouseButton.LeftButton, pos=centre(widget, 3, 3))
+        pointer.drag(widget.viewport(), centre(widget, 1, 1), centre(widget, 3, 3))
 
 
 def test_readout_names_both_tokens_and_the_value(view):

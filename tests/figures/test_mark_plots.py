@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
+from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, QSize, Qt
 from PySide6.QtWidgets import QApplication
 
 from circuitlab.draw.edges import segment_distance
@@ -15,6 +15,7 @@ from circuitlab.draw.theme import DARK, LIGHT
 from circuitlab.figures.hues import composition_rgb, head_hue, hue_rgb
 from circuitlab.figures.marks import Axis, Bars, Edges, Figure, Lines, Points, ids
 from circuitlab.model.subject import Head
+from tests import pointer
 
 RNG = np.random.default_rng(0)
 HUES = np.array([head_hue(Head(0, i)) for i in range(8)])
@@ -192,7 +193,7 @@ def test_the_nearest_curve_is_hit_and_read_out(view, qtbot):
     at = widget.to_pixels(widget.mark.x, widget.mark.ys[1])[2]
     said = []
     view.hovered.connect(lambda hit, text: said.append((hit.id, text)))
-    qtbot.mouseMove(widget.viewport(), QPoint(round(at[0]), round(at[1])))
+    pointer.move(widget.viewport(), QPoint(round(at[0]), round(at[1])))
     # The window may first report where the pointer stood when it opened.
     qtbot.waitUntil(lambda: said[-1:] == [((1,), "down · step 3 · loss 27.0000")])
     assert click(qtbot, view, widget, at).id == (1,)
@@ -406,3 +407,20 @@ def test_distance_from_a_segment():
     start, end = np.array([[0.0, 0.0], [0.0, 0.0]]), np.array([[10.0, 0.0], [0.0, 0.0]])
     assert segment_distance(np.array([5.0, 3.0]), start, end) == pytest.approx([3.0, np.hypot(5, 3)])
     assert segment_distance(np.array([13.0, 4.0]), start, end)[0] == pytest.approx(5.0)
+
+
+def test_curves_without_any_value_are_said_and_not_drawn_as_nothing(view) -> None:
+    x, none = np.arange(4.0), np.full(4, np.nan)
+    some = Lines("curves", x, np.stack([np.ones(4), none]), ("measured", "loss on text"))
+    view.show_figure(Figure(((some,),), "T", "a caption"))
+    assert "without any value: loss on text" in view.told and "measured," not in view.told
+    view.show_figure(Figure(((Lines("curves", x, none[None].copy(), ("loss on text",)),),), "T", "a caption"))
+    assert "without any value: loss on text" in view.told
+    widget = view.widget("curves")
+    view.grab()
+    frame = widget.frame().toRect()
+    words = QRect(QPoint(), QSize(80, 16))
+    words.moveCenter(frame.center())
+    image = widget.viewport().grab(words).toImage()
+    colours = {image.pixel(i, j) for i in range(image.width()) for j in range(image.height())}
+    assert len(colours) > 6, "nothing says that there are no values"

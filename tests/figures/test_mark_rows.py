@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QApplication
 from circuitlab.draw.colours import rgb
 from circuitlab.draw.rows_model import RowsModel, cell_text
 from circuitlab.draw.theme import DARK, LIGHT
+from circuitlab.figures.compare_marks import Pinned, difference
 from circuitlab.figures.marks import Figure, RowColumn, Rows, ids
 
 TEXTS = np.array(["<s>", "·the", "&amp;", "·of", "·The"], dtype=object)
@@ -223,3 +224,24 @@ def test_the_largest_rows_stay_in_view_whatever_is_chosen(view, falling):
         table.setFocus()
         view.show_figure(Figure(((replace(mark, chosen=(251,)),),), "Table"))
         assert table.viewport().rect().intersects(table.visualRect(table.model().index(251, 0))), "keys are followed"
+
+
+@pytest.mark.parametrize("ranked", [True, False])
+def test_a_ranking_without_bars_opens_at_its_largest_rows(view, ranked):
+    tinted = RowColumn("Δ", np.linspace(9.0, -9.0, 300), map="signed", levels=(-9.0, 9.0))
+    mark = Rows("table", (tinted,), ids(np.arange(300)), chosen=(250,), ranked=ranked)
+    assert (settled(view, mark).table.verticalScrollBar().value() == 0) == ranked
+
+
+def test_in_a_difference_the_change_is_in_sight_where_the_table_is_narrow(view):
+    n = 30
+    words = RowColumn("path", np.array([f"L0H{i} → L1H{i} → L2H{i} → L3H{i}" for i in range(n)], dtype=object))
+    parts = tuple(RowColumn(f"part {i}", np.linspace(1, -1, n) * i, map="signed", levels=(-9.0, 9.0)) for i in range(1, 6))
+    here = Rows("table", (words, *parts), ids(np.arange(n)), ranked=True)
+    there = replace(here, columns=(words, *(replace(c, values=c.values**2) for c in parts)))
+    made, _ = difference(here, there, Pinned("before", np.arange(3), 3))
+    view.resize(300, 300)
+    table = settled(view, made).table
+    at = [c.name for c in made.columns].index("Δ")
+    assert table.horizontalScrollBar().maximum() > 0, "not all of it has room"
+    assert table.viewport().rect().contains(table.visualRect(table.model().index(0, at)))

@@ -14,6 +14,7 @@ from circuitlab.draw.colours import rgb
 from circuitlab.draw.painted import plain_tip
 from circuitlab.draw.theme import DARK, LIGHT
 from circuitlab.figures.marks import Figure, Tokens
+from tests import pointer
 
 TEXTS = ("<s>", "Mr", "·and", "·&amp;", "↵", "·Привет", "·αβγ", "<b>bold</b>")
 VALUES = np.array([0.0, 1.0, 0.5, np.nan, 0.25, 0.75, 0.1, 0.9])
@@ -89,7 +90,7 @@ def test_gestures(view, qtbot):
     widget = settled(view, tokens(unit="weight"))
     said = []
     view.hovered.connect(lambda hit, text: said.append((hit.id, text)))
-    qtbot.mouseMove(widget.viewport(), middle(widget, 5))
+    pointer.move(widget.viewport(), middle(widget, 5))
     qtbot.waitUntil(lambda: said[-1:] == [((5,), "5 ‘·Привет’ · 0.7500 weight")])
     for modifier, gesture in (
         (Qt.KeyboardModifier.NoModifier, "click"),

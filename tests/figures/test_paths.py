@@ -17,9 +17,10 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.figures.marks import Bars, Figure, Heatmap, Hit, Rows, Tokens
+from circuitlab.figures.marks.texts import ALONE
 from circuitlab.figures.panel import Why, facts_of, find_panel
 from circuitlab.figures.paths import PathsView
-from circuitlab.figures.paths_rows import Other, groups, term_rows
+from circuitlab.figures.paths_rows import groups, term_rows
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef, Target
 from circuitlab.report.render import figure_of
@@ -84,14 +85,14 @@ def test_the_rows_add_up_to_the_number_in_the_title(engine: Engine, request: Any
     assert len(rows.ids) == len(columns["adds"])
 
 
-@pytest.mark.parametrize("order", ["0 direct", "1 head", "2 pairs"])
+@pytest.mark.parametrize("order", ["0 direct", "1 heads", "2 pairs"])
 def test_one_order_lists_its_own_paths_and_their_sum(engine: Engine, deep: State, order: Any) -> None:
     found = answer(engine, deep, "path_expansion", PathExpansionParams(position=4))
     k = int(order[0])
     figure = drawn(engine, deep, order=order, top=10)
     rows, columns = table(figure)
     assert columns["adds"].sum() == pytest.approx(found.orders[k], abs=1e-5)
-    assert set(rows.ids[:, 0]) <= {k, 3}
+    assert set(rows.ids[:, 0]) <= {k, ALONE}
     bars = figure.find("orders")
     assert isinstance(bars, Bars) and bars.chosen == (k,)
     assert figure.shown == (min(10, (found.order == k).sum()), (found.order == k).sum())
@@ -174,7 +175,7 @@ def test_a_click_chooses_heads_pairs_and_orders(state: State) -> None:
     assert pick(state, Hit("terms", (3, -1, -1, -1, -1))) is state
     assert pick(state, Hit("terms", (1, 1, 2, -1, -1), "hover")) is state
     one = pick(state, Hit("orders", (1,)))
-    assert one.view("paths", PathsView).order == "1 head"
+    assert one.view("paths", PathsView).order == "1 heads"
     assert pick(one, Hit("orders", (1,))).view("paths", PathsView).order == "all"
     assert pick(state, Hit("orders", (3,))) is state
     assert pick(state, Hit("heads", (1, 0))).selection.heads == (Head(1, 0),)
@@ -208,6 +209,19 @@ def test_a_pinned_run_stands_beside(engine: Engine, state: State) -> None:
     clean = answer(engine, state, "path_expansion", PathExpansionParams(position=4))
     assert columns["in clean"][i] == clean.value[clean.names().tolist().index("L0H1")]
     assert columns["Δ"][i] == -columns["in clean"][i]
+    # the largest of either side are listed, each with what it is there, and rows still add up
+    few = table(drawn(engine, pinned, top=3))[1]
+    known = dict(zip(clean.names().tolist(), clean.value.tolist(), strict=True))
+    largest = [clean.names()[i] for i in np.argsort(-np.abs(clean.value))[:3]]
+    assert set(largest) <= set(few["path"])
+    listed = [name for name in few["path"] if name in known]
+    assert len(listed) > 3 and few["in clean"][: len(listed)].tolist() == [known[name] for name in listed]
+    assert (np.diff(np.abs(few["Δ"][: len(listed)])) <= 0).all()
+    assert few["adds"].sum() == pytest.approx(
+        answer(engine, replace(pinned, pins=()), "path_expansion", PathExpansionParams(position=4)).whole, abs=1e-4
+    )
+    (rest,) = [i for i, name in enumerate(few["path"]) if "smaller" in name]
+    assert np.isnan(few["Δ"][rest]), "sums of other terms are no change"
     there = table(drawn(engine, replace(pinned, compare="reference"), top=1000))[1]
     assert there["adds"].sum() == pytest.approx(clean.whole, abs=1e-4)
 
@@ -233,7 +247,7 @@ def test_deeper_orders_are_empty_until_they_are_there(engine: Engine, deep: Stat
     orders = found.orders.copy()
     orders[3:] = np.nan
     partial = replace(found, orders=orders, done=0.5, remainder=None)
-    made = term_rows(partial, None, "size", 10, Other(found, "x"))
+    made = term_rows(partial, None, "size", 10)
     assert made.columns[0].values[-1] == "all of orders 3–6"
     assert np.isnan(made.columns[1].values[-1])
     assert [name for name, _ in groups(found)] == ["embedding", "position", "MLPs", "biases"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from PySide6.QtCore import QPoint, QRect, Qt
-from PySide6.QtGui import QContextMenuEvent, QGuiApplication
+from PySide6.QtGui import QAccessible, QContextMenuEvent, QGuiApplication
 from PySide6.QtWidgets import QApplication, QLabel
 
 from circuitlab.draw.app import application, load_fonts
@@ -169,6 +169,37 @@ def test_a_long_caption_takes_few_lines_and_the_rest_is_in_its_tip(view):
     assert not caption.toolTip()
 
 
+def test_a_caption_that_is_folded_unfolds_and_folds_again_by_button_and_key(view, qtbot):
+    view.show_figure(Figure(((heat(),),), "A", WORDS))
+    view.resize(330, 400)
+    settled = lambda: [QApplication.processEvents() for _ in range(4)]
+    settled()
+    caption, fold = view.findChild(Caption), view.fold
+    state = lambda: (lambda node: (node.state().checkable, node.state().checked))(QAccessible.queryAccessibleInterface(fold))
+    few, low = caption.text(), caption.height()
+    assert fold.isVisible() and few.endswith("…") and state() == (True, False)
+    assert fold.accessibleName() and fold.focusPolicy() & Qt.FocusPolicy.TabFocus
+    qtbot.mouseClick(fold, Qt.MouseButton.LeftButton)
+    settled()
+    assert (
+        caption.text() == WORDS and caption.height() >= caption.heightForWidth(caption.width()) > low and state() == (True, True)
+    )
+    assert fold.isVisible() and fold.text() != "more"
+    view.show_figure(Figure(((heat(),),), "A", WORDS + " · another"))
+    settled()
+    assert caption.text().endswith("another"), "what was unfolded stays so"
+    view.show_figure(Figure(((heat(),),), "A", WORDS))
+    qtbot.keyClick(fold, Qt.Key.Key_Space)
+    settled()
+    assert caption.text() == few and caption.height() == low and state() == (True, False)
+    view.resize(1400, 900)
+    settled()
+    assert caption.text() == WORDS and not fold.isVisible(), "nothing is folded where there is room"
+    view.resize(330, 400)
+    settled()
+    assert caption.text() == few and fold.isVisible()
+
+
 def test_on_paper_a_caption_is_whole(qtbot):
     paper = FigureView(paper=Paper(caption="full"))
     qtbot.addWidget(paper)
@@ -176,6 +207,11 @@ def test_on_paper_a_caption_is_whole(qtbot):
     paper.resize(330, 300)
     paper.lay_out_for_paper(330)
     assert paper.findChild(Caption).text() == WORDS
+    short = FigureView(paper=Paper(caption="short"))
+    qtbot.addWidget(short)
+    short.show_figure(Figure(((heat(),),), "A", WORDS))
+    short.lay_out_for_paper(330)
+    assert short.fold.isHidden()
 
 
 def table(n: int = 8) -> Rows:
@@ -273,3 +309,29 @@ def test_a_table_leaves_as_the_person_has_sorted_and_filtered_it(view):
     assert shown.marks()[0].columns[0].values.tolist() == ["ten", "three", "two"]
     assert (shown.marks()[0].chosen, shown.marks()[0].ids.tolist()) == ((2,), [[3], [2], [1]])
     assert shown.caption == "c · 3 of 4 rows, those with ‘t’"
+
+
+def test_tables_side_by_side_scroll_as_one_by_one_bar(view, qtbot):
+    def rows(name: str, n: int) -> Rows:
+        columns = (RowColumn("token", np.array([f"{name}{i}" for i in range(n)], dtype=object)),)
+        return Rows(name, columns, ids(np.arange(n)), searchable=True)
+
+    view.show_figure(Figure(((rows("a", 60), rows("b", 60)),), "A"))
+    QApplication.processEvents()
+    left, right = view.widget("a"), view.widget("b")
+    bars = [w.table.verticalScrollBar() for w in (left, right)]
+    assert [bar.isVisible() for bar in bars] == [False, True]
+    bars[1].setValue(20)
+    assert bars[0].value() == 20
+    left.table.scrollToBottom()
+    assert bars[0].value() == bars[1].value() == bars[1].maximum()
+    right.filter_box.setText("b1")  # eleven of them
+    QApplication.processEvents()
+    assert [bar.isVisible() for bar in bars] == [True, False], "the longer one has the bar"
+    view.show_figure(Figure(((rows("a", 60),), (rows("b", 60),)), "A"))
+    QApplication.processEvents()
+    assert all(w.table.verticalScrollBar().isVisible() for w in (left, right))
+    before = right.table.verticalScrollBar().value()
+    left.table.scrollToTop()
+    left.table.scrollToBottom()
+    assert right.table.verticalScrollBar().value() == before, "apart, each goes its own way"

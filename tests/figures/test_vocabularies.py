@@ -83,6 +83,10 @@ def test_vocabularies_are_equal_by_what_they_hold(bench: tuple[Engine, dict[str,
         assert one_vocabulary(state, state.pins[0], *facts(engine, state)) == same, name
 
 
+def here_once(engine: Engine, state: State, text: str) -> int | None:
+    return facts_of(engine, state.model).token_of(text)
+
+
 def test_the_same_text_in_other_ids_is_compared_token_by_token(bench: tuple[Engine, dict[str, State]]) -> None:
     engine, states = bench
     state, there = beside(states, "turned").select(destination=4), states["turned"]
@@ -99,9 +103,12 @@ def test_the_same_text_in_other_ids_is_compared_token_by_token(bench: tuple[Engi
     assert not isinstance(asked, Why)
     answer: Any = engine.answer(Request("predictions", asked["predictions"].params, there.subject)).result
     theirs = facts_of(engine, there.model)
-    known = {theirs.token_text(int(i)): p for i, p in zip(answer.ids, np.exp(answer.log_probs), strict=True)}
+    p = np.exp(answer.all_logits.astype(np.float64))
+    known = {theirs.token_text(i): one for i, one in enumerate(p / p.sum())}
     for text, p in zip(by["token"], by["in turned"], strict=True):
         assert p == pytest.approx(known[text])
+    firsts = {theirs.token_text(int(i)) for i in answer.ids}
+    assert firsts - set(by["token"]) <= {t for t in firsts if here_once(engine, state, t) is None}
     assert (np.diff(np.abs(by["Δ"])) <= 0).all()
 
 

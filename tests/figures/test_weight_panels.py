@@ -101,6 +101,40 @@ def test_kinds_stand_apart_where_asked(engine: Engine, state: State, form: Any) 
     assert len({m.levels for m in figure.marks() if isinstance(m, Heatmap)}) <= 1
 
 
+def _head(name: str) -> tuple[int, int]:
+    layer, _, head = name.removeprefix("L").partition("H")
+    return int(layer), int(head)
+
+
+@pytest.mark.parametrize("by", ["score", "z"])
+def test_cells_and_rows_name_the_pair_whose_number_they_hold(engine: Engine, state: State, by: Any) -> None:
+    found, pick = answer(engine, state, "composition", CompositionParams()), find_panel("composition").pick
+    measure = {"score": found.scores, "z": found.z}[by]
+    chosen = state.with_edge(Head(0, 3), Head(2, 1), "K")
+    for i, kind in enumerate("QKV"):
+        heat = drawn(engine, chosen, "composition", CompositionView(form="matrix", by=by)).find(kind)
+        assert isinstance(heat, Heatmap) and heat.row_ids is not None and heat.col_ids is not None
+        for (row, col), value in np.ndenumerate(heat.values):
+            dest, source = _head(heat.y.ticks[row]), _head(heat.x.ticks[col])
+            np.testing.assert_equal(value, np.float32(measure[(i, *dest, *source)]))
+            if dest[0] > source[0]:
+                key = (*heat.row_ids[row].tolist(), *heat.col_ids[col].tolist())
+                selection = pick(state, Hit(kind, key, "click")).selection
+                assert (selection.edge, selection.edge_kind) == ((Head(*source), Head(*dest)), kind)
+        cross = None if kind != "K" else ("L2H1", "L0H3")
+        assert (heat.row is None) == (cross is None)
+        assert cross is None or (heat.y.ticks[heat.row], heat.x.ticks[heat.col]) == cross  # type: ignore[index]
+    rows = drawn(engine, state, "composition", CompositionView(form="list", by=by, top=5000)).find("pairs")
+    assert isinstance(rows, Rows)
+    columns = {c.name: c.values for c in rows.columns}
+    for row, key in enumerate(rows.ids.tolist()):
+        kind, source, dest = (columns[name][row] for name in ("through", "source", "destination"))
+        place = ("QKV".index(kind), *_head(dest), *_head(source))
+        assert (columns["score"][row], columns["z"][row]) == (found.scores[place], found.z[place])
+        assert columns["− baseline"][row] == pytest.approx(found.scores[place] - found.baseline, abs=1e-7)
+        assert pick(state, Hit("pairs", tuple(key), "click")).selection.edge == (Head(*_head(source)), Head(*_head(dest)))
+
+
 def test_a_click_on_an_edge_chooses_the_pair_and_another_lets_go(state: State) -> None:
     pick = find_panel("composition").pick
     chosen = pick(state, Hit("composition", (1, 2, 3, 0, 1, 0), "click"))

@@ -69,12 +69,12 @@ def test_groups_and_terms_are_those_of_the_answer_and_add_up(engine: Engine, sta
     assert [c.name for c in groups.columns if c.bar] == [values]
     by = {"centred": found.centred, "raw": found.terms}
     for i, key in enumerate(terms.ids.tolist()):
+        dest = found.names_dest.index(column(terms, "query from")[i])
+        src = found.names_src.index(column(terms, "key from")[i])
         for name, whole in by.items():
-            assert column(terms, name)[i] == whole[key[0], key[1]]
-        assert tuple(key[2:4]) == tuple(found.heads[key[0]])
-        assert tuple(key[4:]) == tuple(found.heads[key[1]])
-        assert column(terms, "query from")[i] == found.names_dest[key[0]]
-        assert column(terms, "key from")[i] == found.names_src[key[1]]
+            assert column(terms, name)[i] == whole[dest, src]
+        assert tuple(key[2:4]) == tuple(found.heads[dest])
+        assert tuple(key[4:]) == tuple(found.heads[src])
     assert (np.diff(np.abs(column(terms, values))) <= 0).all()
     assert figure.shown == (200, found.terms.size)
     assert "remainder" in figure.caption
@@ -139,20 +139,22 @@ def test_a_difference_is_term_by_term_and_one_that_is_missing_there_counts_as_no
     pinned = replace(state, edits=cut, pins=(Pin("before", state.subject, state.selection),), compare="difference")
     before, after = expansion(engine, state), expansion(engine, pinned)
     figure = drawn(engine, pinned, "why_here")
-    np.testing.assert_allclose(column(rows_of(figure, "groups"), "Δ raw")[:4], after.groups - before.groups, atol=1e-12)
+    centred = column(rows_of(figure, "groups"), "Δ")[:4]
+    np.testing.assert_allclose(centred, after.groups_centred - before.groups_centred, atol=1e-12)
     terms = rows_of(figure, "terms")
-    for i, (dest, src) in enumerate(terms.ids[:, :2].tolist()):
-        names = after.names_dest[dest], after.names_src[src]
+    said = zip(column(terms, "query from"), column(terms, "key from"), column(terms, "Δ"), strict=True)
+    for dest, src, change in said:
         there = 0.0
-        if "interventions" not in names:
-            there = before.terms[before.names_dest.index(names[0]), before.names_src.index(names[1])]
-        assert column(terms, "Δ raw")[i] == pytest.approx(after.terms[dest, src] - there, abs=1e-12)
+        if "interventions" not in (dest, src):
+            there = before.centred[before.names_dest.index(dest), before.names_src.index(src)]
+        here = after.centred[after.names_dest.index(dest), after.names_src.index(src)]
+        assert change == pytest.approx(here - there, abs=1e-12)
+    assert (np.diff(np.abs(column(terms, "Δ"))) <= 0).all()
     heads = rows_of(drawn(engine, pinned, "why_here", WhyHereView("heads")), "heads")
     at = heads.ids.tolist().index(next(i for i in heads.ids.tolist() if i[:2] == [0, 1]))
     was = before.through_centred[before.earlier.tolist().index([0, 1])]
-    assert column(heads, "Δ key")[at] == pytest.approx(-(was[1] + was[3]))
-    assert "minus before" in figure.caption
-    assert figure.title.endswith("minus before")
+    assert column(heads, "Δ")[at] == pytest.approx(-(was[1] + was[3]))
+    assert f"A = now {after.attention:.2f}, before {before.attention:.2f}" in figure.title
     reference = drawn(engine, replace(pinned, compare="reference"), "why_here")
     np.testing.assert_allclose(column(rows_of(reference, "groups"), "raw")[:4], before.groups)
 

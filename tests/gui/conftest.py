@@ -1,16 +1,58 @@
-"""One window on a small random model."""
+"""One window on a small random model. A dialog that nobody expects fails its test with what it says, and waits for no hand."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PySide6.QtWidgets import QApplication, QDialog, QFileDialog, QLabel, QMessageBox
 
+from circuitlab.draw.app import application
 from circuitlab.gui.window import Window
 from tests.gui.driving import shown_window
 from tests.models import directory
+
+BOXES = ("about", "aboutQt", "critical", "information", "question", "warning")  # they wait for an answer by themselves
+FILES = ("getExistingDirectory", "getOpenFileName", "getOpenFileNames", "getSaveFileName")
+
+
+@pytest.fixture(scope="session")
+def qapp() -> QApplication:
+    """pytest-qt's application is ours, also for a test that is run alone: its style, fonts, and pyqtgraph's order of axes."""
+    return application()
+
+
+def _words(dialog: QDialog) -> str:
+    if isinstance(dialog, QMessageBox):
+        return " ".join(filter(None, (dialog.text(), dialog.informativeText())))
+    return " ".join(label.text() for label in dialog.findChildren(QLabel))
+
+
+@pytest.fixture(autouse=True)
+def no_unexpected_dialog(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A modal dialog is closed at once and fails the test. A test that expects one takes its place: `setattr(Its, "exec", …)`."""
+    seen: list[str] = []
+
+    def closed(dialog: QDialog, *_: Any) -> int:
+        seen.append(f"{type(dialog).__name__} “{dialog.windowTitle()}”: {_words(dialog)}")
+        return int(QDialog.DialogCode.Rejected)
+
+    def refused(kind: type[QDialog], name: str) -> Callable[..., Any]:
+        def say(*arguments: Any, **more: Any) -> Any:
+            seen.append(f"{kind.__name__}.{name}: {' '.join(a for a in arguments if isinstance(a, str))}")
+            return ("", "") if kind is QFileDialog else QMessageBox.StandardButton.NoButton
+
+        return say
+
+    monkeypatch.setattr(QDialog, "exec", closed)
+    monkeypatch.setattr(QMessageBox, "exec", closed)
+    for kind, names in ((QMessageBox, BOXES), (QFileDialog, FILES)):
+        for name in names:
+            monkeypatch.setattr(kind, name, staticmethod(refused(kind, name)))
+    yield
+    assert not seen, f"a dialog that nobody expected: {'; '.join(seen)}"
 
 
 @pytest.fixture

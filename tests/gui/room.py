@@ -44,14 +44,14 @@ def rooms(window: Window) -> Rooms:
             continue
         found.docks[name] = dock.width(), dock.height()
         found.nested += [f"{name}: {words}" for words in _nested(dock)]
-        found.cut += [f"{name}: {words}" for words in _cut(dock)]
+        found.cut += [f"{name}: {words}" for words in cut(dock)]
         bars = [bar for bar in dock.findChildren(QScrollBar) if bar.isVisible()]
         found.bars[name] = len(bars)
         if isinstance(dock, PanelDock):
             found.figures += dock.view.width() * dock.view.height() / whole
             frames = [w.frame() for w in dock.view._widgets.values() if isinstance(w, HeatmapMark)]
             found.maps[name] = max((f.width() * f.height() for f in frames), default=0.0) / whole
-    found.cut += [f"top: {words}" for words in _cut(window.top)]
+    found.cut += [f"top: {words}" for words in cut(window.top)]
     return found
 
 
@@ -69,7 +69,7 @@ def _scrolls(area: QAbstractScrollArea) -> bool:
     return area.isVisible() and (area.verticalScrollBar().isVisible() or area.horizontalScrollBar().isVisible())
 
 
-def _cut(root: QWidget) -> Iterator[str]:
+def cut(root: QWidget) -> Iterator[str]:
     """Labels and buttons narrower or lower than their text; those that shorten themselves on purpose are not."""
     for widget in root.findChildren(QWidget):
         if not widget.isVisible() or isinstance(widget, ShortLabel):

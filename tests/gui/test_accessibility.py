@@ -19,7 +19,7 @@ from circuitlab.gui.panel_dock import PanelDock
 from circuitlab.gui.title_bar import TitleBar
 from circuitlab.gui.window import Window
 from tests.gui.driving import dock, settle
-from tests.gui.test_dialogs import DIALOGS
+from tests.gui.test_dialogs import BOXES, DIALOGS
 
 ROLE, TEXT = QAccessible.Role, QAccessible.Text
 
@@ -110,9 +110,9 @@ def test_every_dock_is_named_and_read_in_order(qtbot: Any, window: Window) -> No
     assert not wrong, "\n".join(sorted(set(wrong)))
 
 
-@pytest.mark.parametrize("name", DIALOGS)
+@pytest.mark.parametrize("name", [*DIALOGS, *BOXES])
 def test_every_dialog_is_named_and_read_in_order(qtbot: Any, window: Window, name: str) -> None:
-    dialog = DIALOGS[name](window)
+    dialog = (DIALOGS | BOXES)[name](window)
     dialog.show()
     qtbot.waitExposed(dialog)
     found = in_chain(dialog)

@@ -25,6 +25,7 @@ from circuitlab.model.forward import forward, logits
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import ModelRef
 from circuitlab.session.cuts import with_edits
+from tests import pointer
 from tests.gui.driving import TEXT, dock, heat, pixels, settle, shown_window
 from tests.gui.training import checkpoints, measures
 from tests.models import TINY, directory, weights_of
@@ -56,12 +57,9 @@ def at(window: Window, index: int) -> QPoint:
     return QPoint(round(slider.x_of(index)), 10)
 
 
-def drag(qtbot: Any, slider: SeriesSlider, window: Window, *points: int) -> None:
-    qtbot.mousePress(slider, Qt.MouseButton.LeftButton, pos=at(window, points[0]))
-    for point in points[1:]:
-        qtbot.mouseMove(slider, at(window, point))
-        QApplication.processEvents()
-    qtbot.mouseRelease(slider, Qt.MouseButton.LeftButton, pos=at(window, points[-1]))
+def drag(slider: SeriesSlider, window: Window, *points: int) -> None:
+    QApplication.processEvents()  # the slider lies where it will be painted
+    pointer.drag(slider, *(at(window, point) for point in points))
 
 
 def pattern(window: Window, checkpoint: int) -> np.ndarray:
@@ -139,7 +137,7 @@ def test_a_drag_is_live_drives_every_panel_and_is_one_step_of_undo(qtbot: Any, t
     submit = window.bench.runner._submit
     window.bench.runner._submit = lambda slot, *more: (asked.append(slot), submit(slot, *more))[1]  # type: ignore[method-assign]
     first, before = window.bench.document.recorded, pixels(dock(window, "predictions").view)
-    drag(qtbot, slider, window, 4, 3, 2, 1, 2)
+    drag(slider, window, 4, 3, 2, 1, 2)
     qtbot.waitUntil(lambda: shown(window) == 2, timeout=5000)
     settle(qtbot, window)
     same_pattern(heat(window).values, pattern(window, 2))
@@ -153,9 +151,9 @@ def test_a_drag_is_live_drives_every_panel_and_is_one_step_of_undo(qtbot: Any, t
     window.undo()
     settle(qtbot, window)
     assert window.bench.document.recorded == first and slider.value() == 5
-    drag(qtbot, slider, window, 1)
+    drag(slider, window, 1)
     settle(qtbot, window)
-    drag(qtbot, slider, window, 3)
+    drag(slider, window, 3)
     settle(qtbot, window)
     window.undo()
     assert shown(window) == 1  # two drags are two steps
@@ -258,7 +256,11 @@ def test_compare_to_a_checkpoint_and_slide_shows_differences(qtbot: Any, trained
     settle(qtbot, window)
     bar.pin.click()
     assert window.bench.document.recorded.pins[0].label == "step 100" and bar.slider.pinned == 1
-    drag(qtbot, bar.slider, window, 3, 4)
+    settle(qtbot, window)
+    before, let_go = bar.slider.geometry(), []
+    bar.slider.sliderReleased.connect(lambda: let_go.append(bar.slider.geometry()))
+    drag(bar.slider, window, 3, 4)
+    assert let_go == [before], "the reference is named now, and yet nothing moves under the pointer"
     qtbot.waitUntil(lambda: shown(window) == 4, timeout=5000)
     settle(qtbot, window)
     figure = dock(window, "attention").view.figure

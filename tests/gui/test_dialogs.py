@@ -3,28 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any
 
 import pytest
 import torch
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QAbstractSpinBox, QApplication, QDialog, QLabel, QLineEdit, QPlainTextEdit, QPushButton
+from PySide6.QtWidgets import (
+    QAbstractSpinBox,
+    QApplication,
+    QDialog,
+    QLabel,
+    QLineEdit,
+    QPlainTextEdit,
+    QPushButton,
+    QScrollArea,
+)
 from safetensors.torch import save_file
 
+from circuitlab import gui
+from circuitlab.draw.paper import Paper
+from circuitlab.draw.plain import question
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadModel, UnknownFamily
 from circuitlab.gui.assumptions_dialog import AssumptionsDialog
 from circuitlab.gui.dialog import Dialog
+from circuitlab.gui.dialogs import about
 from circuitlab.gui.errors import ErrorDialog
 from circuitlab.gui.hub_dialog import HubDialog
 from circuitlab.gui.opening import asked_of
+from circuitlab.gui.palette import Palette
+from circuitlab.gui.palette_entries import Known
+from circuitlab.gui.paper_dialog import PaperDialog
 from circuitlab.gui.settings import SettingsDialog
-from circuitlab.gui.training_dialog import TrainingDialog
+from circuitlab.gui.shortcut_sheet import ShortcutSheet
+from circuitlab.gui.training_dialog import TrainingDialog, closing_box
 from circuitlab.gui.window import Window
 from circuitlab.model.loading.assumptions import Assumed, Assumption
-from tests.gui.driving import dock
+from tests.gui.driving import dock, settle
+from tests.gui.room import cut
 
 DIALOGS: dict[str, Callable[[Window], QDialog]] = {
     "settings": lambda w: SettingsDialog(w.settings, w),
@@ -35,7 +55,75 @@ DIALOGS: dict[str, Callable[[Window], QDialog]] = {
     "training": lambda w: TrainingDialog(w.bench, w),
     "explain": lambda w: dock(w, "attention").actions_menu.explainer(),
     "error": lambda w: ErrorDialog(BadModel("It is not there.", remedy="Look elsewhere."), w),
+    "paper": lambda w: PaperDialog(Paper(), w),
+    "palette": lambda w: Palette([*w.menus.actions, *w.menus.lessons], w, Known(w.bench, w.opening)),
+    "shortcuts": lambda w: ShortcutSheet(w.menus.actions, w),
 }
+BOXES: dict[str, Callable[[Window], QDialog]] = {
+    "about": about,
+    "question": lambda w: question(w, "Close CircuitLab", "It is still running. Cancel it and close?"),
+    "training goes on": lambda w: closing_box(w)[0],
+}
+
+
+class Screen:
+    """One on which everything has to have room."""
+
+    def availableGeometry(self) -> QRect:
+        return QRect(0, 0, 1280, 800)
+
+
+def kinds(of: type[QDialog]) -> set[type[QDialog]]:
+    """All dialogs of ours that are a kind of that."""
+    below = {kind for one in of.__subclasses__() for kind in {one, *kinds(one)}}
+    return {kind for kind in below if kind.__module__.startswith("circuitlab.")}
+
+
+def test_no_dialog_is_left_out_of_these_walks(window: Window) -> None:
+    for module in walk_packages(gui.__path__, f"{gui.__name__}."):
+        import_module(module.name)
+    made = [make(window) for make in (*DIALOGS.values(), *BOXES.values())]
+    assert kinds(QDialog) - {Dialog} <= {type(one) for one in made}
+    for one in made:
+        one.deleteLater()
+
+
+@pytest.mark.parametrize("scale", [1.0, 1.3, 1.6])
+def test_every_dialog_fits_a_small_screen_with_its_frame_and_nothing_in_it_is_cut(
+    qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch, scale: float
+) -> None:
+    monkeypatch.setattr(Dialog, "screen", lambda self: Screen())
+    window.settings.set("text_scale", scale)
+    settle(qtbot, window)
+    for name, make in (*DIALOGS.items(), *BOXES.items()):
+        dialog = make(window)
+        dialog.show()
+        qtbot.waitExposed(dialog)
+        QApplication.processEvents()
+        assert dialog.width() <= 1264 and dialog.height() <= 752, name
+        assert not list(cut(dialog)), name
+        for area in dialog.findChildren(QScrollArea):
+            assert not area.horizontalScrollBar().maximum(), f"{name}: wider than it can be seen"
+        dialog.close()
+        dialog.deleteLater()
+
+
+def test_the_sheet_of_shortcuts_scrolls_by_the_keyboard_to_its_end(
+    qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Dialog, "screen", lambda self: Screen())
+    sheet = ShortcutSheet(window.menus.actions, window)
+    sheet.show()
+    qtbot.waitExposed(sheet)
+    bar = sheet.area.verticalScrollBar()
+    assert bar.maximum() > 0, "there is more than a small screen holds"
+    for _ in range(60):
+        qtbot.keyClick(sheet.area, Qt.Key.Key_PageDown)
+    assert bar.value() == bar.maximum()
+    last = max(sheet.inside.findChildren(QLabel), key=lambda label: label.geometry().bottom())
+    assert not last.visibleRegion().isEmpty()
+    sheet.close()
+    sheet.deleteLater()
 
 
 @pytest.mark.parametrize("name", DIALOGS)
@@ -46,7 +134,12 @@ def test_enter_belongs_to_no_button_but_the_one_the_dialog_is_for(qtbot: Any, wi
     assert isinstance(dialog, (Dialog, ErrorDialog))
     buttons = dialog.findChildren(QPushButton)
     takers = {b.text().replace("&", "") for b in buttons if b.isDefault() or b.autoDefault()}
-    safe = {"assumed": {"Open again with these"}, "hub": {"Download and open"}, "error": {"Close"}}.get(name, set())
+    safe = {
+        "assumed": {"Open again with these"},
+        "hub": {"Download and open"},
+        "error": {"Close"},
+        "paper": {"Choose a file…"},
+    }.get(name, set())
     assert (takers & safe if isinstance(dialog, ErrorDialog) else takers) == safe
     if isinstance(dialog, ErrorDialog):
         assert [b.text().replace("&", "") for b in buttons if b.isDefault()] == ["Close"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QContextMenuEvent
 from PySide6.QtWidgets import QApplication
 
+from circuitlab.analysis.attention import AttentionParams
+from circuitlab.engine.request import Request
 from circuitlab.figures.keep_only import KeepOnlyView
 from circuitlab.figures.marks import Edges, Hit, Rows, Tokens
 from circuitlab.gui.docks.interventions import InterventionsDock
@@ -62,7 +65,7 @@ def test_the_first_cut_makes_before_and_after_one_key_apart(qtbot: Any, window: 
     cut(window, "overview", None, "Zero L0H0")
     settle(qtbot, window)
     state = window.bench.document.state
-    assert [p.label for p in state.pins] == ["uncut"]
+    assert state.reference is not None and state.reference.label == "uncut"
     now = heat(window)
     window.moves.compare("reference")
     settle(qtbot, window)
@@ -77,8 +80,30 @@ def test_the_first_cut_makes_before_and_after_one_key_apart(qtbot: Any, window: 
     window.bench.document.undo()
     window.bench.document.undo()
     settle(qtbot, window)
-    assert not window.bench.document.state.pins
+    assert window.bench.document.state.reference is None
     assert not window.bench.document.state.edits
+
+
+def test_after_a_cut_the_reference_has_the_text_that_is_typed_on(qtbot: Any, window: Window) -> None:
+    cut(window, "overview", None, "Zero L0H0")
+    window.moves.compare("difference")
+    settle(qtbot, window)
+    window.bench.document.apply(window.bench.document.recorded.with_heads(Head(1, 0)), "a head that reads the cut one")
+    typed = window.prompt.editor.toPlainText() + " two"
+    window.prompt.editor.setPlainText(typed)
+    qtbot.waitUntil(lambda: window.bench.document.recorded.text == typed)
+    settle(qtbot, window)
+    state, top = window.bench.document.state, window.top
+    change = heat(window).values
+    assert change.shape == (len(state.tokens),) * 2
+    engine, zeroed = window.bench.engine, state.subject
+    asked = (Request("attention", AttentionParams((Head(1, 0),)), s) for s in (zeroed, replace(zeroed, edits=())))
+    patterns = [engine.answer(request).result.values[0] for request in asked]  # type: ignore[attr-defined]
+    np.testing.assert_allclose(change, patterns[0] - patterns[1], atol=1e-6)
+    assert np.nanmax(np.abs(change)) > 1e-4
+    assert top.pinned.text() == "vs uncut" and not top.unpin.isVisible()
+    assert "blocks" not in dock(window, "attention").view.figure.caption
+    assert np.isfinite(strip(window).values[-1]), "the token just typed has a change of its own"
 
 
 def test_prompts_of_different_lengths_are_aligned_in_the_difference(qtbot: Any, window: Window) -> None:

@@ -68,6 +68,10 @@ def test_what_is_drawn_is_of_the_state_that_asked_for_it(qtbot: Any, window: Win
     window.bench.runner.answered.emit("attention/attention/now", engine.answer(asked[1]))
     assert attention.view.figure.title.startswith("L1H3")
     assert not attention.waiting
+    window.bench.runner.answered.emit("attention/attention/now", engine.answer(asked[0]))
+    attention.draw()
+    assert attention.view.figure.title.startswith("L1H3"), "a slower answer to an earlier question takes nobody's place"
+    assert attention.answers["now"]["attention"].request == asked[1]
 
 
 def test_a_failure_of_what_nobody_asks_for_any_more_is_not_shown(qtbot: Any, window: Window) -> None:

@@ -45,3 +45,4 @@ def test_a_pin_is_taken_away_where_it_stands(qtbot: Any, window: Window) -> None
     top.unpin.click()
     settle(qtbot, window)
     assert not window.bench.document.recorded.pins and not top.unpin.isVisible()
+    assert top.pinned.text() == "vs uncut", "the cut is still there"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from circuitlab.gui.settings import Settings
+from circuitlab.gui.settings import SETTINGS, Setting, Settings
 from circuitlab.gui.window import Window
 from circuitlab.paths import config_home
 
@@ -36,6 +36,17 @@ def test_what_cannot_be_read_is_named_and_the_defaults_stand(qtbot: Any, text: b
         assert settings["theme"] == ("dark" if b"theme=dark" in text else "system")
 
 
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_what_is_set_is_there_at_the_next_start(qtbot: Any, setting: Setting) -> None:
+    chosen = setting.choices[-1] if setting.choices else type(setting.default)(setting.low + 0.6 * (setting.high - setting.low))
+    assert chosen != setting.default
+    Settings().set(setting.name, chosen)
+    after = Settings()
+    assert {s.name: after[s.name] for s in SETTINGS} == {s.name: s.default for s in SETTINGS} | {setting.name: chosen}
+    Settings(remember=False).set(setting.name, setting.default)  # for a picture: nothing is kept
+    assert Settings()[setting.name] == chosen and Settings(remember=False)[setting.name] == setting.default
+
+
 def test_a_folder_in_the_place_of_the_file_is_said_and_so_is_what_cannot_be_kept(qtbot: Any) -> None:
     (config_home() / "circuitlab.ini").mkdir(parents=True)
     settings, heard = Settings(), []
@@ -52,3 +63,18 @@ def test_the_window_says_it_in_its_status_line_and_its_log(qtbot: Any, window: W
         window.settings.failed.emit("")
     assert window.status.readout.text() == "The settings cannot be read."
     assert [r.getMessage() for r in caplog.records] == ["The settings cannot be read."]
+
+
+def test_what_the_theme_is_said_to_do_to_scales_is_what_it_does() -> None:
+    from circuitlab.draw.colours import table
+    from circuitlab.draw.theme import DARK, LIGHT
+    from circuitlab.gui.settings import THEME
+
+    light = lambda rgb: float(sum(rgb))
+    for name in ("magnitude", "loss"):
+        for theme in (LIGHT, DARK):
+            ground = light(theme.colour("background").getRgb()[:3])
+            colours = table(name, theme)  # type: ignore[arg-type]
+            assert abs(light(colours[1].tolist()) - ground) < 8, "zero is the background"
+        assert light(table(name, LIGHT)[255].tolist()) < 200 < 500 < light(table(name, DARK)[255].tolist())  # type: ignore[arg-type]
+    assert "zero is the background" in THEME and "largest is light" in THEME

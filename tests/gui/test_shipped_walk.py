@@ -45,3 +45,19 @@ def test_a_model_without_layers_is_never_said_to_have_a_head(qtbot: Any, tmp_pat
         assert all("no layers" in words for words in said) and len(said) == 4
         for name in ("attention", "overview", "heads", "head_finder", "circuits"):
             assert "no layers" in dock(window, name).panel.figure(before, window.bench.facts(), {}, {}).why_empty
+
+
+@pytest.mark.parametrize("name", ["attn-only-0l", "another one"])
+def test_a_panel_that_needs_layers_says_so_and_names_one_that_does_not(qtbot: Any, name: str, tmp_path: Path) -> None:
+    source = name if name in MODELS else str(directory(tmp_path / "bare", TINY, n_layers=0))
+    with shown_window(qtbot, source, "one two one two") as window:
+        for one in window._panels():
+            window.layout_of_docks.go_to(one.panel.name)
+            settle(qtbot, window)
+        why = {d.panel.title: d.view.figure.why_empty for d in window._panels() if not d.view.figure.grid}
+        assert "circuitlab measure" in why.pop("Training", "circuitlab measure"), "whatever its layers"
+        others = {d.panel.title for d in window._panels()} - set(why)
+        assert len(why) >= 15 and "Bigram" in others and "Paths" in others
+        for title, words in why.items():
+            assert "no layers" in words and words.endswith(".") and words.count(".") == 1, f"{title}: {words}"
+            assert any(other in words for other in others), f"{title}: {words}"

@@ -20,6 +20,7 @@ from circuitlab.gui.arrangements import ARRANGEMENTS
 from circuitlab.gui.number_slider import Choices, NumberSlider
 from circuitlab.gui.window import Window
 from circuitlab.model.subject import Head
+from tests import pointer
 from tests.gui.driving import dock, settle
 from tests.models import CONFIGS, directory
 
@@ -43,7 +44,7 @@ def answer(window: Window, name: str, params: Any) -> Any:
 
 def click_at(qtbot: Any, widget: Any, place: np.ndarray) -> None:
     at = QPoint(*(round(v) for v in place.tolist()))
-    qtbot.mouseMove(widget.viewport(), at)
+    pointer.move(widget.viewport(), at)
     qtbot.mouseClick(widget.viewport(), Qt.MouseButton.LeftButton, pos=at)
 
 

@@ -24,8 +24,9 @@ from circuitlab.figures.marks import Hit, Rows, Tokens
 from circuitlab.gui import main as gui
 from circuitlab.gui.commands import COMMANDS
 from circuitlab.gui.errors import ErrorDialog
-from circuitlab.gui.palette import Palette, ShortcutSheet, fuzzy
+from circuitlab.gui.palette import Palette, fuzzy
 from circuitlab.gui.panel_dock import PanelDock, on_screen
+from circuitlab.gui.shortcut_sheet import ShortcutSheet
 from circuitlab.gui.window import Window
 from circuitlab.model.subject import Head
 from tests.gui.driving import TEXT, dock, heat, pixels, settle
@@ -247,9 +248,11 @@ def test_another_model_takes_text_and_is_undone(qtbot: Any, window: Window, tmp_
     assert heat(window, "overview").tiles is not None
     assert heat(window, "overview").tiles.rows == 3  # type: ignore[union-attr]
     assert window.bench.document.state.text == TEXT
+    assert window.windowTitle() == "wide · CircuitLab"
     window.bench.document.undo()
     settle(qtbot, window)
     assert window.bench.document.state.model == before
+    assert window.windowTitle() == f"{window.bench.name_of(before)} · CircuitLab"
     assert heat(window, "overview").tiles.rows == 2  # type: ignore[union-attr]
 
 
@@ -355,7 +358,8 @@ def test_every_answer_goes_out_now_and_reference(qtbot: Any, window: Window, tmp
     actions.write_data(tmp_path / f"a.{form}")
     with zipfile.ZipFile(tmp_path / f"a.{form}.zip") as made:
         names = {f"{'reference-' if side == 'ref' else ''}{role}.{form}" for side, role in answers}
-        assert set(made.namelist()) == names and said[-1].endswith(f"a.{form}.zip")
+        changes = {f"difference-{role}.{form}" for side, role in answers if side == "ref"}
+        assert set(made.namelist()) == names | changes and said[-1].endswith(f"a.{form}.zip")
         if form == "json":
             for (side, role), answer in answers.items():
                 found = json.loads(made.read(f"{'reference-' if side == 'ref' else ''}{role}.json"))
@@ -431,6 +435,23 @@ def test_the_shortcut_sheet_lists_every_shortcut(qtbot: Any, window: Window) -> 
     qtbot.addWidget(sheet)
     words = {label.text() for label in sheet.findChildren(QLabel)}
     assert {c.title for c in COMMANDS if c.shortcut} <= words
+
+
+def test_keys_make_text_larger_smaller_and_usual_again(qtbot: Any, window: Window) -> None:
+    usual = window.prompt.editor.fontInfo().pixelSize()
+    ctrl = Qt.KeyboardModifier.ControlModifier
+    window.activateWindow()
+    for key, times, wanted in (
+        (Qt.Key.Key_Equal, 3, 1.3),
+        (Qt.Key.Key_0, 1, 1.0),
+        (Qt.Key.Key_Minus, 1, 0.9),
+        (Qt.Key.Key_0, 1, 1.0),
+    ):
+        for _ in range(times):
+            qtbot.keyClick(window.prompt.editor, key, ctrl)
+        settle(qtbot, window)
+        assert window.settings["text_scale"] == pytest.approx(wanted)
+        assert window.prompt.editor.fontInfo().pixelSize() == round(wanted * usual)
 
 
 def test_no_shortcut_is_taken_twice(window: Window) -> None:

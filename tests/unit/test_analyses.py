@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from circuitlab.analysis.attention_overview import GAP, OverviewParams, pooled
 from circuitlab.analysis.base import Quiet, analyses
 from circuitlab.analysis.head_scores import HeadScoresParams
 from circuitlab.analysis.predictions import PredictionsParams
+from circuitlab.analysis.samples import different_random
 from circuitlab.analysis.scores_of_patterns import SCORES
 from circuitlab.analysis.token_loss import TokenLossParams
 from circuitlab.engine.engine import Engine
@@ -174,13 +175,14 @@ def _slow_score(name: str, A: np.ndarray, t: list[int]) -> float:
     return float(np.mean(per)) if per else float("nan")
 
 
-def test_head_scores_on_the_prompt_are_those_of_the_definitions(ask: Asker) -> None:
-    found = ask("head_scores", HeadScoresParams(on="text"))
-    patterns = _slow(ask)[2]
+@pytest.mark.parametrize("tokens", [TOKENS, (0, 5, 5, 7, 5, 5, 5, 9, 9)])  # what followed a token may be itself
+def test_head_scores_on_the_prompt_are_those_of_the_definitions(ask: Asker, tokens: tuple[int, ...]) -> None:
+    found = ask("head_scores", HeadScoresParams(on="text"), tokens)
+    patterns = _slow(ask, tokens)[2]
     for i, name in enumerate(SCORES):
         for layer in range(2):
             for head in range(4):
-                wanted = _slow_score(name, patterns[layer][head], list(TOKENS))
+                wanted = _slow_score(name, patterns[layer][head], list(tokens))
                 assert found.mean[i, layer, head] == pytest.approx(wanted, abs=1e-5), name
     assert np.isnan(found.spread).all()
 
@@ -199,6 +201,14 @@ def test_head_scores_on_random_tokens_repeat_what_they_say(ask: Asker) -> None:
     )
     np.testing.assert_allclose(found.of("prefix_matching"), each.mean(0), atol=1e-5)
     np.testing.assert_allclose(found.spread[0], each.std(0, ddof=1), atol=1e-5)
+    drawn, _ = different_random(allowed, (4, 15), np.random.default_rng(8))
+    for name in ("prefix_matching", "duplicate_token"):  # of the control: the positions of the repeated tokens, other tokens
+        control = [
+            [[_slow_score(name, A[layer][h], p) for h in range(4)] for layer in range(2)]
+            for p, row in zip(prompts, drawn.tolist(), strict=True)
+            for A in [_slow(ask, (0, *row))[2]]
+        ]
+        np.testing.assert_allclose(found.control[found.names.index(name)], np.mean(control, axis=0), atol=1e-5)
     again = ask("head_scores", replace(params, seed=8))
     assert not np.allclose(found.mean, again.mean, equal_nan=True)
 
@@ -222,6 +232,17 @@ def test_a_patch_from_the_very_same_run_is_refused(ask: Asker, name: str, source
     with pytest.raises(BadInput, match="nothing to patch"):
         ask(name, params)
     assert ask(name, params, edits=CUT).table().n_rows > 0
+
+
+def test_a_head_that_is_not_there_is_the_same_error_everywhere(ask: Asker) -> None:
+    for name, found in analyses().items():
+        for field, kind in get_type_hints(found.params).items():
+            if kind not in (Head, Head | None, tuple[Head, ...]) or name == "virtual_weight":  # which asks for ends, not heads
+                continue
+            for bad in (Head(9, 9), Head(0, 9)):
+                params = replace(found.params(), **{field: (bad,) if kind == tuple[Head, ...] else bad})
+                with pytest.raises(BadInput, match=r"no such head|earlier|before|later"):
+                    ask(name, params, edits=CUT if name in OF_TWO_RUNS else ())
 
 
 def test_interventions_reach_every_analysis_of_a_prompt(ask: Asker) -> None:

@@ -92,6 +92,15 @@ def test_kinds_come_in_the_order_asked_for_and_once(tmp_path: Path) -> None:
         ask(path, ())
 
 
+@pytest.mark.parametrize("d", [3, 8])
+def test_z_of_vectors_is_that_of_a_random_cosine(tmp_path: Path, d: int) -> None:
+    """Rank one: score² is the squared cosine of two directions, Beta(1/2, (d − 1)/2) by chance: 1/d ± √(2(d−1)/(d²(d+2)))."""
+    found = ask(directory(tmp_path / "m", replace(TINY, d_model=d, d_head=1)))
+    pairs = found.scores[:, 1, :, 0]
+    assert found.baseline == pytest.approx(d**-0.5)
+    np.testing.assert_allclose(found.z[:, 1, :, 0], (pairs**2 - 1 / d) / math.sqrt(2 * (d - 1) / (d**2 * (d + 2))), atol=1e-9)
+
+
 def test_baseline_and_z_are_those_of_a_random_turn(tmp_path: Path) -> None:
     """Monte Carlo: one side turned by random orthogonal matrices, both spectra kept."""
     config = replace(TINY, n_heads=1, n_kv_heads=1)

@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 
 from circuitlab.analysis import base
 from circuitlab.analysis.attention import AttentionParams
-from circuitlab.analysis.base import Quiet, Result, TextRef
+from circuitlab.analysis.base import Quiet, Result, TextRef, analyses
 from circuitlab.analysis.head_scores import HeadScoresParams
 from circuitlab.analysis.predictions import PredictionsParams
 from circuitlab.analysis.token_loss import TokenLossParams
 from circuitlab.engine.cache import Cache
 from circuitlab.engine.codec import from_json, parse_params, to_json
-from circuitlab.engine.engine import Engine, memory_words
+from circuitlab.engine.engine import Engine, memory_words, needs
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore, reference
-from circuitlab.errors import BadInput, BadModel, Cancelled, OverBudget, UsageError
+from circuitlab.errors import BadInput, BadModel, Cancelled, OverBudget, Refused, UsageError
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
-from tests.models import CONFIGS, directory
+from tests.models import CONFIGS, FULL, directory
 
 TOKENS = (0, 5, 9, 5, 7)
 
@@ -303,3 +303,20 @@ def test_a_streamed_forward_pass_that_does_not_fit_is_refused_with_the_number(tm
 )
 def test_memory_is_said_in_a_unit_of_which_there_is_one(size: int, said: str) -> None:
     assert memory_words(size) == said
+
+
+@pytest.mark.parametrize("name", sorted(analyses()))
+def test_a_text_beyond_the_context_is_refused_for_that_and_not_for_its_memory(tmp_path: Path, name: str) -> None:
+    """Whatever the budget: no memory makes the model read on. What compares models says so in its answer."""
+    config = replace(FULL, d_vocab=300)
+    engine = Engine(ModelStore(), 1)
+    subject = Subject(ModelRef(f"file:{directory(tmp_path / 'm', config)}"), (5,) * 100_000)
+    found = analyses()[name]
+    params = found.params()
+    reads = needs(found, params) == "tokens" and found.refuse(config, params) is None
+    with pytest.raises(BadInput if reads and not found.any_prompt else (OverBudget, Refused)) as caught:
+        engine.check(Request(name, params, subject))
+    if type(caught.value) is BadInput:
+        assert f"{config.n_ctx}" in caught.value.expected and caught.value.got == "100000"
+    if found.any_prompt:
+        assert Engine(ModelStore()).answer(Request(name, params, subject)).result.why  # type: ignore[attr-defined]

@@ -6,8 +6,9 @@ import json
 import os
 import struct
 import warnings
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.forward import forward
 from circuitlab.model.loading import open_model
 from circuitlab.model.loading.found import weight_files
+from circuitlab.model.loading.layout import matrix
 from circuitlab.model.subject import ModelRef
 from circuitlab.model.tensors import MappedTensors, check_finite, copied, open_safetensors
 from tests.fuzz.corpus import CORPUS
@@ -123,8 +125,67 @@ def test_what_is_no_weight_is_an_error_only_where_it_is_needed(tmp_path: Path, v
     torch.save({"a": torch.ones(3), "mask": value}, tmp_path / "a.pt")
     source = _opened(tmp_path / "a.pt")
     assert torch.equal(source.copy("a"), torch.ones(3))
-    with pytest.raises(BadModel, match="weights do not have"):
+    with pytest.raises(BadModel, match="no weight"):
         source.tensor("mask")
+
+
+_ODD_KEYS: dict[str, tuple[Any, Any]] = {  # beside the weights {"a": …}, and what is said of it
+    "tuple": ({(0, "w"): torch.ones(2)}, "(0, 'w') (a tensor whose key is no name)"),
+    "twice": ({7: torch.ones(2), "7": torch.zeros(3)}, "7 (a tensor whose key is no name)"),
+    "dtype": ({"x": {torch.float32: 1}}, "x.torch.float32 (int)"),
+    "path": ({"x": {Path("p"): 1}}, "PosixPath (int)" if os.name == "posix" else "WindowsPath (int)"),
+    "nested": ({"x": {((1, (2, (3, 4))), b"k"): 1}}, "((1, a list of objects), b'k') (int)"),
+    "escape": ({("\x1b[2J",): torch.ones(2)}, "(a tensor whose key is no name)"),
+    "counter": ({"x": Counter({("a", "b"): 2})}, "x (collections.Counter)"),
+}
+
+
+@pytest.mark.parametrize("how", FORMATS[:2])
+@pytest.mark.parametrize("kind", _ODD_KEYS)
+def test_keys_that_are_no_names_are_passed_over_and_named(tmp_path: Path, how: dict, kind: str) -> None:
+    more, said = _ODD_KEYS[kind]
+    torch.save({"a": torch.ones(3), **more}, tmp_path / "a.pt", **how)
+    found = read_pickle(tmp_path / "a.pt")
+    assert found is not None and torch.equal(found.tensors.copy("a"), torch.ones(3))
+    assert len(found.skipped) == 1 and said in found.skipped[0] and found.skipped[0].isprintable()
+    assert found.tensors.names() == {"a"} | {k for k in more if isinstance(k, str) and isinstance(more[k], torch.Tensor)}
+
+
+@pytest.mark.parametrize("how", FORMATS[:2])
+def test_numbers_are_names_and_tuples_alone_are_said_to_be_none(tmp_path: Path, how: dict) -> None:
+    torch.save({0: torch.zeros(2), 1: torch.ones(2)}, tmp_path / "a.pt", **how)
+    assert _opened(tmp_path / "a.pt").names() == {"0", "1"}
+    torch.save({"model": {(0, "w"): torch.ones(2)}}, tmp_path / "a.pt", **how)
+    with pytest.raises(BadModel, match="no names") as caught:
+        read_pickle(tmp_path / "a.pt")
+    assert caught.value.got == "(0, 'w')" and "torch.save" in caught.value.remedy and "damaged" not in str(caught.value)
+
+
+_UNUSUAL = {
+    "sparse": (lambda: torch.eye(4).to_sparse(), "to_dense"),
+    "csr": (lambda: torch.eye(4).to_sparse_csr(), "to_dense"),
+    "quantised": (lambda: torch.quantize_per_tensor(torch.eye(4), 0.1, 0, torch.qint8), "dequantize"),
+    "by channel": (
+        lambda: torch.quantize_per_channel(torch.eye(4), torch.ones(4), torch.zeros(4, dtype=torch.int64), 0, torch.qint8),
+        "dequantize",
+    ),
+    "meta": (lambda: torch.eye(4, device="meta"), "no numbers"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*")
+@pytest.mark.parametrize("how", FORMATS[:2])
+@pytest.mark.parametrize("kind", _UNUSUAL)
+def test_tensors_of_other_kinds_say_what_they_are_and_what_to_do(tmp_path: Path, how: dict, kind: str) -> None:
+    """Beside the weights they are in nobody's way; in the place of a weight the error is about them, not about a shape."""
+    make, remedy = _UNUSUAL[kind]
+    torch.save({"a": torch.ones(3), "odd": make()}, tmp_path / "a.pt", **how)
+    source = _opened(tmp_path / "a.pt")
+    assert torch.equal(source.copy("a"), torch.ones(3))
+    for ask in (lambda: source.tensor("odd"), lambda: matrix(source, "odd")):
+        with pytest.raises(BadModel, match="no weight") as caught:
+            ask()
+        assert remedy in caught.value.remedy and "damaged" not in str(caught.value)
 
 
 def test_compressed_archives_are_refused(tmp_path: Path) -> None:
@@ -160,7 +221,7 @@ HEADERS = {
     "shape": ('{"a":{"dtype":"F32","shape":[5],"data_offsets":[0,16]}}', "20 bytes of a"),
     "huge shape": ('{"a":{"dtype":"F32","shape":[0, 1e30],"data_offsets":[0,0]}}', "shape that cannot be"),
     "deep": ('{"a":' + "[" * 50_000, "nesting without end"),
-    "name": ('{"\\u001b[2J":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}', "without a usable name"),
+    "name": ('{"\\u001b[2J":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}', "whose name is none"),
 }
 
 

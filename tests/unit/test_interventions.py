@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -45,6 +47,9 @@ def test_set_and_mean_do_what_they_say() -> None:
     torch.testing.assert_close(run.get("q", 0)[1, 5], clean.get("q", 0)[1].mean(0))
     run = forward(weights, TOKENS, (Intervention("mean", Site("q", 0, (1,)), source=OTHER),))
     torch.testing.assert_close(run.get("q", 0)[1, 5], forward(weights, OTHER).get("q", 0)[1].mean(0))
+    longer = (*OTHER, 7, 5, 4)  # all of the other prompt counts, however many tokens are edited
+    run = forward(weights, TOKENS, (Intervention("mean", Site("q", 0, (1,)), source=longer),))
+    torch.testing.assert_close(run.get("q", 0)[1, 5], forward(weights, longer).get("q", 0)[1].mean(0))
     run = forward(weights, TOKENS, (Intervention("set", Site("resid_pre", 1, (), (2,)), (0.5,)),))
     assert torch.equal(run.get("resid_pre", 1)[2], torch.full((24,), 0.5))
 
@@ -64,6 +69,21 @@ def test_patching_follows_the_alignment() -> None:
     torch.testing.assert_close(run.get("z", 0)[0, 3], there.get("z", 0)[0, 2])
     torch.testing.assert_close(run.get("z", 0)[0, 7], clean.get("z", 0)[0, 7])
     torch.testing.assert_close(run.get("z", 0)[1], clean.get("z", 0)[1])
+
+
+@pytest.mark.parametrize("name", ["pattern", "scores"])
+@pytest.mark.parametrize("first", [0, 5])
+def test_sources_without_a_partner_get_no_attention_and_keep_their_score(name: Any, first: int) -> None:
+    weights, _ = weights_of(TINY)
+    clean, there = forward(weights, TOKENS).get(name, 0)[2], forward(weights, OTHER[:5]).get(name, 0)[2]
+    align = (0, 1, -1, 2, -1, 3, 4, -1, 0)
+    run = forward(weights, TOKENS, (Intervention("patch", Site(name, 0, (2,)), source=OTHER[:5], align=align),))
+    found = run.get(name, 0, (2,), slice(first, None))[0]
+    for d in range(first, len(TOKENS)):
+        for s in range(d + 1):
+            alone = torch.tensor(0.0) if name == "pattern" else clean[d, s]
+            wanted = clean[d, s] if align[d] < 0 else alone if align[s] < 0 else there[align[d], align[s]]
+            torch.testing.assert_close(found[d - first, s], wanted)
 
 
 def test_freezing_all_patterns_leaves_values_free() -> None:

@@ -83,7 +83,7 @@ DAMAGE = {
     "truncated": "damaged or not a safetensors",
     "not safetensors": "damaged or not a safetensors",
     "header lies": "damaged or not a safetensors",
-    "empty file": "damaged or not a safetensors",
+    "empty file": "is empty",
     "config is a list": "not a JSON object",
     "config is no JSON": "not JSON",
     "unknown family": "family is not known",

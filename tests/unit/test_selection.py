@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from circuitlab.model.subject import Head, ModelRef
+from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from circuitlab.session.cuts import ablation, with_edits
+from circuitlab.session.jsonfile import state_from_text, state_to_text
 from circuitlab.session.pointing import aimed, on_picture_of, pointed_at
-from circuitlab.session.state import UNCUT, Selection, State
+from circuitlab.session.state import UNCUT, Pin, Selection, State
 
 STATE = State(ModelRef("builtin:m")).with_tokens((1, 2, 3, 4, 5))
 heads = st.builds(Head, st.integers(0, 3), st.integers(0, 3))
@@ -119,10 +120,22 @@ def test_a_gesture_on_the_picture_of_an_earlier_prompt_chooses_no_position() -> 
     assert on_picture_of(None, now, picked) is picked
 
 
-def test_the_reference_is_called_uncut_only_beside_a_cut() -> None:
-    whole = State(ModelRef("a"), tokens=(1, 2, 3))
+def test_the_uncut_reference_is_this_very_state_without_its_cut_and_a_pin_stays_what_it_was() -> None:
+    whole = State(ModelRef("a"), "abc", (1, 2, 3))
     cut = with_edits(whole, ablation(Head(0, 1)))
-    assert cut.reference is not None and cut.reference.label == UNCUT
-    mended = replace(cut, edits=())
-    assert mended.reference is not None and mended.reference.label == "pin"
-    assert mended.reference.subject is cut.reference.subject
+    typed = replace(cut.with_text("abcd", (1, 2, 3, 4)), model=ModelRef("a", 3), conventions=Conventions(centre=False))
+    for state in (cut, typed):
+        pin = state.reference
+        assert pin is not None
+        assert (pin.label, pin.text, pin.subject) == (UNCUT, state.text, replace(state.subject, edits=()))
+        assert state.pinned is None
+    assert replace(cut, edits=((cut.edits[0][0], False),)).reference is None
+    assert whole.reference is None
+    mine = Pin("mine", whole.subject, text=whole.text)
+    assert replace(typed, pins=(mine,)).reference == mine
+
+
+def test_an_uncut_state_that_was_kept_among_the_pins_of_a_file_is_read_off_the_state_again() -> None:
+    cut = with_edits(State(ModelRef("a"), tokens=(1, 2, 3)), ablation(Head(0, 1)))
+    kept = replace(cut, pins=(Pin(UNCUT, Subject(ModelRef("a"), (1, 2))), Pin("mine", Subject(ModelRef("a"), (1,)))))
+    assert [pin.label for pin in state_from_text(state_to_text(kept), {}).pins] == ["mine"]

@@ -16,7 +16,7 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadModel
-from circuitlab.model.series import series_of
+from circuitlab.model.series import FOLDER, checkpoint_of, series_of
 from circuitlab.model.series_measures import FILE, GONE, HEAD_ARRAYS, SeriesMeasures, read_series, write_series
 from circuitlab.model.subject import ModelRef, Subject
 from tests.models import directory
@@ -40,6 +40,14 @@ def test_steps_come_in_the_order_of_training(path: Path) -> None:
     assert store.open(ModelRef(f"file:{path}")).opened.steps == STEPS
     assert store.open(ModelRef(f"file:{path}", 1)).opened.steps == STEPS
     assert series_of(path.parent) == ()
+
+
+def test_steps_are_numbers_whatever_their_names_look_like(tmp_path: Path) -> None:
+    (tmp_path / FOLDER).mkdir()
+    for name in ("step-1000", "step-20", "step-000900", "step-1000000", "step-x", "final"):
+        (tmp_path / FOLDER / f"{name}.safetensors").touch()
+    assert [step for step, _ in series_of(tmp_path)] == [20, 900, 1000, 1_000_000]
+    assert checkpoint_of(tmp_path, 1).name == "step-000900.safetensors"
 
 
 def test_a_checkpoint_has_its_own_weights_and_its_own_answers(path: Path) -> None:

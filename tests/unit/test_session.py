@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from circuitlab.errors import BadInput
 from circuitlab.figures.panel import panels
 from circuitlab.model.intervention import Intervention, Site
-from circuitlab.model.subject import Conventions, Head, ModelRef
+from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from circuitlab.session.history import LONGEST, History
 from circuitlab.session.jsonfile import state_from_text, state_to_text
 from circuitlab.session.state import Bookmark, Note, Pin, Selection, State, Target
@@ -104,11 +104,20 @@ def test_new_text_drops_a_selection_past_its_end() -> None:
 
 
 def test_a_pinned_subject_is_asked_with_the_same_views() -> None:
-    state = State(REF).with_text("a b", (1, 2)).with_view("x", 3).select(destination=1)
-    there = state.with_text("c", (5,)).at(Pin("p", state.subject, text="a b"))
-    assert there.tokens == (1, 2)
+    cut = Intervention("zero", Site("z", 0))
+    pinned = Subject(ModelRef("file:/other", 3), (1, 2), (cut,), Conventions(fold_norm=False, dtype="float64"))
+    state = State(REF).with_text("c d e f", (5, 6, 7, 8)).with_view("x", 3).select(destination=3, heads=(Head(1, 2),))
+    there = state.at(Pin("p", pinned, text="a b"))
+    assert there.subject == pinned  # model, checkpoint, tokens, interventions, conventions
     assert there.text == "a b"
     assert there.views == {"x": 3}
+    assert (there.selection.heads, there.selection.destination) == ((Head(1, 2),), None)
+
+
+def test_the_reference_is_the_first_of_several_pins() -> None:
+    first, second = (Pin(label, Subject(REF, (i,))) for i, label in enumerate(("newest", "older")))
+    assert State(REF, pins=(first, second)).reference == first
+    assert State(REF, pins=()).reference is None
 
 
 class Walk:

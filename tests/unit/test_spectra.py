@@ -340,6 +340,8 @@ def test_all_heads_single_precision_and_the_table(tmp_path: Path) -> None:
 
 def test_effective_rank_counts_equal_directions() -> None:
     np.testing.assert_allclose(effective_rank(np.array([[2.0, 2, 2, 0], [5, 0, 0, 0]])), [3, 1])
+    energies = 0.36**-0.36 * 0.64**-0.64  # of 3 and 4: squares, which are what a matrix has of its norm
+    np.testing.assert_allclose(effective_rank(np.array([[3.0, 4, 0]])), [energies])
     assert np.isnan(effective_rank(np.zeros((1, 3)))).all()
 
 

@@ -179,7 +179,7 @@ def test_models_of_different_sizes_stand_one_behind_the_other(ask: Ask) -> None:
     found: TrainingSeriesResult = ask("training_series", one, two, none)
     assert found.names == ("a", "b", "c")
     assert found.model.tolist() == [0] * 9 + [1] * 4 + [2] * 3
-    assert found.heads.shape == (16, len(HEAD_ARRAYS), 2, 4)
+    assert found.heads.shape == (16, 7, 2, 4)
     assert found.shapes.tolist() == [[2, 3], [1, 4], [0, 4]]
     np.testing.assert_array_equal(found.of("copying")[9:13, :1], two["copying"])
     assert np.isnan(found.of("copying")[9:13, 1]).all() and np.isnan(found.of("copying")[:9, :, 3]).all()
@@ -343,3 +343,11 @@ def test_the_phase_change_of_a_shipped_model_is_there_or_not(name: str, changes:
     else:
         assert np.nanmax(found.of("prefix_matching")) < 0.05
     assert len(read_series(model_dir(name)).steps) == len(found.steps)
+
+
+def test_a_series_with_heads_that_its_model_does_not_have_is_refused(ask: Ask) -> None:
+    assert len(ask("training_series", measures(heads=(2, 4))).steps)
+    for heads in ((2, 5), (3, 4)):
+        with pytest.raises(BadModel, match="another model") as caught:
+            ask("training_series", measures(heads=heads), fresh=True)
+        assert caught.value.expected == "2 layers × 4 heads" and caught.value.remedy

@@ -19,6 +19,7 @@ from circuitlab.engine.listening import Listening
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadModel
+from circuitlab.model.config import Rotary
 from circuitlab.model.forward import forward
 from circuitlab.model.subject import Conventions, ModelRef, Subject
 from tests.models import CONFIGS, directory
@@ -35,9 +36,12 @@ def _inputs(path: Path, conventions: Conventions = DOUBLE) -> InputsOf:
     return InputsOf(engine, engine.store.open(ref), Subject(ref, (), (), conventions), ctx, engine.cache)
 
 
-@pytest.mark.parametrize("name", ["rotary-half", "rotary-one-layer", "rotary-partial", "no-positions", "odd", "alibi"])
+ROTARY = ("rotary-half", "rotary-one-layer", "rotary-partial", "amplitude")
+
+
+@pytest.mark.parametrize("name", [*ROTARY, "no-positions", "odd", "alibi"])
 def test_factors_give_the_models_scores_and_results_of_layer_0(tmp_path: Path, name: str) -> None:
-    config = CONFIGS[name]
+    config = CONFIGS.get(name) or replace(CONFIGS["rotary-half"], rotary=Rotary(amplitude=1.3))
     config = replace(config, positions="none") if name == "odd" else config
     config = replace(config, norm="none", biases=()) if name == "alibi" else config
     inputs = _inputs(directory(tmp_path / "m", config))

@@ -20,9 +20,9 @@ class Figure:
     """Rows of marks, top to bottom, left to right. `weights`: relative heights of the rows, `()` = by content.
 
     `caption`: conventions, sample, remainder. `shown`: (k, n) where something was pruned. `why_empty`: one sentence saying
-    why there is nothing, with what to do next; then `grid` is empty, or has what to click. `compared`: the reference pin is in
-    it already, and the caption says how. `about`: what it is a figure of: model, step, prompt, interventions, in a few words
-    each; on paper they stand in front of the caption, on the screen the window says them once for all panels.
+    why there is nothing, with what to do next; then `grid` is empty, or has what to click. `about`: what it is a figure of:
+    model, step, prompt, interventions, in a few words each; on paper they stand in front of the caption, on the screen the window
+    says them once for all panels.
     """
 
     grid: tuple[tuple[Mark, ...], ...] = ()
@@ -31,7 +31,6 @@ class Figure:
     shown: tuple[int, int] | None = None
     why_empty: str = ""
     weights: tuple[float, ...] = ()
-    compared: bool = False
     about: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

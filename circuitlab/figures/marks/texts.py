@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from circuitlab.counting import number_of
 from circuitlab.figures.marks.common import ColourMap, Frozen
+
+ALONE = -2  # the first number of the id of a row that belongs to no other table's
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +76,10 @@ class Rows(Frozen):
     """A table that sorts, filters and copies. `ids` [n, k] int; hits are a row's id. `chosen` are row indices.
 
     `heading`: a line above. `ranked`: rows stand in the order of what is measured, so that a difference puts them in its own.
+
+    Of two tables rows belong together whose ids are equal, or begin with the same `keyed` numbers; a row whose id begins with
+    `ALONE` (a sum of what is not listed) belongs to none. `including(ids)` is this table with rows for those ids as well, for one
+    that lists a few of many; `absent` is what a row counts as that is in no such table: 0 for the terms of a sum.
     """
 
     name: str
@@ -84,15 +90,16 @@ class Rows(Frozen):
     searchable: bool = False
     heading: str = ""
     ranked: bool = False
+    keyed: int = 0
+    including: Callable[[np.ndarray], Rows] | None = None
+    absent: float = float("nan")
 
     def check(self) -> None:
         """Columns as long as there are rows."""
         self.shaped("ids", None, None)
         for column in self.columns:
             if len(column.values) != len(self.ids):
-                raise self.refuse(
-                    f"columns (“{column.name}”)", f"{number_of(len(self.ids), 'cell')}, one for each row", len(column.values)
-                )
+                raise self.refuse(f"columns (“{column.name}”)", f"{len(self.ids)} cells, one for each row", len(column.values))
         if self.sort is not None:
             self.within("sort", len(self.columns), self.sort[:1])
 

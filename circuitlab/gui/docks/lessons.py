@@ -13,7 +13,7 @@ from circuitlab.draw.plain import PlainLabel, asked
 from circuitlab.draw.theme import Theme
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.gui.arrangements import Arrangement
-from circuitlab.gui.layout import Placed
+from circuitlab.gui.kept_layout import Placed
 from circuitlab.gui.lesson_layout import arrangement_of, beside
 from circuitlab.gui.lesson_list import LessonList
 from circuitlab.gui.lesson_page import LessonPage

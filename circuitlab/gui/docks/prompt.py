@@ -7,7 +7,7 @@ import tomllib
 from dataclasses import replace
 from functools import lru_cache
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QEvent, QObject, QPoint, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QKeySequence, QShowEvent, QTextCursor
 from PySide6.QtWidgets import (
     QCheckBox,
@@ -20,9 +20,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from circuitlab.counting import number_of
 from circuitlab.draw.plain import PlainLabel
-from circuitlab.figures.marks import empty
+from circuitlab.figures.marks import Hit, empty
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.buttons import push
 from circuitlab.gui.docks.prompt_losses import LossStrip
@@ -31,6 +30,7 @@ from circuitlab.gui.docks.prompt_writing import WritingControls
 from circuitlab.gui.one_row import OneRow
 from circuitlab.gui.room import Room
 from circuitlab.gui.title_bar import TitleBar
+from circuitlab.gui.token_menu import TokenMenu
 from circuitlab.paths import resource
 from circuitlab.session.state import State
 
@@ -74,6 +74,7 @@ class PromptDock(QDockWidget):
         self.editor.setAccessibleName("Prompt text")
         self.editor.setTabChangesFocus(True)
         self.losses = LossStrip(self.bench, self)
+        self.token_menu = TokenMenu(self)
         self.writing = WritingControls(self.bench, self)
         self.count = PlainLabel(self)
         self.count.setProperty("role", "caption")
@@ -128,7 +129,9 @@ class PromptDock(QDockWidget):
         self.sample.activated.connect(self._sample)
         self.writing.about_to_write.connect(self.commit)
         self.losses.failed.connect(self._warn)
+        self.losses.view.context_requested.connect(self._context)
         self.losses.drawn.connect(self._measure)
+        self.losses.view.fold.toggled.connect(self._measure)
         self.editor.document().documentLayout().documentSizeChanged.connect(self._measure)
         self.room.installEventFilter(self)
         self.editor.installEventFilter(self)
@@ -182,6 +185,11 @@ class PromptDock(QDockWidget):
                 event.accept()
                 return True
         return False
+
+    @Slot(object, QPoint)
+    def _context(self, hit: Hit | None, where: QPoint) -> None:
+        self.token_menu.aim(hit)
+        self.token_menu.popup(where)
 
     def tokens_of(self, text: str, bos: bool) -> tuple[int, ...]:
         """The prompt's tokens; without a tokenizer `text` holds ids. Raises `BadInput`."""
@@ -238,26 +246,23 @@ class PromptDock(QDockWidget):
         """What the window says of the text in the editor: how many tokens it has, and whether the panels are about it."""
         limit = self.bench.facts().config.n_ctx
         if not state.draft:
-            self._count(f"{len(state.tokens)} / {number_of(limit, 'token')}")
+            self._count(f"{len(state.tokens)} / {limit} tokens")
         elif self.reading.quick(state.draft):
             self._show_draft(self.reading.now(state.draft, state.bos))
         else:
-            self._count(f"… / {number_of(limit, 'token')}")
+            self._count(f"… / {limit} tokens")
             self._warn("The text is being read; the panels still show the prompt before it.")
             self.reading.later(state.draft, state.bos)
 
     def _show_draft(self, read: Read) -> None:
         limit, error = self.bench.facts().config.n_ctx, read.error
         number = str(len(read.tokens)) if read.tokens else "?"
-        self._count(f"{number} / {number_of(limit, 'token')}", error is not None)
+        self._count(f"{number} / {limit} tokens", error is not None)
         over = len(read.tokens) - limit
         if error is None:
             why, offer = "", "Use this text"
         elif over > 0:
-            why, offer = (
-                f"{number_of(over, 'more token')} than the model’s context holds. ",
-                f"Use the first {number_of(limit, 'token')}",
-            )
+            why, offer = f"{over} more tokens than the model’s context holds. ", f"Use the first {limit} tokens"
         else:
             why, offer = f"{error.what} Expected {error.expected}, got {error.got}. ", ""
         self._warn(f"{why}The panels still show the prompt before it.", offer)
@@ -279,7 +284,7 @@ class PromptDock(QDockWidget):
         state = self.bench.document.recorded
         if state.draft and read.error is None:
             kept = read.text if self.bench.tokenizer() is not None else ""
-            self.bench.document.apply(state.with_text(kept, read.tokens), f"the first {number_of(len(read.tokens), 'token')}")
+            self.bench.document.apply(state.with_text(kept, read.tokens), f"the first {len(read.tokens)} tokens")
 
     @Slot(str)
     def _warn(self, text: str, offer: str = "") -> None:
@@ -301,7 +306,7 @@ class PromptDock(QDockWidget):
         rest = state.tokens[1:] if state.bos and state.tokens[:1] == (bos,) else state.tokens
         tokens = (bos, *rest) if on and bos is not None else rest
         if len(tokens) > limit:
-            self.bench.message.emit(f"There is no room for BOS: the context holds {number_of(limit, 'token')}.")
+            self.bench.message.emit(f"There is no room for BOS: the context holds {limit} tokens.")
             self.refresh()
             return
         changed = replace(state, bos=on).with_text(state.text, tokens)

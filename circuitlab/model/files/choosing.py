@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
-from circuitlab.model.files.described import Inert, Mark, Other, Strided, kind_of, named_parts, plain, state_dict
+from circuitlab.model.files.described import Inert, Mark, OddKey, Other, Strided, kind_of, named_parts, plain, state_dict
 
 _USUAL = ("model", "state_dict", "model_state_dict", "module")
 _DEEPEST = 6
@@ -118,7 +117,7 @@ def _no_tensors(name: str, held: Any) -> BadModel:
         return BadModel(
             f"{name} holds arrays of numpy, no tensors.",
             expected="tensors by name",
-            got=f"{number_of(len(parts), 'entry', 'entries')}: {', '.join(_shown(k) for k in list(parts)[:6])}",
+            got=f"{len(parts)} entries: {', '.join(_shown(k) for k in list(parts)[:6])}",
             remedy="Save them as tensors: torch.save({name: torch.from_numpy(x) for name, x in arrays.items()}, FILE).",
         )
     got = ", ".join(_shown(k) for k in list(parts)[:6]) or "an empty dictionary"
@@ -147,12 +146,16 @@ class _Beside:
         for key, value in entries:
             if self._left < 0:
                 return
-            if self._plain(value):
+            if not isinstance(key, OddKey) and self._plain(value):
                 self.said[str(key)] = value
                 continue
             parts = named_parts(value) or {}
             few = len(parts) <= self._left  # of a dictionary cut off nobody knows what it lacks
-            kept = {k: v for k, v in parts.items() if self._plain(v)} if few and not _is_optimiser(parts) else {}
+            kept = (
+                {k: v for k, v in parts.items() if not isinstance(k, OddKey) and self._plain(v)}
+                if few and not _is_optimiser(parts)
+                else {}
+            )
             if kept:
                 self.said[str(key)] = kept
             self.skipped += self._named(key, value, parts, kept)

@@ -44,6 +44,33 @@ class Other:
     kind: str
 
 
+@dataclass(frozen=True, eq=False)
+class OddKey:
+    """A key of a dictionary that is neither text nor a number: what it is, in words. Like no other key, itself but once."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def key_of(key: Any) -> Any:
+    """A key as it may stand in a dictionary. Nothing nested is hashed: a tuple of tuples without end would end the process."""
+    if isinstance(key, str | int | float | bool | bytes | None):
+        return key
+    text = _told(key)
+    return OddKey(text if text.isprintable() else ascii(text)[1:-1])
+
+
+def _told(key: Any, depth: int = 2) -> str:
+    if isinstance(key, tuple) and depth:
+        inner = ", ".join(_told(part, depth - 1) for part in key[:4])
+        return f"({inner}{', …' if len(key) > 4 else ',' if len(key) == 1 else ''})"
+    if isinstance(key, str | int | float | bool | bytes | None):
+        return repr(key)[:40] if isinstance(key, str | bytes | float | None) or abs(key) < 10**18 else "a large number"
+    return kind_of(key)[:60]
+
+
 @dataclass(frozen=True)
 class Mark:
     """What a `name` in the pickle stands for here: `make` is what calling it does, `value` what it is.
@@ -121,6 +148,8 @@ def plain(value: Any, budget: int = 10_000, depth: int = 16) -> tuple[bool, int]
     for _ in range(depth):
         seen += len(level)
         if seen > budget or not all(isinstance(v, _PLAIN) for v in level):
+            return False, seen
+        if any(isinstance(k, OddKey) for v in level if isinstance(v, dict) for k in v):
             return False, seen
         inner = [v.values() if isinstance(v, dict) else v for v in level if isinstance(v, list | tuple | dict)]
         if sum(map(len, inner)) > budget - seen:

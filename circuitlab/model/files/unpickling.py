@@ -17,8 +17,7 @@ from typing import Any
 
 import torch
 
-from circuitlab.counting import number_of
-from circuitlab.model.files.described import Inert, Mark, Other, Storage, Strided
+from circuitlab.model.files.described import Inert, Mark, Other, Storage, Strided, key_of
 from circuitlab.model.files.harmless import CALLS, RECONSTRUCTORS
 
 _KINDS: dict[str, torch.dtype] = {
@@ -35,6 +34,11 @@ _KINDS: dict[str, torch.dtype] = {
     "ComplexFloatStorage": torch.complex64,
     "ComplexDoubleStorage": torch.complex128,
     "UntypedStorage": torch.uint8,
+    "QInt8Storage": torch.int8,  # of tensors that were quantised, whose scales stand beside them
+    "QUInt8Storage": torch.uint8,
+    "QInt32Storage": torch.int32,
+    "QUInt4x2Storage": torch.uint8,
+    "QUInt2x4Storage": torch.uint8,
 }
 _NUMBERS = {"f8": "<d", "f4": "<f", "i8": "<q", "i4": "<i", "b1": "<?"}  # numpy's kinds of number, as `struct` calls them
 _OPCODES = (
@@ -90,7 +94,7 @@ def _subclassed(make: Any, kind: Any, args: Any, *_: Any) -> Any:
 def _ordered(*args: Any) -> dict[Any, Any]:
     made: dict[Any, Any] = {}
     for key, value in args[0] if args else ():
-        made[_key(key)] = value
+        made[key_of(key)] = value
     return made
 
 
@@ -100,13 +104,6 @@ def _called(mark: Any, args: Any) -> Any:
     if not isinstance(mark, Mark) or mark.make is None or not isinstance(args, tuple):
         raise TypeError("a call of what cannot be called")
     return mark.make(*args)
-
-
-def _key(key: Any) -> Any:
-    """A key of a container. Nothing nested: to hash a tuple of tuples without end would end the process."""
-    if not isinstance(key, str | int | float | bool | bytes | None):
-        raise TypeError("a key that is neither text nor number")
-    return key
 
 
 def _numpy_kind(name: Any, *_: Any) -> Mark:
@@ -222,7 +219,7 @@ class _Reader(_Python):
         (n,) = struct.unpack("<Q", self.read(8))
         data = self.read(n)  # the library would make room for as many as the file says
         if len(data) != n:
-            raise EOFError(number_of(n, "byte"))
+            raise EOFError(f"{n} bytes")
         self.append(data)
 
     def _set(self) -> None:
@@ -262,7 +259,7 @@ class _Reader(_Python):
         top = self.stack[-1]
         if (type(top) is not dict and not isinstance(top, Inert)) or len(items) % 2:
             raise TypeError("entries of what is no dictionary")
-        entries = {_key(key): value for key, value in zip(items[::2], items[1::2], strict=True)}
+        entries = {key_of(key): value for key, value in zip(items[::2], items[1::2], strict=True)}
         top.take(entries) if isinstance(top, Inert) else top.update(entries)
 
     dispatch |= {pickle.REDUCE[0]: _call, pickle.BUILD[0]: _built, pickle.SETITEM[0]: _put, pickle.SETITEMS[0]: _put_all}

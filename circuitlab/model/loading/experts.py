@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import Experts, ModelConfig
 from circuitlab.model.loading.decoder_parts import ReadConfig, attention, lay_out_and_open, mlp
@@ -17,7 +16,7 @@ from circuitlab.model.loading.family import Keep, Opened
 from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.gated_decoder import BUFFERS, ends, norms
 from circuitlab.model.loading.huggingface import flag, size
-from circuitlab.model.loading.layout import Layout, Stored, linear, stored
+from circuitlab.model.loading.layout import Layout, Misfit, Stored, linear, stored
 
 Names = tuple[str, str, str]  # of an expert's gate, input and output
 LLAMA: Names = ("gate_proj", "up_proj", "down_proj")
@@ -52,7 +51,7 @@ def noted_experts(config: ModelConfig) -> tuple[str, ...]:
     weighted = "by a softmax over these" if experts.renormalise else "by a softmax over all"
     shared = ", and a shared one" if experts.shared else ""
     return (
-        f"each MLP: {experts.active} of {number_of(experts.n, 'expert')} for each token, weighted {weighted}{shared}",
+        f"each MLP: {experts.active} of {experts.n} experts for each token, weighted {weighted}{shared}",
         "MLPs are read as a whole: neurons and W_in W_out have no meaning before the router has chosen",
     )
 
@@ -99,7 +98,7 @@ def _of_all(ours: str, theirs: str, e: int) -> dict[str, Stored]:
 
 def _picked(x: Tensor, e: int) -> Tensor:
     if x.dim() != 3:  # of a matrix a row would be taken without a word
-        raise RuntimeError(f"a tensor of all experts, not {x.dim()} axes")
+        raise Misfit(f"a tensor of all experts, not {x.dim()} axes")
     return torch.select(x, 0, e)
 
 

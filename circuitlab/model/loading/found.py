@@ -17,7 +17,7 @@ from circuitlab.model.files.pickled import read_pickle
 from circuitlab.model.files.strict_json import read_object
 from circuitlab.model.files.whole_file import shown
 from circuitlab.model.loading.assumptions import Assumption
-from circuitlab.model.loading.other_formats import refuse_adapter, refuse_folder, refuse_format
+from circuitlab.model.loading.other_formats import refuse_adapter, refuse_folder, refuse_format, refuse_text
 from circuitlab.model.loading.refusals import refuse_parts, refuse_unsupported
 from circuitlab.model.series import checkpoint_of
 from circuitlab.model.tensors import MappedTensors, TensorSource, open_safetensors, open_shards, shard_table
@@ -136,6 +136,7 @@ def _open(file: Path, under: str | None = None) -> Found:
         source, shards = open_shards(file, read_json(file), _shard)
         return Found(file, file.parent, files=(file, *shards), tensors=source)
     refuse_format(file)
+    refuse_text(file)
     if file.suffix not in _PICKLES:
         return Found(file, file.parent, files=(file,), tensors=open_safetensors(file))
     held = read_pickle(file, under)
@@ -150,13 +151,12 @@ def _open(file: Path, under: str | None = None) -> Found:
 
 def _shard(file: Path) -> MappedTensors:
     refuse_format(file)
+    refuse_text(file)
     if file.suffix not in _PICKLES:
         return open_safetensors(file)
     found = read_pickle(file)
     if found is None:
-        raise BadModel(
-            f"{shown(Path(file.name))} is not a checkpoint of torch.", expected="tensors by name", got="another format"
-        )
+        raise BadModel(f"{shown(Path(file.name))} is no checkpoint of torch.", expected="tensors by name", got="another format")
     return found.tensors
 
 

@@ -17,7 +17,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.leftovers import refuse_attention
@@ -26,6 +25,22 @@ from circuitlab.model.tensors import TensorSource, check_kind, copied
 
 Step = Callable[[ModelConfig, Tensor], Tensor]
 Which = Literal["q", "k", "v", "o"]
+
+
+class Misfit(ValueError):
+    """A step that cannot be taken on a tensor of this shape: what it needs, and what is there."""
+
+
+def _axes(x: Tensor, n: int, what: str) -> None:
+    if x.dim() < n:
+        raise Misfit(f"{what} needs {n} axes, and {tuple(x.shape)} has {x.dim()}")
+
+
+def _cut(x: Tensor, axis: int, sizes: tuple[int, ...], what: str) -> Tensor:
+    """`x` with one axis cut in parts of these sizes."""
+    if x.shape[axis] != math.prod(sizes):
+        raise Misfit(f"{what} need {math.prod(sizes)} of axis {axis % x.dim()}, and {tuple(x.shape)} has {x.shape[axis]}")
+    return x.unflatten(axis, sizes)
 
 
 @dataclass(frozen=True)
@@ -52,7 +67,12 @@ class Stored:
     @property
     def T(self) -> Stored:
         """[out, in] -> [in, out]: torch's `Linear` keeps the transpose of our row-vector form."""
-        return self.then(lambda c, x: x.transpose(0, 1))  # an error for a vector, where `.T` would only warn
+
+        def turn(c: ModelConfig, x: Tensor) -> Tensor:
+            _axes(x, 2, "to be transposed it")  # a vector, where `.T` would only warn
+            return x.transpose(0, 1)
+
+        return self.then(turn)
 
     def heads(self, which: Which) -> Stored:
         """Split by head: q, k, v [d_model, head · d_head] -> [head, d_model, d_head]; o [head · d_head, d_model] ->
@@ -60,9 +80,11 @@ class Stored:
 
         def split(c: ModelConfig, x: Tensor) -> Tensor:
             n = c.n_kv_heads if which in "kv" else c.n_heads
+            said = f"{n} heads of {c.d_head}"
+            _axes(x, 1, said)
             if x.dim() == 1 or which == "o":
-                return x.unflatten(0, (n, c.d_head))
-            return x.unflatten(1, (n, c.d_head)).movedim(1, 0)
+                return _cut(x, 0, (n, c.d_head), said)
+            return _cut(x, 1, (n, c.d_head), said).movedim(1, 0)
 
         return self.then(split)
 
@@ -72,7 +94,7 @@ class Stored:
         def cut(c: ModelConfig, x: Tensor) -> Tensor:
             q, kv = c.n_heads * c.d_head, c.n_kv_heads * c.d_head
             if x.shape[-1] != q + 2 * kv:  # a slice would take what is there without a word
-                raise RuntimeError(f"{number_of(q + 2 * kv, 'column')} for q, k and v, not {x.shape[-1]}")
+                raise Misfit(f"{q + 2 * kv} columns for q, k and v, not {x.shape[-1]}")
             start = {"q": 0, "k": q, "v": q + kv}[which]
             return x[..., start : start + (q if which == "q" else kv)]
 
@@ -82,7 +104,7 @@ class Stored:
         """The q, k or v part of [..., kv_head · (its queries | k | v) · d_head]: each key-value head keeps its own."""
 
         def cut(c: ModelConfig, x: Tensor) -> Tensor:
-            own = x.unflatten(-1, (c.n_kv_heads, c.group + 2, c.d_head))
+            own = _cut(x, -1, (c.n_kv_heads, c.group + 2, c.d_head), f"queries, key and value of {c.n_kv_heads} heads")
             part = own[..., :-2, :] if which == "q" else own[..., -2 if which == "k" else -1, :][..., None, :]
             return part.flatten(-3)
 
@@ -93,7 +115,7 @@ class Stored:
 
         def cut(c: ModelConfig, x: Tensor) -> Tensor:
             if x.shape[-1] % 2:
-                raise RuntimeError(f"an even last axis, not {x.shape[-1]}")
+                raise Misfit(f"an even last axis, not {x.shape[-1]}")
             return x.chunk(2, dim=-1)[k]
 
         return self.then(cut)
@@ -145,9 +167,10 @@ def stacked(each: Sequence[Stored]) -> Stored:
 
 def matrix(source: TensorSource, name: str) -> tuple[int, int]:
     """The shape of a matrix in a file, from which a family reads sizes. Raises `BadModel` for a tensor that is none."""
+    check_kind(source, name)
     shape = source.shape(name)
     if len(shape) != 2:
-        raise BadModel(f"The tensor {name} has the wrong shape.", expected="a matrix", got=str(shape))
+        raise BadModel(f"{name} has the wrong shape.", expected="a matrix", got=str(shape))
     return shape
 
 
@@ -281,19 +304,19 @@ def _check_shape(name: str, where: Stored, i: int, parts: LaidOut, wanted: Mappi
     names, expected = tuple(map(parts.full, where.names(i))), wanted.get(name)
     stored_as = " with ".join(names[:2])
     if expected is None:
-        raise BadModel(f"The tensor {stored_as} has no place in this model.", expected="a tensor of its configuration", got=name)
+        raise BadModel(f"{stored_as} has no place in this model.", expected="a tensor of its configuration", got=name)
     without_data = lambda stored_name: torch.empty(parts.source.shape(parts.full(stored_name)), device="meta")
     try:
         got = tuple(where.take(parts.config, without_data, i).shape)
-    except (RuntimeError, IndexError, ValueError) as error:
-        got, reason = None, str(error).splitlines()[0][:120]
+    except Misfit as error:
+        got, reason = None, str(error)
+    except (RuntimeError, IndexError, ValueError):  # of tensors that are joined, in a library's words
+        got, reason = None, "which cannot become that"
     else:
         reason = f"as {name} {got}"
     same_norm = name.endswith(("q_norm.gain", "k_norm.gain", "q_norm.bias", "k_norm.bias"))  # [d_head] or [head, d_head]
     if got != expected and not (same_norm and got is not None and got[-1:] == expected[-1:]):
         shapes = ", ".join(str(parts.source.shape(n)) for n in names[:2])
         raise BadModel(
-            f"The tensor {stored_as} has the wrong shape.",
-            expected=f"{name} {expected} by the configuration",
-            got=f"{shapes}, {reason}",
+            f"{stored_as} has the wrong shape.", expected=f"{name} {expected} by the configuration", got=f"{shapes}, {reason}"
         )

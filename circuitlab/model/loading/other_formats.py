@@ -80,6 +80,32 @@ def refuse_format(path: Path, expected: str = "safetensors, a checkpoint of torc
         )
 
 
+def refuse_text(path: Path) -> None:
+    """Raise `BadModel` for a file of text, or an empty one, that was given for weights; silent where there is none.
+
+    Weights are never text: a length or a magic number in front has bytes that no text has.
+    """
+    if not path.is_file():
+        return
+    file = WholeFile(path)
+    head = file.read(0, min(256, file.size))
+    if head and (head.startswith(b"\x80") or any(byte < 32 and byte not in b"\t\n\r\f" for byte in head)):
+        return
+    try:
+        text = head.decode("utf-8", "ignore" if file.size > len(head) else "strict")
+    except UnicodeDecodeError:
+        return
+    if head and len(text.encode()) < len(head) - 3:  # more was passed over than a letter that the end cuts
+        return
+    kind = "a JSON file" if text.lstrip()[:1] in ("{", "[") else "a text file"
+    raise BadModel(
+        f"{shown(Path(path.name))} is {f'{kind}, no weights' if head else 'empty'}.",
+        expected="safetensors, a checkpoint of torch, or a llama2.c file",
+        got=shown(path)[:300],
+        remedy="Open the model's folder, or the file of its weights; if it should be that, copy or download it again.",
+    )
+
+
 def _kind_of(path: Path) -> _Format | None:
     if not path.is_file():
         return None
@@ -123,7 +149,7 @@ def refuse_adapter(file: Path | None, names: Iterable[str] = ()) -> None:
     base, kind = said.get("base_model_name_or_path"), said.get("peft_type")
     found = f"tensors such as {lora[0][:80]}" if lora else "the configuration of one"
     raise BadModel(
-        f"This is an adapter ({kind[:30] if isinstance(kind, str) else 'LoRA'}): a change of another model, not a model itself.",
+        f"This is an adapter ({kind[:30] if isinstance(kind, str) else 'LoRA'}): a change of another model, no model itself.",
         expected="the weights of a whole model",
         got=found + (f", for {base[:100]}" if isinstance(base, str) else ""),
         remedy="Add it to its model, with the library `peft`, and open what that saves: "

@@ -17,7 +17,7 @@ from circuitlab.cli import main
 from circuitlab.errors import BadModel, Cancelled, UsageError
 from circuitlab.model.files.streamed import stream_directory
 from circuitlab.model.forward import forward
-from circuitlab.model.importing import map_of, survey
+from circuitlab.model.importing import map_of, refuse_problems, survey
 from circuitlab.model.loading import open_model
 from circuitlab.model.tensors import ResidentTensors
 from tests.models import CONFIGS, weights_of
@@ -218,3 +218,31 @@ def test_tensors_that_do_not_fit_are_all_named() -> None:
     tensors["layers.1.W_V"][0, 0, 0] = np.nan
     with pytest.raises(BadModel, match="not numbers"):
         lab.Transformer(CONFIGS["attention-only"], tensors)
+
+
+_FITS = {"wte": (24, 24), "q": (24, 15), "v": (15,), "u": (24, 260)}
+_MISFITS = [  # a line of the map, and what its problem has to name: what is needed, what is there
+    ({"embed.W_E": {"identity": True}}, ("embed.W_E", "identity", "d_model is 24", "d_vocab 260")),
+    ({"W_Q": {"identity": True}}, ("W_Q", "identity", "d_model is 24", "n_heads · d_head 15")),
+    ({"W_O": {"identity": True}}, ("W_O", "identity", "d_model is 24", "n_heads · d_head 15")),
+    ({"W_K": {"from": "wte", "heads": True}}, ("3 heads of 5", "15", "24")),
+    ({"W_K": {"from": "q", "split": "q", "heads": True}}, ("45 columns", "15")),
+    ({"W_K": {"from": "wte", "split": "k within heads", "heads": True}}, ("45", "24")),
+    ({"W_K": {"from": "v", "transpose": True}}, ("transposed", "2 axes", "(15,)")),
+    ({"W_K": {"from": "wte", "permute": [0, 2, 1]}}, ("permute [0, 2, 1]", "3 axes", "(24, 24)")),
+    ({"W_K": {"from": "v", "half": 0}}, ("even", "15")),
+]
+
+
+@pytest.mark.parametrize(("line", "named"), _MISFITS, ids=[str(line) for line, _ in _MISFITS])
+def test_a_tensor_of_the_wrong_size_is_told_in_our_words(line: dict, named: tuple[str, ...]) -> None:
+    config = {"n_layers": 1, "n_heads": 3, "d_head": 5, "d_model": 24, "d_vocab": 260, "n_ctx": 8}
+    made = map_of({"config": config, "tensors": line})
+    found, _ = survey(made, ResidentTensors({name: torch.zeros(shape) for name, shape in _FITS.items()}))
+    (ours,) = line
+    problem = next(p for p in found.problems if ours in p and "does not say" not in p)
+    assert all(part in problem for part in named), problem
+    assert not any(word in problem for word in ("unflatten", "Dimension", "dimension", "sizes [", "sparse"))
+    with pytest.raises(BadModel, match=r"not make a whole model") as caught:
+        refuse_problems(found)
+    assert problem in caught.value.got and "--check" in caught.value.remedy

@@ -64,6 +64,26 @@ def test_files_of_other_kinds_are_named(tmp_path: Path, kind: str) -> None:
             open_model(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "weights", "notes.md"])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{}", "a JSON file"),
+        ('\n {"n_layers": 2' + " " * 300, "a JSON file"),
+        ("# A model\n\nIt is at …", "a text file"),
+        ("ä" * 500, "a text file"),
+        ("x" + "ä" * 500, "a text file"),
+        ("", "empty"),
+    ],
+)
+def test_text_that_is_given_for_weights_is_said_to_be_text(tmp_path: Path, name: str, text: str, said: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(BadModel) as caught:
+        open_model(tmp_path / name)
+    assert said in caught.value.what and caught.value.what.startswith(name) and caught.value.remedy
+    assert "damaged" not in str(caught.value) and "header" not in str(caught.value)
+
+
 def test_a_pointer_among_shards_is_named(tmp_path: Path) -> None:
     path = CORPUS["gpt2-sharded"](tmp_path / "m")
     next(path.glob("*-of-*.safetensors")).write_bytes(POINTER)

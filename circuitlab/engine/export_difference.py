@@ -1,0 +1,142 @@
+"""Two answers to one question in one table: each number as it is now, in the reference, and now minus the reference.
+
+Rows are matched by what names them: the first columns that are no measured numbers, as few as tell all rows apart, and the text
+of a token beside its id, so that ids of two vocabularies are not taken for each other. A row that one side alone lists has
+nothing on the other and no difference: the tables of an analysis list the largest, and what else there is was not computed.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from circuitlab.analysis.base import Column, Table
+from circuitlab.engine.export_data import Told, described, table_text
+
+REFERENCE, CHANGE = "reference", "Δ"
+
+
+@dataclass(frozen=True, eq=False)
+class Difference:
+    """`now` and `reference` answer one question, `table` has both."""
+
+    now: Told
+    reference: Told
+    table: Table
+
+    def described(self) -> dict[str, Any]:
+        """What both sides are, as plain values."""
+        return {"now": described(self.now), REFERENCE: described(self.reference)}
+
+    def data(self, form: str) -> bytes:
+        """As csv, json or npz: the columns by their titles; complex numbers have none here."""
+        columns = {c.title: c for c in self.table.columns}
+        if form == "npz":
+            out = io.BytesIO()
+            about = np.array(json.dumps(self.described(), ensure_ascii=False))
+            np.savez_compressed(out, **{name: _stored(c) for name, c in columns.items()}, about=about)  # type: ignore[arg-type]
+            return out.getvalue()
+        if form == "json":
+            cells = {name: [_finite(v) for v in c.cells()] for name, c in columns.items()}
+            return (json.dumps({**self.described(), "columns": cells}, ensure_ascii=False) + "\n").encode("utf-8")
+        head = "".join(f"# {k}: {json.dumps(v, ensure_ascii=False)}\n" for k, v in self.described().items())
+        return (head + table_text(self.table)).encode("utf-8")
+
+
+def differences(now: Mapping[str, Told], reference: Mapping[str, Told]) -> dict[str, Difference]:
+    """Of every role that both sides have, where their rows can be matched."""
+    found: dict[str, Difference] = {}
+    for role in now.keys() & reference.keys():
+        table = compared(now[role].table(), reference[role].table())
+        if table is not None:
+            found[role] = Difference(now[role], reference[role], table)
+    return {role: found[role] for role in now if role in found}
+
+
+def compared(now: Table, reference: Table) -> Table | None:
+    """Both tables as one, rows in the order of the first and then of the second; None where no columns tell rows apart."""
+    if [c.name for c in now.columns] != [c.name for c in reference.columns]:
+        return None
+    now, reference = _named_first(now), _named_first(reference)
+    n = _keys(now, reference)
+    if not n:
+        return None
+    rows, others = _rows(now, n), _rows(reference, n)
+    keys = list(dict.fromkeys((*rows, *others)))
+    places, other_places = (np.array([side.get(key, -1) for key in keys], np.int64) for side in (rows, others))
+    columns = [_key_column(now.columns[i], [key[i] for key in keys]) for i in range(n)]
+    for here, there in zip(now.columns[n:], reference.columns[n:], strict=True):
+        columns += _sides(here, _taken(here, places), _taken(there, other_places))
+    return Table(tuple(columns))
+
+
+def _measured(column: Column) -> bool:
+    return column.values.dtype.kind in "fc" or column.of == "count"
+
+
+def _named_first(table: Table) -> Table:
+    """Ranks that stand in front of what they are the ranks of come behind it."""
+    return Table(
+        tuple(sorted(table.columns, key=_measured)) if table.columns and table.columns[0].of == "count" else table.columns
+    )
+
+
+def _keys(now: Table, reference: Table) -> int:
+    """How many columns name a row; 0 where none do."""
+    for n in range(1, len(now.columns) + 1):
+        if _measured(now.columns[n - 1]):
+            return 0
+        after = now.columns[n : n + 1]
+        if now.columns[n - 1].of in ("token", "position") and after and after[0].name.endswith("token"):
+            continue  # its text too
+        if all(len(_rows(table, n)) == table.n_rows for table in (now, reference)):
+            return n
+    return 0
+
+
+def _rows(table: Table, n: int) -> dict[tuple[Any, ...], int]:
+    """Row by its first `n` cells."""
+    return {key: i for i, key in enumerate(zip(*(c.values.tolist() for c in table.columns[:n]), strict=True))}
+
+
+def _key_column(column: Column, cells: list[Any]) -> Column:
+    return replace(column, values=np.array(cells, dtype=column.values.dtype if column.values.dtype.kind in "iub" else object))
+
+
+def _taken(column: Column, places: np.ndarray) -> np.ndarray:
+    """The column's values at these rows; NaN, None where there is no row (−1) or nothing in it."""
+    numbers = column.values.dtype.kind in "fc" or column.of == "count"
+    values = np.append(
+        column.values.astype(float if column.of == "count" else column.values.dtype if numbers else object), np.nan
+    )
+    if column.of in ("token", "position", "count"):
+        values = np.array([np.nan if v is None or v < 0 else v for v in values], dtype=values.dtype)
+    if not numbers:
+        values[-1] = None
+        values = np.array([None if isinstance(v, float) and v != v else v for v in values], dtype=object)
+    return values[places]
+
+
+def _sides(column: Column, here: np.ndarray, there: np.ndarray) -> list[Column]:
+    """A measured column three times, another twice."""
+    unit = column.unit
+    both = [Column(column.name, here, unit), Column(f"{column.name}, {REFERENCE}", there, unit)]
+    return [*both, Column(f"{CHANGE} {column.name}", here - there, unit)] if _measured(column) else both
+
+
+def _stored(column: Column) -> np.ndarray:
+    """As numpy keeps it without pickling."""
+    if column.values.dtype.kind != "O":
+        return column.values
+    return np.array(["" if v is None else str(v) for v in column.values.tolist()] or [""])[: len(column.values)]
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, complex):
+        return [_finite(value.real), _finite(value.imag)]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
