@@ -14,6 +14,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from circuitlab.figures.compare_marks import Pinned, colours, difference, on_one_scale, shared
+from circuitlab.figures.compare_questions import other_question
 from circuitlab.figures.marks import Figure, Heatmap, Lines, Mark, Rows, Tokens
 from circuitlab.figures.marks.texts import ALONE
 from circuitlab.figures.vocabulary import aligned, one_vocabulary, pinned_state
@@ -47,6 +48,8 @@ def with_reference(panel: Panel, state: State, facts: Facts, now: Mapping[str, A
         return _say(alone, why)
     if state.compare == "reference":
         return _reference(alone, there, pin)
+    if other := other_question(now, ref, facts, _facts(pin, state, facts) or facts, pin.label):
+        return _say(alone, other)
     return _difference(alone, there, state, pin, facts)
 
 

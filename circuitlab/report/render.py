@@ -22,8 +22,13 @@ def figure_of(engine: Engine, panel: Panel, state: State) -> Figure:
     ref = {}
     if pin is not None and state.compare != "now":
         there = pinned(state, facts)
-        ref = {} if isinstance(there, str) else _answers(engine, panel, there, facts_of(engine, there.model))
+        ref = {} if isinstance(there, str) else _answered(engine, panel, there, facts_of(engine, there.model))
     return panel.figure(state, facts, now, ref)
+
+
+def _answered(engine: Engine, panel: Panel, state: State, facts: Facts) -> dict[str, Answer]:
+    """What the panel asks of a reference; nothing where that has no answer, and the figure says why it stands alone."""
+    return {} if isinstance(panel.requests(state, facts), Why) else _answers(engine, panel, state, facts)
 
 
 def _answers(engine: Engine, panel: Panel, state: State, facts: Facts) -> dict[str, Answer]:

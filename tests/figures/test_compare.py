@@ -24,7 +24,7 @@ from circuitlab.figures.prompt_sets import PromptSetsView
 from circuitlab.model.corpus_bigrams import FILE
 from circuitlab.model.forward import forward
 from circuitlab.model.saving import random_tensors, save_directory
-from circuitlab.model.subject import Head, ModelRef
+from circuitlab.model.subject import Head, ModelRef, Target
 from circuitlab.report.render import figure_of
 from circuitlab.session.cuts import ablation, with_edits
 from circuitlab.session.state import Compare, Pin, State
@@ -134,9 +134,36 @@ def test_a_title_says_of_both_what_its_numbers_are(bench: tuple[Engine, dict[str
     assert change.title.startswith("now − uncut · without L1H2: ")
     assert f"now {ours[1]}, uncut {theirs[1]} nats" in change.title
     # of other words the title says that it is now's, and the caption has the reference's
-    longer = replace(state, pins=(Pin("longer", state.with_tokens((*TOKENS, 3)).subject),))
-    change = drawn(engine, "paths", longer, "difference")
-    assert change.title.startswith("now − longer · now: logit of ") and "longer: logit of " in change.caption
+    change = drawn(engine, "model", replace(state, pins=(Pin("elsewhere", states["odd"].subject),)), "difference")
+    assert change.title == "now: attention-only" and "elsewhere: odd" in change.caption
+
+
+@pytest.mark.parametrize("name", ["paths", "attribution"])
+def test_logits_of_two_tokens_are_not_subtracted(bench: tuple[Engine, dict[str, State]], name: str) -> None:
+    engine, states = bench
+    state = states["attention-only"]
+    weights = engine.store.open(state.model).opened.weights
+    most = lambda tokens: int(forward(weights, tokens).logits()[-1].argmax())
+    last = next(t for t in range(1, 60) if most((*TOKENS, t)) != most(TOKENS))
+    longer = replace(state, pins=(Pin("longer", state.with_tokens((*TOKENS, last)).subject),))
+    alone, change = drawn(engine, name, replace(longer, pins=()), "now"), drawn(engine, name, longer, "difference")
+    assert signature(alone) == signature(change) and not change.title.startswith("now −")
+    assert "not compared" in change.caption and "choose one token" in change.caption
+    same = drawn(engine, name, longer.select(target=Target((7,))), "difference")
+    assert "not compared: " not in same.caption and same.title.startswith("now − longer")
+
+
+def test_a_head_that_the_reference_lacks_has_no_other_one_in_its_place(tmp_path: Path) -> None:
+    config = CONFIGS["attention-only"]
+    for n in (1, 2):
+        small = replace(config, n_layers=n)
+        save_directory(tmp_path / str(n), small, random_tensors(small, 0, 0.35), byte_tokenizer())
+    one, two = (State(ModelRef(f"file:{tmp_path / str(n)}")).with_tokens(TOKENS) for n in (1, 2))
+    state = replace(two.select(heads=(Head(1, 2),)), pins=(Pin("one layer", one.subject),))
+    change = drawn(Engine(ModelStore()), "attention", state, "difference")
+    assert "not compared" in change.caption and "no L1H2" in change.caption and "one layer" not in change.title
+    shared = drawn(Engine(ModelStore()), "attention", state.select(heads=(Head(0, 2),)), "difference")
+    assert "not compared" not in shared.caption
 
 
 @pytest.mark.parametrize("beside", ["a cut", "a text", "a model"])

@@ -202,11 +202,13 @@ def test_it_follows_the_target_and_the_position(engine: Engine, state: State) ->
 
 def test_a_pinned_run_stands_beside(engine: Engine, state: State) -> None:
     cut = (Intervention("zero", Site("z", 0, (1,))), True)
+    found: PathExpansionResult = answer(engine, state, "path_expansion", PathExpansionParams(position=4))
+    state = state.select(target=Target((int(found.target_ids[0]),)))
     pinned = replace(state, edits=(cut,), pins=(Pin("clean", state.subject),), compare="difference")
     columns = table(drawn(engine, pinned, top=1000))[1]
     i = columns["path"].tolist().index("L0H1")
     assert columns["adds"][i] == 0
-    clean = answer(engine, state, "path_expansion", PathExpansionParams(position=4))
+    clean = answer(engine, state, "path_expansion", PathExpansionParams(state.selection.target, 4))
     assert columns["in clean"][i] == clean.value[clean.names().tolist().index("L0H1")]
     assert columns["Δ"][i] == -columns["in clean"][i]
     # the largest of either side are listed, each with what it is there, and rows still add up
@@ -218,7 +220,7 @@ def test_a_pinned_run_stands_beside(engine: Engine, state: State) -> None:
     assert len(listed) > 3 and few["in clean"][: len(listed)].tolist() == [known[name] for name in listed]
     assert (np.diff(np.abs(few["Δ"][: len(listed)])) <= 0).all()
     assert few["adds"].sum() == pytest.approx(
-        answer(engine, replace(pinned, pins=()), "path_expansion", PathExpansionParams(position=4)).whole, abs=1e-4
+        answer(engine, replace(pinned, pins=()), "path_expansion", PathExpansionParams(state.selection.target, 4)).whole, abs=1e-4
     )
     (rest,) = [i for i, name in enumerate(few["path"]) if "smaller" in name]
     assert np.isnan(few["Δ"][rest]), "sums of other terms are no change"
