@@ -138,6 +138,13 @@ class EdgesMark(XYPlot):
         y = _with_room(low, high, self._height_of_plot(), half, half + (self.theme.px(BADGE) if any(self.mark.badges) else 0.0))
         return x, y
 
+    def _along(self, part: Range) -> tuple[str, str]:
+        """Nodes in sight: places have no measure."""
+        (x0, x1), (y0, y1) = part
+        x, y = self.mark.xy.T
+        seen = int(((x >= x0) & (x <= x1) & (y >= y0) & (y <= y1)).sum())
+        return f"{seen} of {len(x)} nodes", ""
+
     def _height_of_plot(self) -> float:
         """px: in layouts that have not happened yet, what will be left of the viewport."""
         return self.viewport().height() - self.legend.height_for(max(self.viewport().width() - 80, 80)) - GRID

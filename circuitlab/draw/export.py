@@ -9,7 +9,7 @@ size in points and the whole the asked width in millimetres (see `Paper`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -23,6 +23,7 @@ from circuitlab.draw import svg
 from circuitlab.draw.app import application
 from circuitlab.draw.guarded import faults
 from circuitlab.draw.paper import INCH, POINTS, Paper, format_of
+from circuitlab.draw.plot import Range
 from circuitlab.draw.theme import LIGHT, Theme
 from circuitlab.draw.view import FigureView
 from circuitlab.errors import CircuitLabError, UsageError
@@ -42,25 +43,30 @@ _XMP = """<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
 _PARTS = QWidget.RenderFlag.DrawChildren | QWidget.RenderFlag.DrawWindowBackground
 
 
-def export(figure: Figure, path: Path, paper: Paper | None = None) -> None:
+Parts = Mapping[str, Range]
+
+
+def export(figure: Figure, path: Path, paper: Paper | None = None, parts: Parts | None = None) -> None:
     """Write `figure` to `path` (.png, .svg or .pdf); makes an application without a display if there is none.
+
+    `parts`: what is to be seen of marks, by name (`FigureView.parts`); those that it does not name are drawn whole.
 
     Raises `UsageError` for another format or where the figure does not fit a height, `BadMachine` where nothing can be written,
     `CircuitLabError` where a part of it cannot be drawn.
     """
     path, paper = Path(path), paper or Paper()
     suffix = format_of(path)
-    write_whole(path, picture(figure, suffix, paper))
+    write_whole(path, picture(figure, suffix, paper, parts))
 
 
-def picture(figure: Figure, suffix: str, paper: Paper) -> bytes:
+def picture(figure: Figure, suffix: str, paper: Paper, parts: Parts | None = None) -> bytes:
     """The bytes of a file of this kind."""
     application(offscreen=True)
     theme = replace(LIGHT, least=LIGHT.small * paper.least_pt / paper.font_pt)
     point = theme.small / paper.font_pt  # px of layout
     width = round(paper.width_mm / INCH * POINTS * point)
     with faults() as found:
-        view = _laid_out(figure, theme, width, paper)
+        view = _laid_out(figure, theme, width, paper, parts or {})
         try:
             data = _WRITERS[suffix](view, paper)
         finally:
@@ -83,13 +89,14 @@ def render(figure: Figure, size: QSize, theme: Theme = LIGHT, ratio: float = 1.0
         _discard(view)
 
 
-def _laid_out(figure: Figure, theme: Theme, width: int, paper: Paper) -> FigureView:
+def _laid_out(figure: Figure, theme: Theme, width: int, paper: Paper, parts: Parts) -> FigureView:
     """A view that is laid out and never becomes a window, `paper.height_mm` None: as high as its content."""
     view = FigureView(theme, paper=paper)
     asked = None if paper.height_mm is None else round(paper.height_mm / paper.width_mm * width)
     view.resize(width, asked or 400)
     view.show_figure(figure)
     _settle(view)
+    view.show_parts(parts)
     wanted = view.lay_out_for_paper(width, asked)
     if asked is not None and wanted > asked:
         _discard(view)
@@ -156,7 +163,9 @@ def png_bytes(image: QImage) -> bytes:
 def _svg(view: FigureView, paper: Paper, outlined: bool | None = None) -> bytes:
     buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    generator = QSvgGenerator()
+    # Curves that run out of the part that is seen are clipped, which the smaller version has no word for.
+    version = QSvgGenerator.SvgVersion
+    generator = QSvgGenerator(version.Svg11 if view.parts() else version.SvgTiny12)
     generator.setOutputDevice(buffer)
     generator.setResolution(DPI)  # otherwise axes are scaled 0.75 against the image
     generator.setSize(view.size())
@@ -184,7 +193,7 @@ def _pdf(view: FigureView, paper: Paper) -> bytes:
     size = QPageSize(page, QPageSize.Unit.Millimeter, "", QPageSize.SizeMatchPolicy.ExactMatch)
     writer.setPageLayout(QPageLayout(size, QPageLayout.Orientation.Portrait, QMarginsF(0, 0, 0, 0)))
     scale = paper.width_mm / INCH * DPI / view.width()
-    if paper.outlined(".pdf"):
+    if paper.outlined(".pdf") and not view.parts():  # Qt reads no clipping back: a part has its fonts
         drawn = QSvgRenderer(_svg(view, paper, outlined=True))
         painter = QPainter(writer)
         painter.scale(scale, scale)

@@ -178,6 +178,19 @@ class HeatmapMark(PlotMark):
         rows, cols = self.mark.values.shape
         return (0.0, float(cols)), (0.0, float(rows))
 
+    def _along(self, part: Range) -> tuple[str, str]:
+        """“source 3–17 of 40” for each axis that is not seen whole: cells, or tiles, that are seen at least in part."""
+        rows, cols = self.mark.values.shape
+        tiles = self.mark.tiles
+        sizes = (1, 1) if tiles is None else (tiles.width + tiles.gap, tiles.height + tiles.gap)
+        counts = (cols, rows) if tiles is None else (tiles.cols, tiles.rows)
+        words = []
+        names = (self.mark.x.label or "column", self.mark.y.label or "row")
+        for name, (low, high), size, n in zip(names, part, sizes, counts, strict=True):
+            first, last = max(0, floor(low / size + 0.05)), min(n, ceil(high / size - 0.05)) - 1
+            words.append("" if first <= 0 and last >= n - 1 else f"{name} {first}–{last} of {n}")
+        return words[0], words[1]
+
     def _measure(self, width: float, height: float, barred: bool) -> tuple[float, float, float]:
         """(width, height) that a picture takes of this room, and its own height; axes say what fits beside cells of that size."""
         rows, cols = self.mark.values.shape
@@ -347,9 +360,9 @@ class HeatmapMark(PlotMark):
     def _draw_over(self, painter: QPainter) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         if self._cells is not None:
-            paint_cells(painter, self._cells, self.frame())
+            paint_cells(painter, self._cells, self._box(0, 0, *self._cells.shape), self.frame())
         if self._paper is not None and self._paper.grey:
-            paint_signs(painter, self.mark, self.frame(), self.theme)
+            paint_signs(painter, self.mark, self._box(0, 0, *self.mark.values.shape), self.theme)
         paint_texts(painter, self.mark, lambda row, col: self._box(row, col, 1, 1), self.box.viewRange(), self.theme)
         paint_tiles(painter, self.mark, self._item_box, self.theme)
         self._hatching.paint(painter, self.mark, self._box, self.theme, self._paper is not None)

@@ -31,6 +31,8 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
     context = Signal(object, QPoint)
     noted = Signal()
     stroke = 1.0
+    _zoomed = False  # by hand
+    _said_part = ""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         self.left_axis, self.bottom_axis = LabelAxis("left", theme), LabelAxis("bottom", theme)
@@ -59,6 +61,7 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         self.box.setDefaultPadding(0.0)
         self.box.disableAutoRange()
         self.box.sigRangeChanged.connect(self._ranged)
+        self.box.sigRangeChangedManually.connect(self._by_hand)
 
     @property
     def plot_item(self) -> Any:
@@ -123,10 +126,52 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
     def reset_view(self) -> None:
         """Show everything."""
         x, y = self.full_range()
+        self._zoomed = False
         self.box.setRange(xRange=x, yRange=y, padding=0, disableAutoRange=True)
+        self._say_part()
 
     def _ranged(self, *_: object) -> None:
         self.range_changed()
+        self._say_part()
+
+    def _by_hand(self, *_: object) -> None:
+        self._zoomed = True
+        self._say_part()
+
+    # a part of the picture -------------------------------------------------------------------------------------------
+
+    @property
+    def part(self) -> Range | None:
+        """The ranges that are seen, where the person has zoomed or moved the picture; None: all of it."""
+        if not self._zoomed:
+            return None
+        seen = tuple((float(low), float(high)) for low, high in self.box.viewRange())
+        whole = self.full_range()
+        near = lambda a, b, size: abs(a - b) <= 0.005 * abs(size)
+        same = all(near(s[i], w[i], w[1] - w[0]) for s, w in zip(seen, whole, strict=True) for i in (0, 1))
+        return None if same else (seen[0], seen[1])
+
+    def show_part(self, part: Range) -> None:
+        """See these ranges, as by hand."""
+        self._zoomed = True
+        self.box.setRange(xRange=part[0], yRange=part[1], padding=0, disableAutoRange=True)
+        self._say_part()
+
+    def part_words(self) -> str:
+        """“part: source 3–17 of 40”: what a reader must know of a picture that does not show all; "" where it does."""
+        part = self.part
+        if part is None:
+            return ""
+        return f"part: {', '.join(filter(None, self._along(part))) or 'zoomed'}"
+
+    def _along(self, part: Range) -> tuple[str, str]:
+        """What is seen along x and y, "" where that is all or has no measure."""
+        return "", ""
+
+    def _say_part(self) -> None:
+        if self.mark is not None and (words := self.part_words()) != self._said_part:
+            self._said_part = words
+            self.noted.emit()
 
     def frame(self) -> QRectF:
         """The plot without its axes, in viewport pixels."""
@@ -165,6 +210,7 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         """Show `factor` times as much of each axis that the wheel zooms, round the middle."""
         across, down = self.box.state["mouseEnabled"]
         self.box.scaleBy((factor if across else 1.0, factor if down else 1.0))
+        self._by_hand()
 
     def pan(self, dx: int, dy: int) -> None:
         """Move by a tenth of what is seen, along the axes that a drag moves: right and down for 1."""
@@ -172,6 +218,7 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         (x0, x1), (y0, y1) = self.box.viewRange()
         up = 1 if self.box.yInverted() else -1
         self.box.translateBy(x=0.1 * dx * (x1 - x0) * across, y=0.1 * up * dy * (y1 - y0) * down)
+        self._by_hand()
 
 
 class Overlay(pg.GraphicsObject):

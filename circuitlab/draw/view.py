@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from PySide6.QtCore import QEvent, QPoint, QRect, Qt, Signal, Slot
@@ -18,6 +18,7 @@ from circuitlab.draw.painted import plain_tip
 from circuitlab.draw.paper import Paper
 from circuitlab.draw.places import Key, Places
 from circuitlab.draw.plain import PlainLabel
+from circuitlab.draw.plot import PlotMark, Range
 from circuitlab.draw.pointer_note import PointerNote
 from circuitlab.draw.realise import realise
 from circuitlab.draw.theme import GRID, LIGHT, Theme, palette, stylesheet
@@ -169,7 +170,21 @@ class FigureView(QWidget):
         """All that the figure says of itself, and of how it is drawn; on paper also what it is a figure of."""
         about = self._figure.about if self._paper is not None else ()
         notes = [w.note() for w in self._widgets.values() if w.note()]
-        return BETWEEN.join(t for t in (*about, self._figure.caption, *notes) if t)
+        parts = [w.part_words() for w in self._widgets.values() if isinstance(w, PlotMark)]
+        return BETWEEN.join(t for t in (*about, self._figure.caption, *parts, *notes) if t)
+
+    def parts(self) -> dict[str, Range]:
+        """What is seen of the marks that the person has zoomed or moved, by name."""
+        return {n: w.part for (_, n), w in self._widgets.items() if isinstance(w, PlotMark) and w.part is not None}
+
+    def part_words(self) -> str:
+        """The same in words, "" where every mark is seen whole."""
+        return BETWEEN.join(w.part_words() for w in self._widgets.values() if isinstance(w, PlotMark) and w.part is not None)
+
+    def show_parts(self, parts: Mapping[str, Range]) -> None:
+        """See these parts of the marks."""
+        for name, part in parts.items():
+            self.widget(name).show_part(part)
 
     def say_once(self, parts: Collection[str]) -> None:
         """Parts of captions that the window says for all its figures: here they are in the tool tip, and in a copied image."""

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QWidget
 
 from circuitlab.draw.axis import advance
 from circuitlab.draw.legend import Legend
-from circuitlab.draw.plot import PlotMark
+from circuitlab.draw.plot import PlotMark, Range
 from circuitlab.draw.theme import GRID, Theme
 from circuitlab.figures.marks import Axis
 
@@ -40,10 +40,17 @@ def span(values: np.ndarray, margin: float = MARGIN) -> tuple[float, float]:
     return low - margin * (high - low), high + margin * (high - low)
 
 
+def _seen(axis: Axis, seen: tuple[float, float], whole: tuple[float, float]) -> str:
+    """What of one axis is seen; on a logarithmic one in the values themselves."""
+    if seen[0] <= whole[0] and seen[1] >= whole[1]:
+        return ""
+    low, high = (f"{10**v if axis.log else v:.3g}".replace("-", "−") for v in seen)
+    return f"{axis.label or 'axis'} {low} to {high}"
+
+
 class XYPlot(PlotMark):
     """A plot with a legend on top. Subclasses give `full_range` and draw."""
 
-    _zoomed = False
     _ready = False
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
@@ -55,10 +62,6 @@ class XYPlot(PlotMark):
         layout.setContentsMargins(0, GRID, 2 * GRID, 0)
         self.left_axis.setGrid(90)
         self.bottom_axis.setGrid(90)
-        self.box.sigRangeChangedManually.connect(self._by_hand)
-
-    def _by_hand(self, *_: object) -> None:
-        self._zoomed = True
 
     def describe(self, x: Axis, y: Axis) -> None:
         """Both axes."""
@@ -72,10 +75,10 @@ class XYPlot(PlotMark):
             self.reset_view()
         self._fit_axes()
 
-    def reset_view(self) -> None:
-        """Show everything."""
-        super().reset_view()
-        self._zoomed = False
+    def _along(self, part: Range) -> tuple[str, str]:
+        """“step 10 to 20” for each axis that is not seen whole."""
+        axes = (self.bottom_axis.spec, self.left_axis.spec)
+        return tuple(_seen(axis, *ends) for axis, *ends in zip(axes, part, self.full_range(), strict=True))  # type: ignore[return-value]
 
     def _fit_axes(self) -> None:
         """Axes with a label at each whole number need to know how far apart these are."""

@@ -140,7 +140,8 @@ class PanelActions(QMenu):
     @Slot()
     def export_picture(self) -> None:
         """Ask how large and in what type and ink, then for a file; write the figure."""
-        dialog = PaperDialog(remembered(self.dock.bench.settings.remember), self.dock.window())
+        seen = self.dock.view.part_words()
+        dialog = PaperDialog(remembered(self.dock.bench.settings.remember), self.dock.window(), seen)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.accepted.connect(self._paper_chosen)
         dialog.open()
@@ -153,13 +154,14 @@ class PanelActions(QMenu):
             keep(dialog.paper)
         name, _ = QFileDialog.getSaveFileName(self.dock, "Export picture", f"{self.dock.panel.name}.pdf", _PICTURES)
         if name:
-            self.write_picture(Path(name), dialog.paper)
+            self.write_picture(Path(name), dialog.paper, whole=not dialog.part.isChecked())
 
-    def write_picture(self, path: Path, paper: Paper | None = None) -> None:
-        """Write the figure that is seen."""
+    def write_picture(self, path: Path, paper: Paper | None = None, whole: bool = False) -> None:
+        """Write the figure: of what is zoomed the part that is seen, which its caption says, or the `whole` of it."""
         view = self.dock.view
         try:
-            export(view.as_shown() if view.figure.grid else self.dock.figure(), path, paper)
+            parts = {} if whole else view.parts()
+            export(view.as_shown() if view.figure.grid else self.dock.figure(), path, paper, parts)
             self.dock.bench.message.emit(f"Written: {path}")
         except CircuitLabError as error:
             self.dock.bench.failed.emit(error)

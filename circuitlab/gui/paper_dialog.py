@@ -7,6 +7,7 @@ from typing import Any
 
 from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import (
+    QCheckBox,
     QComboBox,
     QDialogButtonBox,
     QDoubleSpinBox,
@@ -74,9 +75,9 @@ def keep(paper: Paper) -> None:
 
 
 class PaperDialog(Dialog):
-    """Asks for a `paper`; accepted only with one that can be."""
+    """Asks for a `paper`; accepted only with one that can be. `part`: what of the picture is seen, "" where all of it is."""
 
-    def __init__(self, paper: Paper, parent: QWidget | None = None) -> None:
+    def __init__(self, paper: Paper, parent: QWidget | None = None, part: str = "") -> None:
         super().__init__(parent)
         self.setWindowTitle("Export picture")
         self.paper = paper
@@ -97,6 +98,12 @@ class PaperDialog(Dialog):
             field.setAccessibleName(title)
             field.setToolTip(tip_of(_TIPS.get(name, "")))
             form.addRow(title, field)
+        self.part = QCheckBox("Only what is seen", self)
+        self.part.setToolTip(tip_of(part))
+        self.part.setChecked(bool(part))
+        self.part.setVisible(bool(part))
+        if part:
+            form.addRow("Part", self.part)
         self.problem = PlainLabel(self)
         self.problem.setTextFormat(Qt.TextFormat.PlainText)
         self.problem.setWordWrap(True)

@@ -73,7 +73,8 @@ def test_what_the_theme_is_said_to_do_to_scales_is_what_it_does() -> None:
     light = lambda rgb: float(sum(rgb))
     for name in ("magnitude", "loss"):
         for theme in (LIGHT, DARK):
-            ground = light(theme.colour("background").getRgb()[:3])
+            paper = theme.colour("background")
+            ground = paper.red() + paper.green() + paper.blue()
             colours = table(name, theme)  # type: ignore[arg-type]
             assert abs(light(colours[1].tolist()) - ground) < 8, "zero is the background"
         assert light(table(name, LIGHT)[255].tolist()) < 200 < 500 < light(table(name, DARK)[255].tolist())  # type: ignore[arg-type]
