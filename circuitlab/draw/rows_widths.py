@@ -13,7 +13,7 @@ from circuitlab.figures.marks import RowColumn
 ROW = 22  # px, like the others at text size 1
 SHORT_BAR, LEAST_BAR = 28, 12  # beside its number; where there is no more room
 SHORTENED = 84  # words are cut down to this, so that the numbers beside them stay in sight
-SHORTEST = 56  # and to this before there is anything to scroll sideways
+SHORTEST = 44  # and to this before there is anything to scroll sideways
 
 
 def _widest(column: RowColumn, metrics: QFontMetricsF) -> float:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
-from PySide6.QtWidgets import QButtonGroup, QDoubleSpinBox, QHBoxLayout, QSlider, QSpinBox, QToolButton, QWidget
+from PySide6.QtCore import QSignalBlocker, QSize, Qt, Signal, Slot
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QButtonGroup, QComboBox, QDoubleSpinBox, QHBoxLayout, QSlider, QSpinBox, QToolButton, QWidget
 
 STEPS = 1000
 
@@ -111,7 +112,7 @@ class NumberSlider(QWidget):
 
 
 class Choices(QWidget):
-    """Buttons side by side, one of them down: the pages of a panel."""
+    """Buttons side by side, one of them down: the pages of a panel. A drop-down where there is no room for all of them."""
 
     changed = Signal()
 
@@ -129,7 +130,31 @@ class Choices(QWidget):
             button.setProperty("role", "page")
             self._group.addButton(button, i)
             row.addWidget(button)
+        self.list = QComboBox(self)
+        self.list.setAccessibleName("Page")
+        self.list.addItems(choices)
+        self.list.activated.connect(self._listed)
+        self.list.hide()
+        row.addWidget(self.list, 0, Qt.AlignmentFlag.AlignLeft)
         self._group.idClicked.connect(self._clicked)
+
+    def sizeHint(self) -> QSize:
+        """All buttons."""
+        sizes = [button.sizeHint() for button in self._group.buttons()]
+        return QSize(sum(size.width() for size in sizes), max(size.height() for size in sizes))
+
+    def minimumSizeHint(self) -> QSize:
+        """The drop-down."""
+        return QSize(min(self.list.sizeHint().width(), self.sizeHint().width()), self.sizeHint().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Buttons, or the drop-down."""
+        super().resizeEvent(event)
+        squeezed = self.width() < self.sizeHint().width()
+        if squeezed == self.list.isHidden():
+            for button in self._group.buttons():
+                button.setVisible(not squeezed)
+            self.list.setVisible(squeezed)
 
     def value(self) -> str:
         """The choice whose button is down."""
@@ -138,6 +163,7 @@ class Choices(QWidget):
     def set_value(self, choice: str) -> None:
         """Show a choice; says nothing."""
         self._group.button(self._choices.index(choice)).setChecked(True)
+        self.list.setCurrentIndex(self._choices.index(choice))
 
     def button(self, choice: str) -> QToolButton:
         """The button of a choice."""
@@ -146,5 +172,11 @@ class Choices(QWidget):
         return found
 
     @Slot(int)
-    def _clicked(self, _: int) -> None:
+    def _clicked(self, at: int) -> None:
+        self.list.setCurrentIndex(at)
+        self.changed.emit()
+
+    @Slot(int)
+    def _listed(self, at: int) -> None:
+        self._group.button(at).setChecked(True)
         self.changed.emit()

@@ -20,6 +20,7 @@ from circuitlab.figures.panel import panels
 from circuitlab.gui import main as gui
 from circuitlab.gui.arrangements import ARRANGEMENTS, NARROWEST, Arrangement
 from circuitlab.gui.labels import ShortLabel
+from circuitlab.gui.number_slider import Choices
 from circuitlab.gui.panel_dock import on_screen
 from circuitlab.gui.window import Window
 from tests import pointer
@@ -366,3 +367,25 @@ def test_no_panel_of_any_arrangement_has_two_scroll_bars_side_by_side(qtbot: Any
                     settle(qtbot, window)
                     assert on_screen(place), f"{name}, {one}"
                     qtbot.waitUntil(lambda place=place: not bars_too_many(place) and not rooms(window).nested)
+
+
+@pytest.mark.parametrize("name", ["spectra", "circuits", "training"])
+def test_the_pages_of_a_panel_stay_in_sight_where_text_is_large(qtbot: Any, name: str) -> None:
+    with shown_window(qtbot, SHIPPED, TWO_LINES, "Training" if name == "training" else "Weights") as window:
+        window.settings.set("text_scale", 1.6)
+        window.layout_of_docks.go_to(name)
+        settle(qtbot, window)
+        panel = dock(window, name)
+        pages = panel.controls.findChild(Choices)
+        assert pages is not None
+        qtbot.waitUntil(lambda: pages.isVisible() and panel.bar.isAncestorOf(pages))
+        assert pages.list.isVisible() != pages.button(pages.value()).isVisible()
+        assert pages.width() >= pages.minimumSizeHint().width()
+        if pages.list.isVisible():
+            other = next(i for i in range(pages.list.count()) if pages.list.itemText(i) != pages.value())
+            pages.list.setCurrentIndex(other)
+            pages.list.activated.emit(other)
+            settle(qtbot, window)
+            assert panel.controls._view.page == pages.value() == pages.list.itemText(other)
+        window.toggle_maximised(panel)
+        qtbot.waitUntil(lambda: pages.button(pages.value()).isVisible() and not pages.list.isVisible())
