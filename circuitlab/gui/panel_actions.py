@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QFileDialog, QMenu
 
 from circuitlab.draw.export import export
 from circuitlab.draw.paper import Paper
-from circuitlab.errors import CircuitLabError
+from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.figures.marks import Hit
 from circuitlab.gui import panel_data
 from circuitlab.gui.explain import ExplainDialog
@@ -60,6 +60,9 @@ class PanelActions(QMenu):
         self.insertMenu(self.actions()[0], self.cuts)
         self.insertSeparator(self.actions()[1])
         self.aboutToHide.connect(self.cuts.forget)
+        self._slot = f"export {dock.panel.name}: "
+        dock.bench.runner.finished.connect(self._finished)
+        dock.bench.runner.failed.connect(self._failed)
 
     @Slot()
     def open_own(self) -> None:
@@ -179,13 +182,28 @@ class PanelActions(QMenu):
             self.write_data(Path(name))
 
     def write_data(self, path: Path) -> None:
-        """Write every answer that is drawn: one as a file, several as a zip."""
-        try:
-            written = panel_data.write(self.dock, path)
-        except CircuitLabError as error:
-            self.dock.bench.failed.emit(error)
+        """Write every answer that is drawn: one as a file, several as a zip; on a worker where files are to be read first."""
+        bench, drawn = self.dock.bench, self.dock.drawn()
+        if not panel_data.at_hand(bench.engine, drawn):
+            bench.runner.do(f"{self._slot}{path}", f"write {path.name}", lambda job: panel_data.write(bench.engine, drawn, path))
             return
-        self.dock.bench.message.emit(f"Written: {written}" if written else panel_data.NOTHING)
+        try:
+            self._wrote(panel_data.write(bench.engine, drawn, path))
+        except CircuitLabError as error:
+            bench.failed.emit(error)
+
+    def _wrote(self, path: Path | None) -> None:
+        self.dock.bench.message.emit(f"Written: {path}" if path else panel_data.NOTHING)
+
+    @Slot(str, object)
+    def _finished(self, slot: str, value: object) -> None:
+        if slot.startswith(self._slot):
+            self._wrote(value if isinstance(value, Path) else None)
+
+    @Slot(str, object)
+    def _failed(self, slot: str, error: BaseException) -> None:
+        if slot.startswith(self._slot) and not isinstance(error, Cancelled):
+            self.dock.bench.failed.emit(error)
 
     @Slot()
     def explain(self) -> None:
