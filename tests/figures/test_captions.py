@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+import numpy as np
 import pytest
 
 from circuitlab.analysis.base import Remainder, Result, find_analysis
@@ -16,7 +18,7 @@ from circuitlab.engine.request import Answer, Provenance, Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, Refused
 from circuitlab.figures.common import caption, captions
-from circuitlab.figures.marks import Figure
+from circuitlab.figures.marks import Edges, Figure, Heatmap, Points, Rows
 from circuitlab.figures.panel import Panel, Why, facts_of, panels
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from circuitlab.report.render import figure_of
@@ -70,11 +72,32 @@ def test_captions_say_the_conventions_and_how_exact_weights_are_read(bench: tupl
                 continue
             if figure.why_empty:
                 continue
+            _named_by_their_ids(figure)
             both = name == "residual" and view.page == "rotation"  # a table of the model as it is, and folded and centred
             for word in conventions.words()[2 if both else 0 :]:
                 assert word in figure.caption, (view, figure.caption)
             if any(_of_weights(r) for r in asked.values()):
                 assert kind in figure.caption, (view, figure.caption)
+
+
+def _named_by_their_ids(figure: Figure) -> None:
+    """What is called like a head is, under a click, that head."""
+    for mark in figure.marks():
+        if isinstance(mark, Rows):
+            for column in mark.columns if mark.ids.shape[1] == 2 else ():
+                _same_heads([str(v) for v in column.values], mark.ids)
+        elif isinstance(mark, Heatmap):
+            _same_heads(mark.y.ticks, mark.row_ids)
+            _same_heads(mark.x.ticks, mark.col_ids)
+        elif isinstance(mark, Edges):
+            _same_heads(mark.labels, mark.node_ids)
+        elif isinstance(mark, Points):
+            _same_heads(mark.labels, mark.ids)
+
+
+def _same_heads(names: Sequence[str], keys: np.ndarray | None) -> None:
+    if keys is not None and keys.shape[1] == 2 and len(names) and all(re.fullmatch(r"L\d+H\d+", n) for n in names):
+        assert list(names) == [str(Head(*key)) for key in keys.tolist()]
 
 
 def _of_weights(request: Request) -> bool:

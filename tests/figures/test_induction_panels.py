@@ -205,6 +205,7 @@ def test_heads_stand_by_prefix_matching(engine: Engine, state: State, on: Any) -
     places = tuple(rows.ids.T)
     np.testing.assert_array_equal(column(rows, "prefix"), found.of("prefix_matching")[places])
     np.testing.assert_array_equal(column(rows, "control"), found.control[0][places])
+    np.testing.assert_array_equal(column(rows, "previous"), found.of("previous_token")[places])
     np.testing.assert_array_equal(column(rows, "copying"), copying.of("repeated")[places])
     assert (np.diff(column(rows, "prefix")) <= 0).all()
 
@@ -374,6 +375,8 @@ def test_the_table_has_copying_prefix_matching_and_depth(engine: Engine, state: 
         if name in TABLE:
             np.testing.assert_allclose(column(rows, SHORT.get(name, name)), values[name][places], rtol=1e-6)
     assert (np.diff(column(rows, "prefix")) <= 0).all()
+    control = answer(engine, state, "head_scores", HeadScoresParams(), weights=True).control[0]
+    np.testing.assert_array_equal(column(rows, "control"), control[places])
     assert column(rows, "layer").tolist() == [f"{layer + 1} / 2" for layer in places[0]]
     assert find_panel("head_finder").pick(state, Hit("table", (0, 3))).selection.head == Head(0, 3)
     assert find_panel("head_finder").pick(state, Hit("plane", (0, 3), "shift-click")).selection.heads == (Head(1, 2), Head(0, 3))

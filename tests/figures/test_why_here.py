@@ -100,6 +100,7 @@ def test_the_map_holds_every_term(engine: Engine, state: State) -> None:
     np.testing.assert_array_equal(mark.values, found.terms.astype(np.float32))
     assert mark.levels[1] == -mark.levels[0] == np.abs(mark.values).max()
     assert mark.y.ticks == found.names_dest and mark.x.ticks == found.names_src
+    assert "query" in mark.y.label and "key" in mark.x.label
 
 
 def test_without_a_source_the_cell_is_the_one_most_attended_to(engine: Engine, state: State) -> None:
