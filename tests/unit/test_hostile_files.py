@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadModel, Cancelled
 from circuitlab.model.config import ModelConfig, Rotary
+from circuitlab.model.files.described import Inert, key_of
 from circuitlab.model.files.pickled import read_pickle
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.forward import forward
@@ -149,6 +150,17 @@ def test_keys_that_are_no_names_are_passed_over_and_named(tmp_path: Path, how: d
     assert found is not None and torch.equal(found.tensors.copy("a"), torch.ones(3))
     assert len(found.skipped) == 1 and said in found.skipped[0] and found.skipped[0].isprintable()
     assert found.tensors.names() == {"a"} | {k for k in more if isinstance(k, str) and isinstance(more[k], torch.Tensor)}
+
+
+def test_a_key_is_printed_without_what_a_terminal_would_obey() -> None:
+    """Also the name of a class, which a pickle may call as it likes; and one that has no end, or no digits that can be had."""
+    nested: Any = ()
+    for _ in range(100_000):
+        nested = (nested,)
+    for key in (Inert("a\x1b[2J"), (Inert("\u202e"),), nested, (10**5000,), (float("nan"), None, True)):
+        assert str(key_of(key)).isprintable() and len(str(key_of(key))) < 300
+    while nested:
+        (nested,) = nested
 
 
 @pytest.mark.parametrize("how", FORMATS[:2])
