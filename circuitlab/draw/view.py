@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from PySide6.QtCore import QEvent, QPoint, QRect, Qt, Signal, Slot
-from PySide6.QtGui import QGuiApplication, QHideEvent, QKeyEvent, QPainter, QPaintEvent, QPixmap, QResizeEvent
+from PySide6.QtGui import QGuiApplication, QHideEvent, QKeyEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QVBoxLayout, QWidget
 
 from circuitlab.draw.arranged import as_arranged
@@ -21,13 +21,11 @@ from circuitlab.draw.plain import PlainLabel
 from circuitlab.draw.plot import PlotMark, Range
 from circuitlab.draw.pointer_note import PointerNote
 from circuitlab.draw.realise import realise
+from circuitlab.draw.spoken import name_for_readers
 from circuitlab.draw.theme import GRID, LIGHT, Theme, palette, stylesheet
 from circuitlab.figures.marks import Figure, Hit, Mark
 
 _HOVERS = ("hover", "leave")
-_KINDS = {
-    "Heatmap": "map", "Points": "points", "Lines": "curves", "Bars": "bars", "Edges": "graph", "Tokens": "text", "Rows": "table",
-}  # fmt: skip
 SHORT_CAPTION = 3  # lines of a short caption on paper
 CAPTION_LINE = 150  # px of height for each line of caption above the second
 
@@ -150,20 +148,8 @@ class FigureView(QWidget):
         self._say(seen)
         if seen != caption:
             self._caption.setToolTip(plain_tip(caption))
-        self._name_for_readers()
+        name_for_readers(self, figure, self._widgets)
         self.setAccessibleDescription(caption or figure.why_empty)
-
-    def _name_for_readers(self) -> None:
-        """What a screen reader calls the figure and its marks: what kind of picture, of what, under which title."""
-        figure = self._figure
-        self.setAccessibleName(figure.title or self.windowTitle() or "Figure")
-        for mark in figure.marks():
-            widget = self._widgets[type(mark), mark.name]
-            name = f"{_KINDS.get(type(mark).__name__, 'picture')} {mark.name}: {figure.title or self.windowTitle()}".rstrip(": ")
-            widget.setAccessibleName(name)
-            for inside in (getattr(widget, "table", None), getattr(widget, "viewport", lambda: None)()):
-                if inside is not None:
-                    inside.setAccessibleName(name)
 
     @property
     def told(self) -> str:
@@ -363,10 +349,9 @@ class FigureView(QWidget):
         once = self._once
         self.say_once(())
         self.fold.hide()  # nobody can press it there
-        picture: QPixmap = self.grab(QRect(QPoint(0, 0), self.size()))
+        QGuiApplication.clipboard().setPixmap(self.grab(QRect(QPoint(0, 0), self.size())))
         self.say_once(once)
         self.fold.refresh()
-        QGuiApplication.clipboard().setPixmap(picture)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """The theme's background. Not by the palette: a style sheet's first polish puts back the one it knew before."""
