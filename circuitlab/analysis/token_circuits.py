@@ -39,7 +39,7 @@ TABLES = ("raises", "attends to", "raised by", "attended to by")
 class TokenCircuitsParams:
     """`behind`: an earlier head, of which the OV circuit is read through and which moves what `side` of QK reads.
 
-    `distance`: how far the source lies behind (rotary models; 0 is position-free).
+    `distance`: how far the source lies behind (rotary models; 0 is position-free). `whole`: all of each row, too.
     """
 
     head: Head = Head(0, 0)
@@ -49,6 +49,7 @@ class TokenCircuitsParams:
     behind: Head | None = None
     side: Literal["key", "query"] = "key"
     embed: Embedding = "tokens"
+    whole: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,7 +58,7 @@ class TokenCircuitsResult(Result):
 
     `tables`: the token raises (OV row), attends to (QK row), is raised by (OV column), is attended to by (QK column). Rows are
     minus their means. Where another vocabulary goes out, the third is empty: −1 and NaN. `bias_top_ids`, `bias_top` [≤ k]: the
-    largest of the bias row, empty without query biases.
+    largest of the bias row, empty without query biases. `rows` [table, d_vocab] by id where asked for, else [table, 0].
     """
 
     top_ids: np.ndarray = over("table", "top", unit="token id", none=True)
@@ -68,6 +69,7 @@ class TokenCircuitsResult(Result):
     sd: np.ndarray = over("table", unit="{units}")
     bias_top_ids: np.ndarray = over("top of the bias", unit="token id")
     bias_top: np.ndarray = over("top of the bias", unit="score")
+    rows: np.ndarray = over("table", "token", unit="{units}")
     tables: tuple[str, ...] = TABLES
 
     @property
@@ -125,7 +127,7 @@ def token_circuits(inputs: Inputs, p: TokenCircuitsParams, ctx: Ctx) -> TokenCir
         moved = "" if p.behind is None else f"QK: only the {p.side} is read behind {p.behind}"
         said = (through.said, moved, *score_words(c, head, p.distance), ov_bias_words(head))
         words_of_rows = "rows minus their means, QK columns as they are: each row has a mean of its own"
-        return _result(raises, attends, raised, attended, bias, p.k, words(inputs, *said, words_of_rows))
+        return _result(raises, attends, raised, attended, bias, p.k, p.whole, words(inputs, *said, words_of_rows))
 
 
 def _at_once(readers: list[tuple[Side, Tensor]], ctx: Ctx) -> list[Tensor]:
@@ -146,6 +148,7 @@ def _result(
     attended: Tensor,
     bias: Tensor | None,
     k: int,
+    whole: bool,
     said: tuple[str, ...],
 ) -> TokenCircuitsResult:
     k = min(max(1, k), len(raises), len(attends))
@@ -164,6 +167,12 @@ def _result(
         mean=np.array([float(r.mean()) for r in (raises, attends, rows[2], attended)]),
         sd=np.array([float(r.std(unbiased=False)) for r in rows]),
         bias_top_ids=np.zeros(0, np.int64) if biased is None else biased.top_ids,
+        rows=np.stack([_padded(row, len(raises), len(attends)) for row in rows]) if whole else top[:, :0],
         bias_top=top[:0, 0] if biased is None else biased.top,
         conventions=said,
     )
+
+
+def _padded(row: Tensor, *lengths: int) -> np.ndarray:
+    """A row as long as the longest: tokens that only read or only come out have no value in the others."""
+    return np.pad(row.cpu().numpy(), (0, max(lengths) - len(row)), constant_values=np.nan)

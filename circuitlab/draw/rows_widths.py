@@ -90,7 +90,9 @@ class ColumnWidths:
         least, px = list(self._least), self.theme.px
         over = sum(w for i, w in enumerate(least) if not header.isSectionHidden(i)) - room + 2
         words = [(i, max(0, least[i] - px(SHORTEST))) for i, c in enumerate(columns) if not is_number(c)]
-        bars = [(i, px(SHORT_BAR - LEAST_BAR)) for i, c in enumerate(columns) if is_number(c) and c.bar]
+        plain = QFontMetricsF(self.theme.font(self.theme.normal))
+        beside = lambda i: max(0, least[i] - round(_widest(columns[i], plain) + px(16)))  # its number stays whole
+        bars = [(i, min(beside(i), px(SHORT_BAR - LEAST_BAR))) for i, c in enumerate(columns) if is_number(c) and c.bar]
         for i, most in (*words, *bars):
             less = min(most, max(0, over))
             least[i], over = least[i] - less, over - less

@@ -21,6 +21,9 @@ from circuitlab.session.state import State
 Page = Literal["tables", "triples", "bugs", "largest"]
 
 
+NONE = ids(np.empty(0))  # tokens
+
+
 @dataclass(frozen=True)
 class CircuitsView:
     """The controls of the circuit tables."""
@@ -74,7 +77,8 @@ def _rows_of(
     side = "query" if state.selection.edge_kind == "Q" else "key"
     reads_mlp = view.after_mlp and not facts.config.attention_only and (behind or head).layer > 0
     embed = "after the first MLP" if reads_mlp else "tokens"
-    params = TokenCircuitsParams(head, token, view.k, distance, behind, side, embed)
+    # beside a reference whole rows: of every token that either side lists both values are known then
+    params = TokenCircuitsParams(head, token, view.k, distance, behind, side, embed, whole=state.reference is not None)
     return {"token": Request("token_circuits", params, subject)}
 
 
@@ -113,14 +117,16 @@ def _tables(facts: Facts, answer: Answer) -> Figure:
     return Figure(grid, f"{name} · {text} (id {token})", captions((answer,), note))
 
 
-def _ends(answer: Answer, facts: Facts, role: str, i: int, heading: str, token: int) -> Rows:
-    """The largest of a row or column, then the smallest, the smallest last."""
+def _ends(answer: Answer, facts: Facts, role: str, i: int, heading: str, token: int, also: np.ndarray = NONE) -> Rows:
+    """The largest of a row or column, then the smallest, the smallest last; then those `also`, which a reference lists."""
     result = answer.result
     assert isinstance(result, TokenCircuitsResult)
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         found = np.concatenate([result.top_ids[i], result.bottom_ids[i, ::-1]])
-        values = np.concatenate([result.top[i], result.bottom[i, ::-1]])
+        more = np.setdiff1d(also[(also >= 0) & (also < result.rows.shape[1])], found)
+        values = np.concatenate([result.top[i], result.bottom[i, ::-1], result.rows[i, more]])
+        found = np.concatenate([found, more])
         top = top_level(values)
         unit = "logit" if role in ("raises", "raised") else "score"
         tip = f"mean {result.mean[i]:.3g}, sd {result.sd[i]:.3g} over the vocabulary"
@@ -130,9 +136,10 @@ def _ends(answer: Answer, facts: Facts, role: str, i: int, heading: str, token: 
         )
         return columns, ids(found)
 
-    columns, keys = once(answer, ("rows", role), make)
+    columns, keys = once(answer, ("rows", role, also.tobytes()), make)
     chosen = tuple(np.flatnonzero(keys[:, 0] == token).tolist()[:1])
-    return Rows(role, columns, keys, chosen=chosen, heading=heading, ranked=True)
+    again = lambda also: _ends(answer, facts, role, i, heading, token, also)
+    return Rows(role, columns, keys, chosen=chosen, heading=heading, ranked=True, including=again)
 
 
 def _largest(facts: Facts, now: Answers) -> Figure:

@@ -320,6 +320,8 @@ def _carried(rows: Rows, pin: Pinned, to: Callable[[int], int | None]) -> np.nda
 def _columns(here: Rows, there: Rows, pin: Pinned) -> tuple[tuple[RowColumn, ...], str, np.ndarray | None]:
     """Columns, words, and the order of the rows where it is another."""
     rows = _same_rows(here, there, pin)
+    if (rows < 0).all() and np.isnan(here.absent):
+        return here.columns, f"not compared: {pin.label} lists none of these rows", None
     known = {c.name: c for c in there.columns}
     ours = [c for c in here.columns if c.name in known]
     said = lambda c: np.where(rows >= 0, known[c.name].values[np.maximum(rows, 0)] if len(there.ids) else "", "")

@@ -138,6 +138,30 @@ def test_a_title_says_of_both_what_its_numbers_are(bench: tuple[Engine, dict[str
     assert change.title == "now: attention-only" and "elsewhere: odd" in change.caption
 
 
+def test_every_token_of_a_circuit_that_either_side_lists_has_both_values(tmp_path: Path) -> None:
+    config, engine = CONFIGS["attention-only"], Engine(ModelStore())
+    for seed in (0, 1):
+        save_directory(tmp_path / str(seed), config, random_tensors(config, seed, 0.35), byte_tokenizer())
+    refs = [ModelRef(f"file:{tmp_path / str(seed)}") for seed in (0, 1)]
+    here, there = (State(ref).with_tokens(TOKENS).select(heads=(Head(1, 2),), token=7) for ref in refs)
+    state = replace(here, pins=(Pin("other", there.subject),))
+    alone = [drawn(engine, "circuits", s, "now") for s in (here, there)]
+    change = drawn(engine, "circuits", state, "difference")
+    for name in ("raises", "attends", "raised", "attended"):
+        marks = [figure.find(name) for figure in (change, *alone)]
+        assert all(isinstance(mark, Rows) for mark in marks)
+        rows, ours, theirs = marks
+        assert set(rows.ids[:, 0]) == {*ours.ids[:, 0], *theirs.ids[:, 0]}  # type: ignore[union-attr]
+        by = {c.name: c.values for c in rows.columns}  # type: ignore[union-attr]
+        now = by["logit" if name.startswith("raise") else "score"]
+        assert all(np.isfinite(by[n]).all() for n in ("Δ", "in other"))
+        np.testing.assert_allclose(by["Δ"], now - by["in other"], atol=1e-6)
+        for mark, values in ((ours, now), (theirs, by["in other"])):
+            known = dict(zip(mark.ids[:, 0].tolist(), mark.columns[1].values, strict=True))  # type: ignore[union-attr]
+            for key, value in zip(rows.ids[:, 0].tolist(), values, strict=True):  # type: ignore[union-attr]
+                assert key not in known or value == pytest.approx(known[key], abs=1e-6)
+
+
 @pytest.mark.parametrize("name", ["paths", "attribution"])
 def test_logits_of_two_tokens_are_not_subtracted(bench: tuple[Engine, dict[str, State]], name: str) -> None:
     engine, states = bench
@@ -398,6 +422,12 @@ def test_rows_are_matched_by_what_they_are_and_show_before_and_after() -> None:
     np.testing.assert_array_equal(made.columns[3].values, [0.25, 0.5, np.nan])
     np.testing.assert_array_equal(made.columns[1].values, [0.25, -0.25, np.nan])
     assert "empty where it does not list the row" in said
+
+
+def test_tables_without_a_row_in_common_are_not_compared() -> None:
+    here = rows(["a", "b"], [4, 5], [0.5, 0.25])
+    made, said = difference(here, rows(["c", "d"], [6, 7], [0.5, 0.25]), SAME)
+    assert isinstance(made, Rows) and made.columns == here.columns and said.startswith("not compared: before lists none")
 
 
 def test_a_ranking_becomes_one_of_changes() -> None:

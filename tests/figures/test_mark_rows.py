@@ -245,3 +245,20 @@ def test_in_a_difference_the_change_is_in_sight_where_the_table_is_narrow(view):
     at = [c.name for c in made.columns].index("Δ")
     assert table.horizontalScrollBar().maximum() > 0, "not all of it has room"
     assert table.viewport().rect().contains(table.visualRect(table.model().index(0, at)))
+
+
+@pytest.mark.parametrize("width", [300, 340, 380, 400])
+def test_numbers_beside_bars_are_whole_however_narrow_the_table(view, width):
+    n = 30
+    columns = (
+        RowColumn("token", np.array(["·would"] * n, dtype=object), tokens=True),
+        RowColumn("Δ", np.linspace(-0.2, 0.2, n), digits=4, map="signed", levels=(-0.2, 0.2)),
+        RowColumn("p", np.linspace(0, 0.3, n), digits=4, bar=True),
+        RowColumn("in step 500", np.linspace(0, 0.3, n), digits=4),
+        RowColumn("logit", np.linspace(0, 12, n), digits=2),
+        RowColumn("id", np.arange(n) + 300, digits=0),
+    )
+    view.resize(width, 400)
+    table = settled(view, Rows("table", columns, ids(np.arange(n)))).table
+    needed = table.fontMetrics().horizontalAdvance("0.3000")
+    assert table.horizontalHeader().sectionSize(2) >= needed + 8
