@@ -29,5 +29,5 @@ def _arranged(mark: Mark, widgets: Mapping[tuple[type, str], Any], words: list[s
     if model.wanted:
         words.append(f"{len(order):,} of {len(mark.ids):,} rows, those with ‘{model.wanted}’")
     columns = tuple(replace(c, values=np.asarray(c.values)[order]) for c in mark.columns)
-    chosen = tuple(np.flatnonzero(np.isin(order, mark.chosen)).tolist())
-    return replace(mark, columns=columns, ids=mark.ids[order], chosen=chosen, sort=None)
+    chosen, strong = (tuple(np.flatnonzero(np.isin(order, rows)).tolist()) for rows in (mark.chosen, mark.strong))
+    return replace(mark, columns=columns, ids=mark.ids[order], chosen=chosen, strong=strong, sort=None)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from html import escape
 from itertools import pairwise
@@ -22,6 +23,7 @@ from circuitlab.figures.marks import Axis
 LEAST_CELL = 10.0  # px: below it tokens give way to position numbers
 LONGEST, LONGEST_ON_PAPER = 92.0, 150.0  # px of a label before it is elided
 TICK = 4.0
+BEYOND = 6.0  # px that a title may be longer than its axis
 BARE = 6  # px of an axis on which nothing is written
 LOW, LINE = 90, 13  # px of height below which numbers stand a line apart, and how much that is
 LINES_APART = 20  # px above it
@@ -50,8 +52,6 @@ class LabelAxis(pg.AxisItem):
     """Left or bottom. `describe` an Axis; with `count` cells a label stands at `offset + i · pitch`."""
 
     def __init__(self, side: Literal["left", "bottom"], theme: Theme) -> None:
-        super().__init__(side, maxTickLength=-4)
-        self.enableAutoSIPrefix(False)  # values are written as they are: no thousandths of a score
         self.vertical = side == "left"
         self.theme = theme
         self.spec = Axis()
@@ -59,6 +59,8 @@ class LabelAxis(pg.AxisItem):
         self.chosen: int | None = None
         self.cell = 0.0
         self.stroke, self.longest = 1.0, LONGEST
+        super().__init__(side, maxTickLength=-4)  # which lays out a title at once
+        self.enableAutoSIPrefix(False)  # values are written as they are: no thousandths of a score
         self.short = False  # little room: a title that the ticks say too goes ("head" under H0 H1 …)
         self.set_theme(theme)
 
@@ -115,6 +117,40 @@ class LabelAxis(pg.AxisItem):
         self.showLabel(bool(self.spec.label))
         title = 18 if self.spec.label else 0
         self._extent(self.theme.px((44 if self.vertical else 20) + title))
+
+    def labelString(self) -> str:
+        """pyqtgraph's title, no longer than the axis."""
+        whole = self.labelText
+        self.labelText = escape(self._short_title(self.spec.label)) if whole else whole
+        made = super().labelString()
+        self.labelText = whole
+        return made
+
+    def _short_title(self, title: str) -> str:
+        """What there is room for; on paper all of it."""
+        length = self.height() if self.vertical else self.width()
+        if self.longest >= LONGEST_ON_PAPER or length < 1:
+            return title
+        metrics = QFontMetricsF(self.theme.font(self.theme.small))
+        return metrics.elidedText(title, Qt.TextElideMode.ElideRight, max(length + BEYOND, 24.0))
+
+    def resizeEvent(self, event: Any = None) -> None:
+        """Another length, another title."""
+        if self.label is not None and not self.count and self.spec.label:
+            self.label.setHtml(self.labelString())
+        super().resizeEvent(event)
+
+    def tip_at(self, at: QPointF) -> str:
+        """The whole of what is shortened at a point of the axis, "" where nothing is."""
+        length = self.height() if self.vertical else self.width()
+        if self.count and not self._numbers() and not self.spec.bare and length:
+            view: Any = self.linkedView()
+            low, high = view.viewRange()[1 if self.vertical else 0]
+            along = (at.y() if self.vertical else at.x()) / length * (high - low) + low
+            i = round((along - self.offset) / self.pitch)
+            if 0 <= i < len(self.spec.ticks) and self._advance(self.spec.ticks[i]) > self.longest + 2:
+                return self.spec.ticks[i]
+        return "" if self._short_title(self.spec.label) == self.spec.label else self.spec.label
 
     def _extent(self, px: int) -> None:
         if self.vertical:
@@ -185,7 +221,7 @@ class LabelAxis(pg.AxisItem):
     def _apart(self, texts: list[str]) -> float:
         """px from one number to the next along the axis: as measured, and never so near that they are hard to read."""
         if self.vertical:
-            return float(LINE if self.height() < LOW else LINES_APART)
+            return float(self.theme.px(LINE if self.height() < self.theme.px(LOW) else LINES_APART))
         widest = max((advance(self.theme, self.theme.small, False, t) for t in texts), default=0.0)
         return max(widest + BETWEEN_NUMBERS, NUMBERS_FROM)
 
@@ -194,7 +230,7 @@ class LabelAxis(pg.AxisItem):
         if size <= 0 or maxVal <= minVal:
             return super().tickSpacing(minVal, maxVal, size)
         span = maxVal - minVal
-        power = 10.0 ** (floor(log10(span * (LINE if self.vertical else NUMBERS_FROM) / size)) - 1)
+        power = 10.0 ** (floor(log10(span * (self.theme.px(LINE) if self.vertical else NUMBERS_FROM) / size)) - 1)
         step, near = power, 0.0  # near: numbers at these steps nearly touch, but do not
         for step in (m * 10**k * power for k in range(6) for m in (1, 2, 5)):
             inside = range(ceil(minVal / step), floor(maxVal / step) + 1)
@@ -207,13 +243,38 @@ class LabelAxis(pg.AxisItem):
             near = step if spare >= TOUCHING - BETWEEN_NUMBERS else 0.0
         return [(step, 0.0)]
 
+    def tickValues(self, minVal: float, maxVal: float, size: float) -> list[Any]:
+        """At least two numbers where there is room for two: one alone says nothing of the scale."""
+        levels = super().tickValues(minVal, maxVal, size)
+        if size <= 0 or maxVal <= minVal or sum(len(values) for _, values in levels) > 1:
+            return levels
+        low, high = sorted((minVal, maxVal))
+        for step, values in self._finer(low, high, levels[0][0] if levels and levels[0][0] else 1.0):
+            ends = [values[0], values[-1]]
+            if (ends[1] - ends[0]) / (high - low) * size >= self._apart(self.tickStrings(ends, 1.0, step)):
+                return [(step, ends)]
+        return levels
+
+    def _finer(self, low: float, high: float, step: float) -> Iterator[tuple[float, list[float]]]:
+        """(step, the numbers between `low` and `high`) for finer steps that have two or more, the coarsest first."""
+        if self.logMode:
+            digits = [log10(m) for m in (1, 2, 3, 4, 5, 6, 7, 8, 9)]
+            values = [d + digit for d in range(floor(low), ceil(high) + 1) for digit in digits if low <= d + digit <= high]
+            yield from [(1.0, values)] if len(values) > 1 else []
+            return
+        power = 10.0 ** floor(log10(step))
+        for one in (m * 10.0**k * power for k in range(0, -3, -1) for m in (5, 2, 1)):
+            values = [i * one for i in range(ceil(low / one), floor(high / one) + 1)]
+            if one < step and len(values) > 1:
+                yield one, values
+
     def logTickValues(self, minVal: float, maxVal: float, size: float, stdTicks: Any) -> list[tuple[Any, list[float]]]:
         """On a logarithmic axis: decades, and 2 and 5 between them where there are few decades and room."""
         decades = range(floor(minVal), ceil(maxVal) + 1)
         wide = size / max(maxVal - minVal, 1e-9)  # px of a decade
         texts = self.logTickStrings([float(d) for d in decades], 1.0, 1.0)
         widest = max(advance(self.theme, self.theme.small, False, t) for t in texts)
-        apart = float(LINE) if self.vertical else widest + BETWEEN_NUMBERS / 2
+        apart = float(self.theme.px(LINE)) if self.vertical else widest + BETWEEN_NUMBERS / 2
         every = max(1, ceil(apart / wide))
         found: list[tuple[Any, list[float]]] = [(1.0, [float(d) for d in decades if d % every == 0 and minVal <= d <= maxVal])]
         for numbers in LOG_NUMBERS if maxVal - minVal < 3 else ():
@@ -245,7 +306,8 @@ class LabelAxis(pg.AxisItem):
     def boundingRect(self) -> QRectF:
         """Where it paints. Labels begin `TICK` px off the picture: a new picture alone must not have them written again."""
         if not self.count:  # with room for half of a number at either end: pyqtgraph leaves one out that reaches beyond
-            return super().boundingRect().adjusted(*((0, -8, 0, 8) if self.vertical else (-15, 0, 15, 0)))
+            up, aside = self.theme.px(8), self.theme.px(15)
+            return super().boundingRect().adjusted(*((0, -up, 0, up) if self.vertical else (-aside, 0, aside, 0)))
         rect = self.mapRectFromParent(self.geometry())
         return rect.adjusted(0, -15, -TICK, 15) if self.vertical else rect.adjusted(-15, TICK, 15, 0)
 
@@ -334,15 +396,15 @@ class LabelAxis(pg.AxisItem):
             return
         p.setFont(self.theme.font(self.theme.small))
         p.setPen(self.theme.colour("muted"))
-        height = QFontMetricsF(p.font()).height()
+        height, title = QFontMetricsF(p.font()).height(), self._short_title(self.spec.label)
         middle = Qt.AlignmentFlag.AlignCenter
         if self.vertical:
             p.save()
             p.rotate(-90)
-            p.drawText(QRectF(-self.height() - 200, 0, self.height() + 400, height), middle, self.spec.label)
+            p.drawText(QRectF(-self.height() - 200, 0, self.height() + 400, height), middle, title)
             p.restore()
         else:
-            p.drawText(QRectF(-200, self.height() - height, self.width() + 400, height), middle, self.spec.label)
+            p.drawText(QRectF(-200, self.height() - height, self.width() + 400, height), middle, title)
 
     def wheelEvent(self, event: Any) -> None:
         """Zoom is for both axes together."""

@@ -18,6 +18,7 @@ from circuitlab.figures.marks import Bars
 
 ROW = 20  # px at text size 1
 GAP = 8
+LEAST_BAR = 32  # px on paper
 
 
 def _numbers(values: np.ndarray) -> list[str]:
@@ -76,6 +77,14 @@ class BarsMark(PaintedMark):
     def content_height(self, width: int) -> int:
         """A row each, and the unit."""
         return self._row_height * len(self.mark.values) + (self.theme.px(16) if self.mark.unit else 0)
+
+    def least_width(self) -> float:
+        """Names and numbers, and between them a bar that differs from another."""
+        return self._names + self._numbers + 3 * GAP + LEAST_BAR
+
+    def line_height(self) -> int:
+        """A row."""
+        return self._row_height
 
     def _columns(self) -> tuple[float, float, float]:
         """Right edge of the names; left and right of the bars."""

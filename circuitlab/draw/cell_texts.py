@@ -43,5 +43,7 @@ def paint_texts(painter: QPainter, mark: Heatmap, box: Callable[[int, int], QRec
         for col in range(max(0, floor(x0)), min(cols, ceil(x1))):
             room = box(row, col).adjusted(2, 0, -2, 0)
             text = shortened(str(mark.texts[row, col]), floor(room.width() / metrics.horizontalAdvance("m")))
+            while len(text) > 1 and not text.isascii() and metrics.horizontalAdvance(text) > room.width():
+                text = text[:-1]  # what no mono face has may be wider
             painter.setPen(DARK if bool(np.all(inks[col])) else LIGHT)
             painter.drawText(room, Qt.AlignmentFlag.AlignCenter, text)

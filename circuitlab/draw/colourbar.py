@@ -15,6 +15,8 @@ from circuitlab.draw.paper import Paper
 from circuitlab.draw.theme import Theme
 from circuitlab.figures.marks import ColourMap
 
+UNIT = 72  # px that a unit may widen the bar to
+
 
 def short(value: float) -> str:
     """A level in few characters."""
@@ -70,7 +72,7 @@ class ColourBar(pg.GraphicsWidget):
     def ticks(self) -> list[float]:
         """Low, middle, high; the middle only where there is room."""
         low, high = self._key[1]
-        return [low, (low + high) / 2, high] if self.height() > 70 else [low, high]
+        return [low, (low + high) / 2, high] if self.height() > self._theme.px(70) else [low, high]
 
     def extent(self) -> int:
         """Width in px."""
@@ -83,7 +85,7 @@ class ColourBar(pg.GraphicsWidget):
         texts = [short(v) for v in (low, (low + high) / 2, high)]
         widest = max(metrics.horizontalAdvance(t) for t in texts)
         unit = metrics.horizontalAdvance(self._key[2])
-        return round(12 + 10 + 5 + max(widest, min(unit, 60) - 10) + 2)
+        return round(12 + 10 + 5 + max(widest, min(unit, self._theme.px(UNIT)) - 10) + 2)
 
     def paint(self, painter: QPainter, *_: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Unit, strip, hairline, numbers."""
@@ -102,7 +104,8 @@ class ColourBar(pg.GraphicsWidget):
         painter.drawRect(bar)
         painter.setPen(theme.colour("muted"))
         if self._key[2]:
-            painter.drawText(QPointF(12, metrics.ascent()), self._key[2])
+            unit = metrics.elidedText(self._key[2], Qt.TextElideMode.ElideRight, self.width() - 12)
+            painter.drawText(QPointF(12, metrics.ascent()), unit)
         low, high = self._key[1]
         for value in self.ticks():
             at = bar.bottom() - (value - low) / ((high - low) or 1.0) * height

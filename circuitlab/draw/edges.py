@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QWidget
 from circuitlab.draw.colours import hues_rgb
 from circuitlab.draw.gestures import Id, number
 from circuitlab.draw.paper import Paper
-from circuitlab.draw.plot import Overlay, Range
+from circuitlab.draw.plot import LEAST_PICTURE, Overlay, Range
 from circuitlab.draw.points import nearest_towards
 from circuitlab.draw.theme import GRID, Theme
 from circuitlab.draw.xy import XYPlot, span
@@ -30,6 +30,7 @@ DASHES: dict[int, list[float]] = {1: [6.0, 3.0], 2: [1.5, 2.5]}
 WIDE_UP_TO = 400  # edges: above it every line is one pixel wide, which Qt draws much faster
 DASHED_UP_TO = 1500
 DOT = 4.5
+FEW = 8  # nodes of a row that are named on paper however narrow it is
 BADGE = 16.0  # px above a node
 
 
@@ -154,6 +155,16 @@ class EdgesMark(XYPlot):
         super().resizeEvent(event)
         if self._ready and not self._zoomed:
             self.reset_view()
+
+    def least_width(self) -> float:
+        """The names of rows, and the fullest of them: with its names where they are few, as dots that do not touch where not."""
+        metrics = QFontMetricsF(self.theme.font(self.theme.small))
+        named = max((metrics.horizontalAdvance(t) + 8 for _, t in self.mark.rows), default=0.0)
+        _, counts = np.unique(self.mark.xy[:, 1], return_counts=True)
+        most = int(counts.max(initial=1))
+        name = max(map(metrics.horizontalAdvance, self.mark.labels), default=0.0) + 10
+        each = name if most <= FEW else 2.5 * DOT * self.theme.scale
+        return named + max(each * most, LEAST_PICTURE, self.legend.least_width())
 
     def natural_height(self, width: int) -> int:
         """Tall enough that layers keep apart."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from html import escape
+from math import ceil, floor
 from pathlib import Path
 
 from PySide6.QtCore import QBuffer, QByteArray, QCoreApplication, QEvent, QIODevice, QMarginsF, QPoint, QRect, QSize, QSizeF
@@ -22,7 +23,7 @@ from PySide6.QtWidgets import QWidget
 from circuitlab.draw import svg
 from circuitlab.draw.app import application
 from circuitlab.draw.guarded import faults
-from circuitlab.draw.paper import INCH, POINTS, Paper, format_of
+from circuitlab.draw.paper import INCH, LIMITS, POINTS, Paper, format_of
 from circuitlab.draw.plot import Range
 from circuitlab.draw.theme import LIGHT, Theme
 from circuitlab.draw.view import FigureView
@@ -62,9 +63,7 @@ def export(figure: Figure, path: Path, paper: Paper | None = None, parts: Parts 
 def picture(figure: Figure, suffix: str, paper: Paper, parts: Parts | None = None) -> bytes:
     """The bytes of a file of this kind."""
     application(offscreen=True)
-    theme = replace(LIGHT, least=LIGHT.small * paper.least_pt / paper.font_pt)
-    point = theme.small / paper.font_pt  # px of layout
-    width = round(paper.width_mm / INCH * POINTS * point)
+    theme, width = _scale(paper)
     with faults() as found:
         view = _laid_out(figure, theme, width, paper, parts or {})
         try:
@@ -97,6 +96,11 @@ def _laid_out(figure: Figure, theme: Theme, width: int, paper: Paper, parts: Par
     view.show_figure(figure)
     _settle(view)
     view.show_parts(parts)
+    try:
+        _refuse_small(view, width, paper)
+    except UsageError:
+        _discard(view)
+        raise
     wanted = view.lay_out_for_paper(width, asked)
     if asked is not None and wanted > asked:
         _discard(view)
@@ -109,6 +113,34 @@ def _laid_out(figure: Figure, theme: Theme, width: int, paper: Paper, parts: Par
     view.resize(width, asked or wanted)
     _settle(view)
     return view
+
+
+def _refuse_small(view: FigureView, width: int, paper: Paper) -> None:
+    """Raises `UsageError`, which names the smallest width and the largest type, where a part of the figure cannot be read."""
+    least = view.least_width()
+    if least <= width:
+        return
+    narrowest, largest = ceil(least / width * paper.width_mm), floor(10 * paper.font_pt * width / least) / 10
+    low = LIMITS["font_pt"][0]
+    smaller = f", or type of at most {largest:g} pt at {paper.width_mm:g} mm" if largest >= low else ""
+    raise UsageError(
+        "The figure cannot be read at this width in this type.",
+        expected=f"at least {narrowest} mm in type of {paper.font_pt:g} pt{smaller}",
+        got=f"{paper.width_mm:g} mm, {paper.font_pt:g} pt",
+        remedy="Make it wider or its type smaller.",
+    )
+
+
+def check(figure: Figure, paper: Paper) -> None:
+    """Raises the `UsageError` that writing the figure on this paper would: too narrow, too low, too large a type."""
+    application(offscreen=True)
+    _discard(_laid_out(figure, *_scale(paper), paper, {}))
+
+
+def _scale(paper: Paper) -> tuple[Theme, int]:
+    """The theme and the px of width of the layout."""
+    theme = replace(LIGHT, least=LIGHT.small * paper.least_pt / paper.font_pt)
+    return theme, round(paper.width_mm / INCH * POINTS * theme.small / paper.font_pt)
 
 
 def _settle(view: FigureView) -> None:

@@ -27,7 +27,7 @@ from circuitlab.draw.colours import inks, rgba_table, steps
 from circuitlab.draw.gestures import Id
 from circuitlab.draw.legend import Legend
 from circuitlab.draw.paper import POINTS, Paper
-from circuitlab.draw.plot import Overlay, PlotMark, Range
+from circuitlab.draw.plot import LEAST_PICTURE, Overlay, PlotMark, Range
 from circuitlab.draw.pooling import pooled
 from circuitlab.draw.theme import Theme
 from circuitlab.figures.hues import hue_rgb
@@ -216,7 +216,7 @@ class HeatmapMark(PlotMark):
         width, height = self.viewport().width(), self.viewport().height()
         barred = self._barred()
         used_x, used_y, picture = self._measure(width, height, barred)
-        if barred and picture < LOWEST_BAR:
+        if barred and picture < self.theme.px(LOWEST_BAR):
             barred = False
             used_x, used_y, _ = self._measure(width, height, barred)
         self.bar.setVisible(barred)
@@ -268,11 +268,16 @@ class HeatmapMark(PlotMark):
         self._measure(self.viewport().width(), self.viewport().height(), self.bar.isVisible())  # axes as they are
         return ceil(used + 12)
 
+    def least_width(self) -> float:
+        """Axis, a picture of a dot a column at least, colour bar."""
+        beside = self.left_axis.fit(LARGEST_ON_PAPER) + (self.bar.extent() if self._barred() else 0.0)
+        return beside + max(LEAST_PICTURE, self.mark.values.shape[1] * 72 / 300 * self.theme.small / 7)
+
     def fits_on_paper(self, width: float) -> bool:
         """Whether cells get more of this width than what stands beside them, and the colour bar its height."""
         beside = self.left_axis.fit(LARGEST_ON_PAPER) + (self.bar.extent() if self._barred() else 0.0)
         used, _, picture = self._measure(width, 1e4, self._barred())
-        return picture >= LOWEST_BAR and used - beside >= beside
+        return picture >= self.theme.px(LOWEST_BAR) and used - beside >= beside
 
     def natural_height(self, width: int) -> int:
         """Square cells of this width and their labels."""

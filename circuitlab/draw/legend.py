@@ -60,6 +60,11 @@ class Legend(pg.GraphicsWidget):
         """px before a name."""
         return STROKE if self._lines else SWATCH
 
+    def least_width(self) -> float:
+        """px of its longest name with its swatch."""
+        metrics = QFontMetricsF(self._theme.font(self._theme.small))
+        return max((self._sample() + 6 + metrics.horizontalAdvance(text) for text, _ in self._entries), default=0.0)
+
     def height_for(self, width: float) -> float:
         """Sets and returns the height at this width."""
         height = self._flow(width)[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
 
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, Signal
@@ -14,7 +15,7 @@ from circuitlab.draw.paper import Paper
 from circuitlab.draw.plain import plain_tip
 from circuitlab.draw.theme import Theme
 
-LEAST_BESIDE = 160  # px on paper
+LEAST_BESIDE, LEAST_ALONE = 160, 72  # px on paper
 
 
 class PaintedMark(Gestures, QAbstractScrollArea):
@@ -53,6 +54,10 @@ class PaintedMark(Gestures, QAbstractScrollArea):
         """Where an item is, in content coordinates."""
         raise NotImplementedError
 
+    def line_height(self) -> int:
+        """px of a line where it is seen whole or not at all; 0: the content is cut wherever the widget ends."""
+        return 0
+
     def tip(self, item: Id) -> str:
         """Plain text of an item's tool tip."""
         return self.readout(item)
@@ -84,17 +89,25 @@ class PaintedMark(Gestures, QAbstractScrollArea):
         """Whether it can be read at this width beside others."""
         return width >= LEAST_BESIDE
 
+    def least_width(self) -> float:
+        """px on paper below which nothing of it can be read."""
+        return LEAST_ALONE
+
     def reset_view(self) -> None:
         """Back to the top."""
         self.verticalScrollBar().setValue(0)
 
     def relayout(self) -> None:
-        """The content has another height."""
-        room = self.viewport().height()
-        bar = self.verticalScrollBar()
-        bar.setRange(0, max(0, self.content_height(self.viewport().width()) - room))
-        bar.setPageStep(max(room, 1))
-        bar.setSingleStep(24)
+        """The content has another height, or the widget another size: what is left under the last whole line stays empty."""
+        room, line, bar = self.contentsRect().height(), self.line_height(), self.verticalScrollBar()
+        content = self.content_height(self.viewport().width())
+        rest = room % line if line and line <= room < content else 0
+        if self.viewportMargins().bottom() != rest:
+            self.setViewportMargins(0, 0, 0, rest)
+        beyond = max(0, content - room + rest)
+        bar.setRange(0, -(-beyond // line) * line if line else beyond)
+        bar.setPageStep(max(room - rest, 1))
+        bar.setSingleStep(line or 24)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Flow again."""
@@ -103,29 +116,41 @@ class PaintedMark(Gestures, QAbstractScrollArea):
 
     def scrollContentsBy(self, dx: int, dy: int) -> None:
         """Move what is painted, paint what appears."""
-        self.viewport().scroll(dx, dy)
+        if self.line_height():
+            self.viewport().update()
+        else:
+            self.viewport().scroll(dx, dy)
+
+    @property
+    def offset(self) -> int:
+        """px of content above what is seen: whole lines of it."""
+        value, line = self.verticalScrollBar().value(), self.line_height()
+        return value - value % line if line else value
 
     def to_content(self, at: QPointF) -> QPointF:
         """A point of the viewport in content coordinates."""
-        return QPointF(at.x(), at.y() + self.verticalScrollBar().value())
+        return QPointF(at.x(), at.y() + self.offset)
+
+    def reveal(self, item: Id) -> None:
+        """Bring an item into sight."""
+        rect, bar, high, line = self.item_rect(item), self.verticalScrollBar(), self.viewport().height(), self.line_height() or 1
+        if rect.top() < self.offset:
+            bar.setValue(int(rect.top()))
+        elif rect.bottom() > self.offset + high:
+            bar.setValue(ceil((rect.bottom() - high) / line) * line)
 
     def show_cursor(self, item: Id | None) -> None:
         """Outline what is hovered; what keys have walked to is brought into sight."""
         if item is not None and self.pointer is None:
-            rect, bar = self.item_rect(item), self.verticalScrollBar()
-            if rect.top() < bar.value():
-                bar.setValue(int(rect.top()))
-            elif rect.bottom() > bar.value() + self.viewport().height():
-                bar.setValue(int(rect.bottom()) - self.viewport().height())
+            self.reveal(item)
         self.viewport().update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Background, visible items, focus ring."""
         painter = QPainter(self.viewport())
         painter.fillRect(event.rect(), self.theme.colour("background"))
-        offset = self.verticalScrollBar().value()
-        painter.translate(0, -offset)
-        visible = QRectF(event.rect()).translated(0, offset)
+        painter.translate(0, -self.offset)
+        visible = QRectF(event.rect()).translated(0, self.offset)
         guarded(painter, lambda: self.draw(painter, visible), visible, self.theme)
         painter.end()
         self.paint_ring()

@@ -12,12 +12,15 @@ from circuitlab.draw.rows import RowsMark
 from circuitlab.draw.rows_paper import RowsOnPaper
 from circuitlab.draw.scrolled_together import ScrolledTogether
 from circuitlab.draw.theme import GRID
-from circuitlab.figures.marks import Bars, Dials, Figure, Heatmap, Mark, Prose, Rows, Tokens
+from circuitlab.draw.xy import XYPlot
+from circuitlab.figures.marks import Bars, Dials, Figure, Heatmap, Lines, Mark, Points, Prose, Rows, Tokens
 
 Key = tuple[type, str]
 NARROW, TALL = 480, 260  # px: below and above these a table goes under its map
 ROOMY = 400  # px of height: from here on a table under its map gets more of it than the map
 LOW = 400  # px: below it prose gets less
+LOW_FOR_TWO = 300  # px of height of a map and a plot below which they stand side by side
+LEAST_FRAME = 40  # px of height of a plot's picture
 CHROME = 48  # px of height that a title and a line of caption take
 BESIDE = 200  # px of width that the text beside its map has at least
 LEAST_ON_PAPER = 110  # px of height of a picture or a table that shares a given one
@@ -125,6 +128,7 @@ class Places:
             return
         self._turn()
         self._share_by_content()
+        self.leave_frames()
 
     def give_heights(self, width: int, share: bool = False) -> None:
         """On paper every mark gets the height it asks for at this width; side by side only where all of a row have room.
@@ -187,7 +191,7 @@ class Places:
         """A map over its text: the text gets the lines it has, the map the rest; side by side where the map is larger so."""
         if self._on_paper or len(self._rows) != 2 or not _map_over_text(self._figure):
             if not self._on_paper:
-                self.body.setDirection(QBoxLayout.Direction.TopToBottom)
+                self._turn_plot()
             return
         heat, text = self._figure.grid[0][0], self._figure.grid[1][0]
         assert isinstance(heat, Heatmap) and isinstance(text, Tokens)
@@ -207,6 +211,19 @@ class Places:
         below.setMinimumHeight(28 if beside else lines)
         for i, stretch in enumerate((100, 100 if beside else 0)):
             self.body.setStretch(i, stretch)
+
+    def _turn_plot(self) -> None:
+        """A map over a plot: side by side where the room is low and wide, else it is a strip over a strip."""
+        grid, view = self._figure.grid, self._view
+        over = [len(row) for row in grid] == [1, 1] and isinstance(grid[0][0], Heatmap) and isinstance(grid[1][0], Lines | Points)
+        room = view.room_for_marks()
+        square = over and isinstance(grid[0][0], Heatmap) and grid[0][0].square
+        beside = square and room < self._px(LOW_FOR_TWO) and view.width() > 1.4 * room
+        self.body.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
+        if over and len(self._rows) == 2:
+            map_ = self._widgets[type(grid[0][0]), grid[0][0].name]
+            self._rows[0].setMaximumWidth(min(map_.natural_width(room), view.width() // 2) if beside else UNLIMITED)
+            self._rows[1].setMinimumHeight(0)
 
     def _px(self, length: float) -> int:
         return self._view.theme.px(length)
@@ -241,6 +258,19 @@ class Places:
                 most = self._room_for_prose(room) if all(isinstance(m, Prose) for m in row) else room * 2 // 5
                 self._rows[i].setMaximumHeight(max(28, min(need, most)))
                 self._rows[i].setMinimumHeight(max(28, min(need, most, 48 if self._view.height() < self._px(LOW) else most)))
+
+    def leave_frames(self) -> None:
+        """Plots above each other keep a picture between their legend and their numbers, whatever their share is."""
+        if self._on_paper or len(self._rows) < 2 or self.body.direction() != QBoxLayout.Direction.TopToBottom:
+            return
+        plots = [[w for m in row if isinstance(w := self._widgets[type(m), m.name], XYPlot)] for row in self._figure.grid]
+        around = [max((w.around() for w in row), default=0) for row in plots]
+        least = sum(holder.minimumSizeHint().height() for holder, row in zip(self._rows, plots, strict=False) if not row)
+        left = self._view.room_for_marks() - sum(around) - least - GRID * (len(plots) - 1)
+        frame = min(self._px(LEAST_FRAME), left // max(sum(map(bool, plots)), 1))
+        for holder, row, beside in zip(self._rows, plots, around, strict=False):
+            if row:
+                holder.setMinimumHeight(max(beside + frame, LEAST_FRAME))
 
     def _room_for_prose(self, room: int) -> int:
         """It scrolls, pictures do not; where a panel is high and narrow pictures cannot use the height."""

@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QPainter
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtGui import QHelpEvent, QKeyEvent, QPainter
+from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
 from circuitlab.draw.axis import LONGEST_ON_PAPER, LabelAxis
 from circuitlab.draw.gestures import ARROWS, Gestures
 from circuitlab.draw.guarded import guarded
 from circuitlab.draw.paper import Paper
+from circuitlab.draw.plain import plain_tip
 from circuitlab.draw.theme import Theme
 
+LEAST_PICTURE = 40  # px of a picture that stands alone on paper, its axis beside it
 LEAST_BESIDE = 240  # px of a picture on paper
 _ZOOMS = {Qt.Key.Key_Plus: 0.8, Qt.Key.Key_Equal: 0.8, Qt.Key.Key_Minus: 1.25}
 Range = tuple[tuple[float, float], tuple[float, float]]
@@ -91,6 +93,10 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
     def least_height(self, width: int) -> int:
         """px below which what stands round a picture of this width has no room."""
         return 0
+
+    def least_width(self) -> float:
+        """px on paper below which nothing of the picture can be read."""
+        return self.left_axis.width() + LEAST_PICTURE
 
     def note(self) -> str:
         """What the caption must add about how this was drawn."""
@@ -195,6 +201,21 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         if event.type() in (QEvent.Type.Show, QEvent.Type.DevicePixelRatioChange):
             self.set_stroke(self.devicePixelRatioF())
         return super().event(event)
+
+    def viewportEvent(self, event: QEvent) -> bool:
+        """What an axis has shortened, in full."""
+        if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
+            QToolTip.showText(event.globalPos(), plain_tip(self.axis_tip(QPointF(event.pos()))), self.viewport())
+            return True
+        return super().viewportEvent(event)
+
+    def axis_tip(self, at: QPointF) -> str:
+        """All of a title or a label that is cut short at a point of the viewport, "" where none is."""
+        for axis in (self.left_axis, self.bottom_axis):
+            inside = axis.mapFromScene(at)
+            if axis.rect().adjusted(-2, -2, 2, 2).contains(inside):
+                return axis.tip_at(inside)
+        return ""
 
     def keyPressEvent(self, event: QKeyEvent) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The gestures' keys, + and − to zoom, Ctrl and arrows to pan; pyqtgraph's own are not wanted."""

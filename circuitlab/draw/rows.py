@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 from circuitlab.draw.plain import PlainLabel
 from circuitlab.draw.rows_cells import RowsDelegate, RowsTable
 from circuitlab.draw.rows_model import RowsModel, cell_text
-from circuitlab.draw.rows_widths import ROW, ColumnWidths
+from circuitlab.draw.rows_widths import LEAST_SECTION, ROW, ColumnWidths
 from circuitlab.draw.theme import Theme
 from circuitlab.figures.marks import Hit, Rows
 
@@ -42,6 +42,7 @@ class RowsMark(QWidget):
         self._delegate = RowsDelegate(self.table)
         self._delegate.theme = theme
         self._hovered = -1
+        self._scrolls = False
         self._widths = ColumnWidths(self.table, self.model, theme)
         self.filter_box = QLineEdit(self)
         self.filter_box.setPlaceholderText("Filter")
@@ -85,7 +86,8 @@ class RowsMark(QWidget):
         header.setSortIndicatorShown(True)
         header.setSortIndicatorClearable(True)
         header.setHighlightSections(False)
-        header.setMinimumSectionSize(32)
+        header.setTextElideMode(Qt.TextElideMode.ElideRight)
+        header.setMinimumSectionSize(LEAST_SECTION)
         header.setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
 
     def _connect(self) -> None:
@@ -101,6 +103,7 @@ class RowsMark(QWidget):
         table.copied.connect(self.copy)
         table.asked_menu.connect(self._menu)
         self.filter_box.textChanged.connect(self._filtered)
+        table.verticalScrollBar().rangeChanged.connect(self._ranged)
 
     # the mark --------------------------------------------------------------------------------------------------------
 
@@ -127,7 +130,9 @@ class RowsMark(QWidget):
             if names:
                 self.table.verticalScrollBar().setValue(place)
             if not names or self._widths.outgrown():
-                self._widths.fit(self.width(), self.height())
+                self._share(anew=True)
+        if mark.strong != old.strong:
+            self.table.viewport().update()
         if not same or mark.chosen != old.chosen:
             self._select(mark.chosen)
             self.table.viewport().update()
@@ -170,7 +175,7 @@ class RowsMark(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Another width, another room to share."""
         super().resizeEvent(event)
-        self._widths.stretch(self.width(), self.height())
+        self._share()
 
     def let_scroll(self, policy: Qt.ScrollBarPolicy) -> None:
         """With a bar of its own, or with that of a table beside it."""
@@ -188,7 +193,7 @@ class RowsMark(QWidget):
         self.count.setPalette(ink)
         self.filter_box.setFont(theme.font(theme.normal))
         self.table.verticalHeader().setDefaultSectionSize(theme.px(ROW))
-        self._widths.fit(self.width(), self.height())
+        self._share(anew=True)
         self.table.viewport().update()
 
     def natural_height(self, width: int) -> int:
@@ -198,8 +203,15 @@ class RowsMark(QWidget):
         return rows * px(ROW) + px(32) + (px(22) if self.mark.heading else 0) + (px(32) if self.mark.searchable else 0)
 
     def note(self) -> str:
-        """Nothing to add to the caption."""
-        return ""
+        """What of the table is not here."""
+        return f"columns left out: {', '.join(self._widths.left_out)}" if self._widths.left_out else ""
+
+    def _share(self, anew: bool = False) -> None:
+        """The width among the columns; the caption names those that have no room."""
+        before = self._widths.left_out
+        (self._widths.fit if anew else self._widths.stretch)(self.width(), self.height())
+        if self._widths.left_out != before:
+            self.noted.emit()
 
     def tab_stops(self) -> list[QWidget]:
         """What Tab stops at, from the top."""
@@ -233,6 +245,13 @@ class RowsMark(QWidget):
     @Slot(int, Qt.SortOrder)
     def _sorted(self, column: int, order: Qt.SortOrder) -> None:
         self.model.sort(column, order)
+
+    @Slot(int, int)
+    def _ranged(self, low: int, high: int) -> None:
+        """A scroll bar has come or gone beside the columns."""
+        if (high > low) != self._scrolls:
+            self._scrolls = high > low
+            self._share()
 
     @Slot(str)
     def _filtered(self, text: str) -> None:

@@ -17,6 +17,7 @@ from circuitlab.figures.marks import RowColumn
 
 DARK_INK, LIGHT_INK = QColor(16, 16, 20), QColor(255, 255, 255)
 MOST_TINTS = 64
+PAD, TIGHT_PAD = 8, 4  # px beside a text, and where columns have to give way
 
 
 class RowsDelegate(QStyledItemDelegate):
@@ -25,6 +26,7 @@ class RowsDelegate(QStyledItemDelegate):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.theme = LIGHT
+        self.pad = PAD
 
     @property
     def theme(self) -> Theme:
@@ -34,8 +36,9 @@ class RowsDelegate(QStyledItemDelegate):
     @theme.setter
     def theme(self, theme: Theme) -> None:
         self._theme = theme
-        fonts = {mono: theme.font(theme.normal if mono else theme.normal - 1, mono=mono) for mono in (False, True)}
-        self._faces = {mono: (font, QFontMetricsF(font)) for mono, font in fonts.items()}
+        faces = ((mono, bold) for mono in (False, True) for bold in (False, True))
+        fonts = {(m, b): theme.font(theme.normal if m else theme.normal - 1, mono=m, bold=b) for m, b in faces}
+        self._faces = {face: (font, QFontMetricsF(font)) for face, font in fonts.items()}
         self._tints: dict[int, tuple[np.ndarray, list[QColor], list[bool]]] = {}
 
     def _tint(self, column: RowColumn) -> tuple[np.ndarray, list[QColor], list[bool]]:
@@ -71,12 +74,12 @@ class RowsDelegate(QStyledItemDelegate):
                 ink = DARK_INK if dark[row] else LIGHT_INK
         elif column.bar and is_number(column):
             self._bar(painter, QRectF(rect), column, float(column.values[row]))
-        font, metrics = self._faces[column.tokens]
+        font, metrics = self._faces[column.tokens, row in model.mark.strong]
         painter.setFont(font)
         painter.setPen(ink)
-        text = metrics.elidedText(cell_text(column, row), Qt.TextElideMode.ElideRight, rect.width() - 14)
+        text = metrics.elidedText(cell_text(column, row), Qt.TextElideMode.ElideRight, rect.width() - 2 * self.pad)
         side = Qt.AlignmentFlag.AlignRight if is_number(column) else Qt.AlignmentFlag.AlignLeft
-        painter.drawText(QRectF(rect).adjusted(8, 0, -8, 0), side | Qt.AlignmentFlag.AlignVCenter, text)
+        painter.drawText(QRectF(rect).adjusted(self.pad, 0, -self.pad, 0), side | Qt.AlignmentFlag.AlignVCenter, text)
 
     def _bar(self, painter: QPainter, rect: QRectF, column: RowColumn, value: float) -> None:
         """From zero to the value between the column's levels; signed columns start in the middle."""
@@ -84,7 +87,7 @@ class RowsDelegate(QStyledItemDelegate):
         if value != value or high <= low:
             return
         ends = [f"{end:,.{column.digits}f}" for end in column.levels]
-        metrics = self._faces[False][1]
+        metrics = self._faces[False, False][1]
         room = rect.adjusted(4, 4, -18 - max(metrics.horizontalAdvance(t) for t in ends), -4)  # the number stands clear
         if room.width() < 16:
             room = rect.adjusted(4, 4, -4, -4)
@@ -103,7 +106,7 @@ def _colour(parts: Any) -> QColor:
 
 
 class RowsTable(QTableView):
-    """Keys that a table does not have by itself."""
+    """Whole rows only, and keys that a table does not have by itself."""
 
     left_by_escape = Signal()
     entered_key = Signal()
@@ -111,6 +114,40 @@ class RowsTable(QTableView):
     walked = Signal()
     asked_menu = Signal(QPoint, QPoint)
     went = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._fitting = False
+
+    def updateGeometries(self) -> None:
+        """A row is seen whole or not at all: what is left of the height below the last one stays empty."""
+        if self._fitting:
+            return
+        self._fitting = True
+        super().updateGeometries()
+        row = self.verticalHeader().defaultSectionSize()
+        for _ in range(3):  # the bar below may go meanwhile
+            high = self.viewport().height()
+            if not high % row or high < row or self.verticalHeader().length() <= high:
+                break
+            margins = self.viewportMargins()
+            margins.setBottom(margins.bottom() + high % row)
+            self.setViewportMargins(margins)
+        self._align()
+        self._fitting = False
+
+    def _align(self) -> None:
+        """The first row seen begins at the top, also at the end, where Qt would put the last one to the bottom."""
+        header, at = self.verticalHeader(), self.verticalScrollBar().value()
+        if header.offset() != header.sectionPosition(header.logicalIndex(at)):
+            header.setOffsetToSectionPosition(at)
+            self.viewport().update()
+
+    def scrollContentsBy(self, dx: int, dy: int) -> None:
+        """By whole rows."""
+        super().scrollContentsBy(dx, dy)
+        if dy:
+            self._align()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.matches(QKeySequence.StandardKey.Copy):

@@ -59,8 +59,8 @@ class RowsOnPaper(PaintedMark):
 
     # layout ----------------------------------------------------------------------------------------------------------
 
-    def _font(self, column: RowColumn) -> QFont:
-        return self.theme.font(self.theme.small, mono=column.tokens)
+    def _font(self, column: RowColumn, row: int = -1) -> QFont:
+        return self.theme.font(self.theme.small, mono=column.tokens, bold=row in self.mark.strong)
 
     def _title(self, at: int) -> str:
         return str(self._model.headerData(at, Qt.Orientation.Horizontal))
@@ -70,7 +70,7 @@ class RowsOnPaper(PaintedMark):
 
     def _column(self, at: int) -> _Column:
         column, title = self.mark.columns[at], QFontMetricsF(self.theme.font(self.theme.small))
-        metrics = QFontMetricsF(self._font(column))
+        metrics = QFontMetricsF(self._font(column, *self.mark.strong[:1]))  # bold ones are the wider ones
         texts = [cell_text(column, row) for row in self._rows()]
         widest = max(map(metrics.horizontalAdvance, texts), default=0.0)
         words = max(map(title.horizontalAdvance, self._title(at).split()), default=0.0)
@@ -87,6 +87,12 @@ class RowsOnPaper(PaintedMark):
         """Whether all columns stand side by side, and words in them do not wrap much."""
         columns = [self._column(i) for i in range(len(self.mark.columns))]
         return sum((c.wide + c.least) / 2 for c in columns) <= width
+
+    def least_width(self) -> float:
+        """The first column that is no rank, and one beside it: alone it would say nothing."""
+        columns = [self._column(i) for i in range(len(self.mark.columns))]
+        ranked = len(columns) > 2 and self._title(0) == "#"
+        return sum(c.least for c in columns[ranked : ranked + 2])
 
     def _fit(self, width: int) -> tuple[list[tuple[int, float]], list[str], list[float], float]:
         """Columns and their widths, titles of those left out, heights of rows, height of the header; worked out once a width."""
@@ -119,7 +125,8 @@ class RowsOnPaper(PaintedMark):
         return int(Qt.TextFlag.TextWrapAnywhere if tokens else Qt.TextFlag.TextWordWrap)
 
     def _height(self, text: str, at: int | None, width: float) -> float:
-        metrics = QFontMetricsF(self.theme.font(self.theme.small) if at is None else self._font(self.mark.columns[at]))
+        strong = self.mark.strong[:1]
+        metrics = QFontMetricsF(self.theme.font(self.theme.small) if at is None else self._font(self.mark.columns[at], *strong))
         room = QRectF(0, 0, width - 2 * PAD + 0.5, 1e5)
         number = at is not None and is_number(self.mark.columns[at])
         high = metrics.height() if number else metrics.boundingRect(room, self._flags(at), text).height()
@@ -190,7 +197,7 @@ class RowsOnPaper(PaintedMark):
             column, cell = self.mark.columns[at], QRectF(x, place.top(), width, place.height())
             x += width
             ink = self._ground(painter, column, row, cell)
-            painter.setFont(self._font(column))
+            painter.setFont(self._font(column, row))
             painter.setPen(ink)
             side = Qt.AlignmentFlag.AlignRight if is_number(column) else Qt.AlignmentFlag.AlignLeft
             flags = int(side | Qt.AlignmentFlag.AlignVCenter) | (0 if is_number(column) else self._flags(at))
@@ -208,7 +215,7 @@ class RowsOnPaper(PaintedMark):
             return QColor(16, 16, 20) if bool(dark_text(shade)) else QColor(255, 255, 255)
         low, high = column.levels
         if column.bar and high > low:
-            numbers = max(QFontMetricsF(self._font(column)).horizontalAdvance(cell_text(column, r)) for r in self._rows())
+            numbers = max(QFontMetricsF(self._font(column, r)).horizontalAdvance(cell_text(column, r)) for r in self._rows())
             room = cell.adjusted(PAD, 2, -numbers - 2 * PAD, -2)
             zero, end = (min(max((v - low) / (high - low), 0.0), 1.0) for v in (0.0, value))
             left, right = sorted((zero, end))

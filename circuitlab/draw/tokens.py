@@ -56,7 +56,27 @@ class TokensMark(PaintedMark):
             old.map,
         ):
             self._colours = None
+        if mark.row != old.row or mark.texts is not old.texts:
+            self._show_row()
         self.viewport().update()
+
+    def _show_row(self) -> None:
+        """The token that is read stays in sight."""
+        if self.mark.row is not None and 0 <= self.mark.row < len(self.mark.texts):
+            self.reveal((self.mark.row,))
+
+    def relayout(self) -> None:
+        """Other lines."""
+        super().relayout()
+        self._show_row()
+
+    def line_height(self) -> int:
+        """A line of text, with the words above it."""
+        return int(self._line())
+
+    def least_width(self) -> float:
+        """The longest token whole."""
+        return max(super().least_width(), float(self._widths.max(initial=0.0)))
 
     def restyle(self) -> None:
         """Zero is the background."""

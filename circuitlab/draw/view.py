@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from PySide6.QtCore import QEvent, QPoint, QRect, Qt, Signal, Slot
-from PySide6.QtGui import QGuiApplication, QHideEvent, QKeyEvent, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtGui import QFontMetricsF, QGuiApplication, QHideEvent, QKeyEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QVBoxLayout, QWidget
 
 from circuitlab.draw.arranged import as_arranged
@@ -109,6 +109,8 @@ class FigureView(QWidget):
         self._places.shown(figure, relaid, self._still)
         self._label()
         self._say_again()
+        if not self._still:
+            self._places.leave_frames()
         if focused and figure.grid and (self.hasFocus() or not self._has_keyboard()):
             self.take_keyboard()  # there is something to walk now, or what was walked has gone
 
@@ -177,6 +179,14 @@ class FigureView(QWidget):
         if (wanted := frozenset(parts)) != self._once:
             self._once = wanted
             self._label()
+
+    def room_for_marks(self) -> int:
+        """px of height between the title and the caption."""
+        width = self.width() - 2 * GRID
+        title = self._title.heightForWidth(width) if self._title.isVisibleTo(self) else 0
+        caption = self._caption.heightForWidth(width) if self._caption.isVisibleTo(self) else 0
+        why = self._why.heightForWidth(width) if self._why.isVisibleTo(self) else 0
+        return self.height() - title - caption - why - 3 * GRID
 
     def _say(self, caption: str) -> None:
         paper = self._paper
@@ -384,6 +394,12 @@ class FigureView(QWidget):
             parts.insert(0, max(label.sizeHint().height() for label in (self._title, self._shown) if not label.isHidden()))
         parts += [label.heightForWidth(width) for label in (self._why, self._caption) if not label.isHidden()]
         return margins.top() + sum(parts) + layout.spacing() * max(0, len(parts) - 1) + margins.bottom()
+
+    def least_width(self) -> float:
+        """px below which a part of the figure cannot be read, each part having the whole width."""
+        words = self._figure.title.split()
+        title = max(map(QFontMetricsF(self._title.font()).horizontalAdvance, words), default=0.0)
+        return max([title, *(w.least_width() for w in self._widgets.values())]) + 2 * GRID
 
     def lay_out_for_paper(self, width: int, height: int | None = None) -> int:
         """Give every mark the height it asks for at this width; the height of the whole.

@@ -92,6 +92,15 @@ class XYPlot(PlotMark):
         self.legend.height_for(max(self.viewport().width() - 80, 80))
         self.plot_item.layout.activate()  # now, not an event later: nothing jumps
 
+    def least_width(self) -> float:
+        """With the longest name of the legend and the title below on one line."""
+        title = advance(self.theme, self.theme.small, False, self.bottom_axis.spec.label)
+        return max(super().least_width() + 2 * GRID, self.left_axis.width() + max(self.legend.least_width(), title))
+
+    def around(self) -> int:
+        """px of height that the legend and the numbers below take."""
+        return ceil(self.legend.size().height() + self.bottom_axis.height() + GRID)
+
     def least_height(self, width: int) -> int:
         """px for the legend, the numbers below, and the title beside."""
         title = self.left_axis.spec.label

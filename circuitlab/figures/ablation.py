@@ -204,8 +204,8 @@ def _sets(state: State, facts: Facts, now: Answers) -> Figure:
     one, two = _result(together), _result(pairs)
     if np.isnan(one.baseline):
         return empty(too_short(state), "Ablation of a set")
-    columns, keys, chosen_row = once(pairs, "sets", lambda: _set_rows(one, two), one)
-    rows = Rows("sets", columns, keys, chosen=chosen_row)
+    columns, keys, together_row = once(pairs, "sets", lambda: _set_rows(one, two), one)
+    rows = Rows("sets", columns, keys, strong=together_row)
     values = once(together, "change", lambda: one.set_change[0].copy())
     known = not np.isnan(values).all()
     grid = ((rows,), (_coloured(together, values, ("set tips",), state, facts),)) if known else ((rows,),)

@@ -51,11 +51,18 @@ def about(state: State, facts: Facts, now: Mapping[str, Answer]) -> tuple[str, .
 
 
 def prompt(state: State, facts: Facts) -> str:
-    """The beginning of the text in quotation marks, or of the tokens where there is none, and how many tokens it is."""
+    """The beginning of the text in quotation marks, or of the tokens where there is none; how many tokens; whether BOS is one."""
     if not state.tokens:
         return ""
     text = state.text or "".join(facts.tokens(state.tokens[:LONGEST]))
     text = " ".join(text.split())
     if len(text) > LONGEST:
         text = (text[:LONGEST].rpartition(" ")[0] or text[:LONGEST]).rstrip(" ,;:.") + " …"
-    return f"“{text}” ({len(state.tokens)} tokens)"
+    return f"“{text}” ({len(state.tokens)} tokens{_bos(state, facts)})"
+
+
+def _bos(state: State, facts: Facts) -> str:
+    """Whether a token that begins a sequence stands in front; nothing where the model has no words, and so no such token."""
+    if not facts.has_tokenizer:
+        return ""
+    return ", BOS first" if facts.bos is not None and state.tokens[0] == facts.bos else ", no BOS"

@@ -157,7 +157,7 @@ def _others(result: DirectAttributionResult) -> Rows:
         RowColumn("part", np.array(names, dtype=object)),
         RowColumn("logit", found, digits=digits(top), bar=True, levels=(-top, top), tip="what it adds directly"),
     )
-    return Rows("others", columns, ids(np.arange(len(names))), chosen=(0, 1))
+    return Rows("others", columns, ids(np.arange(len(names))), strong=(0, 1))
 
 
 # --- which tokens -----------------------------------------------------------------------------------------------------

@@ -306,7 +306,8 @@ def _rows(here: Rows, there: Rows, pin: Pinned) -> tuple[Mark, str] | None:
     place = {int(old): new for new, old in enumerate(order)}
     keys = memo((here.ids, order), "ranked", lambda: here.ids[order])
     chosen = tuple(place[i] for i in here.chosen if i in place)
-    return replace(here, columns=columns, ids=keys, chosen=chosen, sort=None), f"{said}, the largest change first"
+    strong = tuple(place[i] for i in here.strong if i in place)
+    return replace(here, columns=columns, ids=keys, chosen=chosen, strong=strong, sort=None), f"{said}, the largest change first"
 
 
 def _carried(rows: Rows, pin: Pinned, to: Callable[[int], int | None]) -> np.ndarray:

@@ -61,7 +61,7 @@ class Facts:
     token_text: Callable[[int], str]
     find_tokens: Callable[[str, int], tuple[int, ...]] = lambda text, most: ()
     has_tokenizer: bool = True
-    has_bos: bool = False
+    bos: int | None = None
     notes: tuple[str, ...] = ()
     steps: tuple[int, ...] = ()
     others: Callable[[ModelRef], Facts | None] = lambda ref: None
@@ -70,6 +70,11 @@ class Facts:
     measured: Callable[[str], tuple[str, ...]] = lambda names: ()
     vocabulary: Callable[[], str] = lambda: ""
     token_of: Callable[[str], int | None] = lambda text: None
+
+    @property
+    def has_bos(self) -> bool:
+        """Whether the tokenizer has a token that begins a sequence; `bos` is its id."""
+        return self.bos is not None
 
     def tokens(self, ids: tuple[int, ...]) -> tuple[str, ...]:
         """Display texts of a prompt."""
@@ -100,7 +105,7 @@ def facts_of(engine: Engine, ref: ModelRef) -> Facts:
         token_text=tokenizer.display if tokenizer is not None else str,
         find_tokens=_by_id(config.d_vocab) if tokenizer is None else tokenizer.search,
         has_tokenizer=tokenizer is not None,
-        has_bos=tokenizer is not None and tokenizer.bos is not None,
+        bos=None if tokenizer is None else tokenizer.bos,
         notes=(*opened.notes, *complaints()),
         steps=opened.steps,
         others=lambda other: facts_of(engine, other),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -55,8 +55,8 @@ def _rows(answer: Answer, k: int, facts: Facts, also: np.ndarray = NONE) -> Rows
         return columns, ids(found)
 
     columns, keys = once(answer, ("rows", k, also.tobytes()), make)
-    chosen = tuple(np.flatnonzero(keys[:, 0] == result.actual).tolist())
-    return Rows("tokens", columns, keys, chosen, ranked=True, including=lambda also: _rows(answer, k, facts, also))
+    follows = tuple(np.flatnonzero(keys[:, 0] == result.actual).tolist())
+    return Rows("tokens", columns, keys, strong=follows, ranked=True, including=lambda also: _rows(answer, k, facts, also))
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
@@ -70,6 +70,8 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     result, view = _result(answer), state.view("predictions", PredictionsView)
     rows = _rows(answer, max(1, view.k), facts)
     token = quoted(facts.token_text(state.tokens[min(result.position, len(state.tokens) - 1)]))
+    picked = tuple(np.flatnonzero(rows.ids[:, 0] == state.selection.token).tolist())
+    rows = rows if picked == rows.chosen else replace(rows, chosen=picked)
     said = caption(answer, _actual(result, facts, len(answer.request.subject.tokens)))
     shown = (len(rows.ids), result.n_vocab)
     return Figure(((rows,),), f"after {result.position} {token}", said, shown)
@@ -99,7 +101,7 @@ PANEL = register(
         view=PredictionsView,
         equation="p = softmax(norm(x_L) W_U + b_U);  rank = tokens with a larger logit + 1",
         source="Elhage et al. 2021",
-        help="The most probable next tokens at the selected position; the one that really follows is marked.",
+        help="The most probable next tokens at the selected position; the one that really follows is set in bold.",
         requests=requests,
         figure=figure,
         pick=pick,

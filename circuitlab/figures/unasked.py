@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 from circuitlab.figures.marks import Bars, Edges, Figure, Heatmap, Lines, Mark, Points, Rows, Tokens
+from circuitlab.model.subject import Head
+
+FIRST = re.compile(rf"\b{Head(0, 0)}\b")  # what a bench begins with
 
 
 def without_choice(figure: Figure, heads: bool = True, places: bool = True) -> Figure:
-    """The same data; `heads`, `places`: which choices go, those of heads and edges, those of positions and tokens."""
+    """The same data; `heads`, `places`: which choices go, those of heads and edges, those of positions and tokens.
+
+    A title that names the head shown says that it is the first one, not one that was asked for.
+    """
     grid = tuple(tuple(_plain(mark, heads, places) for mark in row) for row in figure.grid)
-    return replace(figure, grid=grid)
+    title = FIRST.sub(r"\g<0> (first head)", figure.title, count=1) if heads else figure.title
+    return replace(figure, grid=grid, title=title)
 
 
 def _plain(mark: Mark, heads: bool, places: bool) -> Mark:

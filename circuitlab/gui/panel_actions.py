@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,10 +11,10 @@ from PySide6.QtCore import QPoint, Qt, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QMenu
 
-from circuitlab.draw.export import export
+from circuitlab.draw.export import check, export
 from circuitlab.draw.paper import Paper
 from circuitlab.errors import Cancelled, CircuitLabError
-from circuitlab.figures.marks import Hit
+from circuitlab.figures.marks import Figure, Hit
 from circuitlab.gui import panel_data
 from circuitlab.gui.explain import ExplainDialog
 from circuitlab.gui.offers_menu import OffersMenu
@@ -143,11 +144,26 @@ class PanelActions(QMenu):
     @Slot()
     def export_picture(self) -> None:
         """Ask how large and in what type and ink, then for a file; write the figure."""
-        seen = self.dock.view.part_words()
-        dialog = PaperDialog(remembered(self.dock.bench.settings.remember), self.dock.window(), seen)
+        window, part = self.dock.window(), self.dock.view.part_words()
+        dialog = PaperDialog(remembered(self.dock.bench.settings.remember), window, part, self.subject(), self._check)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.accepted.connect(self._paper_chosen)
         dialog.open()
+
+    def subject(self) -> str:
+        """What the figure shows: panel, heads, model."""
+        title = self._seen().title
+        heads = dict.fromkeys(re.findall(r"\bL\d+H\d+\b", title))
+        bench = self.dock.bench
+        return ", ".join((self.dock.panel.title, *heads, bench.facts(bench.document.state.model).name))
+
+    def _seen(self) -> Figure:
+        """The figure as it is on the screen."""
+        view = self.dock.view
+        return view.as_shown() if view.figure.grid else self.dock.figure()
+
+    def _check(self, paper: Paper) -> None:
+        check(self._seen(), paper)
 
     @Slot()
     def _paper_chosen(self) -> None:
@@ -161,10 +177,9 @@ class PanelActions(QMenu):
 
     def write_picture(self, path: Path, paper: Paper | None = None, whole: bool = False) -> None:
         """Write the figure: of what is zoomed the part that is seen, which its caption says, or the `whole` of it."""
-        view = self.dock.view
         try:
-            parts = {} if whole else view.parts()
-            export(view.as_shown() if view.figure.grid else self.dock.figure(), path, paper, parts)
+            parts = {} if whole else self.dock.view.parts()
+            export(self._seen(), path, paper, parts)
             self.dock.bench.message.emit(f"Written: {path}")
         except CircuitLabError as error:
             self.dock.bench.failed.emit(error)

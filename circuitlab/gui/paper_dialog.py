@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -75,12 +76,26 @@ def keep(paper: Paper) -> None:
 
 
 class PaperDialog(Dialog):
-    """Asks for a `paper`; accepted only with one that can be. `part`: what of the picture is seen, "" where all of it is."""
+    """Asks for a `paper`; accepted only with one that can be. `part`: what of the picture is seen, "" where all of it is.
 
-    def __init__(self, paper: Paper, parent: QWidget | None = None, part: str = "") -> None:
+    `subject`: what is written, in a few words. `check` raises the `UsageError` of a paper on which that cannot be read.
+    """
+
+    def __init__(
+        self,
+        paper: Paper,
+        parent: QWidget | None = None,
+        part: str = "",
+        subject: str = "",
+        check: Callable[[Paper], None] = lambda paper: None,
+    ) -> None:
         super().__init__(parent)
         self.setWindowTitle("Export picture")
-        self.paper = paper
+        self.paper, self._check = paper, check
+        self.subject = PlainLabel(self)
+        self.subject.setText(subject)
+        self.subject.setWordWrap(True)
+        self.subject.setVisible(bool(subject))
         self.fields: dict[str, QComboBox | QDoubleSpinBox | QSpinBox] = {}
         self.preset = QComboBox(self)
         self.preset.setObjectName("preset")
@@ -125,6 +140,7 @@ class PaperDialog(Dialog):
         box = QVBoxLayout(self)
         box.setContentsMargins(24, 16, 24, 16)
         box.setSpacing(16)
+        box.addWidget(self.subject)
         box.addLayout(form)
         box.addWidget(self.problem)
         box.addWidget(buttons)
@@ -177,9 +193,11 @@ class PaperDialog(Dialog):
         """Only with a paper that can be; else the reason stands here."""
         said = {n: f.currentData() if isinstance(f, QComboBox) else f.value() for n, f in self.fields.items()}
         try:
-            self.paper = replace(Paper(), **{**said, "height_mm": said["height_mm"] or None})
+            paper = replace(Paper(), **{**said, "height_mm": said["height_mm"] or None})
+            self._check(paper)
         except UsageError as error:
             self.problem.setText(f"{error.what} Expected: {error.expected}.")
             self.problem.show()
             return
+        self.paper = paper
         super().accept()

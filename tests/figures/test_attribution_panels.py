@@ -290,3 +290,17 @@ def test_what_is_not_there_yet_is_left_empty(engine: Engine, states: dict[str, S
     assert isinstance(heat, Heatmap)
     assert np.isnan(heat.values).any() and not np.isnan(heat.values).all()
     assert "nan" not in figure.title and "never" not in figure.title and "so far" in figure.caption
+
+
+def test_a_sum_is_set_in_bold_and_has_not_the_look_of_what_is_selected(
+    view: Any, engine: Engine, states: dict[str, State]
+) -> None:
+    state = states["attention-only"]
+    parts = drawn(engine, state, "attribution").find("others")
+    assert isinstance(parts, Rows)
+    assert parts.chosen == () and parts.strong == (0, 1), "the target and the sum of its parts"
+    view.show_figure(Figure(((parts,),), "t"))
+    table = view.widget("others").table
+    assert not table.selectionModel().selectedRows()
+    delegate = table.itemDelegate()
+    assert delegate._faces[False, True][0].bold() and not delegate._faces[False, False][0].bold()

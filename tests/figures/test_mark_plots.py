@@ -424,3 +424,30 @@ def test_curves_without_any_value_are_said_and_not_drawn_as_nothing(view) -> Non
     image = widget.viewport().grab(words).toImage()
     colours = {image.pixel(i, j) for i in range(image.width()) for j in range(image.height())}
     assert len(colours) > 6, "nothing says that there are no values"
+
+
+@pytest.mark.parametrize("span", [(-1930.0, 1930.0), (0.3, 1.7), (-0.04, 0.06), (2.1e4, 8.8e4)])
+def test_an_axis_has_two_numbers_where_there_is_room_for_two(view, span):
+    x = np.linspace(*span, 5)
+    for axis in (Axis("x"), Axis("x", log=True)) if span[0] > 0 else (Axis("x"),):
+        view.show_figure(Figure(((Lines("l", x, np.zeros((1, 5)), ("a",), x_axis=axis, y_axis=Axis("y")),),), "t"))
+        for width in (190, 230, 640):
+            view.resize(width, 300)
+            QApplication.processEvents()
+            bottom = view.widget("l").bottom_axis
+            low, high = sorted(bottom.range)
+            values = [v for _, found in bottom.tickValues(low, high, bottom.width()) for v in found]
+            assert len(values) >= 2 and low <= min(values) <= max(values) <= high
+
+
+def test_a_title_longer_than_its_axis_is_shortened_and_said_whole(view):
+    title = "a measure with a long name that no low picture has room for"
+    view.show_figure(
+        Figure(((Lines("l", np.arange(5.0), np.zeros((1, 5)), ("a",), x_axis=Axis("x"), y_axis=Axis(title)),),), "t")
+    )
+    view.resize(400, 160)
+    QApplication.processEvents()
+    mark = view.widget("l")
+    box = mark.left_axis.mapRectToScene(mark.left_axis.label.mapRectToParent(mark.left_axis.label.boundingRect()))
+    assert box.top() >= -6 and box.bottom() <= mark.viewport().height() + 6
+    assert mark.axis_tip(mark.left_axis.mapToScene(mark.left_axis.rect().center())) == title

@@ -148,3 +148,17 @@ def test_a_long_text_paints_only_what_is_visible(view, monkeypatch):
 
 def test_no_tokens(view):
     assert settled(view, tokens(texts=(), values=np.zeros(0))).walk(None, 1, 0) is None
+
+
+def test_lines_are_seen_whole_and_the_token_that_is_read_stays_in_sight(view):
+    texts = tuple(f"word{i}" for i in range(200))
+    for row in (199, 0, 120):
+        view.show_figure(Figure(((Tokens("t", texts, np.zeros(200), row=row, locked=True),),), "t"))
+        for height in (200, 211, 223):
+            view.resize(400, height)
+            QApplication.processEvents()
+            mark = view.widget("t")
+            high, line = mark.viewport().height(), mark.line_height()
+            assert high % line == 0 and mark.offset % line == 0
+            box = mark.item_rect((row,)).translated(0, -mark.offset)
+            assert box.top() >= 0 and box.bottom() <= high

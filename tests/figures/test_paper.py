@@ -15,7 +15,7 @@ from PySide6.QtGui import QFontMetricsF, QImage
 from circuitlab import api
 from circuitlab.draw.colours import rgb
 from circuitlab.draw.edges import BADGE
-from circuitlab.draw.export import picture
+from circuitlab.draw.export import check, export, picture
 from circuitlab.draw.paper import Paper
 from circuitlab.draw.theme import LIGHT
 from circuitlab.draw.view import FigureView
@@ -242,7 +242,13 @@ def test_labels_of_tokens_are_never_smaller_than_the_least_size():
 def test_a_figure_names_model_step_and_prompt_and_its_file_says_all():
     model = api.open("attn-only-2l")
     made = model.at_step(model.steps[3]).figure("attention", text=TEXT, heads="L1H1")
-    assert made.about == ("attn-only-2l", f"step {model.steps[3]:,}", "“Mr and Mrs Dursley, of number four …” (39 tokens)")
+    assert made.about == (
+        "attn-only-2l",
+        f"step {model.steps[3]:,}",
+        "“Mr and Mrs Dursley, of number four …” (39 tokens, BOS first)",
+    )
+    bare = model.figure("attention", text=TEXT, heads="L1H1", bos=False)
+    assert bare.about[-1].endswith("(38 tokens, no BOS)")
     assert model.figure("spectra", text=TEXT).about == ("attn-only-2l", "final weights")  # of weights alone
     for caption in ("short", "full", "none"):
         root = ET.fromstring(picture(made, ".svg", Paper(caption=caption, text="fonts")))
@@ -252,6 +258,31 @@ def test_a_figure_names_model_step_and_prompt_and_its_file_says_all():
         xmp = re.search(rb"<x:xmpmeta.*</x:xmpmeta>", picture(made, ".pdf", Paper(caption=caption)), re.S)
         held = (description.text, "".join(ET.fromstring(xmp[0]).itertext()))
         assert all(part in text for part in (*made.about, made.caption) for text in held)
+
+
+@pytest.mark.parametrize("name", ["attention", "composition", "circuits", "spectra", "training"])
+def test_a_paper_on_which_a_figure_cannot_be_read_is_refused_with_one_on_which_it_can(name, tmp_path):
+    figure, kept = drawn(name, ()), tmp_path / "kept.svg"
+    kept.write_text("as it was")
+    for asked in (Paper(width_mm=20), Paper(font_pt=40)):
+        with pytest.raises(UsageError) as refused:
+            export(figure, kept, asked)
+        assert kept.read_text() == "as it was"
+        with pytest.raises(UsageError):
+            check(figure, asked)
+        sizes = [float(v) for v in re.findall(r"(?:at least|at most) ([\d.]+)", refused.value.expected)]
+        enough = [replace(asked, width_mm=sizes[0])]
+        enough += [replace(asked, font_pt=sizes[1], least_pt=min(sizes[1], 6.0))] if len(sizes) > 1 else []
+        for paper in enough if name != "circuits" else enough[:1]:
+            root = ET.fromstring(picture(figure, ".svg", replace(paper, text="fonts", caption="none")))
+            wide = float(root.get("viewBox", "").split()[2])
+            assert not [t.said for t in texts(root) if t.box.left() < -0.5 or t.box.right() > wide + 0.5]
+
+
+def test_a_head_that_nobody_chose_is_called_the_first_one():
+    model = api.open("attn-only-2l")
+    assert "L0H0 (first head)" in model.figure("attention", text=TEXT).title
+    assert "first" not in model.figure("attention", text=TEXT, heads="L0H0").title
 
 
 def test_hatching_is_the_same_lines_in_every_format():

@@ -42,6 +42,24 @@ def test_a_panel_is_exported_as_the_dialog_says(
     assert all(len(set(parts)) == 1 for parts in re.findall(r'fill="#(..)(..)(..)"', said))
 
 
+def test_the_dialog_names_what_it_writes_and_refuses_what_cannot_be_read(
+    qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: ("", ""))
+    dock(window, "attention").actions_menu.export_picture()
+    (dialog,) = window.findChildren(PaperDialog)
+    head = str(window.bench.document.state.selection.heads[0])
+    assert dialog.subject.isVisible()
+    assert all(word in dialog.subject.text() for word in ("Attention", head, window.bench.facts().name))
+    dialog.fields["width_mm"].setValue(20)
+    qtbot.mouseClick(dialog.primary, Qt.MouseButton.LeftButton)
+    assert dialog.isVisible() and dialog.problem.isVisible()
+    least = int(re.search(r"at least (\d+) mm", dialog.problem.text())[1])  # type: ignore[index]
+    dialog.fields["width_mm"].setValue(least)
+    qtbot.mouseClick(dialog.primary, Qt.MouseButton.LeftButton)
+    assert not dialog.isVisible()
+
+
 def test_a_width_has_its_name_and_defaults_come_back(asked: PaperDialog) -> None:
     assert asked.preset.currentText().startswith("one column")
     asked.fields["width_mm"].setValue(120)

@@ -75,6 +75,9 @@ class RowColumn(Frozen):
 class Rows(Frozen):
     """A table that sorts, filters and copies. `ids` [n, k] int; hits are a row's id. `chosen` are row indices.
 
+    `chosen` is what is selected on the bench, and nothing else has its colour. `strong` rows are set in bold: a sum over the
+    others, what the text really goes on with.
+
     `heading`: a line above. `ranked`: rows stand in the order of what is measured, so that a difference puts them in its own.
 
     Of two tables rows belong together whose ids are equal, or begin with the same `keyed` numbers; a row whose id begins with
@@ -86,6 +89,7 @@ class Rows(Frozen):
     columns: tuple[RowColumn, ...]
     ids: np.ndarray
     chosen: tuple[int, ...] = ()
+    strong: tuple[int, ...] = ()
     sort: tuple[int, Literal["up", "down"]] | None = None
     searchable: bool = False
     heading: str = ""
@@ -97,6 +101,7 @@ class Rows(Frozen):
     def check(self) -> None:
         """Columns as long as there are rows."""
         self.shaped("ids", None, None)
+        self.within("strong", len(self.ids), self.strong)
         for column in self.columns:
             if len(column.values) != len(self.ids):
                 raise self.refuse(f"columns (“{column.name}”)", f"{len(self.ids)} cells, one for each row", len(column.values))
