@@ -306,7 +306,7 @@ class LabelAxis(pg.AxisItem):
     def boundingRect(self) -> QRectF:
         """Where it paints. Labels begin `TICK` px off the picture: a new picture alone must not have them written again."""
         if not self.count:  # with room for half of a number at either end: pyqtgraph leaves one out that reaches beyond
-            up, aside = self.theme.px(8), self.theme.px(15)
+            up, aside = self.theme.px(8), 15  # as far as a plot keeps free beside it
             return super().boundingRect().adjusted(*((0, -up, 0, up) if self.vertical else (-aside, 0, aside, 0)))
         rect = self.mapRectFromParent(self.geometry())
         return rect.adjusted(0, -15, -TICK, 15) if self.vertical else rect.adjusted(-15, TICK, 15, 0)
