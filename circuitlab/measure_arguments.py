@@ -46,5 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_count,
         help="texts in each of which one token's loss is kept (default 2048, or as many as the held-out text has)",
     )
+    parser.add_argument(
+        "--add",
+        action="store_true",
+        help="only add what an earlier file lacks: losses of each text that is still at hand, shares of own tokens",
+    )
     parser.add_argument("--recipe", metavar="NAME", help="what says how many tokens a step had seen, where metrics.json does not")
     parser.add_argument("--threads", type=threads, default=1, help="torch threads (default 1)")

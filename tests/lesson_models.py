@@ -60,6 +60,7 @@ def _measure(folder: Path, config: ModelConfig, seed: int, kept: tuple[int, ...]
     arrays = {name: np.abs(risen[:, None, None] * rng.random(heads) + noise(*heads)) for name in HEAD_ARRAYS}
     arrays |= {"loss_by_index": falling(127, 30), "repeated_loss_by_index": falling(100, 50)}
     arrays |= {"repeated_text_loss_by_index": falling(126, 63), "token_loss": falling(64, 20), "loss": falling(1, 0)[:, 0]}
+    arrays |= {"early_by_text": falling(40, 40), "late_by_text": falling(40, 0)}
     arrays = {name: a.astype(np.float32) for name, a in arrays.items()}
     every = tuple(int(s) for s in steps)
     points = (*range(len(kept)), None)

@@ -22,8 +22,21 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, SeriesRef, Table, TextRef, analysis, at_least, over
+from circuitlab.analysis.base import (
+    Column,
+    Ctx,
+    Inputs,
+    Result,
+    SeriesRef,
+    Table,
+    TextRef,
+    analysis,
+    at_least,
+    over,
+    scalar,
+)
 from circuitlab.analysis.samples import bos_of, fitted, losses_of, no_room, repeated_random, run_on, text_pieces
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import ROWS
@@ -67,6 +80,9 @@ class InContextResult(Result):
     loss, NaN where the text is too short to have both; `repetitions` [text, repetition]: mean loss of each but for its first
     token, no columns on text. `early`, `late`: (first, last) index; `starts`: where repetitions begin. `control` [pos] and
     `control_scores` [text]: loss and score of the control on the same texts, NaN without one.
+
+    `score`: the in-context score, mean over texts; `controlled`: minus that of the control on the same texts; `error`,
+    `controlled_error`: their standard errors over texts, in the second these are paired; NaN for one text, without a control.
     """
 
     losses: np.ndarray = over("text", "position", unit="nats")
@@ -81,27 +97,10 @@ class InContextResult(Result):
     late: tuple[int, int]
     starts: tuple[int, ...] = ()
     ACROSS: ClassVar = {"score": "nats", "controlled": "nats"}
-
-    @property
-    def score(self) -> float:
-        """The in-context score, nats: the mean over texts."""
-        return float(self.scores.mean()) if len(self.scores) else float("nan")
-
-    @property
-    def error(self) -> float:
-        """Standard error of the in-context score, nats; NaN for one text."""
-        return _standard_error(self.scores)
-
-    @property
-    def controlled(self) -> float:
-        """The score minus that of the control on the same texts, nats; NaN without a control."""
-        differences = self.scores - self.control_scores
-        return float(differences.mean()) if len(differences) else float("nan")
-
-    @property
-    def controlled_error(self) -> float:
-        """Standard error of `controlled`, texts paired; NaN for one text or without a control."""
-        return _standard_error(self.scores - self.control_scores)
+    score: float = scalar("nats")
+    error: float = scalar("nats")
+    controlled: float = scalar("nats")
+    controlled_error: float = scalar("nats")
 
     def table(self) -> Table:
         """One row an index."""
@@ -165,7 +164,7 @@ def _memory(config: ModelConfig, n: int, p: InContextParams) -> int:
     return 8 * (length * (kept + 4 * config.d_mlp + p.texts) + 3 * min(ROWS, length) * config.d_vocab_out)
 
 
-@analysis(version=3, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=4, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
 def in_context(inputs: Inputs, p: InContextParams, ctx: Ctx) -> InContextResult:
     """Loss by index, in-context score, derivative by log index; loss of each repetition of random tokens."""
     if min(p.texts, p.block, p.repeats, p.width) < 1 or p.ratio <= 1 or min(p.length, p.early, p.late) < 0:
@@ -197,7 +196,7 @@ def control_of(inputs: Inputs, ref: SeriesRef) -> Inputs:
     other = inputs.other(ref)
     mine, its = inputs.weights.tokenizer, other.weights.tokenizer
     if other.weights.config.n_layers:
-        got = f"{other.weights.config.n_layers} layers"
+        got = number_of(other.weights.config.n_layers, "layer")
         raise BadInput("The control sees more than the token before.", expected="a model without layers", got=got)
     if mine is None or its is None or mine.content != its.content:
         expected = "a model without layers that has this model's own tokenizer"
@@ -218,14 +217,20 @@ def _result(
     loss = had.mean(axis=0) if len(had) else empty
     each = [had[:, s + 1 : s + block].mean(axis=1) for s in starts]
     both = late[0] > early[1]  # else the text is too short to have an early and a late end
+    scores, others = (_between(x, late) - _between(x, early) if both else np.full(len(had), np.nan) for x in (had, beside))
+    mean = lambda values: float(values.mean()) if len(values) else math.nan
     return InContextResult(
         losses=losses,
         loss=loss,
         spread=had.std(axis=0, ddof=1) if len(had) > 1 else empty.copy(),
         derivative=log_slope(loss, p.ratio),
-        scores=_between(had, late) - _between(had, early) if both else np.full(len(had), np.nan),
+        scores=scores,
+        score=mean(scores),
+        error=_standard_error(scores),
+        controlled=mean(scores - others),
+        controlled_error=_standard_error(scores - others),
         control=beside.mean(axis=0) if len(beside) else empty.copy(),
-        control_scores=_between(beside, late) - _between(beside, early) if both else np.full(len(had), np.nan),
+        control_scores=others,
         repetitions=np.stack(each, axis=1) if each else np.empty((len(had), 0)),
         early=early,
         late=late,
@@ -253,8 +258,9 @@ def texts_of(inputs: Inputs, p: InContextParams) -> tuple[list[tuple[int, ...]],
         fit = fitted(config, p.block, p.repeats)
         assert fit is not None  # else refused
         made = repeated_random(config, bos, *fit, p.texts, p.seed).tolist()
-        said = f"{p.texts} samples of {'BOS + ' if bos is not None else ''}{fit.words(p.block, p.repeats)}, seed {p.seed}"
-        return [tuple(t) for t in made], tuple(w for w in (said, "uniform over the vocabulary but BOS", behind) if w)
+        front = "BOS + " if bos is not None else ""
+        said = f"{number_of(p.texts, 'sample')} of {front}{fit.words(p.block, p.repeats)}, seed {p.seed}"
+        return [tuple(t) for t in made], tuple(w for w in (said, "uniform over the vocabulary without BOS", behind) if w)
     return text_pieces(inputs, p.on == "file", p.text, p.length, p.texts, p.seed, behind)
 
 

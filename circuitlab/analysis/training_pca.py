@@ -17,6 +17,7 @@ import numpy as np
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, SeriesRef, Table, analysis, at_least, over
 from circuitlab.analysis.training_said import texts_of, words_on_tokens
 from circuitlab.analysis.training_series import memory_of_series, points_of, read, refuse_unnamed
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.series_measures import SeriesMeasures
 
@@ -98,7 +99,8 @@ def training_pca(inputs: Inputs, p: TrainingPcaParams, ctx: Ctx) -> TrainingPcaR
         n_texts=losses.shape[1],
         conventions=(
             *words_on_tokens(found[0]),
-            f"losses in nats: {len(losses)} points × {losses.shape[1]:,} texts, centred over points; components in float64",
+            f"losses in nats: {number_of(len(losses), 'point')} × {number_of(losses.shape[1], 'text')}, centred over points; "
+            "components in float64",
             f"not shown: {1 - explained[:2].sum():.1%} of the variance",
             f"signs: {names[longest]} ends to the right of where it begins, and above",
             *([f"left out, not known to be measured on the same texts: {', '.join(without)}"] if without else []),
@@ -145,7 +147,7 @@ def _comparable(
     if others and strict:
         raise BadInput(
             "These models were not measured on the same texts.",
-            expected=f"the {n:,} texts of {names[0]} (sha256 {sha256[:12] or 'unknown'}…)",
+            expected=f"the {number_of(n, 'text')} of {names[0]} (sha256 {sha256[:12] or 'unknown'}…)",
             got=f"other or unknown texts for {', '.join(others)}",
             remedy="Leave those models out, or measure all of them on the same files: circuitlab measure MODEL --text FILES.",
         )

@@ -5,7 +5,11 @@
 
     controlled         the score on text minus that of a model without layers at the same indices of the same texts: tokens at
                        some indices are dearer for reasons of the text alone, which a model that sees one token back shows
-    standard errors    of both, from how the losses scatter over the indices of either end
+    standard errors    over texts, of which each has a score of its own: standard deviation / √texts. Where two models or two
+                       points are compared, it is that of the differences text by text: the same texts are dear to both
+
+The losses of each text were not always kept, and not of every text: what has a standard error is the mean over the texts whose
+losses were, and without them there is none.
 
 The Training panel and the card of a shipped model say these numbers, and both take them from here.
 """
@@ -56,39 +60,73 @@ def late_minus_early(by_index: np.ndarray, ends: tuple[int, int, int, int]) -> n
     return mean(*ends[2:]) - mean(*ends[:2])
 
 
-def error_of(by_index: np.ndarray, ends: tuple[int, int, int, int]) -> np.ndarray:
-    """[...], nats: standard error of `late_minus_early`, from the scatter of the losses over the indices of either end."""
-    by_index = by_index.astype(float)
-    spans = [by_index[..., first - 1 : last] for first, last in (ends[:2], ends[2:])]
-    if not 1 <= ends[1] < ends[2] or min(span.shape[-1] for span in spans) < 2:
-        return np.full(by_index.shape[:-1], np.nan)
-    return np.sqrt(sum(span.var(-1, ddof=1) / span.shape[-1] for span in spans))
+class Measured(NamedTuple):
+    """[...] each: the mean over texts and its standard error, nats; of how many texts, 0 where their losses were not kept."""
+
+    mean: np.ndarray
+    error: np.ndarray
+    texts: np.ndarray
 
 
-class Controlled(NamedTuple):
-    """[point] each, nats: the score on text and its standard error; both again, minus the control's losses. NaN: no control."""
+def by_text(m: SeriesMeasures) -> np.ndarray:
+    """[point, text], nats: the in-context score of each text; NaN where its losses were not kept."""
+    return m["late_by_text"].astype(float) - m["early_by_text"].astype(float)
+
+
+def over_texts(scores: np.ndarray) -> Measured:
+    """Of scores, or of differences between them text by text, [..., text]; NaN for less than two texts."""
+    known = np.isfinite(scores)
+    n = known.sum(-1)
+    mean = np.where(known, scores, 0).sum(-1) / np.maximum(n, 1)
+    squares = (np.where(known, scores - mean[..., None], 0) ** 2).sum(-1)
+    enough = n > 1
+    error = np.sqrt(squares / np.maximum(n - 1, 1) / np.maximum(n, 1))
+    return Measured(np.where(enough, mean, np.nan), np.where(enough, error, np.nan), n)
+
+
+def sources_kept(m: SeriesMeasures) -> tuple[str, ...]:
+    """The sources whose texts' own losses were kept at the last point, () where the file does not say which text is whose."""
+    known, sources, at, kept = np.isfinite(by_text(m)[-1]), m.said.get("sources"), 0, []
+    for source in sources if isinstance(sources, list) else ():
+        count = max(1, round(len(known) * source["share"]))
+        kept += [str(source["label"])] if known[at : at + count].any() else []
+        at += count
+    return tuple(kept) if at == len(known) else ()
+
+
+class OnText(NamedTuple):
+    """Of the score on text at each [point], nats: over all texts, and that minus the control's, NaN without one.
+
+    `each`, `each_controlled`: over the texts whose own losses were kept, with standard errors, texts paired with the control's.
+    """
 
     score: np.ndarray
-    error: np.ndarray
     controlled: np.ndarray
-    controlled_error: np.ndarray
+    each: Measured
+    each_controlled: Measured
 
 
-def on_text(m: SeriesMeasures, control: SeriesMeasures | None) -> Controlled:
+def on_text(m: SeriesMeasures, control: SeriesMeasures | None) -> OnText:
     """Scores on text; `control`: what was measured of a model without layers, of whose points the last is taken."""
-    ends, by_index = indices_of(m), m["loss_by_index"]
-    plain = late_minus_early(by_index, ends), error_of(by_index, ends)
+    ends, by_index, each = indices_of(m), m["loss_by_index"], by_text(m)
+    score = late_minus_early(by_index, ends)
     if control is None or not same_texts(m, control):
-        nothing = np.full(len(by_index), np.nan)
-        return Controlled(*plain, nothing, nothing.copy())
+        return OnText(score, np.full(len(by_index), np.nan), over_texts(each), over_texts(np.full_like(each, np.nan)))
     left = by_index.astype(float) - control["loss_by_index"][-1].astype(float)
-    return Controlled(*plain, late_minus_early(left, ends), error_of(left, ends))
+    beside = by_text(control)[-1]
+    paired = each - beside if each.shape[1:] == beside.shape else np.full_like(each, np.nan)
+    return OnText(score, late_minus_early(left, ends), over_texts(each), over_texts(paired))
+
+
+def same_text(m: SeriesMeasures, other: SeriesMeasures) -> bool:
+    """Whether both were measured on the very same held-out texts."""
+    texts = [hashes.get("held_out") if isinstance(hashes := s.said.get("sha256"), dict) else None for s in (m, other)]
+    return texts[0] is not None and texts[0] == texts[1]
 
 
 def same_texts(m: SeriesMeasures, control: SeriesMeasures) -> bool:
     """Whether the control has no layers and was measured on the very same held-out texts."""
-    texts = [hashes.get("held_out") if isinstance(hashes := s.said.get("sha256"), dict) else None for s in (m, control)]
-    return not control["copying"].shape[1] and texts[0] is not None and texts[0] == texts[1]
+    return not control["copying"].shape[1] and same_text(m, control)
 
 
 def scores_of(m: SeriesMeasures) -> tuple[np.ndarray, np.ndarray]:

@@ -21,10 +21,24 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, SeriesRef, Tab
 from circuitlab.analysis.in_context import log_slope
 from circuitlab.analysis.training_phase import PhaseRule
 from circuitlab.analysis.training_said import indices_of, words_on_sequences
-from circuitlab.analysis.training_scores import KINDS, RANDOM, TEXT, best, on_text, phase_of, same_texts, scores_of
+from circuitlab.analysis.training_scores import (
+    KINDS,
+    RANDOM,
+    TEXT,
+    OnText,
+    best,
+    by_text,
+    on_text,
+    over_texts,
+    phase_of,
+    same_text,
+    same_texts,
+    scores_of,
+)
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, BadModel
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.series_measures import HEAD_ARRAYS, SeriesMeasures
+from circuitlab.model.series_measures import HEAD_ARRAYS, OWN_ARRAYS, SeriesMeasures
 from circuitlab.model.subject import ModelRef
 
 LARGEST = 2**22  # numbers of a series that is read here: beyond what any has, and what `memory` reckons with
@@ -64,7 +78,9 @@ class TrainingSeriesParams:
         )
 
 
-HEAD_UNITS = {"copying": "dimensionless", "zeroed_text": "nats", "zeroed_repeated": "nats"}
+HEAD_UNITS = {"copying": "dimensionless", "zeroed_text": "nats", "zeroed_repeated": "nats"} | dict.fromkeys(
+    OWN_ARRAYS, "share of rows"
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,8 +91,11 @@ class TrainingSeriesResult(Result):
     `loss` [point]; `scores` [point, kind] of `KINDS`; `repetitions` [point, kind, repetition] mean losses on the two repeated
     kinds; `loss_by_index`, `derivative` (by ln index) [point, index]: index i is the token at position i + 1; `heads` [point,
     measure, layer, head]: measures are `HEAD_ARRAYS`, those of zeroed heads in nats; `shapes` [model, 2] layers and heads.
-    `score_error` [point]: standard error of the score on text; `controlled`, `controlled_error` [point]: that score minus the
-    control's on the same texts, NaN where that was measured on others. `phase` [model, kind, 2]: tokens seen where the phase
+    `controlled` [point]: the score on text minus the control's on the same texts, NaN where that was measured on others.
+    `each`, `each_error` [point]: the score on text over those texts whose own losses were kept, `n_each` [point] of them, and
+    its standard error over texts; `each_controlled`, `each_controlled_error` [point] minus the control's, texts paired.
+    `between`, `between_error` [model, model]: by how much the score at the end of the first model is above the second's, over
+    the texts of both, paired; NaN where they were measured on others. `phase` [model, kind, 2]: tokens seen where the phase
     change begins and ends; `fall` [model, kind] of the score in it, `rise` [model, kind] of the best prefix-matching score in
     it. `windows` [model, 4]: early first and last index, late first and last index, as positions in the text.
     """
@@ -94,9 +113,14 @@ class TrainingSeriesResult(Result):
     derivative: np.ndarray = over("point", "index", unit="nats")
     heads: np.ndarray = over("point", "measure", "layer", "head", unit="{head_units}")
     shapes: np.ndarray = over("model", "layers and heads", unit="layers and heads")
-    score_error: np.ndarray = over("point", unit="nats")
     controlled: np.ndarray = over("point", unit="nats")
-    controlled_error: np.ndarray = over("point", unit="nats")
+    each: np.ndarray = over("point", unit="nats")
+    each_error: np.ndarray = over("point", unit="nats")
+    n_each: np.ndarray = over("point", unit="texts")
+    each_controlled: np.ndarray = over("point", unit="nats")
+    each_controlled_error: np.ndarray = over("point", unit="nats")
+    between: np.ndarray = over("model", "other model", unit="nats")
+    between_error: np.ndarray = over("model", "other model", unit="nats")
     phase: np.ndarray = over("model", "kind", "begin and end", unit="tokens")
     fall: np.ndarray = over("model", "kind", unit="nats")
     rise: np.ndarray = over("model", "kind", unit="share of attention")
@@ -127,9 +151,12 @@ class TrainingSeriesResult(Result):
                 Column("final weights", self.is_final),
                 Column("loss", self.loss, "nats"),
                 *(Column(f"in-context score, {kind}", self.scores[:, i], "nats") for i, kind in enumerate(KINDS)),
-                Column("standard error on text", self.score_error, "nats"),
                 Column("on text, minus the control", self.controlled, "nats"),
-                Column("its standard error", self.controlled_error, "nats"),
+                Column("texts measured one by one", self.n_each, of="count"),
+                Column("on these", self.each, "nats"),
+                Column("standard error over texts", self.each_error, "nats"),
+                Column("on these, minus the control", self.each_controlled, "nats"),
+                Column("standard error, texts paired", self.each_controlled_error, "nats"),
                 Column("best prefix matching", prefix),
             )
         )
@@ -145,7 +172,7 @@ def memory_of_series(config: ModelConfig, n: int, p: Any) -> int:
     return 5 * 4 * LARGEST * max(1, len(p.models))
 
 
-@analysis(version=2, needs="weights", lane="live", memory=memory_of_series, refuse=refuse_unnamed, doubles=False)
+@analysis(version=3, needs="weights", lane="live", memory=memory_of_series, refuse=refuse_unnamed, doubles=False)
 def training_series(inputs: Inputs, p: TrainingSeriesParams, ctx: Ctx) -> TrainingSeriesResult:
     """Losses, in-context scores, head scores and phase changes along the training of one or several models."""
     if (
@@ -162,7 +189,7 @@ def training_series(inputs: Inputs, p: TrainingSeriesParams, ctx: Ctx) -> Traini
     ends = np.array([indices_of(m) for m in found])
     scores, phases = [scores_of(m) for m in found], [_phases(m, p) for m in found]
     control = _control(inputs, p.control)
-    texts = [on_text(m, control) for m in found]
+    texts, between = [on_text(m, control) for m in found], _between(found)
     return TrainingSeriesResult(
         names=names,
         model=at.model,
@@ -177,14 +204,19 @@ def training_series(inputs: Inputs, p: TrainingSeriesParams, ctx: Ctx) -> Traini
         derivative=_joined(found, lambda m: slopes(m["loss_by_index"], p.ratio, ctx)),
         heads=_joined(found, lambda m: np.stack([m[name] for name in HEAD_ARRAYS], axis=1)),
         shapes=np.array([m["copying"].shape[1:] for m in found]),
-        score_error=np.concatenate([t.error for t in texts]),
         controlled=np.concatenate([t.controlled for t in texts]),
-        controlled_error=np.concatenate([t.controlled_error for t in texts]),
+        each=np.concatenate([t.each.mean for t in texts]),
+        each_error=np.concatenate([t.each.error for t in texts]),
+        n_each=np.concatenate([t.each.texts for t in texts]),
+        each_controlled=np.concatenate([t.each_controlled.mean for t in texts]),
+        each_controlled_error=np.concatenate([t.each_controlled.error for t in texts]),
+        between=between[0],
+        between_error=between[1],
         phase=np.stack([q[0] for q in phases]),
         fall=np.stack([q[1] for q in phases]),
         rise=np.stack([q[2] for q in phases]),
         windows=ends,
-        conventions=_words(names, found, ends, p, control),
+        conventions=_words(names, found, ends, p, control, texts),
     )
 
 
@@ -211,7 +243,7 @@ def _of_this_model(inputs: Inputs, name: str, measures: SeriesMeasures) -> None:
     if layers > config.n_layers or (config.n_layers and heads > config.n_heads):
         raise BadModel(
             f"The training series beside {name} is of another model.",
-            expected=f"{config.n_layers} layers × {config.n_heads} heads",
+            expected=f"{number_of(config.n_layers, 'layer')} × {config.n_heads} heads",
             got=f"{layers} × {heads}",
             remedy="Measure its checkpoints: circuitlab measure MODEL --text FILES.",
         )
@@ -256,6 +288,24 @@ def _phases(m: SeriesMeasures, p: TrainingSeriesParams) -> tuple[np.ndarray, np.
     return phase, fall, rise
 
 
+def _between(found: list[SeriesMeasures]) -> tuple[np.ndarray, np.ndarray]:
+    """[model, model] each: mean and standard error of the differences of the last scores on the same texts."""
+    mean, error = (np.full((len(found), len(found)), np.nan) for _ in range(2))
+    last = [by_text(m)[-1] for m in found]
+    for i, j in np.ndindex(mean.shape):
+        if i != j and same_text(found[i], found[j]) and last[i].shape == last[j].shape:
+            mean[i, j], error[i, j], _ = over_texts(last[i] - last[j])
+    return mean, error
+
+
+def _errors(texts: list[OnText]) -> tuple[str, ...]:
+    """For captions: of how many texts standard errors are, where there are any."""
+    known = sorted({int(n) for t in texts for n in t.each.texts if n > 1})
+    if not known:
+        return ("no standard errors: losses of single texts were not kept",)
+    return (f"standard errors: over {' or '.join(map(str, known))} texts whose own losses were kept, paired with the control",)
+
+
 def _joined(found: list[SeriesMeasures], take: Callable[[SeriesMeasures], np.ndarray]) -> np.ndarray:
     """Arrays with the point in front, of models of different sizes: one behind the other, NaN where one is smaller.
 
@@ -266,7 +316,9 @@ def _joined(found: list[SeriesMeasures], take: Callable[[SeriesMeasures], np.nda
     whole = (int(shape[:, 0].sum()), *shape[:, 1:].max(axis=0).tolist())
     if math.prod(whole) > LARGEST * len(found):  # many points of one model, long texts of another
         got = " × ".join(map(str, whole))
-        raise BadInput("These series are too different in size.", expected=f"at most {LARGEST * len(found):,} numbers", got=got)
+        raise BadInput(
+            "These series are too different in size.", expected=f"at most {number_of(LARGEST * len(found), 'number')}", got=got
+        )
     out = np.full(whole, np.nan)
     row = 0
     for a in arrays:
@@ -287,7 +339,7 @@ def _control(inputs: Inputs, ref: SeriesRef | None) -> SeriesMeasures | None:
         return None
     control = inputs.series(ref)
     if layers := control["copying"].shape[1]:
-        got = f"{ModelRef(ref.source).name}, {layers} {'layer' if layers == 1 else 'layers'}"
+        got = f"{ModelRef(ref.source).name}, {number_of(layers, 'layer')}"
         raise BadInput("The control sees more than the token before.", expected="a model without layers", got=got)
     return control
 
@@ -298,6 +350,7 @@ def _words(
     ends: np.ndarray,
     p: TrainingSeriesParams,
     control: SeriesMeasures | None,
+    texts: list[OnText],
 ) -> tuple[str, ...]:
     on = [
         (*words_on_sequences(m), f"in-context score on text: tokens {c}–{d} minus {a}–{b}")
@@ -312,7 +365,7 @@ def _words(
     return (
         *said,
         *against,
-        "standard errors: from the scatter over the indices",
+        *_errors(texts),
         "on repeated sequences: second repetition without its first token minus first repetition",
         f"slope by ln index: least squares over i/{p.ratio:g} … i·{p.ratio:g}, as far as there are indices",
         p.words(),

@@ -26,7 +26,9 @@ NONE = (
     "checkpoints with circuitlab measure MODEL --text FILES."
 )
 
-Score = Literal["prefix matching", "previous token", "duplicate token", "first token", "copying"]
+Score = Literal[
+    "prefix matching", "previous token", "duplicate token", "first token", "copying", "own token top 1", "own token top 10"
+]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,18 @@ from circuitlab.engine.request import Answer
 from circuitlab.figures.common import number, once
 from circuitlab.figures.marks import Axis, Figure, Lines, ids
 from circuitlab.figures.training_pages import RULE, SLOPE, ZERO_ON_LOG, with_conventions
-from circuitlab.figures.training_points import OWN, Over, bands, current, kind_of, labels, model_hues, phase_words, time
+from circuitlab.figures.training_points import (
+    OWN,
+    Over,
+    bands,
+    current,
+    kind_of,
+    labels,
+    model_hues,
+    phase_words,
+    time,
+    with_error,
+)
 from circuitlab.model.series_measures import GONE
 from circuitlab.session.state import State
 
@@ -35,18 +46,42 @@ def overlay(state: State, answer: Answer, score: str, context: str, over: Over, 
     last = [result.points(m)[-1] for m in range(len(result.names))]
     ends = [f"{name} {number(float(result.scores[i, kind]))}" for name, i in zip(result.names, last, strict=True)]
     less = [
-        f"{name} {number(float(result.controlled[i]))} ± {result.controlled_error[i]:.2f}"
+        f"{name} {with_error(*_controlled(result, i))}"
         for name, i in zip(result.names, last, strict=True)
         if kind == TEXT and np.isfinite(result.controlled[i])
     ]
     words = (
         f"in-context score on {KINDS[kind]}; of heads the best; a curve goes through the points of its own model",
-        f"minus a model without layers: {', '.join(less)}" if less else "",
+        f"minus a model without layers{_over(result, last)}: {', '.join(less)}" if less else "",
+        _apart(result) if kind == TEXT else "",
         ZERO_ON_LOG if log else "",
         *(f"{name}: {phase_words(result, kind, m)}" for m, name in enumerate(result.names)),
     )
     title = f"{KINDS[kind]}, in-context score at the end: {', '.join(ends)}"
     return Figure(tuple((row,) for row in rows), title, with_conventions(answer, words, SLOPE, RULE), weights=(1.0, 1.0, 1.0))
+
+
+def _controlled(result: TrainingSeriesResult, at: int) -> tuple[float, float]:
+    """The score minus the control's over the texts whose own losses were kept, with its error; without them over all texts."""
+    if np.isfinite(result.each_controlled_error[at]):
+        return float(result.each_controlled[at]), float(result.each_controlled_error[at])
+    return float(result.controlled[at]), float("nan")
+
+
+def _over(result: TrainingSeriesResult, last: list[int]) -> str:
+    known = sorted({int(result.n_each[i]) for i in last if result.n_each[i] > 1})
+    return f", over {' or '.join(map(str, known))} texts, paired" if known else ""
+
+
+def _apart(result: TrainingSeriesResult) -> str:
+    """How far the first model's last score is from each other one's, text by text."""
+    own, *others = result.names
+    each = [
+        f"{own} minus {name} {with_error(float(result.between[0, i]), float(result.between_error[0, i]))}"
+        for i, name in enumerate(others, 1)
+        if np.isfinite(result.between[0, i])
+    ]
+    return f"text by text: {', '.join(each)}" if each else ""
 
 
 def _lines(

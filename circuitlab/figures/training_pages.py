@@ -21,10 +21,13 @@ from circuitlab.figures.training_points import (
     kind_of,
     labels,
     looked_at,
+    measured_whole,
+    one_by_one,
     phase_words,
     pinned,
     place_ids,
     time,
+    with_error,
 )
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
@@ -76,7 +79,9 @@ def curves(state: State, answer: Answer, score: str, context: str, over: Over, l
         ),
     ]
     rows += [] if headless else [along.heads("heads", score, score.replace("_", " "), said.get(score, ""))]
-    words = (ZERO_ON_LOG if log else "", NO_HEADS if headless else "", *_phases(result))
+    at = current(result, state.model)
+    each = one_by_one(result, at) if at is not None and TEXT in kinds else ""
+    words = (each and f"score on text {each}", ZERO_ON_LOG if log else "", NO_HEADS if headless else "", *_phases(result))
     title = f"{looked_at(result, state)}: {_numbers(result, state, kinds, score)}"
     shown = with_conventions(answer, words, SLOPE)
     return Figure(tuple((row,) for row in rows), title, shown, weights=(0.8, 1.0, 1.35)[: len(rows)])
@@ -97,10 +102,11 @@ def _numbers(result: TrainingSeriesResult, state: State, kinds: tuple[int, ...],
     if at is None:
         return "choose one that was"
     said = [f"loss {number(result.loss[at])}"]
-    if kinds == (TEXT,) and np.isfinite(result.score_error[at]):
-        said.append(f"in-context {number(result.scores[at, TEXT])} ± {result.score_error[at]:.2f} (text)")
+    if kinds == (TEXT,) and np.isfinite(result.scores[at, TEXT]):
+        errors = (result.each_error[at], result.each_controlled_error[at]) if measured_whole(result, at) else (np.nan, np.nan)
+        said.append(f"in-context {with_error(result.scores[at, TEXT], errors[0])} (text)")
         if np.isfinite(result.controlled[at]) and result.shapes[0, 0]:
-            said.append(f"{number(result.controlled[at])} ± {result.controlled_error[at]:.2f} minus a model without layers")
+            said.append(f"{with_error(result.controlled[at], errors[1])} minus a model without layers")
     else:
         said.append(f"in-context {number(result.scores[at, kinds[0]])} ({KINDS[kinds[0]]})")
     return ", ".join([*said, *filter(None, [_best(result, measure, at)])])

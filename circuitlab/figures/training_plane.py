@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from circuitlab.analysis.training_pca import TrainingPcaResult
+from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer
 from circuitlab.figures.common import caption, number, once
 from circuitlab.figures.marks import Axis, Figure, Points, ids
@@ -33,7 +34,8 @@ def plane(state: State, answer: Answer) -> Figure:
         y_axis=axes[1],
     )
     n = len(result.names)
-    title = f"{n} model{'s' * (n > 1)}, {len(result.steps)} checkpoints by their losses on {result.n_texts:,} tokens"
+    checkpoints, tokens = number_of(len(result.steps), "checkpoint"), number_of(result.n_texts, "token")
+    title = f"{number_of(n, 'model')}, {checkpoints} by their losses on {tokens}"
     return Figure(
         ((points,),), title, caption(answer, "a path is a training, from its first point to its last; ringed: looked at")
     )

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from circuitlab.analysis.training_series import RANDOM, TEXT, TrainingSeriesResult
+from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer
 from circuitlab.figures.common import number, once
 from circuitlab.figures.marks import Axis, ids
@@ -144,6 +145,26 @@ def labels(result: TrainingSeriesResult, kind: int) -> dict[str, str]:
 def kind_of(context: str) -> int:
     """The kind of text whose phase change is marked."""
     return {"repeated text": 1, "text": TEXT}.get(context, RANDOM)
+
+
+def measured_whole(result: TrainingSeriesResult, at: int) -> bool:
+    """Whether the score on text of a point is the mean over texts whose own losses were all kept."""
+    return bool(np.isfinite(result.each_error[at]) and abs(result.each[at] - result.scores[at, TEXT]) < 1e-3)
+
+
+def with_error(value: float, error: float) -> str:
+    """A number with its standard error, where there is one."""
+    return number(value) + (f" ± {error:.2f}" if np.isfinite(error) else "")
+
+
+def one_by_one(result: TrainingSeriesResult, at: int) -> str:
+    """For captions: the score over those texts whose own losses were kept, "" where these are all or none."""
+    if not np.isfinite(result.each_error[at]) or measured_whole(result, at):
+        return ""
+    said = f"over the {number_of(int(result.n_each[at]), 'text')} whose own losses were kept: "
+    said += with_error(result.each[at], result.each_error[at])
+    controlled = with_error(result.each_controlled[at], result.each_controlled_error[at])
+    return said + (f", minus a model without layers {controlled}" if np.isfinite(result.each_controlled[at]) else "")
 
 
 def looked_at(result: TrainingSeriesResult, state: State) -> str:

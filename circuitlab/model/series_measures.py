@@ -9,6 +9,11 @@ the model; losses in nats), and all are float32:
     token_loss [point, text]                                    one fixed token in each of many texts, the same for all
     prefix_matching, previous_token, duplicate_token, first_token, copying     [point, layer, head]
     zeroed_text, zeroed_repeated [point, layer, head]           rise of the mean loss without the head, patterns frozen
+    early_by_text, late_by_text [point, held-out text]          mean loss of each text over the early and over the late positions
+    own_token_top_1, own_token_top_10 [point, layer, head]      share of OV rows whose own token is among the first 1, 10
+
+The last four came later: a file without them is read with NaN in their place, which is "not measured", as are points whose
+weights were not kept for measuring them.
 
 `training/series_measuring.py` writes the file; `said` holds what was measured, on what, with which seeds.
 """
@@ -25,6 +30,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.files import write_whole
 
@@ -33,8 +39,11 @@ FORMAT = "circuitlab-series-1"
 GONE = -2  # in place of a checkpoint's index: it was measured, its weights were not kept
 LARGEST = 256 * 2**20  # bytes: what is larger is not what it says it is
 MOST = 2**53  # steps and tokens: whole numbers are exact in float64 up to here
-HEAD_ARRAYS = ("prefix_matching", "previous_token", "duplicate_token", "first_token", "copying", "zeroed_text", "zeroed_repeated")
-_REQUIRED = ("loss", "loss_by_index", "repeated_loss_by_index", "repeated_text_loss_by_index", "token_loss", *HEAD_ARRAYS)
+TEXT_ARRAYS = ("early_by_text", "late_by_text")
+OWN_ARRAYS = ("own_token_top_1", "own_token_top_10")
+_HEADS = ("prefix_matching", "previous_token", "duplicate_token", "first_token", "copying", "zeroed_text", "zeroed_repeated")
+HEAD_ARRAYS = (*_HEADS, *OWN_ARRAYS)
+_REQUIRED = ("loss", "loss_by_index", "repeated_loss_by_index", "repeated_text_loss_by_index", "token_loss", *_HEADS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +116,7 @@ def _checked(about: Any, arrays: dict[str, np.ndarray]) -> SeriesMeasures:
             raise wrong(f"{name} in the order of training", values)
     if complaint := _complaint(arrays, n):
         raise wrong(*complaint)
+    arrays = _unmeasured(arrays, n) | arrays
     for array in arrays.values():
         array.setflags(write=False)
     said = about.get("said")
@@ -118,15 +128,24 @@ def _complaint(arrays: Mapping[str, np.ndarray], n: int) -> tuple[str, str] | No
     """(expected, got) of the first array that is not what the module says of it at `n` points."""
     if missing := [name for name in _REQUIRED if name not in arrays]:
         return f"arrays {' '.join(_REQUIRED)}", f"without {' '.join(missing)}"
-    for name in _REQUIRED:
+    for name in (*_REQUIRED, *(later for later in (*TEXT_ARRAYS, *OWN_ARRAYS) if later in arrays)):
         array, dims = arrays[name], 1 if name == "loss" else 3 if name in HEAD_ARRAYS else 2
         if array.dtype != np.float32 or array.ndim != dims or len(array) != n:
-            return f"{name}: float32, {dims} axes, {n} points", f"{array.dtype} {array.shape}"
+            return f"{name}: float32, {dims} axes, {number_of(n, 'point')}", f"{array.dtype} {array.shape}"
+        if name in TEXT_ARRAYS and array.shape != (wanted := arrays.get(TEXT_ARRAYS[0], array).shape):
+            return f"{name}: the texts of {TEXT_ARRAYS[0]}, {wanted}", f"{array.shape}"
         if dims == 2 and not array.shape[1]:
             return f"{name}: at least one loss a point", f"{array.shape}"
         if dims == 3 and array.shape != (wanted := arrays[HEAD_ARRAYS[0]].shape):
             return f"{name}: the layers and heads of {HEAD_ARRAYS[0]}, {wanted}", f"{array.shape}"
     return None
+
+
+def _unmeasured(arrays: Mapping[str, np.ndarray], n: int) -> dict[str, np.ndarray]:
+    """NaN for the arrays that files of `n` points may lack."""
+    nothing = lambda shape: np.full(shape, np.nan, np.float32)
+    per_text = {name: nothing((n, 1)) for name in TEXT_ARRAYS}
+    return per_text | {name: nothing(arrays[_HEADS[0]].shape) for name in OWN_ARRAYS}
 
 
 def beside(measures: SeriesMeasures, steps: Sequence[int]) -> SeriesMeasures:

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.files import whole
 from circuitlab.model.corpus_bigrams import FILE, FORMAT
@@ -72,7 +73,7 @@ def write(path: Path, counts: Counts, text: str, limit: int = LIMIT) -> bool:
         "totals": np.bincount(counts.pairs // n, counts.counts, n).astype(np.float32),
     }
     complete = len(kept) == len(counts.pairs)
-    metadata = {"format": FORMAT, "complete": str(complete).lower(), "text": f"{text}, {counts.n_tokens:,} tokens"}
+    metadata = {"format": FORMAT, "complete": str(complete).lower(), "text": f"{text}, {number_of(counts.n_tokens, 'token')}"}
     with whole(path, fresh=beside(path)) as fresh:
         save_file(tensors, str(fresh), metadata=metadata)
     return complete
@@ -82,7 +83,7 @@ def write_bigrams(model: Path, text: list[str], limit: int = LIMIT) -> Path:
     """Count the texts (as `circuitlab train --text` takes them) with a model's tokenizer and write its `bigrams.safetensors`."""
     tokenizer = Tokenizer.from_file(model / "tokenizer.json")
     if not (model / "config.json").is_file():
-        raise BadModel("That is no model.", expected="a directory with config.json and tokenizer.json", got=str(model))
+        raise BadModel("That is not a model.", expected="a directory with config.json and tokenizer.json", got=str(model))
     from circuitlab.model.loading.found import read_json
 
     config = read_json(model / "config.json")
@@ -98,4 +99,4 @@ if __name__ == "__main__":
     parser.add_argument("--text", nargs="+", required=True, metavar="FILE", help="files, folders or stdlib; NAME:SHARE")
     given = parser.parse_args()
     made = write_bigrams(given.model, given.text)
-    sys.stdout.write(f"{made}: {made.stat().st_size:,} bytes\n")
+    sys.stdout.write(f"{made}: {number_of(made.stat().st_size, 'byte')}\n")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as _Tokenizer
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.training.corpus import Source, texts
@@ -22,7 +23,9 @@ _SPLIT = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}| ?[^\s\p{L}\p{N}]+|\n+|[^\S\n]+
 def train_tokenizer(sources: tuple[Source, ...], size: int, n_bytes: int) -> Tokenizer:
     """A tokenizer of `size` tokens from about `n_bytes` of text, by the sources' shares. Raises `BadInput`."""
     if size <= 256:
-        raise BadInput("A vocabulary of bytes has no room.", expected="vocab of at least 257: the bytes and BOS", got=str(size))
+        raise BadInput(
+            "The vocabulary is too small for the bytes.", expected="vocab of at least 257: the bytes and BOS", got=str(size)
+        )
     inner = _Tokenizer(models.BPE())
     inner.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -39,7 +42,7 @@ def train_tokenizer(sources: tuple[Source, ...], size: int, n_bytes: int) -> Tok
     if (most := inner.get_vocab_size()) < size:
         raise BadInput(
             "The text does not support so large a vocabulary.",
-            expected=f"{size:,} tokens (vocab of the recipe)",
+            expected=f"{number_of(size, 'token')} (vocab of the recipe)",
             got=f"{most:,}: no more pairs occur twice in it",
             remedy=f"Set vocab = {most} or less in a recipe of your own, give more text, or a --tokenizer.",
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from circuitlab.counting import number_of
 from circuitlab.files import made_folder, writing
 from circuitlab.model.devices import devices
 from circuitlab.model.saving import save_directory
@@ -43,26 +44,26 @@ def export(trainer: Trainer, tokenizer: Tokenizer, path: Path, command: str) -> 
 
 def lasted(seconds: float) -> str:
     """A time for a person."""
-    return f"{seconds / 60:,.0f} minutes" if seconds >= 120 else f"{seconds:.0f} seconds"
+    return number_of(round(seconds / 60), "minute") if seconds >= 120 else number_of(round(seconds), "second")
 
 
 def device_words(device: str) -> str:
     """What a device is called, for a person."""
     title = next((d.title for d in devices() if d.name == device), device)
     n = torch.get_num_threads()
-    return f"{title}, {n} {'thread' if n == 1 else 'threads'}" if device == "cpu" else title
+    return f"{title}, {number_of(n, 'thread')}" if device == "cpu" else title
 
 
 def card_text(trainer: Trainer, found: dict[str, Any], command: str) -> str:
     """The card as Markdown; `found`: what was measured of the trainer's weights."""
     recipe, c = trainer.recipe, trainer.config
-    sources = "\n".join(f"- {s.label}: {len(s.train):,} tokens, share {s.share:.2f}" for s in trainer.streams)
+    sources = "\n".join(f"- {s.label}: {number_of(len(s.train), 'token')}, share {s.share:.2f}" for s in trainer.streams)
     notes = "".join(f"\n{note}\n" for note in (*recipe.notes, *_format_notes(recipe)))
     o, speed = recipe.optimiser, trainer.tokens_seen / max(trainer.seconds, 1e-9)
     return f"""# {recipe.name}
 
-{recipe.title[:1].upper() + recipe.title[1:]}: {c.n_layers} layers, {c.n_heads} heads of {c.d_head}, d_model {c.d_model}, vocabulary {c.d_vocab}, context {c.n_ctx},
-{c.n_parameters():,} parameters. Positions: {c.positions}. Norm: {c.norm}. MLP: {"none" if c.attention_only else c.d_mlp}. Every prompt begins with BOS.
+{recipe.title[:1].upper() + recipe.title[1:]}: {number_of(c.n_layers, "layer")}, {number_of(c.n_heads, "head")} of {c.d_head}, d_model {c.d_model}, vocabulary {c.d_vocab}, context {c.n_ctx},
+{number_of(c.n_parameters(), "parameter")}. Positions: {c.positions}. Norm: {c.norm}. MLP: {"none" if c.attention_only else c.d_mlp}. Every prompt begins with BOS.
 {notes}
 ## Text
 
@@ -71,11 +72,11 @@ def card_text(trainer: Trainer, found: dict[str, Any], command: str) -> str:
 ## Training
 
 - command: `{command}`
-- seed {recipe.seed}; {_steps(found["step"], o.steps)}, {found["tokens"]:,} tokens, {lasted(trainer.seconds)}, {speed:,.0f} tokens/s (measuring apart)
+- seed {recipe.seed}; {_steps(found["step"], o.steps)}, {number_of(found["tokens"], "token")}, {lasted(trainer.seconds)}, {speed:,.0f} tokens/s (measuring apart)
 - on {device_words(trainer.device)}; torch {torch.__version__}
 - sequences: {_stages(recipe)}
 - augmentation: {_augmentation(recipe)}
-- AdamW {o.betas}, rate {o.rate:g} with {o.warmup} steps of warm-up and cosine to {o.final:g} of it,
+- AdamW {o.betas}, rate {o.rate:g} with {number_of(o.warmup, "step")} of warm-up and cosine to {o.final:g} of it,
   weight decay {o.weight_decay:g}, gradient clip {o.clip:g}{_precision(o.precision)}
 
 ## Metrics
@@ -94,7 +95,7 @@ def _format_notes(recipe: Recipe) -> tuple[str, ...]:
 
 
 def _steps(done: int, whole: int) -> str:
-    return f"{done:,} steps" if done >= whole else f"{done:,} of {whole:,} steps"
+    return number_of(done, "step") if done >= whole else f"{done:,} of {number_of(whole, 'step')}"
 
 
 def _augmentation(recipe: Recipe) -> str:
@@ -125,7 +126,7 @@ def _metrics(found: dict[str, Any]) -> str:
     lines = [
         "| measured | value |",
         "|---|---|",
-        f"| loss on held-out text, {found['texts']} texts of {found['context']} tokens | {found['loss']:.3f} nats |",
+        f"| loss on held-out text, {number_of(found['texts'], 'text')} of {number_of(found['context'], 'token')} | {found['loss']:.3f} nats |",
         f"| in-context score (indices {indices['late']} minus {indices['early']}) | {found['in_context_score']:.3f} nats |",
         f"| {repeated['samples']} × {repeated['block']} random tokens × 2: first repetition | {found['rep1']:.2f} nats |",
         f"| second repetition, without its first token | {found['rep2']:.2f} nats |",

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.files import made_folder
 from circuitlab.model.tokenizer import Tokenizer
@@ -71,7 +72,7 @@ def fitting(tokenizer: Tokenizer, recipe: Recipe, path: Path) -> Tokenizer:
     if tokenizer.n_tokens != recipe.vocab:
         raise BadInput(
             "The tokenizer is not of the recipe's size.",
-            expected=f"{recipe.vocab:,} tokens (vocab of {recipe.name})",
+            expected=f"{number_of(recipe.vocab, 'token')} (vocab of {recipe.name})",
             got=f"{tokenizer.n_tokens:,} in {path}",
             remedy=f"Give another tokenizer, or vocab = {tokenizer.n_tokens} in a recipe of your own.",
         )
@@ -119,7 +120,7 @@ def _train(
     torch.set_num_threads(args.threads)
     tokenizer, streams = data
     for stream in streams:
-        say(f"{stream.label}: {len(stream.train):,} tokens, share {stream.share:.2f}")
+        say(f"{stream.label}: {number_of(len(stream.train), 'token')}, share {stream.share:.2f}")
     pieces = name_pieces(tokenizer) if recipe.data.names else None
     trainer = Trainer(recipe, streams, args.out, device, progress, pieces)
     say(f"on {device_words(device)}")
@@ -132,7 +133,8 @@ def _train(
         raise trainer.stopped()
     if trainer.seconds:
         speed = trainer.tokens_seen / trainer.seconds
-        say(f"trained on {trainer.tokens_seen:,} tokens in {lasted(trainer.seconds)}: {speed:,.0f} tokens/s, measuring apart")
+        seen, long = number_of(trainer.tokens_seen, "token"), lasted(trainer.seconds)
+        say(f"trained on {seen} in {long}: {speed:,.0f} tokens/s, measuring apart")
     progress.put("measuring")
     export(trainer, tokenizer, args.out / "model", command_words(args, recipe))
     say(f"model written to {args.out / 'model'}")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.training.tables import without_tables
@@ -136,7 +137,9 @@ def _parted(argument: str) -> tuple[str, float]:
 def unreadable(path: Path, error: OSError) -> BadInput:
     """The error of a text file that cannot be read."""
     got = f"{path}: {error.strerror or error}"
-    return BadInput("A text cannot be read.", expected="a readable file", got=got, remedy="Change its rights, or leave it out.")
+    return BadInput(
+        "A text cannot be read.", expected="a readable file", got=got, remedy="Change its permissions, or leave it out."
+    )
 
 
 def checked_bytes(source: Source, path: Path) -> bytes:
@@ -152,7 +155,7 @@ def checked_bytes(source: Source, path: Path) -> bytes:
         return data.decode("utf-8", errors="ignore").encode()
     if (at := data.find(b"\0")) >= 0 and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise BadInput(
-            f"{path.name} is no text but binary data.",
+            f"{path.name} is binary data, not text.",
             expected="UTF-8 text",
             got=f"a zero byte at byte {at:,} of {path}",
             remedy="Leave it out.",
@@ -188,8 +191,8 @@ def tokenised(source: Source, tokenizer: Tokenizer, n_ctx: int) -> Stream:
     if cut <= n_ctx:
         raise BadInput(
             f"{source.label} has too little text." if len(tokens) else f"{source.label} is empty.",
-            expected=f"more than {3 * n_ctx:,} tokens: a context of {n_ctx} to train on, two to measure",
-            got=f"{len(tokens):,} tokens",
+            expected=f"more than {number_of(3 * n_ctx, 'token')}: a context of {n_ctx} to train on, two to measure",
+            got=number_of(len(tokens), "token"),
             remedy="Give more text, or a recipe with a shorter context.",
         )
     return Stream(source.label, source.share, tokens[:cut], tokens[cut:])

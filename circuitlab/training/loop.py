@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from safetensors.torch import save
 from torch import Tensor
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, Cancelled
 from circuitlab.files import made_folder
 from circuitlab.model.config import ModelConfig
@@ -87,7 +88,11 @@ class Trainer:
         pieces: NamePieces | None = None,
     ) -> None:
         if recipe.data.names and (pieces is None or not (pieces.first.size and pieces.later.size)):
-            got = "none" if pieces is None else f"{pieces.first.size} beginnings, {pieces.later.size} later pieces"
+            got = (
+                "none"
+                if pieces is None
+                else f"{number_of(pieces.first.size, 'beginning')}, {number_of(pieces.later.size, 'later piece')}"
+            )
             raise BadInput("Made-up names need pieces of names.", expected="a vocabulary that has them", got=got)
         self.recipe, self.streams, self.out, self.device, self.pieces = recipe, streams, out, device, pieces
         self.config = recipe.config()
@@ -208,7 +213,7 @@ class Trainer:
     def _diverged(self, loss: float, norm: float) -> BadInput:
         self.save()
         return BadInput(
-            f"Training diverged at step {self.step + 1}: the loss or its gradient is no number any more.",
+            f"Training diverged at step {self.step + 1}: the loss or its gradient is no longer a number.",
             expected="a finite loss and gradient",
             got=f"loss {loss:g}, norm of the gradient {norm:g}",
             remedy=f"Lower [optimiser] rate or [init] in the recipe and begin in another folder; step {self.step} is saved.",

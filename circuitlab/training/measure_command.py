@@ -8,11 +8,13 @@ from pathlib import Path
 
 import torch
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.series_measures import FILE
 from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.paths import model_dir, shipped_models
 from circuitlab.training.corpus import find_sources, tokenised
+from circuitlab.training.series_adding import add_to_series
 from circuitlab.training.series_measuring import bos_of, measure_series
 from circuitlab.training.series_points import points_of
 
@@ -28,10 +30,14 @@ def run(args: argparse.Namespace) -> int:
     tokenizer = Tokenizer.from_file(args.tokenizer) if args.tokenizer else opened.tokenizer
     bos_of(tokenizer, opened.config.d_vocab)
     assert tokenizer is not None
-    say(f"{len(points)} points, steps {points[0].step:,} to {points[-1].step:,}")
+    say(f"{number_of(len(points), 'point')}, steps {points[0].step:,} to {points[-1].step:,}")
     streams = tuple(tokenised(source, tokenizer, opened.config.n_ctx) for source in find_sources(args.text))
     for stream in streams:
-        say(f"{stream.label}: {len(stream.held_out):,} tokens held out, share {stream.share:.2f}")
+        say(f"{stream.label}: {number_of(len(stream.held_out), 'token')} held out, share {stream.share:.2f}")
+    if args.add:
+        add_to_series(folder, streams, bos_of(tokenizer, opened.config.d_vocab), say)
+        say(f"added to {folder / FILE}")
+        return 0
     sizes = {"windows": args.windows, "context": args.context, "many": args.tokens}
     measure_series(folder, streams, tokenizer, recipe=args.recipe, say=say, **sizes)
     say(f"written to {folder / FILE}")

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.training.corpus import Stream
@@ -74,6 +75,11 @@ def texts_for(
     return MeasuredTexts(held_out, random, repeated, drawn, zeroing, said)
 
 
+def held_out_of(stream: Stream, bos: int, context: int, windows: int) -> Tensor:
+    """[window, context] ids: evenly spaced windows of one source's held-out text, `windows` by its share."""
+    return _windows((stream,), bos, context, [_evenly(stream, context, windows)])
+
+
 def _counts(streams: tuple[Stream, ...], total: int) -> list[int]:
     """How many windows of each source: by share, at least one, `total` of them where that can be (largest remainders)."""
     exact = [s.share * total for s in streams]
@@ -90,7 +96,7 @@ def _room(stream: Stream, context: int) -> int:
     if room < 1:
         raise BadInput(
             f"{stream.label} has too little held-out text.",
-            expected=f"at least {context - 1} tokens",
+            expected=f"at least {number_of(context - 1, 'token')}",
             got=str(len(stream.held_out)),
             remedy="Give more text, or a shorter --context.",
         )
@@ -108,8 +114,8 @@ def _drawn(stream: Stream, context: int, count: int, rng: np.random.Generator) -
     if count > room:
         raise BadInput(
             f"{stream.label} has too little held-out text.",
-            expected=f"room for {count} different windows of {context} tokens",
-            got=f"{len(stream.held_out)} tokens",
+            expected=f"room for {number_of(count, 'different window')} of {number_of(context, 'token')}",
+            got=number_of(len(stream.held_out), "token"),
             remedy="Give more text, or fewer --tokens.",
         )
     return np.sort(rng.choice(room, size=count, replace=False))

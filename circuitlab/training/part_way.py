@@ -22,7 +22,7 @@ def part_way(out: Path, recipe: Recipe) -> Path:
     """
     found, words = series_of(out), out / "state" / "tokenizer.json"
     if not found or not words.is_file():
-        raise BadModel("The run has kept no checkpoint yet.", expected=f"{FOLDER}/step-N.safetensors", got=str(out))
+        raise BadModel("The run has not kept a checkpoint yet.", expected=f"{FOLDER}/step-N.safetensors", got=str(out))
     folder = out / NAME
     made_folder(folder / FOLDER)
     for _, file in found:

@@ -166,7 +166,7 @@ class Recipe:
 def _made(kind: type[Any], data: Any, where: str) -> Any:
     known = {f.name for f in dataclasses.fields(kind)}
     if not isinstance(data, dict):
-        raise BadInput(f"{where} is no table.", expected=" ".join(sorted(known)), got=repr(data)[:80])
+        raise BadInput(f"{where} is not a table.", expected=" ".join(sorted(known)), got=repr(data)[:80])
     if unknown := sorted(set(data) - known):
         raise BadInput(f"{where} has fields that are not known.", expected=" ".join(sorted(known)), got=" ".join(unknown))
     try:
@@ -199,6 +199,6 @@ def _recipe(data: dict[str, Any], path: Path) -> Recipe:
             parts[name] = _made(kind, parts[name], f"{path.name}: [{name}]")
     stages = parts.get("stages", ())
     if not isinstance(stages, (list, tuple)):
-        raise BadInput(f"{path.name}: stages is no list.", expected="[[stages]]", got=repr(stages)[:80])
+        raise BadInput(f"{path.name}: stages is not a list.", expected="[[stages]]", got=repr(stages)[:80])
     parts["stages"] = tuple(_made(Stage, s, f"{path.name}: [[stages]]") for s in stages)
     return _made(Recipe, {"name": path.stem, **parts}, path.name)

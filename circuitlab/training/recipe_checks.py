@@ -79,7 +79,7 @@ def checked(recipe: Recipe, name: str) -> Recipe:
             for key, (expected, fits) in tests.items():
                 if not fits(got := getattr(value, key)):
                     where = f"[{part}] {key}" if part else key
-                    raise BadInput(f"{name}: {where} cannot be so.", expected=expected, got=repr(got)[:80])
+                    raise BadInput(f"{name}: {where} cannot have this value.", expected=expected, got=repr(got)[:80])
     starts = [s.start for s in recipe.stages]
     if 0 not in starts or len(set(starts)) != len(starts):
         got = f"starts at {', '.join(map(str, starts))}" if starts else "none"
@@ -93,7 +93,7 @@ def checked(recipe: Recipe, name: str) -> Recipe:
     for key, value in recipe.init.items():
         if key not in DRAWN or not _number("", lambda v: v >= 0)[1](value):
             expected = f"standard deviations of {' '.join(DRAWN)}"
-            raise BadInput(f"{name}: [init] {key} cannot be so.", expected=expected, got=f"{key} = {value!r}"[:80])
+            raise BadInput(f"{name}: [init] {key} cannot have this value.", expected=expected, got=f"{key} = {value!r}"[:80])
     _check_model(recipe, name)
     return recipe
 
@@ -107,7 +107,7 @@ def _check_model(recipe: Recipe, name: str) -> None:
         config = recipe.config()
     except BadModel as error:
         raise BadInput(
-            f"{name}: [model] cannot be so: {error.what}".replace("config.json", "the table"),
+            f"{name}: [model] is impossible: {error.what}".replace("config.json", "the table"),
             expected=error.expected,
             got=error.got,
         ) from error
@@ -124,4 +124,4 @@ def _check_model(recipe: Recipe, name: str) -> None:
         from circuitlab.training.huggingface_export import why_not
 
         if reason := why_not(config):
-            raise BadInput(f"{name}: [export] this is no GPT-2.", expected="GPT-2's architecture", got=reason)
+            raise BadInput(f"{name}: [export] this is not a GPT-2.", expected="GPT-2's architecture", got=reason)

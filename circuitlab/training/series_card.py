@@ -14,8 +14,19 @@ from pathlib import Path
 
 import numpy as np
 
-from circuitlab.analysis.training_scores import KINDS, TEXT, on_text, phase_of, scores_of
+from circuitlab.analysis.training_scores import (
+    KINDS,
+    TEXT,
+    OnText,
+    by_text,
+    on_text,
+    over_texts,
+    phase_of,
+    scores_of,
+    sources_kept,
+)
 from circuitlab.analysis.training_series import TrainingSeriesParams
+from circuitlab.counting import number_of
 from circuitlab.errors import CircuitLabError
 from circuitlab.model.series import FOLDER
 from circuitlab.model.series_measures import FILE, GONE, SeriesMeasures, read_series
@@ -64,24 +75,40 @@ def section(m: SeriesMeasures, control: SeriesMeasures | None = None) -> str:
 
 
 def final(m: SeriesMeasures, control: SeriesMeasures | None) -> list[str]:
-    """Lines on the final weights' score on text: with its standard error, and with the control taken off."""
+    """Lines on the final weights' score on text: minus the control, and with standard errors over texts."""
     text, (a, b), (c, d) = on_text(m, control), m.said["early"], m.said["late"]
-    signed = lambda value, error: f"{value:+.3f} ± {error:.3f} nats".replace("-", "−")
-    said = (
-        f"In-context score {signed(text.score[-1], text.error[-1])} (positions {c}–{d} minus {a}–{b} of {m.said['texts']} texts; "
-        "standard errors from the scatter of the losses over the positions of either end)."
-    )
-    if np.isfinite(text.controlled[-1]) and m["copying"].shape[1]:
+    above, headless = np.isfinite(text.controlled[-1]), not m["copying"].shape[1]
+    said = f"In-context score {_nats(text.score[-1])} (positions {c}–{d} minus {a}–{b} of {number_of(m.said['texts'], 'text')})."
+    if above and not headless:
         said += (
             f" Minus that of {CONTROL}, which has no layers and sees the token before and nothing else, at the same positions of"
-            f" the same texts: {signed(text.controlled[-1], text.controlled_error[-1])}. That part of the score is the model's;"
-            " the rest is in the texts."
+            f" the same texts: {_nats(text.controlled[-1])}. That part of the score is the model's; the rest is in the texts."
         )
-    elif not m["copying"].shape[1]:
+    elif headless:
         said += " This model sees the token before and nothing else: its score is what the texts do alone, the control of others."
     else:
         said += " No control: no model without layers was measured on the same texts."
-    return [textwrap.fill(said, WIDTH)]
+    return [textwrap.fill(f"{said} {_over_texts(m, text, above and not headless)}", WIDTH)]
+
+
+def _over_texts(m: SeriesMeasures, text: OnText, above: bool) -> str:
+    """What is known text by text of the final weights."""
+    n = int(text.each.texts[-1])
+    if n < 2:
+        return "The losses of single texts were not kept, so that there are no standard errors."
+    of = (
+        f"all {number_of(n, 'text')}"
+        if n == m.said["texts"]
+        else f"the {n} of them whose own losses were kept ({', '.join(sources_kept(m))})"
+    )
+    said = f"Over {of}: {_nats(text.each.mean[-1], text.each.error[-1])}"
+    if above:
+        said += f", minus the control {_nats(text.each_controlled.mean[-1], text.each_controlled.error[-1])}, texts paired"
+    return f"{said} (standard errors over texts)."
+
+
+def _nats(value: float, error: float | None = None) -> str:
+    return (f"{value:+.3f}" + (f" ± {error:.3f}" if error is not None else "") + " nats").replace("-", "−")
 
 
 def phases(m: SeriesMeasures) -> list[str]:
@@ -93,7 +120,19 @@ def phases(m: SeriesMeasures) -> list[str]:
         "prefix-matching score of a head: at the first and the last point of the window."
     )
     head = ["| score on | steps | tokens | score, nats | falls by | best prefix matching |", "|---" * 6 + "|"]
-    return [textwrap.fill(words, WIDTH), "", *head, *(_phase(m, kind, rules) for kind in range(len(KINDS)))]
+    lines = [textwrap.fill(words, WIDTH), "", *head, *(_phase(m, kind, rules) for kind in range(len(KINDS)))]
+    return [*lines, *_fall_over_texts(m, rules)]
+
+
+def _fall_over_texts(m: SeriesMeasures, rules: TrainingSeriesParams) -> list[str]:
+    """The fall on text with its standard error: of the differences between two points, text by text."""
+    found, each = phase_of(m, TEXT, rules.rule(TEXT)), by_text(m)
+    fall = None if found is None else over_texts(each[found.first] - each[found.last])
+    if fall is None or not np.isfinite(fall.error):
+        return []
+    texts = number_of(int(fall.texts), "text")
+    said = f"On text, over the {texts} whose own losses were kept at both points, it falls by {fall.mean:.3f} ± "
+    return ["", textwrap.fill(f"{said}{fall.error:.3f} nats (standard error over texts, paired).", WIDTH)]
 
 
 def _phase(m: SeriesMeasures, kind: int, rules: TrainingSeriesParams) -> str:
@@ -110,17 +149,17 @@ def _phase(m: SeriesMeasures, kind: int, rules: TrainingSeriesParams) -> str:
 def _words(m: SeriesMeasures) -> str:
     said, kept, gone = m.said, sum(c not in (None, GONE) for c in m.checkpoints), m.checkpoints.count(GONE)
     (a, b), (c, d) = said["early"], said["late"]
-    weights = f"`{FOLDER}/` holds the weights of {kept} earlier step{'s' * (kept != 1)} in float16, "
+    weights = f"`{FOLDER}/` holds the weights of {number_of(kept, 'earlier step')} in float16, "
     if gone:
         weights = "The weights of earlier steps were not kept; "
-    measured = f"at {gone} steps" if gone else "at each of them"
+    measured = f"at {number_of(gone, 'step')}" if gone else "at each of them"
     return (
         f"{weights}`{FILE}` holds what `circuitlab measure` found {measured} and of the final weights. Losses in"
-        f" nats: on {said['texts']} held-out windows of {said['context']} tokens"
+        f" nats: on {number_of(said['texts'], 'held-out window')} of {number_of(said['context'], 'token')}"
         f" (loss; in context: mean of positions {c}–{d} minus mean of {a}–{b}), on {said['samples']} × {said['block']} random"
         f" tokens twice (rep1, rep2), on {said['texts']} × {said['half']} held-out tokens twice (text1, text2; second pieces"
-        f" without their first token), of the last token of {said['tokens']:,} fixed texts; scores of every head, and what"
-        " zeroing it does."
+        f" without their first token), of the last token of {number_of(said['tokens'], 'fixed text')}; scores of every head,"
+        " and what zeroing it does."
     )
 
 

@@ -2,7 +2,8 @@
 
 What each array is stands in `model/series_measures.py`, how a point is measured in `training/series_point.py`, on what in
 `training/measured_texts.py`. Points that were measured before on the same texts and the same weights are taken over, from an
-earlier file or from what a killed attempt left, so that the same command goes on where it was.
+earlier file or from what a killed attempt left, so that the same command goes on where it was. Points whose weights were not kept
+stay as they were measured, if that was on the same texts; what they lack is NaN.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.training_scores import late_minus_early, repetitions
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, BadMachine, BadModel
 from circuitlab.files import writing
 from circuitlab.model.loading import open_model
 from circuitlab.model.loading.found import weight_files
 from circuitlab.model.series import checkpoint_of
-from circuitlab.model.series_measures import FILE, SeriesMeasures, read_series, write_series
+from circuitlab.model.series_measures import FILE, GONE, TEXT_ARRAYS, SeriesMeasures, read_series, write_series
 from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.training.corpus import Stream
 from circuitlab.training.measured_texts import CONTEXT, WINDOWS, MeasuredTexts, texts_for
 from circuitlab.training.series_point import measure_point
-from circuitlab.training.series_points import Point, points_of
+from circuitlab.training.series_points import Point, measured_points, points_of
 
 STAGE = ".measuring"  # a folder in the model's: the points that are done
 Say = Callable[[str], None]
@@ -59,7 +61,7 @@ def measure_series(
     said = {**texts.said, **_said(texts)}
     stage = _staged(folder)
     done = _measured(folder, said) | _measured(stage, said)
-    hashes, found = [_hash(folder, p) for p in points], []
+    hashes, found = [hash_of(folder, p.checkpoint) for p in points], []
     for i, (point, sha256) in enumerate(zip(points, hashes, strict=True)):
         if sha256 in done:
             found.append(done[sha256])
@@ -69,7 +71,9 @@ def measure_series(
         found.append(measure_point(open_model(folder, checkpoint=point.checkpoint).weights, texts))
         _write(stage, points[: i + 1], hashes, found, said)
         say(f"step {point.step} ({i + 1}/{len(points)}): {summary(found[-1], said)}  {time.monotonic() - began:.1f} s")
-    made = _write(folder, points, hashes, found, said)
+    every = [*_not_kept(folder, texts, found[-1]), *zip(points, hashes, found, strict=True)]
+    every.sort(key=lambda one: one[0].step)
+    made = _write(folder, tuple(one[0] for one in every), [one[1] for one in every], [one[2] for one in every], said)
     shutil.rmtree(stage, ignore_errors=True)
     return made
 
@@ -83,7 +87,7 @@ def set_outdated_aside(folder: Path) -> None:
         hashes = read_series(folder).said.get("weights")
     except BadModel:  # none, or damaged: measuring makes it anew
         return
-    final = _hash(folder, Point(0, 0, None))
+    final = hash_of(folder, None)
     if isinstance(hashes, list) and hashes[-1:] != [final]:
         with writing(folder / FILE):
             (folder / FILE).replace(_staged(folder) / FILE)
@@ -101,7 +105,9 @@ def bos_of(tokenizer: Tokenizer | None, d_vocab: int) -> int:
     if tokenizer.bos is None:
         raise BadInput("The tokenizer has no BOS.", expected="a token that begins every text", got="none")
     if tokenizer.n_tokens > d_vocab:
-        raise BadInput("The tokenizer is another model's.", expected=f"at most {d_vocab} tokens", got=str(tokenizer.n_tokens))
+        raise BadInput(
+            "The tokenizer is another model's.", expected=f"at most {number_of(d_vocab, 'token')}", got=str(tokenizer.n_tokens)
+        )
     return tokenizer.bos
 
 
@@ -119,15 +125,16 @@ def _said(texts: MeasuredTexts) -> dict[str, Any]:
         "zeroed_text": f"all tokens of {len(texts.zeroing)} of the held-out windows, evenly spaced",
         "zeroed_repeated": "second block of the repeated random tokens without its first token",
         "scores": "means over the repeated random tokens",
+        "own_token": "share of tokens that are the first, or among the first ten, of their own row of W_E W_OV W_U",
         "copying": "sum of eigenvalues over sum of their moduli of W_E W_OV W_U, norms folded, W_U centred over the vocabulary",
         "dtype": "float32",
         "torch": torch.__version__,
     }
 
 
-def _hash(folder: Path, point: Point) -> str:
-    """Of the weights of a point."""
-    files = weight_files(folder) if point.checkpoint is None else (checkpoint_of(folder, point.checkpoint),)
+def hash_of(folder: Path, checkpoint: int | None) -> str:
+    """sha256 of the weights of a checkpoint, None for the final ones."""
+    files = weight_files(folder) if checkpoint is None else (checkpoint_of(folder, checkpoint),)
     digest = hashlib.sha256()
     for file in files:
         with file.open("rb") as opened:
@@ -146,7 +153,21 @@ def _measured(folder: Path, said: dict[str, Any]) -> dict[str, Arrays]:
     same = {k: v for k, v in measures.said.items() if k != "weights"} == json.loads(json.dumps(said))
     if not same or not isinstance(hashes, list) or len(hashes) != len(measures.steps):
         return {}
-    return {str(sha256): {name: a[i] for name, a in measures.arrays.items()} for i, sha256 in enumerate(hashes)}
+    whole = [i for i in range(len(hashes)) if not all(np.isnan(measures[name][i]).all() for name in TEXT_ARRAYS)]
+    return {str(hashes[i]): {name: a[i] for name, a in measures.arrays.items()} for i in whole}
+
+
+def _not_kept(folder: Path, texts: MeasuredTexts, like: Arrays) -> list[tuple[Point, str, Arrays]]:
+    """(point, hash, arrays) of what was measured on the same texts of weights that were not kept; NaN where unlike `like`."""
+    points = measured_points(folder)
+    if GONE not in (p.checkpoint for p in points):
+        return []
+    m, wanted = read_series(folder), json.loads(json.dumps(texts.said))
+    hashes = m.said.get("weights")
+    if not isinstance(hashes, list) or len(hashes) != len(points) or any(m.said.get(k) != v for k, v in wanted.items()):
+        return []
+    row = lambda name, i: a[i] if (a := m.arrays[name]).shape[1:] == like[name].shape else np.full_like(like[name], np.nan)
+    return [(p, str(hashes[i]), {name: row(name, i) for name in like}) for i, p in enumerate(points) if p.checkpoint == GONE]
 
 
 def _staged(folder: Path) -> Path:

@@ -3,7 +3,8 @@
     zeroed(h) = mean loss without z_h W_O^h − mean loss,     every attention pattern as it was (Olsson et al. 2022)
 
 on some held-out windows, and on the second block of repeated random tokens without its first token, which nothing foretells. Head
-scores are those of `training/metrics.py`, `copying` that of `analysis/copying_scores.py`.
+scores are those of `training/metrics.py`, `copying` that of `analysis/copying_scores.py`, shares of own tokens those of
+`analysis/own_tokens.py`.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ from torch import Tensor
 from circuitlab.analysis.ablation_parts import Put, cut_streams
 from circuitlab.analysis.base import Inputs, Quiet, Result, find_analysis
 from circuitlab.analysis.copying_scores import CopyingScoresParams, CopyingScoresResult
+from circuitlab.analysis.own_tokens import OwnTokensParams, OwnTokensResult
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.folding import under
 from circuitlab.model.forward import embedded, forward, forward_from
 from circuitlab.model.run import unembed
+from circuitlab.model.series_measures import OWN_ARRAYS
 from circuitlab.model.subject import Conventions, ModelRef, Subject
 from circuitlab.model.weights import Weights
 from circuitlab.training.measured_texts import MeasuredTexts
@@ -35,10 +39,12 @@ def measure_point(w: Weights, texts: MeasuredTexts) -> dict[str, np.ndarray]:
     """Every array at one point, without the point axis: float32. Raises `BadModel` for a model that has no such losses."""
     c = w.config
     if c.d_vocab_out < c.d_vocab:
-        expected = f"{c.d_vocab} logits"
+        expected = number_of(c.d_vocab, "logit")
         raise BadModel("This model cannot predict every token that it reads.", expected=expected, got=str(c.d_vocab_out))
-    by_index, random = losses(w, texts.held_out).mean(0), losses(w, texts.random).mean(0)
-    scores = head_scores(w, texts.random)
+    held_out, random = losses(w, texts.held_out), losses(w, texts.random).mean(0)
+    by_index = held_out.mean(0)
+    window = lambda end: held_out[:, texts.said[end][0] - 1 : texts.said[end][1]].mean(1)
+    found = head_scores(w, texts.random)
     shape = (c.n_layers, c.n_heads)
     block = (texts.random.shape[1] - 1) // 2
     measures = {
@@ -47,8 +53,11 @@ def measure_point(w: Weights, texts: MeasuredTexts) -> dict[str, np.ndarray]:
         "repeated_loss_by_index": random,
         "repeated_text_loss_by_index": losses(w, texts.repeated).mean(0),
         "token_loss": last_losses(w, texts.many),
-        **{name: np.array(scores[name]).reshape(shape) for name in SCORES},
+        **{name: np.array(found[name]).reshape(shape) for name in SCORES},
+        "early_by_text": window("early"),
+        "late_by_text": window("late"),
         "copying": copying(w),
+        **dict(zip(OWN_ARRAYS, own_tokens(w), strict=True)),
         "zeroed_text": zeroed(w, texts.zeroing, 1),
         "zeroed_repeated": zeroed(w, texts.random, 2 + block),
     }
@@ -100,6 +109,17 @@ def copying(w: Weights) -> np.ndarray:
     result = analysis.run(cast(Inputs, _OfWeights(w)), params, Quiet())
     assert isinstance(result, CopyingScoresResult)
     return result.copying
+
+
+def own_tokens(w: Weights) -> tuple[np.ndarray, np.ndarray]:
+    """[layer, head] each: share of OV rows whose own token is the first, is among the first ten; NaN where there are none."""
+    analysis, params = find_analysis("own_tokens"), OwnTokensParams()
+    if not w.config.n_layers or analysis.refuse(w.config, params):
+        nothing = np.full((w.config.n_layers, w.config.n_heads), np.nan)
+        return nothing, nothing.copy()
+    result = analysis.run(cast(Inputs, _OfWeights(w)), params, Quiet())
+    assert isinstance(result, OwnTokensResult)
+    return result.top1, result.top10
 
 
 class _OfWeights:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from circuitlab.errors import BadInput, BadModel
 from circuitlab.model.series import FOLDER, final_step, series_of
+from circuitlab.model.series_measures import GONE, read_series
 from circuitlab.paths import resource
 from circuitlab.training.metrics_file import FILE as METRICS
 from circuitlab.training.metrics_file import tokens_by_step
@@ -15,7 +16,10 @@ from circuitlab.training.recipe import Recipe, read_recipe
 
 @dataclass(frozen=True)
 class Point:
-    """`checkpoint`: index into the checkpoint series, None for the final weights. `tokens` seen after `step` optimiser steps."""
+    """`checkpoint`: index into the checkpoint series, None for the final weights, `GONE` where the weights were not kept.
+
+    `tokens` seen after `step` optimiser steps.
+    """
 
     step: int
     tokens: int
@@ -23,13 +27,17 @@ class Point:
 
 
 def points_of(folder: Path, recipe: str | None = None) -> tuple[Point, ...]:
-    """The checkpoints of a model folder in the order of training, then its final weights.
+    """The checkpoints of a model folder in the order of training, then its final weights; these alone where the others' weights
+    were measured and not kept.
 
     A checkpoint of the final step holds the final weights and is left out; without `metrics.json` the last checkpoint's step is
     the final one. Tokens are those of `metrics.json`, or what the recipe (by default the one called like the folder) makes of
     the steps. Raises `BadModel` where there are no checkpoints, `BadInput` where nothing says how many tokens were seen.
     """
     series = series_of(folder)
+    known, final = tokens_by_step(folder), final_step(folder)
+    if not series and final is not None and any(point.checkpoint == GONE for point in measured_points(folder)):
+        return (Point(final, _tokens(final, known, _recipe(folder, recipe)), None),)
     if not series:
         raise BadModel(
             "This model has no checkpoint series to measure.",
@@ -37,7 +45,6 @@ def points_of(folder: Path, recipe: str | None = None) -> tuple[Point, ...]:
             got="none",
             remedy="Measure the model of a training: `circuitlab train` writes the series beside it.",
         )
-    known, final = tokens_by_step(folder), final_step(folder)
     last = series[-1][0] if final is None else final
     if series[-1][0] > last:
         raise BadModel("The checkpoints go on after the final weights.", expected=f"steps up to {last}", got=str(series[-1][0]))
@@ -45,6 +52,15 @@ def points_of(folder: Path, recipe: str | None = None) -> tuple[Point, ...]:
     tokens = lambda step: _tokens(step, known, used)
     before = [Point(step, tokens(step), i) for i, (step, _) in enumerate(series) if step != last]
     return (*before, Point(last, tokens(last), None))
+
+
+def measured_points(folder: Path) -> tuple[Point, ...]:
+    """Those of the folder's measures, () without measures that can be read."""
+    try:
+        m = read_series(folder)
+    except BadModel:
+        return ()
+    return tuple(Point(*point) for point in zip(m.steps, m.tokens, m.checkpoints, strict=True))
 
 
 def _recipe(folder: Path, name: str | None) -> Recipe | None:

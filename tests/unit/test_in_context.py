@@ -16,6 +16,7 @@ from circuitlab.analysis.base import Quiet, SeriesRef, TextRef
 from circuitlab.analysis.in_context import InContextParams, InContextResult, log_slope, windows
 from circuitlab.analysis.samples import pieces
 from circuitlab.analysis.token_loss import TokenLossParams
+from circuitlab.api import save
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -235,6 +236,12 @@ def test_the_control_is_a_model_without_layers_on_the_same_texts(ask: Asker, tmp
     assert found.controlled_error == pytest.approx(differences.std(ddof=1) / np.sqrt(5))
     assert found.error == pytest.approx(alone.scores.std(ddof=1) / np.sqrt(5))
     assert any(word.startswith("control: bare") for word in found.conventions)
+    asked = replace(plain, control=SeriesRef(f"file:{bare}"))
+    answer = ask.engine.answer(Request("in_context", asked, Subject(ask.ref)))
+    save(answer, tmp_path / "a.json")
+    kept = json.loads((tmp_path / "a.json").read_text())
+    for name in ("score", "error", "controlled", "controlled_error"):
+        assert kept["result"][name] == pytest.approx(getattr(found, name)) and answer.result.unit_of(name) == "nats"
 
 
 def texts_of_file(ask: Asker, params: InContextParams) -> tuple[list[tuple[int, ...]], str]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from circuitlab.analysis.base import SeriesRef
+from circuitlab.analysis.own_tokens import OwnTokensParams, OwnTokensResult
 from circuitlab.analysis.training_scores import KINDS, RANDOM, TEXT, on_text, phase_of, repetitions, scores_of
 from circuitlab.analysis.training_series import TrainingSeriesParams, TrainingSeriesResult
 from circuitlab.engine.engine import Engine
@@ -23,8 +24,8 @@ from circuitlab.figures.training_points import phase_words
 from circuitlab.model.loading import open_model
 from circuitlab.model.loading.found import weight_files
 from circuitlab.model.series import checkpoint_of, series_of
-from circuitlab.model.series_measures import GONE, HEAD_ARRAYS, SeriesMeasures, has_series, read_series
-from circuitlab.model.subject import ModelRef, Subject
+from circuitlab.model.series_measures import GONE, HEAD_ARRAYS, OWN_ARRAYS, TEXT_ARRAYS, SeriesMeasures, has_series, read_series
+from circuitlab.model.subject import Head, ModelRef, Subject
 from circuitlab.paths import model_dir, shipped, shipped_models
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import State
@@ -55,7 +56,7 @@ def test_a_series_is_whole(name: str) -> None:
     assert sorted(set(m.tokens)) == list(m.tokens) and m.checkpoints[-1] is None
     final = b"".join(file.read_bytes() for file in weight_files(model_dir(name)))
     assert m.said["weights"][-1] == hashlib.sha256(final).hexdigest(), "of these weights and no others"
-    assert all(np.isfinite(a).all() for a in m.arrays.values())
+    assert all(np.isfinite(a).all() for name, a in m.arrays.items() if name not in (*TEXT_ARRAYS, *OWN_ARRAYS))
     assert all(m[a].shape[1:] == (c.n_layers, c.n_heads) for a in HEAD_ARRAYS)
     assert m["token_loss"].shape[1] >= 2048 and m["loss_by_index"].shape[1] == m.said["context"] - 1 == 127
     if m.steps[0] == 0:  # every token is as likely; a tied unembedding gives the token that is read a logit of its own
@@ -180,6 +181,11 @@ def test_more_layers_foretell_text_better() -> None:
     assert score[-1] < -0.3 < -0.2 < score[two.steps.index(1024)]
 
 
+def _texts(m: SeriesMeasures) -> np.ndarray:
+    """[text]: the score of each text at the final weights, NaN where its losses were not kept."""
+    return (m["late_by_text"][-1].astype(float) - m["early_by_text"][-1]).astype(float)
+
+
 def test_the_control_takes_the_texts_own_part_off_and_much_of_the_noise() -> None:
     """Minus the losses of the model without layers at the same indices: 0 for one layer but for little, and less scatter."""
     control = control_series()
@@ -192,22 +198,68 @@ def test_the_control_takes_the_texts_own_part_off_and_much_of_the_noise() -> Non
         late, early = left[c - 1 : d], left[a - 1 : b]
         assert text.controlled[-1] == pytest.approx(sum(late) / len(late) - sum(early) / len(early))
         assert text.controlled[-1] == pytest.approx(value, abs=0.01)
-        error = (statistics.variance(late) / len(late) + statistics.variance(early) / len(early)) ** 0.5
-        assert text.controlled_error[-1] == pytest.approx(error)
-        assert error < 0.75 * text.error[-1], "most of the scatter is the texts' own"
-        card = (model_dir(name) / "card.md").read_text(encoding="utf-8")
-        for score, of in ((text.score[-1], text.error[-1]), (text.controlled[-1], error)):
-            assert f"{score:+.3f} ± {of:.3f} nats".replace("-", "−") in card
+        known = np.isfinite(_texts(m))
+        plain, paired = _texts(m)[known].tolist(), (_texts(m) - _texts(control))[known].tolist()
+        error = statistics.stdev(paired) / len(paired) ** 0.5
+        assert text.each.texts[-1] == len(plain) == 136
+        assert text.each.mean[-1] == pytest.approx(statistics.fmean(plain))
+        assert text.each.error[-1] == pytest.approx(statistics.stdev(plain) / len(plain) ** 0.5)
+        assert text.each_controlled.mean[-1] == pytest.approx(statistics.fmean(paired))
+        assert text.each_controlled.error[-1] == pytest.approx(error)
+        assert error < 0.85 * text.each.error[-1], "much of the scatter is the texts' own"
+        card = " ".join((model_dir(name) / "card.md").read_text(encoding="utf-8").split())
+        assert f"{text.score[-1]:+.3f} nats".replace("-", "−") in card
+        assert f"{statistics.fmean(paired):+.3f} ± {error:.3f} nats".replace("-", "−") in card
     other = replace(control, said={**control.said, "sha256": {"held_out": "of another text"}})
     assert np.isnan(on_text(read_series(model_dir("attn-only-2l")), other).controlled).all()
     assert np.isnan(on_text(control, read_series(model_dir("attn-only-1l"))).controlled).all(), "a control has no layers"
+
+
+@pytest.mark.parametrize("name", sorted({*MEASURED, *LEAST}))
+def test_each_texts_losses_are_of_the_texts_that_are_still_at_hand(name: str) -> None:
+    """Those of three sources of five, the same columns in every model; own tokens wherever the weights were kept."""
+    m = read_series(model_dir(name))
+    kept = np.array([c != GONE for c in m.checkpoints])
+    for array in (m["early_by_text"], m["late_by_text"]):
+        assert array.shape == (len(m.steps), m.said["texts"])
+        assert (np.isfinite(array).sum(1) == np.where(kept, 136, 0)).all()
+        assert np.isnan(array[:, :120]).all() and (array[kept][:, 120:] > 0).all()
+    assert np.isfinite(m["own_token_top_10"][kept]).all() and np.isnan(m["own_token_top_10"][~kept]).all()
+
+
+@pytest.mark.parametrize("name", ["attn-only-1l", "attn-only-2l", "gpt-mini"])
+def test_shares_of_own_tokens_are_those_of_the_rows(name: str) -> None:
+    """At the last weights, of one head: ranks in rows of W_E W_OV W_U, one after the other."""
+    m, w = read_series(model_dir(name)), open_model(model_dir(name)).weights
+    ref = ModelRef(f"builtin:{name}")
+    result = Engine(ModelStore()).answer(Request("own_tokens", OwnTokensParams((Head(0, 1),)), Subject(ref))).result
+    assert isinstance(result, OwnTokensResult) and w.config.d_vocab == result.n_tokens
+    assert m["own_token_top_1"][-1, 0, 1] == pytest.approx(result.top1[0, 1], abs=1e-3)
+    assert m["own_token_top_10"][-1, 0, 1] == pytest.approx(result.top10[0, 1], abs=1e-3)
+
+
+def test_models_are_compared_text_by_text() -> None:
+    """One layer against two: the error of the difference is smaller than either score's, as the same texts are dear to both."""
+    names = ("attn-only-2l", "attn-only-1l", "attn-only-1l-smeared")
+    asked = TrainingSeriesParams(tuple(SeriesRef(f"builtin:{n}") for n in names), SeriesRef("builtin:attn-only-0l"))
+    result = Engine(ModelStore()).answer(Request("training_series", asked, Subject(ModelRef("builtin:attn-only-2l")))).result
+    assert isinstance(result, TrainingSeriesResult)
+    texts = [_texts(read_series(model_dir(n))) for n in names]
+    for i, j in ((0, 1), (2, 1), (0, 2)):
+        differences = (texts[i] - texts[j])[np.isfinite(texts[i])].tolist()
+        assert result.between[i, j] == pytest.approx(statistics.fmean(differences))
+        assert result.between_error[i, j] == pytest.approx(statistics.stdev(differences) / len(differences) ** 0.5)
+        assert result.between_error[i, j] < result.each_error[result.points(i)[-1]]
+    assert result.between[0, 1] < -3 * result.between_error[0, 1], "two layers learn more from the context than one"
+    assert np.isnan(np.diag(result.between)).all()
 
 
 def test_the_panel_says_the_score_with_its_error_and_minus_the_control() -> None:
     ref = ModelRef("builtin:attn-only-2l")
     state = State(ref).with_view("training", TrainingView(context="text"))
     figure = figure_of(Engine(ModelStore()), find_panel("training"), state)
-    assert "−0.42 ± 0.07 (text), −0.39 ± 0.03 minus a model without layers" in figure.title
+    assert "−0.42 (text), −0.39 minus a model without layers" in figure.title
+    assert "over the 136 texts whose own losses were kept" in figure.caption and " ± " in figure.caption
     mark = figure.find("in-context score")
     assert isinstance(mark, Lines) and mark.names == ("on text", "minus a model without layers")
     assert mark.ys[1, -1] == pytest.approx(-0.39, abs=0.005)

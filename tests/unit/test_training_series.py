@@ -179,7 +179,7 @@ def test_models_of_different_sizes_stand_one_behind_the_other(ask: Ask) -> None:
     found: TrainingSeriesResult = ask("training_series", one, two, none)
     assert found.names == ("a", "b", "c")
     assert found.model.tolist() == [0] * 9 + [1] * 4 + [2] * 3
-    assert found.heads.shape == (16, 7, 2, 4)
+    assert found.heads.shape == (16, len(HEAD_ARRAYS), 2, 4)
     assert found.shapes.tolist() == [[2, 3], [1, 4], [0, 4]]
     np.testing.assert_array_equal(found.of("copying")[9:13, :1], two["copying"])
     assert np.isnan(found.of("copying")[9:13, 1]).all() and np.isnan(found.of("copying")[:9, :, 3]).all()

@@ -1,0 +1,80 @@
+"""What an earlier `series.safetensors` lacks, measured now: losses of each text at either end, shares of own tokens.
+
+Nothing else in the file changes. Texts are those of the file where they are still at hand: of a source with as many held-out
+tokens as the file says, the same windows are cut. Of other sources they are not known any more, and their columns are NaN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from circuitlab.counting import number_of
+from circuitlab.errors import BadInput
+from circuitlab.model.loading import open_model
+from circuitlab.model.series_measures import GONE, OWN_ARRAYS, TEXT_ARRAYS, SeriesMeasures, read_series, write_series
+from circuitlab.training.corpus import Stream
+from circuitlab.training.measured_texts import held_out_of, sha256
+from circuitlab.training.metrics import losses, repeated_random
+from circuitlab.training.series_measuring import Say, hash_of
+from circuitlab.training.series_point import own_tokens
+
+NEAR = 1e-4  # nats: what is measured again differs by no more
+
+
+def add_to_series(folder: Path, streams: tuple[Stream, ...], bos: int, say: Say = lambda line: None) -> SeriesMeasures:
+    """Add `TEXT_ARRAYS` and `OWN_ARRAYS` to the file of a folder, at every point whose weights lie there.
+
+    Raises `BadModel` without a file, `BadInput` where no text is the same or the weights have other losses than the file says.
+    """
+    m = read_series(folder)
+    windows, columns = _texts(m, streams, bos)
+    points, hashes = len(m.steps), m.said.get("weights")
+    text = {name: np.full((points, int(m.said["texts"])), np.nan, np.float32) for name in TEXT_ARRAYS}
+    own = {name: m[name].copy() for name in OWN_ARRAYS}
+    for i, checkpoint in enumerate(m.checkpoints):
+        if checkpoint == GONE:
+            continue
+        weights = open_model(folder, checkpoint=checkpoint).weights
+        if not isinstance(hashes, list) or hashes[i : i + 1] != [hash_of(folder, checkpoint)]:
+            raise BadInput("The weights are not those that were measured.", expected=f"step {m.steps[i]}", got="other weights")
+        random = repeated_random(weights.config.d_vocab, min(int(m.said["context"]), weights.config.n_ctx))
+        again = losses(weights, torch.where(random == bos, 0, random)).mean(0).numpy()
+        if (apart := float(np.abs(again - m["repeated_loss_by_index"][i]).max())) > NEAR:
+            raise BadInput(
+                "The weights have other losses than the file says.", expected=f"within {NEAR:g} nats", got=f"{apart:.1e}"
+            )
+        each = losses(weights, windows).numpy()
+        for name, end in zip(TEXT_ARRAYS, ("early", "late"), strict=True):
+            first, last = m.said[end]
+            text[name][i, columns] = each[:, first - 1 : last].mean(1)
+        for name, share in zip(OWN_ARRAYS, own_tokens(weights), strict=True):
+            own[name][i] = share
+        say(f"step {m.steps[i]}: {number_of(len(columns), 'text')} of {m.said['texts']}, random tokens within {apart:.0e} nats")
+    made = replace(m, arrays={**m.arrays, **text, **own})
+    write_series(folder, made)
+    return made
+
+
+def _texts(m: SeriesMeasures, streams: tuple[Stream, ...], bos: int) -> tuple[torch.Tensor, np.ndarray]:
+    """The windows of `m` that are still at hand [window, context], and which of its texts they are [window]."""
+    given = {s.label: s for s in streams}
+    windows, columns, at = [], [], 0
+    for source in m.said["sources"]:
+        count = max(1, round(int(m.said["texts"]) * source["share"]))
+        stream = given.get(source["label"])
+        if stream is not None and len(stream.held_out) == source["held_out"]:
+            windows.append(held_out_of(replace(stream, share=1.0), bos, int(m.said["context"]), count))
+            columns.append(np.arange(at, at + count))
+        at += count
+    if not windows or at != int(m.said["texts"]):
+        told = ", ".join(f"{s['label']} with {s['held_out']:,}" for s in m.said["sources"])
+        got = ", ".join(f"{s.label} with {len(s.held_out):,}" for s in streams)
+        raise BadInput("None of the measured texts is at hand.", expected=f"held-out tokens: {told}", got=got)
+    whole = torch.cat(windows)
+    if len(whole) == at and sha256(whole) != m.said["sha256"]["held_out"]:
+        raise BadInput("The held-out texts are others.", expected=m.said["sha256"]["held_out"][:12], got=sha256(whole)[:12])
+    return whole, np.concatenate(columns)
