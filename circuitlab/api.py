@@ -17,7 +17,6 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import functools
-import operator
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -47,6 +46,7 @@ from circuitlab.model.series import index_of
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
 from circuitlab.model.tensors import ResidentTensors
 from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.whole_numbers import whole_numbers
 from circuitlab.session.state import State
 
 if TYPE_CHECKING:
@@ -156,12 +156,15 @@ class Model:
         edits: tuple[Intervention, ...] = (),
         conventions: Conventions | None = None,
     ) -> Subject:
-        """What is asked about; `tokens`: whole numbers, numpy's and torch's too. Raises `UsageError` for two prompts."""
+        """What is asked about; `tokens`: whole numbers, numpy's and torch's too.
+
+        Raises `UsageError` for two prompts, `BadInput` for what are no ids.
+        """
         if text is not None and tokens is not None:
             raise UsageError("The prompt is given twice.", expected="text or tokens", got="both")
         if tokens is not None and bos is not None:
             raise UsageError("Token ids are taken as they are.", expected="bos with a text", got=f"bos={bos} with tokens")
-        ids = self.tokens(text, bos) if text is not None else _ids(() if tokens is None else tokens)
+        ids = self.tokens(text, bos) if text is not None else () if tokens is None else _ids(tokens)
         return Subject(self.ref, ids, tuple(edits), conventions or Conventions())
 
     def compute(
@@ -310,15 +313,15 @@ def _literal(value: Any) -> Any:
 
 def _ids(tokens: Iterable[Any]) -> tuple[int, ...]:
     try:
-        return tuple(operator.index(i) for i in tokens)
-    except TypeError as error:
-        raise BadInput("These are no token ids.", expected="whole numbers, one after another", got=repr(tokens)[:80]) from error
+        return whole_numbers(tokens, "tokens")
+    except UsageError as error:
+        raise BadInput(error.what, expected=error.expected, got=error.got) from error
 
 
 def _once(given: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
     """What is set and what is said as arguments, together. Raises `UsageError` for what is said twice or is no mapping."""
     if given is not None and not isinstance(given, Mapping):
-        raise UsageError("set cannot be read.", expected='a mapping such as {"heads": "L1H3"}', got=repr(given)[:80])
+        raise UsageError("The argument set cannot be read.", expected='a mapping such as {"heads": "L1H3"}', got=repr(given)[:80])
     if twice := sorted(more.keys() & (given or {}).keys()):
         raise UsageError("A parameter is given twice.", expected="once", got=" ".join(twice))
     return {**(given or {}), **more}

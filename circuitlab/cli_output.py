@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from circuitlab.analysis.base import Quiet, Table
+from circuitlab.counting import number_of
 from circuitlab.engine.export_data import Told
 
 ROWS = 40
@@ -34,7 +35,7 @@ def print_table(table: Table) -> None:
     for row in (heads, *cells):
         print("  ".join(text.rjust(w) for text, w in zip(row, widths, strict=True)).rstrip())
     if table.n_rows > shown:
-        print(f"showing {shown} of {table.n_rows:,} rows; --csv FILE writes all")
+        print(f"showing {shown} of {number_of(table.n_rows, 'row')}; --csv FILE writes all")
 
 
 def _cell(value: Any, of: str) -> str:

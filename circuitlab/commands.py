@@ -19,6 +19,7 @@ import torch
 from circuitlab import api
 from circuitlab.analysis.base import analyses, find_analysis
 from circuitlab.cli_output import print_answer, print_table, progress
+from circuitlab.counting import number_of
 from circuitlab.draw.paper import format_of
 from circuitlab.engine.codec import describe, parse, parse_params, to_json
 from circuitlab.engine.engine import GIB, Engine
@@ -131,7 +132,14 @@ def _compute_series(model: api.Model, request: Request, targets: dict[str, str])
         _put(series_bytes(answers, form), target)
     if not targets:
         print(
-            " · ".join((request.analysis, model.ref.name, f"{len(answers)} checkpoints", *answers[-1].answer.result.conventions))
+            " · ".join(
+                (
+                    request.analysis,
+                    model.ref.name,
+                    number_of(len(answers), "checkpoint"),
+                    *answers[-1].answer.result.conventions,
+                )
+            )
         )
         print_table(joined_table(answers))
     return 0
@@ -151,10 +159,10 @@ def _targets(args: argparse.Namespace) -> dict[str, str]:
     """Where each form goes: the option says the form, whatever the file is called. Folders are looked at before the work."""
     targets = {form: t for form in FORMS if (t := getattr(args, form)) is not None}
     if list(targets.values()).count("-") > 1:
-        raise UsageError("Only one form can be printed.", expected="one - among --json --csv --npz", got="several")
+        raise UsageError("Only one format can be printed.", expected="one - among --json --csv --npz", got="several")
     files = [str(Path(target).absolute()) for target in targets.values() if target != "-"]
     if len(set(files)) < len(files):
-        raise UsageError("Two forms go to one file.", expected="a file each", got=" ".join(targets.values()))
+        raise UsageError("Two formats go to one file.", expected="a file each", got=" ".join(targets.values()))
     for target in targets.values():
         if not target:
             raise UsageError("The data cannot be written.", expected="the name of a file, or -", got="nothing")
@@ -199,7 +207,7 @@ def figure(args: argparse.Namespace) -> int:
     view = parse_params(panel.view, _pairs(args.set))
     heads = parse(tuple[Head, ...], args.heads, "--heads")
     if args.checkpoint == "all":
-        raise UsageError("A picture is of one checkpoint.", expected="a training step or final", got="all")
+        raise UsageError("A figure shows one checkpoint.", expected="a training step or final", got="all")
     model = _open(args)
     text, tokens = _prompt(args)
     target = parse(Target, args.target, "--target")
@@ -236,7 +244,7 @@ def info(args: argparse.Namespace) -> int:
     notes = [note for note in opened.opened.notes if note != "unembedding tied to the embedding"]  # stands among the options
     told = [("loading", "note", note) for note in (*notes, *complaints())]
     told += [("assumed", a.name, f"{a.value} ({a.why})" + _others(a)) for a in opened.opened.assumptions]
-    told += [("published", f"{len(known.hints)} heads", known.caption)] if known is not None else []
+    told += [("published", number_of(len(known.hints), "head"), known.caption)] if known is not None else []
     _print_facts([("model", "family", opened.opened.family or "circuitlab"), *facts, *told])
     return 0
 
@@ -278,7 +286,7 @@ def import_model(args: argparse.Namespace) -> int:
     held = tensors_at(path, how.under)
     found, parts = survey(how, held.needed())
     unused = f": {', '.join(found.unused[:20])}{' …' if found.unused[20:] else ''}" if found.unused else ""
-    print(f"used {found.used} tensors, unused {len(found.unused)}{unused}")
+    print(f"used {number_of(found.used, 'tensor')}, unused {len(found.unused)}{unused}")
     lines = [*found.notes, *(f"beside the weights, passed over: {s}" for s in held.skipped)]
     lines += [f"assumed: {a}" for a in found.assumed]
     lines += [f"not to be seen from shapes: {told}" for told in found.unseen]
@@ -286,7 +294,7 @@ def import_model(args: argparse.Namespace) -> int:
         print(line)
     if args.check:
         whole = "the map makes a whole model; compare its logits with your own, for what shapes do not show"
-        print(whole if not found.problems else f"{len(found.problems)} problems")
+        print(whole if not found.problems else number_of(len(found.problems), "problem"))
         return 3 if found.problems else 0
     refuse_problems(found)
     folder = path if path.is_dir() else path.parent
@@ -296,7 +304,7 @@ def import_model(args: argparse.Namespace) -> int:
     with progress("import") as ctx:
         origin = {"from": path.name, "assumed": [f"{a.name} {a.value}" for a in found.assumed], "unseen": found.unseen}
         size = stream_directory(target, parts, tokenizer, ctx.tick, origin)
-    print(f"{target}: {size:,} bytes of weights" + ("" if tokenizer else "; no tokenizer, prompts are token ids"))
+    print(f"{target}: {number_of(size, 'byte')} of weights" + ("" if tokenizer else "; no tokenizer, prompts are token ids"))
     return 0
 
 

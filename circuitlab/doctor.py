@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
 from circuitlab import __version__, paths, probe
+from circuitlab.counting import number_of
 
 PACKAGES = ("torch", "numpy", "safetensors", "tokenizers", "PySide6-Essentials", "pyqtgraph")
 _MODULES = {"PySide6-Essentials": "PySide6.QtWidgets"}  # where the module is not called like its package
@@ -102,7 +103,7 @@ def _devices() -> tuple[str, ...]:
     if not fine:
         return (f"unknown, torch cannot be asked: {out}",)
     told = json.loads(_last_line(out))
-    lines = [f"cpu: {os.cpu_count()} cores, {told['threads']} torch threads{_main_memory()}"]
+    lines = [f"cpu: {number_of(os.cpu_count() or 1, 'core')}, {number_of(told['threads'], 'torch thread')}{_main_memory()}"]
     lines += [f"{'cuda' if i == 0 else f'cuda:{i}'}: {name}, {room / GIB:.1f} GiB" for i, (name, room) in enumerate(told["cuda"])]
     lines += [f"mps: Apple GPU, {told['room'] / GIB:.1f} GiB"] if told["mps"] else []
     return tuple(lines)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from circuitlab.counting import number_of
+
 
 class CircuitLabError(Exception):
     """Something that went wrong in a way that was foreseen.
@@ -85,7 +87,7 @@ class UnknownFamily(BadModel):
     def __str__(self) -> str:
         if not self.tensors:
             return super().__str__()
-        lines = [super().__str__(), f"  its {self.n_tensors} tensors:", *(f"    {line}" for line in self.tensors)]
+        lines = [super().__str__(), f"  its {number_of(self.n_tensors, 'tensor')}:", *(f"    {line}" for line in self.tensors)]
         return "\n".join([*lines, f"  import:   {self.command}"])
 
 

@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+from circuitlab.counting import number_of
 from circuitlab.model.hub import HubName, looks_like_a_name, snapshot
 
 
@@ -20,7 +21,7 @@ def fetch_if_needed(model: str) -> None:
     from circuitlab.model.hub_download import Progress, fetch, plan
 
     what = plan(name)
-    print(f"{name}: {len(what.files)} files, {what.total / 2**20:,.1f} MiB from the hub", file=sys.stderr)
+    print(f"{name}: {number_of(len(what.files), 'file')}, {what.total / 2**20:,.1f} MiB from the hub", file=sys.stderr)
     shown = 0.0
 
     def say(progress: Progress) -> None:

@@ -31,7 +31,7 @@ def import_torch() -> None:
         import torch
     except (ImportError, OSError) as error:
         raise BadMachine(
-            f"torch cannot be imported: {error}",
+            f"The library torch cannot be imported: {error}",
             remedy="install what constraints.txt pins, torch first; `circuitlab doctor` says what is there",
         ) from error
     torch.set_num_threads(max(1, (os.cpu_count() or 1) - 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.figures.panel import panels
 from circuitlab.gui.arrangements import ARRANGEMENTS
@@ -23,7 +24,7 @@ def run(checked: bool, files: tuple[str, ...] = ()) -> int:
         found, failed = lessons.lessons()
         for lesson in found:
             n = len(lesson.steps)
-            print(f"{lesson.name}  {lesson.title} ({n} step{'s' * (n != 1)}, {lesson.minutes} min)\n    {lesson.about}")
+            print(f"{lesson.name}  {lesson.title} ({number_of(n, 'step')}, {lesson.minutes} min)\n    {lesson.about}")
         for error in failed:
             print(error, file=sys.stderr)
         return 3 if failed else 0

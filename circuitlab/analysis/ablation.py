@@ -186,7 +186,7 @@ def _strongest(effect: np.ndarray, most: int) -> tuple[Head, ...]:
 
 def _refuse(config: ModelConfig, p: AblationParams) -> str | None:
     if p.what == "set" and not p.heads:
-        return "which heads are ablated together? Give heads."
+        return "no heads are given that could be ablated together."
     if p.what == "pairs" and not 2 <= (len(set(p.heads)) if p.heads else p.most) <= MOST:
         return f"pairs are taken of 2 to {MOST} heads."
     return refused(config, p.how, p.source, p.effect)

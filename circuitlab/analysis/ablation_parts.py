@@ -20,6 +20,7 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs
 from circuitlab.analysis.measured import CELLS, Effect, Measure, measure_of
+from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.editor import Editor
 from circuitlab.model.forward import after_heads, attended, rerun_from
@@ -61,9 +62,9 @@ class Put:
         if self.how == "zero":
             return "zero ablation of z"
         if self.how == "mean":
-            whose = "this prompt" if self.other is None else f"another text of {len(self.source)} tokens"
+            whose = "this prompt" if self.other is None else f"another text of {number_of(len(self.source), 'token')}"
             return f"z becomes its mean over the positions of {whose}"
-        return f"z becomes that of another text of {len(self.source)} tokens, position by position"
+        return f"z becomes that of another text of {number_of(len(self.source), 'token')}, position by position"
 
 
 def put_of(inputs: Inputs, how: How, source: tuple[int, ...]) -> Put:
@@ -244,7 +245,7 @@ def said(made: Bench) -> tuple[str, ...]:
     """The conventions of what was cut and measured."""
     held = "later patterns held at their recorded values" if made.held else "later patterns recomputed"
     n = len(made.run.edits)
-    own = (f"on top of {n} intervention{'s' * (n > 1)}",) if n else ()
+    own = (f"on top of {number_of(n, 'intervention')}",) if n else ()
     return (made.put.words(), held, *own, f"{made.measure.words}, {made.measure.unit}")
 
 

@@ -13,6 +13,7 @@ from difflib import SequenceMatcher
 import numpy as np
 
 from circuitlab.analysis.base import read_only
+from circuitlab.counting import number_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,5 +58,6 @@ def _matched(tokens: tuple[int, ...], source: tuple[int, ...]) -> np.ndarray:
 
 def _words(align: np.ndarray, differs: np.ndarray, n_there: int) -> str:
     n, alone = len(align), int((align < 0).sum())
-    said = "position by position" if n == n_there else f"{n} tokens here, {n_there} there, matched by equal blocks"
-    return f"aligned {said}: {int(differs.sum())} tokens differ" + (f", {alone} here have no partner" if alone else "")
+    said = "position by position" if n == n_there else f"{number_of(n, 'token')} here, {n_there} there, matched by equal blocks"
+    changed = number_of(int(differs.sum()), "token differs", "tokens differ")
+    return f"aligned {said}: {changed}" + (f", {number_of(alone, 'here has', 'here have')} no partner" if alone else "")

@@ -79,7 +79,7 @@ def bigram(inputs: Inputs, p: BigramParams, ctx: Ctx) -> BigramResult:
         mean = float(row.mean())
     ids = top.indices.cpu().numpy()
     likely = corpus.log_probs(p.token) if corpus else np.full(c.d_vocab_out, np.nan)
-    said = corpus.words() if corpus else "no corpus beside the model"
+    said = corpus.words() if corpus else "no bigrams of a training text beside the model"
     return BigramResult(
         ids=ids,
         logits=(top.values.cpu().numpy() - mean).astype(inputs.subject.conventions.dtype),

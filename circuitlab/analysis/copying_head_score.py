@@ -35,6 +35,7 @@ from torch import Tensor
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.samples import bos_of, fitted, no_room, repeated_random
 from circuitlab.analysis.scores_of_patterns import duplicate_mask
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import forward
@@ -118,8 +119,8 @@ def copying_head_score(inputs: Inputs, p: CopyingHeadScoreParams, ctx: Ctx) -> C
         spread=_over_samples(found, 1),
         conventions=(
             *inputs.subject.conventions.words(),
-            f"{p.samples} samples of {front}{fit.words(p.block, p.repeats)} and once, seed {p.seed}",
-            "uniform over the vocabulary but BOS",
+            f"{number_of(p.samples, 'sample')} of {front}{fit.words(p.block, p.repeats)} and once, seed {p.seed}",
+            "uniform over the vocabulary without BOS",
             f"chance {2 / (fit.block + (bos is not None)) - 1:.2f}: logits that have nothing to do with attention".replace(
                 "-", "−"
             ),

@@ -28,6 +28,7 @@ from circuitlab.analysis.qk_spectrum import qk_words
 from circuitlab.analysis.spectra import PART_FLOPS, Middle, Values, factors_of, parts, reading_words
 from circuitlab.analysis.token_rows import Embedding, read_as, refuse_table
 from circuitlab.analysis.weight_view import Heads, embedding_rows, is_token_map, words
+from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.folding import TILE, Tokens, unembed_columns
 from circuitlab.model.subject import Head
@@ -228,4 +229,4 @@ def _said(inputs: Inputs, p: CopyingScoresParams, n: int) -> list[str]:
     if p.diagonal == "none" or p.embed != "tokens":
         return said
     error = f": share ± {50 / np.sqrt(n):.1f} % at most" if n < c.d_vocab else ""
-    return [*said, f"diagonal of {n} of {c.d_vocab} tokens{error}, in units of the rms entry between them"]
+    return [*said, f"diagonal of {n} of {number_of(c.d_vocab, 'token')}{error}, in units of the rms entry between them"]

@@ -29,6 +29,7 @@ from circuitlab.analysis.samples import (
     repeated_random,
 )
 from circuitlab.analysis.scores_of_patterns import SCORES, UNITS
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import patterns
@@ -145,7 +146,7 @@ def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResu
     other[:, repeated.shape[1] - size[1] :] = torch.as_tensor(drawn)
     control = scores_on(inputs, other, repeated, ctx, "control")
     spread = found.std(axis=1, ddof=1) if p.samples > 1 else np.full_like(found[:, 0], np.nan)
-    said = f"{p.samples} samples of {'BOS + ' if bos is not None else ''}{sample_words(config, p)}, seed {p.seed}"
+    said = f"{number_of(p.samples, 'sample')} of {'BOS + ' if bos is not None else ''}{sample_words(config, p)}, seed {p.seed}"
     return HeadScoresResult(
         mean=found.mean(axis=1),
         spread=spread,
@@ -153,7 +154,7 @@ def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResu
         conventions=(
             *words,
             said,
-            "uniform over the vocabulary but BOS",
+            "uniform over the vocabulary without BOS",
             control_words(config, differ),
             "no interventions",
         ),
@@ -179,7 +180,7 @@ def _on_text(inputs: Inputs, p: HeadScoresParams, ctx: Ctx, words: tuple[str, ..
         control=control,
         conventions=(
             *words,
-            f"this prompt, {n} tokens: one sample, no spread",
+            f"this prompt, {number_of(n, 'token')}: one sample, no spread",
             said,
         ),
     )

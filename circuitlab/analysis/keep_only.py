@@ -25,6 +25,7 @@ from circuitlab.analysis.edge_sets import Through, count
 from circuitlab.analysis.kept_result import KeepOnlyResult
 from circuitlab.analysis.kept_sets import CUT, KEPT, NONE, Sets, edge_sets, head_sets
 from circuitlab.analysis.measured import Effect
+from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head, Target
 
@@ -124,8 +125,8 @@ def keep_only(inputs: Inputs, p: KeepOnlyParams, ctx: Ctx) -> KeepOnlyResult:
 
 
 def _sample(p: KeepOnlyParams, size: int) -> str:
-    plural, what = "s" if size > 1 else "", "edge" if p.edges else "head"
-    return f"{p.samples} random sets of {size} {what}{plural}, seed {p.seed}" if p.samples else "no random sets"
+    parts = number_of(size, "edge" if p.edges else "head")
+    return f"{number_of(p.samples, 'random set')} of {parts}, seed {p.seed}" if p.samples else "no random sets"
 
 
 def _finished(found: KeepOnlyResult, what: str) -> KeepOnlyResult:

@@ -9,6 +9,7 @@ import numpy as np
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
 from circuitlab.analysis.samples import bos_of
 from circuitlab.analysis.weight_view import exactness
+from circuitlab.counting import number_of
 from circuitlab.model.config import Experts, ModelConfig
 from circuitlab.model.weights import parameters_of
 
@@ -37,7 +38,7 @@ def _shape_facts(c: ModelConfig) -> list[tuple[str, str, str]]:
     shape = [("layers", str(c.n_layers)), ("heads", heads), ("d_model", str(c.d_model)), ("d_head", str(c.d_head))]
     shape += [("d_mlp", "attention only" if c.attention_only else str(c.d_mlp)), ("d_vocab", f"{c.d_vocab:,}")]
     shape += [("d_vocab_out", f"{c.d_vocab_out:,}")] if c.d_vocab_out != c.d_vocab else []
-    return [("shape", name, value) for name, value in [*shape, ("context", f"{c.n_ctx} tokens")]]
+    return [("shape", name, value) for name, value in [*shape, ("context", number_of(c.n_ctx, "token"))]]
 
 
 def _bos(c: ModelConfig, bos: int | None) -> str:

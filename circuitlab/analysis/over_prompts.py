@@ -34,6 +34,7 @@ from circuitlab.analysis.base import (
     find_analysis,
     over,
 )
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, Refused, UsageError
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import Intervention
@@ -118,7 +119,7 @@ def asked(p: OverPromptsParams) -> tuple[Analysis[Any, Any], Any]:
         given = json.loads(p.params or "{}")
     except (json.JSONDecodeError, RecursionError) as error:
         expected = f"a JSON object of {found.name}'s parameters"
-        raise UsageError("params is no JSON.", expected=expected, got=repr(p.params)[:80]) from error
+        raise UsageError("The parameter params is not JSON.", expected=expected, got=repr(p.params)[:80]) from error
     return found, from_json(found.params, given, "params")
 
 
@@ -130,9 +131,9 @@ def _refuse(config: ModelConfig, p: OverPromptsParams) -> str | None:
         return f"name with `analysis` what is to be averaged: {those}."
     found, params = asked(p)
     if not averaged(found):
-        return f"{found.name} has nothing that can be averaged over prompts. These have: {those}."
+        return f"nothing that {found.name} answers can be averaged over prompts. These have something: {those}."
     if getattr(params, "needs", found.needs) != "tokens":
-        return f"{found.name} reads no prompt under these parameters."
+        return f"under these parameters {found.name} reads no prompt."
     if any(isinstance(v := getattr(params, f.name), TextRef) and not v.sha256 for f in fields(params)):
         return f"a text file among the parameters of {found.name} must be named with its sha256."
     return found.refuse(config, params)
@@ -172,9 +173,9 @@ def _aimed(params: Any, prompt: Prompt) -> Any:
 def _chosen(found: Mapping[str, np.ndarray], field: str, name: str) -> str:
     """The field asked for, or the first. Raises `UsageError` with those there are."""
     if not found:
-        raise BadInput(f"{name} gave nothing to average under these parameters.", expected="an array", got="none")
+        raise BadInput(f"Under these parameters {name} gave nothing to average.", expected="an array", got="none")
     if field and field not in found:
-        raise UsageError(f"{name} offers no such array.", expected=" ".join(found), got=repr(field))
+        raise UsageError(f"There is no such array in what {name} answers.", expected=" ".join(found), got=repr(field))
     return field or next(iter(found))
 
 
@@ -242,7 +243,7 @@ class _Sum:
         row = np.asarray(found[self.field], np.float64) if self.field in found else np.empty(0)
         if self.rows and row.shape != self.rows[0].shape:
             raise BadInput(
-                f"{self.p.analysis}.{self.field} has another shape in prompt {number} than in the first.",
+                f"The array {self.field} of {self.p.analysis} has another shape in prompt {number} than in the first.",
                 expected=str(self.rows[0].shape),
                 got=f"{row.shape} for {self.prompts[number - 1].text[:60]!r}",
             )
@@ -277,14 +278,16 @@ class _Sum:
         )
 
     def _said(self, counted: int) -> tuple[str, ...]:
-        of = f"{counted} of {len(self.prompts)}" if counted < len(self.prompts) else f"{counted}"
+        of = f"{counted} of " if counted < len(self.prompts) else ""
         file = Path(self.p.file.path).name if self.p.file else ""
         longer = sum(prompt.longer for prompt in self.prompts[:counted])
-        first = (f"of {longer} longer answers the first token",) if longer else ()
+        first = (
+            (number_of(longer, "longer answer, by its first token", "longer answers, by their first tokens"),) if longer else ()
+        )
         unlike = len(set(self.weights)) > 1
         each = (f"each prompt weighted by its tokens, {sum(self.weights):.0f} in all",) if unlike else ()
         return (
-            f"{self.p.analysis}.{self.field}, mean of {of} prompts of {file}",
+            f"mean of {of}{number_of(len(self.prompts), 'prompt')} of {file}",
             *each,
             "spread: standard deviation over prompts",
             *first,

@@ -23,6 +23,7 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysi
 from circuitlab.analysis.chosen_heads import chosen_heads
 from circuitlab.analysis.token_rows import Embedding, out_factor, refuse_table, side_of, tile_rows
 from circuitlab.analysis.weight_view import by_layer, heads_of, is_token_map, words
+from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 
@@ -79,7 +80,9 @@ def own_tokens(inputs: Inputs, p: OwnTokensParams, ctx: Ctx) -> OwnTokensResult:
     sampled = p.tokens == "sample" and c.d_vocab > WHOLE
     ids = torch.arange(SAMPLE) * c.d_vocab // SAMPLE if sampled else torch.arange(c.d_vocab)
     top1, top10 = (np.full((c.n_layers, c.n_heads), np.nan) for _ in range(2))
-    said = f"own tokens of {len(ids)} of {c.d_vocab} rows" + (f": ± {50 / np.sqrt(len(ids)):.1f} % at most" if sampled else "")
+    said = f"own tokens of {'' if sampled else 'all '}{number_of(len(ids), 'row')}{f' of {c.d_vocab:,}' if sampled else ''}" + (
+        f": ± {50 / np.sqrt(len(ids)):.1f} % at most" if sampled else ""
+    )
     notes: dict[str, None] = {}
 
     def made(done: float) -> OwnTokensResult:

@@ -32,6 +32,7 @@ from circuitlab.analysis.path_following import Followed, follow
 from circuitlab.analysis.path_orders import contributions_by_order
 from circuitlab.analysis.path_terms import refuse_on_stream
 from circuitlab.analysis.target import Aim, aim_at, position_of
+from circuitlab.counting import number_of
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import Run
@@ -91,7 +92,7 @@ class PathExpansionResult(Result):
     def table(self) -> Table:
         """One row a term, then what is summed: paths left out, and deeper orders."""
         listed = int(self.order.max(initial=0))
-        more = [(f"{n} other paths", k, self.left_out[k]) for k, n in enumerate(self.n_left_out) if n]
+        more = [(number_of(n, "other path"), k, self.left_out[k]) for k, n in enumerate(self.n_left_out) if n]
         more += [("all paths", k, v) for k, v in enumerate(self.orders) if k > listed]
         blank = np.full((len(more), len(self.sources)), np.nan)
         by_source = np.concatenate([self.by_source, blank])
@@ -241,7 +242,7 @@ def _words(made: PathExpansionResult, aim: Aim, p: PathExpansionParams, run: Run
     said = [f"{measured}, position {made.position}", "patterns, norm scales and MLP outputs as recorded"]
     if run.edits:
         said.append(f"{len(run.edits)} intervention{'s' if len(run.edits) > 1 else ''}")
-    said += [f"{n} smaller paths of order {k} summed" for k, n in enumerate(made.n_left_out) if n]
+    said += [f"{number_of(n, 'smaller path')} of order {k} summed" for k, n in enumerate(made.n_left_out) if n]
     if run.weights.config.n_layers > p.order:
         said.append(f"orders above {p.order} as sums")
     return said

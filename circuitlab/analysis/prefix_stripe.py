@@ -20,6 +20,7 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysi
 from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.samples import bos_of, fitted, indistinct, no_room, repeated_random
 from circuitlab.analysis.scores_of_patterns import prefix_matching_mask
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
@@ -94,7 +95,7 @@ def prefix_stripe(inputs: Inputs, p: PrefixStripeParams, ctx: Ctx) -> PrefixStri
         run, front = inputs.run(ids, ()), "BOS + " if bos is not None else ""
         said = (f"{front}{fit.words(p.block, p.repeats)}, seed {p.seed}, one sample", "no interventions")
     else:
-        run, said = inputs.run(), (f"this prompt, {len(inputs.subject.tokens)} tokens",)
+        run, said = inputs.run(), (f"this prompt, {number_of(len(inputs.subject.tokens), 'token')}",)
     allowed = prefix_matching_mask(torch.tensor(run.tokens)).cpu().numpy()
     ctx.tick(0, 1, str(head))
     pattern = run.get("pattern", head.layer, (head.head,))[0].cpu().numpy()
@@ -108,6 +109,6 @@ def prefix_stripe(inputs: Inputs, p: PrefixStripeParams, ctx: Ctx) -> PrefixStri
         conventions=(
             *inputs.subject.conventions.words(),
             *said,
-            f"{int(again.sum())} destinations with a target",
+            f"{number_of(int(again.sum()), 'destination')} with a target",
         ),
     )

@@ -26,6 +26,7 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysi
 from circuitlab.analysis.rotation_check import FLOPS, random_orthogonal, turned_rows
 from circuitlab.analysis.virtual_parts import mlp_of
 from circuitlab.analysis.weight_view import embedding, heads_of
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.positions import sinusoid_table
@@ -140,8 +141,8 @@ def privileged_basis(inputs: Inputs, p: PrivilegedBasisParams, ctx: Ctx) -> Priv
         n_positions=n,
         conventions=(
             *inputs.subject.conventions.words(),
-            f"{n} positions" + (", BOS left out: it alone would be most of every kurtosis" if first else ""),
-            f"at most {n - 2 + 1 / (n - 1):.3g} over {n} positions" if n > 1 else "one position varies over nothing",
+            number_of(n, "position") + (", BOS left out: it alone would be most of every kurtosis" if first else ""),
+            f"at most {n - 2 + 1 / (n - 1):.3g} over {number_of(n, 'position')}" if n > 1 else "one position varies over nothing",
             f"control: a random basis, seed {p.seed}",
             "weights: mean over all matrices that write to the stream, each alone" + (", but no expert's" if c.experts else ""),
         ),
@@ -209,7 +210,7 @@ def _moments(writer: _Writer, Q: Tensor, ctx: Ctx) -> tuple[Moments, Moments]:
         plain.add(rows)
         other.add(rows @ Q if turned is writer else turned.rows(start, start + _tile(d)))
     if not plain.finite:
-        raise BadModel(f"{writer.name} is not finite.", expected="finite weights", got="NaN or infinity")
+        raise BadModel(f"The weights of {writer.name} are not finite.", expected="finite weights", got="NaN or infinity")
     return plain, other
 
 

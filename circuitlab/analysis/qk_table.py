@@ -33,6 +33,7 @@ from circuitlab.analysis.token_rows import (
     side_of,
 )
 from circuitlab.analysis.weight_view import turned, words
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
@@ -172,14 +173,14 @@ def _sided(name: str, said: str) -> str:
 def check_distance(c: ModelConfig, distance: int) -> None:
     """Raise `BadInput` for a distance that no pair of positions has."""
     if not 0 <= distance < c.n_ctx:
-        raise BadInput("There is no such distance.", expected=f"0..{c.n_ctx - 1} positions back", got=str(distance))
+        raise BadInput("There is no such distance.", expected=f"0..{number_of(c.n_ctx - 1, 'position')} back", got=str(distance))
 
 
 def score_words(c: ModelConfig, head: OneHead, distance: int) -> tuple[str, ...]:
     """What the caption of any QK table says of the score: scale, distance, biases, smearing, caps."""
-    said = [f"× {c.score_scale:.4g}"]
+    said = [f"score scale {c.score_scale:.4g}"]
     if c.positions == "rotary" and c.positional(head.head.layer):
-        said.append(f"source {distance} positions behind" if distance else "position-free (distance 0)")
+        said.append(f"source {number_of(distance, 'position')} behind" if distance else "position-free (distance 0)")
     elif slopes := c.slopes_in(head.head.layer):
         said.append(f"position-free: ALiBi takes {slopes[head.head.head]:.3g} · distance off, whatever the tokens")
     elif c.positions != "none":

@@ -20,6 +20,7 @@ from torch import Tensor
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only
 from circuitlab.analysis.target import position_of
 from circuitlab.analysis.written import entering, replaced
+from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import Run, after_attention, mlp_written
 
@@ -158,6 +159,6 @@ def _with(inputs: Inputs, p: ResidualNormsParams, made: ResidualNormsResult | No
         stages=tuple(rows.stages),
         components=tuple(rows.components),
         position=position_of(run.n, p.position),
-        conventions=(*inputs.subject.conventions.words(), f"{run.n} positions"),
+        conventions=(*inputs.subject.conventions.words(), number_of(run.n, "position")),
         done=float((~np.isnan(arrays["stream"]).any(axis=0)).mean()),
     )

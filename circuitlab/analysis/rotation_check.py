@@ -23,6 +23,7 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, read_only, scalar
 from circuitlab.analysis.weight_view import check_finite
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.block import normalise, soft_cap
 from circuitlab.model.config import ModelConfig
@@ -159,7 +160,7 @@ class Turned:
         last = int(c.final_norm and _differs(self._raw.unembed().norm))
         said = ["LayerNorm subtracts the mean over d_model"] if c.norm == "layer" else []
         n = len(self._gained) + last
-        said += [f"gains or biases of {n} norms act on single dimensions"] if n else []
+        said += [f"gains or biases of {number_of(n, 'norm')} act on single dimensions"] if n else []
         return "; ".join(said)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over, read_only
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.constructed import RopeInduction, closed_forms, parameters_of
@@ -108,7 +109,7 @@ def _refuse(config: ModelConfig, p: RotationClockParams) -> str | None:
 def rotation_clock(inputs: Inputs, p: RotationClockParams, ctx: Ctx) -> RotationClockResult:
     """Clock hands, sum of cosines, and both layers' attention of the constructed model, by formula and as measured."""
     if not 0 < p.epsilon < 0.5:
-        raise BadInput("epsilon is no share that may stray.", expected="above 0, below 0.5", got=f"{p.epsilon:g}")
+        raise BadInput("The parameter epsilon is out of range.", expected="above 0, below 0.5", got=f"{p.epsilon:g}")
     made = parameters_of(inputs.weights.config)
     assert made is not None  # `_refuse`
     tokens, run = inputs.subject.tokens, inputs.run(edits=())
@@ -135,7 +136,7 @@ def rotation_clock(inputs: Inputs, p: RotationClockParams, ctx: Ctx) -> Rotation
         places=tuple((name, at.start, at.stop) for name, at in stream(made).items()),
         conventions=(
             *inputs.subject.conventions.words(),
-            f"{made}, prompts of up to {made.n_ctx} tokens",
+            f"{made}, prompts of up to {number_of(made.n_ctx, 'token')}",
             f"bounds for ε = {p.epsilon:g}",
             "this prompt, no interventions",
         ),

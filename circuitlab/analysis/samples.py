@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs, TextRef
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import forward
@@ -98,14 +99,14 @@ def no_room(config: ModelConfig, block: int, repeats: int) -> str | None:
     if min(config.d_vocab, config.d_vocab_out) < 2:
         return "a vocabulary of one token has no random text."
     if fitted(config, block, repeats) is None:
-        return f"the context of {config.n_ctx} has no room for {min(block, LEAST)} random tokens twice."
+        return f"the context of {config.n_ctx} has no room for {number_of(min(block, LEAST), 'random token')} twice."
     return None
 
 
 def indistinct(block: int, repeats: int) -> str | None:
     """The reason why a pattern on such tokens says nothing of induction, None where it does."""
     if repeats > 1 and 0 < block < LEAST:
-        return f"a block of {block} is no room: what followed a token is the one before it, or itself; take {LEAST} or more."
+        return f"a block of {block} leaves no room: what followed a token is the one before it, or itself; take {LEAST} or more."
     return None
 
 
@@ -114,7 +115,11 @@ def pieces(tokens: tuple[int, ...], bos: int | None, length: int, count: int, se
     front = () if bos is None else (bos,)
     step = length - len(front)
     if step < 1 or not tokens or count < 1:
-        raise BadInput("The text gives no piece.", expected="a text, and pieces longer than BOS", got=f"{len(tokens)} tokens")
+        raise BadInput(
+            "The text is too short for a piece.",
+            expected="a text, and pieces longer than BOS",
+            got=number_of(len(tokens), "token"),
+        )
     if len(tokens) <= step:
         return [(*front, *tokens)]
     starts = np.arange(0, len(tokens) - step + 1, step)
@@ -129,12 +134,12 @@ def text_pieces(
     """Pieces of a file, or the prompt itself; and how a caption names them."""
     if not file:
         n = len(inputs.subject.tokens)
-        return [inputs.subject.tokens], (f"this prompt, {n} tokens: one text, no spread, much noise",)
+        return [inputs.subject.tokens], (f"this prompt, {number_of(n, 'token')}: one text, no spread, much noise",)
     assert ref is not None
     config = inputs.weights.config
     made = pieces(inputs.text(ref), bos_of(inputs.weights), min(length or config.n_ctx, config.n_ctx), texts, seed)
     name = ref.path.replace("\\", "/").rpartition("/")[2]
-    said = f"{len(made)} pieces of {len(made[0])} tokens of {name}, seed {seed}"
+    said = f"{number_of(len(made), 'piece')} of {number_of(len(made[0]), 'token')} of {name}, seed {seed}"
     return made, tuple(w for w in (said, behind) if w)
 
 

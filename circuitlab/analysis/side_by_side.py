@@ -15,6 +15,7 @@ import torch
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only
 from circuitlab.analysis.token_loss import TokenLossParams, TokenLossResult
+from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import ROWS
 
@@ -75,11 +76,11 @@ def _why_not(inputs: Inputs, texts: tuple[str, ...]) -> str:
     """Why this model cannot be set beside one that shows the tokens as `texts`; "" where it can."""
     config, tokens = inputs.weights.config, inputs.subject.tokens
     if len(tokens) > config.n_ctx:
-        return f"it reads {config.n_ctx:,} tokens at most, and these are {len(tokens):,}"
+        return f"it reads {number_of(config.n_ctx, 'token')} at most, and these are {len(tokens):,}"
     if max(tokens) >= config.d_vocab:
         return f"its vocabulary ends at {config.d_vocab - 1:,}, and there is a token {max(tokens):,}"
     if texts and len(texts) != len(tokens):
-        return f"it has {len(tokens):,} tokens, and the other one shows {len(texts):,}"
+        return f"it has {number_of(len(tokens), 'token')}, and the other one shows {len(texts):,}"
     if texts:
         for position, (token, text) in enumerate(zip(tokens, texts, strict=True)):
             here = _display(inputs, token)

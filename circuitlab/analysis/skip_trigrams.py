@@ -35,6 +35,7 @@ from circuitlab.analysis.token_rows import (
     side_of,
 )
 from circuitlab.analysis.weight_view import is_token_map, turned, words
+from circuitlab.counting import number_of
 from circuitlab.errors import Refused
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.corpus_bigrams import CorpusBigrams, corpus_of
@@ -118,7 +119,7 @@ def skip_trigrams(inputs: Inputs, p: SkipTrigramsParams, ctx: Ctx) -> SkipTrigra
     formula = FORMULA
     if corpus is not None:
         formula += f"; among the {WIDTH} strongest d and o of s, d → o not in the text, d → o′ and d′ → o in it"
-    some = f"the {len(chosen)} sources of largest ‖QK[:, s]‖ · ‖OV[s, :]‖" if p.source == -1 else "one source"
+    some = f"the {number_of(len(chosen), 'source')} of largest ‖QK[:, s]‖ · ‖OV[s, :]‖" if p.source == -1 else "one source"
     said = (some, "token embeddings", *score_words(c, head, p.distance), ov_bias_words(head), corpus.words() if corpus else "")
     return found.result(formula, words(inputs, *said), inputs.subject.conventions.dtype)
 

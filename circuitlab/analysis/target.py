@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Inputs
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model import block
 from circuitlab.model.run import Run
@@ -82,7 +83,9 @@ def aim_at(inputs: Inputs, target: Target, positions: Sequence[int], run: Run | 
     where = torch.tensor(list(positions), dtype=torch.int64)
     if target.direction:
         if len(target.direction) != c.d_model:
-            raise BadInput("The direction has another width.", expected=f"{c.d_model} numbers", got=str(len(target.direction)))
+            raise BadInput(
+                "The direction has another width.", expected=number_of(c.d_model, "number"), got=str(len(target.direction))
+            )
         D = torch.tensor(target.direction, dtype=ends.W_U.dtype).expand(len(where), -1)
         none = torch.full((len(where), 2), -1)
         return Aim(where, D, torch.zeros(len(where), dtype=D.dtype), none, "a direction in the normalised final stream")
@@ -121,4 +124,4 @@ def _words(run: Run, target: Target, where: Tensor, cap: float) -> str:
     follows = f"logit{before} of the token that follows"
     if len(where) == 1 and last:
         return f"logit{before} of the most probable token"
-    return f"{follows}, after the last of the most probable" if last else follows
+    return f"{follows}; after the last token, of the most probable one" if last else follows

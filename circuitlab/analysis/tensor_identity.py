@@ -27,6 +27,7 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Tab
 from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.score_parts import read_by_attention
 from circuitlab.analysis.stream_reading import Passage
+from circuitlab.counting import number_of
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import Run
@@ -191,7 +192,7 @@ def tensor_identity(inputs: Inputs, p: TensorIdentityParams, ctx: Ctx) -> Tensor
 
 
 def _too_long(n: int, c: ModelConfig) -> str:
-    return f"{n} tokens × {c.d_model} = {n * c.d_model:,} rows: the matrix is made up to {KRON_LIMIT:,}"
+    return f"{number_of(n, 'token')} × {c.d_model} = {number_of(n * c.d_model, 'row')}: the matrix is made up to {KRON_LIMIT:,}"
 
 
 def _compared(pair: tuple[Tensor, Tensor] | None) -> tuple[float, float]:

@@ -24,6 +24,7 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Tab
 from circuitlab.analysis.chosen_heads import chosen_heads
 from circuitlab.analysis.target import Aim, aim_at, position_of
 from circuitlab.analysis.written import Directions, by_head, directions, kept_share, refuse_norm_on_stream, seen_by_heads
+from circuitlab.counting import number_of
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import Run
@@ -162,7 +163,7 @@ class _Sent:
         """The result, with what both directions say alike."""
         seen = ~np.isnan(self.values).all(axis=0)
         summed = np.where(seen, np.nansum(self.values, axis=0), np.nan).astype(self.values.dtype)
-        some = "all heads" if not self.p.heads else f"{len(self.heads)} heads"
+        some = "all heads" if not self.p.heads else number_of(len(self.heads), "head")
         said = (self.aim.words, f"through {some}, directly, at the recorded scale of the final norm")
         return TokenAttributionResult(
             values=self.values,

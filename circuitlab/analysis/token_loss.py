@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only
+from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import ROWS
 
@@ -73,10 +74,11 @@ def token_loss(inputs: Inputs, p: TokenLossParams, ctx: Ctx) -> TokenLossResult:
             loss[start + 1 : stop + 1] = lost[:, 0].cpu().numpy()
             rank[start + 1 : stop + 1] = ((logits > own).sum(1) + 1).masked_fill(~there[:, 0], -1).cpu().numpy()
     without = sum(t >= inputs.weights.config.d_vocab_out for t in tokens[1:])
-    said = (f"{without} tokens that the model cannot predict have no loss",) if without else ()
+    lost = number_of(without, "token that the model cannot predict has", "tokens that the model cannot predict have")
+    said = (f"{lost} no loss",) if without else ()
     return TokenLossResult(
         loss=loss,
         rank=rank,
         tokens=read_only(np.array(tokens)),
-        conventions=(*inputs.subject.conventions.words(), f"{max(0, n - 1 - without)} predicted tokens", *said),
+        conventions=(*inputs.subject.conventions.words(), number_of(max(0, n - 1 - without), "predicted token"), *said),
     )

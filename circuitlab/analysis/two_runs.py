@@ -13,7 +13,7 @@ from circuitlab.analysis.base import Ctx, Inputs
 from circuitlab.analysis.patching_parts import Span, Tick, span_of
 from circuitlab.analysis.target import Aim, aim_at, position_of
 from circuitlab.errors import BadInput
-from circuitlab.model.forward import forward
+from circuitlab.model.forward import check_tokens, forward
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Target
@@ -83,6 +83,8 @@ def two_runs(inputs: Inputs, source: tuple[int, ...], target: Target, position: 
             got="no source" if not source else "this prompt's own tokens, and no intervention",
             remedy="Give source=…, or cut something first.",
         )
+    if source:
+        check_tokens(inputs.weights.config, source, "The other prompt")
     run = inputs.run()
     ctx.tick(0, 1, "the other prompt")
     there = inputs.run(source or run.tokens, ())

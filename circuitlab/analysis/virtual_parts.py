@@ -89,7 +89,7 @@ def mlp_of(inputs: Inputs, layer: int) -> tuple[Tensor, Tensor]:
 
 def _check(name: str, value: Tensor) -> None:
     if not bool(torch.isfinite(value).all()):
-        raise BadModel(f"{name} is not finite.", expected="finite weights", got="NaN or infinity")
+        raise BadModel(f"The weights of {name} are not finite.", expected="finite weights", got="NaN or infinity")
 
 
 def linear_pairs(inputs: Inputs, place: Place) -> Pairs:

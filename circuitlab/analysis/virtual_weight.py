@@ -51,6 +51,7 @@ from circuitlab.analysis.virtual_parts import (
     short_factor,
 )
 from circuitlab.analysis.weight_view import exactness, refuse_inexact
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
@@ -148,7 +149,7 @@ def _missing(c: ModelConfig, p: VirtualWeightParams) -> str | None:
     heads += [p.reader_head] if p.reader in ("QK query", "QK key", "OV") else []
     for head in heads:
         if not (0 <= head.layer < c.n_layers and 0 <= head.head < c.n_heads):
-            return f"the model has no {head}; it has {c.n_layers} layers of {c.n_heads} heads."
+            return f"the model has no {head}; it has {number_of(c.n_layers, 'layer')} of {number_of(c.n_heads, 'head')}."
     for which, layer in ((p.writer, p.writer_layer), (p.reader, p.reader_layer)):
         if which == "mlp" and c.attention_only:
             return "the model has no MLP."
@@ -354,7 +355,9 @@ def _said(inputs: Inputs, p: VirtualWeightParams, path: list[Place], at: At | No
     if p.across:
         scales = "norms between at recorded scales" if at is not None else "norms between at scale 1"
         said += ["every pattern set to the identity", "" if c.norm == "none" else scales]
-        where = "" if at is None else f"position {at.positions.start}" if p.mlp != "mean Jacobian" else f"{at.run.n} positions"
+        where = ""
+        if at is not None:
+            where = number_of(at.run.n, "position") if p.mlp == "mean Jacobian" else f"position {at.positions.start}"
         mlps = {"none": "MLPs left out", "linear": "MLPs as W_in W_out, without their nonlinearity"}
         said += (
             [] if c.attention_only else [mlps.get(p.mlp, f"MLPs by their Jacobian, {'mean of ' * (p.mlp == RECORDED[1])}{where}")]

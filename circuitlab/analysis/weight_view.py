@@ -124,7 +124,7 @@ def check_finite(layer: Layer, i: int) -> None:
     for name in ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V"):
         value = getattr(layer, name)
         if value is not None and not bool(torch.isfinite(value.sum())) and not bool(torch.isfinite(value).all()):
-            raise BadModel(f"layers.{i}.{name} is not finite.", expected="finite weights", got="NaN or infinity")
+            raise BadModel(f"The weights layers.{i}.{name} are not finite.", expected="finite weights", got="NaN or infinity")
 
 
 def turned(x: Tensor, config: ModelConfig, layer: int, distance: int) -> Tensor:

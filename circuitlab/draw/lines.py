@@ -8,6 +8,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter, QPen
 from PySide6.QtWidgets import QWidget
 
+from circuitlab.counting import number_of
 from circuitlab.draw.gestures import Id, number
 from circuitlab.draw.paper import Paper
 from circuitlab.draw.plot import Overlay, Range
@@ -150,8 +151,8 @@ class LinesMark(XYPlot):
         if n < 2 or (n <= IN_LEGEND if named is None else len(named) == n):
             return ""
         if named:
-            return f"{n} curves, {len(named)} of them named above"
-        return f"{n} curves" if self._on_paper else f"{n} curves, named under the pointer"
+            return f"{number_of(n, 'curve')}, {len(named)} of them named above"
+        return number_of(n, "curve") if self._on_paper else f"{number_of(n, 'curve')}, named under the pointer"
 
     def prepare_export(self, paper: Paper) -> None:
         """There is no pointer."""

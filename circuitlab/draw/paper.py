@@ -54,7 +54,7 @@ class Paper:
                     _within(field.name, value)
             elif value not in get_args(kinds[field.name]):
                 raise UsageError(
-                    f"A figure’s {field.name} cannot be this.", expected=" ".join(get_args(kinds[field.name])), got=str(value)
+                    f"A figure cannot have this {field.name}.", expected=" ".join(get_args(kinds[field.name])), got=str(value)
                 )
         object.__setattr__(self, "least_pt", min(self.least_pt, self.font_pt))
 
@@ -94,4 +94,4 @@ def _within(name: str, value: Any) -> None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     if not (number and low <= value <= high):
         what = name.rpartition("_")[0] or name
-        raise UsageError(f"A figure’s {what} cannot be this.", expected=f"{low:g} to {high:g} {unit}", got=str(value))
+        raise UsageError(f"A figure cannot have this {what}.", expected=f"{low:g} to {high:g} {unit}", got=str(value))

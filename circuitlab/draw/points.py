@@ -9,6 +9,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
 from PySide6.QtWidgets import QWidget
 
+from circuitlab.counting import number_of
 from circuitlab.draw.colours import NEUTRAL, hues_rgb, rgba_table, steps, table
 from circuitlab.draw.gestures import Id, number
 from circuitlab.draw.paper import Paper
@@ -72,7 +73,7 @@ class PointsMark(XYPlot):
 
     def note(self) -> str:
         """A density in place of points is announced."""
-        return f"drawn as the density of {len(self._x):,} points" if self._dense() else ""
+        return f"drawn as the density of {number_of(len(self._x), 'point')}" if self._dense() else ""
 
     def _rgb(self) -> np.ndarray:
         """[n, 3] uint8, of at most 64 shades of a map."""

@@ -10,6 +10,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
+from circuitlab.counting import number_of
 from circuitlab.draw.colours import NEUTRAL, dark_text, rgb, table
 from circuitlab.draw.gestures import Id
 from circuitlab.draw.painted import PaintedMark
@@ -154,7 +155,7 @@ class RowsOnPaper(PaintedMark):
     def note(self) -> str:
         """What of the table is not here."""
         n, shown = len(self.mark.ids), self._shown()
-        words = [f"first {shown} of {n:,} rows"] if shown < n else []
+        words = [f"first {shown} of {number_of(n, 'row')}"] if shown < n else []
         out = self._fit(max(self.viewport().width(), 40))[1]
         return " · ".join([*words, *([f"columns left out: {', '.join(out)}"] if out else [])])
 

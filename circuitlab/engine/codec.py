@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-import numpy as np
-
 from circuitlab.analysis.base import SeriesRef, TextRef
+from circuitlab.counting import number_of
 from circuitlab.engine.store import reference
 from circuitlab.errors import UsageError, bounded
 from circuitlab.model.plain import fields, from_json, out_of_bounds, to_json, type_name
 from circuitlab.model.subject import Head, Target
+from circuitlab.model.whole_numbers import elements, whole_numbers
 
 P = TypeVar("P")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -110,12 +110,14 @@ def _value(kind: Any, value: Any, name: str) -> Any:
         return parse(kind, value, name)
     if get_origin(kind) is not tuple:
         return from_json(kind, to_json(value), name)
-    several = [value] if isinstance(value, Head) or not isinstance(value, (tuple, list, np.ndarray)) else list(value)
-    kinds = get_args(kind)
+    kinds, given = get_args(kind), None if isinstance(value, Head) else elements(value)
+    several = [value] if given is None else given
     if kinds[-1] is Ellipsis:
+        if kinds[0] is int:
+            return whole_numbers(several, name)
         return tuple(_value(kinds[0], one, f"{name}[{i}]") for i, one in enumerate(several))
     if len(kinds) != len(several):
-        raise UsageError(f"{name} cannot be read.", expected=f"{len(kinds)} values", got=repr(value)[:80])
+        raise UsageError(f"The value of {name} cannot be read.", expected=number_of(len(kinds), "value"), got=repr(value)[:80])
     return tuple(_value(k, one, f"{name}[{i}]") for i, (k, one) in enumerate(zip(kinds, several, strict=True)))
 
 
@@ -126,7 +128,7 @@ def _made(cls: type[P], values: Mapping[str, Any]) -> P:
     params = cls(**values)
     if (wrong := out_of_bounds(params)) is not None:
         name, expected, got = wrong
-        raise UsageError(f"{name} is out of bounds.", expected=expected, got=got)
+        raise UsageError(f"The value of {name} is out of bounds.", expected=expected, got=got)
     return params
 
 
@@ -144,14 +146,17 @@ def parse(kind: Any, text: str, name: str) -> Any:
 def _parse_tuple(kind: Any, text: str, name: str) -> tuple[Any, ...]:
     kinds, parts = get_args(kind), text.split(",")
     if kinds[-1] is Ellipsis:
-        return () if text.strip().lower() in ("", _empty(kind)) else tuple(parse(kinds[0], part, name) for part in parts)
+        if text.strip().lower() in ("", _empty(kind)):
+            return ()
+        place = lambda i: name if len(parts) == 1 else f"{name}[{i}]"
+        return tuple(parse(kinds[0], part, place(i)) for i, part in enumerate(parts))
     if len(parts) != len(kinds):
-        raise UsageError(f"{name} cannot be read.", expected=f"{len(kinds)} values", got=repr(text))
-    return tuple(parse(kind, part, name) for kind, part in zip(kinds, parts, strict=True))
+        raise UsageError(f"The value of {name} cannot be read.", expected=number_of(len(kinds), "value"), got=repr(text))
+    return tuple(parse(kind, part, f"{name}[{i}]") for i, (kind, part) in enumerate(zip(kinds, parts, strict=True)))
 
 
 def _parse_plain(kind: Any, text: str, name: str) -> Any:
-    bad = UsageError(f"{name} cannot be read.", expected=type_name(kind), got=repr(text))
+    bad = UsageError(f"The value of {name} cannot be read.", expected=type_name(kind), got=repr(text))
     if get_origin(kind) is Literal:
         match = [c for c in get_args(kind) if str(c) == text.strip()]
         if not match:

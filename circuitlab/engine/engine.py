@@ -20,6 +20,7 @@ import torch
 
 from circuitlab import __version__
 from circuitlab.analysis.base import Analysis, Ctx, Quiet, TextRef, find_analysis
+from circuitlab.counting import number_of
 from circuitlab.engine.cache import Cache
 from circuitlab.engine.estimates import estimate_run, estimate_streaming, estimate_weights
 from circuitlab.engine.flights import Flights
@@ -165,7 +166,7 @@ class Engine:
         """
         analysis, subject = find_analysis(request.analysis), request.subject
         if (wrong := out_of_bounds(request.params)) is not None:
-            raise BadInput(f"{analysis.name}: {wrong[0]} is out of bounds.", expected=wrong[1], got=wrong[2])
+            raise BadInput(f"In {analysis.name} the value of {wrong[0]} is out of bounds.", expected=wrong[1], got=wrong[2])
         weights = self.store.open(subject.model).opened.weights
         config = weights.config
         if reason := analysis.refuse(config, request.params):
@@ -181,9 +182,9 @@ class Engine:
         self._check_device(request, analysis.name, needed, weights)
         if needed > self.memory:
             raise OverBudget(
-                f"{analysis.name} does not fit in the memory budget.",
+                f"The analysis {analysis.name} does not fit in the memory budget.",
                 expected=f"at most {memory_words(self.memory)}",
-                got=f"{memory_words(needed)}{f' for {n} tokens' if reads else ''}",
+                got=f"{memory_words(needed)}{' for ' + number_of(n, 'token') if reads else ''}",
                 remedy=f"Give a larger --budget, or {'shorten the prompt' if reads else 'ask for less: fewer, smaller samples'}.",
             )
         return needed
@@ -271,7 +272,7 @@ def _provenance(model: OpenModel, place: str, seconds: float, reused: int) -> Pr
 
 def _out_of_memory(name: str, error: Exception) -> OverBudget:
     return OverBudget(
-        f"{name} ran out of the machine's memory.",
+        f"The machine ran out of memory during {name}.",
         expected="an allocation that succeeds",
         got=str(error)[:200] or type(error).__name__,
         remedy="Lower the memory budget so that this is refused at once, shorten the prompt, or close other programs.",

@@ -199,7 +199,7 @@ def data_bytes(what: Told, form: str) -> bytes:
     if form == "npz":
         return npz_bytes(what)
     if form not in ("csv", "json"):
-        raise UsageError("That is no data format.", expected=" ".join(SUFFIXES), got=form or "no suffix")
+        raise UsageError("That is not a data format.", expected=" ".join(SUFFIXES), got=form or "no suffix")
     return (csv_text(what) if form == "csv" else json_text(what) + "\n").encode("utf-8")
 
 
@@ -224,6 +224,6 @@ def write_answers(answers: Mapping[str, Exported], path: Path) -> Path:
     data = several_bytes(answers, plain.suffix.lower().removeprefix("."))
     target = plain if len(answers) == 1 else plain.with_name(plain.name + ".zip")
     if target != path and target.exists():  # nobody was asked about this one
-        raise UsageError("That is there already.", expected="a name that is free", got=str(target))
+        raise UsageError("There is already something of that name.", expected="a name that is free", got=str(target))
     write_whole(target, data)
     return target

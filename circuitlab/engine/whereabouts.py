@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
+from circuitlab.counting import number_of
 from circuitlab.engine.engine import GIB, Engine
 from circuitlab.engine.estimates import estimate_run, estimate_streaming, estimate_weights
 from circuitlab.engine.store import Identity, OpenModel
@@ -40,7 +41,7 @@ def _memory(engine: Engine, model: OpenModel, subject: Subject) -> list[Row]:
     held = f"in memory, {size(estimate_weights(config, dtype))}"
     rows = [
         ("memory", "weights", held if weights.resident else f"in their file, {size(_stored_bytes(model))}, read layer by layer"),
-        ("memory", "a forward pass", f"{size(needed)} for {n} token{'' if n == 1 else 's'}" if n else "no prompt yet"),
+        ("memory", "a forward pass", f"{size(needed)} for {number_of(n, 'token')}" if n else "no prompt yet"),
         ("memory", "budget", size(engine.memory) + (": the pass is refused" if n and needed > engine.memory else "")),
         ("memory", "device", place if place == engine.device else f"{place}: {engine.device} has no float64"),
     ]

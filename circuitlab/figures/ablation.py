@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from circuitlab.analysis.ablation import AblationParams, AblationResult
+from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import caption, captions, destination, digits, once, pick_position, top_level
 from circuitlab.figures.heads import ranks
@@ -78,7 +79,9 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if len(heads) < 2:
         return Why("Shift-click a second head in All heads: two or more are cut together here.")
     if len(heads) > MOST:
-        return Why(f"{len(heads)} heads are chosen; pairs are taken of at most {MOST}: Shift-click some away in All heads.")
+        return Why(
+            f"{number_of(len(heads), 'head')} are chosen; pairs are taken of at most {MOST}: Shift-click some away in All heads."
+        )
     return {"set": ask(what="set", heads=heads), "pairs": ask(what="pairs", heads=heads)}
 
 
@@ -114,7 +117,7 @@ def _heads(state: State, facts: Facts, now: Answers) -> Figure:
 
 def _said(result: AblationResult) -> tuple[str, str]:
     worse = "positive: the loss rises without the head" if result.unit == "nats" else "negative: the head was raising it"
-    return f"as it is: {result.baseline:.3f} {result.unit}", worse
+    return f"uncut: {result.baseline:.3f} {result.unit}", worse
 
 
 def _title(result: AblationResult, state: State) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from circuitlab.analysis.base import find_analysis
+from circuitlab.counting import number_of
 from circuitlab.figures.compare import with_reference
 from circuitlab.figures.marks import Figure
 from circuitlab.session.cuts import words
@@ -46,7 +47,7 @@ def about(state: State, facts: Facts, now: Mapping[str, Answer]) -> tuple[str, .
         said.append(prompt(state, facts))
     if of & {"tokens", "edits"}:
         edits = state.subject.edits
-        said += [words(e) for e in edits] if len(edits) <= MOST_EDITS else [f"{len(edits)} interventions"]
+        said += [words(e) for e in edits] if len(edits) <= MOST_EDITS else [number_of(len(edits), "intervention")]
     return tuple(part.replace(BETWEEN, " ") for part in said if part)
 
 
@@ -58,7 +59,7 @@ def prompt(state: State, facts: Facts) -> str:
     text = " ".join(text.split())
     if len(text) > LONGEST:
         text = (text[:LONGEST].rpartition(" ")[0] or text[:LONGEST]).rstrip(" ,;:.") + " …"
-    return f"“{text}” ({len(state.tokens)} tokens{_bos(state, facts)})"
+    return f"“{text}” ({number_of(len(state.tokens), 'token')}{_bos(state, facts)})"
 
 
 def _bos(state: State, facts: Facts) -> str:

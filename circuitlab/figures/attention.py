@@ -139,7 +139,9 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
 def _reading(state: State, facts: Facts, view: AttentionView) -> str:
     position = destination(state)
     token = quoted(facts.token_text(state.tokens[position]))
-    return f"text: {'attended to by' if view.direction == 'dest → src' else 'attending to'} {position} {token}"
+    return f"text: {'what {} attends to' if view.direction == 'dest → src' else 'what attends to {}'}".format(
+        f"{position} {token}"
+    )
 
 
 def _text(state: State, facts: Facts, heat: Heatmap, view: AttentionView) -> Tokens:

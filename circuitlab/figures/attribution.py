@@ -9,6 +9,7 @@ import numpy as np
 
 from circuitlab.analysis.direct_attribution import CONSTANT, DirectAttributionParams, DirectAttributionResult
 from circuitlab.analysis.token_attribution import TokenAttributionParams, TokenAttributionResult
+from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import caption, destination, digits, number, once, pick_position, quoted, texts, top_level
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, Tokens, empty, ids
@@ -194,7 +195,7 @@ def _tokens(state: State, facts: Facts, answer: Answer) -> Figure:
         locked=state.selection.locked,
     )
     rows = once(answer, ("rows", heads, state.tokens), lambda: _positions(result, facts, state, heads))
-    names = "all heads" if every else f"{len(heads)} heads" if len(heads) > MOST_HEADS else " + ".join(map(str, heads))
+    names = "all heads" if every else number_of(len(heads), "head") if len(heads) > MOST_HEADS else " + ".join(map(str, heads))
     token = f"{result.position} {quoted(tokens[result.position])}"
     shown = (len(rows.ids), len(state.tokens)) if len(rows.ids) < len(state.tokens) else None
     if sources(view):

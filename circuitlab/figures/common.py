@@ -46,10 +46,8 @@ def _token_axis(label: str, texts: tuple[str, ...]) -> Axis:
 
 
 def caption(answer: Answer, *more: str) -> str:
-    """Conventions, sample, what was reused, and a remainder where something was decomposed."""
+    """Conventions, sample, and a remainder where something was decomposed."""
     words = [*answer.result.conventions, *(m for m in more if m)]
-    if answer.provenance.reused:
-        words.append(f"{answer.provenance.reused} positions from an earlier run (agrees within 1e-5)")
     if answer.result.remainder is not None:
         words.append(answer.result.remainder.words())
     if not answer.complete:

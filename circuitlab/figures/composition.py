@@ -10,7 +10,7 @@ import numpy as np
 from circuitlab.analysis.composition import CompositionParams, CompositionResult
 from circuitlab.analysis.head_scores import HeadScoresResult
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import caption, hints, once, published, top_level
+from circuitlab.figures.common import caption, hints, number, once, published, top_level
 from circuitlab.figures.heads import random_scores
 from circuitlab.figures.hues import head_hue
 from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Hit, Mark, RowColumn, Rows, empty, ids
@@ -156,7 +156,8 @@ def _title(state: State, result: CompositionResult) -> str:
     if max(source.layer, dest.layer) >= result.scores.shape[1] or max(source.head, dest.head) >= result.scores.shape[2]:
         return said
     place = (result.kinds.index(kind), *dest, *source)
-    return f"{kind} {source} → {dest}: {result.scores[place]:.3f}, z {result.z[place]:.1f} · chance {result.baseline:.3f}"
+    score = f"{result.scores[place]:.3f}, z {number(result.z[place], '.1f')}"
+    return f"{kind}-composition {source} → {dest}: {score} · chance {result.baseline:.3f}"
 
 
 def _named(answer: Answer | None, facts: Facts) -> dict[Head, str]:

@@ -15,6 +15,7 @@ from circuitlab.analysis.copying_scores import CopyingScoresParams, CopyingScore
 from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult
 from circuitlab.analysis.own_tokens import OwnTokensParams, OwnTokensResult
 from circuitlab.analysis.token_rows import Embedding
+from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import captions, has_mlps, hints, once, published
 from circuitlab.figures.heads import published_column, random_scores, ranks
@@ -286,7 +287,7 @@ def _title(state: State, view: HeadFinderView, x: np.ndarray, y: np.ndarray) -> 
     both = {view.y: y, view.x: x}
     signed = lambda v: f"{v:.2f}".replace("-", "−")
     said = [f"{name} {signed(v[head])} (rank {ranks(v)[head]})" for name, v in both.items() if np.isfinite(v[head])]
-    return f"{head} · " + (" · ".join(said) or "not scored") + f" · {y.size} heads"
+    return f"{head} · " + (" · ".join(said) or "not scored") + f" · {number_of(y.size, 'head')}"
 
 
 def _picked(state: State, keys: np.ndarray) -> tuple[int, ...]:
@@ -320,7 +321,7 @@ def _table(state: State, facts: Facts, now: Answers, found: dict[Score, np.ndarr
     answers: tuple[Answer, ...] = tuple(now.values())
     return Figure(
         ((rows,),),
-        f"{lead.size} heads, {len(found)} scores",
+        f"{number_of(lead.size, 'head')}, {number_of(len(found), 'score')}",
         captions(answers, missing, *_notes(TABLE, now), published(facts)),
         shown,
     )

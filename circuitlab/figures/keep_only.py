@@ -11,7 +11,7 @@ from circuitlab.analysis.keep_only import KeepOnlyParams, KeepOnlyResult
 from circuitlab.analysis.kept_result import names_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.ablation import base_params, too_short
-from circuitlab.figures.common import caption, once
+from circuitlab.figures.common import caption, number, once
 from circuitlab.figures.hues import head_hue
 from circuitlab.figures.kept_edges import KeepOnlyView, edges_of, list_of, pick_edge, view_of, with_edges
 from circuitlab.figures.marks import Axis, Bars, Figure, Hit, Points, empty
@@ -78,7 +78,7 @@ def _title(result: KeepOnlyResult) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{round(share, 2) + 0.0:.0%}"  # no −0 %
+    return number(share, ".0%")
 
 
 def _shown(name: str) -> str:
@@ -98,7 +98,7 @@ def _values(result: KeepOnlyResult) -> tuple[str, ...]:
     random = result.random_faithfulness
     random = random[~np.isnan(random)]
     spread = f" ± {random.std(ddof=1):.0%} (sd)" if len(random) > 1 else ""
-    beside = f"random sets: faithful {random.mean():.0%}{spread}" if len(random) else ""
+    beside = f"random sets: faithful {_percent(float(random.mean()))}{spread}" if len(random) else ""
     return f"{values} {result.unit}", beside, f"ringed: the {what} kept"
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from circuitlab.analysis.edge_sets import Edge
 from circuitlab.analysis.kept_result import KeepOnlyResult
+from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer
 from circuitlab.errors import UsageError
 from circuitlab.figures.ablation import Measured
@@ -83,7 +84,7 @@ def edges_of(state: State, facts: Facts) -> tuple[Edge, ...] | Why:
     if not edges:
         return Why("Choose an edge in Composition: it becomes the circuit, and its row here adds it to the list.")
     if len(edges) > MOST:
-        return Why(f"{len(edges)} edges are listed, {MOST} can be: take some out of the list.")
+        return Why(f"{number_of(len(edges), 'edge')} are listed, {MOST} can be: take some out of the list.")
     for edge in edges:
         if why := _impossible(edge, state, facts):
             return Why(why)

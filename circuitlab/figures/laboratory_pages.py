@@ -7,6 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from circuitlab.analysis.rotation_clock import RotationClockResult
+from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer
 from circuitlab.figures.common import caption, destination, number, once, quoted
 from circuitlab.figures.laboratory_parameters import LaboratoryView
@@ -155,7 +156,7 @@ def stream(state: State, facts: Facts, answer: Answer, view: LaboratoryView, p: 
         )
     last = destination(state)
     after = "each step" if view.after == "all" else view.after
-    title = f"After {after}: {len(state.tokens)} positions × {r.stream.shape[2]} coordinates"
+    title = f"After {after}: {number_of(len(state.tokens), 'position')} × {r.stream.shape[2]} coordinates"
     now = _mixed(r, last, p, _name(state.tokens[last], facts))
     grid = (*((m,) for m in maps), (prose("stream", p, now),))
     scale = "−1 to 1" if p.variant != "one-hot" else "0 to 1"
@@ -256,12 +257,12 @@ def alphabet(state: State, facts: Facts, answer: Answer, p: RopeInduction) -> Fi
     )
     n = len(asked)
     receive = len(np.unique(asked))
-    all_ = f"all choices fall on {receive} letter{'s' * (receive > 1)}"
-    title = f"{p.variant}: {own} of {n} letters choose their own like, {all_}"
+    all_ = f"all choices fall on {number_of(receive, 'letter')}"
+    title = f"{p.variant}: {own} of {number_of(n, 'letter')} choose their own like, {all_}"
     where = np.array(state.tokens)[np.nanargmax(r.measured[1], axis=1)]
     letters = np.array(state.tokens) != 0
     chosen = int((where == np.array(state.tokens))[letters].sum())
-    from_ = f"from {chosen} of {int(letters.sum())} positions"
+    from_ = f"from {chosen} of {number_of(int(letters.sum()), 'position')}"
     now = f"In this prompt layer 1 looks most at the token’s own letter {from_}. {rightly(r)}"
     words = prose("rank one", p, now)
     return Figure(((map_,), (words,)), title, caption(answer, "the alphabet: by formula, each letter once"))

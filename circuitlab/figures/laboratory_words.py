@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from circuitlab.analysis.rotation_clock import RotationClockResult
+from circuitlab.counting import number_of
 from circuitlab.figures.common import number
 from circuitlab.figures.marks import Prose
 from circuitlab.model.constructed import RopeInduction
@@ -131,7 +132,7 @@ def rightly(r: RotationClockResult) -> str:
         return "Nothing repeats yet: there is nothing to predict."
     least = float(np.nanmin(r.margin))
     lead = f"least lead of the right letter {number(least)}"
-    return f"{k} of {n} predictions right, {lead}."
+    return f"{k} of {number_of(n, 'prediction')} right, {lead}."
 
 
 def enough(value: float, needed: float, name: str, r: RotationClockResult) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from circuitlab.analysis.attention import Show
 from circuitlab.analysis.attention_overview import GAP, OverviewParams, OverviewResult
+from circuitlab.counting import number_of
 from circuitlab.engine.request import Request
 from circuitlab.figures.attention import NAMES, UNITS
 from circuitlab.figures.common import caption, hints, once, published, top_level
@@ -66,7 +67,9 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         colour_bar=False,
         hints=hints(facts),
     )
-    title = f"All {config.n_layers * config.n_heads} heads · {title}"
+    n = config.n_layers * config.n_heads
+    every = "The one head" if n == 1 else f"All {number_of(n, 'head')}"
+    title = f"{every} · {title}"
     return Figure(((heat,),), title, caption(answer, "one scale for all heads", published(facts)))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from circuitlab.analysis.patched_block import What
 from circuitlab.analysis.patching import PatchingParams, PatchingResult
 from circuitlab.analysis.path_patching import PathPatchingParams
+from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import caption, has_mlps, number, once, pick_position
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, empty, ids
@@ -169,7 +170,7 @@ def _grid(state: State, facts: Facts, answer: Answer, view: PatchingView) -> Fig
         texts=once(answer, "texts", lambda: np.where(_estimated(result), "≈", "")) if _estimated(result).any() else None,
     )
     outside, estimated = int((~result.inside & result.exact).sum()), int(_estimated(result).sum())
-    cone = f"{outside} of {result.inside.size} cells empty and hatched: they cannot matter" if outside else ""
+    cone = f"{outside} of {number_of(result.inside.size, 'cell')} empty and hatched: they cannot matter" if outside else ""
     said = f"{estimated} of {result.inside.size} coloured and hatched, ≈: first-order estimates until exact" if estimated else ""
     title = f"{view.exchange} as {whose(state)} · {measured(result, facts, whose(state))}"
     words = caption(answer, said, cone, read_beside(state), _reading(result, row, col))

@@ -13,6 +13,7 @@ from circuitlab.analysis.own_tokens import OwnTokensParams, OwnTokensResult, own
 from circuitlab.analysis.path_expansion import Measure, PathExpansionParams, PathExpansionResult
 from circuitlab.analysis.path_terms import refuse_on_stream
 from circuitlab.analysis.virtual_head import VirtualHeadParams, VirtualHeadResult
+from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Refused
 from circuitlab.figures.common import (
@@ -34,7 +35,7 @@ from circuitlab.figures.pivot import no_head, of_weights, pair, pick_edge, refus
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
-Order = Literal["all", "0 direct", "1 heads", "2 pairs"]
+Order = Literal["all", "0 direct", "1 head", "2 pairs"]
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def _terms(state: State, facts: Facts, answer: Answer) -> Figure:
     rows, made = _listed(state, answer)
     bars = _orders(answer, view)
     grid, weights = ((bars,), (rows,)), (len(bars.values) + 0.6, 8.0)
-    said = caption(answer, "all rows together are the whole" if view.order == "all" else "")
+    said = caption(answer, "the rows add up to the whole" if view.order == "all" else "")
     return Figure(grid, _title(state, facts, answer), said, (made.shown, made.total), weights=weights)
 
 
@@ -150,7 +151,7 @@ def _listed(state: State, answer: Answer, also: np.ndarray = NONE) -> tuple[Rows
 
 
 def _layers(n: int) -> str:
-    return "This model has no layers" if n < 1 else "This model has one layer" if n == 1 else f"This model has {n} layers"
+    return f"This model has {number_of(n, 'layer') if n > 0 else 'no layers'}"
 
 
 def _order(order: Order) -> int | None:
@@ -280,7 +281,7 @@ def pick(state: State, hit: Hit) -> State:
 
 def _pick_order(state: State, order: int) -> State:
     """Only the paths of this order; again: all of them."""
-    view, wanted = _view(state), ("0 direct", "1 heads", "2 pairs")
+    view, wanted = _view(state), ("0 direct", "1 head", "2 pairs")
     if order >= len(wanted):
         return state
     return state.with_view("paths", replace(view, order="all" if view.order == wanted[order] else wanted[order]))

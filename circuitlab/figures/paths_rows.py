@@ -10,6 +10,7 @@ from circuitlab.analysis.ablation import AblationResult
 from circuitlab.analysis.copying_scores import CopyingScoresResult
 from circuitlab.analysis.own_tokens import OwnTokensResult
 from circuitlab.analysis.path_expansion import PathExpansionResult
+from circuitlab.counting import number_of
 from circuitlab.figures.common import digits, top_level
 from circuitlab.figures.marks import RowColumn, ids
 from circuitlab.figures.marks.texts import ALONE
@@ -34,7 +35,7 @@ class Terms:
 def order_sums(result: PathExpansionResult) -> tuple[np.ndarray, tuple[str, ...]]:
     """The sum of each order and its name, the deep ones together."""
     orders = result.orders
-    names = ["0 direct", "1 heads", "2 pairs", *(f"{k} heads deep" for k in range(3, len(orders)))][: len(orders)]
+    names = ["0 direct", "1 head", "2 pairs", *(f"{number_of(k, 'head')} deep" for k in range(3, len(orders)))][: len(orders)]
     if len(orders) > FOLDED + 1:
         return np.append(orders[:FOLDED], orders[FOLDED:].sum()), (*names[:FOLDED], f"{FOLDED} and deeper")
     return orders, tuple(names)

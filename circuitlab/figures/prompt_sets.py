@@ -10,6 +10,7 @@ import numpy as np
 
 from circuitlab.analysis.base import TextRef
 from circuitlab.analysis.over_prompts import OverPromptsParams, OverPromptsResult
+from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import caption, digits, once, top_level
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
@@ -156,7 +157,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     result = answer.result
     assert isinstance(result, OverPromptsResult)
     what = _measured(answer)
-    title = f"{SAID[what]} · mean of {result.counted} prompts"
+    title = f"{SAID[what]} · mean of {number_of(result.counted, 'prompt')}"
     if what in LISTS:
         return _listed(answer, result, what, view.page, title, state)
     if view.page == "prompts":

@@ -10,6 +10,7 @@ import numpy as np
 from circuitlab.analysis.privileged_basis import PrivilegedBasisParams, PrivilegedBasisResult
 from circuitlab.analysis.rotation_check import RotationCheckParams, RotationCheckResult
 from circuitlab.analysis.subspace_overlap import SubspaceOverlapParams, SubspaceOverlapResult, Which
+from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import captions, once, top_level
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, Lines, RowColumn, Rows, empty, ids
@@ -172,7 +173,7 @@ def _basis(answer: Answer) -> Figure:
         return Lines("layers", x, ys, names, dashed=(False, True), x_axis=axis, y_axis=Axis("kurtosis, mean over positions"))
 
     marks = ((once(answer, "dimensions", dimensions),), (once(answer, "layers", layers),))
-    title = f"kurtosis of the stream over {result.n_positions} positions · 3 is a normal distribution"
+    title = f"kurtosis of the stream over {number_of(result.n_positions, 'position')} · 3 is a normal distribution"
     return Figure(marks, title, captions((answer,), "above the random basis: the basis is privileged"))
 
 

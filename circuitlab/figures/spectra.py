@@ -13,6 +13,7 @@ from circuitlab.analysis.own_tokens import OwnTokensParams, OwnTokensResult, own
 from circuitlab.analysis.previous_head_spectrum import PreviousHeadSpectrumParams, PreviousHeadSpectrumResult
 from circuitlab.analysis.qk_spectrum import QkSpectrumParams, QkSpectrumResult
 from circuitlab.analysis.token_rows import Embedding
+from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import captions, has_mlps, number, once, rotates, top_level
 from circuitlab.figures.hues import head_hue
@@ -323,7 +324,7 @@ def _copying(state: State, view: SpectraView, now: Answers) -> Figure:
     head = state.selection.head
     said = f"{head} copying {number(ov[head], '.3f')}"
     said = ", ".join(w for w in (said, _own(now, head), f"QK positivity {number(qk[head], '.3f')}") if w)
-    copies = f"{int((ov > 0.5).sum())} of {ov.size} heads above 0.5"
+    copies = f"{int((ov > 0.5).sum())} of {number_of(ov.size, 'head')} above 0.5"
     own = now["own"].result if "own" in now else None
     if isinstance(own, OwnTokensResult):
         copies += f", {int((own.top10 > 0.5).sum())} with most own tokens in the top 10"
@@ -351,7 +352,8 @@ def _plane(state: State, view: SpectraView, answer: Answer) -> Figure:
     head = state.selection.head
     earlier = _earlier(answer, result, view, head, state)
     value = weighted[head]
-    said = f"{head} copying {result.copying[head]:.3f}, behind earlier heads " + ("none" if np.isnan(value) else f"{value:.3f}")
+    said = f"{head} copying {number(result.copying[head], '.3f')}, behind earlier heads "
+    said += "none" if np.isnan(value) else number(value, ".3f")
     marks = (plane,) if earlier is None else (plane, earlier)
     words = "upper right: looks for what an earlier head moved there, and copies"
     return Figure((marks,), said, captions((answer,), words))

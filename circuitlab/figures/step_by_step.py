@@ -9,6 +9,7 @@ import numpy as np
 
 from circuitlab.analysis.head_step import HeadStepParams, HeadStepResult
 from circuitlab.analysis.tensor_identity import TensorIdentityParams, TensorIdentityResult
+from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import caption, digits, number, once, quoted, texts, top_level
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
@@ -137,7 +138,7 @@ def _moved(result: HeadStepResult, facts: Facts, s: str) -> list[tuple[int, str,
     target = [quoted(facts.token_text(int(i))) for i in result.target_ids if i >= 0]
     aim = " − ".join(target) or result.target_words
     lines = [
-        (7, "mask", f"{seen} of {len(result.mask)} sources seen"),
+        (7, "mask", f"{seen} of {number_of(len(result.mask), 'source')} seen"),
         (8, "softmax over them", f"A = {result.attention:.4f}, the {_ordinal(rank)}"),
         (9, "v = x_s W_V", _vector(result.v)),
         (9, "A · v", f"length {_norm(result.weighted)}"),

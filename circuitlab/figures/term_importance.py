@@ -9,6 +9,7 @@ import numpy as np
 
 from circuitlab.analysis.base import TextRef
 from circuitlab.analysis.term_importance import TermImportanceParams, TermImportanceResult
+from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import caption, has_mlps, once, top_level
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
@@ -63,9 +64,8 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         return Figure(title="Term importance")
     path = " → ".join(f"{loss:.2f}" for loss in (result.uniform, *result.loss) if np.isfinite(loss))
     marks = ((_orders(answer, result, facts),), (_parts(answer, result, state),))
-    said = "" if len(result.whole) > 1 else "no standard error from one text"
     heights = (len(result.orders) + 2.5, min(marks[1][0].ids.shape[0], 8) + 2.5)  # in rows, with heading and scroll bar
-    return Figure(marks, f"Loss {path} nats", caption(answer, said), weights=heights)
+    return Figure(marks, f"Loss {path} nats", caption(answer), weights=heights)
 
 
 def _what(result: TermImportanceResult, i: int, facts: Facts) -> str:
@@ -104,7 +104,7 @@ def _parts(answer: Answer, result: TermImportanceResult, state: State) -> Rows:
         n, heads = result.head_reduction.shape[1:]
         shown = not np.isnan(result.head_reduction).all()
         keys = [(i, h) for i in range(n) for h in (NO_HEAD, *(range(heads) if shown else ()))]
-        names = [f"layer {i}, {heads} heads" if h == NO_HEAD else f"  {Head(i, h)}" for i, h in keys]
+        names = [f"layer {i}, {number_of(heads, 'head')}" if h == NO_HEAD else f"  {Head(i, h)}" for i, h in keys]
         of = lambda layers, by_head, b: np.array([layers[b, i] if h == NO_HEAD else by_head[b, i, h] for i, h in keys])
         both = [of(result.layer_reduction, result.head_reduction, b) for b in (0, 1)]
         errors = [of(result.layer_error, result.head_error, b) for b in (0, 1)]

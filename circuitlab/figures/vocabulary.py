@@ -13,6 +13,7 @@ import numpy as np
 
 from circuitlab.analysis.alignment import Alignment, alignment_of
 from circuitlab.analysis.base import read_only
+from circuitlab.counting import number_of
 from circuitlab.model.subject import Target
 from circuitlab.session.state import Pin, State
 
@@ -44,7 +45,7 @@ def _by_text(here: tuple[str, ...], there: tuple[str, ...]) -> Alignment:
         found = alignment_of(tuple(number[t] for t in here), tuple(number[t] for t in there))
         align = np.where(found.differs, -1, found.align)
     known = int((align >= 0).sum())
-    words = f"another vocabulary: {known} of {len(here)} tokens here stand for the same text there"
+    words = f"another vocabulary: {known} of {number_of(len(here), 'token')} here stand for the same text there"
     return Alignment(read_only(align), np.zeros(len(here), dtype=bool), words)
 
 

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from circuitlab.counting import number_of
 from circuitlab.draw.plain import tip_of
 from circuitlab.draw.theme import Theme
 from circuitlab.gui.bench import Bench
@@ -200,7 +201,7 @@ class TopBar(QToolBar):
         for name, _, on, _, _ in CONVENTIONS:
             self._choices[name].setChecked(getattr(state.conventions, name) == on)
         edits = state.subject.edits
-        what = words(edits[0]) if len(edits) == 1 else f"{len(edits)} interventions"
+        what = words(edits[0]) if len(edits) == 1 else number_of(len(edits), "intervention")
         self._edits = (f"{what} ✕", f"{len(edits)} cut ✕") if edits else ("", "")
         self.edits.setToolTip(tip_of("In force; click to remove all:\n" + "\n".join(map(words, edits))))
         self.edits.setVisible(bool(edits))

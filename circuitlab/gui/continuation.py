@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QObject, Slot
 
+from circuitlab.counting import number_of
 from circuitlab.engine.continuation import written_on
 from circuitlab.errors import BadInput, Cancelled
 from circuitlab.gui.bench import Bench
@@ -44,7 +45,7 @@ class Continuation(QObject):
             tokens = written_on(bench.engine, state.subject, n, sampled, seed, stop, temperature)
             return tokens, "" if tokenizer is None else _text_of(tokenizer, tokens, state.bos)
 
-        self.bench.runner.do(SLOT, f"continue by {n} tokens", work, "slow")
+        self.bench.runner.do(SLOT, f"continue by {number_of(n, 'token')}", work, "slow")
 
     @Slot(str, object)
     def _finished(self, slot: str, written: object) -> None:
@@ -56,7 +57,7 @@ class Continuation(QObject):
             self.bench.message.emit("Nothing was added: the text has changed, or the context is full.")
             return
         self.bench.document.apply(state.with_text(text, tokens), "continue")
-        self.bench.message.emit(f"{len(tokens) - len(state.tokens)} tokens written.")
+        self.bench.message.emit(f"{number_of(len(tokens) - len(state.tokens), 'token')} written.")
 
     @Slot(str, object)
     def _failed(self, slot: str, error: object) -> None:

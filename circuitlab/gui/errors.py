@@ -14,6 +14,7 @@ from PySide6.QtGui import QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import QDialogButtonBox, QGridLayout, QLabel, QLineEdit, QMessageBox, QPlainTextEdit, QPushButton, QWidget
 
 from circuitlab import __version__
+from circuitlab.counting import number_of
 from circuitlab.draw.plain import PlainBox
 from circuitlab.errors import LONGEST, CircuitLabError, UnknownFamily, bounded, reason
 
@@ -56,7 +57,7 @@ class ErrorDialog(PlainBox):
 
     def _list(self, error: UnknownFamily) -> None:
         """The file's own names and the command that imports them, to be copied."""
-        names = QPlainTextEdit("\n".join((f"{error.n_tensors} tensors:", *error.tensors)), self)
+        names = QPlainTextEdit("\n".join((f"{number_of(error.n_tensors, 'tensor')}:", *error.tensors)), self)
         names.setReadOnly(True)
         names.setAccessibleName("The file's own tensors")
         names.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))

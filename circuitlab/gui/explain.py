@@ -8,6 +8,7 @@ from PySide6.QtCore import Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QDialogButtonBox, QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
+from circuitlab.counting import number_of
 from circuitlab.draw.theme import Theme
 from circuitlab.figures.panel import Facts, Panel
 from circuitlab.gui.dialog import Dialog
@@ -44,7 +45,7 @@ def explanation(panel: Panel, facts: Facts, n_tokens: int, caption: str = "") ->
     c = facts.config
     lines = [panel.title, "", panel.help, "", panel.equation, ""]
     lines += [f"{s}: {what}, {names} = {numbers}" for s, what, names, numbers in shapes(panel, facts, n_tokens)]
-    lines += [f"{c.n_layers} layers × {c.n_heads} heads · score scale {c.score_scale:.4g}"]
+    lines += [f"{number_of(c.n_layers, 'layer')} × {number_of(c.n_heads, 'head')} · score scale {c.score_scale:.4g}"]
     lines += ["", f"Conventions: {caption}"] if caption else []
     return "\n".join([*lines, "", f"Source: {panel.source}"])
 
@@ -77,7 +78,7 @@ class ExplainDialog(Dialog):
                 grid.addWidget(label, row, column)
         grid.setColumnStretch(3, 1)
         box.addLayout(grid)
-        scale = f"{c.n_layers} layers × {c.n_heads} heads · score scale {c.score_scale:.4g}"
+        scale = f"{number_of(c.n_layers, 'layer')} × {number_of(c.n_heads, 'head')} · score scale {c.score_scale:.4g}"
         box.addWidget(self._words(f"{facts.name}: {scale}", "caption"))
         if caption:
             box.addWidget(self._words(f"Conventions: {caption}", "caption"))

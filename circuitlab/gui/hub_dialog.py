@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from circuitlab.counting import number_of
 from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.gui.dialog import Dialog
 from circuitlab.gui.job import Job
@@ -187,8 +188,8 @@ class HubDialog(Dialog):
         self.revision.setCurrentText(now)
         self.revision.blockSignals(False)
         here = "in the local cache" if snapshot(plan.name) else f"to be kept in {cache_folder()}"
-        more = f"; {len(revisions)} revisions to choose from" if len(revisions) > 1 else ""
-        self.said.setText(f"{plan.name}: {len(plan.files)} files, {plan.total / 2**20:,.1f} MiB, {here}{more}.")
+        more = f"; {number_of(len(revisions), 'revision')} to choose from" if len(revisions) > 1 else ""
+        self.said.setText(f"{plan.name}: {number_of(len(plan.files), 'file')}, {plan.total / 2**20:,.1f} MiB, {here}{more}.")
 
     @Slot(str, object)
     def _failed(self, slot: str, error: object) -> None:

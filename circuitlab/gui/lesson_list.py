@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from circuitlab.counting import number_of
 from circuitlab.draw.plain import tip_of
 from circuitlab.draw.theme import Theme
 from circuitlab.gui.bench import Bench
@@ -106,7 +107,7 @@ class LessonList(QListWidget):
 
     def standing(self, lesson: Lesson) -> str:
         """How long, and how far."""
-        parts = [f"{lesson.minutes} min · {len(lesson.steps)} steps"]
+        parts = [f"{lesson.minutes} min · {number_of(len(lesson.steps), 'step')}"]
         parts += [f"continue at step {self.places.step(lesson) + 1}"] if self.begun(lesson) else []
         return " · ".join([*parts, "✓ read"] if self.places.done(lesson) else parts)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from PySide6.QtCore import QObject, Slot
 
+from circuitlab.counting import number_of
 from circuitlab.figures.panel import WITHOUT_HEADS
 from circuitlab.gui.bench import Bench
 from circuitlab.model.intervention import Intervention
@@ -72,7 +73,7 @@ class Moves(QObject):
         """The present subject becomes the reference."""
         state = self.bench.document.recorded
         text = state.text if len(state.text) <= 24 else f"…{state.text[-23:]}"
-        label = f"“{text}”" if text else f"{len(state.tokens)} tokens"
+        label = f"“{text}”" if text else number_of(len(state.tokens), "token")
         self._pin(f"{self.bench.name_of(state.model)} {label}", state.compare)
         self.bench.message.emit("Pinned. Change anything, then compare (Ctrl+D).")
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, BadMachine
 from circuitlab.model.devices import NAMES
 from circuitlab.model.tokenizer import Tokenizer
@@ -45,7 +46,7 @@ class TrainingJob:
         made = []
         for name, share in self.text:
             if share and not re.fullmatch(r"\d*\.?\d+", share):
-                raise BadInput("A share is no number.", expected="a part of the whole such as 0.5, or nothing", got=share)
+                raise BadInput("A share is not a number.", expected="a part of the whole such as 0.5, or nothing", got=share)
             made.append(f"{name}:{share}" if share else name)
         return made
 
@@ -71,8 +72,9 @@ class Checked:
     def words(self) -> str:
         """What is about to happen, in one sentence or two."""
         c = self.recipe.config()
-        shape = f"{c.n_layers} layers, {c.n_heads} heads of {c.d_head}, d_model {c.d_model}, {c.n_parameters():,} parameters"
-        work = f"{self.recipe.optimiser.steps:,} steps, {self.total:,} tokens"
+        heads, numbers = number_of(c.n_heads, "head"), number_of(c.n_parameters(), "parameter")
+        shape = f"{number_of(c.n_layers, 'layer')}, {heads} of {c.d_head}, d_model {c.d_model}, {numbers}"
+        work = f"{number_of(self.recipe.optimiser.steps, 'step')}, {number_of(self.total, 'token')}"
         size = f"{self.n_bytes / 2**20:,.1f} MiB" if self.n_bytes >= 2**20 else f"{self.n_bytes / 2**10:,.0f} KiB"
         text = f"{self.n_files:,} file{'s' if self.n_files > 1 else ''}, {size} of text"
         return f"{shape}. {work}. {text}." + (" The folder holds a part of this run: it goes on from there." if self.held else "")
@@ -104,7 +106,7 @@ def _writable(text: str) -> Path:
         raise BadInput("Choose a folder for the run.", expected="a folder", got="none")
     out = Path(text).expanduser()
     if not out.is_absolute():
-        raise BadInput("The folder must be given whole.", expected="a path from the root", got=text)
+        raise BadInput("The folder must be a full path.", expected="a path from the root", got=text)
     nearest = next(p for p in (out, *out.parents) if p.exists())
     if not nearest.is_dir():
         raise BadMachine("The folder cannot be made.", expected="a folder", got=f"{nearest} is a file")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 
 Positions = Literal["none", "learned", "sinusoidal", "shortformer", "rotary", "alibi"]
@@ -59,7 +60,9 @@ class Rotary:
                 "Rotary frequencies are not numbers.", expected="finite numbers, the base above 0", got=repr(self)[:200]
             )
         if type(self.dims) is not int or not 0 <= self.dims <= _MOST["d_head"] or self.pairs not in ("interleaved", "half"):
-            raise BadModel("Rotary columns cannot be.", expected="a number of them, half or interleaved", got=repr(self)[:200])
+            raise BadModel(
+                "The rotary columns are impossible.", expected="a number of them, half or interleaved", got=repr(self)[:200]
+            )
 
     def frequencies(self, d_head: int) -> tuple[float, ...]:
         """θ, one per turning pair (radians per position)."""
@@ -84,10 +87,12 @@ class Experts:
     def __post_init__(self) -> None:
         sizes, switches = (self.n, self.active, self.shared), (self.renormalise, self.shared_gate)
         if not all(type(v) is int and 0 <= v <= _LARGEST for v in sizes) or not 1 <= self.active <= self.n <= _MOST["experts"]:
-            raise BadModel("The experts cannot be.", expected="1 ≤ active ≤ n, and a width", got=repr(self)[:120])
+            raise BadModel("This mixture of experts is impossible.", expected="1 ≤ active ≤ n, and a width", got=repr(self)[:120])
         if not all(type(v) is bool for v in switches) or (self.shared_gate and not self.shared):
             raise BadModel(
-                "The experts cannot be.", expected="switches, and a gate only of a shared expert", got=repr(self)[:120]
+                "This mixture of experts is impossible.",
+                expected="switches, and a gate only of a shared expert",
+                got=repr(self)[:120],
             )
 
 
@@ -171,14 +176,18 @@ class ModelConfig:
         for name in ("n_heads", "d_model", "d_head", "d_vocab", "d_vocab_out", "n_ctx", "n_kv_heads"):
             value = getattr(self, name)
             if type(value) is not int or value < 1:
-                raise BadModel(f"{name} is not a size.", expected="a whole number of at least 1", got=repr(value))
+                raise BadModel(
+                    f"The configuration's {name} is not a size.", expected="a whole number of at least 1", got=repr(value)
+                )
         for name in ("n_layers", "d_mlp"):
             value = getattr(self, name)
             if type(value) is not int or value < 0:
-                raise BadModel(f"{name} is not a size.", expected="a whole number of at least 0", got=repr(value))
+                raise BadModel(
+                    f"The configuration's {name} is not a size.", expected="a whole number of at least 0", got=repr(value)
+                )
         for name in ("n_layers", "n_heads", "d_model", "d_head", "d_vocab", "d_vocab_out", "n_ctx", "d_mlp"):
             if (value := getattr(self, name)) > (most := _MOST.get(name, _LARGEST)):
-                raise BadModel(f"{name} is beyond any model.", expected=f"at most {most}", got=str(value))
+                raise BadModel(f"The configuration's {name} is beyond any model.", expected=f"at most {most}", got=str(value))
         if self.n_heads % self.n_kv_heads:
             raise BadModel(
                 "Query heads do not divide into key-value groups.",
@@ -190,29 +199,43 @@ class ModelConfig:
         for name in _NUMBERS:
             value = getattr(self, name)
             if type(value) not in (int, float) or not math.isfinite(value):
-                raise BadModel(f"{name} is not a number.", expected="a finite number", got=repr(value)[:80])
+                raise BadModel(f"The configuration's {name} is not a number.", expected="a finite number", got=repr(value)[:80])
         for name in _SWITCHES:
             if type(getattr(self, name)) is not bool:
-                raise BadModel(f"{name} is neither true nor false.", expected="true or false", got=repr(getattr(self, name))[:80])
+                raise BadModel(
+                    f"The configuration's {name} is neither true nor false.",
+                    expected="true or false",
+                    got=repr(getattr(self, name))[:80],
+                )
         for name in ("windows", "position_layers"):
             value = getattr(self, name)
             if not isinstance(value, tuple) or not all(type(v) is int and v >= 0 for v in value):
-                raise BadModel(f"{name} is no list of whole numbers.", expected="whole numbers", got=repr(value)[:80])
+                raise BadModel(
+                    f"The configuration's {name} is not a list of whole numbers.", expected="whole numbers", got=repr(value)[:80]
+                )
         if not isinstance(self.biases, tuple) or not isinstance(self.family, str):
             raise BadModel(
-                "biases or family cannot be read.", expected="a list, and text", got=repr((self.biases, self.family))[:80]
+                "The configuration's biases or family cannot be read.",
+                expected="a list, and text",
+                got=repr((self.biases, self.family))[:80],
             )
 
     def _check_choices(self) -> None:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
-                raise BadModel(f"{name} is not one that is known.", expected=" ".join(choices), got=repr(getattr(self, name)))
+                raise BadModel(
+                    f"The configuration's {name} is not a known one.", expected=" ".join(choices), got=repr(getattr(self, name))
+                )
         if self.windows and len(self.windows) != self.n_layers:
-            raise BadModel("windows has the wrong length.", expected=str(self.n_layers), got=str(len(self.windows)))
+            raise BadModel(
+                "The configuration's windows have the wrong length.", expected=str(self.n_layers), got=str(len(self.windows))
+            )
         if unknown := set(self.biases) - set(get_args(BiasName)):
             raise BadModel("A bias has no place.", expected=" ".join(get_args(BiasName)), got=" ".join(sorted(unknown)))
         if not math.isfinite(self.score_scale):
-            raise BadModel("score_scale is not a number.", expected="a finite number", got=repr(self.score_scale))
+            raise BadModel(
+                "The configuration's score_scale is not a number.", expected="a finite number", got=repr(self.score_scale)
+            )
         for rotary in (self.rotary, self.rotary_windowed):
             if rotary is not None:
                 self._check_rotary(rotary)
@@ -242,7 +265,9 @@ class ModelConfig:
         wanted = self.n_heads if self.positions == "alibi" else 0
         slopes: tuple[Any, ...] = self.slopes if isinstance(self.slopes, tuple) else ("no list",)
         if len(slopes) != wanted or not all(type(m) in (int, float) and math.isfinite(m) for m in slopes):
-            raise BadModel("The slopes of ALiBi do not fit the heads.", expected=f"{wanted} numbers", got=repr(self.slopes)[:80])
+            raise BadModel(
+                "The slopes of ALiBi do not fit the heads.", expected=number_of(wanted, "number"), got=repr(self.slopes)[:80]
+            )
         if wanted and self.score_soft_cap:
             raise BadModel("ALiBi with a soft cap of scores is not known.", expected="one of them", got="both")
 

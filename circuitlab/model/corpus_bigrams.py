@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading import resolve
@@ -79,7 +80,12 @@ def corpus_of(ref: ModelRef, c: ModelConfig) -> CorpusBigrams | None:
     stat = path.stat()
     found = _read(path, stat.st_size, stat.st_mtime_ns)
     if not found.n_vocab == c.d_vocab == c.d_vocab_out:
-        raise BadModel(f"{FILE} is of another vocabulary.", expected=f"{c.d_vocab} tokens", got=str(found.n_vocab), remedy=_AGAIN)
+        raise BadModel(
+            f"{FILE} is of another vocabulary.",
+            expected=number_of(c.d_vocab, "token"),
+            got=str(found.n_vocab),
+            remedy=_AGAIN,
+        )
     return found
 
 
@@ -102,5 +108,10 @@ def _read(path: Path, size: int, mtime: int) -> CorpusBigrams:
     sound = len(offsets) == n + 1 and offsets[0] == 0 and offsets[-1] == pairs == len(arrays["steps"])
     sound = sound and bool((np.diff(offsets.astype(np.int64)) >= 0).all()) and len(arrays["totals"]) == n
     if not sound or (pairs and int(arrays["successors"].max()) >= n):
-        raise BadModel(f"{FILE} contradicts itself.", expected=FORMAT, got=f"{pairs} pairs of {n} tokens", remedy=_AGAIN)
+        raise BadModel(
+            f"{FILE} contradicts itself.",
+            expected=FORMAT,
+            got=f"{number_of(pairs, 'pair')} of {number_of(n, 'token')}",
+            remedy=_AGAIN,
+        )
     return CorpusBigrams(**arrays, complete=said.get("complete") == "true", text=said.get("text", "a text that is not named"))

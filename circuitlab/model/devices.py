@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadMachine
 
 NAMES = ("cpu", "cuda", "mps")
@@ -28,7 +29,7 @@ class Device:
 
 def devices() -> tuple[Device, ...]:
     """What this machine computes on, the CPU first."""
-    found = [Device("cpu", f"CPU, {os.cpu_count()} cores", _main_memory())]
+    found = [Device("cpu", f"CPU, {number_of(os.cpu_count() or 1, 'core')}", _main_memory())]
     if torch.cuda.is_available():
         for i in range(torch.cuda.device_count()):
             about = torch.cuda.get_device_properties(i)

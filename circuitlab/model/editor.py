@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import HEADLESS, Intervention, Site
@@ -32,7 +33,11 @@ def check_edits(config: ModelConfig, edits: tuple[Intervention, ...], n_tokens: 
         if edit.path_from is not None and config.norm_placement not in ("pre",):
             raise BadInput("A path intervention needs norms before the sublayers.", expected="pre", got=config.norm_placement)
         if edit.align and len(edit.align) != n_tokens:
-            raise BadInput("align does not fit the prompt.", expected=f"{n_tokens} positions", got=str(len(edit.align)))
+            raise BadInput(
+                "The alignment of a patch does not fit the prompt.",
+                expected=number_of(n_tokens, "position"),
+                got=str(len(edit.align)),
+            )
 
 
 def _check_site(config: ModelConfig, site: Site, n_tokens: int) -> None:
@@ -114,8 +119,8 @@ class Editor:
     def _constant(self, edit: Intervention, x: Tensor) -> Tensor:
         if len(edit.value) not in (1, x.shape[-1]):
             raise BadInput(
-                f"set at {edit.site.name} has the wrong width.",
-                expected=f"1 or {x.shape[-1]} numbers",
+                f"The value set at {edit.site.name} has the wrong width.",
+                expected=f"1 or {number_of(x.shape[-1], 'number')}",
                 got=str(len(edit.value)),
             )
         return torch.tensor(edit.value, dtype=x.dtype, device=x.device).expand_as(x)

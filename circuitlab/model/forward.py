@@ -16,6 +16,7 @@ from itertools import takewhile
 import torch
 from torch import Tensor
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model import block
 from circuitlab.model.block import QKV
@@ -29,22 +30,22 @@ from circuitlab.model.weights import Embed, Layer, Weights
 Tick = Callable[[int, int], None]
 
 
-def check_tokens(config: ModelConfig, tokens: tuple[int, ...]) -> None:
-    """Raise `BadInput` for a prompt that this model cannot take."""
+def check_tokens(config: ModelConfig, tokens: tuple[int, ...], what: str = "The prompt") -> None:
+    """Raise `BadInput` for a prompt that this model cannot take; `what` it is called."""
     if not tokens:
-        raise BadInput("The prompt is empty.", expected="at least one token", got="none", remedy="Type some text.")
+        raise BadInput(f"{what} is empty.", expected="at least one token", got="none", remedy="Type some text.")
     if len(tokens) > config.n_ctx:
         raise BadInput(
-            "The prompt is longer than the model's context.",
-            expected=f"at most {config.n_ctx} tokens",
+            f"{what} is longer than the model's context.",
+            expected=f"at most {number_of(config.n_ctx, 'token')}",
             got=f"{len(tokens)}",
             remedy="Shorten the text, or open a model with a longer context.",
         )
-    if bad := sorted({t for t in tokens if not 0 <= t < config.d_vocab}):
+    if bad := [(i, t) for i, t in enumerate(tokens) if not 0 <= t < config.d_vocab]:
         raise BadInput(
-            "The prompt has tokens outside the vocabulary.",
+            f"{what} has tokens outside the vocabulary.",
             expected=f"ids 0..{config.d_vocab - 1}",
-            got=", ".join(map(str, bad[:5])),
+            got=", ".join(f"{t} at position {i}" for i, t in bad[:5]),
             remedy="Tokens of another model's tokenizer do not fit this one.",
         )
 
@@ -64,6 +65,8 @@ def forward(
     """
     check_tokens(w.config, tokens)
     check_edits(w.config, edits, len(tokens))
+    for other in (edit.source for edit in edits if edit.source):
+        check_tokens(w.config, other, "The other prompt")
     editor = Editor(edits, tokens, source or (lambda other: forward(w, other)))
     keep = _common(w, tokens, edits, prefix)
     run = Run(w, tokens, edits, editor, reused=keep)

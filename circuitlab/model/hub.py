@@ -38,7 +38,9 @@ class HubName:
         revision = revision if at else "main"
         unsafe = any(part in ("", ".", "..") for part in (*repo.split("/"), *revision.split("/")))
         if unsafe or not _ID.match(repo) or not _REVISION.match(revision):
-            raise UsageError("That is no model of the hub.", expected="OWNER/NAME or OWNER/NAME@REVISION", got=repr(text)[:120])
+            raise UsageError(
+                "That is not a model of the hub.", expected="OWNER/NAME or OWNER/NAME@REVISION", got=repr(text)[:120]
+            )
         return cls(repo, revision)
 
     @property

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadMachine, BadModel, CircuitLabError
 from circuitlab.model.hub import HubName, cache_folder
 from circuitlab.model.hub_meter import Meter
@@ -47,7 +48,7 @@ def checked_hash(text: object, what: str) -> str:
     """`text` where it is a hash by which the cache names things. Raises `BadModel`."""
     if not isinstance(text, str) or not _HASH.fullmatch(text):
         raise BadModel(
-            f"The hub names {what} in a way that is no hash.",
+            f"The hub names {what} by something that is not a hash.",
             expected="40 to 64 hexadecimal digits",
             got=ascii(text)[:100],
             remedy="Nothing was written. Check HF_ENDPOINT, and download from a hub that you trust.",
@@ -80,7 +81,7 @@ def _place(file: Wanted, url: str, about: Any) -> Place:
     """What the server says of one file. Raises `BadModel` for what no hub says."""
     sizes = {n for n in (file.size or None, about.size) if n is not None}
     if len(sizes) != 1 or min(sizes) < 0:
-        told = " and ".join(f"{n} bytes" for n in sorted(sizes)) or "no size"
+        told = " and ".join(number_of(n, "byte") for n in sorted(sizes)) or "no size"
         raise BadModel(f"The hub does not say how long {file.name} is.", expected="one size in bytes", got=told)
     same = about.location.split("/")[2:3] == url.split("/")[2:3]
     return Place(about.location, checked_hash(about.etag, file.name), sizes.pop(), same)
@@ -121,7 +122,7 @@ def _transfer(hub: Any, place: Place, blob: Path, meter: Meter) -> None:
                     raise
                 meter.wait(failures)
         if file.tell() != place.size:
-            raise OSError(f"{meter.file}: {file.tell()} bytes came, not {place.size}")
+            raise OSError(f"{meter.file}: {number_of(file.tell(), 'byte')} came, not {place.size}")
     _check(part, place.etag, meter)
     part.replace(blob)
 
@@ -148,7 +149,7 @@ def _stream(place: Place, file: IO[bytes], meter: Meter) -> None:
                 _empty(file)
                 raise BadModel(
                     f"The hub sends more of {meter.file} than it announced.",
-                    expected=f"{place.size} bytes",
+                    expected=number_of(place.size, "byte"),
                     got="a stream that goes on behind them",
                     remedy="What came was dropped. Check HF_ENDPOINT and the network between; then download again.",
                 )

@@ -98,14 +98,16 @@ def _stored(config: ModelConfig, ours: str, value: Any) -> Stored:
     if isinstance(steps, dict) and _flag(ours, steps, "identity"):
         return _identity(ours, steps)
     if not isinstance(steps, dict) or not isinstance(steps.get("from"), str):
-        raise UsageError(f"{ours} cannot be read.", expected="a name, or {from = NAME, …}", got=repr(value)[:80])
+        raise UsageError(f"The map’s {ours} cannot be read.", expected="a name, or {from = NAME, …}", got=repr(value)[:80])
     if unknown := sorted(set(steps) - _STEPS):
-        raise UsageError(f"{ours} has steps that are not known.", expected=" ".join(sorted(_STEPS)), got=" ".join(unknown))
+        raise UsageError(
+            f"The map’s {ours} has steps that are not known.", expected=" ".join(sorted(_STEPS)), got=" ".join(unknown)
+        )
     if "{h}" not in steps["from"]:
         return _stepped(ours, steps)
     if ours not in (*_MAPS, "b_Q", "b_K", "b_V") or "heads" in steps:
         raise UsageError(
-            f"{ours}: {{h}} is one tensor per head.",
+            f"The map’s {ours}: {{h}} is one tensor per head.",
             expected=f"{' '.join(_MAPS)} b_Q b_K b_V, without heads = true",
             got=repr(value)[:80],
         )
@@ -117,7 +119,7 @@ def _identity(ours: str, steps: Mapping[str, Any]) -> Stored:
     """A matrix that is not stored: the identity, cut by heads where it has them."""
     if set(steps) != {"identity"} or ours not in (*_MAPS, "embed.W_E", "unembed.W_U"):
         raise UsageError(
-            f"{ours} cannot be the identity so.",
+            f"The map’s {ours} cannot be the identity so.",
             expected=f"{{ identity = true }}, of {' '.join(_MAPS)} embed.W_E or unembed.W_U",
             got=repr(dict(steps))[:80],
         )
@@ -133,12 +135,12 @@ def _stepped(ours: str, steps: Mapping[str, Any]) -> Stored:
     where = _split(ours, where, steps.get("split"))
     if (half := steps.get("half")) is not None:
         if half not in (0, 1) or isinstance(half, bool):
-            raise UsageError(f"{ours}: half is the first or the second.", expected="0 or 1", got=repr(half)[:40])
+            raise UsageError(f"The map’s {ours}: half is the first or the second.", expected="0 or 1", got=repr(half)[:40])
         where = where.half(half)
     if _flag(ours, steps, "heads"):
         which = ours[-1].lower()
         if ours[:2] not in ("W_", "b_") or which not in "qkvo" or ours == "b_O":
-            raise UsageError(f"{ours} has no heads.", expected="W_Q W_K W_V W_O b_Q b_K b_V", got=ours[:40])
+            raise UsageError(f"The map’s {ours} has no heads.", expected="W_Q W_K W_V W_O b_Q b_K b_V", got=ours[:40])
         where = where.heads(cast("Which", which))
     return _shifted(ours, where, steps.get("offset"))
 
@@ -146,13 +148,15 @@ def _stepped(ours: str, steps: Mapping[str, Any]) -> Stored:
 def _flag(ours: str, steps: Mapping[str, Any], name: str) -> bool:
     value = steps.get(name, False)
     if not isinstance(value, bool):
-        raise UsageError(f"{ours}: {name} is neither true nor false.", expected="true or false", got=repr(value)[:40])
+        raise UsageError(f"The map’s {ours}: {name} is neither true nor false.", expected="true or false", got=repr(value)[:40])
     return value
 
 
 def _permuted(ours: str, order: Any) -> Any:
     if not isinstance(order, list) or sorted(map(repr, order)) != [repr(i) for i in range(len(order))]:
-        raise UsageError(f"{ours}: permute is no order of axes.", expected="such as [0, 2, 1]", got=repr(order)[:60])
+        raise UsageError(
+            f"The map’s {ours}: permute is not an order of axes.", expected="such as [0, 2, 1]", got=repr(order)[:60]
+        )
 
     def turn(c: ModelConfig, x: torch.Tensor) -> torch.Tensor:
         if x.dim() != len(order):
@@ -167,7 +171,7 @@ def _split(ours: str, where: Stored, text: Any) -> Stored:
         return where
     which = text.removesuffix(_WITHIN) if isinstance(text, str) else ""
     if which not in ("q", "k", "v"):
-        raise UsageError(f"{ours}: split is not known.", expected=f'"q" "k" "v", or "q{_WITHIN}"', got=repr(text)[:60])
+        raise UsageError(f"The map’s {ours}: split is not known.", expected=f'"q" "k" "v", or "q{_WITHIN}"', got=repr(text)[:60])
     return where.within_heads(which) if text.endswith(_WITHIN) else where.beside(which)
 
 
@@ -175,7 +179,7 @@ def _shifted(ours: str, where: Stored, offset: Any) -> Stored:
     if offset is None:
         return where
     if isinstance(offset, bool) or not isinstance(offset, int | float):
-        raise UsageError(f"{ours}: offset is no number.", expected="such as 1", got=repr(offset)[:40])
+        raise UsageError(f"The map’s {ours}: offset is not a number.", expected="such as 1", got=repr(offset)[:40])
     return where.then(lambda c, x: x.float() + offset)
 
 

@@ -15,12 +15,19 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from circuitlab.errors import UsageError
+from circuitlab.model.whole_numbers import whole_numbers
 
 SiteName = Literal["resid_pre", "q", "k", "v", "scores", "pattern", "z", "result", "mlp_out"]
 Op = Literal["zero", "mean", "scale", "set", "freeze", "patch"]
 
 SITE_NAMES: tuple[str, ...] = get_args(SiteName)
 HEADLESS: frozenset[str] = frozenset({"resid_pre", "mlp_out"})
+
+
+def _whole(of: object, *names: str) -> None:
+    """Make tuples of int of these fields, which may be any sequence of whole numbers. Raises `UsageError`."""
+    for name in names:
+        object.__setattr__(of, name, whole_numbers(getattr(of, name), name))
 
 
 @dataclass(frozen=True)
@@ -37,12 +44,15 @@ class Site:
     sources: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        _whole(self, "heads", "positions", "sources")
         if self.sources and self.name not in ("scores", "pattern"):
-            raise UsageError(f"{self.name} has no sources.", expected="sources at scores or pattern only", got=str(self.sources))
+            raise UsageError(
+                f"The site {self.name} has no sources.", expected="sources at scores or pattern only", got=str(self.sources)
+            )
         if self.name not in SITE_NAMES:
             raise UsageError("There is no such site.", expected=" ".join(SITE_NAMES), got=repr(self.name))
         if self.heads and self.name in HEADLESS:
-            raise UsageError(f"{self.name} has no heads.", expected="no heads", got=str(self.heads))
+            raise UsageError(f"The site {self.name} has no heads.", expected="no heads", got=str(self.heads))
 
 
 @dataclass(frozen=True)
@@ -69,16 +79,17 @@ class Intervention:
     path_from: Site | None = None
 
     def __post_init__(self) -> None:
+        _whole(self, "source", "align")
         if self.op not in get_args(Op):
             raise UsageError("There is no such intervention.", expected=" ".join(get_args(Op)), got=repr(self.op))
         if self.op == "scale" and len(self.value) != 1:
-            raise UsageError("scale takes one number.", expected="value of length 1", got=str(self.value))
+            raise UsageError("The intervention scale takes one number.", expected="value of length 1", got=str(self.value))
         if self.op == "set" and not self.value:
-            raise UsageError("set takes at least one number.", expected="value of length ≥ 1", got="()")
+            raise UsageError("The intervention set takes at least one number.", expected="value of length ≥ 1", got="()")
         if self.op == "patch" and not self.source:
-            raise UsageError("patch takes the tokens of another run.", expected="source tokens", got="()")
+            raise UsageError("The intervention patch takes the tokens of another run.", expected="source tokens", got="()")
         if self.align and self.op != "patch":
-            raise UsageError("align belongs to patch.", expected="no align", got=f"{self.op} with align")
+            raise UsageError("Only a patch has an alignment.", expected="no align", got=f"{self.op} with align")
         self._check_path()
 
     def _check_path(self) -> None:

@@ -72,7 +72,7 @@ def to_json(value: Any) -> Any:
 def from_json(kind: Any, data: Any, where: str = "") -> Any:
     """The reverse of `to_json` for a known type. Raises `UsageError` naming the place of what does not fit."""
     where = where or type_name(kind)
-    bad = UsageError(f"{where} cannot be read.", expected=type_name(kind), got=repr(data)[:80])
+    bad = UsageError(f"The value of {where} cannot be read.", expected=type_name(kind), got=repr(data)[:80])
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         if data is None and type(None) in get_args(kind):
@@ -121,7 +121,7 @@ def _object_from(kind: type[Any], data: Any, where: str, bad: UsageError) -> Any
         raise bad
     known = fields(kind)
     if unknown := sorted(set(data) - set(known)):
-        raise UsageError(f"{where} has fields that are not known.", expected=" ".join(known), got=" ".join(unknown))
+        raise UsageError(f"The value of {where} has fields that are not known.", expected=" ".join(known), got=" ".join(unknown))
     if missing := [n for n, (_, d) in known.items() if d is dataclasses.MISSING and n not in data]:
-        raise UsageError(f"{where} lacks fields.", expected=" ".join(known), got="no " + " ".join(missing))
+        raise UsageError(f"The value of {where} lacks fields.", expected=" ".join(known), got="no " + " ".join(missing))
     return kind(**{n: from_json(known[n][0], v, f"{where}.{n}") for n, v in data.items()})

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Target
@@ -56,7 +57,7 @@ def _tokens(text: str, number: int, name: str, tokenizer: Tokenizer, config: Mod
     if tokenizer.bos is not None and config.prepend_bos:
         tokens = (tokenizer.bos, *tokens)
     if not 0 < len(tokens) <= config.n_ctx:
-        expected = f"1..{config.n_ctx} tokens"
+        expected = f"1..{number_of(config.n_ctx, 'token')}"
         raise BadInput(f"Line {number} of {name} does not fit the model.", expected=expected, got=f"{len(tokens)}")
     return tokens
 

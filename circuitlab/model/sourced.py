@@ -13,6 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import Experts, ModelConfig
 from circuitlab.model.tensors import TensorSource, check_kind
@@ -209,10 +210,10 @@ def check_shapes(config: ModelConfig, source: TensorSource) -> None:
     if unused := sorted(source.names() - set(wanted)):
         raise BadModel(
             "The weights hold tensors that the configuration has no place for.",
-            expected=f"the {len(wanted)} tensors of config.json",
+            expected=f"the {number_of(len(wanted), 'tensor')} of config.json",
             got=", ".join(unused[:6]),
         )
     for name, shape in wanted.items():
         check_kind(source, name)
         if source.shape(name) != shape:
-            raise BadModel(f"{name} has the wrong shape.", expected=str(shape), got=str(source.shape(name)))
+            raise BadModel(f"The tensor {name} has the wrong shape.", expected=str(shape), got=str(source.shape(name)))

@@ -276,7 +276,9 @@ def check_kind(source: TensorSource, name: str) -> None:
     kind = source.kind(name)
     if kind not in WEIGHT_KINDS:
         raise BadModel(
-            f"{name} is {kind}: no weight that can be read." if kind in _PLAINER else f"{name} has a dtype that is no weight.",
+            f"The tensor {name} is {kind}, which weights are not."
+            if kind in _PLAINER
+            else f"The tensor {name} has a dtype that weights do not have.",
             expected=" ".join(WEIGHT_KINDS),
             got=kind,
             remedy=_PLAINER.get(
@@ -318,7 +320,7 @@ def check_finite(name: str, value: Tensor) -> None:
         bad = ~torch.isfinite(value)
         at = tuple(int(i) for i in bad.nonzero()[0])
         raise BadModel(
-            f"{name} has weights that are not numbers.",
+            f"The tensor {name} has weights that are not numbers.",
             expected="finite weights",
             got=f"{int(bad.sum())} NaN or infinite, the first at {at}",
             remedy="The checkpoint is damaged or its training diverged; use another one.",

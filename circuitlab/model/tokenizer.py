@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from tokenizers import Tokenizer as _Tokenizer
 from tokenizers.models import WordLevel
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, BadModel
 from circuitlab.files import write_whole
 from circuitlab.model.files.whole_file import WholeFile
@@ -92,7 +93,9 @@ class Tokenizer:
         """Open a `tokenizer.json`. Raises `BadModel`."""
         file = WholeFile(path)
         if file.size > _LARGEST:
-            raise BadModel(f"{file.name} is too large.", expected=f"at most {_LARGEST >> 20} MiB", got=f"{file.size} bytes")
+            raise BadModel(
+                f"{file.name} is too large.", expected=f"at most {_LARGEST >> 20} MiB", got=number_of(file.size, "byte")
+            )
         data = file.read(0, file.size)
         try:
             text = data.decode("utf-8")
@@ -126,7 +129,7 @@ class Tokenizer:
             plain, whole = self._ids(text), self._ids(text, special=True)
         except BadInput as error:
             what = "The model's tokenizer cannot take the letter ‘a’."
-            raise BadModel(what, expected=error.expected, got=f"{error.what} {error.got}", remedy=_REMEDY) from error
+            raise BadModel(what, expected=error.expected, got=error.got, remedy=_REMEDY) from error
         return whole[0] if plain and whole[1 : 1 + len(plain)] == plain and whole[0] in self._special else None
 
     def id_of(self, text: str) -> int | None:
@@ -192,7 +195,7 @@ class Tokenizer:
         if self._characters is not None and (unknown := sorted(set(text) - self._characters)):
             raise BadInput(
                 "The model's vocabulary is of single characters, and has not all of these.",
-                expected=f"its {len(self._characters)} characters",
+                expected=f"its {number_of(len(self._characters), 'character')}",
                 got="no " + " ".join(map(visible, unknown[:20])) + (" …" if unknown[20:] else ""),
             )
         # a batch of one: unlike `encode`, it lets other threads run

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, BadModel
 from circuitlab.model.tokenizer_child import read_frame, write_frame
 
@@ -42,7 +43,7 @@ class TokenizerProcess:
         most = MOST_IDS * (len(text) + 16)
         found = self._ask({"text": text, "special": special, "most": most}, SECONDS + A_CHARACTER * len(text))
         if "many" in found:
-            got = f"{found['many']} for {len(text)} characters"
+            got = f"{found['many']} for {number_of(len(text), 'character')}"
             raise BadInput(
                 "The tokenizer makes too many tokens of this text.", expected=f"at most {most}", got=got, remedy=_REMEDY
             )
@@ -88,8 +89,8 @@ class TokenizerProcess:
             if found is None:
                 _end(self._running)
         if found is None:
-            what = "The tokenizer does not come to an end with this text." if late else "The tokenizer broke down on this text."
-            got = "none" if late else "the end of its process, as when memory runs out"
+            what = "The tokenizer does not finish with this text." if late else "The tokenizer broke down on this text."
+            got = "no answer" if late else "the end of its process, as when memory runs out"
             raise BadInput(what, expected=f"tokens within {limit:.1f} s", got=got, remedy=_REMEDY)
         if "error" in found:
             raise failed(found["error"])

@@ -24,7 +24,7 @@ def state_from_text(text: str, views: Mapping[str, type[Any]]) -> State:
     try:
         data = json.loads(text)
         if not isinstance(data, dict) or data.get("circuitlab") != VERSION:
-            raise UsageError("That is no CircuitLab state.", expected=f"version {VERSION}", got=str(data)[:60])
+            raise UsageError("That is not a CircuitLab state.", expected=f"version {VERSION}", got=str(data)[:60])
         return _state(data["state"], views)
     except (ValueError, KeyError, RecursionError) as error:
         raise BadInput("The session cannot be read.", expected="a CircuitLab state as JSON", got=str(error)) from error
@@ -41,7 +41,7 @@ def _state(data: Any, views: Mapping[str, type[Any]]) -> State:
     plain = {n: from_json(known[n][0], v, n) for n, v in data.items() if n != "views"}
     kept = data.get("views", {})
     if not isinstance(kept, dict):
-        raise UsageError("views is not an object.", expected="an object", got=repr(kept)[:60])
+        raise UsageError("The state's views are not an object.", expected="an object", got=repr(kept)[:60])
     made = {n: from_json(views[n], v, f"views.{n}") if n in views else v for n, v in kept.items()}
     if "model" not in plain:
         raise UsageError("The state lacks its model.", expected="model", got="none")

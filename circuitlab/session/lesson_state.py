@@ -14,6 +14,7 @@ import numpy as np
 from circuitlab.analysis.base import Ctx, Quiet
 from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult
 from circuitlab.analysis.samples import bos_of, fitted, repeated_random
+from circuitlab.counting import number_of
 from circuitlab.engine.codec import params_of
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
@@ -149,8 +150,8 @@ class Resolver:
         else:
             text, tokens = prompt, tokenizer.encode(prompt, config.prepend_bos)
         if len(tokens) > config.n_ctx or any(t >= config.d_vocab for t in tokens):
-            expected = f"at most {config.n_ctx} tokens, ids below {config.d_vocab}"
-            raise BadInput(f"The prompt does not fit {model.ref.name}.", expected=expected, got=f"{len(tokens)} tokens")
+            expected = f"at most {number_of(config.n_ctx, 'token')}, ids below {config.d_vocab}"
+            raise BadInput(f"The prompt does not fit {model.ref.name}.", expected=expected, got=number_of(len(tokens), "token"))
         return text, tokens
 
     def _heads(self, texts: tuple[str, ...], model: OpenModel) -> tuple[Head, ...]:
@@ -158,7 +159,7 @@ class Resolver:
         found = [self._best(t.removeprefix(BEST).strip(), model) if t.startswith(BEST) else Head.parse(t) for t in texts]
         for head in found:
             if head.layer >= config.n_layers or head.head >= config.n_heads:
-                expected = f"{config.n_layers} layers of {config.n_heads} heads"
+                expected = f"{number_of(config.n_layers, 'layer')} of {number_of(config.n_heads, 'head')}"
                 raise BadInput(f"{model.ref.name} has no head {head}.", expected=expected, got=str(head))
         return tuple(dict.fromkeys(found))
 

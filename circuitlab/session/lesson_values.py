@@ -166,11 +166,13 @@ def read_out(value: Value, result: Any, state: State) -> float | Head:
     if together in _TOGETHER and array.size and np.isfinite(array.astype(float)).any():
         array = np.asarray(_TOGETHER[together](array.astype(float)))
     if array.size != 1 or array.dtype.kind not in "fiub":
-        raise BadInput(f"{value.read} is not one number.", expected="one number", got=f"shape {array.shape}, {array.dtype}")
+        raise BadInput(
+            f"The number {value.read} is not one number.", expected="one number", got=f"shape {array.shape}, {array.dtype}"
+        )
     number = array.reshape(()).item()
     number = _exp(number) if together == "exp" else abs(number) if together == "abs" else number
     if not math.isfinite(number):
-        raise BadInput(f"{value.read} has no value here.", expected="a number", got=str(number))
+        raise BadInput(f"The number {value.read} has no value here.", expected="a number", got=str(number))
     return number
 
 
@@ -186,7 +188,7 @@ def _attribute(thing: Any, name: str, value: Value) -> Any:
     if found is None and name in getattr(thing, "names", ()) and callable(getattr(thing, "of", None)):
         found = thing.of(name)  # head_scores: one score by its name
     if found is None or callable(found):
-        raise BadInput(f"{value.analysis} has no {name}.", expected="an attribute of its result", got=value.read)
+        raise BadInput(f"The analysis {value.analysis} has no {name}.", expected="an attribute of its result", got=value.read)
     return found
 
 
@@ -197,7 +199,7 @@ def _indexed(found: Any, inside: str, result: Any, state: State, value: Value) -
     try:
         return np.asarray(found)[tuple(index)]
     except IndexError as error:
-        raise BadInput(f"{value.read} reads past the end.", expected=f"shape {np.shape(found)}", got=inside) from error
+        raise BadInput(f"The number {value.read} reads past the end.", expected=f"shape {np.shape(found)}", got=inside) from error
 
 
 def _index(word: str, result: Any, state: State, value: Value) -> list[Any]:
@@ -215,12 +217,12 @@ def _index(word: str, result: Any, state: State, value: Value) -> list[Any]:
     try:
         return list(Head.parse(word))
     except UsageError as error:
-        raise BadInput(f"{value.read} cannot be read.", expected="numbers, slices, heads, names", got=word) from error
+        raise BadInput(f"The number {value.read} cannot be read.", expected="numbers, slices, heads, names", got=word) from error
 
 
 def _best(array: np.ndarray, value: Value) -> float | Head:
     if not array.ndim or not np.isfinite(array).any():
-        raise BadInput(f"{value.read} has no value here.", expected="numbers in a row", got=f"shape {array.shape}")
+        raise BadInput(f"The number {value.read} has no value here.", expected="numbers in a row", got=f"shape {array.shape}")
     at = np.unravel_index(int(np.nanargmax(array)), array.shape)
     return Head(int(at[0]), int(at[1])) if len(at) == 2 else float(at[-1])
 
@@ -232,6 +234,6 @@ def written(number: float | Head, form: str, token_text: Callable[[int], str]) -
     if form == "token":
         return f"‘{token_text(int(number))}’"  # a full stop or a comma would be lost among the text's own
     if form == "head":
-        raise BadInput("That is no head.", expected="best(…) over layers and heads", got=str(number))
+        raise BadInput("That is not a head.", expected="best(…) over layers and heads", got=str(number))
     text = format(int(number) if form.endswith("d") else number, form)
     return "−" + text[1:] if text.startswith("-") else text

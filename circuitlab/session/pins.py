@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from circuitlab.counting import number_of
 from circuitlab.model.subject import ModelRef
 from circuitlab.session.cuts import words
 from circuitlab.session.state import Pin, State
@@ -26,7 +27,7 @@ def differences(state: State, pin: Pin, name_of: Callable[[ModelRef], str]) -> t
         found.append((step or "final weights") if series and mine.partition(" · ")[0] == base else name)
     if there.tokens != now.tokens:
         short = pin.text if len(pin.text) <= LONGEST else f"…{pin.text[1 - LONGEST :]}"
-        found.append(f"“{short}”" if short.strip() else f"{len(there.tokens)} tokens")
+        found.append(f"“{short}”" if short.strip() else number_of(len(there.tokens), "token"))
     if there.edits != now.edits:
         found.append(", ".join(map(words, there.edits[:2])) + (" …" if there.edits[2:] else "") if there.edits else "uncut")
     pairs = zip(there.conventions.words(), now.conventions.words(), strict=True)

@@ -123,3 +123,13 @@ def test_a_caption_says_what_remains_of_how_much_and_how_far_it_is() -> None:
     words = "norm folded · more · 3 positions from an earlier run (agrees within 1e-5) · remainder 1.5e-03 logit (range 12.5)"
     assert caption(answer, "more", "") == f"{words} · so far: 25%"
     assert captions((answer, replace(answer, complete=True)), "more").count("remainder") == 1
+
+
+def test_a_caption_says_nothing_of_how_fast_it_was_computed(bench: tuple[Engine, State, str]) -> None:
+    """Typing on takes positions over from the shorter prompt: that is a fact of the engine, not of the figure."""
+    _, state, _ = bench
+    engine, panel = Engine(ModelStore()), panels()["predictions"]
+    figure_of(engine, panel, state.with_tokens(state.tokens[:5]).select(heads=(Head(1, 1),)))
+    answer = engine.answer(Request("predictions", find_analysis("predictions").params(), state.subject))
+    assert answer.provenance.reused, "or this test says nothing"
+    assert figure_of(engine, panel, state).caption == figure_of(Engine(ModelStore()), panel, state).caption

@@ -85,7 +85,7 @@ def test_the_rows_add_up_to_the_number_in_the_title(engine: Engine, request: Any
     assert len(rows.ids) == len(columns["adds"])
 
 
-@pytest.mark.parametrize("order", ["0 direct", "1 heads", "2 pairs"])
+@pytest.mark.parametrize("order", ["0 direct", "1 head", "2 pairs"])
 def test_one_order_lists_its_own_paths_and_their_sum(engine: Engine, deep: State, order: Any) -> None:
     found = answer(engine, deep, "path_expansion", PathExpansionParams(position=4))
     k = int(order[0])
@@ -175,7 +175,7 @@ def test_a_click_chooses_heads_pairs_and_orders(state: State) -> None:
     assert pick(state, Hit("terms", (3, -1, -1, -1, -1))) is state
     assert pick(state, Hit("terms", (1, 1, 2, -1, -1), "hover")) is state
     one = pick(state, Hit("orders", (1,)))
-    assert one.view("paths", PathsView).order == "1 heads"
+    assert one.view("paths", PathsView).order == "1 head"
     assert pick(one, Hit("orders", (1,))).view("paths", PathsView).order == "all"
     assert pick(state, Hit("orders", (3,))) is state
     assert pick(state, Hit("heads", (1, 0))).selection.heads == (Head(1, 0),)

@@ -7,16 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from circuitlab.analysis.base import TextRef, analyses
+from circuitlab.analysis.patching import PatchingParams
 from circuitlab.engine.codec import as_text, describe, fields, from_json, params_of, parse, parse_params, to_json
 from circuitlab.engine.texts import Texts
 from circuitlab.errors import BadInput, UsageError
 from circuitlab.figures.panel import panels
+from circuitlab.model.forward import forward
+from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head
+from circuitlab.model.whole_numbers import whole_numbers
+from tests.models import TINY, weights_of
 
 heads = st.builds(Head, st.integers(0, 99), st.integers(0, 99))
 words = st.text(st.characters(codec="utf-8"), max_size=9)
@@ -153,3 +160,53 @@ def test_a_text_is_known_by_its_hash(tmp_path: Path) -> None:
 def test_parameters_without_texts_are_the_same_object() -> None:
     value = Everything(j=TextRef("x", "y"))
     assert Texts().settled(value, read=False) is value
+
+
+FLOATS: list[tuple[Any, int]] = [
+    ([0, 1, 2.0, 3], 2),
+    ([0, 1, 2.5], 2),
+    (np.array([0, 1.5, 2]), 1),
+    (torch.tensor([0, 1, 2.5]), 2),
+    (np.array([0.0, 1.0]), 0),
+    ([1, True], 1),
+    ([[1, 2]], 0),
+    ("0,1.5,2", 1),
+]
+
+
+@pytest.mark.parametrize(("given", "at"), FLOATS)
+def test_an_error_names_the_number_that_is_not_whole(given: Any, at: int) -> None:
+    """The same element for parameters, prompts and interventions; of an array of floats the first that cannot be meant."""
+    with pytest.raises(UsageError) as caught:
+        params_of(PatchingParams, {"source": given})
+    assert f" source[{at}] " in caught.value.what
+    if isinstance(given, str):
+        return
+    with pytest.raises(UsageError) as caught:
+        Intervention("patch", Site("z", 0), source=given)
+    assert f" source[{at}] " in caught.value.what and caught.value.got in repr(list(given))
+    with pytest.raises(UsageError) as caught:
+        whole_numbers(given, "tokens")
+    assert f" tokens[{at}] " in caught.value.what
+
+
+@pytest.mark.parametrize(
+    "given", [(1, 2), [1, 2], range(1, 3), np.array([1, 2]), torch.tensor([1, 2]), np.array([1, 2], np.uint16)]
+)
+def test_whole_numbers_come_in_any_sequence(given: Any) -> None:
+    assert params_of(PatchingParams, {"source": given}).source == (1, 2)
+    made = Intervention("patch", Site("z", 0, heads=given), source=given)
+    assert (made.source, made.site.heads) == ((1, 2), (1, 2)) and {type(i) for i in made.source} == {int}
+    for none in ({1, 2}, "12", 1):
+        with pytest.raises(UsageError, match="source"):
+            Intervention("patch", Site("z", 0), source=none)  # type: ignore[arg-type]
+
+
+def test_ids_of_the_other_prompt_are_not_said_to_be_of_this_one() -> None:
+    w, _ = weights_of(TINY)
+    with pytest.raises(BadInput, match="The prompt has") as caught:
+        forward(w, (1, 2, TINY.d_vocab))
+    assert caught.value.got == f"{TINY.d_vocab} at position 2"
+    edit = Intervention("patch", Site("z", 0), source=(1, TINY.d_vocab))
+    with pytest.raises(BadInput, match="The other prompt has"):
+        forward(w, (1, 2), (edit,))

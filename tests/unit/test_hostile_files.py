@@ -126,7 +126,7 @@ def test_what_is_no_weight_is_an_error_only_where_it_is_needed(tmp_path: Path, v
     torch.save({"a": torch.ones(3), "mask": value}, tmp_path / "a.pt")
     source = _opened(tmp_path / "a.pt")
     assert torch.equal(source.copy("a"), torch.ones(3))
-    with pytest.raises(BadModel, match="no weight"):
+    with pytest.raises(BadModel, match="weights do not have"):
         source.tensor("mask")
 
 
@@ -233,7 +233,7 @@ HEADERS = {
     "shape": ('{"a":{"dtype":"F32","shape":[5],"data_offsets":[0,16]}}', "20 bytes of a"),
     "huge shape": ('{"a":{"dtype":"F32","shape":[0, 1e30],"data_offsets":[0,0]}}', "shape that cannot be"),
     "deep": ('{"a":' + "[" * 50_000, "nesting without end"),
-    "name": ('{"\\u001b[2J":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}', "whose name is none"),
+    "name": ('{"\\u001b[2J":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}', "without a usable name"),
 }
 
 

@@ -150,8 +150,8 @@ def test_mean_and_spread_are_those_of_the_prompts_one_by_one(tmp_path: Path, con
 
 def test_the_caption_says_set_sample_and_what_all_prompts_share(ask: Asker) -> None:
     found = ask()
-    assert "probe.attention, mean of 4 prompts of set.tsv" in found.conventions
-    assert "of 1 longer answers the first token" in found.conventions  # "dog"
+    assert "mean of 4 prompts of set.tsv" in found.conventions
+    assert "1 longer answer, by its first token" in found.conventions  # "dog"
     assert "a probe" in found.conventions and not any("tokens" in w for w in found.conventions)
     assert found.conventions[:3] == DOUBLE.words()
     longest = max(len(p.tokens) for p in ask.prompts)
@@ -471,7 +471,7 @@ def test_interventions_on_places_of_one_prompt_are_refused(ask: Asker, edit: Int
     ("params", "kind", "why"),
     [
         ({"name": ""}, Refused, "probe"),
-        ({"name": "attention"}, Refused, "These have: .*probe"),
+        ({"name": "attention"}, Refused, "These have something: .*probe"),
         ({"name": "nothing_like_it"}, UsageError, "no such analysis"),
         ({"name": "composition"}, Refused, "averaged"),
         ({"name": "head_scores"}, Refused, "reads no prompt"),

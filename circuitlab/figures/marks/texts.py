@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from circuitlab.counting import number_of
 from circuitlab.figures.marks.common import ColourMap, Frozen
 
 ALONE = -2  # the first number of the id of a row that belongs to no other table's
@@ -104,7 +105,9 @@ class Rows(Frozen):
         self.within("strong", len(self.ids), self.strong)
         for column in self.columns:
             if len(column.values) != len(self.ids):
-                raise self.refuse(f"columns (“{column.name}”)", f"{len(self.ids)} cells, one for each row", len(column.values))
+                raise self.refuse(
+                    f"columns (“{column.name}”)", f"{number_of(len(self.ids), 'cell')}, one for each row", len(column.values)
+                )
         if self.sort is not None:
             self.within("sort", len(self.columns), self.sort[:1])
 

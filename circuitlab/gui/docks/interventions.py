@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QCheckBox, QDockWidget, QFrame, QHBoxLayout, QScrollArea, QToolButton, QVBoxLayout, QWidget
 
 from circuitlab.analysis.token_loss import TokenLossParams, TokenLossResult
+from circuitlab.counting import number_of
 from circuitlab.draw.focus_order import chain
 from circuitlab.draw.plain import PlainLabel
 from circuitlab.engine.request import Answer, Request
@@ -185,6 +186,7 @@ class InterventionsDock(QDockWidget):
         at = int(np.nanargmax(np.abs(change))) + 1
         token = self.bench.facts().token_text(int(cut.tokens[at]))
         self.effect.setText(
-            f"mean loss {whole.mean:.3f} → {cut.mean:.3f} nats ({cut.mean - whole.mean:+.3f}) over {whole.n_predicted} tokens; "
+            f"mean loss {whole.mean:.3f} → {cut.mean:.3f} nats ({cut.mean - whole.mean:+.3f}) over "
+            f"{number_of(whole.n_predicted, 'token')}; "
             f"most at {at} ‘{token}’: {whole.loss[at]:.2f} → {cut.loss[at]:.2f}".replace("-", "−")
         )

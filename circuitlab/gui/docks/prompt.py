@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from circuitlab.counting import number_of
 from circuitlab.draw.plain import PlainLabel
 from circuitlab.figures.marks import Hit, empty
 from circuitlab.gui.bench import Bench
@@ -246,23 +247,26 @@ class PromptDock(QDockWidget):
         """What the window says of the text in the editor: how many tokens it has, and whether the panels are about it."""
         limit = self.bench.facts().config.n_ctx
         if not state.draft:
-            self._count(f"{len(state.tokens)} / {limit} tokens")
+            self._count(f"{len(state.tokens)} / {number_of(limit, 'token')}")
         elif self.reading.quick(state.draft):
             self._show_draft(self.reading.now(state.draft, state.bos))
         else:
-            self._count(f"… / {limit} tokens")
+            self._count(f"… / {number_of(limit, 'token')}")
             self._warn("The text is being read; the panels still show the prompt before it.")
             self.reading.later(state.draft, state.bos)
 
     def _show_draft(self, read: Read) -> None:
         limit, error = self.bench.facts().config.n_ctx, read.error
         number = str(len(read.tokens)) if read.tokens else "?"
-        self._count(f"{number} / {limit} tokens", error is not None)
+        self._count(f"{number} / {number_of(limit, 'token')}", error is not None)
         over = len(read.tokens) - limit
         if error is None:
             why, offer = "", "Use this text"
         elif over > 0:
-            why, offer = f"{over} more tokens than the model’s context holds. ", f"Use the first {limit} tokens"
+            why, offer = (
+                f"{number_of(over, 'more token')} than the model’s context holds. ",
+                f"Use the first {number_of(limit, 'token')}",
+            )
         else:
             why, offer = f"{error.what} Expected {error.expected}, got {error.got}. ", ""
         self._warn(f"{why}The panels still show the prompt before it.", offer)
@@ -284,7 +288,7 @@ class PromptDock(QDockWidget):
         state = self.bench.document.recorded
         if state.draft and read.error is None:
             kept = read.text if self.bench.tokenizer() is not None else ""
-            self.bench.document.apply(state.with_text(kept, read.tokens), f"the first {len(read.tokens)} tokens")
+            self.bench.document.apply(state.with_text(kept, read.tokens), f"the first {number_of(len(read.tokens), 'token')}")
 
     @Slot(str)
     def _warn(self, text: str, offer: str = "") -> None:
@@ -306,7 +310,7 @@ class PromptDock(QDockWidget):
         rest = state.tokens[1:] if state.bos and state.tokens[:1] == (bos,) else state.tokens
         tokens = (bos, *rest) if on and bos is not None else rest
         if len(tokens) > limit:
-            self.bench.message.emit(f"There is no room for BOS: the context holds {limit} tokens.")
+            self.bench.message.emit(f"There is no room for BOS: the context holds {number_of(limit, 'token')}.")
             self.refresh()
             return
         changed = replace(state, bos=on).with_text(state.text, tokens)

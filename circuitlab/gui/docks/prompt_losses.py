@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from circuitlab.analysis.token_loss import TokenLossParams, TokenLossResult
+from circuitlab.counting import number_of
 from circuitlab.draw.view import FigureView
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Cancelled, CircuitLabError
@@ -128,7 +129,7 @@ class LossStrip(QObject):
         values = result.loss if isinstance(result, TokenLossResult) else np.full(n, np.nan, np.float32)
         said = "colour: loss of each token in nats"
         if isinstance(result, TokenLossResult) and result.n_predicted:
-            mean = f"mean {result.mean:.3f} nats over {result.n_predicted} tokens"
+            mean = f"mean {result.mean:.3f} nats over {number_of(result.n_predicted, 'token')}"
             said = f"colour: loss of each token, 0 to {top:.1f} nats (uniform guess) · {mean}"
         return values, (0.0, top), "loss", said
 

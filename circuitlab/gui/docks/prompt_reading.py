@@ -22,7 +22,7 @@ def parse_ids(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in _IDS.split(text.strip()) if part)
     except ValueError as error:
-        raise BadInput("These are no token ids.", expected="whole numbers such as 0 17 42", got=text[:40]) from error
+        raise BadInput("These are not token ids.", expected="whole numbers such as 0 17 42", got=text[:40]) from error
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from circuitlab.counting import number_of
 from circuitlab.model.constructed.closed_forms import alpha_needed, best_rival, beta_needed
 from circuitlab.model.constructed.matrices import configuration, stream
 from circuitlab.model.constructed.parameters import RopeInduction
@@ -27,10 +28,11 @@ def card(p: RopeInduction) -> str:
     """Markdown: what each part of the stream and each matrix is."""
     c, at = configuration(p), stream(p)
     places = ", ".join(f"`{name}` {s.start}…{s.stop - 1}" for name, s in at.items())
+    numbers = number_of(c.n_parameters(), "number")
     return f"""# rope-induction
 
 Written by hand, not trained: two layers of one head that complete A B … A with B, after Wendler's construction.
-`{p}`: {c.d_vocab} tokens, d_model {c.d_model}, d_head {c.d_head}, context {c.n_ctx}, {c.n_parameters():,} numbers, most
+`{p}`: {number_of(c.d_vocab, "token")}, d_model {c.d_model}, d_head {c.d_head}, context {c.n_ctx}, {numbers}, most
 of them 0.
 
 ## The stream

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 from urllib.parse import parse_qsl, urlencode
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel, UsageError
 
 Variant = Literal["one-hot", "sinusoidal", "rank-one"]
@@ -65,7 +66,9 @@ class RopeInduction:
         _between("n_ctx", self.n_ctx, 2, 4096)
         _between("d_head", self.d_head, 2, 512)
         if self.d_head % 2:
-            raise BadModel("d_head is odd.", expected="an even number: each pair is one clock hand", got=str(self.d_head))
+            raise BadModel(
+                "The parameter d_head is odd.", expected="an even number: each pair is one clock hand", got=str(self.d_head)
+            )
         _between("letters", self.letters, 2, _MOST_LETTERS[self.variant])
         _between("rank", self.rank, 0, self.full_rank)
         self._check_offset()
@@ -76,12 +79,12 @@ class RopeInduction:
             object.__setattr__(self, name, float(value))  # frozen: only inside the constructor
         elif type(value) is not kind or (kind is float and not math.isfinite(value)):
             words = {float: "a finite number", int: "a whole number", bool: "true or false", str: "a word"}
-            raise BadModel(f"{name} cannot be that.", expected=words[kind], got=repr(value)[:80])
+            raise BadModel(f"The parameter {name} cannot have this value.", expected=words[kind], got=repr(value)[:80])
 
     def _check_offset(self) -> None:
         if not 1 <= self.offset < self.n_ctx:
             raise BadModel(
-                f"Layer 0 cannot look {self.offset} positions back.",
+                f"Layer 0 cannot look {number_of(self.offset, 'position')} back.",
                 expected=f"an offset of 1 … {self.n_ctx - 1}",
                 got=str(self.offset),
                 remedy="Positions at and behind the destination's own hold nothing of the past, and later ones are masked.",
@@ -126,8 +129,8 @@ class RopeInduction:
         values: dict[str, Any] = {}
         for key, value in pairs:
             if key not in defaults or key in values:
-                what = "is given twice" if key in values else "is no parameter"
-                raise UsageError(f"{key[:40]} {what} of {NAME}.", expected=" ".join(defaults), got=query[:120])
+                what = f"A parameter of {NAME} is given twice." if key in values else f"There is no such parameter of {NAME}."
+                raise UsageError(what, expected=" ".join(defaults), got=f"{key[:40]} in {query[:120]}")
             values[key] = _read(key, value, type(defaults[key]))
         if "variant" in values:
             values["variant"] = SHORT.get(values["variant"], values["variant"])
@@ -146,7 +149,7 @@ def _read(name: str, text: str, kind: type) -> Any:
         return switches[text.lower()] if kind is bool else text if kind is str else kind(text)
     except (ValueError, KeyError) as error:
         words = {float: "a number", int: "a whole number", bool: "true or false"}
-        raise UsageError(f"{name} cannot be read.", expected=words[kind], got=repr(text)[:80]) from error
+        raise UsageError(f"The parameter {name} cannot be read.", expected=words[kind], got=repr(text)[:80]) from error
 
 
 def _written(value: Any) -> str:
@@ -155,9 +158,9 @@ def _written(value: Any) -> str:
 
 def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise BadModel(f"{name} is not one that is known.", expected=" or ".join(choices), got=repr(value)[:80])
+        raise BadModel(f"The parameter {name} is not a known one.", expected=" or ".join(choices), got=repr(value)[:80])
 
 
 def _between(name: str, value: float, low: float, high: float) -> None:
     if not low <= value <= high:
-        raise BadModel(f"{name} is out of range.", expected=f"{low:g} … {high:g}", got=f"{value:g}")
+        raise BadModel(f"The parameter {name} is out of range.", expected=f"{low:g} … {high:g}", got=f"{value:g}")

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Mapping
 from itertools import pairwise
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.files.whole_file import WholeFile
 
@@ -61,7 +62,7 @@ def structure(file: WholeFile, listed: Mapping[str, tuple[int, int]]) -> bytes:
         raise BadModel(
             f"{file.name} holds too much besides tensors.",
             expected=f"a structure of at most {LARGEST_PICKLE >> 20} MiB; numbers lie in tensors of their own",
-            got=f"{stop - start:,} bytes of it (arrays of numpy, long lists or texts count)",
+            got=f"{number_of(stop - start, 'byte')} of it (arrays of numpy, long lists or texts count)",
             remedy="Save the state dict alone: torch.save(model.state_dict(), FILE).",
         )
     return file.read(start, stop)
@@ -72,14 +73,16 @@ def _span(file: WholeFile, info: zipfile.ZipInfo) -> tuple[int, int]:
     name = ascii(info.filename)[:100]
     if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
         raise damaged(
-            file, "entries stored as they are", f"{name} is compressed or encrypted ({info.file_size} bytes when opened)"
+            file,
+            "entries stored as they are",
+            f"{name} is compressed or encrypted ({number_of(info.file_size, 'byte')} when opened)",
         )
     head = file.read(info.header_offset, info.header_offset + 30)
     if not head.startswith(_LOCAL):
         raise damaged(file, f"the head of {name} at byte {info.header_offset}", ascii(head[:4]))
     start = info.header_offset + 30 + sum(struct.unpack_from("<HH", head, 26))
     if info.file_size != info.compress_size or start + info.file_size > file.size:
-        raise damaged(file, f"{name} within the file", f"{info.file_size} bytes from byte {start}")
+        raise damaged(file, f"{name} within the file", f"{number_of(info.file_size, 'byte')} from byte {start}")
     checked = info.filename.endswith("/data.pkl") and info.file_size <= LARGEST_PICKLE
     if checked and zlib.crc32(file.read(start, start + info.file_size)) != info.CRC:
         raise damaged(file, "the structure that was saved", "its checksum is another")
@@ -103,14 +106,14 @@ def check_directory(file: WholeFile) -> None:
     if at >= 76 and file.read(at - 76, at - 72) == _END64:
         size = max(size if size != 0xFFFFFFFF else 0, struct.unpack("<Q", file.read(at - 36, at - 28))[0])
     if size > min(_LARGEST_DIRECTORY, file.size):
-        raise damaged(file, f"a directory of at most {_LARGEST_DIRECTORY >> 20} MiB", f"{size} bytes")
+        raise damaged(file, f"a directory of at most {_LARGEST_DIRECTORY >> 20} MiB", number_of(size, "byte"))
 
 
 def damaged(file: WholeFile, expected: str, got: str) -> BadModel:
     """The error of an archive or pickle that is not as it should be."""
     return BadModel(
-        f"{file.name} is damaged or no checkpoint of torch.",
+        f"{file.name} is damaged or not a checkpoint of torch.",
         expected=expected,
-        got=f"{got} ({file.size} bytes)",
+        got=f"{got} ({number_of(file.size, 'byte')})",
         remedy="Copy or download it again, as a binary file; or convert it to safetensors where it can be opened.",
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.files.described import Inert, Mark, OddKey, Other, Strided, kind_of, named_parts, plain, state_dict
 
@@ -117,7 +118,7 @@ def _no_tensors(name: str, held: Any) -> BadModel:
         return BadModel(
             f"{name} holds arrays of numpy, no tensors.",
             expected="tensors by name",
-            got=f"{len(parts)} entries: {', '.join(_shown(k) for k in list(parts)[:6])}",
+            got=f"{number_of(len(parts), 'entry', 'entries')}: {', '.join(_shown(k) for k in list(parts)[:6])}",
             remedy="Save them as tensors: torch.save({name: torch.from_numpy(x) for name, x in arrays.items()}, FILE).",
         )
     got = ", ".join(_shown(k) for k in list(parts)[:6]) or "an empty dictionary"

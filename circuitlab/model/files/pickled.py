@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.files.archive import LARGEST_PICKLE, damaged, entries, is_archive, structure
 from circuitlab.model.files.choosing import Chosen, beside, choose
@@ -115,7 +116,9 @@ def _apart(file: WholeFile, chosen: Chosen, storages: Mapping[str, tuple[int, in
             places[name] = _odd(value) if isinstance(value, Other) else _place(file, name, value, storages)
     total = sum(p.span * p.itemsize for p in set(places.values()))
     if total > file.size + _SHARED:
-        raise damaged(file, f"tensors of at most {file.size + _SHARED} bytes in all", f"{total}: they lie over each other")
+        raise damaged(
+            file, f"tensors of at most {number_of(file.size + _SHARED, 'byte')} in all", f"{total}: they lie over each other"
+        )
     said, skipped = beside(chosen)
     skipped = (*skipped, *(f"{str(k)[:60]} (a tensor whose key is no name)" for k in list(odd)[:12]))
     return Pickled(MappedTensors(file, places), said, skipped, chosen.under, chosen.others, chosen.usual)
@@ -132,21 +135,21 @@ def _place(file: WholeFile, name: str, value: Strided, storages: Mapping[str, tu
     start, stop = storages[value.storage.key]
     if value.storage.n * value.storage.dtype.itemsize != stop - start or stop > file.size:
         said = value.storage.n * value.storage.dtype.itemsize
-        raise damaged(file, f"{said} bytes of {name}'s storage", f"{min(stop, file.size) - start} bytes")
+        raise damaged(file, f"{said} bytes of {name}'s storage", number_of(min(stop, file.size) - start, "byte"))
     shape = check_shape(file.name, name, value.shape)
     stride, offset = check_shape(file.name, name, value.stride), value.offset
     if len(stride) != len(shape) or type(offset) is not int or offset < 0:
-        raise damaged(file, f"a start and {len(shape)} strides of {name}", f"{ascii(offset)[:40]} and {stride}")
+        raise damaged(file, f"a start and {number_of(len(shape), 'stride')} of {name}", f"{ascii(offset)[:40]} and {stride}")
     kind = str(value.dtype).removeprefix("torch.")
     item = value.dtype.itemsize
     made = Place(start + offset * item, kind, value.dtype if value.dtype in _WEIGHTS else None, shape, stride)
     if start + (offset + made.span) * item > stop:
-        raise damaged(file, f"{name} {shape} within its {(stop - start) // item} numbers", f"{offset + made.span}")
+        raise damaged(file, f"{name} {shape} within its {number_of((stop - start) // item, 'number')}", f"{offset + made.span}")
     if _count(shape) > made.span:
         raise BadModel(
             f"{file.name}: {name} repeats its numbers.",
             expected="every element stored once",
-            got=f"{_count(shape)} elements over {made.span} numbers",
+            got=f"{_count(shape)} elements over {number_of(made.span, 'number')}",
             remedy="Save it with .contiguous().",
         )
     return made

@@ -10,6 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.files import strict_json
 from circuitlab.model.files.whole_file import WholeFile
@@ -75,8 +76,8 @@ def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
 def check_name(file: str, name: object) -> str:
     """A tensor's name that can be printed. Raises `BadModel`."""
     if not isinstance(name, str) or not name.isprintable() or len(name) > 500:
-        got = f"{len(name)} characters" if isinstance(name, str) and len(name) > 500 else ascii(name)[:100]
-        raise BadModel(f"{file} has a tensor whose name is none.", expected="at most 500 printable characters", got=got)
+        got = number_of(len(name), "character") if isinstance(name, str) and len(name) > 500 else ascii(name)[:100]
+        raise BadModel(f"{file} has a tensor without a usable name.", expected="at most 500 printable characters", got=got)
     return name
 
 
@@ -95,10 +96,14 @@ def check_shape(file: str, name: str, shape: object) -> tuple[int, ...]:
 def safetensors_places(file: WholeFile) -> dict[str, Place]:
     """Where each tensor of a safetensors file lies. Raises `BadModel` unless tensors fill the file without gap or overlap."""
     if file.size < 10:
-        raise _damaged(file, "8 bytes of length and a header", f"{file.size} bytes")
+        raise _damaged(file, "8 bytes of length and a header", number_of(file.size, "byte"))
     length = int.from_bytes(file.read(0, 8), "little")
     if length > min(file.size - 8, strict_json.LARGEST):
-        raise _damaged(file, f"a header of at most {min(file.size - 8, strict_json.LARGEST)} bytes", f"one of {length} bytes")
+        raise _damaged(
+            file,
+            f"a header of at most {number_of(min(file.size - 8, strict_json.LARGEST), 'byte')}",
+            f"one of {number_of(length, 'byte')}",
+        )
     text = file.read(8, 8 + length)
     if not text.startswith(b"{"):
         raise _damaged(file, "a header that begins with {", ascii(text[:20]))
@@ -114,7 +119,7 @@ def safetensors_places(file: WholeFile) -> dict[str, Place]:
             raise _damaged(file, f"tensors side by side, {name} at byte {at}", f"at {start}: it {what}")
         at = stop
     if 8 + length + at != file.size:
-        raise _damaged(file, f"{8 + length + at} bytes by its header", f"{file.size} bytes")
+        raise _damaged(file, f"{number_of(8 + length + at, 'byte')} by its header", number_of(file.size, "byte"))
     return {name: Place(8 + length + start, *kind) for start, _, name, kind in entries}
 
 
@@ -132,7 +137,7 @@ def _entry(
         raise _damaged(file, f"two offsets of {name} within the file", ascii(where)[:100])
     bits = math.prod(shape) * _BITS[kind]
     if bits != 8 * (where[1] - where[0]):
-        raise _damaged(file, f"{bits / 8:g} bytes of {name}, {kind} {shape}", f"{where[1] - where[0]} bytes")
+        raise _damaged(file, f"{bits / 8:g} bytes of {name}, {kind} {shape}", number_of(where[1] - where[0], "byte"))
     return where[0], where[1], name, (kind, _WEIGHTS.get(kind), shape, contiguous(shape))
 
 
@@ -140,6 +145,6 @@ def _damaged(file: WholeFile, expected: str, got: str) -> BadModel:
     return BadModel(
         f"{file.name} is damaged or not a safetensors file.",
         expected=expected,
-        got=f"{got} ({file.size} bytes)",
+        got=f"{got} ({number_of(file.size, 'byte')})",
         remedy="Copy or download it again; convert other formats with the safetensors library.",
     )

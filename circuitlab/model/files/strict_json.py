@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.files.whole_file import WholeFile
 
@@ -20,7 +21,7 @@ def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file. Raises `BadModel`."""
     file = WholeFile(path)
     if file.size > LARGEST:
-        raise BadModel(f"{file.name} is too large.", expected=f"at most {LARGEST >> 20} MiB", got=f"{file.size} bytes")
+        raise BadModel(f"{file.name} is too large.", expected=f"at most {LARGEST >> 20} MiB", got=number_of(file.size, "byte"))
     data = parse(file.read(0, file.size), file.name)
     if _deeper_than(data, _DEEPEST):
         raise BadModel(f"{file.name} is nested too deep.", expected=f"at most {_DEEPEST} levels", got="more")
@@ -52,7 +53,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _whole(text: str) -> int:
     if len(text) > 19:
-        raise ValueError(f"a number of {len(text)} digits")
+        raise ValueError(f"a number of {number_of(len(text), 'digit')}")
     return int(text)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from circuitlab.counting import number_of
 from circuitlab.model.files.described import Inert, Mark, Other, Storage, Strided, key_of
 from circuitlab.model.files.harmless import CALLS, RECONSTRUCTORS
 
@@ -219,7 +220,7 @@ class _Reader(_Python):
         (n,) = struct.unpack("<Q", self.read(8))
         data = self.read(n)  # the library would make room for as many as the file says
         if len(data) != n:
-            raise EOFError(f"{n} bytes")
+            raise EOFError(number_of(n, "byte"))
         self.append(data)
 
     def _set(self) -> None:

@@ -20,6 +20,7 @@ from typing import BinaryIO
 import torch
 from torch import Tensor
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -81,7 +82,9 @@ class WholeFile:
             return mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError, OverflowError) as error:
             raise BadModel(
-                f"{self.name} cannot be mapped.", expected=f"room for {self.size} bytes of addresses", got=str(error)[:200]
+                f"{self.name} cannot be mapped.",
+                expected=f"room for {number_of(self.size, 'byte')} of addresses",
+                got=str(error)[:200],
             ) from error
 
     def again(self) -> BinaryIO:
@@ -104,8 +107,8 @@ class WholeFile:
     def _short(self, got: int, wanted: int) -> BadModel:
         return BadModel(
             f"{self.name} ends too early.",
-            expected=f"at least {wanted} bytes",
-            got=f"{got} bytes" + (f", {self.size} when it was opened" if got != self.size else ""),
+            expected=f"at least {number_of(wanted, 'byte')}",
+            got=number_of(got, "byte") + (f", {self.size} when it was opened" if got != self.size else ""),
             remedy="It was cut short or is still being written. Copy or download it again.",
         )
 
@@ -114,7 +117,7 @@ def _regular(name: str, mode: int) -> None:
     if not stat.S_ISREG(mode):
         kinds = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
         kind = next((what for is_one, what in kinds if is_one(mode)), "a device")
-        raise BadModel(f"{name} is no regular file.", expected="a file", got=kind, remedy="Put the model's own file there.")
+        raise BadModel(f"{name} is not a regular file.", expected="a file", got=kind, remedy="Put the model's own file there.")
 
 
 def _unreadable(path: Path, error: OSError | ValueError) -> BadModel:

@@ -66,7 +66,7 @@ class Assumed:
         """A whole number of at least 1; `default` None: it must be said. Raises `BadModel`."""
         if default is None and name not in self._said:
             raise BadModel(
-                f"{name} cannot be told from the tensors.",
+                f"The tensors do not say what {name} is.",
                 expected=why,
                 got="shapes alone",
                 remedy=f"Say it: --assume {name}=NUMBER, or put a configuration beside the file.",

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer as Inner
 from tokenizers import decoders, pre_tokenizers
 from tokenizers.models import WordLevel
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.files.archive import LARGEST_PICKLE
 from circuitlab.model.files.unpickling import DAMAGE, Unwanted, unpickled
@@ -75,11 +76,11 @@ def meta_beside(folder: Path) -> tuple[dict[str, int] | None, str]:
 def character_tokenizer(said: Mapping[str, Any], folder: Path) -> tuple[Tokenizer | None, str, str]:
     """The tokenizer, None without a vocabulary; where it lay; and a note on a `meta.pkl` of which nothing can be made."""
     if (vocab := vocabulary(said)) is not None:
-        return tokenizer_of(vocab), f"a vocabulary of {len(vocab)} characters was saved with the weights", ""
+        return tokenizer_of(vocab), f"a vocabulary of {number_of(len(vocab), 'character')} was saved with the weights", ""
     vocab, note = meta_beside(folder)
     if vocab is None:
         return None, "", note
-    return tokenizer_of(vocab), f"{_META} beside the weights has a vocabulary of {len(vocab)} characters", ""
+    return tokenizer_of(vocab), f"{_META} beside the weights has a vocabulary of {number_of(len(vocab), 'character')}", ""
 
 
 def tokenizer_of(vocab: dict[str, int]) -> Tokenizer:

@@ -47,7 +47,7 @@ def _windowed(config: Mapping[str, Any], made: ModelConfig) -> Read:
     config, said = filled_unless_null(config, {"sliding_window": 4096})
     every = size(config, "sliding_window_pattern", 4)
     if every < 1:
-        raise BadModel("config.json: sliding_window_pattern is no distance.", expected="4, for instance", got=str(every))
+        raise BadModel("config.json: sliding_window_pattern is not a distance.", expected="4, for instance", got=str(every))
     made = replace(made, windows=sliding_windows(config, made.n_layers, lambda i: bool((i + 1) % every)))
     made, still = turning_in(made, [i for i in range(made.n_layers) if made.window(i)])
     return made, (*said, *still)

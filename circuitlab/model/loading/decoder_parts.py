@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig, Rotary
 from circuitlab.model.loading.family import Keep, Opened, find_tokenizer
@@ -39,12 +40,16 @@ def turned(config: Mapping[str, Any], d_head: int, partial: float, n_ctx: int) -
     if int(d_head * share) < 2:  # a width of 0 stands for all columns
         raise BadModel(
             "No pair of columns turns with the position.",
-            expected=f"a part of each head's {d_head} columns that holds at least 2",
+            expected=f"a part of each head's {number_of(d_head, 'column')} that holds at least 2",
             got=f"a share of {share:g}",
         )
     unsaid = partial != 1 and name not in stated and name not in config
     width, assumed = found.dims or d_head, ", as the file states no share" if unsaid else ""
-    return found, whole, (f"rotary positions turn {width} of {d_head} columns{assumed}, base {found.base:g}", *said, *limited)
+    return (
+        found,
+        whole,
+        (f"rotary positions turn {width} of {number_of(d_head, 'column')}{assumed}, base {found.base:g}", *said, *limited),
+    )
 
 
 def tied_note(config: ModelConfig) -> tuple[str, ...]:

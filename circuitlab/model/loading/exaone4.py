@@ -36,7 +36,7 @@ def _local(config: Mapping[str, Any], n_layers: int) -> Callable[[int], bool]:
     if not isinstance(pattern, str):
         every = size(config, "sliding_window_pattern", 4)
         if every < 1:
-            raise BadModel("config.json: sliding_window_pattern is no distance.", expected="4, for instance", got=str(every))
+            raise BadModel("config.json: sliding_window_pattern is not a distance.", expected="4, for instance", got=str(every))
         return lambda i: bool((i + 1) % every)
     if not pattern or set(pattern) - {"L", "G"}:
         raise BadModel(

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import Experts, ModelConfig
 from circuitlab.model.loading.decoder_parts import ReadConfig, attention, lay_out_and_open, mlp
@@ -51,7 +52,7 @@ def noted_experts(config: ModelConfig) -> tuple[str, ...]:
     weighted = "by a softmax over these" if experts.renormalise else "by a softmax over all"
     shared = ", and a shared one" if experts.shared else ""
     return (
-        f"each MLP: {experts.active} of {experts.n} experts for each token, weighted {weighted}{shared}",
+        f"each MLP: {experts.active} of {number_of(experts.n, 'expert')} for each token, weighted {weighted}{shared}",
         "MLPs are read as a whole: neurons and W_in W_out have no meaning before the router has chosen",
     )
 

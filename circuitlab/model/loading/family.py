@@ -210,4 +210,4 @@ def resolve(ref: ModelRef) -> Path:
     if kind == "construct":
         return Path(ref.source)
     expected = "file:PATH, builtin:NAME, hub:NAME or construct:NAME"
-    raise BadModel("That is no model reference.", expected=expected, got=repr(ref.source))
+    raise BadModel("That is not a model reference.", expected=expected, got=repr(ref.source))

@@ -156,7 +156,9 @@ def _shard(file: Path) -> MappedTensors:
         return open_safetensors(file)
     found = read_pickle(file)
     if found is None:
-        raise BadModel(f"{shown(Path(file.name))} is no checkpoint of torch.", expected="tensors by name", got="another format")
+        raise BadModel(
+            f"{shown(Path(file.name))} is not a checkpoint of torch.", expected="tensors by name", got="another format"
+        )
     return found.tensors
 
 

@@ -42,7 +42,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
     local, said_local = _local(config, made.d_head)
     every = size(config, "sliding_window_pattern", 6)
     if every < 1:
-        raise BadModel("config.json: sliding_window_pattern is no distance.", expected="6, for instance", got=str(every))
+        raise BadModel("config.json: sliding_window_pattern is not a distance.", expected="6, for instance", got=str(every))
     width, assumed = filled_unless_null(config, {"sliding_window": 4096})
     # without a width the windowed layers see everything, and still have the other rotation
     width = {**width, "sliding_window": width["sliding_window"] or made.n_ctx}

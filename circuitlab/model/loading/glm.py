@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.decoder_parts import attention, opener
 from circuitlab.model.loading.family import Family
@@ -45,7 +46,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
         biases=("q", "k", "v") if biased else (),
         norm_placement="both" if config.get("model_type") == "glm4" else "pre",
     )
-    return noted(made, (*notes, f"rotary positions turn {width} of {made.d_head} columns, interleaved"))
+    return noted(made, (*notes, f"rotary positions turn {width} of {number_of(made.d_head, 'column')}, interleaved"))
 
 
 def layout(config: ModelConfig) -> Layout:

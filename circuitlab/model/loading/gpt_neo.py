@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from itertools import chain, islice, repeat
 from typing import Any
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.decoder_parts import attention, filled, mlp, opener, tied_note
@@ -60,7 +61,7 @@ def _windows(config: Mapping[str, Any], n_layers: int) -> tuple[tuple[int, ...],
     if not isinstance(kinds, list) or len(kinds) != n_layers or set(map(str, kinds)) - {"global", "local"}:
         raise BadModel(
             "config.json: the kinds of attention do not fit the layers.",
-            expected=f"global or local for each of {n_layers} layers",
+            expected=f"global or local for each of {number_of(n_layers, 'layer')}",
             got=repr(kinds)[:120],
         )
     if "local" not in kinds:
@@ -68,7 +69,7 @@ def _windows(config: Mapping[str, Any], n_layers: int) -> tuple[tuple[int, ...],
     width, local = size(config, "window_size"), [i for i, kind in enumerate(kinds) if kind == "local"]
     if width < 1:  # a window of 0 stands for all positions
         raise BadModel("config.json: local attention sees nothing.", expected="a window_size of at least 1", got=str(width))
-    said = f"local attention over {width} positions in layers {', '.join(map(str, local))}"
+    said = f"local attention over {number_of(width, 'position')} in layers {', '.join(map(str, local))}"
     return tuple(width if kind == "local" else 0 for kind in kinds), (said,)
 
 

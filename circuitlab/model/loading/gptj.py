@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig, Rotary
 from circuitlab.model.loading.decoder_parts import attention, filled, mlp, opener, shared_norm, tied_note
@@ -49,7 +50,7 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
         family="gptj",
     )
     stated = "" if "rotary_dim" in config else " (not stated, the family's own)"
-    said = f"rotary positions turn {turns} of {d_head} columns{stated}, interleaved, base 10000"
+    said = f"rotary positions turn {turns} of {number_of(d_head, 'column')}{stated}, interleaved, base 10000"
     notes = (scale_note(made.score_scale, d_head, "the family's own"), "one norm for attention and MLP", said)
     return made, (*notes, *tied_note(made), *assumed)
 
@@ -59,7 +60,9 @@ def _turning(config: Mapping[str, Any], d_head: int) -> int:
     turns = size(config, "rotary_dim", 0) if "rotary_dim" in config else 64
     if not 0 < turns <= d_head or turns % 2:
         raise BadModel(
-            "config.json: rotary_dim does not fit the heads.", expected=f"an even number of the {d_head} columns", got=str(turns)
+            "config.json: rotary_dim does not fit the heads.",
+            expected=f"an even number of the {number_of(d_head, 'column')}",
+            got=str(turns),
         )
     return turns
 

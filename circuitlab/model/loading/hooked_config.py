@@ -129,7 +129,7 @@ def _word(config: Mapping[str, Any], name: str, default: str | None) -> str | No
     """Text, or what stands for none. Raises `BadModel` for a value of another kind."""
     value = config.get(name, default)
     if value is not None and not isinstance(value, str):
-        raise BadModel(f"{name} of the configuration is no word.", expected="text", got=repr(value)[:60])
+        raise BadModel(f"The configuration's {name} is not text.", expected="text", got=repr(value)[:60])
     return value
 
 
@@ -148,7 +148,7 @@ def _score_scale(config: Mapping[str, Any], d_head: int) -> tuple[float, str]:
         return 1.0, scale_note(1.0, d_head, "use_attn_scale is off")
     divisor = number(config, "attn_scale", -1.0)
     if divisor == 0:
-        raise BadModel("attn_scale divides by nothing.", expected="a number that is not 0", got="0")
+        raise BadModel("The configuration's attn_scale divides by zero.", expected="a number that is not 0", got="0")
     scale = 1 / divisor if divisor > 0 else 1 / math.sqrt(d_head)
     return scale, scale_note(scale, d_head, "from attn_scale" if divisor > 0 else "TransformerLens' default")
 
@@ -159,7 +159,9 @@ def _windows(config: Mapping[str, Any], n_layers: int) -> tuple[int, ...]:
         return ()
     kinds, width = config.get("attn_types"), size(config, "window_size")
     if not isinstance(kinds, list | tuple) or len(kinds) != n_layers or any(k not in ("local", "global") for k in kinds):
-        raise BadModel("attn_types cannot be read.", expected=f"{n_layers} of local or global", got=repr(kinds)[:80])
+        raise BadModel(
+            "The configuration's attn_types cannot be read.", expected=f"{n_layers} of local or global", got=repr(kinds)[:80]
+        )
     return tuple(width if kind == "local" else 0 for kind in kinds)
 
 

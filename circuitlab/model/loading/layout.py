@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.leftovers import refuse_attention
@@ -80,7 +81,7 @@ class Stored:
 
         def split(c: ModelConfig, x: Tensor) -> Tensor:
             n = c.n_kv_heads if which in "kv" else c.n_heads
-            said = f"{n} heads of {c.d_head}"
+            said = f"{number_of(n, 'head')} of {c.d_head}"
             _axes(x, 1, said)
             if x.dim() == 1 or which == "o":
                 return _cut(x, 0, (n, c.d_head), said)
@@ -94,7 +95,7 @@ class Stored:
         def cut(c: ModelConfig, x: Tensor) -> Tensor:
             q, kv = c.n_heads * c.d_head, c.n_kv_heads * c.d_head
             if x.shape[-1] != q + 2 * kv:  # a slice would take what is there without a word
-                raise Misfit(f"{q + 2 * kv} columns for q, k and v, not {x.shape[-1]}")
+                raise Misfit(f"{number_of(q + 2 * kv, 'column')} for q, k and v, not {x.shape[-1]}")
             start = {"q": 0, "k": q, "v": q + kv}[which]
             return x[..., start : start + (q if which == "q" else kv)]
 
@@ -104,7 +105,9 @@ class Stored:
         """The q, k or v part of [..., kv_head · (its queries | k | v) · d_head]: each key-value head keeps its own."""
 
         def cut(c: ModelConfig, x: Tensor) -> Tensor:
-            own = _cut(x, -1, (c.n_kv_heads, c.group + 2, c.d_head), f"queries, key and value of {c.n_kv_heads} heads")
+            own = _cut(
+                x, -1, (c.n_kv_heads, c.group + 2, c.d_head), f"queries, key and value of {number_of(c.n_kv_heads, 'head')}"
+            )
             part = own[..., :-2, :] if which == "q" else own[..., -2 if which == "k" else -1, :][..., None, :]
             return part.flatten(-3)
 
@@ -170,7 +173,7 @@ def matrix(source: TensorSource, name: str) -> tuple[int, int]:
     check_kind(source, name)
     shape = source.shape(name)
     if len(shape) != 2:
-        raise BadModel(f"{name} has the wrong shape.", expected="a matrix", got=str(shape))
+        raise BadModel(f"The tensor {name} has the wrong shape.", expected="a matrix", got=str(shape))
     return shape
 
 
@@ -304,7 +307,7 @@ def _check_shape(name: str, where: Stored, i: int, parts: LaidOut, wanted: Mappi
     names, expected = tuple(map(parts.full, where.names(i))), wanted.get(name)
     stored_as = " with ".join(names[:2])
     if expected is None:
-        raise BadModel(f"{stored_as} has no place in this model.", expected="a tensor of its configuration", got=name)
+        raise BadModel(f"The tensor {stored_as} has no place in this model.", expected="a tensor of its configuration", got=name)
     without_data = lambda stored_name: torch.empty(parts.source.shape(parts.full(stored_name)), device="meta")
     try:
         got = tuple(where.take(parts.config, without_data, i).shape)
@@ -318,5 +321,7 @@ def _check_shape(name: str, where: Stored, i: int, parts: LaidOut, wanted: Mappi
     if got != expected and not (same_norm and got is not None and got[-1:] == expected[-1:]):
         shapes = ", ".join(str(parts.source.shape(n)) for n in names[:2])
         raise BadModel(
-            f"{stored_as} has the wrong shape.", expected=f"{name} {expected} by the configuration", got=f"{shapes}, {reason}"
+            f"The tensor {stored_as} has the wrong shape.",
+            expected=f"{name} {expected} by the configuration",
+            got=f"{shapes}, {reason}",
         )

@@ -11,6 +11,7 @@ import math
 import re
 from typing import Literal
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import Activation, BiasName, ModelConfig
 from circuitlab.model.loading.assumptions import Assumed
@@ -75,8 +76,8 @@ def read_config(names: Names, ask: Assumed) -> ModelConfig:
     if "blocks.0.sa.proj.weight" not in names and names.n_heads * d_head != d_model:
         raise BadModel(
             "The heads do not fit the stream.",
-            expected=f"{d_model} columns, as there is no projection",
-            got=f"{names.n_heads} heads of {d_head}",
+            expected=f"{number_of(d_model, 'column')}, as there is no projection",
+            got=f"{number_of(names.n_heads, 'head')} of {d_head}",
         )
     normed, final = "blocks.0.ln1.weight" in names, "ln_f.weight" in names
     if final and not normed:

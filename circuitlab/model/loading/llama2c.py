@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig, Rotary
 from circuitlab.model.files.places import Place
@@ -145,11 +146,11 @@ def _load(found: Found, keep: Keep) -> Opened:
     file = WholeFile(path)
     h = header(file)
     if h is None:
-        raise BadModel(f"{file.name} is no file of llama2.c.", expected="its header", got="other bytes")
+        raise BadModel(f"{file.name} is not a file of llama2.c.", expected="its header", got="other bytes")
     config = read_config(h, ask)
     where, stop = places(h)
     if stop != file.size:
-        raise BadModel(f"{file.name} has changed.", expected=f"{stop} bytes", got=f"{file.size}", remedy="Open it again.")
+        raise BadModel(f"{file.name} has changed.", expected=number_of(stop, "byte"), got=f"{file.size}", remedy="Open it again.")
     parts, unused = lay_out(config, layout(config), MappedTensors(file, where), keep == "resident")
     notes = (scale_note(config.score_scale, config.d_head, "llama2.c's own"), *unused)
     notes += ("unembedding tied to the embedding",) if h.shared else ()

@@ -40,7 +40,9 @@ def read_tokenizer(path: Path) -> Tokenizer:
         raise BadModel(f"{file.name} is too large.", expected=f"at most {_LARGEST} bytes", got=str(file.size))
     pieces = _pieces(file.read(0, file.size))
     if pieces is None or tuple(text.strip("\n") for text, _ in pieces[:3]) != _SPECIAL:
-        raise BadModel(f"{file.name} is no tokenizer of llama2.c.", expected="pieces with scores and lengths", got="other bytes")
+        raise BadModel(
+            f"{file.name} is not a tokenizer of llama2.c.", expected="pieces with scores and lengths", got="other bytes"
+        )
     spelled = [text.strip("\n") if i < len(_SPECIAL) else text.replace(" ", "▁") for i, (text, _) in enumerate(pieces)]
     vocab = {text: i for i, text in enumerate(spelled)}
     if len(vocab) != len(spelled):

@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
+from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.decoder_parts import attention, filled, mlp, tied_note
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
@@ -58,7 +59,9 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
     if projected:
         same = ", both of one table of tokens" if tied else ""
         width = size(config, "word_embed_proj_dim")
-        notes.append(f"embedding and unembedding pass {width} columns{same}; project_in and project_out are multiplied in")
+        notes.append(
+            f"embedding and unembedding pass {number_of(width, 'column')}{same}; project_in and project_out are multiplied in"
+        )
     notes += [] if before else ["norms stand after each addition, and none before the unembedding"]
     notes += ["no norm before the unembedding"] if before and not made.final_norm else []
     notes += [] if flag(config, "layer_norm_elementwise_affine", True) else ["norms have neither gains nor biases"]

@@ -149,7 +149,7 @@ def refuse_adapter(file: Path | None, names: Iterable[str] = ()) -> None:
     base, kind = said.get("base_model_name_or_path"), said.get("peft_type")
     found = f"tensors such as {lora[0][:80]}" if lora else "the configuration of one"
     raise BadModel(
-        f"This is an adapter ({kind[:30] if isinstance(kind, str) else 'LoRA'}): a change of another model, no model itself.",
+        f"This is an adapter ({kind[:30] if isinstance(kind, str) else 'LoRA'}): a change of another model, not a model itself.",
         expected="the weights of a whole model",
         got=found + (f", for {base[:100]}" if isinstance(base, str) else ""),
         remedy="Add it to its model, with the library `peft`, and open what that saves: "

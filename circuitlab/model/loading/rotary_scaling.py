@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import Rotary
 from circuitlab.model.loading.huggingface import flag, number, size
@@ -79,7 +80,9 @@ def context(config: Mapping[str, Any], default: int) -> tuple[int, tuple[str, ..
     stated = _stated(config, "full_attention")
     name = _name(stated)
     if name == "dynamic":
-        return whole, (f"context of {whole} positions: beyond them the rotary base would grow with every token of the prompt",)
+        return whole, (
+            f"context of {number_of(whole, 'position')}: beyond them the rotary base would grow with every token of the prompt",
+        )
     if name != "longrope":
         return whole, ()
     short = min(whole, int(_original(stated, config)))
@@ -170,7 +173,7 @@ def _longrope(asked: _Asked) -> tuple[Frequencies, float, str]:
     if not isinstance(short, list) or len(short) != len(asked.theta):
         raise BadModel(
             "config.json: LongRoPE's short_factor does not match the columns that turn.",
-            expected=f"{len(asked.theta)} numbers",
+            expected=number_of(len(asked.theta), "number"),
             got=f"{len(short)} of them" if isinstance(short, list) else repr(short)[:80],
         )
     divisors = [number({"short_factor": x}, "short_factor") for x in short]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.loading.decoder_parts import opener
 from circuitlab.model.loading.family import Family
@@ -37,12 +38,12 @@ def _turning(config: Mapping[str, Any], n_layers: int) -> tuple[int, ...]:
     if listed is None:
         every = size(config, "no_rope_layer_interval", 4)
         if every < 1:
-            raise BadModel("config.json: no_rope_layer_interval is no distance.", expected="4, for instance", got=str(every))
+            raise BadModel("config.json: no_rope_layer_interval is not a distance.", expected="4, for instance", got=str(every))
         return tuple(i for i in range(n_layers) if (i + 1) % every)
     if not isinstance(listed, list) or len(listed) != n_layers or any(turns not in (0, 1) for turns in listed):
         raise BadModel(
             "config.json: no_rope_layers does not fit the layers.",
-            expected=f"1 (rotary positions) or 0 (none) for each of {n_layers} layers",
+            expected=f"1 (rotary positions) or 0 (none) for each of {number_of(n_layers, 'layer')}",
             got=repr(listed)[:120],
         )
     return tuple(i for i, turns in enumerate(listed) if turns)

@@ -17,6 +17,7 @@ from tokenizers import AddedToken, Regex, decoders, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Inner
 from tokenizers.models import BPE
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.loading.found import read_json
@@ -62,9 +63,15 @@ def fitted(weights: SourcedWeights, folder: Path) -> tuple[SourcedWeights, tuple
         tokenizer.bos, tokenizer.adds_bos = None, False
     more, less = tokenizer.n_tokens > config.d_vocab, tokenizer.n_tokens < config.d_vocab
     if more:
-        notes.append(f"the tokenizer has {tokenizer.n_tokens} tokens, the model {config.d_vocab}: text with others cannot be run")
+        notes.append(
+            f"the tokenizer has {number_of(tokenizer.n_tokens, 'token')}, the model {config.d_vocab:,}: "
+            "text with others cannot be run"
+        )
     if less:
-        notes.append(f"the tokenizer has {tokenizer.n_tokens} tokens, the model {config.d_vocab}: the ids above have no text")
+        notes.append(
+            f"the tokenizer has {number_of(tokenizer.n_tokens, 'token')}, the model {config.d_vocab:,}: "
+            "the ids above have no text"
+        )
     if tokenizer.adds_bos and not config.prepend_bos:
         weights = SourcedWeights(replace(config, prepend_bos=True), tokenizer, weights.parts, weights.dtype)
     return weights, tuple(notes)
@@ -156,7 +163,9 @@ def _bpe(folder: Path, vocab: dict[str, int], **options: Any) -> Inner:
     pairs: list[tuple[str, str]] = []
     file = WholeFile(folder / "merges.txt")
     if file.size > _LARGEST_MERGES:
-        raise BadModel("merges.txt is too large.", expected=f"at most {_LARGEST_MERGES >> 20} MiB", got=f"{file.size} bytes")
+        raise BadModel(
+            "merges.txt is too large.", expected=f"at most {_LARGEST_MERGES >> 20} MiB", got=number_of(file.size, "byte")
+        )
     data = file.read(0, file.size)
     try:
         for line in data.decode("utf-8").split("\n"):

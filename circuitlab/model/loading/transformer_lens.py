@@ -343,7 +343,7 @@ def _agree(config: Mapping[str, Any], sizes: Sizes) -> None:
         if (name == "d_mlp" and not got) or value in (None, -1) or (name == "n_kv_heads"):
             continue
         if value != got:
-            raise BadModel(f"{name} of the configuration is not the tensors'.", expected=repr(value)[:40], got=str(got))
+            raise BadModel(f"The configuration's {name} contradicts the tensors.", expected=repr(value)[:40], got=str(got))
 
 
 def _claims(found: Found) -> bool:

@@ -1,0 +1,73 @@
+"""What errors say, read at the places that raise them: sentences of English, none of which begins with a name of the code."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import circuitlab
+from circuitlab import errors
+from circuitlab.analysis.base import TextRef, analyses, find_analysis
+from circuitlab.analysis.over_prompts import OverPromptsParams
+from circuitlab.errors import CircuitLabError, Refused
+from tests.models import TINY
+
+SOURCE = Path(circuitlab.__file__).parent
+KINDS = {n for n, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, CircuitLabError)}
+KINDS -= {"Refused"}  # puts the capital letter there itself
+FILES = re.compile(
+    r"[\w.]*\.(json|txt|safetensors)\b|\{(FILE|ORIGIN|\w*\.?\w*\.name|what\.name|name\.repo|name|shown\(.*\)|file|meter\.file)\}"
+)
+OTHERS = re.compile(
+    r"\{(ModelRef\(source\)\.name|model\.ref\.name|ref\.name|stream\.label|source\.label|kind|what|where|p\.earlier|reason\(.*\))\}"
+)
+
+
+def _text(node: ast.expr) -> str:
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(v.value) if isinstance(v, ast.Constant) else f"{{{ast.unparse(v.value)}}}" for v in node.values)  # type: ignore[attr-defined]
+    return str(node.value) if isinstance(node, ast.Constant) else ""
+
+
+@cache
+def _sentences() -> tuple[tuple[str, str], ...]:
+    """(place, what happened) of every error that is raised with words of its own."""
+
+    def found() -> Iterator[tuple[str, str]]:
+        for path in sorted(SOURCE.rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                named = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in KINDS
+                if named and node.args and (text := _text(node.args[0])):  # type: ignore[attr-defined]
+                    yield f"{path.relative_to(SOURCE)}:{node.lineno}", text  # type: ignore[attr-defined]
+
+    return tuple(found())
+
+
+def test_sentences_begin_as_sentences() -> None:
+    wrong = [
+        f"{place} {text}"
+        for place, text in _sentences()
+        if not (text[0].isupper() or text[0] in "“‘" or FILES.match(text) or OTHERS.match(text))
+    ]
+    assert len(_sentences()) > 300
+    assert not wrong, wrong
+
+
+def test_what_something_is_not_is_said_with_not() -> None:
+    """“is no checkpoint” is another language's English; “there is no such head” is not meant."""
+    assert not [
+        f"{place} {text}" for place, text in _sentences() if re.search(r"(?<![Tt]here )\bis no (?!longer|such)[a-z]", text)
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(analyses()))
+def test_refusals_capitalise_no_identifier(name: str) -> None:
+    """The name of an analysis is written as it is typed."""
+    asked = OverPromptsParams(file=TextRef("prompts.tsv", "0" * 64), analysis=name)
+    reason = find_analysis("over_prompts").refuse(TINY, asked)
+    assert reason is None or not Refused(reason).what.startswith(name.capitalize())
