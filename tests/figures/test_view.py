@@ -154,6 +154,11 @@ WORDS = " · ".join(f"word {i}" for i in range(60))
 
 def test_a_long_caption_takes_few_lines_and_the_rest_is_in_its_tip(view):
     said = f"{WORDS} · ≈: estimates · remainder 1e-7 of 3 logits"
+    beside = f"{WORDS} · aligned 7 tokens here, 9 there · {WORDS}"
+    view.show_figure(Figure(((heat(),),), "A", beside))
+    view.resize(330, 300)
+    QApplication.processEvents()
+    assert "aligned 7 tokens" in view.findChild(Caption).text(), "two texts are said to be two"
     view.show_figure(Figure(((heat(),),), "A", said))
     view.resize(330, 300)
     QApplication.processEvents()
