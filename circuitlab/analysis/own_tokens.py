@@ -80,9 +80,8 @@ def own_tokens(inputs: Inputs, p: OwnTokensParams, ctx: Ctx) -> OwnTokensResult:
     sampled = p.tokens == "sample" and c.d_vocab > WHOLE
     ids = torch.arange(SAMPLE) * c.d_vocab // SAMPLE if sampled else torch.arange(c.d_vocab)
     top1, top10 = (np.full((c.n_layers, c.n_heads), np.nan) for _ in range(2))
-    said = f"own tokens of {'' if sampled else 'all '}{number_of(len(ids), 'row')}{f' of {c.d_vocab:,}' if sampled else ''}" + (
-        f": ± {50 / np.sqrt(len(ids)):.1f} % at most" if sampled else ""
-    )
+    of = f"{len(ids)} of {number_of(c.d_vocab, 'row')}" if sampled else f"all {number_of(c.d_vocab, 'row')}"
+    said = f"own tokens of {of}" + (f": ± {50 / np.sqrt(len(ids)):.1f} % at most" if sampled else "")
     notes: dict[str, None] = {}
 
     def made(done: float) -> OwnTokensResult:
