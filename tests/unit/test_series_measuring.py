@@ -23,10 +23,20 @@ from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.loading import open_model
 from circuitlab.model.series import series_of
-from circuitlab.model.series_measures import FILE, HEAD_ARRAYS, SeriesMeasures, read_series, write_series
+from circuitlab.model.series_measures import (
+    FILE,
+    GONE,
+    HEAD_ARRAYS,
+    OWN_ARRAYS,
+    TEXT_ARRAYS,
+    SeriesMeasures,
+    read_series,
+    write_series,
+)
 from circuitlab.training.corpus import Stream
 from circuitlab.training.measured_texts import MeasuredTexts, sha256, texts_for
 from circuitlab.training.recipe import Recipe, Stage, read_recipe
+from circuitlab.training.series_adding import add_to_series
 from circuitlab.training.series_card import describe, section
 from circuitlab.training.series_card import main as describe_all
 from circuitlab.training.series_measuring import STAGE, measure_series, set_outdated_aside
@@ -319,6 +329,35 @@ def test_a_killed_measurement_goes_on_where_it_was(model: Path, monkeypatch: pyt
     (model / FILE).unlink()
     whole = measure_series(model, _streams(), **SMALL)
     assert all(np.array_equal(whole[name], resumed[name]) for name in whole.arrays) and whole.said == resumed.said
+
+
+def test_what_an_earlier_file_lacks_is_added_on_the_texts_at_hand(model: Path) -> None:
+    whole = measure_series(model, _streams(), **SMALL)
+    score = whole["late_by_text"] - whole["early_by_text"]
+    np.testing.assert_allclose(score.mean(1), scores_of(whole)[0][:, TEXT], atol=1e-4)
+    later = (*TEXT_ARRAYS, *OWN_ARRAYS)
+    old = replace(whole, arrays={name: a for name, a in whole.arrays.items() if name not in later})
+    write_series(model, old)
+    assert all(np.isnan(read_series(model)[name]).all() for name in later), "an old file is read: not measured"
+    added = add_to_series(model, _streams(), 0)
+    assert all(np.array_equal(added[name], whole[name]) for name in whole.arrays)
+    write_series(model, old)
+    first, second = _streams()
+    part = add_to_series(model, (first, replace(second, held_out=second.held_out[:-1])), 0)
+    assert np.isnan(part["late_by_text"][:, 3:]).all() and np.array_equal(
+        part["late_by_text"][:, :3], whole["late_by_text"][:, :3]
+    )
+    with pytest.raises(BadInput, match="None of the measured texts"):
+        add_to_series(model, (replace(first, label="other"),), 0)
+
+
+def test_points_whose_weights_were_not_kept_stay_as_they_were_measured(model: Path) -> None:
+    whole = measure_series(model, _streams(), **SMALL)
+    write_series(model, replace(whole, checkpoints=(GONE, GONE, None)))
+    shutil.rmtree(model / "checkpoints")
+    again = measure_series(model, _streams(), **SMALL)
+    assert again.checkpoints == (GONE, GONE, None) and again.steps == whole.steps
+    assert all(np.array_equal(again[name], whole[name]) for name in whole.arrays)
 
 
 def test_a_damaged_file_is_measured_anew(model: Path) -> None:
