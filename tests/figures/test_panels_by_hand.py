@@ -90,3 +90,13 @@ def test_a_tile_is_the_head_that_a_click_on_it_chooses(bench: Bench) -> None:
         (head,) = panel.pick(bench.state, Hit("heads", (row, col))).selection.heads
         tile = sheet.values[row * height :][: sheet.tiles.height, col * width :][:, : sheet.tiles.width]
         np.testing.assert_allclose(np.nan_to_num(tile), np.tril(patterns[head.layer][head.head]), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("show", "unit"),
+    [("pattern", "weight"), ("scores", "score"), ("value_weighted", "weight · ‖v‖"), ("contribution", "weight · ‖v W_O‖")],
+)
+def test_what_a_cell_holds_is_its_unit(bench: Bench, show: Any, unit: str) -> None:
+    view = replace(panels()["attention"].view(), show=show)
+    heat: Any = bench.draw("attention", bench.state.with_view("attention", view)).find("attention")
+    assert heat.unit == unit
