@@ -223,7 +223,7 @@ class TopBar(QToolBar):
         self.pin.setToolButtonStyle(_style(stage >= SIGNS))
         self.conventions.setToolButtonStyle(_style(stage >= SIGNS))
         self.conventions.setIcon(icon("controls", self.bench.theme) if stage >= SIGNS else QIcon())
-        name = SHORT_NAME * 2 // 3 if stage >= SIGNS else SHORT_NAME if stage >= 4 else 3 * SHORT_NAME
+        name = SHORT_NAME // 2 if stage >= SIGNS else SHORT_NAME if stage >= 4 else 3 * SHORT_NAME
         most = self.fontMetrics().averageCharWidth() * name
         called = self.model.fontMetrics().elidedText(self._called, Qt.TextElideMode.ElideMiddle, most)
         self.model.setText(f"{called} ▾".replace("&", "&&"))

@@ -18,7 +18,7 @@ from circuitlab.gui.moves import Moves
 from circuitlab.gui.playing import Player, pace_button
 from circuitlab.gui.series import Point, Series
 from circuitlab.gui.series_slider import SeriesSlider
-from circuitlab.gui.strip import FULL, SHORTEST
+from circuitlab.gui.strip import FULL, SHORTEST, SIGNS
 from circuitlab.session.state import State
 
 PLAY_TIP, PAUSE_TIP = "Play the training (Ctrl+T)", "Stop here (Ctrl+T)"
@@ -112,6 +112,7 @@ class CheckpointBar(QWidget):
             button.setVisible(stage < 1)
         for button in (self.previous, self.next, self.label):
             button.setVisible(stage < SHORTEST)
+        self.pace.setVisible(stage < SIGNS)
         style = Qt.ToolButtonStyle.ToolButtonIconOnly if stage >= 1 else Qt.ToolButtonStyle.ToolButtonTextBesideIcon
         self.pin.setToolButtonStyle(style)
         self._say()
