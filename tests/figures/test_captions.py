@@ -120,7 +120,7 @@ def test_a_caption_says_what_remains_of_how_much_and_how_far_it_is() -> None:
         conventions=("norm folded",), remainder=Remainder(size=0.0015, of=12.5, unit="logit", what="range"), done=0.25
     )
     answer = Answer(request, result, complete=False, provenance=Provenance(reused=3))
-    words = "norm folded · more · 3 positions from an earlier run (agrees within 1e-5) · remainder 1.5e-03 logit (range 12.5)"
+    words = "norm folded · more · remainder 1.5e-03 logit (range 12.5)"
     assert caption(answer, "more", "") == f"{words} · so far: 25%"
     assert captions((answer, replace(answer, complete=True)), "more").count("remainder") == 1
 
