@@ -120,6 +120,22 @@ def test_every_cell_has_its_colour_in_svg_and_pdf(n, ink):
         assert np.abs(found - wanted[at]).max() <= off
 
 
+@pytest.mark.parametrize("lettering", ["outlines", "fonts"])
+def test_a_pdf_has_its_cells_where_the_svg_has_them(lettering):
+    """Shares of the page's width, which is not its height."""
+    mark = Heatmap("m", np.ones((6, 9), dtype=np.float32), (0.0, 1.0), colour_bar=False)
+    figure, paper = Figure(((mark,),), "t"), Paper(width_mm=84, height_mm=60, text=lettering)
+    dark = "#{:02x}{:02x}{:02x}".format(*rgb(np.ones(1), mark.levels, mark.map, LIGHT)[0])
+    ends = []
+    for root in (ET.fromstring(picture(figure, ".svg", replace(paper, text="fonts"))), None):
+        boxes = svg_rectangles(root) if root is not None else pdf_rectangles(picture(figure, ".pdf", paper))
+        cells = [box for colour, box in boxes if colour == dark]
+        wide = float(root.get("viewBox", "").split()[2]) if root is not None else 84 / 25.4 * 72
+        ends.append([f(box[i] for box in cells) / wide for i, f in ((0, min), (1, min), (2, max), (3, max))])
+    assert ends[0] == pytest.approx(ends[1], abs=2e-3)
+    assert ends[0][2] - ends[0][0] > 0.5
+
+
 def test_a_map_of_more_cells_is_a_picture_without_loss():
     values = RNG.random((200, 200)).astype(np.float32)
     figure = Figure(((Heatmap("m", values, (0.0, 1.0), colour_bar=False),),), "t")

@@ -65,6 +65,18 @@ def test_the_second_page_lists_each_prompt_with_the_chosen_heads_value(engine: E
     assert rows.columns[0].values.mean() == pytest.approx(whole.values[1, 1], rel=1e-5)
 
 
+def test_same_sign_is_the_share_of_prompts_on_the_side_of_the_mean(engine: Engine, three: str) -> None:
+    ranking = figure_of(engine, PANEL, state(prompts="a file", file=three)).find("heads")
+    assert isinstance(ranking, Rows)
+    means, same = (next(c.values for c in ranking.columns if c.name == name) for name in ("mean", "same sign"))
+    for row, head in enumerate(map(tuple, ranking.ids.tolist())):
+        asked = state(prompts="a file", file=three, page="prompts").select(heads=(Head(*head),))
+        each = figure_of(engine, PANEL, asked).find("prompts")
+        assert isinstance(each, Rows)
+        agreeing = [np.sign(value) == np.sign(means[row]) for value in each.columns[0].values]
+        assert same[row] == pytest.approx(sum(agreeing) / 3)
+
+
 def test_a_head_is_chosen_by_a_click_and_what_is_missing_is_said(engine: Engine, tmp_path: Path) -> None:
     assert PANEL.pick(state(), Hit("map", (1, 2))).selection.heads == (Head(1, 2),)
     facts = facts_of(engine, SHIPPED)
