@@ -15,6 +15,7 @@ from circuitlab.figures.marks import RowColumn
 
 LEAST_SECTION = 32  # px
 ROW = 22  # px, like the others at text size 1
+LONG = 220  # px at text size 1: words ask for no more, and take what is left
 SHORT_BAR = 28  # beside its number
 SHORTENED = 84  # words are cut down to this, so that the numbers beside them stay in sight
 SHORTEST = 36  # and to this, with titles cut and margins narrowed, before a column is pushed out
@@ -45,19 +46,21 @@ class ColumnWidths:
         return tuple(str(self._model.headerData(i, Qt.Orientation.Horizontal)) for i in self._left_out)
 
     def fit(self, width: int, height: int) -> None:
-        """As wide as the first rows and the header; bars share what is left evenly, so that they compare, or tokens do."""
+        """As wide as the first rows and the header; bars share what is left evenly, so that they compare, or tokens do, or sentences."""
         header = self._table.horizontalHeader()
         strong = bool(self._model.mark.strong)  # in bold, which is the wider
         plain = QFontMetricsF(self.theme.font(self.theme.normal, bold=strong))
         mono = QFontMetricsF(self.theme.font(self.theme.normal, mono=True, bold=strong))
         columns, px = self._model.mark.columns, self.theme.px
         bars = [i for i, c in enumerate(columns) if c.bar]
-        self._stretched = bars or [i for i, c in enumerate(columns) if c.tokens]
+        widest_of = [_widest(c, mono if c.tokens else plain) for c in columns]
+        long = [i for i, c in enumerate(columns) if not is_number(c) and widest_of[i] > px(LONG)]
+        self._stretched = bars or [i for i, c in enumerate(columns) if c.tokens] or long
         self._widths, self._least, self._tightest = [], [], []
         for i, column in enumerate(columns):
             title = self._model.headerData(i, Qt.Orientation.Horizontal) or ""
-            widest = _widest(column, mono if column.tokens else plain)
-            wanted = max(min(widest, px(220)) + px(18), plain.horizontalAdvance(title) + px(34))
+            widest = widest_of[i]
+            wanted = max(min(widest, px(LONG)) + px(18), plain.horizontalAdvance(title) + px(34))
             header.setSectionResizeMode(i, QHeaderView.ResizeMode.Interactive)
             header.resizeSection(i, round(wanted))
             self._widths.append(round(wanted))

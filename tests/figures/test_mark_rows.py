@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PySide6.QtCore import QAbstractItemModel, Qt
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QFontMetricsF, QGuiApplication
 from PySide6.QtTest import QAbstractItemModelTester
 from PySide6.QtWidgets import QApplication
 
@@ -283,3 +283,19 @@ def test_rows_and_columns_are_seen_whole_or_not_at_all(view):
         said = view.told
         assert all((f"measure {i - 1}" in said) == (i in hidden) for i in range(1, 5))
     assert hidden and len(hidden) <= 3
+
+
+def test_a_sentence_takes_the_room_that_is_left(view):
+    words = "a direction for each letter: completes whatever has been seen before"
+    mark = Rows(
+        "table",
+        (RowColumn("name", np.array(["one", "two"], object)), RowColumn("what", np.array([words] * 2, object))),
+        ids(np.arange(2)),
+    )
+    view.resize(900, 300)
+    widget = settled(view, mark)
+    asked = QFontMetricsF(view.theme.font(view.theme.normal)).horizontalAdvance(words)
+    assert 220 < asked < widget.columnWidth(1)
+    view.resize(420, 300)
+    view.grab()
+    assert widget.columnWidth(0) + widget.columnWidth(1) <= widget.viewport().width()
