@@ -46,7 +46,7 @@ class ColumnWidths:
         return tuple(str(self._model.headerData(i, Qt.Orientation.Horizontal)) for i in self._left_out)
 
     def fit(self, width: int, height: int) -> None:
-        """As wide as the first rows and the header; bars share what is left evenly, so that they compare, or tokens do, or sentences."""
+        """As wide as the first rows and the header; bars, else tokens, else sentences share what is left evenly."""
         header = self._table.horizontalHeader()
         strong = bool(self._model.mark.strong)  # in bold, which is the wider
         plain = QFontMetricsF(self.theme.font(self.theme.normal, bold=strong))

@@ -293,7 +293,7 @@ def test_a_sentence_takes_the_room_that_is_left(view):
         ids(np.arange(2)),
     )
     view.resize(900, 300)
-    widget = settled(view, mark)
+    widget = settled(view, mark).table
     asked = QFontMetricsF(view.theme.font(view.theme.normal)).horizontalAdvance(words)
     assert 220 < asked < widget.columnWidth(1)
     view.resize(420, 300)
