@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from PySide6.QtCore import QRectF, Qt
+from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
 from circuitlab.draw.theme import Theme
 from circuitlab.figures.marks import Heatmap
 
+STRUCK = 11.0  # px at text size 1 of a cross
 LEAST = 4.0  # px of a cell, below which a frame would hide it
 MOST_TILES = 1024  # above it there are no frames round them
 CLEAR = 9.0  # px of a cell, from which on its frame stands off it: a full cell is as dark as its frame
@@ -39,6 +40,22 @@ def paint_tiles(painter: QPainter, mark: Heatmap, box: Callable[[tuple[int, int]
     for row in range(tiles.rows):
         for col in range(tiles.cols):
             painter.drawRect(box((row, col)))
+
+
+def paint_struck(painter: QPainter, place: QRectF, theme: Theme, corner: bool = False) -> None:
+    """A cross over `place`, no larger than text, that shows on every colour; `corner`: at the right on top."""
+    side = max(min(0.5 * min(place.width(), place.height()), theme.px(STRUCK)), STRUCK / 2)
+    inset = side / 2 + 2
+    at = QPointF(place.right() - inset, place.top() + inset) if corner else place.center()
+    arms = [QLineF(at.x() - side / 2, at.y() - d * side / 2, at.x() + side / 2, at.y() + d * side / 2) for d in (1, -1)]
+    painter.save()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    for colour, width in (("background", 5.0), ("text", 2.0)):
+        pen = QPen(theme.colour(colour), width * max(theme.scale, 0.6))
+        pen.setCapStyle(Qt.PenCapStyle.RoundCap)
+        painter.setPen(pen)
+        painter.drawLines(arms)
+    painter.restore()
 
 
 def paint_rules(painter: QPainter, mark: Heatmap, box: Callable[[float, float, float, float], QRectF], theme: Theme) -> None:

@@ -13,6 +13,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
+from circuitlab.draw.cell_frames import STRUCK, paint_struck
 from circuitlab.draw.colours import hues_rgb
 from circuitlab.draw.gestures import Id, number
 from circuitlab.draw.paper import Paper
@@ -294,6 +295,10 @@ class EdgesMark(XYPlot):
             if not labelled and (i in chosen or i == hovered):
                 painter.setPen(self.theme.colour("accent" if i in chosen else "text"))
                 painter.drawText(QPointF(box.right() + 4, box.bottom()), self.mark.labels[i])
+        for i in self.mark.struck:
+            if (box := boxes[i]).x() == box.x():
+                side = self.theme.px(STRUCK)
+                paint_struck(painter, QRectF(box.right() - side, box.top() - side, 2 * side, 2 * side), self.theme)
 
     def _draw_rows(self, painter: QPainter) -> None:
         """Names of rows at the left edge."""

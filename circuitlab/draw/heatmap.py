@@ -17,7 +17,7 @@ from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainter, QPen, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from circuitlab.draw.cell_frames import paint_crosshair, paint_frames, paint_rules, paint_tiles
+from circuitlab.draw.cell_frames import paint_crosshair, paint_frames, paint_rules, paint_struck, paint_tiles
 from circuitlab.draw.cell_hatching import Hatching
 from circuitlab.draw.cell_paths import MOST, cell_colours, paint_cells, paint_signs, rectangles
 from circuitlab.draw.cell_texts import paint_texts
@@ -378,6 +378,8 @@ class HeatmapMark(PlotMark):
         painter.setPen(QPen(accent, 2))
         for item in self.mark.tiles.chosen if self.mark.tiles else ():
             painter.drawRect(self._item_box(item).adjusted(0, 0, 0, 0))
+        for item in self.mark.struck:
+            paint_struck(painter, self._item_box(item), self.theme, corner=self.mark.tiles is not None)
         if self._cursor is not None:
             painter.setPen(QPen(self.theme.colour("text"), 1))
             painter.drawRect(self._item_box(self._cursor).adjusted(0, 0, -1, -1))

@@ -10,7 +10,7 @@ from circuitlab.analysis.base import find_analysis
 from circuitlab.counting import number_of
 from circuitlab.figures.compare import with_reference
 from circuitlab.figures.marks import Figure
-from circuitlab.session.cuts import words
+from circuitlab.session.cuts import CUT, shortly, words
 from circuitlab.session.state import State
 
 if TYPE_CHECKING:
@@ -29,7 +29,10 @@ def drawn(panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer], r
     if not figure.grid:
         return figure
     aside = bool(state.subject.edits) and panel.of_heads and bool(now) and not read(now) & {"tokens", "edits"}
-    title = " · ".join(part for part in (figure.title, WITHOUT if aside else "") if part)
+    crossed = any(getattr(mark, "struck", ()) for mark in figure.marks())
+    which = f"{CUT} {shortly(state.subject.edits)}" if crossed else ""
+    cut = " ".join(filter(None, (WITHOUT if aside else "", which)))
+    title = " · ".join(filter(None, (figure.title, cut)))
     return replace(figure, title=title, about=about(state, facts, now))
 
 

@@ -13,6 +13,7 @@ from circuitlab.engine.request import Answer
 from circuitlab.figures.marks import Axis, Hit
 from circuitlab.figures.memo import memo
 from circuitlab.figures.panel import Facts
+from circuitlab.session.cuts import CUT, heads_of, words
 from circuitlab.session.state import State
 
 T = TypeVar("T")
@@ -61,6 +62,23 @@ def captions(answers: tuple[Answer, ...], *more: str) -> str:
     for answer in answers:
         said |= dict.fromkeys(word for word in caption(answer).split(" · ") if word.strip())
     return " · ".join((*said, *(m for m in more if m)))
+
+
+def struck(state: State, facts: Facts) -> dict[tuple[int, int], str]:
+    """By layer and head, of the heads in which something is cut: what is done there."""
+    found: dict[tuple[int, int], list[str]] = {}
+    for edit in state.subject.edits:
+        for head in heads_of(edit, facts.config):
+            if head.layer < facts.config.n_layers and head.head < facts.config.n_heads:
+                found.setdefault(tuple(head), []).append(words(edit))
+    return {head: f"{CUT} {', '.join(said)}" for head, said in found.items()}
+
+
+def and_struck(said: Mapping[tuple[int, int], str], crossed: Mapping[tuple[int, int], str]) -> Mapping[tuple[int, int], str]:
+    """What else is said of heads, and what is cut in them; the same object where nothing is."""
+    if not crossed:
+        return said
+    return {head: " · ".join(filter(None, (crossed.get(head, ""), said.get(head, "")))) for head in {**said, **crossed}}
 
 
 def hints(facts: Facts) -> Mapping[tuple[int, int], str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 from circuitlab.analysis.composition import CompositionParams, CompositionResult
 from circuitlab.analysis.head_scores import HeadScoresResult
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import caption, hints, number, once, published, top_level
+from circuitlab.figures.common import and_struck, caption, hints, number, once, published, struck, top_level
 from circuitlab.figures.heads import random_scores
 from circuitlab.figures.hues import head_hue
 from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Hit, Mark, RowColumn, Rows, empty, ids
@@ -210,7 +211,7 @@ def _graph(
     key = (view.by, view.top, view.least, kinds)
     ends, weights, edge_ids = once(answer, ("edges", *key), make)
     heads = {(h.layer, h.head) for h in state.selection.heads}
-    said = hints(facts)
+    said, crossed = hints(facts), struck(state, facts)
     mark = lambda node: " ".join(filter(None, (named.get(Head(*node), ""), "†" if tuple(node) in said else "")))
     badges = once(answer, ("badges", tuple(named.items()), facts.known_heads()), lambda: tuple(map(mark, node_ids.tolist())))
     return Edges(
@@ -228,16 +229,17 @@ def _graph(
         node_ids=node_ids,
         edge_ids=edge_ids,
         badges=badges,
-        hints=_hints(answer, facts, node_ids),
+        hints=_hints(answer, facts, node_ids, crossed),
+        struck=tuple(i for i, node in enumerate(node_ids.tolist()) if tuple(node) in crossed),
         rows=once(answer, "rows", lambda: tuple((float(i), f"L{i}") for i in range(facts.config.n_layers))),
     )
 
 
-def _hints(answer: Answer, facts: Facts, node_ids: np.ndarray) -> tuple[str, ...]:
-    """[n]: what papers have called each head, with the source; () where nothing is published of this model."""
-    said = hints(facts)
+def _hints(answer: Answer, facts: Facts, node_ids: np.ndarray, crossed: Mapping[tuple[int, int], str]) -> tuple[str, ...]:
+    """[n]: what is cut in each head, and what papers have called it, with the source; () where there is nothing of either."""
+    said = and_struck(hints(facts), crossed)
     make = lambda: tuple(said.get((layer, head), "") for layer, head in node_ids.tolist())
-    return once(answer, ("hints", facts.known_heads()), make) if said else ()
+    return once(answer, ("hints", facts.known_heads(), tuple(crossed.items())), make) if said else ()
 
 
 def _edge(state: State) -> tuple[int, ...]:

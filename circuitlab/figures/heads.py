@@ -10,7 +10,7 @@ import numpy as np
 from circuitlab.analysis.base import find_analysis
 from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import caption, hints, once, published, top_level
+from circuitlab.figures.common import and_struck, caption, hints, once, published, struck, top_level
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -90,7 +90,7 @@ def ranks(values: np.ndarray) -> np.ndarray:
 def _map(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State, facts: Facts) -> Heatmap:
     values = once(answer, ("map", view.score), lambda: result.of(view.score).astype(np.float32))
     top = 1.0 if view.score not in UNITS else top_level(values)
-    head = state.selection.head
+    head, crossed = state.selection.head, struck(state, facts)
     return Heatmap(
         name="map",
         values=values,
@@ -100,7 +100,8 @@ def _map(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State
         y=once(answer, "y", lambda: Axis("layer", tuple(f"L{i}" for i in range(values.shape[0])))),
         row=head.layer if head.layer < values.shape[0] else None,
         col=head.head if head.head < values.shape[1] else None,
-        hints=hints(facts),
+        hints=and_struck(hints(facts), crossed),
+        struck=tuple(crossed),
     )
 
 

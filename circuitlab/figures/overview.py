@@ -9,7 +9,7 @@ from circuitlab.analysis.attention_overview import GAP, OverviewParams, Overview
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Request
 from circuitlab.figures.attention import NAMES, UNITS
-from circuitlab.figures.common import caption, hints, once, published, top_level
+from circuitlab.figures.common import and_struck, caption, hints, once, published, struck, top_level
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, Tiles, empty
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.model.subject import Head
@@ -47,6 +47,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     config = facts.config
     sheet, signed, title = result.sheet, view.show == "scores", NAMES[view.show]
     top = once(answer, "top", lambda: top_level(sheet))
+    crossed = struck(state, facts)
     tiles = Tiles(
         rows=config.n_layers,
         cols=config.n_heads,
@@ -65,7 +66,8 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         y=once(answer, "y", lambda: Axis("layer", tuple(f"L{i}" for i in range(config.n_layers)))),
         tiles=tiles,
         colour_bar=False,
-        hints=hints(facts),
+        hints=and_struck(hints(facts), crossed),
+        struck=tuple(crossed),
     )
     n = config.n_layers * config.n_heads
     every = "The one head" if n == 1 else f"All {number_of(n, 'head')}"

@@ -16,7 +16,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from circuitlab.counting import number_of
 from circuitlab.draw.plain import tip_of
 from circuitlab.draw.theme import Theme
 from circuitlab.gui.bench import Bench
@@ -28,7 +27,7 @@ from circuitlab.gui.opening import Opening
 from circuitlab.gui.strip import FULL, SIGNS, Strip
 from circuitlab.gui.target_button import TargetButton
 from circuitlab.model.devices import devices
-from circuitlab.session.cuts import words
+from circuitlab.session.cuts import CUT, shortly, words
 from circuitlab.session.pins import differences
 from circuitlab.session.state import State
 
@@ -201,8 +200,8 @@ class TopBar(QToolBar):
         for name, _, on, _, _ in CONVENTIONS:
             self._choices[name].setChecked(getattr(state.conventions, name) == on)
         edits = state.subject.edits
-        what = words(edits[0]) if len(edits) == 1 else number_of(len(edits), "intervention")
-        self._edits = (f"{what} ✕", f"{len(edits)} cut ✕") if edits else ("", "")
+        what = words(edits[0]) if len(edits) == 1 else shortly(edits)
+        self._edits = tuple(f"{said} {CUT}" if said else "" for said in (what, shortly(edits), shortly(edits, room=False)))
         self.edits.setToolTip(tip_of("In force; click to remove all:\n" + "\n".join(map(words, edits))))
         self.edits.setVisible(bool(edits))
         self.pinned.setText(self._reference(state))
@@ -233,7 +232,7 @@ class TopBar(QToolBar):
             button.setVisible(beside and stage < 3)
         self.compared.setVisible(beside and stage >= 3)
         self.target.say_less(stage >= 4)
-        self.edits.setText(self._edits[stage >= 4])
+        self.edits.setText(self._edits[(stage >= 4) + (stage >= SIGNS)])
         for text in (self.heads, self.pinned):
             text.limit(self.fontMetrics().averageCharWidth() * (SHORT_NAME if stage >= 4 else 3 * SHORT_NAME))
 

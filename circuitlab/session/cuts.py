@@ -6,15 +6,16 @@ Offers are States: what the bench would be with the cut made. Where nothing is p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from circuitlab.analysis.alignment import alignment_of
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.intervention import Intervention, Op, Site, SiteName
+from circuitlab.model.intervention import HEADLESS, Intervention, Op, Site, SiteName
 from circuitlab.model.subject import Head, Target
 from circuitlab.session.state import State
 
+CUT = "✕"  # the sign of what is cut, on heads and before the words
 READ_BY: dict[str, SiteName] = {"Q": "q", "K": "k", "V": "v"}
 _OPS: dict[Op, str] = {
     "zero": "zero",
@@ -81,6 +82,46 @@ def words(edit: Intervention) -> str:
     other = " (another prompt's)" if edit.source else ""
     path = "" if edit.path_from is None else f", along the path from {place(edit.path_from)} only"
     return f"{what} {place(edit.site)}{by}{other}{path}"
+
+
+_DONE: dict[Op, str] = {"zero": "zeroed", "mean": "mean", "set": "set", "freeze": "frozen", "patch": "patched"}
+
+
+def _who(edit: Intervention) -> str:
+    """What an intervention is at, in a few letters."""
+    site, sender = edit.site, edit.path_from
+    if site.heads:
+        name = str(Head(site.layer, site.heads[0])) + (f" +{len(site.heads) - 1}" if len(site.heads) > 1 else "")
+    else:
+        name = {"resid_pre": f"stream {site.layer}", "mlp_out": f"MLP {site.layer}"}.get(site.name, f"layer {site.layer}")
+    if sender is None:
+        return name
+    return f"{Head(sender.layer, sender.heads[0]) if sender.heads else f'MLP {sender.layer}'} → {name}"
+
+
+def shortly(edits: Sequence[Intervention], room: bool = True) -> str:
+    """Which interventions are in force, as short as it can be said: `"L0H1 zeroed"`, `"L0H1 zeroed +2"`; "" for none.
+
+    Without `room` what is done is left out, not to whom: `"L0H1 +2"`.
+    """
+    if not edits:
+        return ""
+    first = edits[0]
+    done = f"× {first.value[0]:g}" if first.op == "scale" else _DONE[first.op]
+    more = f"+{len(edits) - 1}" if len(edits) > 1 else ""
+    return " ".join(filter(None, (_who(first), done if room else "", more)))
+
+
+def heads_of(edit: Intervention, config: ModelConfig) -> tuple[Head, ...]:
+    """The heads inside which an intervention is made; those of a group where it is made in their common key or value."""
+    site = edit.site
+    if site.name in HEADLESS:
+        return ()
+    if site.name in ("k", "v"):
+        chosen = [h for h in range(config.n_heads) if not site.heads or config.kv_head(h) in site.heads]
+    else:
+        chosen = list(site.heads or range(config.n_heads))
+    return tuple(Head(site.layer, h) for h in chosen)
 
 
 def offers(state: State, config: ModelConfig, token_text: Callable[[int], str] = str) -> tuple[Offer, ...]:

@@ -23,10 +23,11 @@ from circuitlab.figures.predictions import PredictionsView
 from circuitlab.figures.prompt_sets import PromptSetsView
 from circuitlab.model.corpus_bigrams import FILE
 from circuitlab.model.forward import forward
+from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.saving import random_tensors, save_directory
 from circuitlab.model.subject import Head, ModelRef, Target
 from circuitlab.report.render import figure_of
-from circuitlab.session.cuts import ablation, with_edits
+from circuitlab.session.cuts import ablation, heads_of, with_edits
 from circuitlab.session.state import Compare, Pin, State
 from circuitlab.training.bigrams import counted, write
 from circuitlab.training.corpus import Stream
@@ -228,17 +229,53 @@ def test_every_token_that_either_side_lists_has_both_probabilities(
     assert change.shown == (len(listed), len(now))
 
 
+def uncrossed(figure: Figure) -> Figure:
+    """Without the crosses on the heads that are cut, and what is said of them."""
+    bare = lambda mark: replace(mark, struck=(), hints=type(mark.hints)()) if getattr(mark, "struck", ()) else mark
+    return replace(figure, grid=tuple(tuple(map(bare, row)) for row in figure.grid))
+
+
 @pytest.mark.parametrize("name", ["heads", "composition", "circuits", "spectra", "head_finder", "attention", "ablation", "paths"])
 def test_a_title_says_where_the_cut_does_not_enter(bench: tuple[Engine, dict[str, State]], name: str) -> None:
     engine, states = bench
     cut = with_edits(states["attention-only"], ablation(Head(0, 1)))
     whole, here = (drawn(engine, name, state, "now") for state in (replace(cut, edits=()), cut))
-    alike = signature(whole) == signature(here)
+    alike = signature(whole) == signature(uncrossed(here))
     assert ("without the cut" in here.title) == alike == (name not in ("attention", "ablation", "paths"))
     assert "cut" not in whole.title
     if name == "heads":
         read = drawn(engine, name, cut.with_view("heads", HeadsView(on="text")), "now")
         assert "without the cut" not in read.title
+
+
+@pytest.mark.parametrize("name", ["overview", "heads", "composition"])
+@pytest.mark.parametrize("compare", ["now", "difference"])
+def test_the_head_that_is_cut_is_crossed_and_named_not_the_one_that_is_chosen(
+    bench: tuple[Engine, dict[str, State]], name: str, compare: Compare
+) -> None:
+    engine, states = bench
+    state = states["attention-only"].with_heads(Head(1, 1))
+    cut = with_edits(state, ablation(Head(0, 2)), Intervention("mean", Site("z", 0, (3,))))
+    figure = drawn(engine, name, cut, compare)
+    mark = figure.marks()[0]
+    if isinstance(mark, Heatmap):
+        crossed, said = mark.struck, [mark.hints[place] for place in mark.struck]
+    else:
+        assert isinstance(mark, Edges) and mark.node_ids is not None
+        crossed, said = tuple(tuple(mark.node_ids[i].tolist()) for i in mark.struck), [mark.hints[i] for i in mark.struck]
+    assert crossed == ((0, 2), (0, 3))
+    assert "zero z of L0H2" in said[0] and "mean" in said[1] and "L0H3" in said[1]
+    assert "✕ L0H2 zeroed +1" in figure.title
+    assert not any(getattr(m, "struck", ()) for m in drawn(engine, name, state, "now").marks())
+
+
+def test_a_key_that_a_group_shares_is_cut_in_all_heads_of_the_group() -> None:
+    grouped = replace(CONFIGS["attention-only"], n_heads=4, n_kv_heads=2)
+    heads = lambda site: [str(h) for h in heads_of(Intervention("zero", site), grouped)]
+    assert heads(Site("k", 1, (1,))) == ["L1H2", "L1H3"]
+    assert heads(Site("q", 1, (1,))) == ["L1H1"]
+    assert heads(Site("z", 0)) == ["L0H0", "L0H1", "L0H2", "L0H3"]
+    assert heads(Site("mlp_out", 0)) == []
 
 
 @pytest.mark.parametrize("name", ["attention", "paths"])

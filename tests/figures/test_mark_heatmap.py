@@ -7,12 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, QSize, Qt
+from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QApplication
 
 from circuitlab.draw.colours import inked, rgb, table
 from circuitlab.draw.export import render
 from circuitlab.draw.pooling import pooled
 from circuitlab.draw.theme import DARK, LIGHT
+from circuitlab.errors import BadFigure
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Tiles
 from tests import pointer
 
@@ -241,3 +243,25 @@ def test_labels_have_room_beside_cells_of_any_size(view):
         longest = max(map(axis._advance, axis._labels()))
         assert longest + 4 < axis.width() < longest + 40, height
     assert kinds == {True, False}
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda t: t.name)
+def test_what_is_struck_is_crossed_on_light_and_dark_cells_and_nothing_else_is(view, theme):
+    view.set_theme(theme)
+    tiles = Tiles(2, 2, 20, 20)
+    full = np.ones((42, 42), np.float32)
+    full[20:22] = full[:, 20:22] = np.nan
+    for values in (full, 0 * full):
+        heat = Heatmap("map", values, (0.0, 1.0), tiles=tiles, colour_bar=False)
+        shots = []
+        for struck in ((), ((0, 1),)):
+            widget = settled(view, replace(heat, struck=struck))
+            image = widget.viewport().grab().toImage().convertToFormat(QImage.Format.Format_RGB32)
+            shots.append(np.frombuffer(image.constBits(), np.uint8).reshape(image.height(), image.width(), 4).astype(int))
+        y, x = np.nonzero(np.abs(shots[1] - shots[0]).max(axis=2) > 40)
+        (left, top), (right, bottom) = widget.to_pixels(np.array([22.0, 42.0]), np.array([0.0, 20.0]))
+        ratio = widget.devicePixelRatioF()
+        assert len(x) > 20, "it can be seen"
+        assert left * ratio <= x.min() and x.max() <= right * ratio and top * ratio <= y.min() and y.max() <= bottom * ratio
+    with pytest.raises(BadFigure, match="struck"):
+        replace(heat, struck=((2, 0),))

@@ -15,8 +15,10 @@ from circuitlab.engine.request import Request
 from circuitlab.figures.keep_only import KeepOnlyView
 from circuitlab.figures.marks import Edges, Hit, Rows, Tokens
 from circuitlab.gui.docks.interventions import InterventionsDock
+from circuitlab.gui.strip import SIGNS
 from circuitlab.gui.window import Window
 from circuitlab.model.subject import Head, Target
+from circuitlab.session.cuts import ablation, with_edits
 from circuitlab.session.state import Kind
 from tests.gui.driving import dock, heat, settle
 
@@ -218,3 +220,18 @@ def test_the_menu_is_about_what_is_pointed_at_not_about_the_chosen_edge(qtbot: A
     menu.aboutToShow.emit()
     menu.cuts.aboutToShow.emit()
     assert next(a.text() for a in menu.cuts.actions()).startswith(f"Cut the path L{source_layer}H{source} → L{dest_layer}H{dest}")
+
+
+def test_the_bar_names_what_is_cut_however_little_room_it_has(qtbot: Any, window: Window) -> None:
+    document, top = window.bench.document, window.top
+    document.apply(document.recorded.with_heads(Head(1, 1)), "another head than the cut one")
+    document.apply(with_edits(document.recorded, ablation(Head(0, 1))), "cut")
+    for stage in range(SIGNS + 1):
+        top.compact(stage)
+        assert "L0H1" in top.edits.text() and "✕" in top.edits.text(), stage
+    assert top.edits.text() == "L0H1 ✕"
+    document.apply(with_edits(document.recorded, ablation(Head(1, 2)), ablation(Head(1, 3))), "two more")
+    for stage in range(SIGNS + 1):
+        top.compact(stage)
+        assert "L0H1" in top.edits.text() and "+2" in top.edits.text(), stage
+    assert all(f"z of {head}" in top.edits.toolTip() for head in ("L0H1", "L1H2", "L1H3"))

@@ -38,7 +38,8 @@ class Heatmap(Frozen):
     colour map (several heads, a hue each; `values` then hold what the readout says; `legend` names the hues: (text, hue)).
     `row`, `col`: a crosshair on a selected cell, row or column. Hits are (row, col), a tile, or (*row_ids[row], *col_ids[col])
     where these [·, k] int are given. `texts` [row, col] str: token text written into a cell where it fits. `framed` [row, col]
-    bool: cells with a frame round them. `hints`: what else the readout says of a cell or tile.
+    bool: cells with a frame round them. `hints`: what else the readout says of a cell or tile. `struck`: cells or tiles that
+    are crossed, (row, col) each.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Heatmap(Frozen):
     texts: np.ndarray | None = None
     framed: np.ndarray | None = None
     hints: Mapping[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
+    struck: tuple[tuple[int, int], ...] = ()
 
     def check(self) -> None:
         """Axes, ids and what is written into cells are of as many rows and columns as there are."""
@@ -77,6 +79,8 @@ class Heatmap(Frozen):
         self.counted("x ticks", cols, self.x.ticks)
         for axis, count in ((self.y, rows), (self.x, cols)):
             self.within("spans", count + 1, (end for first, stop, _ in axis.spans for end in (first, stop)))
+        for axis, count in enumerate((rows, cols)):
+            self.within("struck", count, (place[axis] for place in self.struck))
         self.shaped("row_ids", rows, None)
         self.shaped("col_ids", cols, None)
         if (self.row_ids is None) != (self.col_ids is None):

@@ -134,7 +134,7 @@ class Edges(Frozen):
     `kinds` [m] int: 0 Q, 1 K, 2 V (colour and dash); `values` [m] in `unit`: what the readout says in place of the weight.
     Hits are (0, node) or (1, edge), or (0, *node_ids[node]) and (1, *edge_ids[edge]) where these [·, k] int are given.
     `badges` [n]: a few words above a node, "" for none; `hints` [n]: what else the readout says of it. `rows`: (y, text)
-    names a row of nodes at the left edge.
+    names a row of nodes at the left edge. `struck` nodes are crossed.
     """
 
     name: str
@@ -153,6 +153,7 @@ class Edges(Frozen):
     badges: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
     rows: tuple[tuple[float, str], ...] = ()
+    struck: tuple[int, ...] = ()
 
     def check(self) -> None:
         """A label and a hue for each node, two nodes that are there for each edge."""
@@ -169,6 +170,7 @@ class Edges(Frozen):
         if edges and (int(self.kinds.min()) < 0 or int(self.kinds.max()) > 2):
             raise self.refuse("kinds", "0 Q, 1 K, 2 V", f"{int(self.kinds.min())} to {int(self.kinds.max())}")
         self.within("chosen_edges", edges)
+        self.within("struck", nodes)
         self.shaped("node_ids", nodes, None)
         self.shaped("edge_ids", edges, None)
         self.counted("badges", nodes)
