@@ -69,6 +69,8 @@ class LabelAxis(pg.AxisItem):
         self.theme = theme
         self.setPen(pg.mkPen(theme.line, width=self.stroke))
         self.setTextPen(pg.mkPen(theme.muted))
+        if self.label is not None:
+            self.label.setFont(theme.font(theme.small))  # else the application's, which the written style changes in part
         self.setStyle(tickFont=theme.font(theme.small), tickTextOffset=4, hideOverlappingLabels=False)
         self._plain_label()
         self.picture = None
@@ -392,7 +394,7 @@ class LabelAxis(pg.AxisItem):
                 p.drawText(QPointF(left, TICK + metrics.ascent()), name)
 
     def _title(self, p: QPainter) -> None:
-        if not self._titled():
+        if not self._titled() or min(self.width(), self.height()) < 1:  # beside a picture without room there is none to name
             return
         p.setFont(self.theme.font(self.theme.small))
         p.setPen(self.theme.colour("muted"))

@@ -66,8 +66,8 @@ class ColourBar(pg.GraphicsWidget):
                 painter.drawLine(QPointF(bar.center().x() - 2.5, at), QPointF(bar.center().x() + 2.5, at))
 
     def boundingRect(self) -> QRectF:
-        """Where it paints: not up to the picture, whose repainting is no reason to paint this."""
-        return self.rect().adjusted(8, 0, 0, 0)
+        """Where it paints: not up to the picture, whose repainting is no reason to paint this; half of a number below."""
+        return self.rect().adjusted(8, 0, 0, QFontMetricsF(self._theme.font(self._theme.small)).height())
 
     def ticks(self) -> list[float]:
         """Low, middle, high; the middle only where there is room."""

@@ -29,6 +29,7 @@ class Legend(pg.GraphicsWidget):
         self._dashes: dict[int, list[float]] = {}
         self._lines = False
         self._symbols: Sequence[QPainterPath] = ()
+        self._widest = 0.0
         self.setFixedHeight(0)
 
     def show_entries(
@@ -42,7 +43,14 @@ class Legend(pg.GraphicsWidget):
         """Other names or another theme. `symbols`: paths in the unit square round 0, one for each entry."""
         self._symbols = symbols
         self._entries, self._theme, self._lines, self._dashes = list(entries), theme, lines, dashes or {}
+        self.prepareGeometryChange()
+        self._widest = self.least_width()
         self.update()
+
+    def boundingRect(self) -> QRectF:
+        """Where it paints: over a narrow picture a name reaches beyond it."""
+        rect = self.rect()
+        return rect.adjusted(0, 0, max(0.0, self._widest - rect.width()), 0)
 
     def _flow(self, width: float) -> tuple[list[QPointF], float]:
         metrics = QFontMetricsF(self._theme.font(self._theme.small))

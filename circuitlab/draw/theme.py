@@ -18,12 +18,13 @@ NORMAL = 13.0  # px of ordinary text
 
 
 @lru_cache(maxsize=64)
-def _font(pixels: int, mono: bool, bold: bool) -> QFont:
+def _font(pixels: int, mono: bool, bold: bool, tabular: bool) -> QFont:
     """Copies of one font share what Qt has found for it: a new one is looked for among all faces at its first text."""
     font = QFont(list(MONO if mono else SANS))
     font.setPixelSize(pixels)
     font.setWeight(QFont.Weight.DemiBold if bold else QFont.Weight.Normal)
-    font.setFeature(QFont.Tag("tnum"), 1)
+    if tabular:
+        font.setFeature(QFont.Tag("tnum"), 1)
     # "->" and "fi" must look like the characters a token is made of.
     for tag in ("calt", "liga"):
         font.setFeature(QFont.Tag(tag), 0)
@@ -56,6 +57,7 @@ class Theme:
     normal: float = NORMAL
     large: float = 15.0
     least: float = 0.0  # nothing is written smaller than this
+    tabular: bool = True  # Qt's PDF names the glyphs of tabular figures by characters of nobody's: nobody could search them
 
     @property
     def scale(self) -> float:
@@ -67,8 +69,8 @@ class Theme:
         return round(length * self.scale)
 
     def font(self, size: float | None = None, *, mono: bool = False, bold: bool = False) -> QFont:
-        """A bundled face with tabular figures and no ligatures, `size` in pixels."""
-        return QFont(_font(max(1, round(size or self.normal)), mono, bold))
+        """A bundled face with tabular figures, where `tabular`, and no ligatures, `size` in pixels."""
+        return QFont(_font(max(1, round(size or self.normal)), mono, bold, self.tabular))
 
     def colour(self, name: str, alpha: float = 1.0) -> QColor:
         """One of the colours above by its name."""

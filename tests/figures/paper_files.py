@@ -116,3 +116,22 @@ def _read_page(words: list[str], found: list[tuple[str, tuple[float, float, floa
         elif word in ("n", "S", "B", "B*"):
             corners = []
         operands = []
+
+
+def pdf_characters(data: bytes) -> str:
+    """All characters that a PDF's fonts say their glyphs are: what a reader finds, copies and hears."""
+    found: list[str] = []
+    for stream in re.findall(rb"stream\r?\n(.*?)endstream", data, re.S):
+        try:
+            text = zlib.decompress(stream).decode("latin1")
+        except zlib.error:
+            text = stream.decode("latin1")
+        for kind, body in re.findall(r"beginbf(char|range)(.*?)endbf", text, re.S):
+            for line in re.findall(r"<.*", body):
+                codes = re.findall(r"<([0-9A-Fa-f]+)>", line)
+                if kind == "char" or "[" in line:
+                    found += [bytes.fromhex(code).decode("utf-16-be") for code in codes[1 if kind == "char" else 2 :]]
+                else:
+                    first, last, to = (int(code, 16) for code in codes)
+                    found += [chr(to + i) for i in range(last - first + 1)]
+    return "".join(found)

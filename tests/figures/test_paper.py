@@ -26,7 +26,7 @@ from circuitlab.figures.panel import panels
 from circuitlab.figures.unasked import without_choice
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import Pin
-from tests.figures.paper_files import SVG, pdf_rectangles, svg_rectangles, texts
+from tests.figures.paper_files import SVG, pdf_characters, pdf_rectangles, svg_rectangles, texts
 
 RNG = np.random.default_rng(0)
 TEXT = "Mr and Mrs Dursley, of number four, Privet Drive, were proud to say that they were perfectly normal. Mr Dursley was"
@@ -89,6 +89,19 @@ def test_nothing_of_a_panel_is_damaged_on_paper(page, width):
     assert b"/Subtype /Image" not in data
     faces = re.findall(rb"/FontDescriptor\b.*?/FontFile\d?", data, re.S)
     assert data.count(b"/Subtype /Type0") == len(set(re.findall(rb"/FontFile\d? (\d+)", data))) > 0, faces
+
+
+@pytest.mark.parametrize("part", [None, {"m": ((0.5, 1.5), (0.0, 9.0))}], ids=["whole", "part"])
+def test_text_that_is_text_is_its_characters(part):
+    said = "step 4,500: −12.67 of 3.89 (0.5)"
+    axis = Axis("time: 0,1,2,3,4,5,6,7,8,9")
+    figure = Figure(((Lines("m", np.arange(3.0), np.arange(3.0)[None], ("1:7,2",), x_axis=axis),),), said, said)
+    paper = Paper(text="outlines" if part else "auto")
+    seen = pdf_characters(picture(figure, ".pdf", paper, part))
+    assert not [hex(ord(c)) for c in seen if 0xE000 <= ord(c) <= 0xF8FF], "characters of nobody's"
+    assert set("0123456789,:.−()") <= set(seen)
+    written = [t.said for t in texts(ET.fromstring(picture(figure, ".svg", Paper(text="fonts"))))]
+    assert said in written and all(ord(c) < 0xE000 for text in written for c in text)
 
 
 @pytest.mark.parametrize("ink", ["colour", "grey"])
