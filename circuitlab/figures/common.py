@@ -70,7 +70,7 @@ def struck(state: State, facts: Facts) -> dict[tuple[int, int], str]:
     for edit in state.subject.edits:
         for head in heads_of(edit, facts.config):
             if head.layer < facts.config.n_layers and head.head < facts.config.n_heads:
-                found.setdefault(tuple(head), []).append(words(edit))
+                found.setdefault((head.layer, head.head), []).append(words(edit))
     return {head: f"{CUT} {', '.join(said)}" for head, said in found.items()}
 
 

@@ -15,6 +15,7 @@ from circuitlab.gui.bench import Bench
 from circuitlab.gui.dock_sizes import ACROSS, DOWN, TOP, DockSizes, Sizes
 from circuitlab.gui.docks.prompt import PromptDock
 from circuitlab.gui.kept_layout import Placed, keep, kept, place_on_screen
+from circuitlab.gui.last_used import LastUsed
 from circuitlab.gui.panel_dock import PanelDock
 from circuitlab.gui.title_bar import TitleBar
 
@@ -41,7 +42,8 @@ class Layout(QObject):
         self._coming: Sizes | None = None  # sizes to give once Qt has laid the docks out
         self.name, self.declared = "Explore", ARRANGEMENTS["Explore"]
         self.fitted = self.declared
-        self._current, self._elsewhere = "attention", ""  # the dock last used; the one that had the keyboard nevertheless
+        self.used = LastUsed(window, docks, self.sizes)
+        self.used.changed.connect(self._show_used)
         self._moved = self._placing = False  # whether docks stand elsewhere than arranged, by hand; while they are arranged
         self._drawn = 0  # px of the prompt by hand, 0: as high as its text
         self._window_height = 0
@@ -70,8 +72,6 @@ class Layout(QObject):
                 self._keeping.start(0)
             elif watched is self.docks["prompt"] and self.window.height() == self._window_height and self._by_hand():
                 self._drawn = self.docks["prompt"].height()
-        elif event.type() == QEvent.Type.MouseButtonPress and isinstance(watched, QDockWidget):
-            self._current, self._elsewhere = watched.objectName().removeprefix("dock."), self._of_keyboard()
         return False
 
     @Slot()
@@ -94,38 +94,27 @@ class Layout(QObject):
     def _named(self) -> set[str]:
         return {"prompt", *(one for stack in self.declared.stacks() for one in stack.tabs)}
 
+    @Slot(str)
+    def _show_used(self, name: str) -> None:
+        for one, dock in self.docks.items():
+            if isinstance(bar := dock.titleBarWidget(), TitleBar):
+                bar.show_used(one == name)
+
     def _by_hand(self) -> bool:
         pressed = QGuiApplication.mouseButtons() & Qt.MouseButton.LeftButton
         return bool(pressed) and not self._settling.isActive() and not self.maximised
 
     # -- the panel that is meant ----------------------------------------------------------------------------------------
 
-    def _of_keyboard(self) -> str:
-        """The dock that has the keyboard; "" where that is elsewhere."""
-        focus = self.window.focusWidget()
-        while focus is not None and not (isinstance(focus, QDockWidget) and focus in self.docks.values()):
-            focus = focus.parentWidget()
-        return "" if focus is None else focus.objectName().removeprefix("dock.")
-
     @property
     def current(self) -> QDockWidget:
         """The dock that was last used, while it can be seen; else the largest one that can."""
-        if (focused := self._of_keyboard()) not in ("", self._elsewhere):
-            self._current, self._elsewhere = focused, ""
-        seen, last = self.sizes.seen(), self.docks[self._current]
-        if last.isFloating() and last.isVisible():
-            return last
-        return seen.get(self._current) or max(seen.values(), key=_area, default=self.docks["attention"])
+        return self.used.dock
 
     @property
     def current_panel(self) -> PanelDock:
         """The panel that was last used, while it can be seen; else the largest one that can, the attention where none is."""
-        if isinstance(now := self.current, PanelDock):
-            return now
-        shown = [d for d in self.sizes.seen().values() if isinstance(d, PanelDock)]
-        found = max(shown, key=_area, default=self.docks["attention"])
-        assert isinstance(found, PanelDock)
-        return found
+        return self.used.panel
 
     def step(self, by: int) -> None:
         """The keyboard to the next dock that can be seen, as one reads: by columns, from the top."""
@@ -298,6 +287,7 @@ class Layout(QObject):
             return
         chosen = dock if isinstance(dock, QDockWidget) else self.current
         self._before = self.placed()
+        self.used.use(chosen.objectName().removeprefix("dock."))
         self.maximised = chosen.objectName()
         chosen.show()
         for other in self.docks.values():
@@ -309,7 +299,6 @@ class Layout(QObject):
         dock = self.docks[name]
         if self.maximised and self.maximised != dock.objectName():
             self.toggle_maximised()
-        self._current = name
         dock.show()
         dock.raise_()
         inside = dock.widget()
@@ -319,6 +308,7 @@ class Layout(QObject):
         elif inside is not None:
             first = next((w for w in inside.findChildren(QWidget) if w.focusPolicy() & Qt.FocusPolicy.TabFocus), inside)
             (inside if inside.focusPolicy() & Qt.FocusPolicy.TabFocus else first).setFocus(Qt.FocusReason.ShortcutFocusReason)
+        self.used.use(name)
 
     # -- there and back ---------------------------------------------------------------------------------------------------
 
@@ -352,7 +342,3 @@ class Layout(QObject):
     def keep(self) -> None:
         """Remember it for the next start."""
         keep(self.window, self.placed())
-
-
-def _area(dock: QDockWidget) -> int:
-    return dock.width() * dock.height()

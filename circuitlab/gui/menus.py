@@ -35,6 +35,7 @@ class Menus(QObject):
         shown = self._menus["View"].addMenu("Panels")
         for name, dock in window.docks.items():
             shown.addAction(dock.toggleViewAction())
+            dock.toggleViewAction().triggered.connect(self._shown)
             self._add_way(name, dock)
 
     def _menu(self, command: Command) -> QMenu:
@@ -89,6 +90,13 @@ class Menus(QObject):
     @Slot()
     def _fill_recent(self) -> None:
         self._window.opening.fill(self._recent)
+
+    @Slot(bool)
+    def _shown(self, on: bool) -> None:
+        """A panel that is brought up is the one in use."""
+        name = next((n for n, d in self._window.docks.items() if d.toggleViewAction() is self.sender()), "")
+        if on and name:
+            self._window.layout_of_docks.go_to(name)
 
     @Slot()
     def _go_to(self) -> None:

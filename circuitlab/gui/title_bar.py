@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt, Slot
-from PySide6.QtGui import QMouseEvent
+from PySide6.QtCore import QEvent, QObject, QRect, QSize, Qt, Slot
+from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QMainWindow, QMenu, QSizePolicy, QToolButton, QWidget
 
 from circuitlab.draw.focus_order import chain, stops
@@ -16,6 +16,7 @@ from circuitlab.gui.buttons import tint
 from circuitlab.gui.one_row import OneRow
 
 LEAST = 26  # px of height at text size 1
+STROKE = 3  # px of width
 
 
 class TitleBar(QWidget):
@@ -32,7 +33,7 @@ class TitleBar(QWidget):
         self.title.setTextFormat(Qt.TextFormat.PlainText)
         self.title.setProperty("role", "title")
         self.title.setContentsMargins(4, 0, 8, 0)
-        self._least = LEAST
+        self._least, self._used, self._accent = LEAST, False, QColor()
         self._buttons: list[tuple[QToolButton, str]] = []
         row = QHBoxLayout(self)
         row.setContentsMargins(4, 1, 4, 1)
@@ -90,12 +91,24 @@ class TitleBar(QWidget):
     @Slot(object)
     def set_theme(self, theme: Theme) -> None:
         """Icons in the theme's grey, as large as its text."""
-        self._least = theme.px(LEAST)
+        self._least, self._accent = theme.px(LEAST), theme.colour("accent")
         for button, name in self._buttons:
             tint(button, name, theme)
         if self.middle is not None and isinstance(row := self.middle.layout(), OneRow):
             row.set_theme(theme)
         self.updateGeometry()
+
+    def show_used(self, used: bool) -> None:
+        """Whether keys without a pointer (F11, export) mean this dock: a stroke at the beginning of the line says so."""
+        if used != self._used:
+            self._used = used
+            self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """The stroke of the dock that was last used."""
+        super().paintEvent(event)
+        if self._used:
+            QPainter(self).fillRect(QRect(0, 3, STROKE, self.height() - 6), self._accent)
 
     @Slot()
     def maximise(self) -> None:

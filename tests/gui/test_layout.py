@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtCore import QEvent, QObject, QPointF, QRect, Qt
+from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRect, Qt
 from PySide6.QtGui import QFontInfo, QFontMetricsF, QMouseEvent
-from PySide6.QtWidgets import QApplication, QCheckBox, QScrollBar, QTabBar, QWidget
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QCheckBox, QScrollBar, QSpinBox, QTabBar, QWidget
 
 from circuitlab.draw.rows_model import cell_text
 from circuitlab.figures.panel import panels
@@ -139,6 +140,54 @@ def test_a_command_without_a_pointer_means_the_panel_that_was_last_used(qtbot: A
     window.toggle_maximised()
     assert layout.maximised not in ("", "dock.overview"), "what cannot be seen is not meant"
     layout.toggle_maximised()
+
+
+def press(window: Window, widget: QWidget, at: QPoint) -> None:
+    """As the desktop hands a press to the window, which finds out what stands there."""
+    QTest.mouseClick(window.windowHandle(), Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier, widget.mapTo(window, at))
+    QApplication.processEvents()
+
+
+def tab(window: Window, title: str) -> tuple[QTabBar, QPoint]:
+    for bar in window.findChildren(QTabBar):
+        for i in range(bar.count()):
+            if bar.tabText(i) == title and bar.isVisible():
+                return bar, bar.tabRect(i).center()
+    raise AssertionError(title)
+
+
+def test_a_click_on_a_tab_a_head_or_a_control_is_enough_to_use_a_panel(qtbot: Any, window: Window) -> None:
+    layout, docks = window.layout_of_docks, window.docks
+
+    def used() -> str:
+        qtbot.waitUntil(lambda: [d.bar for d in docks.values() if d.bar._used] == [layout.current.bar])  # type: ignore[attr-defined]
+        assert layout.current_panel is layout.current
+        return layout.current_panel.panel.name
+
+    docks["attention"].take_keyboard()  # type: ignore[attr-defined]
+    assert used() == "attention"
+    press(window, *tab(window, "Logit lens"))
+    assert used() == "logit_lens"
+    docks["logit_lens"].take_keyboard()  # type: ignore[attr-defined]
+    press(window, *tab(window, "Predictions"))
+    assert used() == "predictions", "in front already"
+    bar: Any = docks["overview"].titleBarWidget()
+    before = pixels(bar)
+    press(window, bar, bar.title.geometry().center())
+    assert used() == "overview"
+    assert (pixels(bar) != before).any(), "and it can be seen"
+    field = docks["predictions"].findChild(QSpinBox)
+    assert field is not None
+    press(window, field, field.rect().center())
+    assert used() == "predictions"
+    window.prompt.editor.setFocus()
+    assert layout.current_panel is docks["predictions"], "the text has no picture to export: the panel before it has"
+    docks["heads"].toggleViewAction().trigger()
+    docks["heads"].toggleViewAction().trigger()
+    assert used() == "heads", "brought up from the menu"
+    window.toggle_maximised()
+    assert layout.maximised == "dock.heads"
+    window.toggle_maximised()
 
 
 def test_the_prompt_is_as_high_as_its_text(qtbot: Any, window: Window) -> None:
