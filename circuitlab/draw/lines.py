@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QWidget
 
 from circuitlab.counting import number_of
 from circuitlab.draw.gestures import Id, number
+from circuitlab.draw.line_labels import COLUMNS, Around, curves_at
 from circuitlab.draw.paper import Paper
 from circuitlab.draw.plot import Overlay, Range
 from circuitlab.draw.theme import Theme
@@ -244,55 +245,56 @@ class LinesMark(XYPlot):
     def _draw_over(self, painter: QPainter) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setFont(self.theme.font(self.theme.small))
-        frame = self.frame()
-        taken: list[QRectF] = []
-        for first, last, text in self.mark.bands:
+        frame, mark = self.frame(), self.mark
+        around = self._around(frame)
+        for first, last, text in mark.bands:
             left, right = self._across(first), self._across(last)
-            if text and np.isfinite((left, right)).all():
-                self._say(painter, text, right + 4, left - 4, taken)
-        for at, text in self.mark.marks:
+            if np.isfinite((left, right)).all() and right >= frame.left() and left <= frame.right():
+                self._say(painter, text, max(left, frame.left()), min(right, frame.right()), around)
+        for at, text in mark.marks:
             x = self._across(at)
             if np.isfinite(x):
                 painter.setPen(QPen(self.theme.colour("faint"), 1, Qt.PenStyle.DashLine))
                 painter.drawLine(QPointF(x, frame.top()), QPointF(x, frame.bottom()))
-                self._say(painter, text, x + 4, x - 4, taken)
+                if frame.left() <= x <= frame.right():
+                    self._say(painter, text, x, x, around)
         self._draw_dots(painter)
         if self._ys.size and not np.isfinite(self._ys).any():
             painter.setPen(self.theme.colour("muted"))
             painter.drawText(frame, int(Qt.AlignmentFlag.AlignCenter), "no values")
 
-    def _say(self, painter: QPainter, text: str, left: float, right: float, taken: list[QRectF]) -> None:
-        """A label from `left` on or ending at `right`: where it fits, on no other label, on the fewest curves; rather on top."""
+    def _around(self, frame: QRectF) -> Around:
+        """What labels must keep clear of."""
+        labelled = any(text for *_, text in (*self.mark.bands, *self.mark.marks))
+        columns = np.linspace(frame.left(), frame.right(), COLUMNS) if labelled else np.zeros(0)
+        across = self.to_pixels(self._x, np.zeros(len(self._x)))[:, 0]
+        ys = np.array([self.to_pixels(self._x, y)[:, 1] for y in self._ys]).reshape(len(self._ys), len(self._x))
+        spans = [(self._across(first), self._across(last)) for first, last, _ in self.mark.bands]
+        lines = [self._across(at) for at in (*(at for at, _ in self.mark.marks), self.mark.current) if at is not None]
+        return Around(
+            frame,
+            columns,
+            curves_at(columns, across, ys),
+            tuple(x for x in lines if frame.left() <= x <= frame.right()),
+            tuple((a, b) for a, b in spans if np.isfinite((a, b)).all() and b >= frame.left() and a <= frame.right()),
+        )
+
+    def _say(self, painter: QPainter, text: str, first: float, last: float, around: Around) -> None:
+        """A label beside what reaches from `first` to `last`; in two lines, or with a line leading to it, if it is clear so."""
         if not text:
             return
-        frame, metrics = self.frame(), QFontMetricsF(painter.font())
-        width, height = metrics.horizontalAdvance(text) + 2, metrics.height()
-        after, before = frame.right() - left, right - frame.left()
-        spans = [(left, min(width, after)), (right - min(width, before), min(width, before))]
-        fitting = [s for s in spans if s[1] >= width] or [max(spans, key=lambda s: s[1])]
-        tops = [frame.top() + 2, frame.center().y() - height / 2, frame.bottom() - height - 2]
-        boxes = [QRectF(x, top, room, height) for top in tops for x, room in fitting]
-        free = [box for box in boxes if not any(box.intersects(other) for other in taken)]
-        box = min(free or boxes, key=self._crossing)
-        taken.append(box)
-        painter.fillRect(box, self.theme.colour("background", 0.75))
+        metrics = QFontMetricsF(painter.font())
+        size = lambda said: (max(map(metrics.horizontalAdvance, said.split("\n"))) + 2, metrics.height() * (1 + said.count("\n")))
+        ways = [text, text.replace(", ", ",\n", 1)] if ", " in text else [text]
+        label = around.place([(way, *size(way)) for way in ways], first, last)
+        if label.leader is not None:
+            painter.setPen(QPen(self.theme.colour("faint"), 1))
+            painter.drawLine(*label.leader)
+        painter.fillRect(label.box, self.theme.colour("background", 0.75))
         painter.setPen(self.theme.colour("muted"))
-        painter.drawText(box, 0, metrics.elidedText(text, Qt.TextElideMode.ElideRight, box.width()))
-
-    def _crossing(self, box: QRectF) -> int:
-        """How many curves go through a box."""
-        if not len(self._x):
-            return 0
-        across = np.linspace(box.left(), box.right(), 24)
-        at = self.to_pixels(self._x, np.zeros(len(self._x)))[:, 0]
-        crossed = 0
-        for y in self._ys:
-            known = np.isfinite(at) & np.isfinite(y)
-            if known.any():
-                order = np.argsort(at[known])
-                seen = np.interp(across, at[known][order], self.to_pixels(at[known], y[known])[order, 1], np.nan, np.nan)
-                crossed += bool(((seen >= box.top()) & (seen <= box.bottom())).any())
-        return crossed
+        said = [metrics.elidedText(line, Qt.TextElideMode.ElideRight, label.box.width()) for line in label.text.split("\n")]
+        side = Qt.AlignmentFlag.AlignRight if label.left else Qt.AlignmentFlag.AlignLeft
+        painter.drawText(label.box, int(side), "\n".join(said))
 
     def _draw_dots(self, painter: QPainter) -> None:
         if self._ys.shape[1] == 1:

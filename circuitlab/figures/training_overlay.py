@@ -57,7 +57,7 @@ def overlay(state: State, answer: Answer, score: str, context: str, over: Over, 
         ZERO_ON_LOG if log else "",
         *(f"{name}: {phase_words(result, kind, m)}" for m, name in enumerate(result.names)),
     )
-    title = f"{KINDS[kind]}, in-context score at the end: {', '.join(ends)}"
+    title = f"{KINDS[kind]}, in-context score at the end, nats: {', '.join(ends)}"
     return Figure(tuple((row,) for row in rows), title, with_conventions(answer, words, SLOPE, RULE), weights=(1.0, 1.0, 1.0))
 
 

@@ -101,25 +101,25 @@ def _numbers(result: TrainingSeriesResult, state: State, kinds: tuple[int, ...],
     at = current(result, state.model)
     if at is None:
         return "choose one that was"
-    said = [f"loss {number(result.loss[at])}"]
+    said = [f"loss {number(result.loss[at])} nats"]
     if kinds == (TEXT,) and np.isfinite(result.scores[at, TEXT]):
         errors = (result.each_error[at], result.each_controlled_error[at]) if measured_whole(result, at) else (np.nan, np.nan)
-        said.append(f"in-context {with_error(result.scores[at, TEXT], errors[0])} (text)")
+        said.append(f"in-context {with_error(result.scores[at, TEXT], errors[0])} nats (text)")
         if np.isfinite(result.controlled[at]) and result.shapes[0, 0]:
-            said.append(f"{with_error(result.controlled[at], errors[1])} minus a model without layers")
+            said.append(f"{with_error(result.controlled[at], errors[1])} nats minus a model without layers")
     else:
-        said.append(f"in-context {number(result.scores[at, kinds[0]])} ({KINDS[kinds[0]]})")
+        said.append(f"in-context {number(result.scores[at, kinds[0]])} nats ({KINDS[kinds[0]]})")
     return ", ".join([*said, *filter(None, [_best(result, measure, at)])])
 
 
 def _best(result: TrainingSeriesResult, measure: str, at: int) -> str:
-    """The largest score of a head at a point, and whose it is; "" without one."""
+    """The head with the largest score at a point, and the score; "" without one."""
     layers, heads = result.shapes[0].tolist()
     values = result.of(measure)[at, :layers, :heads]
     if not values.size or not np.isfinite(values).any():
         return ""
     layer, head = np.unravel_index(int(np.nanargmax(values)), values.shape)
-    return f"{measure.replace('_', ' ')} {number(values[layer, head])} ({Head(int(layer), int(head))})"
+    return f"best head {Head(int(layer), int(head))} ({measure.replace('_', ' ')} {number(values[layer, head])})"
 
 
 def _phases(result: TrainingSeriesResult) -> tuple[str, ...]:
@@ -293,6 +293,6 @@ def heads_over_training(state: State, answer: Answer, score: str) -> Figure:
         row_ids=once(answer, "head ids", lambda: _head_ids(heads)),
         col_ids=place_ids(answer),
     )
-    said = f" · largest {best}" if at is not None and (best := _best(result, score, at)) else ""
+    said = f" · {best}" if at is not None and (best := _best(result, score, at)) else ""
     words = ("columns: checkpoints, evenly spaced",)
     return Figure(((chart,),), f"{looked_at(result, state)}{said}", with_conventions(answer, words, SLOPE, *SCORE, RULE))

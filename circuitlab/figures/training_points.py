@@ -45,12 +45,12 @@ def current(result: HasPoints, ref: ModelRef) -> int | None:
 
 
 def pinned(result: HasPoints, state: State) -> tuple[int, str] | None:
-    """The index of the reference pin's point and its label, where it is of the same training and another point."""
+    """The index of the reference pin's point and what it is called, where it is of the same training and another point."""
     pin = state.pinned
     if pin is None or pin.subject.model.source != state.model.source:
         return None
     at = current(result, pin.subject.model)
-    return None if at is None or at == current(result, state.model) else (at, pin.label)
+    return None if at is None or at == current(result, state.model) else (at, f"pin, step {result.steps[at]:,}")
 
 
 def unit(result: HasPoints) -> float:

@@ -10,6 +10,7 @@ from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, QSize, Qt
 from PySide6.QtWidgets import QApplication
 
 from circuitlab.draw.edges import segment_distance
+from circuitlab.draw.line_labels import Around, Label
 from circuitlab.draw.lines import DASH
 from circuitlab.draw.theme import DARK, LIGHT
 from circuitlab.figures.hues import composition_rgb, head_hue, hue_rgb
@@ -223,23 +224,66 @@ def test_a_band_and_the_current_place_stand_behind_the_curves(view, theme):
     assert near(image, at, hue_rgb(int(HUES[1]), theme.dark)), "a curve in the band keeps its colour"
 
 
-def test_a_label_stands_where_the_fewest_curves_are(view):
+def labels_set(widget, monkeypatch) -> dict[str, Label]:
+    """The labels beside lines and bands, by what they say in one line."""
+    found, place = {}, Around.place
+
+    def keeping(around, texts, first, last):
+        label = place(around, texts, first, last)
+        found[label.text.replace("\n", " ")] = label
+        return label
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Around, "place", keeping)
+        widget.viewport().grab()
+    return found
+
+
+def covered(widget, box: QRectF) -> list[int]:
+    """Curves that run through a box, by a walk along each in steps of a fifth of a point."""
+    x, found = widget.mark.x, []
+    for i, y in enumerate(widget.mark.ys):
+        fine = np.linspace(x[0], x[-1], 5 * len(x))
+        on = widget.to_pixels(fine, np.interp(fine, x, y))
+        found += [i] * any(box.contains(QPointF(*at)) for at in on)
+    return found
+
+
+def test_it_is_known_which_curves_go_through_a_box(view):
     x = np.arange(20.0)
     ys = np.stack([np.where(x > 9, 10.0, 0.0), np.where(x > 9, 9.8, 0.2)])
-    widget = settled(view, lines(x=x, ys=ys, names=("a", "b"), hues=()))
+    widget = settled(view, lines(x=x, ys=ys, names=("a", "b"), hues=(), bands=((5.0, 9.0, "change"),)))
+    around = widget._around(widget.frame())
     (middle, high) = widget.to_pixels(np.array([9.5]), np.array([10.0]))[0]
     box = lambda left: QRectF(left, high - 5, 60, 30)
-    assert (widget._crossing(box(middle + 40)), widget._crossing(box(middle - 100))) == (2, 0)
+    assert (around.crossing(box(middle + 40)), around.crossing(box(middle - 100))) == (2, 0)
     nothing = np.zeros((0, 20))
     settled(view, lines(ys=nothing, names=(), hues=(), bands=((5.0, 9.0, "change"),))).viewport().grab()
 
 
-def test_labels_of_lines_and_bands_stand_apart(view, monkeypatch):
-    widget = settled(view, lines(marks=((9.0, "the pin"),), bands=((9.5, 11.0, "a change"),)))
-    taken, say = [], widget._say
-    monkeypatch.setattr(widget, "_say", lambda *a: (say(*a), taken.extend(a[-1][-1:])))
-    widget.viewport().grab()
-    assert len(taken) == 2 and not taken[0].intersects(taken[1])
+@pytest.mark.parametrize("size", [(640, 300), (420, 220)], ids=str)
+@pytest.mark.parametrize("current", [1.5, 3.0, 11.0, 19.0])
+@pytest.mark.parametrize("pin", [4.0, 10.5, 12.0, 18.8])
+def test_labels_cover_no_curve_no_line_no_band_and_no_other_label(view, monkeypatch, pin, current, size):
+    x = np.arange(20.0)
+    falling = 7.0 - 3.0 * x / 19
+    view.resize(*size)
+    mark = lines(x=x, ys=falling[None], names=("loss",), hues=(), current=current)
+    mark = replace(mark, marks=((pin, "pin, step 4,500"),), bands=((10.0, 12.0, "phase change, 7.68–9.73 M tokens"),))
+    widget = settled(view, mark)
+    found = labels_set(widget, monkeypatch)
+    assert set(found) == {"pin, step 4,500", "phase change, 7.68–9.73 M tokens"}
+    boxes = [label.box for label in found.values()]
+    upright = widget.to_pixels(np.array([current, pin]), np.zeros(2))[:, 0]
+    left, right = widget.to_pixels(np.array([10.0, 12.0]), np.zeros(2))[:, 0]
+    assert not boxes[0].intersects(boxes[1])
+    for box in boxes:
+        assert widget.frame().contains(box) and not covered(widget, box)
+        assert not any(box.left() <= at <= box.right() for at in upright)
+        assert box.right() <= left or box.left() >= right, "the band keeps its colour"
+    for label in found.values():
+        if label.leader is not None:
+            assert not any(QRectF(*label.leader).intersects(box) for box in boxes)
 
 
 def test_a_legend_names_the_curves_it_is_given(view):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -122,7 +123,9 @@ def test_curves_show_what_was_measured_the_band_and_the_checkpoint(bench: Bench)
         assert mark.x_axis.log and mark.x_axis.bare == (mark is not heads)
     assert "step 20" in figure.title and "on text: no phase change" in figure.caption
     largest = np.unravel_index(made["prefix_matching"][2].argmax(), (2, 4))
-    assert f"({Head(int(largest[0]), int(largest[1]))})" in figure.title and "(repeated random tokens)" in figure.title
+    assert f"best head {Head(int(largest[0]), int(largest[1]))} (" in figure.title
+    assert re.search(r"loss \d+\.\d+ nats, in-context −?\d+\.\d+ nats ", figure.title), "numbers have their unit"
+    assert "(repeated random tokens)" in figure.title
     assert loss.hues[0] == score.hues[2], "the loss on text has the colour that text has below"
     assert "9 held-out texts of 12 tokens" in figure.caption and "a logarithmic axis" in figure.caption
     over_steps = drawn(bench, over="steps", log=False).find("loss")
@@ -190,9 +193,9 @@ def test_heads_are_chosen_and_added_without_leaving_the_checkpoint(bench: Bench)
 def test_the_pins_checkpoint_is_marked_and_a_difference_says_that_nothing_differs(bench: Bench) -> None:
     state = replace(at(bench[1], 3), pins=(Pin("early on", at(bench[1], 1).subject),))
     loss = drawn(bench, state).find("loss")
-    assert isinstance(loss, Lines) and loss.marks == ((1000.0, "early on"),)
+    assert isinstance(loss, Lines) and loss.marks == ((1000.0, "pin, step 10"),)
     plane = drawn(bench, state, page="plane", models=state.model.source.partition(":")[2]).find("plane")
-    assert isinstance(plane, Points) and plane.chosen == (3, 1) and plane.labels[1] == "early on"
+    assert isinstance(plane, Points) and plane.chosen == (3, 1) and plane.labels[1] == "pin, step 10"
     elsewhere = replace(state, pins=(Pin("other", replace(state.subject, model=ModelRef("file:/other", 1))),))
     loss = drawn(bench, elsewhere).find("loss")
     assert isinstance(loss, Lines) and not loss.marks
