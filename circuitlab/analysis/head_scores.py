@@ -117,6 +117,14 @@ def sample_words(config: ModelConfig, p: HeadScoresParams) -> str:
     return "" if fit is None else fit.words(p.block, p.repeats)
 
 
+def short_sample(config: ModelConfig, p: HeadScoresParams) -> str:
+    """The sample where a number stands: `on 10 × 25 × 4`, samples × block × repeats of random tokens, or `on this prompt`."""
+    fit = fitted(config, p.block, p.repeats)
+    if p.on == "text":
+        return "on this prompt"
+    return "" if fit is None else f"on {p.samples} × {fit.block} × {fit.repeats}"
+
+
 def _refuse(config: ModelConfig, p: HeadScoresParams) -> str | None:
     return None if p.on == "text" else indistinct(p.block, p.repeats) or no_room(config, p.block, p.repeats)
 

@@ -16,7 +16,7 @@ def cell_words(mark: Heatmap, row: int, col: int) -> str:
     if mark.tiles:
         return f"{where}{hint}"
     written = "" if mark.texts is None else f" · ‘{mark.texts[row, col]}’"
-    return f"{where}{written} · {number(float(mark.values[row, col]), mark.unit)}{hint}"
+    return f"{where}{written} · {number(float(mark.values[row, col]), mark.unit, mark.blank)}{hint}"
 
 
 def _step(axis: Axis, i: int) -> str:

@@ -38,10 +38,10 @@ CLICK = 4  # px between press and release: more is a drag
 _KEYBOARD = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason, Qt.FocusReason.ShortcutFocusReason)
 
 
-def number(value: float, unit: str = "") -> str:
-    """A value in a readout: four decimals where they say something, otherwise four figures."""
+def number(value: float, unit: str = "", blank: str = "empty") -> str:
+    """A value in a readout: four decimals where they say something, otherwise four figures; `blank` where there is none."""
     if np.isnan(value):
-        return "empty"
+        return blank
     size = abs(value)
     said = f"{value:.4f}" if size == 0 or 1e-3 <= size < 1e3 else f"{value:.4g}"
     return f"{said} {unit}".rstrip().replace("-", "−")

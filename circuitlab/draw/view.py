@@ -370,8 +370,9 @@ class FigureView(QWidget):
         painter.end()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """The veil covers everything."""
+        """The veil covers everything; what was said at the pointer was said of another place."""
         super().resizeEvent(event)
+        self._be_quiet()
         self._busy.setGeometry(self.rect())
         self._places.resized()
         self._label()

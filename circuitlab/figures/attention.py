@@ -120,6 +120,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         y=once(answer, ("y", state.tokens), lambda: token_axis("destination", state, facts)),
         row=state.selection.destination,
         col=state.selection.source,
+        blank="masked",
     )
     if view.several == "hue per head" and len(heads) > 1:
         heat = replace(

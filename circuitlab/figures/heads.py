@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from circuitlab.analysis.base import find_analysis
-from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult
+from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult, short_sample
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import and_struck, caption, hints, once, published, struck, top_level
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
@@ -72,6 +72,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     if state.selection.head.layer < rank.shape[0] and state.selection.head.head < rank.shape[1]:
         head = state.selection.head
         title += f" {result.of(view.score)[head]:.2f}, rank {rank[head]} of {rank.size}"
+    title += f" {short_sample(facts.config, _params(state, facts))}"
     return Figure(
         ((_map(answer, result, view, state, facts), _ranking(answer, result, view, chosen, facts)),),
         title,

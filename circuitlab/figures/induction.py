@@ -223,6 +223,7 @@ def _stripe(state: State, facts: Facts, answer: Answer) -> Figure:
         colour_bar=False,
         row=state.selection.destination if own else None,
         col=state.selection.source if own else None,
+        blank="masked",
     )
     mass = Tokens(
         name="mass",

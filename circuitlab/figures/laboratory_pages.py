@@ -115,6 +115,7 @@ def attention(state: State, facts: Facts, answer: Answer, layer: int, p: RopeInd
                 col=state.selection.source,
                 framed=once(answer, ("wanted", layer), lambda: r.wanted[layer].copy()),
                 colour_bar=False,
+                blank="masked",
             )
         )
     off = once(answer, ("off", layer), lambda: float(np.nanmax(np.abs(r.predicted[layer] - r.measured[layer]))))

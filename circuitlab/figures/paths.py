@@ -225,6 +225,7 @@ def _pair(state: State, facts: Facts, now: Answers) -> Figure:
         y=token_axis("destination", state, facts),
         row=state.selection.destination,
         col=state.selection.source,
+        blank="masked",
     )
     position = destination(state)
     text = Tokens(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,8 @@ NO_HEADS = "a model without layers has no heads"
 ZERO_ON_LOG = "step 0 has no place on a logarithmic axis"
 # conventions that say nothing of a page; what else there is stands in every caption
 SLOPE, SCORE, RULE = "slope by ln index", ("in-context score", "on repeated sequences"), "phase change:"
+RANDOM_TOKENS = " random tokens × "  # how the sample of these scores begins: `16 × 50 random tokens × 2, seed 0`
+ON_RANDOM = ("prefix_matching", "previous_token", "duplicate_token", "first_token")
 NAMED = 4  # heads in a legend, where no more are chosen
 ENDS = 90.0  # per cent of the cells of a map within whose values the colours are told apart
 
@@ -113,13 +116,15 @@ def _numbers(result: TrainingSeriesResult, state: State, kinds: tuple[int, ...],
 
 
 def _best(result: TrainingSeriesResult, measure: str, at: int) -> str:
-    """The head with the largest score at a point, and the score; "" without one."""
+    """The head with the largest score at a point, the score, and its sample where it was measured on one; "" without one."""
     layers, heads = result.shapes[0].tolist()
     values = result.of(measure)[at, :layers, :heads]
     if not values.size or not np.isfinite(values).any():
         return ""
     layer, head = np.unravel_index(int(np.nanargmax(values)), values.shape)
-    return f"best head {Head(int(layer), int(head))} ({measure.replace('_', ' ')} {number(values[layer, head])})"
+    sample = next((re.sub(r" random tokens|, seed.*", "", said) for said in result.conventions if RANDOM_TOKENS in said), "")
+    on = f" on {sample}" if sample and measure in ON_RANDOM else ""
+    return f"best head {Head(int(layer), int(head))} ({measure.replace('_', ' ')} {number(values[layer, head])}{on})"
 
 
 def _phases(result: TrainingSeriesResult) -> tuple[str, ...]:

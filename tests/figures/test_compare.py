@@ -11,6 +11,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from circuitlab.draw.cell_words import cell_words
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, CircuitLabError
@@ -276,6 +277,20 @@ def test_a_key_that_a_group_shares_is_cut_in_all_heads_of_the_group() -> None:
     assert heads(Site("q", 1, (1,))) == ["L1H1"]
     assert heads(Site("z", 0)) == ["L0H0", "L0H1", "L0H2", "L0H3"]
     assert heads(Site("mlp_out", 0)) == []
+
+
+@pytest.mark.parametrize(("name", "page"), [p for p in PAGES if p[0] in ("attention", "induction", "paths", "laboratory")])
+def test_a_cell_that_no_destination_sees_is_masked_not_empty(
+    bench: tuple[Engine, dict[str, State]], name: str, page: str
+) -> None:
+    engine, states = bench
+    state = states["laboratory" if name == "laboratory" else "attention-only"]
+    maps = [m for m in drawn(engine, name, on_page(state, name, page), "now").marks() if isinstance(m, Heatmap)]
+    seen = [m for m in maps if m.y.label == "destination" and m.x.label.startswith("source")]
+    assert name != "attention" or np.isnan(seen[0].values).any()
+    for mark in seen:
+        for row, col in np.argwhere(np.isnan(mark.values)).tolist():
+            assert "masked" in cell_words(mark, row, col) and "empty" not in cell_words(mark, row, col)
 
 
 @pytest.mark.parametrize("name", ["attention", "paths"])

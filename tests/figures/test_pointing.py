@@ -219,3 +219,9 @@ def test_a_table_tells_of_the_row_under_the_pointer(view: FigureView) -> None:
     settled(view)
     clicked(view, table.viewport().mapToGlobal(at))
     assert told[-1] == Hit("m", (3,), "click")
+
+
+def test_a_note_goes_when_the_figure_takes_another_place(view, qtbot):
+    noted(view, CELLS)
+    view.resize(view.width() - 90, view.height() - 60)
+    qtbot.waitUntil(view.note.isHidden)

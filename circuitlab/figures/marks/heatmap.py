@@ -39,7 +39,7 @@ class Heatmap(Frozen):
     `row`, `col`: a crosshair on a selected cell, row or column. Hits are (row, col), a tile, or (*row_ids[row], *col_ids[col])
     where these [·, k] int are given. `texts` [row, col] str: token text written into a cell where it fits. `framed` [row, col]
     bool: cells with a frame round them. `hints`: what else the readout says of a cell or tile. `struck`: cells or tiles that
-    are crossed, (row, col) each.
+    are crossed, (row, col) each. `blank`: what the readout says of a cell without a value.
     """
 
     name: str
@@ -63,6 +63,7 @@ class Heatmap(Frozen):
     framed: np.ndarray | None = None
     hints: Mapping[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
     struck: tuple[tuple[int, int], ...] = ()
+    blank: str = "empty"
 
     def check(self) -> None:
         """Axes, ids and what is written into cells are of as many rows and columns as there are."""
