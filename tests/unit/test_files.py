@@ -38,6 +38,16 @@ def test_what_breaks_off_leaves_the_old_file_and_nothing_beside_it(tmp_path: Pat
 
 
 @POSIX
+def test_the_disk_has_a_file_before_it_takes_the_place_of_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is flushed is told apart by its inode: the new file first, then the folder that names it."""
+    happened, flush, replace = list[object](), os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda opened: (happened.append(os.fstat(opened).st_ino), flush(opened)))
+    monkeypatch.setattr(os, "replace", lambda a, b: (happened.append("replaced"), replace(a, b)))
+    write_whole(tmp_path / "a.csv", b"new")
+    assert happened == [(tmp_path / "a.csv").stat().st_ino, "replaced", tmp_path.stat().st_ino]
+
+
+@POSIX
 def test_a_link_stays_a_link_rights_stay_and_a_pipe_is_written_to(tmp_path: Path) -> None:
     real, link, pipe = tmp_path / "real", tmp_path / "link", tmp_path / "pipe"
     real.write_bytes(b"old")
