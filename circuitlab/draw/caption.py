@@ -16,7 +16,8 @@ from circuitlab.draw.plain import plain_tip
 BETWEEN = " · "
 # what a reader must not have to look for: what does not add up, what is not yet or not wholly drawn, estimated (≈), of two texts
 STAYS = re.compile(
-    r"remainder|so far|drawn as|not compared|first \d|columns left out|colours from|underlined|without any value|part: |− marks"
+    r"remainder|scale held|zeroed: "
+    r"|so far|drawn as|not compared|first \d|columns left out|colours from|underlined|without any value|part: |− marks"
     r"|aligned \d|another vocabulary|hues of heads|[^·]*≈"
 )
 

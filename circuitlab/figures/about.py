@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 from circuitlab.analysis.base import find_analysis
 from circuitlab.counting import number_of
 from circuitlab.figures.compare import with_reference
+from circuitlab.figures.compare_marks import SAME
+from circuitlab.figures.compare_questions import asked_heads
 from circuitlab.figures.marks import Figure
+from circuitlab.model.subject import Head
 from circuitlab.session.cuts import CUT, shortly, words
 from circuitlab.session.state import State
 
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 BETWEEN = " · "
 LONGEST = 36  # letters of a prompt
 MOST_EDITS = 2
+MOST_HEADS = 4
+OUTPUT = ("z", "result")  # of a head
 WITHOUT = "without the cut"  # of numbers that are of the weights, or of other texts, while something is cut
 
 
@@ -31,9 +36,25 @@ def drawn(panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer], r
     aside = bool(state.subject.edits) and panel.of_heads and bool(now) and not read(now) & {"tokens", "edits"}
     crossed = any(getattr(mark, "struck", ()) for mark in figure.marks())
     which = f"{CUT} {shortly(state.subject.edits)}" if crossed else ""
-    cut = " ".join(filter(None, (WITHOUT if aside else "", which)))
+    cut = " ".join(filter(None, (WITHOUT if aside and SAME not in figure.title else "", which)))
     title = " · ".join(filter(None, (figure.title, cut)))
-    return replace(figure, title=title, about=about(state, facts, now))
+    caption = " · ".join(filter(None, (figure.caption, "" if crossed else silenced(state, facts, now))))
+    return replace(figure, title=title, caption=caption, about=about(state, facts, now))
+
+
+def silenced(state: State, facts: Facts, now: Mapping[str, Answer]) -> str:
+    """Which of the heads whose inner work is shown write nothing of it, because their output is zeroed; "" for none."""
+    if state.compare == "reference" or "tokens" not in read(now):
+        return ""
+    shown = {head for answer in now.values() for head in asked_heads(answer.request.params)}
+    cut = [e.site for e in state.subject.edits if e.op == "zero" and e.site.name in OUTPUT and e.path_from is None]
+    every = range(facts.config.n_heads)
+    gone = [Head(s.layer, h) for s in cut if not (s.positions or s.sources) for h in s.heads or every]
+    named = [str(head) for head in dict.fromkeys(gone) if head in shown]
+    if not named:
+        return ""
+    who = " ".join(named[:MOST_HEADS]) + (f" and {len(named) - MOST_HEADS} more" if len(named) > MOST_HEADS else "")
+    return f"zeroed: {who} writes nothing of this" if len(named) == 1 else f"zeroed: {who} write nothing of this"
 
 
 def read(now: Mapping[str, Answer]) -> set[str]:

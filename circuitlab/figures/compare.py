@@ -13,21 +13,24 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from circuitlab.figures.compare_marks import Pinned, colours, difference, on_one_scale, shared
+from circuitlab.figures.compare_marks import OF_NOW, SAME, Pinned, colours, difference, on_one_scale, shared
 from circuitlab.figures.compare_questions import other_question
 from circuitlab.figures.marks import Figure, Heatmap, Lines, Mark, Rows, Tokens
 from circuitlab.figures.marks.texts import ALONE
 from circuitlab.figures.vocabulary import aligned, one_vocabulary, pinned_state
+from circuitlab.session.pins import called
 from circuitlab.session.state import Pin, State
 
 if TYPE_CHECKING:
     from circuitlab.engine.request import Answer
     from circuitlab.figures.panel import Facts, Panel
+    from circuitlab.model.subject import ModelRef
 
 # Of what a mark shows: another way to compute the same (a prefix that is reused, raw and folded weights) differs by no more.
 ROUNDING, ROUNDING_DOUBLE = 1e-5, 1e-12
-SHORT = 12  # letters of a name that fits a header
 NUMBER = re.compile(r"([^\d+−-]*)([+−-]?\d+(?:[.,]\d+)*%?)([^\d]*)")  # a word of a title: before, the number, after
+OF_EACH = re.compile(r"(: )?rows sum to [^·]*")  # conventions of values that their differences have not
+BETWEEN = " · "
 MOST_NUMBERS = 3  # of a title that are said of both
 
 
@@ -41,7 +44,7 @@ def with_reference(panel: Panel, state: State, facts: Facts, now: Mapping[str, A
         there, _ = _there(panel, state, pin, facts, ref) if ref and made.grid else (None, "")
         return made if there is None else _on_one_scale(made, there, pin)
     if same := _the_same(panel, state, pin, facts):
-        return _say(panel.figure(replace(state, compare="now"), facts, now, {}), same)
+        return _say(_said_the_same(panel, state, pin, facts, now), same)
     there, why = _there(panel, state, pin, facts, ref)
     alone = panel.figure(replace(state, compare="now"), facts, now, {})
     if there is None:
@@ -53,9 +56,14 @@ def with_reference(panel: Panel, state: State, facts: Facts, now: Mapping[str, A
     return _difference(alone, there, state, pin, facts)
 
 
-def short_label(pin: Pin) -> str:
-    """A name that fits a narrow column's header."""
-    return pin.label if len(pin.label) <= SHORT else "pin"
+def short_label(state: State, pin: Pin, facts: Facts) -> str:
+    """A name of the reference that fits a narrow column's header."""
+
+    def name_of(ref: ModelRef) -> str:
+        known = facts if ref == state.model else facts.others(ref)
+        return ref.name if known is None else known.name
+
+    return called(state, pin, name_of)
 
 
 def _say(figure: Figure, words: str) -> Figure:
@@ -81,6 +89,18 @@ def _the_same(panel: Panel, state: State, pin: Pin, facts: Facts) -> str:
     if pin.subject == state.subject:
         return f"not compared: {pin.label} is what is shown; change the text or cut a head"
     return f"the same in {pin.label}: nothing here depends on {_differs(state, pin)}"
+
+
+def _said_the_same(panel: Panel, state: State, pin: Pin, facts: Facts, now: Mapping[str, Answer]) -> Figure:
+    """The figure, its title with the words that it is no difference; one whose title names the point that is shown is of both."""
+    alone = panel.figure(replace(state, compare="now"), facts, now, {})
+    other = _facts(pin, state, facts) or facts
+    at = pinned_state(state, pin, facts, other)
+    if not alone.grid or isinstance(at, str):
+        return alone
+    there = panel.figure(replace(at, compare="now"), other, now, {})
+    words = f" · {SAME} {short_label(state, pin, facts)}" if there.title == alone.title else ""
+    return replace(alone, title=f"{alone.title}{words}".removeprefix(" · "))
 
 
 def _differs(state: State, pin: Pin) -> str:
@@ -129,11 +149,11 @@ def _reference(made: Figure, there: Figure, pin: Pin) -> Figure:
     return _say(replace(there, grid=grid, title=title), f"reference {pin.label}, on the scale of both")
 
 
-def _other_conventions(state: State, pin: Pin) -> str:
+def _other_conventions(state: State, pin: Pin, label: str) -> str:
     """Which conventions the reference has that this state has not, "" for none."""
     here, there = state.conventions.words(), pin.subject.conventions.words()
     other = [b for a, b in zip(here, there, strict=True) if a != b]
-    return f"{short_label(pin)}: {', '.join(other)}" if other else ""
+    return f"{label}: {', '.join(other)}" if other else ""
 
 
 def _of_tokens(mark: Mark) -> bool:
@@ -145,15 +165,15 @@ def _of_tokens(mark: Mark) -> bool:
     return isinstance(mark, Tokens) or (isinstance(mark, Heatmap) and mark.x.tokens)
 
 
-def _titles(here: str, there: str, pin: Pin) -> tuple[str, str]:
+def _titles(here: str, there: str, label: str) -> tuple[str, str]:
     """A title for both, each number said to be whose it is; else that it is of now, and the reference's for the caption."""
     if here == there or not here or not there:
         return here, ""
     words = list(zip_longest(here.split(" "), there.split(" "), fillvalue=""))
-    said = [a if a == b else _both(a, b, short_label(pin)) for a, b in words]
+    said = [a if a == b else _both(a, b, label) for a, b in words]
     if all(said) and sum(a != b for a, b in words) <= MOST_NUMBERS:
         return " ".join(said), ""
-    return f"now: {here}", f"{pin.label}: {there}"
+    return f"now: {here}", f"{label}: {there}"
 
 
 def _both(here: str, there: str, label: str) -> str:
@@ -167,12 +187,12 @@ def _written(a: Facts, b: Facts) -> Callable[[int], int | None]:
     return lambda i: b.token_of(a.token_text(i))
 
 
-def _headed(before: Mark, after: Mark, there: Figure, pin: Pin) -> Mark:
+def _headed(before: Mark, after: Mark, there: Figure, label: str) -> Mark:
     """A table or a text under a heading that says of both what its numbers are."""
     partner = there.find(before.name)
     if after is before or not isinstance(after, Rows | Tokens) or not isinstance(partner, Rows | Tokens):
         return after
-    return replace(after, heading=_titles(after.heading, partner.heading, pin)[0])
+    return replace(after, heading=_titles(after.heading, partner.heading, label)[0])
 
 
 def _shown(shown: tuple[int, int] | None, compared: Mapping[Mark, Mark]) -> tuple[int, int] | None:
@@ -189,19 +209,47 @@ def _difference(made: Figure, there: Figure, state: State, pin: Pin, facts: Fact
     single = "float32" in (state.conventions.dtype, pin.subject.conventions.dtype)
     rounding = ROUNDING if single else ROUNDING_DOUBLE
     ours, theirs = (int, int) if alike else (_written(other, facts), _written(facts, other))
-    pinned = Pinned(short_label(pin), found.align, len(pin.subject.tokens), rounding, alike, ours, theirs)
+    label = short_label(state, pin, facts)
+    pinned = Pinned(label, found.align, len(pin.subject.tokens), rounding, alike, ours, theirs)
     pairs = {mark: difference(mark, there.find(mark.name), pinned) for mark in made.marks()}
     compared = on_one_scale({mark: one for mark, (one, _) in pairs.items()})
     said = [words + (colours(compared[mark]) if one is not mark else "") for mark, (one, words) in pairs.items()]
     said = [words for words in dict.fromkeys(said) if not any(words != other and other.startswith(words) for other in said)]
-    changed = any(one is not mark and not isinstance(one, Rows) for mark, one in compared.items())
-    compared = {mark: _headed(mark, one, there, pin) for mark, one in compared.items()}
+    moved = [one for mark, one in compared.items() if one is not mark]
+    compared = {mark: _headed(mark, one, there, label) for mark, one in compared.items()}
     shown = _shown(made.shown, compared)
     grid = tuple(tuple(compared[mark] for mark in row) for row in made.grid)
     texts = any(map(_of_tokens, made.marks()))
     words = found.words if texts and not (alike and pin.subject.tokens == state.tokens) else ""
-    title, before = _titles(made.title, there.title, pin)
-    title = f"now − {short_label(pin)} · {title}" if changed else title
-    before = " · ".join(w for w in (_other_conventions(state, pin), before) if w)
-    before = before or (f"{short_label(pin)}: {pin.label}" if short_label(pin) != pin.label else "")
-    return _say(replace(made, grid=grid, title=title, shown=shown), " · ".join(w for w in (*said, words, before) if w))
+    title, before = _titles(made.title, there.title, label)
+    if not moved:
+        title += _why_as_it_is(said, label) if made.title == there.title else ""
+    elif all(isinstance(one, Rows) for one in moved):
+        title += f" · beside {label}"
+    else:
+        title = f"now − {label} · {title}"
+    named = f"{label}: {pin.label}" if label != pin.label else ""
+    after = (named, *said, words, _other_conventions(state, pin, label), before)
+    subtracted = any(not isinstance(one, Rows) for one in moved)
+    caption = _conventions(made.caption, there.caption, label, subtracted) if moved else made.caption
+    made = replace(made, grid=grid, title=title.removeprefix(" · "), shown=shown, caption=caption)
+    return _say(made, " · ".join(w for w in after if w))
+
+
+def _conventions(here: str, there: str, label: str, subtracted: bool) -> str:
+    """What now's caption says: numbers of both sides are of both, other words that the reference has not are of now alone.
+
+    Where values are subtracted, what they had in common they have no longer: rows that sum to 1 on both sides sum to 0.
+    """
+    parts, others = here.split(BETWEEN), there.split(BETWEEN)
+    if len(parts) == len(others):
+        pairs = [(a, *_titles(a, b, label)) for a, b in zip(parts, others, strict=True)]
+        parts = [f"{a} (now)" if apart else both for a, both, apart in pairs]
+    parts = [OF_EACH.sub("", part) for part in parts] if subtracted else parts
+    return BETWEEN.join(part for part in parts if part)
+
+
+def _why_as_it_is(said: list[str], label: str) -> str:
+    """For a title, why nothing of a figure became a difference, where all of it is for one reason."""
+    same = [SAME in words for words in said if not words.endswith(OF_NOW)]
+    return f" · {SAME} {label}" if same and all(same) else ""

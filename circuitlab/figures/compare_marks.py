@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import floor, log10
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from circuitlab.figures.marks import Axis, Bars, Dials, Edges, Heatmap, Lines, M
 from circuitlab.figures.marks.texts import ALONE
 from circuitlab.figures.memo import memo
 
+SAME, OF_NOW = "the same in", "of now"  # why a mark is drawn as it is
+FLOOR = 0.01  # of the scale of what is compared: a difference's colours never take less of it for their whole range
+FINER = 3  # digits that a column of small changes has more than the column that changed
 PLAIN = 2  # columns of plain numbers that are compared where none of a table is drawn as bars or colours
 PINNED_HUE = 2 * 4096 + 5  # of the reference's points where both are drawn, unlike any head's of a small model
 
@@ -54,15 +58,15 @@ def difference(here: Mark, there: Mark | None, pin: Pinned) -> tuple[Mark, str]:
     if there is None or type(here) is not type(there):
         return here, f"not compared: {pin.label} has no such part"
     if isinstance(here, Dials | Prose):  # angles have no signed difference that reads as one; words are of what is shown
-        return here, f"{here.name}: of now"
+        return here, f"{here.name}: {OF_NOW}"
     made = _MADE[type(here)](here, there, pin)
     if made is None:
         other = "size" if pin.same_ids else "size, or other tokens"
         return here, f"not compared: {pin.label} has another {other}"
     if _unmoved(here, there, made[0]):
-        return here, f"{here.name}: the same in {pin.label}"
+        return here, f"{here.name}: {SAME} {pin.label}"
     if _rounding(here, made[0], pin):
-        return here, f"{here.name}: the same in {pin.label} but for rounding"
+        return here, f"{here.name}: {SAME} {pin.label} but for rounding"
     return made
 
 
@@ -110,9 +114,22 @@ def _shared_columns(here: tuple[RowColumn, ...], there: tuple[RowColumn, ...]) -
     return here if all(a.levels == b.levels for a, b in zip(here, found, strict=True)) else found
 
 
-def _top(values: np.ndarray) -> float:
+def _top(values: np.ndarray, least: float = 0.0) -> float:
+    """The largest size, and no less than `least`."""
     finite = np.abs(values[np.isfinite(values)])
-    return float(finite.max()) if finite.size and finite.max() > 0 else 1.0
+    return max(float(finite.max()) if finite.size and finite.max() > 0 else 1.0 if not least else 0.0, least)
+
+
+def scale_of(change: np.ndarray, *levels: tuple[float, float]) -> float:
+    """Where the colours of a difference end, either way: at its largest, and not below `FLOOR` of what both sides are drawn on.
+
+    So what hardly changes is pale, as it is beside the values themselves.
+    """
+    return _top(change, FLOOR * max(min(high - low, max(abs(low), abs(high))) for low, high in levels))
+
+
+def _size(*values: np.ndarray) -> float:
+    return max((float(np.abs(v[np.isfinite(v)]).max(initial=0.0)) for v in values), default=0.0)
 
 
 def _partners(here: Axis, there: Axis, n: int, m: int, pin: Pinned) -> np.ndarray | None:
@@ -145,11 +162,17 @@ def _heatmap(here: Heatmap, there: Heatmap, pin: Pinned) -> tuple[Mark, str] | N
             return None
         rows, cols = down, across
     change = memo((here.values, there.values, pin.align), "map", lambda: here.values - _taken(there.values, rows, cols))
-    top = _top(change)
+    top = scale_of(change, here.levels, there.levels)
     unit = f"Δ {here.unit}".strip()
     plain = {"rgb": None, "legend": (), "colour_bar": True} if here.rgb is not None else {}
     made = replace(here, values=change, levels=(-top, top), map="signed", unit=unit, **plain)
-    return made, f"map: now minus {pin.label}"
+    return made, f"map: now minus {pin.label}{_floored(change, top)}"
+
+
+def _floored(change: np.ndarray, top: float) -> str:
+    """Said where colours end above the largest change."""
+    most = _size(change)
+    return f", {figured(most)} at most: colours to {FLOOR:.0%} of the scale of both" if most < top * (1 - 1e-6) else ""
 
 
 def on_one_scale(made: dict[Mark, Mark]) -> dict[Mark, Mark]:
@@ -167,8 +190,17 @@ def colours(mark: Mark) -> str:
     """The scale of a difference that has no colour bar."""
     if (isinstance(mark, Heatmap) and mark.colour_bar) or not isinstance(mark, Heatmap | Tokens):
         return ""
-    unit = mark.unit.removeprefix("Δ").strip()
-    return f", ± {mark.levels[1]:.2g}{' ' * bool(unit)}{unit}: orange more, blue less"
+    return f", {ends(mark)}: orange more, blue less"
+
+
+def figured(value: float, figures: int = 3) -> str:
+    """A size in so many figures: what is not zero is not written as zero."""
+    return f"{value:.{figures}g}".replace("-", "−")
+
+
+def ends(mark: Heatmap | Tokens) -> str:
+    """Where the colours of a difference end, in words."""
+    return f"± {figured(mark.levels[1], 2)} {mark.unit.removeprefix('Δ').strip()}".strip()
 
 
 def _tokens(here: Tokens, there: Tokens, pin: Pinned) -> tuple[Mark, str] | None:
@@ -186,9 +218,9 @@ def _tokens(here: Tokens, there: Tokens, pin: Pinned) -> tuple[Mark, str] | None
         return here.values - np.where(align >= 0, there.values[np.maximum(align, 0)], np.nan)
 
     change = memo((here.values, there.values, align), "text", make)
-    top = _top(change)
+    top = scale_of(change, here.levels, there.levels)
     made = replace(here, values=change, levels=(-top, top), map="signed", unit=f"Δ {here.unit}".strip(), rgb=None)
-    return made, f"text: now minus {pin.label}"
+    return made, f"text: now minus {pin.label}{_floored(change, top)}"
 
 
 def _lines(here: Lines, there: Lines, pin: Pinned) -> tuple[Mark, str] | None:
@@ -282,7 +314,7 @@ def _edges(here: Edges, there: Edges, pin: Pinned) -> tuple[Mark, str] | None:
         value = lambda mark: mark.weights if mark.values is None else mark.values
         known = dict(zip(keys(there), value(there).tolist(), strict=True))
         change = np.array([v - known.get(key, np.nan) for key, v in zip(keys(here), value(here).tolist(), strict=True)])
-        return change, np.nan_to_num(np.abs(change) / _top(change))
+        return change, np.nan_to_num(np.abs(change) / _top(change, FLOOR * _size(value(here), value(there))))
 
     change, weights = memo((here.ends, here.weights, there.ends, there.weights), "edges", make)
     made = replace(here, values=change, weights=weights, unit=f"Δ {here.unit}".strip())
@@ -296,11 +328,14 @@ def _rows(here: Rows, there: Rows, pin: Pinned) -> tuple[Mark, str] | None:
     """
     if not len(here.ids) or here.ids.shape[1] != there.ids.shape[1]:
         return None
+    alone = here
     if here.including is not None and there.including is not None:  # what one lists the other has to know
         further = _carried(there, pin, pin.ours), _carried(here, pin, pin.theirs)
         here, there = here.including(further[0]), there.including(further[1])
     of = (*here.columns, *there.columns, here.ids, there.ids)
     columns, said, order = memo(of, ("rows", pin.label, pin.same_ids, here.ranked), lambda: _columns(here, there, pin))
+    if columns == here.columns:
+        return alone, said
     if order is None:
         return replace(here, columns=columns), said
     place = {int(old): new for new, old in enumerate(order)}
@@ -347,7 +382,7 @@ def _columns(here: Rows, there: Rows, pin: Pinned) -> tuple[tuple[RowColumn, ...
         if column in other:
             made.append(RowColumn(f"{column.name} in {pin.label}", said(column).astype(object), tokens=column.tokens))
     if not moved and not other:
-        return here.columns, f"columns: the same in {pin.label}", None
+        return here.columns, f"columns: {SAME} {pin.label}", None
     order = by_size(change[moved[0].name]) if here.ranked and moved else None
     made = made if order is None else [replace(c, values=c.values[order]) for c in made]
     alone = bool(((rows < 0) & ~sums & np.isnan(here.absent)).any())
@@ -368,11 +403,13 @@ def _where(rows: np.ndarray, values: np.ndarray, absent: np.ndarray) -> np.ndarr
 
 def _beside(column: RowColumn, before: np.ndarray, change: np.ndarray, pin: Pinned, first: bool) -> list[RowColumn]:
     """The change, the column, and beside the first one, for want of room no other, what it was in the reference."""
-    top = _top(change)
+    most = _size(change)
+    finer = 1 - floor(log10(most)) if most else 0
+    top = _top(change, FLOOR * _size(column.values, before))
     delta = RowColumn(
         "Δ" if first else f"Δ {column.name}",
         change,
-        digits=column.digits,
+        digits=min(max(column.digits, finer), column.digits + FINER),
         map="signed",
         levels=(-top, top),
         tip=f"now minus {pin.label}",

@@ -23,7 +23,7 @@ def other_question(here: Mapping[str, Answer], there: Mapping[str, Answer], fact
         theirs = there.get(role)
         if theirs is None:
             continue
-        heads, others = set(_heads(ours.request.params)), set(_heads(theirs.request.params))
+        heads, others = set(asked_heads(ours.request.params)), set(asked_heads(theirs.request.params))
         if heads != others:
             named = " ".join(map(str, sorted(heads - others) or sorted(others - heads)))
             return f"not compared: {label} has no {named}" if heads - others else f"not compared: {label} is of {named} as well"
@@ -33,16 +33,16 @@ def other_question(here: Mapping[str, Answer], there: Mapping[str, Answer], fact
     return ""
 
 
-def _heads(value: Any) -> Iterator[Head]:
+def asked_heads(value: Any) -> Iterator[Head]:
     """The heads that parameters name."""
     if isinstance(value, Head):
         yield value
     elif isinstance(value, tuple):
         for part in value:
-            yield from _heads(part)
+            yield from asked_heads(part)
     elif is_dataclass(value):
         for field in fields(value):
-            yield from _heads(getattr(value, field.name))
+            yield from asked_heads(getattr(value, field.name))
 
 
 def _measured(answer: Answer, facts: Facts) -> str:

@@ -26,13 +26,14 @@ class Bench(QObject):
     """One window's shared objects.
 
     `readout(text)` is what the pointer is over, "" when it has left; `message(text)` what has just happened;
-    `theme_changed(theme)`.
+    `theme_changed(theme)`. `scales_held(on)`: from now on no colour scale shrinks, or each is that of its picture again.
     """
 
     readout = Signal(str)
     message = Signal(str)
     theme_changed = Signal(object)
     failed = Signal(object)
+    scales_held = Signal(bool)
 
     def __init__(
         self, engine: Engine, document: Document, settings: Settings | None = None, parent: QObject | None = None
@@ -43,6 +44,7 @@ class Bench(QObject):
         self.runner = Runner(engine, self)
         self.driver = Driver(self)
         self.theme: Theme = LIGHT
+        self.holds_scales = False
         self._facts: OrderedDict[ModelRef, Facts] = OrderedDict()
         document.fit = self._fit
         document.dropped.connect(self._dropped)
@@ -88,6 +90,12 @@ class Bench(QObject):
     def forget(self, ref: ModelRef) -> None:
         """It has been read again: its facts may be others."""
         self._facts.pop(ref, None)
+
+    def hold_scales(self, on: bool) -> None:
+        """While a series is played or dragged through, so that one colour means one number from frame to frame."""
+        if on != self.holds_scales:
+            self.holds_scales = on
+            self.scales_held.emit(on)
 
     def set_theme(self, theme: Theme) -> None:
         """Tell every view."""

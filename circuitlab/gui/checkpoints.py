@@ -92,6 +92,9 @@ class CheckpointBar(QWidget):
         self.series.measured.connect(self._measured)
         self.slider.sliderPressed.connect(self._pressed)
         self.slider.valueChanged.connect(self._slid)
+        self.player.changed.connect(self._hold)
+        self.slider.sliderPressed.connect(self._hold)
+        self.slider.sliderReleased.connect(self._hold)
         bench.document.changed.connect(self._changed)
         bench.driver.given_up.connect(self._given_up)
         bench.theme_changed.connect(self.set_theme)
@@ -186,6 +189,11 @@ class CheckpointBar(QWidget):
         self.player.stop()
         self._burst += 1
 
+    @Slot()
+    def _hold(self) -> None:
+        """Colours keep their scale through one play, and one drag."""
+        self.bench.hold_scales(self.player.playing or self.slider.isSliderDown())
+
     @Slot(int)
     def _slid(self, index: int) -> None:
         """By a drag, the wheel, or the keyboard on the slider."""
@@ -223,7 +231,7 @@ class CheckpointBar(QWidget):
         """This checkpoint becomes the reference: every panel shows the difference to it, wherever the slider goes."""
         if self.points:
             point = self.points[self.series.index(self.bench.document.recorded.model)]
-            self.moves.pin_to_compare("final" if point.checkpoint is None else f"step {point.step:,}")
+            self.moves.pin_to_compare("final weights" if point.checkpoint is None else f"step {point.step:,}")
 
     def _go(self, index: int, merge: str) -> None:
         ref = replace(self.bench.document.recorded.model, checkpoint=self.points[index].checkpoint)

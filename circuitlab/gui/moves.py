@@ -74,7 +74,8 @@ class Moves(QObject):
         state = self.bench.document.recorded
         text = state.text if len(state.text) <= 24 else f"…{state.text[-23:]}"
         label = f"“{text}”" if text else number_of(len(state.tokens), "token")
-        self._pin(f"{self.bench.name_of(state.model)} {label}", state.compare)
+        final = ", final weights" if self.bench.facts(state.model).steps and state.model.checkpoint is None else ""
+        self._pin(f"{self.bench.name_of(state.model)}{final} {label}".replace(" · ", ", "), state.compare)
         self.bench.message.emit("Pinned. Change anything, then compare (Ctrl+D).")
 
     def pin_to_compare(self, label: str) -> None:

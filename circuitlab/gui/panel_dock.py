@@ -15,6 +15,7 @@ from circuitlab.draw.view import FigureView
 from circuitlab.engine.engine import needs
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import LONGEST, Cancelled, CircuitLabError, bounded, reason
+from circuitlab.figures.held_scales import HeldScales
 from circuitlab.figures.marks import Figure, Hit, empty
 from circuitlab.figures.panel import Panel, Why
 from circuitlab.figures.vocabulary import pinned
@@ -56,6 +57,7 @@ class PanelDock(QDockWidget):
         self._state: State | None = None  # what `asked` is asked for: what is drawn is drawn of it, whatever the document shows
         self._asked_in: OrderedDict[Request, State] = OrderedDict()  # the state that each of the last requests was asked for
         self._pictured: State | None = None  # what the picture on the screen is a picture of
+        self._scales, self._scales_of = HeldScales(), None  # and of what besides the model
         self._stale = True
         self.quiet = False  # while docks are moved about: one that is seen for a moment asks for nothing
         self.actions_menu = PanelActions(self)
@@ -87,6 +89,7 @@ class PanelDock(QDockWidget):
         bench.runner.answered.connect(self._answered)
         bench.runner.failed.connect(self._failed)
         bench.theme_changed.connect(self.view.set_theme)
+        bench.scales_held.connect(self._scales_held)
         self.controls.changed.connect(self._controlled)
         self.view.picked.connect(self._picked)
         self.view.hovered.connect(self._hovered)
@@ -292,13 +295,34 @@ class PanelDock(QDockWidget):
         if self._drawable() is not None or self._failure is not None or not self.view.figure.grid:
             try:
                 self.view.say_once(USUAL)
-                self.view.show_figure(self._marked(self.figure()))
+                self.view.show_figure(self._held(self._marked(self.figure())))
             except Exception as error:  # a fault in one figure must not take the window down
                 log.exception("%s could not be drawn", self.panel.name)
                 self.view.show_figure(
                     empty(f"This figure could not be drawn: {reason(error)}. The Log has the details.", self.panel.title)
                 )
         self.view.set_busy(awaited or self.bench.driver.waiting)
+
+    def _held(self, figure: Figure) -> Figure:
+        """On scales that only grow, while they are held and nothing is looked at but another point of the training."""
+        state = self._pictured
+        if not self.bench.holds_scales or state is None:
+            return figure
+        of = self.panel.controls(state), state.compare, state.pins, state.selection.heads, state.tokens, state.edits
+        if of != self._scales_of:
+            self._scales.forget()
+            self._scales_of = of
+        return self._scales.held(figure)
+
+    @Slot(bool)
+    def _scales_held(self, on: bool) -> None:
+        """What is on the screen is the first frame; at the end it stands on its own scale again."""
+        self._scales.forget()
+        self._scales_of = None
+        if on and self.shown and not self._stale:
+            self._held(self.view.figure)
+        elif not on:
+            self._news()
 
     @Slot()
     def _driven(self) -> None:

@@ -11,6 +11,17 @@ from circuitlab.session.cuts import words
 from circuitlab.session.state import Pin, State
 
 LONGEST = 24  # characters of a text
+SHORT = 16  # characters of a name that fits a title and the header of a column
+
+
+def called(state: State, pin: Pin, name_of: Callable[[ModelRef], str]) -> str:
+    """The reference in a word or two: its own name where that is short, else the first thing that it has otherwise."""
+    if len(pin.label) <= SHORT:
+        return pin.label
+    name = next(iter(differences(state, pin, name_of)), pin.label).replace(" · ", " ")
+    if len(name) <= SHORT:
+        return name
+    return f"“…{name[2 - SHORT :]}" if name.startswith("“") else f"{name[: SHORT - 1].rstrip()}…"
 
 
 def differences(state: State, pin: Pin, name_of: Callable[[ModelRef], str]) -> tuple[str, ...]:

@@ -16,8 +16,9 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.figures.compare import ROUNDING
-from circuitlab.figures.compare_marks import Pinned, difference
+from circuitlab.figures.compare_marks import Pinned, colours, difference
 from circuitlab.figures.heads import HeadsView
+from circuitlab.figures.held_scales import HeldScales
 from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Lines, Points, RowColumn, Rows, Tokens, ids
 from circuitlab.figures.panel import Panel, facts_of, panels
 from circuitlab.figures.predictions import PredictionsView
@@ -121,6 +122,9 @@ def test_every_page_shows_the_uncut_run_beside_the_cut_one(bench: tuple[Engine, 
     assert "reference uncut" in before.caption or reason
     assert before.title.startswith("uncut · ") or reason
     assert not (moved and "nothing here depends on" in change.caption)
+    assert not (change.title.startswith("now −") and "rows sum to" in change.caption)
+    if not moved and not re.search("not compared|itself sets|is being|of now", change.caption):
+        assert "the same in uncut" in change.title or page in ("curves", "index", "plane", "zeroed", "heads"), change.title
     assert name == "patching" or "itself sets" not in change.caption
 
 
@@ -137,7 +141,7 @@ def test_a_title_says_of_both_what_its_numbers_are(bench: tuple[Engine, dict[str
     assert f"now {ours[1]}, uncut {theirs[1]} nats" in change.title
     # of other words the title says that it is now's, and the caption has the reference's
     change = drawn(engine, "model", replace(state, pins=(Pin("elsewhere", states["odd"].subject),)), "difference")
-    assert change.title == "now: attention-only" and "elsewhere: odd" in change.caption
+    assert change.title == "now: attention-only · beside elsewhere" and "elsewhere: odd" in change.caption
 
 
 def test_every_token_of_a_circuit_that_either_side_lists_has_both_values(tmp_path: Path) -> None:
@@ -291,6 +295,46 @@ def test_a_cell_that_no_destination_sees_is_masked_not_empty(
     for mark in seen:
         for row, col in np.argwhere(np.isnan(mark.values)).tolist():
             assert "masked" in cell_words(mark, row, col) and "empty" not in cell_words(mark, row, col)
+
+
+def test_a_difference_in_which_nothing_differs_says_so_in_its_title(bench: tuple[Engine, dict[str, State]]) -> None:
+    engine, states = bench
+    cut = with_edits(states["attention-only"], ablation(Head(1, 2)))  # its own pattern was made before its output is cut
+    change = drawn(engine, "attention", cut, "difference")
+    assert change.title == "L1H2 · pattern · the same in uncut" and "rows sum to 1" in change.caption
+    change = drawn(engine, "attention", with_edits(cut, ablation(Head(0, 1))), "difference")
+    assert change.title == "now − uncut · L1H2 · pattern" and "sum to" not in change.caption
+    # of another prompt a panel of weights has nothing to say, and one of the series is about the point that its title names
+    pin = Pin("elsewhere", states["attention-only"].with_tokens((0, 5)).subject)
+    change = drawn(engine, "composition", replace(states["attention-only"], pins=(pin,)), "difference")
+    assert change.title.endswith(" · the same in elsewhere")
+
+
+@pytest.mark.parametrize("name", ["attention", "overview"])
+def test_a_head_whose_output_is_zeroed_says_it_where_its_inner_work_is_shown(
+    bench: tuple[Engine, dict[str, State]], name: str
+) -> None:
+    engine, states = bench
+
+    def said(state: State, compare: Compare = "now") -> list[tuple[str, ...]]:
+        figure = drawn(engine, name, state, compare)
+        return re.findall(r"zeroed: (\S+) writes|✕ (\S+) zeroed", f"{figure.title} · {figure.caption}")
+
+    state = states["attention-only"]
+    assert said(state) == []
+    cut = with_edits(state, ablation(Head(1, 2)))
+    assert [*map("".join, said(cut))] == [*map("".join, said(cut, "difference"))] == ["L1H2"]
+    assert name == "overview" or not said(cut, "reference")
+    assert len(said(with_edits(state, ablation(Head(0, 0))))) == (name == "overview")
+
+
+def test_what_differs_in_a_caption_is_said_of_both(bench: tuple[Engine, dict[str, State]]) -> None:
+    engine, states = bench
+    cut = with_edits(states["attention-only"], ablation(Head(0, 1)))
+    now, before, change = (drawn(engine, "predictions", cut, c) for c in get_args(Compare))
+    ours, theirs = (re.search(r"entropy (\S+) nats", f.caption) for f in (now, before))
+    assert ours and theirs and f"entropy now {ours[1]}, uncut {theirs[1]} nats" in change.caption
+    assert change.title.endswith(" · beside uncut")
 
 
 @pytest.mark.parametrize("name", ["attention", "paths"])
@@ -552,6 +596,37 @@ def test_an_edge_is_as_wide_as_its_change() -> None:
     assert isinstance(made, Edges)
     np.testing.assert_array_equal(made.values, [0.125, -0.25, np.nan, 0.25])
     np.testing.assert_array_equal(made.weights, [0.5, 1.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize(("change", "top"), [(2e-3, 0.01), (0.25, 0.25)])
+def test_the_colours_of_a_difference_take_no_less_than_a_hundredth_of_the_common_scale(change: float, top: float) -> None:
+    here = heat([[1.0, 0.0], [0.5, 0.5]], ("a", "b"))
+    there = heat(here.values - change, ("a", "b"))
+    made, words = difference(here, there, SAME)
+    assert isinstance(made, Heatmap) and made.levels == pytest.approx((-top, top), rel=1e-5)
+    assert ("0.002 at most: colours to 1% of the scale of both" in words) == (change < top * 0.9)
+    wide = replace(there, levels=(-4.0, 4.0))
+    assert difference(here, wide, SAME)[0].levels[1] == pytest.approx(max(change, 0.04), rel=1e-5)  # type: ignore[union-attr]
+    text = lambda values: Tokens("text", ("a", "b"), np.array(values), (0.0, 8.0), unit="nats")
+    made, words = difference(text([1.0, 2.0]), text([1.0, 2.0 + change]), SAME)
+    assert isinstance(made, Tokens) and made.levels[1] == pytest.approx(max(change, 0.08))
+    assert "0.00 " not in words + colours(made)
+    made, _ = difference(rows(["a", "b"], [4, 5], [1.0, 0.5]), rows(["a", "b"], [4, 5], [1.0, 0.5 - change]), SAME)
+    assert isinstance(made, Rows)
+    delta = next(c for c in made.columns if c.name == "Δ")
+    assert delta.levels[1] == pytest.approx(top) and delta.digits == (4 if change < 0.1 else 3)
+
+
+def test_held_scales_only_grow_and_say_what_the_step_alone_would_have() -> None:
+    scales, step = HeldScales(), lambda top: Figure(((replace(heat(np.eye(2)), levels=(-top, top), map="signed"),),), "", "now")
+    tops = []
+    for own in (0.5, 0.25, 0.75, 0.1):
+        figure = scales.held(step(own))
+        tops.append(figure.marks()[0].levels)  # type: ignore[union-attr]
+        assert ("scale held" in figure.caption and f"± {own}" in figure.caption) == (own in (0.25, 0.1))
+    assert tops == [(-t, t) for t in (0.5, 0.5, 0.75, 0.75)]
+    scales.forget()
+    assert scales.held(same := step(0.1)) is same
 
 
 @pytest.mark.parametrize(("change", "same"), [(3e-7, True), (1e-3, False)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication
 
 from circuitlab.errors import Cancelled
+from circuitlab.figures.marks import Heatmap, Tokens
 from circuitlab.gui import main as gui
 from circuitlab.gui.commands import COMMANDS
 from circuitlab.gui.docks.prompt_losses import SLOT
@@ -234,6 +236,66 @@ def test_playing_begins_again_where_it_loops_until_it_is_stopped(qtbot: Any, tra
     bar.play_or_stop()
     bar.slider.sliderPressed.emit()
     assert not bar.player.playing  # a hand on the slider
+
+
+@pytest.mark.parametrize("by", ["play", "drag"])
+def test_a_scale_of_differences_only_grows_while_a_training_moves(qtbot: Any, trained: Window, by: str) -> None:
+    window, bar = trained, trained.checkpoints
+    bar.to(2)
+    settle(qtbot, window)
+    bar.pin.click()
+    bar.to(0)
+    settle(qtbot, window)
+    views = {"map": dock(window, "attention").view, "text": window.prompt.losses.view}
+    seen: dict[str, list[tuple[float, str]]] = {name: [] for name in views}
+    for name, view in views.items():
+        show = view.show_figure
+
+        def spy(figure: Any, name: str = name, show: Any = show) -> None:
+            seen[name].append((figure.marks()[0].levels[1], figure.caption))
+            show(figure)
+
+        view.show_figure = spy
+    if by == "play":
+        bar.player.speed = 1000
+        bar.play_or_stop()
+        assert window.bench.holds_scales
+        qtbot.waitUntil(lambda: not bar.player.playing, timeout=30_000)
+    else:
+        drag(bar.slider, window, 0, 1, 2, 3, 4)
+    settle(qtbot, window)
+    assert not window.bench.holds_scales
+    for name, drawn in seen.items():
+        held = [top for top, caption in drawn if "scale held" in caption]
+        assert held == sorted(held), name
+        assert held or by == "drag", name
+        top, caption = drawn[-1]
+        assert "scale held" not in caption and "0.00 nats" not in caption
+        mark = views[name].figure.marks()[0]
+        assert isinstance(mark, Heatmap | Tokens)
+        assert top == pytest.approx(max(float(np.nanmax(np.abs(mark.values))), 0.01), rel=0.1)
+    assert "now minus step 200" in views["text"].figure.caption and "orange worse" in views["text"].figure.caption
+
+
+def test_the_losses_of_one_point_are_never_set_against_the_reference_of_another(
+    qtbot: Any, trained: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The uncut reference moves with the slider: until both have come the picture of before stays."""
+    window, losses = trained, trained.prompt.losses
+    document = window.bench.document
+    state = with_edits(document.recorded, Intervention("zero", Site("result", 1, (2,))))
+    document.apply(replace(state, compare="difference"), "cut")
+    settle(qtbot, window)
+    drawn: list[np.ndarray] = []
+    show = losses.view.show_figure
+    monkeypatch.setattr(losses.view, "show_figure", lambda f: (drawn.append(f.marks()[0].values), show(f))[1])
+    before = losses._picture[0]
+    window.checkpoints.to(1)
+    settle(qtbot, window)
+    after = drawn[-1]
+    assert not np.array_equal(before, after)
+    assert all(values is before or np.array_equal(values, after, equal_nan=True) for values in drawn)
+    assert "− " in losses.view.figure.caption and re.search(r"mean [+−]\d", losses.view.figure.caption)
 
 
 def test_a_speed_is_a_limit(qtbot: Any, trained: Window) -> None:

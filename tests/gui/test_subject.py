@@ -113,7 +113,7 @@ def test_maps_of_all_heads_show_the_difference_to_the_pin(qtbot: Any, window: Wi
     if name == "heads":
         rows = panel.view.figure.find("ranking")
         assert isinstance(rows, Rows)
-        mean, pinned, delta = rows.columns[2:5]
+        delta, mean, pinned = rows.columns[2:5]
         assert delta.name == "Δ"
         np.testing.assert_allclose(delta.values, mean.values - pinned.values)
 

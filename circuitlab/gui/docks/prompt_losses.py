@@ -13,13 +13,17 @@ from circuitlab.counting import number_of
 from circuitlab.draw.view import FigureView
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Cancelled, CircuitLabError
-from circuitlab.figures.common import pick_position, top_level
+from circuitlab.figures.common import pick_position
+from circuitlab.figures.compare_marks import figured, scale_of
+from circuitlab.figures.held_scales import HeldScales
 from circuitlab.figures.marks import ColourMap, Figure, Hit, Tokens, empty
 from circuitlab.figures.vocabulary import aligned_with_reference
 from circuitlab.gui.bench import Bench
+from circuitlab.session.pins import called
 from circuitlab.session.state import State
 
 SLOT, REFERENCE = "prompt/loss/now", "prompt/loss/ref"
+Picture = tuple[np.ndarray, tuple[float, float], ColourMap, str]  # values, levels, map, caption
 
 
 class LossStrip(QObject):
@@ -45,6 +49,10 @@ class LossStrip(QObject):
         self._texts: tuple[object, tuple[str, ...], tuple[str, ...]] = (None, (), ())
         bench.runner.answered.connect(self._answered)
         bench.runner.failed.connect(self._failed)
+        self._pictured: object = None  # what besides the model `_picture` is of
+        self._picture: Picture = np.zeros(0), (0.0, 1.0), "loss", ""
+        self._scales, self._scales_of = HeldScales(), object()
+        bench.scales_held.connect(self._scales_held)
         bench.theme_changed.connect(self.view.set_theme)
         self.view.set_theme(bench.theme)
         self.view.picked.connect(self._picked)
@@ -107,13 +115,31 @@ class LossStrip(QObject):
             self.view.show_figure(empty("The prompt is empty: type some text, or choose a sample."))
             return
         texts, tips = self._labels(state)
-        result = self._shown(texts)
-        values, levels, colours, said = self._compared(state, result) or self._alone(len(texts), result)
+        of = texts, state.compare, state.pins, state.edits
+        if not (self.waiting and state.compare != "now" and self._pictured == of):  # never of two points of a training
+            result = self._shown(texts)
+            self._pictured, self._picture = of, self._compared(state, result) or self._alone(len(texts), result)
+        values, levels, colours, said = self._picture
         row, locked = state.selection.destination, state.selection.locked
         mark = Tokens("prompt", texts, values, levels, colours, "nats", tips, row, locked)
         earlier = "the prompt before what is typed now · " if state.draft else ""
-        self.view.show_figure(Figure(((mark,),), "", earlier + said))
+        self.view.show_figure(self._held(Figure(((mark,),), "", earlier + said), of))
         self.drawn.emit()
+
+    def _held(self, figure: Figure, of: object) -> Figure:
+        """On a scale that only grows, while a training is played or dragged through."""
+        if not self.bench.holds_scales:
+            return figure
+        if of != self._scales_of:
+            self._scales.forget()
+            self._scales_of = of
+        return self._scales.held(figure)
+
+    @Slot(bool)
+    def _scales_held(self, on: bool) -> None:
+        """What is seen is the first frame; at the end it stands on its own scale again."""
+        self._scales.forget()
+        self.draw()
 
     def _shown(self, texts: tuple[str, ...]) -> object:
         """The result that is asked for, or until it comes the one before, if that is of the same texts."""
@@ -124,7 +150,7 @@ class LossStrip(QObject):
             self._coloured = texts
         return self._answer.result if asked or (self.waiting and self._coloured == texts) else None
 
-    def _alone(self, n: int, result: object) -> tuple[np.ndarray, tuple[float, float], ColourMap, str]:
+    def _alone(self, n: int, result: object) -> Picture:
         top = float(np.log(self.bench.facts().config.d_vocab_out))
         values = result.loss if isinstance(result, TokenLossResult) else np.full(n, np.nan, np.float32)
         said = "colour: loss of each token in nats"
@@ -133,7 +159,7 @@ class LossStrip(QObject):
             said = f"colour: loss of each token, 0 to {top:.1f} nats (uniform guess) · {mean}"
         return values, (0.0, top), "loss", said
 
-    def _compared(self, state: State, now: object) -> tuple[np.ndarray, tuple[float, float], ColourMap, str] | None:
+    def _compared(self, state: State, now: object) -> Picture | None:
         """Losses of the reference, or how they changed: values, levels, map, caption; None while nothing is compared."""
         before, pin = None if self._before is None else self._before.result, state.reference
         both = isinstance(now, TokenLossResult) and isinstance(before, TokenLossResult)
@@ -143,13 +169,14 @@ class LossStrip(QObject):
         aligned = aligned_with_reference(state, self.bench.facts(state.model))
         there = np.where((aligned.align >= 0) & ~aligned.differs, before.loss[np.maximum(aligned.align, 0)], np.nan)
         same = "" if aligned.whole else f" · {aligned.words}; only equal tokens are compared"
+        top, name = float(np.log(self.bench.facts().config.d_vocab_out)), called(state, pin, self.bench.name_of)
         if state.compare == "reference":
-            top = float(np.log(self.bench.facts().config.d_vocab_out))
-            return there, (0.0, top), "loss", f"colour: loss in {pin.label}, mean {before.mean:.3f} nats{same}"
+            return there, (0.0, top), "loss", f"colour: loss in {name}, mean {before.mean:.3f} nats{same}"
         change = now.loss - there
-        top = top_level(change)
-        mean = f"mean {now.mean:.3f} − {before.mean:.3f} nats"
-        return change, (-top, top), "signed", f"colour: change of loss, now minus {pin.label}, ± {top:.2f} nats · {mean}{same}"
+        top = scale_of(change, (0.0, top))
+        said = f"colour: change of loss, now minus {name}, ± {figured(top, 2)} nats: orange worse, blue better"
+        mean = f"mean {_signed(now.mean - before.mean)} nats ({now.mean:.3f} − {before.mean:.3f})"
+        return change, (-top, top), "signed", f"{said} · {mean}{same}"
 
     def _labels(self, state: State) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Display texts and tooltips, the same objects while the tokens and the training are the same."""
@@ -173,3 +200,8 @@ class LossStrip(QObject):
             document.end_preview()
         else:
             document.apply(pick_position(document.recorded, hit), "")
+
+
+def _signed(value: float) -> str:
+    """A change: with its sign, and not as zero where it is not."""
+    return (f"{value:+.3f}" if abs(value) >= 0.0005 or not value else f"{value:+.2g}").replace("-", "−")
