@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from circuitlab.draw.plain import PlainLabel
-from circuitlab.draw.rows_cells import RowsDelegate, RowsTable
+from circuitlab.draw.rows_cells import RowsDelegate, RowsHeader, RowsTable
 from circuitlab.draw.rows_model import RowsModel, cell_text
 from circuitlab.draw.rows_widths import LEAST_SECTION, ROW, ColumnWidths
 from circuitlab.draw.theme import Theme
@@ -81,7 +81,8 @@ class RowsMark(QWidget):
         table.setMouseTracking(True)
         table.verticalHeader().setVisible(False)
         table.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-        header = table.horizontalHeader()
+        header = RowsHeader(Qt.Orientation.Horizontal, table)
+        table.setHorizontalHeader(header)
         header.setSectionsClickable(True)
         header.setSortIndicatorShown(True)
         header.setSortIndicatorClearable(True)
@@ -127,14 +128,14 @@ class RowsMark(QWidget):
             self.model.show_rows(mark)
             self._indicate()
             self._counted()
-            if names:
-                self.table.verticalScrollBar().setValue(place)
+            new_order = not (names and np.array_equal(mark.ids, old.ids)) and self.model.sorted_by is None
+            self.table.verticalScrollBar().setValue(0 if new_order else place)
             if not names or self._widths.outgrown():
                 self._share(anew=True)
         if mark.strong != old.strong:
             self.table.viewport().update()
         if not same or mark.chosen != old.chosen:
-            self._select(mark.chosen)
+            self._select(mark.chosen, follow=same or not self.mark.ranked)
             self.table.viewport().update()
 
     def _indicate(self) -> None:
@@ -144,8 +145,8 @@ class RowsMark(QWidget):
         header.setSortIndicator(column, order)
         header.blockSignals(False)
 
-    def _select(self, chosen: tuple[int, ...]) -> None:
-        """Show the chosen rows; says nothing."""
+    def _select(self, chosen: tuple[int, ...], follow: bool = True) -> None:
+        """Show the chosen rows; says nothing. `follow` the keyboard to the leading one, wherever it stands."""
         selection = QItemSelection()
         last = self.model.columnCount() - 1
         rows = np.flatnonzero(np.isin(self.model.order, chosen)).tolist() if chosen else []
@@ -154,12 +155,18 @@ class RowsMark(QWidget):
         flag = QItemSelectionModel.SelectionFlag
         self.table.selectionModel().select(selection, flag.ClearAndSelect)
         if rows:
-            follows = self.table.hasFocus() or not self._by_size()
+            leading = self.model.index(self._place(chosen[0], rows[0]), 0)
+            follows = follow and (self.table.hasFocus() or not self._by_size())
             self.table.setAutoScroll(follows)  # else another current row is scrolled to
-            self.table.selectionModel().setCurrentIndex(self.model.index(rows[0], 0), flag.NoUpdate)
+            self.table.selectionModel().setCurrentIndex(leading, flag.NoUpdate)
             self.table.setAutoScroll(True)
             if follows:
-                self.table.scrollTo(self.model.index(rows[0], 0))
+                self.table.scrollTo(leading)
+
+    def _place(self, row: int, otherwise: int) -> int:
+        """Where a row of the mark stands now; `otherwise` where the filter has taken it out."""
+        found = np.flatnonzero(self.model.order == row)
+        return int(found[0]) if found.size else otherwise
 
     def _by_size(self) -> bool:
         """Whether the rows stand in the order of a measure: its largest are then what is looked for first, and stay in view."""
@@ -245,6 +252,8 @@ class RowsMark(QWidget):
     @Slot(int, Qt.SortOrder)
     def _sorted(self, column: int, order: Qt.SortOrder) -> None:
         self.model.sort(column, order)
+        if self.mark.chosen and (place := self._place(self.mark.chosen[0], -1)) >= 0:
+            self.table.scrollTo(self.model.index(place, 0))  # what is chosen stays in sight
 
     @Slot(int, int)
     def _ranged(self, low: int, high: int) -> None:

@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 from PySide6.QtCore import QPoint, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QContextMenuEvent, QFontMetricsF, QKeyEvent, QKeySequence, QMouseEvent, QPainter
-from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QTableView, QWidget
+from PySide6.QtWidgets import (
+    QHeaderView,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionHeader,
+    QStyleOptionViewItem,
+    QTableView,
+    QWidget,
+)
 
 from circuitlab.draw.colours import NEUTRAL, dark_text, rgb, table
 from circuitlab.draw.guarded import guarded
@@ -64,8 +72,9 @@ class RowsDelegate(QStyledItemDelegate):
         state: Any = option.state
         ink = self.theme.colour("text")
         if state & QStyle.StateFlag.State_Selected:
-            painter.fillRect(rect, self.theme.colour("accent", 0.14))
-            if index.column() == 0:
+            leads = row in model.mark.chosen[:1] or row not in model.mark.chosen
+            painter.fillRect(rect, self.theme.colour("accent", 0.14 if leads else 0.07))
+            if leads and rect.x() <= 0:
                 painter.fillRect(rect.x(), rect.y(), 3, rect.height(), self.theme.colour("accent"))
         if column.map is not None and is_number(column):
             values, tints, dark = self._tint(column)
@@ -103,6 +112,17 @@ class RowsDelegate(QStyledItemDelegate):
 
 def _colour(parts: Any) -> QColor:
     return QColor(*(int(c) for c in parts))
+
+
+class RowsHeader(QHeaderView):
+    """Says in its text which way a column is sorted: where columns are narrow the style's arrow lies on the name."""
+
+    def initStyleOptionForIndex(self, option: Any, section: int) -> None:
+        """The sign in front of the name, which stays in sight where the name is shortened."""
+        super().initStyleOptionForIndex(option, section)
+        if self.isSortIndicatorShown() and self.sortIndicatorSection() == section:
+            option.text = f"{'▾' if self.sortIndicatorOrder() == Qt.SortOrder.DescendingOrder else '▴'} {option.text}"
+        option.sortIndicator = QStyleOptionHeader.SortIndicator.None_
 
 
 class RowsTable(QTableView):

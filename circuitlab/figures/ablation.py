@@ -10,7 +10,7 @@ import numpy as np
 from circuitlab.analysis.ablation import AblationParams, AblationResult
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import caption, captions, destination, digits, once, pick_position, top_level
+from circuitlab.figures.common import caption, captions, destination, digits, once, pick_position, rows_of_heads, top_level
 from circuitlab.figures.heads import ranks
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, Tokens, empty, ids
 from circuitlab.figures.overview import pick_head
@@ -167,10 +167,7 @@ def _ranking(answer: Answer, result: AblationResult, state: State) -> Rows:
         return columns, ids(layer, head)
 
     columns, keys = once(answer, "rows", make)
-    picked = {(h.layer, h.head) for h in state.selection.heads}
-    return Rows(
-        "ranking", columns, keys, chosen=tuple(i for i, key in enumerate(keys.tolist()) if tuple(key) in picked), ranked=True
-    )
+    return Rows("ranking", columns, keys, chosen=rows_of_heads(state, keys), ranked=True)
 
 
 def _text(answer: Answer, result: AblationResult, state: State, facts: Facts) -> Tokens | None:

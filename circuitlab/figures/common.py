@@ -81,6 +81,12 @@ def and_struck(said: Mapping[tuple[int, int], str], crossed: Mapping[tuple[int, 
     return {head: " · ".join(filter(None, (crossed.get(head, ""), said.get(head, "")))) for head in {**said, **crossed}}
 
 
+def rows_of_heads(state: State, keys: np.ndarray) -> tuple[int, ...]:
+    """Rows of a table whose `keys` [n, (layer, head)] are of the chosen heads, the leading head's first."""
+    place = {tuple(key): i for i, key in enumerate(keys.tolist())}
+    return tuple(place[head] for h in state.selection.heads if (head := (h.layer, h.head)) in place)
+
+
 def hints(facts: Facts) -> Mapping[tuple[int, int], str]:
     """By layer and head: what papers have called it, with the source; {} for a model that none is about."""
     known = facts.known_heads()

@@ -17,7 +17,7 @@ from circuitlab.analysis.own_tokens import OwnTokensParams, OwnTokensResult
 from circuitlab.analysis.token_rows import Embedding
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import captions, has_mlps, hints, once, published
+from circuitlab.figures.common import captions, has_mlps, hints, once, published, rows_of_heads
 from circuitlab.figures.heads import published_column, random_scores, ranks
 from circuitlab.figures.marks import Axis, Figure, Hit, Points, RowColumn, Rows, empty, ids
 from circuitlab.figures.overview import pick_head
@@ -196,7 +196,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     layer, head = np.unravel_index(kept, y.shape)
     names = tuple(str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True))
     keys = ids(layer, head)
-    picked = _picked(state, keys)
+    picked = rows_of_heads(state, keys)
     controls = _controls(view, now, x, y, kept)
     low, high = _range(colour.ravel()[kept])
     points = Points(
@@ -290,11 +290,6 @@ def _title(state: State, view: HeadFinderView, x: np.ndarray, y: np.ndarray) -> 
     return f"{head} · " + (" · ".join(said) or "not scored") + f" · {number_of(y.size, 'head')}"
 
 
-def _picked(state: State, keys: np.ndarray) -> tuple[int, ...]:
-    heads = {(h.layer, h.head) for h in state.selection.heads}
-    return tuple(i for i, key in enumerate(keys.tolist()) if tuple(key) in heads)
-
-
 def _table(state: State, facts: Facts, now: Answers, found: dict[Score, np.ndarray]) -> Figure:
     """All scores that are there, a row a head; sorted by any."""
     if not found:
@@ -313,7 +308,7 @@ def _table(state: State, facts: Facts, now: Answers, found: dict[Score, np.ndarr
             columns += [RowColumn("control", other.ravel()[order], digits=2, tip="Prefix matching where no token is repeated")]
     columns += published_column(facts.known_heads(), layer, head)
     keys = ids(layer, head)
-    rows = Rows("table", tuple(columns), keys, chosen=_picked(state, keys), sort=(2, "down"), ranked=True)
+    rows = Rows("table", tuple(columns), keys, chosen=rows_of_heads(state, keys), sort=(2, "down"), ranked=True)
     asked = requests(state, facts)
     refused = any(role not in asked for role in map(role_of, TABLE)) if not isinstance(asked, Why) else True
     missing = "left out: scores that this model's weights do not allow" if refused else ""

@@ -10,7 +10,7 @@ import numpy as np
 from circuitlab.analysis.base import find_analysis
 from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult, short_sample
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.common import and_struck, caption, hints, once, published, struck, top_level
+from circuitlab.figures.common import and_struck, caption, hints, once, published, rows_of_heads, struck, top_level
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.overview import pick_head
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -66,7 +66,6 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     name = view.score.replace("_", " ")
     if np.isnan(result.of(view.score)).all():
         return empty(f"No position of this prompt has a target for {name}: repeat a word in it.", "Heads")
-    chosen = tuple((h.layer, h.head) for h in state.selection.heads)
     rank = ranks(result.of(view.score))
     title = f"{name} · {state.selection.head}"
     if state.selection.head.layer < rank.shape[0] and state.selection.head.head < rank.shape[1]:
@@ -74,7 +73,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         title += f" {result.of(view.score)[head]:.2f}, rank {rank[head]} of {rank.size}"
     title += f" {short_sample(facts.config, _params(state, facts))}"
     return Figure(
-        ((_map(answer, result, view, state, facts), _ranking(answer, result, view, chosen, facts)),),
+        ((_map(answer, result, view, state, facts), _ranking(answer, result, view, state, facts)),),
         title,
         caption(answer, "a score is a hint, not a mechanism", published(facts)),
     )
@@ -106,9 +105,7 @@ def _map(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State
     )
 
 
-def _ranking(
-    answer: Answer, result: HeadScoresResult, view: HeadsView, chosen: tuple[tuple[int, int], ...], facts: Facts
-) -> Rows:
+def _ranking(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State, facts: Facts) -> Rows:
     known = facts.known_heads()
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
@@ -128,8 +125,7 @@ def _ranking(
         return (*columns, *published_column(known, layer, head)), ids(layer, head)
 
     columns, keys = once(answer, ("rows", view.score, known), make)
-    picked = tuple(i for i, key in enumerate(keys.tolist()) if tuple(key) in chosen)
-    return Rows("ranking", columns, keys, chosen=picked, ranked=True)
+    return Rows("ranking", columns, keys, chosen=rows_of_heads(state, keys), ranked=True)
 
 
 def published_column(known: KnownHeads | None, layer: np.ndarray, head: np.ndarray) -> tuple[RowColumn, ...]:

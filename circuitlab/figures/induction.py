@@ -16,7 +16,7 @@ from circuitlab.analysis.prefix_stripe import PrefixStripeParams, PrefixStripeRe
 from circuitlab.analysis.token_attribution import TokenAttributionParams
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import CircuitLabError
-from circuitlab.figures.common import caption, captions, destination, number, once, pick_position
+from circuitlab.figures.common import caption, captions, destination, number, once, pick_position, rows_of_heads
 from circuitlab.figures.heads import random_scores
 from circuitlab.figures.hues import head_hue, hue_rgb
 from circuitlab.figures.induction_text import text_page
@@ -269,9 +269,7 @@ def _heads(state: State, now: Answers) -> Figure:
         return tuple(columns), ids(layer, head)
 
     columns, keys = once(answer, "rows", make, copying)
-    picked = {(h.layer, h.head) for h in state.selection.heads}
-    chosen = tuple(i for i, key in enumerate(keys.tolist()) if tuple(key) in picked)
-    rows = Rows("heads", columns, keys, chosen=chosen, ranked=True)
+    rows = Rows("heads", columns, keys, chosen=rows_of_heads(state, keys), ranked=True)
     return Figure(((rows,),), "Prefix matching, previous token, copying", captions(tuple(now.values())))
 
 

@@ -67,3 +67,16 @@ def test_the_title_is_about_the_chosen_head(bench: tuple[Engine, State]) -> None
     heat, ranking = figure.marks()
     assert (heat.row, heat.col) == (1, 2)  # type: ignore[union-attr]
     assert [ranking.ids[i].tolist() for i in ranking.chosen] == [[1, 2]]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ["heads", "ablation", "head_finder"])
+@pytest.mark.parametrize("heads", [(Head(1, 2), Head(0, 1)), (Head(0, 1), Head(1, 2))])
+def test_of_several_heads_the_row_of_the_one_in_the_title_leads(
+    bench: tuple[Engine, State], name: str, heads: tuple[Head, ...]
+) -> None:
+    engine, state = bench
+    state = replace(state, selection=state.selection.with_heads(*heads))
+    marks = [m for m in figure_of(engine, panels()[name], state).marks() if m.name in ("ranking", "plane")]
+    for mark in marks:
+        assert [tuple(mark.ids[i].tolist()) for i in mark.chosen] == [tuple(h) for h in heads]  # type: ignore[union-attr]
+    assert marks

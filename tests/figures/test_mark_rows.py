@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QAbstractItemModel, Qt
+from PySide6.QtCore import QAbstractItemModel, QPoint, Qt
 from PySide6.QtGui import QFontMetricsF, QGuiApplication
 from PySide6.QtTest import QAbstractItemModelTester
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QStyleOptionHeader
 
 from circuitlab.draw.colours import rgb
 from circuitlab.draw.rows_model import RowsModel, cell_text
@@ -299,3 +299,61 @@ def test_a_sentence_takes_the_room_that_is_left(view):
     view.resize(420, 300)
     view.grab()
     assert widget.columnWidth(0) + widget.columnWidth(1) <= widget.viewport().width()
+
+
+def ranking(values, chosen=()) -> Rows:
+    order = np.argsort(-np.abs(values), kind="stable")
+    columns = (RowColumn("head", np.array([f"h{i}" for i in order], dtype=object)), RowColumn("x", values[order], bar=True))
+    places = tuple(int(np.flatnonzero(order == i)[0]) for i in chosen)
+    return Rows("table", columns, ids(order), chosen=places, ranked=True)
+
+
+@pytest.mark.parametrize("keyboard", [False, True])
+def test_after_a_new_order_a_ranking_stands_at_its_top(view, keyboard):
+    values = np.random.default_rng(0).uniform(0.1, 1, 60)
+    table = settled(view, ranking(values, (7,))).table
+    if keyboard:
+        table.setFocus()
+    table.verticalScrollBar().setValue(table.verticalScrollBar().maximum())
+    settled(view, ranking(1.2 - values, (int(values.argmax()),)))  # what was first is last now
+    assert table.verticalScrollBar().value() == 0
+    named = replace(ranking(values[::-1].copy()), columns=(*ranking(values[::-1].copy()).columns, RowColumn("Δ", values)))
+    table.verticalScrollBar().setValue(table.verticalScrollBar().maximum())
+    settled(view, named)
+    assert table.verticalScrollBar().value() == 0, "with further columns too"
+
+
+def test_after_a_click_on_a_column_the_leading_row_stays_in_sight(view):
+    values = np.linspace(1, 0.1, 60)
+    table = settled(view, ranking(values, (2, 40))).table
+    seen = lambda row: table.viewport().rect().intersects(table.visualRect(table.model().index(row, 0)))
+    assert seen(2)
+    header = table.horizontalHeader()
+    header.setSortIndicator(1, Qt.SortOrder.AscendingOrder)
+    assert seen(57) and not seen(2), "the leading one of the two"
+    header.setSortIndicator(1, Qt.SortOrder.DescendingOrder)
+    assert seen(2)
+
+
+def test_the_leading_row_is_the_one_that_is_marked(view):
+    table = settled(view, ranking(np.linspace(1, 0.1, 20), (3, 1))).table
+    image = table.viewport().grab().toImage()
+    colour = lambda row: image.pixelColor(table.visualRect(table.model().index(row, 0)).topLeft() + QPoint(1, 4)).getRgb()[:3]
+    accent = view.theme.colour("accent").getRgb()[:3]
+    assert colour(3) == accent and colour(1) != accent != colour(0)
+    assert colour(1) != colour(0), "the other one is chosen too"
+
+
+@pytest.mark.parametrize("width", [120, 400])
+def test_the_sign_of_a_sorted_column_stands_before_its_name(view, width):
+    view.resize(width, 300)
+    header = settled(view, ranking(np.linspace(1, 0.1, 20))).table.horizontalHeader()
+    for order, sign in ((Qt.SortOrder.DescendingOrder, "▾"), (Qt.SortOrder.AscendingOrder, "▴")):
+        header.setSortIndicator(1, order)
+        texts = []
+        for section in (0, 1):
+            option = QStyleOptionHeader()
+            header.initStyleOptionForIndex(option, section)
+            texts.append(option.text)
+            assert option.sortIndicator == QStyleOptionHeader.SortIndicator.None_, "nothing is drawn over the text"
+        assert texts == ["head", f"{sign} x"]
