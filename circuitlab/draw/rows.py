@@ -18,12 +18,19 @@ from PySide6.QtWidgets import (
 
 from circuitlab.draw.plain import PlainLabel
 from circuitlab.draw.rows_cells import RowsDelegate, RowsHeader, RowsTable
+from circuitlab.draw.rows_key import ColourKey, key_column, key_height, key_width, key_words
 from circuitlab.draw.rows_model import RowsModel, cell_text
 from circuitlab.draw.rows_widths import LEAST_SECTION, ROW, ColumnWidths
 from circuitlab.draw.theme import Theme
 from circuitlab.figures.marks import Hit, Rows
 
 MOST = 40  # rows that it asks room for
+LEAST_WITH_KEY = 150  # px of height from which on a key to its colours stands below it
+
+
+def listed(mark: Rows) -> str:
+    """How many of how many rows a table lists, where others are left out between them."""
+    return "" if mark.gap is None else f"each table {len(mark.ids):,} of {mark.gap[1]:,}, others left out where the dots are"
 
 
 class RowsMark(QWidget):
@@ -50,6 +57,7 @@ class RowsMark(QWidget):
         self.filter_box.setAccessibleName("Filter rows")
         self.count = PlainLabel(self)
         self.heading = PlainLabel(self)
+        self.key = ColourKey(theme, self)
         for label in (self.count, self.heading):
             label.setTextFormat(Qt.TextFormat.PlainText)
         self.heading.setWordWrap(True)
@@ -62,6 +70,7 @@ class RowsMark(QWidget):
         layout.addWidget(self.heading)
         layout.addLayout(top)
         layout.addWidget(self.table, 1)
+        layout.addWidget(self.key)
         self._set_up_table()
         self._connect()
         self.set_theme(theme)
@@ -132,11 +141,20 @@ class RowsMark(QWidget):
             self.table.verticalScrollBar().setValue(0 if new_order else place)
             if not names or self._widths.outgrown():
                 self._share(anew=True)
-        if mark.strong != old.strong:
+        scales = lambda of: [(c.map, c.levels) for c in of.columns]
+        if mark.strong != old.strong or mark.gap != old.gap or scales(mark) != scales(old):
             self.table.viewport().update()
+        self._place_key()
         if not same or mark.chosen != old.chosen:
             self._select(mark.chosen, follow=same or not self.mark.ranked)
             self.table.viewport().update()
+
+    def _place_key(self) -> None:
+        """Below the table, where it leaves the table its rows; else the caption says it."""
+        column = key_column(self.mark)
+        if column is not None and (self.height() < self.theme.px(LEAST_WITH_KEY) or self.width() < key_width(column, self.theme)):
+            column = None
+        self.key.show_column(column, self.theme)
 
     def _indicate(self) -> None:
         header = self.table.horizontalHeader()
@@ -182,6 +200,10 @@ class RowsMark(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Another width, another room to share."""
         super().resizeEvent(event)
+        before = self.key.column
+        self._place_key()
+        if self.key.column is not before:
+            self.noted.emit()
         self._share()
 
     def let_scroll(self, policy: Qt.ScrollBarPolicy) -> None:
@@ -199,6 +221,7 @@ class RowsMark(QWidget):
         ink.setColor(self.count.foregroundRole(), theme.colour("muted"))
         self.count.setPalette(ink)
         self.filter_box.setFont(theme.font(theme.normal))
+        self._place_key()
         self.table.verticalHeader().setDefaultSectionSize(theme.px(ROW))
         self._share(anew=True)
         self.table.viewport().update()
@@ -207,11 +230,17 @@ class RowsMark(QWidget):
         """The rows that are shown, and the header."""
         px = self.theme.px
         rows = min(self.model.rowCount(), MOST)
-        return rows * px(ROW) + px(32) + (px(22) if self.mark.heading else 0) + (px(32) if self.mark.searchable else 0)
+        key = key_height(self.theme) + 4 if self.mark.key else 0
+        return (
+            round(key) + rows * px(ROW) + px(32) + (px(22) if self.mark.heading else 0) + (px(32) if self.mark.searchable else 0)
+        )
 
     def note(self) -> str:
         """What of the table is not here."""
-        return f"columns left out: {', '.join(self._widths.left_out)}" if self._widths.left_out else ""
+        left_out = f"columns left out: {', '.join(self._widths.left_out)}" if self._widths.left_out else ""
+        column = key_column(self.mark)
+        key = key_words(column) if column is not None and self.key.column is None else ""
+        return " · ".join(filter(None, (left_out, listed(self.mark), key)))
 
     def _share(self, anew: bool = False) -> None:
         """The width among the columns; the caption names those that have no room."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from PySide6.QtCore import QPoint, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QContextMenuEvent, QFontMetricsF, QKeyEvent, QKeySequence, QMouseEvent, QPainter
+from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QContextMenuEvent, QFontMetricsF, QKeyEvent, QKeySequence, QMouseEvent, QPainter, QPen
 from PySide6.QtWidgets import (
     QHeaderView,
     QStyle,
@@ -25,6 +25,7 @@ from circuitlab.figures.marks import RowColumn
 
 DARK_INK, LIGHT_INK = QColor(16, 16, 20), QColor(255, 255, 255)
 MOST_TINTS = 64
+GAP = 5.0  # px above a row before which others are left out
 PAD, TIGHT_PAD = 8, 4  # px beside a text, and where columns have to give way
 
 
@@ -47,11 +48,11 @@ class RowsDelegate(QStyledItemDelegate):
         faces = ((mono, bold) for mono in (False, True) for bold in (False, True))
         fonts = {(m, b): theme.font(theme.normal if m else theme.normal - 1, mono=m, bold=b) for m, b in faces}
         self._faces = {face: (font, QFontMetricsF(font)) for face, font in fonts.items()}
-        self._tints: dict[int, tuple[np.ndarray, list[QColor], list[bool]]] = {}
+        self._tints: dict[tuple[int, object, object], tuple[np.ndarray, list[QColor], list[bool]]] = {}
 
     def _tint(self, column: RowColumn) -> tuple[np.ndarray, list[QColor], list[bool]]:
         """(the values, which stay alive so that their id stays theirs; a colour for each; whether its text is dark)."""
-        key = id(column.values)
+        key = id(column.values), column.levels, column.map
         if key not in self._tints:
             if len(self._tints) > MOST_TINTS:
                 self._tints.clear()
@@ -89,6 +90,8 @@ class RowsDelegate(QStyledItemDelegate):
         text = metrics.elidedText(cell_text(column, row), Qt.TextElideMode.ElideRight, rect.width() - 2 * self.pad)
         side = Qt.AlignmentFlag.AlignRight if is_number(column) else Qt.AlignmentFlag.AlignLeft
         painter.drawText(QRectF(rect).adjusted(self.pad, 0, -self.pad, 0), side | Qt.AlignmentFlag.AlignVCenter, text)
+        if model.gap_before(index.row()):
+            paint_gap(painter, QRectF(rect.x(), rect.y(), rect.width(), GAP), self.theme)
 
     def _bar(self, painter: QPainter, rect: QRectF, column: RowColumn, value: float) -> None:
         """From zero to the value between the column's levels; signed columns start in the middle."""
@@ -108,6 +111,13 @@ class RowsDelegate(QStyledItemDelegate):
         colour = _colour(side if low < 0 else NEUTRAL)
         colour.setAlphaF(0.32 if not self.theme.dark else 0.5)
         painter.fillRect(bar, colour)
+
+
+def paint_gap(painter: QPainter, room: QRectF, theme: Theme) -> None:
+    """Dots on the ground: here rows are left out."""
+    painter.fillRect(room, theme.colour("background"))
+    painter.setPen(QPen(theme.colour("muted"), 1, Qt.PenStyle.DotLine))
+    painter.drawLine(QPointF(room.left(), room.center().y()), QPointF(room.right(), room.center().y()))
 
 
 def _colour(parts: Any) -> QColor:

@@ -87,6 +87,11 @@ class RowsModel(QAbstractTableModel):
                 found |= np.asarray(column.values) == int(wanted)
         return found
 
+    def gap_before(self, place: int) -> bool:
+        """Whether between this row and the one above it others of the same order are left out."""
+        gap = self.mark.gap
+        return gap is not None and place == gap[0] and place > 0 and self.sorted_by is None and not self.wanted
+
     def filter(self, wanted: str) -> None:
         """Keep the rows whose text holds `wanted`."""
         self.beginResetModel()

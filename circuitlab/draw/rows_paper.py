@@ -14,6 +14,7 @@ from circuitlab.counting import number_of
 from circuitlab.draw.colours import NEUTRAL, dark_text, rgb, table
 from circuitlab.draw.gestures import Id
 from circuitlab.draw.painted import PaintedMark
+from circuitlab.draw.rows_key import key_column, key_height, key_width, key_words, paint_key
 from circuitlab.draw.rows_model import RowsModel, cell_text, is_number
 from circuitlab.draw.theme import Theme
 from circuitlab.figures.marks import RowColumn, Rows
@@ -105,6 +106,7 @@ class RowsOnPaper(PaintedMark):
                 out.insert(0, self._title(columns.pop(0 if ranked else -1).at))  # rows stand in the order of their ranks
             widths = self._shared(columns, float(width))
             heights = [max(self._height(cell_text(self.mark.columns[i], r), i, w) for i, w in widths) for r in self._rows()]
+            heights = [high + self._gap() * self._model.gap_before(i) for i, high in enumerate(heights)]
             head = max((self._height(self._title(i), None, w) for i, w in widths), default=0.0)
             self._fitted = (width, widths, out, heights, head)
         return self._fitted[1:]
@@ -143,20 +145,34 @@ class RowsOnPaper(PaintedMark):
     def content_height(self, width: int) -> int:
         """Heading, header, rows."""
         _, _, heights, head = self._fit(max(width, 40))
-        return ceil(self._top(max(width, 40)) + head + sum(heights) + 2)
+        return ceil(self._top(max(width, 40)) + head + sum(heights) + 2 + self._below())
+
+    def _gap(self) -> float:
+        """Height of what says that rows are left out."""
+        return QFontMetricsF(self.theme.font(self.theme.small)).height() + GAP
+
+    def _below(self) -> float:
+        """Height of the key to the colours."""
+        return key_height(self.theme) + GAP if self._key() is not None else 0.0
+
+    def _key(self) -> RowColumn | None:
+        column = key_column(self.mark)
+        return column if column is not None and self.viewport().width() >= key_width(column, self.theme) else None
 
     def _shown(self) -> int:
         """Rows for which there is height."""
         width = max(self.viewport().width(), 40)
         _, _, heights, head = self._fit(width)
         ends = self._top(width) + head + np.cumsum(heights)
-        return int((ends <= self.viewport().height() + 1).sum())
+        return int((ends <= self.viewport().height() - self._below() + 1).sum())
 
     def note(self) -> str:
         """What of the table is not here."""
         n, shown = len(self.mark.ids), self._shown()
         words = [f"first {shown} of {number_of(n, 'row')}"] if shown < n else []
         out = self._fit(max(self.viewport().width(), 40))[1]
+        key = key_column(self.mark)
+        words += [key_words(key)] if key is not None and self._key() is None else []
         return " · ".join([*words, *([f"columns left out: {', '.join(out)}"] if out else [])])
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -185,9 +201,22 @@ class RowsOnPaper(PaintedMark):
         y += head
         painter.setPen(self.theme.colour("faint"))
         painter.drawLine(QPointF(0, y - 1), QPointF(x, y - 1))
-        for row, high in zip(self._rows()[: self._shown()], heights, strict=False):
+        for place, (row, high) in enumerate(zip(self._rows()[: self._shown()], heights, strict=False)):
+            if self._model.gap_before(place):
+                self._draw_gap(painter, QRectF(0, y, x, self._gap()))
+                y, high = y + self._gap(), high - self._gap()
             self._draw_row(painter, row, QRectF(0, y, x, high), widths)
             y += high
+        if (key := self._key()) is not None:
+            paint_key(painter, QRectF(PAD, y + GAP, x - 2 * PAD, key_height(self.theme)), key, self.theme)
+
+    def _draw_gap(self, painter: QPainter, room: QRectF) -> None:
+        """Where rows are left out: how many are listed of how many."""
+        assert self.mark.gap is not None
+        painter.setFont(self.theme.font(self.theme.small))
+        painter.setPen(self.theme.colour("muted"))
+        said = f"⋯ {len(self.mark.ids):,} of {self.mark.gap[1]:,} ⋯"
+        painter.drawText(room, int(Qt.AlignmentFlag.AlignCenter), said)
 
     def _draw_row(self, painter: QPainter, row: int, place: QRectF, widths: list[tuple[int, float]]) -> None:
         if row in self.mark.chosen:

@@ -157,7 +157,7 @@ class FigureView(QWidget):
     def told(self) -> str:
         """All that the figure says of itself, and of how it is drawn; on paper also what it is a figure of."""
         about = self._figure.about if self._paper is not None else ()
-        notes = [w.note() for w in self._widgets.values() if w.note()]
+        notes = dict.fromkeys(note for w in self._widgets.values() for note in w.note().split(BETWEEN) if note)
         parts = [w.part_words() for w in self._widgets.values() if isinstance(w, PlotMark)]
         return BETWEEN.join(t for t in (*about, self._figure.caption, *parts, *notes) if t)
 

@@ -15,6 +15,7 @@ from circuitlab.figures.common import captions, digits, has_mlps, once, quoted, 
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.pivot import distance_read, leading, of_weights, pair, pair_name, pick_token, pivot, refused
+from circuitlab.figures.table_scales import on_one_scale
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
@@ -112,7 +113,7 @@ def _tables(facts: Facts, answer: Answer) -> Figure:
     shown = [table for i, table in enumerate(found) if not np.isnan(result.sd[i])]
     bias = [facts.token_text(int(i)) for i in result.bias_top_ids[:3]]
     note = f"query bias: attends to {' '.join(map(quoted, bias))} from any token" if bias else ""
-    grid = tuple(tuple(shown[i : i + 2]) for i in range(0, len(shown), 2))
+    grid = on_one_scale(tuple(tuple(shown[i : i + 2]) for i in range(0, len(shown), 2)))
     name = pair_name(params.head, params.behind, "V", "Q" if params.side == "query" else "K")
     return Figure(grid, f"{name} · {text} (id {token})", captions((answer,), note))
 
@@ -139,14 +140,16 @@ def _ends(answer: Answer, facts: Facts, role: str, i: int, heading: str, token: 
     columns, keys = once(answer, ("rows", role, also.tobytes()), make)
     chosen = tuple(np.flatnonzero(keys[:, 0] == token).tolist()[:1])
     again = lambda also: _ends(answer, facts, role, i, heading, token, also)
-    return Rows(role, columns, keys, chosen=chosen, heading=heading, ranked=True, including=again)
+    n, k = facts.config.d_vocab, len(result.top_ids[i])
+    gap = (k, n) if not also.size and 0 < k < len(keys) < n else None
+    return Rows(role, columns, keys, chosen=chosen, heading=heading, ranked=True, including=again, gap=gap)
 
 
 def _largest(facts: Facts, now: Answers) -> Figure:
     rows = tuple(_entries(now[role], facts, role) for role in ("OV", "QK") if role in now)
     skipped = [f"{role}: {_as_largest(now[role]).skipped:.0%} of the product skipped by bounds" for role in now]
     heads = dict.fromkeys(str(now[role].request.params.head) for role in now)
-    return Figure((rows,), f"{' '.join(heads)} · largest entries", captions(tuple(now.values()), *skipped))
+    return Figure(on_one_scale((rows,)), f"{' '.join(heads)} · largest entries", captions(tuple(now.values()), *skipped))
 
 
 def _as_largest(answer: Answer) -> LargestEntriesResult:
@@ -196,7 +199,7 @@ def _skips(facts: Facts, answer: Answer) -> Figure:
     what = "skip-trigram bugs" if params.bugs else "skip-trigrams"
     of = "" if params.source < 0 else f" from {quoted(facts.token_text(params.source))}"
     rows = Rows("triples", columns, keys, searchable=True, ranked=True)
-    return Figure(((rows,),), f"{params.head} · {what}{of}", captions((answer,), result.formula))
+    return Figure(on_one_scale(((rows,),)), f"{params.head} · {what}{of}", captions((answer,), result.formula))
 
 
 def pick(state: State, hit: Hit) -> State:

@@ -17,6 +17,7 @@ from circuitlab.figures.compare_marks import OF_NOW, SAME, Pinned, colours, diff
 from circuitlab.figures.compare_questions import other_question
 from circuitlab.figures.marks import Figure, Heatmap, Lines, Mark, Rows, Tokens
 from circuitlab.figures.marks.texts import ALONE
+from circuitlab.figures.table_scales import on_one_scale as tables_on_one_scale
 from circuitlab.figures.vocabulary import aligned, one_vocabulary, pinned_state
 from circuitlab.session.pins import called
 from circuitlab.session.state import Pin, State
@@ -219,6 +220,7 @@ def _difference(made: Figure, there: Figure, state: State, pin: Pin, facts: Fact
     compared = {mark: _headed(mark, one, there, label) for mark, one in compared.items()}
     shown = _shown(made.shown, compared)
     grid = tuple(tuple(compared[mark] for mark in row) for row in made.grid)
+    grid = tables_on_one_scale(grid) if any(isinstance(mark, Rows) and mark.key for mark in made.marks()) else grid
     texts = any(map(_of_tokens, made.marks()))
     words = found.words if texts and not (alike and pin.subject.tokens == state.tokens) else ""
     title, before = _titles(made.title, there.title, label)

@@ -331,7 +331,9 @@ def _rows(here: Rows, there: Rows, pin: Pinned) -> tuple[Mark, str] | None:
     alone = here
     if here.including is not None and there.including is not None:  # what one lists the other has to know
         further = _carried(there, pin, pin.ours), _carried(here, pin, pin.theirs)
+        key = here.key
         here, there = here.including(further[0]), there.including(further[1])
+        here = replace(here, key=key)
     of = (*here.columns, *there.columns, here.ids, there.ids)
     columns, said, order = memo(of, ("rows", pin.label, pin.same_ids, here.ranked), lambda: _columns(here, there, pin))
     if columns == here.columns:
@@ -342,7 +344,9 @@ def _rows(here: Rows, there: Rows, pin: Pinned) -> tuple[Mark, str] | None:
     keys = memo((here.ids, order), "ranked", lambda: here.ids[order])
     chosen = tuple(place[i] for i in here.chosen if i in place)
     strong = tuple(place[i] for i in here.strong if i in place)
-    return replace(here, columns=columns, ids=keys, chosen=chosen, strong=strong, sort=None), f"{said}, the largest change first"
+    return replace(
+        here, columns=columns, ids=keys, chosen=chosen, strong=strong, sort=None, gap=None
+    ), f"{said}, the largest change first"
 
 
 def _carried(rows: Rows, pin: Pinned, to: Callable[[int], int | None]) -> np.ndarray:

@@ -84,6 +84,9 @@ class Rows(Frozen):
     Of two tables rows belong together whose ids are equal, or begin with the same `keyed` numbers; a row whose id begins with
     `ALONE` (a sum of what is not listed) belongs to none. `including(ids)` is this table with rows for those ids as well, for one
     that lists a few of many; `absent` is what a row counts as that is in no such table: 0 for the terms of a sum.
+
+    `gap` (row, n): before that row others are left out; with them there are n. `key`: below the table stands what the colours of
+    its first coloured column mean.
     """
 
     name: str
@@ -98,10 +101,14 @@ class Rows(Frozen):
     keyed: int = 0
     including: Callable[[np.ndarray], Rows] | None = None
     absent: float = float("nan")
+    gap: tuple[int, int] | None = None
+    key: bool = False
 
     def check(self) -> None:
         """Columns as long as there are rows."""
         self.shaped("ids", None, None)
+        if self.gap is not None:
+            self.within("gap", len(self.ids), self.gap[:1])
         self.within("strong", len(self.ids), self.strong)
         for column in self.columns:
             if len(column.values) != len(self.ids):
