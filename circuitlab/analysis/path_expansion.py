@@ -31,7 +31,7 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Tab
 from circuitlab.analysis.path_following import Followed, follow
 from circuitlab.analysis.path_orders import contributions_by_order
 from circuitlab.analysis.path_terms import refuse_on_stream
-from circuitlab.analysis.target import Aim, aim_at, position_of
+from circuitlab.analysis.target import LESS, Aim, aim_at, position_of
 from circuitlab.counting import number_of
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
@@ -238,7 +238,7 @@ def _with_deeper(made: PathExpansionResult, by_order: Tensor, order: int) -> Pat
 
 
 def _words(made: PathExpansionResult, aim: Aim, p: PathExpansionParams, run: Run) -> list[str]:
-    measured = aim.words.replace("logit", "log-probability", 1) if p.measure == "log_prob" else aim.words
+    measured = aim.words.replace("logit", "log-probability", 1).replace(LESS, "") if p.measure == "log_prob" else aim.words
     said = [f"{measured}, position {made.position}", "patterns, norm scales and MLP outputs as recorded"]
     if run.edits:
         said.append(f"{len(run.edits)} intervention{'s' if len(run.edits) > 1 else ''}")

@@ -94,7 +94,8 @@ def predictions(inputs: Inputs, p: PredictionsParams, ctx: Ctx) -> PredictionsRe
                 "actual_log_prob": float(log_probs[actual]),
                 "actual_logit": float(logits[actual]),
             }
-    centred = "logits minus their vocabulary mean" if inputs.subject.conventions.centre else "raw logits"
+    less = inputs.subject.conventions.centre and not inputs.weights.config.logit_soft_cap
+    centred = "logits minus their vocabulary mean" if less else "raw logits"
     return PredictionsResult(
         ids=read_only(top.indices.cpu().numpy()),
         logits=read_only(top.values.cpu().numpy()),

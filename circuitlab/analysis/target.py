@@ -26,6 +26,8 @@ from circuitlab.model.run import Run
 from circuitlab.model.subject import Target
 from circuitlab.model.weights import Weights
 
+LESS = ", less its vocabulary mean"  # of a logit where W_U is centred: it is measured against all tokens alike
+
 
 @dataclass(frozen=True, eq=False)
 class Aim:
@@ -95,7 +97,8 @@ def aim_at(inputs: Inputs, target: Target, positions: Sequence[int], run: Run | 
     if len(target.tokens) == 2:
         D = D - ends.W_U[:, ids[:, 1]].T
         offset = offset if ends.b_U is None else offset - ends.b_U[ids[:, 1]]
-    return Aim(where, D, offset, ids, _words(run, target, where, c.logit_soft_cap))
+    less = LESS if inputs.subject.conventions.centre and not c.logit_soft_cap else ""  # folding has centred W_U then
+    return Aim(where, D, offset, ids, _words(run, target, where, c.logit_soft_cap, less))
 
 
 def _ids(run: Run, target: Target, where: Tensor) -> Tensor:
@@ -114,14 +117,14 @@ def _ids(run: Run, target: Target, where: Tensor) -> Tensor:
     return ids
 
 
-def _words(run: Run, target: Target, where: Tensor, cap: float) -> str:
+def _words(run: Run, target: Target, where: Tensor, cap: float, less: str) -> str:
     before = " before the soft cap" if cap else ""
     if len(target.tokens) == 2:
         return f"logit difference{before}"
     if target.tokens:
-        return f"logit of one token{before}"
+        return f"logit of one token{before}{less}"
     last = bool((where == run.n - 1).any())
-    follows = f"logit{before} of the token that follows"
+    follows = f"logit{before} of the token that follows{less}"
     if len(where) == 1 and last:
-        return f"logit{before} of the most probable token"
+        return f"logit{before} of the most probable token{less}"
     return f"{follows}; after the last token, of the most probable one" if last else follows

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over, read_only, scalar
 from circuitlab.analysis.chosen_heads import chosen_heads
-from circuitlab.analysis.target import Aim, aim_at, position_of
+from circuitlab.analysis.target import LESS, Aim, aim_at, position_of
 from circuitlab.analysis.written import Directions, by_head, directions, kept_share, refuse_norm_on_stream, seen_by_heads
 from circuitlab.counting import number_of
 from circuitlab.model import block
@@ -94,12 +94,11 @@ def centred_aim(inputs: Inputs, aim: Aim, target: Target) -> Aim:
     """The target less its mean over the vocabulary: changes the logit of one token only, and only where W_U is not centred."""
     if target.direction or len(target.tokens) == 2:
         return aim
-    words = f"{aim.words}, less its vocabulary mean"
-    if inputs.subject.conventions.centre and not inputs.weights.config.logit_soft_cap:
-        return replace(aim, words=words)  # W_U is centred already
+    if LESS in aim.words:
+        return aim  # W_U is centred already
     ends = inputs.weights.unembed()
     offset = aim.offset if ends.b_U is None else aim.offset - ends.b_U.mean()
-    return replace(aim, D=aim.D - ends.W_U.mean(dim=1), offset=offset, words=words)
+    return replace(aim, D=aim.D - ends.W_U.mean(dim=1), offset=offset, words=f"{aim.words}{LESS}")
 
 
 def _memory(config: ModelConfig, n: int, p: TokenAttributionParams) -> int:
