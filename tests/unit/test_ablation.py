@@ -373,7 +373,7 @@ def test_the_same_request_afresh_is_bit_equal_and_only_exact_values_are_averaged
     ("asked", "words"),
     [
         (AblationParams(how="resample"), "another text"),
-        (AblationParams(what="set"), "Which heads"),
+        (AblationParams(what="set"), "No heads are given"),
         (AblationParams(what="pairs", heads=(Head(0, 1),)), "2 to"),
         (AblationParams(what="pairs", most=1000), "2 to"),
     ],

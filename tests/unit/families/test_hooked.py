@@ -150,7 +150,7 @@ def test_what_cannot_be_assumed_is_refused(tmp_path: Path, assume: dict[str, str
         ({"use_local_attn": True, "window_size": 3, "attn_types": [["local"], "global"]}, "attn_types"),
         ({"act_fn": "xielu"}, "activation"),
         ({"act_fn": None}, "activation"),
-        ({"d_model": 13}, "d_model of the"),
+        ({"d_model": 13}, "d_model contradicts"),
         ({"n_heads": 4}, "n_heads"),
         ({"n_ctx": 12}, "W_pos"),
         ({"use_local_attn": True, "window_size": 3}, "attn_types"),
@@ -228,7 +228,7 @@ def test_flat_heads_must_be_counted(tmp_path: Path) -> None:
     flat = {n: x.flatten(0, 1) if n.endswith("W_O") else x for n, x in flat.items()}
     torch.save(flat, tmp_path / "flat.pt")
     torch.save(tensors, tmp_path / "today.pt")
-    with pytest.raises(BadModel, match="n_heads cannot be told"):
+    with pytest.raises(BadModel, match="do not say what n_heads is"):
         open_model(tmp_path / "flat.pt")
     found = open_model(tmp_path / "flat.pt", assume={"n_heads": "3"})
     today = open_model(tmp_path / "today.pt")

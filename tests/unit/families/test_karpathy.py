@@ -87,7 +87,7 @@ def test_nanogpts_whose_matrices_are_none_are_refused(tmp_path: Path, name: str,
 def test_nanogpt_without_arguments_must_be_told_its_heads(tmp_path: Path) -> None:
     tensors = _nanogpt(12, 1, 11, 8, False)
     torch.save(tensors, tmp_path / "ckpt.pt")
-    with pytest.raises(BadModel, match="n_heads cannot be told"):
+    with pytest.raises(BadModel, match="do not say what n_heads is"):
         open_model(tmp_path / "ckpt.pt")
     opened = open_model(tmp_path / "ckpt.pt", assume={"n_heads": "2"})
     assert torch.allclose(forward(opened.weights, IDS).logits(), _plain_nanogpt(tensors, 2, 1, "none"), atol=2e-5)
