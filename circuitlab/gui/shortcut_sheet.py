@@ -73,10 +73,11 @@ class ShortcutSheet(Dialog):
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setHorizontalSpacing(BETWEEN)
         grid.setVerticalSpacing(LINE)
-        longest = -(-sum(len(rows) + 1 for rows in made.values()) // self._columns([r for rows in made.values() for r in rows]))
+        columns = self._columns([r for rows in made.values() for r in rows])
+        longest = -(-sum(len(rows) + 1 for rows in made.values()) // columns)
         row, column = 0, 0
         for heading, rows in made.items():
-            if row and row + len(rows) > longest + 2:
+            if row and row + len(rows) > longest + 2 and column < 3 * (columns - 1):
                 row, column = 0, column + 3
                 grid.setColumnMinimumWidth(column - 1, APART)
             grid.addWidget(self._label(heading, "title"), row, column, 1, 2)
