@@ -122,7 +122,7 @@ def short_sample(config: ModelConfig, p: HeadScoresParams) -> str:
     fit = fitted(config, p.block, p.repeats)
     if p.on == "text":
         return "on this prompt"
-    return "" if fit is None else f"on {p.samples} × {fit.block} × {fit.repeats}"
+    return "" if fit is None else f"on {p.samples} × {fit.block} × {fit.repeats}".replace(" ", "\u00a0")
 
 
 def _refuse(config: ModelConfig, p: HeadScoresParams) -> str | None:

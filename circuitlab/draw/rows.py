@@ -179,7 +179,13 @@ class RowsMark(QWidget):
             self.table.selectionModel().setCurrentIndex(leading, flag.NoUpdate)
             self.table.setAutoScroll(True)
             if follows:
-                self.table.scrollTo(leading)
+                self._reveal(leading.row())
+
+    def _reveal(self, row: int) -> None:
+        """Scroll to a row; Qt scrolls to no cell of a hidden column."""
+        header = self.table.horizontalHeader()
+        column = next((c for c in range(self.model.columnCount()) if not header.isSectionHidden(c)), 0)
+        self.table.scrollTo(self.model.index(row, column))
 
     def _place(self, row: int, otherwise: int) -> int:
         """Where a row of the mark stands now; `otherwise` where the filter has taken it out."""
@@ -282,7 +288,7 @@ class RowsMark(QWidget):
     def _sorted(self, column: int, order: Qt.SortOrder) -> None:
         self.model.sort(column, order)
         if self.mark.chosen and (place := self._place(self.mark.chosen[0], -1)) >= 0:
-            self.table.scrollTo(self.model.index(place, 0))  # what is chosen stays in sight
+            self._reveal(place)  # what is chosen stays in sight
 
     @Slot(int, int)
     def _ranged(self, low: int, high: int) -> None:

@@ -123,7 +123,7 @@ def _best(result: TrainingSeriesResult, measure: str, at: int) -> str:
         return ""
     layer, head = np.unravel_index(int(np.nanargmax(values)), values.shape)
     sample = next((re.sub(r" random tokens|, seed.*", "", said) for said in result.conventions if RANDOM_TOKENS in said), "")
-    on = f" on {sample}" if sample and measure in ON_RANDOM else ""
+    on = f" on {sample}".replace(" ", "\u00a0") if sample and measure in ON_RANDOM else ""
     return f"best head {Head(int(layer), int(head))} ({measure.replace('_', ' ')} {number(values[layer, head])}{on})"
 
 

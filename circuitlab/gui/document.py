@@ -71,6 +71,11 @@ class Document(QObject):
         if label and fitting is not state:
             self.dropped.emit(state)
 
+    def gather(self, start: State, merge: str) -> None:
+        """Make one step of undo of all that came after `start`; the next change of the burst `merge` takes its place."""
+        self._history.gather(start, merge)
+        self.history_changed.emit()
+
     def _show(self, state: State) -> None:
         if state == self._shown:
             return

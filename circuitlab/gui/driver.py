@@ -87,12 +87,14 @@ class Driver(QObject):
     @Slot()
     def undo(self) -> None:
         """Take back what is on its way, else step back."""
-        self._walk(self.bench.document.before, self.bench.document.undo)
+        document = self.bench.document
+        self._walk(document.before, document.undo, f"Undone: {document.undo_label}.")
 
     @Slot()
     def redo(self) -> None:
         """Step forward."""
-        self._walk(self.bench.document.after, self.bench.document.redo)
+        document = self.bench.document
+        self._walk(document.after, document.redo, f"Done again: {document.redo_label}.")
 
     def drop(self) -> None:
         """What is wanted and not shown yet is no longer wanted."""
@@ -104,12 +106,19 @@ class Driver(QObject):
         """A state is shown whose models have been closed: `act` when they are open again."""
         self._want(Wish(models_of(state), act, lambda: self.bench.document.recorded))
 
-    def _walk(self, state: State | None, step: Callable[[], None]) -> None:
+    def _walk(self, state: State | None, step: Callable[[], None], told: str) -> None:
+        """To the state before or after, and say in the status line what that was."""
         if self.waiting:
             self.drop()
             self.given_up.emit()
+            self.bench.message.emit("Undone: what was on its way.")
         elif state is not None:
-            self._want(Wish(models_of(state), step, lambda: self.bench.document.recorded))
+
+            def act() -> None:
+                step()
+                self.bench.message.emit(told)
+
+            self._want(Wish(models_of(state), act, lambda: self.bench.document.recorded))
 
     def _apply(self, state: State, label: str, merge: str) -> None:
         store, shown = self.bench.engine.store, self.bench.document.recorded

@@ -25,7 +25,7 @@ from circuitlab.session.lessons import Lesson, Step
 from circuitlab.session.state import State
 
 log = logging.getLogger("circuitlab.lessons")
-SLOT = "lesson"
+SLOT, LEFT = "lesson", "lesson-left"
 
 
 class _Stoppable(Quiet):
@@ -183,7 +183,10 @@ class Tour(QObject):
         self.said, self.number = {}, 0
         if before is not None:
             now = self.bench.document.recorded
-            self.bench.driver.show(replace(before, notes=now.notes, bookmarks=now.bookmarks), f"leave “{title}”")
+            own = replace(before, notes=now.notes, bookmarks=now.bookmarks)
+            self.bench.document.gather(before, LEFT)  # undo leads to what was before, not into the lesson
+            if own != now:
+                self.bench.driver.show(own, f"leave “{title}”", LEFT)
         self.left.emit()
         self.changed.emit()
 

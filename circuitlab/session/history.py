@@ -58,12 +58,22 @@ class History:
         del self._steps[self._at + 1 :]
         joins = merge and self._at > 0 and not self._walked and self._steps[self._at].merge == merge
         self._walked = False
-        if joins:
+        if joins and state == self._steps[self._at - 1].state:
+            del self._steps[self._at]  # where it began: no step at all
+        elif joins:
             self._steps[self._at] = Step(state, label, merge)
         else:
             self._steps.append(Step(state, label, merge))
         del self._steps[: max(0, len(self._steps) - LONGEST)]
         self._at = len(self._steps) - 1
+
+    def gather(self, start: State, merge: str) -> None:
+        """Make one step of all that came after `start`, which the next one of the burst `merge` replaces; nothing without it."""
+        first = next((i for i in range(self._at - 1, -1, -1) if self._steps[i].state == start), None)
+        if first is not None:
+            now = self._steps[self._at]
+            self._steps[first + 1 :] = [] if now.state == start else [replace(now, merge=merge)]
+            self._at, self._walked = len(self._steps) - 1, False
 
     def mend(self, state: State) -> None:
         """The state we stand at, said anew; no step of its own."""

@@ -61,7 +61,10 @@ def test_the_title_is_about_the_chosen_head(bench: tuple[Engine, State]) -> None
     rank = 1 + int((values > values[1, 2]).sum())
     sample = re.search(r"(\d+) samples of (?:BOS \+ )?(\d+) random tokens × (\d+)", figure.caption)
     assert sample is not None
-    assert figure.title == f"prefix matching · L1H2 {values[1, 2]:.2f}, rank {rank} of 8 on {' × '.join(sample.groups())}"
+    assert (
+        figure.title.replace("\u00a0", " ")
+        == f"prefix matching · L1H2 {values[1, 2]:.2f}, rank {rank} of 8 on {' × '.join(sample.groups())}"
+    )
     own = figure_of(engine, panels()["heads"], state.with_view("heads", HeadsView(on="text")))
     assert own.title.endswith("on this prompt"), "two numbers of one name say what tells them apart"
     heat, ranking = figure.marks()

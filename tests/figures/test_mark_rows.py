@@ -323,15 +323,20 @@ def test_after_a_new_order_a_ranking_stands_at_its_top(view, keyboard):
     assert table.verticalScrollBar().value() == 0, "with further columns too"
 
 
-def test_after_a_click_on_a_column_the_leading_row_stays_in_sight(view):
+@pytest.mark.parametrize("narrow", [True, False])
+def test_after_a_click_on_a_column_the_leading_row_stays_in_sight(view, narrow):
     values = np.linspace(1, 0.1, 60)
-    table = settled(view, ranking(values, (2, 40))).table
-    seen = lambda row: table.viewport().rect().intersects(table.visualRect(table.model().index(row, 0)))
+    view.resize(90 if narrow else 400, 300)  # where it is narrow the rank is hidden
+    ranked = ranking(values, (2, 40))
+    mark = replace(ranked, columns=(RowColumn("#", np.arange(1, 61), digits=0), *ranked.columns))
+    table = settled(view, mark).table
+    assert table.horizontalHeader().isSectionHidden(0) == narrow
+    seen = lambda row: table.viewport().rect().intersects(table.visualRect(table.model().index(row, 1)))
     assert seen(2)
     header = table.horizontalHeader()
-    header.setSortIndicator(1, Qt.SortOrder.AscendingOrder)
+    header.setSortIndicator(2, Qt.SortOrder.AscendingOrder)
     assert seen(57) and not seen(2), "the leading one of the two"
-    header.setSortIndicator(1, Qt.SortOrder.DescendingOrder)
+    header.setSortIndicator(2, Qt.SortOrder.DescendingOrder)
     assert seen(2)
 
 

@@ -126,7 +126,7 @@ def test_curves_show_what_was_measured_the_band_and_the_checkpoint(bench: Bench)
     assert f"best head {Head(int(largest[0]), int(largest[1]))} (" in figure.title
     assert re.search(r"loss \d+\.\d+ nats, in-context −?\d+\.\d+ nats ", figure.title), "numbers have their unit"
     assert "(repeated random tokens)" in figure.title
-    assert re.search(r"\(prefix matching \d\.\d\d on 3 × 5 × 2\)", figure.title), "Heads has another sample"
+    assert re.search(r"\(prefix matching \d\.\d\d\son\s3\s×\s5\s×\s2\)", figure.title), "Heads has another sample"
     of_weights = drawn(bench, at(bench[1], 2), score="copying").title
     assert "best head" in of_weights and "×" not in of_weights
     assert loss.hues[0] == score.hues[2], "the loss on text has the colour that text has below"

@@ -233,6 +233,13 @@ def test_a_lesson_is_begun_from_the_list_and_left_as_if_it_had_not_been(qtbot: A
     window.lessons.page.leave.click()
     settle(qtbot, window)
     assert document.recorded == replace(before, notes=(Note("seen"),))
+    window.undo()
+    settle(qtbot, window)
+    assert document.recorded == before, "undo does not lead into the lesson"
+    assert "leave “Mine”" in window.status.readout.text() and not window.can_undo
+    window.redo()
+    settle(qtbot, window)
+    assert document.recorded == replace(before, notes=(Note("seen"),)) and "leave “Mine”" in window.status.readout.text()
     assert shown(window) == docks_before and lessons.pages.currentIndex() == 0
     assert "continue at step 3" in lessons.list.item(len(lessons.list.lessons) - 1).text()
     lessons.begin_named("mine")

@@ -46,3 +46,14 @@ def test_a_pin_is_taken_away_where_it_stands(qtbot: Any, window: Window) -> None
     settle(qtbot, window)
     assert not window.bench.document.recorded.pins and not top.unpin.isVisible()
     assert top.pinned.text() == "vs uncut", "the cut is still there"
+
+
+def test_undo_and_redo_say_what_they_did(qtbot: Any, window: Window) -> None:
+    window.moves.ablate()
+    settle(qtbot, window)
+    label = window.bench.document.undo_label
+    assert "L0H0" in label
+    for step, words in ((window.undo, "Undone"), (window.redo, "again")):
+        step()
+        settle(qtbot, window)
+        assert label in window.status.readout.text() and words in window.status.readout.text()
