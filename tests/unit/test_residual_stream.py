@@ -18,7 +18,7 @@ from circuitlab.analysis.subspace_overlap import WEIGHTED, SubspaceOverlapParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
-from circuitlab.errors import BadModel, Cancelled, Refused, UsageError
+from circuitlab.errors import BadInput, BadModel, Cancelled, Refused
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.positions import sinusoid_table
 from circuitlab.model.saving import random_tensors
@@ -193,7 +193,7 @@ def test_a_row_of_the_table_is_its_pair_and_small_models_have_answers(tmp_path: 
     assert wide.baseline == 1 and np.isnan(wide.cosines[4:]).all()
     with pytest.raises(Refused, match="stream"):
         overlap(directory(tmp_path / "r", CONFIGS["post-residual"]))
-    with pytest.raises(UsageError):
+    with pytest.raises(BadInput, match="no such head"):
         overlap(tmp_path / "m", first=Head(2, 0))
 
 

@@ -412,7 +412,7 @@ def test_the_command_line_says_what_it_is(capsys: pytest.CaptureFixture[str]) ->
     assert main(["info", "rope-induction", "--json"]) == 0
     about = json.loads(capsys.readouterr().out)
     assert about["source"] == SOURCES[0] and about["sha256"] == build(ONE_HOT).sha256 and about["tokenizer"]["n_tokens"] == 27
-    assert main(["info", "rope-induction?alfa=20"]) == 2 and "no parameter" in capsys.readouterr().err
+    assert main(["info", "rope-induction?alfa=20"]) == 2 and "no such parameter" in capsys.readouterr().err
     assert main(["info", "rope-induction?alpha=-1"]) == 3 and "alpha" in capsys.readouterr().err
 
 
