@@ -33,6 +33,7 @@ from circuitlab.draw.paper import Paper, format_of
 from circuitlab.engine.codec import as_text, params_of, parse
 from circuitlab.engine.engine import GIB, Engine
 from circuitlab.engine.export_data import table_text, told, write_answers
+from circuitlab.engine.export_difference import Difference, differences
 from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.store import ModelStore, reference, step_of
 from circuitlab.errors import BadInput, UsageError
@@ -253,13 +254,34 @@ def _engine_of(answer: Answer) -> Engine:
     return _USED.get(answer.request.subject.model) or engine()
 
 
-def table(answer: Answer) -> str:
-    """The answer's table as text, tabs between the columns, the text of tokens beside their ids."""
+def table(answer: Answer | Difference) -> str:
+    """The table of an answer or of a difference as text, tabs between the columns, the text of tokens beside their ids."""
+    if isinstance(answer, Difference):
+        return table_text(answer.table, "\t")
     return table_text(told(_engine_of(answer), answer, identified=False).table(), "\t")
 
 
-def save(answer: Answer, path: str | Path) -> None:
+def difference(now: Answer, reference: Answer) -> Difference:
+    """Two answers to one question in one table: each number now, in the reference, and now minus the reference.
+
+    Rows are matched by what names them (`engine.export_difference`), as in the files of a panel beside a reference: what one
+    side alone lists has no difference. Raises `UsageError` for tables of other columns, or whose rows nothing tells apart.
+    """
+    sides = (told(_engine_of(answer), answer, identified=False) for answer in (now, reference))
+    found = differences(*({"": side} for side in sides))
+    if not found:
+        asked = " and ".join(answer.request.analysis for answer in (now, reference))
+        raise UsageError("These answers have no difference.", expected="rows of the same columns, named apart", got=asked)
+    return found[""]
+
+
+def save(answer: Answer | Difference, path: str | Path) -> None:
     """Write CSV, NPZ or JSON by suffix, with the hash of the weights."""
+    if isinstance(answer, Difference):
+        sides = {"now": answer.now.answer, "reference": answer.reference.answer}
+        identified = {name: told(_engine_of(one), one) for name, one in sides.items()}
+        write_answers({"difference": replace(answer, **identified)}, Path(path))
+        return
     write_answers({"answer": told(_engine_of(answer), answer)}, Path(path))
 
 
@@ -268,8 +290,12 @@ def snippet(request: Request) -> str:
     return snippet_of({"": request})
 
 
-def snippet_of(requests: Mapping[str, Request]) -> str:
-    """`snippet` of several, each under its name in `answers`; of one under no name it is `answer`."""
+def snippet_of(requests: Mapping[str, Request], compared: Mapping[tuple[str, str], bool] | None = None) -> str:
+    """`snippet` of several, each under its name in `answers`; of one under no name it is `answer`.
+
+    `compared`: by the names of two answers, now's and the reference's, whether their rows can be matched. It ends with now minus
+    the reference then, under now's name in `changes`; where they cannot it says so and leaves the two answers as they are.
+    """
     models = dict.fromkeys(r.subject.model for r in requests.values())
     names = {ref: "model" if len(models) == 1 else f"model_{i}" for i, ref in enumerate(models, 1)}
     subjects = [r.subject for r in requests.values()]
@@ -283,7 +309,18 @@ def snippet_of(requests: Mapping[str, Request]) -> str:
         return "\n".join([*lines, f"answer = {_computed(requests[''], 'model')}", "print(lab.table(answer))"])
     asked = (f"answers[{role!r}] = {_computed(r, names[r.subject.model])}" for role, r in requests.items())
     shown = ("for role, answer in answers.items():", '    print(f"\\n{role}\\n{lab.table(answer)}")')
-    return "\n".join([*lines, "answers = {}", *asked, *shown])
+    return "\n".join([*lines, "answers = {}", *asked, *shown, *_changes(compared or {})])
+
+
+def _changes(compared: Mapping[tuple[str, str], bool]) -> list[str]:
+    """Now minus the reference, and where there is none why."""
+    lines = [f"# {now!r}: nothing names its rows, so there is no difference" for (now, _), known in compared.items() if not known]
+    pairs = [pair for pair, known in compared.items() if known]
+    if not pairs:
+        return lines
+    made = (f"changes[{now!r}] = lab.difference(answers[{now!r}], answers[{before!r}])" for now, before in pairs)
+    shown = ("for role, change in changes.items():", '    print(f"\\nnow − reference: {role}\\n{lab.table(change)}")')
+    return [*lines, "changes = {}", *made, *shown]
 
 
 def _opened(ref: ModelRef) -> str:
@@ -327,4 +364,4 @@ def _once(given: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str,
     return {**(given or {}), **more}
 
 
-__all__ = ["Model", "Paper", "Transformer", "analyses", "engine", "open", "save", "snippet", "snippet_of", "table"]
+__all__ = ["Model", "Paper", "Transformer", "analyses", "difference", "engine", "open", "save", "snippet", "snippet_of", "table"]

@@ -60,13 +60,16 @@ def table_text_of(dock: PanelDock) -> tuple[str, int]:
 
 
 def python_of(dock: PanelDock) -> tuple[str, int]:
-    """Python that computes the same numbers, and of how many answers. Raises `BadModel`."""
+    """Python that computes the same numbers, and beside a reference their difference; of how many answers. Raises `BadModel`."""
     from circuitlab.api import snippet, snippet_of
 
-    requests = {name: answer.request for name, answer in drawn(dock).items()}
-    if not requests:
-        return "", 0
-    return (snippet(next(iter(requests.values()))) if len(requests) == 1 else snippet_of(requests)), len(requests)
+    sides = dock.drawn()
+    requests = {name: answer.request for name, answer in _named(sides).items()}
+    if len(requests) < 2:
+        return "".join(map(snippet, requests.values())), len(requests)
+    both = [role for role in sides.get("now", {}) if role in sides.get("ref", {})]
+    known = _told(dock.bench.engine, sides, identified=False)
+    return snippet_of(requests, {(r, f"reference-{r}"): f"difference-{r}" in known for r in both}), len(requests)
 
 
 def write(engine: Engine, drawn: Drawn, path: Path) -> Path | None:

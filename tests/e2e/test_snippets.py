@@ -156,6 +156,29 @@ def test_several_requests_are_one_piece_of_python(state: State, folder: Path) ->
     assert api.snippet_of({"a": requests["now/loss"], "b": requests["now/loss"]}).count("lab.open(") == 1
 
 
+def test_two_sides_end_with_their_difference_or_with_why_there_is_none(state: State, tmp_path: Path) -> None:
+    params = analyses()["token_loss"].params()
+    cut = replace(state.subject, edits=(Intervention("zero", Site("z", 1, (2,))),))
+    requests = {"loss": Request("token_loss", params, cut), "reference-loss": Request("token_loss", params, state.subject)}
+    space: dict[str, Any] = {}
+    text = api.snippet_of(requests, {("loss", "reference-loss"): True})
+    exec(text.replace("print(", "str("), space)
+    change, ours, theirs = space["changes"]["loss"], space["answers"]["loss"], space["answers"]["reference-loss"]
+    column = next(c for c in change.table.columns if c.name == "Δ loss")
+    wanted = ours.result.loss - theirs.result.loss
+    np.testing.assert_array_equal(column.values, wanted[-len(column.values) :])
+    assert np.nan_to_num(wanted).any()
+    for form in ("csv", "npz", "json"):
+        api.save(change, tmp_path / f"a.{form}")
+    assert "Δ loss" in api.table(change)
+    without = api.snippet_of(requests, {("loss", "reference-loss"): False})
+    assert "changes" not in without and "# 'loss': nothing names its rows" in without
+    exec(without.replace("print(", "str("), space)
+    other = Request("head_scores", analyses()["head_scores"].params(on="text"), state.subject)
+    with pytest.raises(UsageError):
+        api.difference(ours, api.engine().answer(other))
+
+
 def test_a_checkpoint_is_said_by_its_step_and_found_when_others_were_added(state: State, folder: Path, tmp_path: Path) -> None:
     moved = directory(tmp_path / "m", FULL)
     keep_scaled(moved, {64: 0.5, 1000: 1.0}, torch.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import threading
 import zipfile
@@ -368,7 +369,17 @@ def test_every_answer_goes_out_now_and_reference(qtbot: Any, window: Window, tmp
     text = QGuiApplication.clipboard().text()
     assert all(f"{'reference-' if side == 'ref' else ''}{role}\n" in text for side, role in answers)
     actions.copy_python()
-    assert QGuiApplication.clipboard().text().count("model.compute(") == len(answers)
+    lines = QGuiApplication.clipboard().text()
+    assert lines.count("model.compute(") == len(answers)
+    if form == "npz":  # it ends with now minus the reference: the numbers of the file
+        space: dict[str, Any] = {}
+        exec(lines.replace("print(", "str("), space)
+        with zipfile.ZipFile(tmp_path / f"a.{form}.zip") as made:
+            wanted = np.load(io.BytesIO(made.read("difference-attention.npz")))
+            assert any(name.startswith("Δ ") for name in wanted.files)
+        with np.load(io.BytesIO(space["changes"]["attention"].data("npz"))) as found:
+            for name in set(wanted.files) - {"about"}:
+                np.testing.assert_array_equal(found[name], wanted[name], name)
 
 
 def test_copying_and_explaining(qtbot: Any, window: Window) -> None:
