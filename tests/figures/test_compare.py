@@ -427,6 +427,10 @@ def test_every_page_stands_beside_another_text_or_another_model(
             assert error.what
             continue
         assert label in figure.caption or not panels()[name].requests(state, facts_of(engine, state.model))
+        assert not re.search(r"(^|[\s·])pin([\s:,]|$)", f"{figure.title} {figure.caption}"), "a reference has a name"
+        if "now minus" in figure.caption or "beside now" in figure.caption:
+            named = re.search(r"now minus ([^·,]+)|columns: ([^·,]+?) beside now", figure.caption)
+            assert named and (named[1] or named[2]).strip() in figure.title, "on paper the title stays whatever the caption holds"
         assert all(len(c.name) < 32 for m in figure.marks() if isinstance(m, Rows) for c in m.columns)
 
 

@@ -337,6 +337,21 @@ def test_compare_to_a_checkpoint_and_slide_shows_differences(qtbot: Any, trained
     assert not window.bench.document.recorded.pins and shown(window) == 1 and bar.slider.pinned is None
 
 
+def test_a_pin_of_the_final_weights_is_named_so(qtbot: Any, trained: Window) -> None:
+    window = trained
+    window.moves.pin()
+    assert "final weights" in window.bench.document.recorded.pins[0].label
+    window.checkpoints.to(3)
+    window.moves.compare("difference")
+    settle(qtbot, window)
+    assert dock(window, "attention").view.figure.title.startswith("now − final weights · ")
+    assert "now minus final weights," in window.prompt.losses.view.figure.caption
+    window.moves.pin()
+    assert (
+        "step 300" in window.bench.document.recorded.pins[0].label and "final" not in window.bench.document.recorded.pins[0].label
+    )
+
+
 def test_an_unreadable_checkpoint_is_said_and_the_slider_goes_back(qtbot: Any, trained: Window, folder: Path) -> None:
     window, bar = trained, trained.checkpoints
     errors: list[Exception] = []

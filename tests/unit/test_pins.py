@@ -7,7 +7,7 @@ from dataclasses import replace
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.session.cuts import ablation, words
-from circuitlab.session.pins import differences
+from circuitlab.session.pins import SHORT, called, differences
 from circuitlab.session.state import Pin, State
 
 STATE = State(ModelRef("builtin:a"), "the cat", (1, 2))
@@ -39,3 +39,17 @@ def test_each_thing_that_differs_is_named_and_nothing_else() -> None:
     assert len(named(replace(edited, model=ModelRef("builtin:b")), STATE.with_text("one", (3,)))) == 3
     long = STATE.with_text("a long text of many words that does not fit", (4, 5, 6))
     assert named(STATE, long)[0].startswith("“…") and len(named(STATE, long)[0]) <= 27
+
+
+def test_a_reference_is_called_by_its_short_name_or_by_what_it_has_otherwise() -> None:
+    named = lambda state, pin, label="a, final weights, “a long text of many words”": called(
+        state, replace(pinned(pin), label=label), NAMES.__getitem__
+    )
+    step = replace(STATE, model=ModelRef("builtin:a", 3))
+    assert named(STATE, step, "before") == "before"
+    assert named(step, STATE) == "final weights"
+    assert named(STATE, step) == "step 64"
+    assert named(replace(STATE, model=ModelRef("builtin:b")), step) == "a step 64"
+    long = STATE.with_text("a long text of many words that does not fit", (4, 5, 6))
+    assert len(named(STATE, long)) <= SHORT and named(STATE, long).startswith("“…") and named(STATE, long).endswith("fit”")
+    assert 1 < len(named(STATE, STATE)) <= SHORT  # nothing differs: the beginning of its own name
