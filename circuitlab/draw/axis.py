@@ -235,6 +235,8 @@ class LabelAxis(pg.AxisItem):
         power = 10.0 ** (floor(log10(span * (self.theme.px(LINE) if self.vertical else NUMBERS_FROM) / size)) - 1)
         step, near = power, 0.0  # near: numbers at these steps nearly touch, but do not
         for step in (m * 10**k * power for k in range(6) for m in (1, 2, 5)):
+            if self.spec.whole and step < 1:
+                continue
             inside = range(ceil(minVal / step), floor(maxVal / step) + 1)
             if near and len(inside) < 2:
                 return [(near, 0.0)]  # two numbers say more than one
@@ -267,7 +269,7 @@ class LabelAxis(pg.AxisItem):
         power = 10.0 ** floor(log10(step))
         for one in (m * 10.0**k * power for k in range(0, -3, -1) for m in (5, 2, 1)):
             values = [i * one for i in range(ceil(low / one), floor(high / one) + 1)]
-            if one < step and len(values) > 1:
+            if one < step and len(values) > 1 and not (self.spec.whole and one < 1):
                 yield one, values
 
     def logTickValues(self, minVal: float, maxVal: float, size: float, stdTicks: Any) -> list[tuple[Any, list[float]]]:

@@ -158,7 +158,7 @@ def _loss(state: State, answer: Answer) -> Figure:
     starts = tuple((float(s), f"repetition {i + 1}") for i, s in enumerate(result.starts))
     label = "nats" if view.curve == "loss" else "d loss / d ln(index), nats"
     read = answer.request.params.on != "random"  # an index counts tokens of a text: others in another vocabulary
-    axes = once(answer, ("axes", label), lambda: (Axis("index of the token", tokens=read), Axis(label)))
+    axes = once(answer, ("axes", label), lambda: (Axis("index of the token", tokens=read, whole=True), Axis(label)))
     curves = Lines(
         name="loss",
         x=once(answer, "x", lambda: np.arange(ys.shape[1], dtype=float)),
@@ -187,13 +187,14 @@ def _with_error(value: float, error: float) -> str:
 
 
 def _curves(answer: Answer, result: InContextResult, curve: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """([curve, pos], names): the mean and, where there is one, a standard deviation to either side."""
+    """([curve, pos], names): the mean and, where there is one, a standard deviation to either side; no loss is below 0."""
     if curve == "slope":
         return once(answer, "slope", lambda: result.derivative[None].astype(float)), ("slope",)
     if np.isnan(result.spread).all():
         return once(answer, "loss", lambda: result.loss[None].astype(float)), ("loss",)
-    made = lambda: np.stack([result.loss, result.loss - result.spread, result.loss + result.spread]).astype(float)
-    return once(answer, "band", made), (MEAN, "minus sd", "plus sd")
+    lower = lambda: np.maximum(result.loss - result.spread, 0)
+    made = lambda: np.stack([result.loss, lower(), result.loss + result.spread]).astype(float)
+    return once(answer, "band", made), (MEAN, "minus sd, 0 at least", "plus sd")
 
 
 def striped(result: PrefixStripeResult, head: Head) -> np.ndarray:

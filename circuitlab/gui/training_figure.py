@@ -12,7 +12,7 @@ from circuitlab.gui.training_job import Curves
 from circuitlab.model.subject import Head
 from circuitlab.training.recipe import Recipe
 
-STEP, TRAINING, NATS = Axis("step"), Axis("training loss"), Axis("loss, nats")
+STEP, TRAINING, NATS = Axis("step", whole=True), Axis("training loss, nats"), Axis("loss, nats")
 MOST = 2000  # points of the training loss that are drawn
 LOSSES = ("held-out text", "random tokens", "the same again")
 

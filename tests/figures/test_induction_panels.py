@@ -132,6 +132,8 @@ def test_the_loss_by_index_with_its_repetitions(engine: Engine, state: State, te
     np.testing.assert_array_equal(lines.ys[0], found.loss)
     if on == "random":
         np.testing.assert_allclose(lines.ys[2] - lines.ys[0], found.spread)
+        np.testing.assert_allclose(lines.ys[1], np.where(found.spread > found.loss, 0, found.loss - found.spread))
+        assert "0 at least" in lines.names[1], "no loss is below 0"
         assert [m[0] for m in lines.marks] == [1, 24]  # BOS, 23 tokens twice
         assert f"repetition 2: {found.repetitions[:, 1].mean():.2f} nats" in figure.title
     slope = drawn(engine, state, "induction", replace(view, curve="slope")).find("loss")

@@ -495,3 +495,15 @@ def test_a_title_longer_than_its_axis_is_shortened_and_said_whole(view):
     box = mark.left_axis.mapRectToScene(mark.left_axis.label.mapRectToParent(mark.left_axis.label.boundingRect()))
     assert box.top() >= -6 and box.bottom() <= mark.viewport().height() + 6
     assert mark.axis_tip(mark.left_axis.mapToScene(mark.left_axis.rect().center())) == title
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_counts_has_no_numbers_between_whole_ones(view, whole):
+    mark = Lines("curves", np.array([1.0, 2, 3]), np.array([[1.0, 2, 1]]), ("a",), x_axis=Axis("step", whole=whole))
+    view.resize(700, 300)
+    view.show_figure(Figure(((mark,),), "Plot"))
+    view.grab()
+    axis = view.widget("curves").plot_item.getAxis("bottom")
+    for low, high in ((1.0, 3.0), (1.2, 2.4)):
+        ticks = [v for _, values in axis.tickValues(low, high, 600) for v in values]
+        assert (all(v == round(v) for v in ticks)) == whole

@@ -386,6 +386,8 @@ def test_curves_of_a_model_without_layers_and_of_many_steps(qtbot: QtBot) -> Non
     none = curves_of({0: 5.0, 1: 4.0}, Curves(np.array([0.0, 1, 2]), n, n, n))
     assert [m.name for m in none.marks()] == ["training loss", "loss at checkpoints"]
     assert "no heads" in none.caption
+    for mark in none.marks():
+        assert isinstance(mark, Lines) and "nats" in mark.y_axis.label and mark.x_axis.whole
     many = curves_of({i: float(i) for i in range(3 * MOST + 1)}, None)
     line = many.marks()[0]
     assert isinstance(line, Lines)

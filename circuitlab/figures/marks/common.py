@@ -21,6 +21,7 @@ class Axis:
     `tokens` marks labels as token text, set in the mono face with visible spaces. `spans`: (first step, one past the last, name)
     of ranges that have a name in common; these are then written, ruled off, in place of the labels of single steps. `thin`:
     labels that do not fit side by side are left out, not turned; `bare`: nothing is written, the plot below has the same axis.
+    `whole`: it counts, and has no numbers between whole ones.
     """
 
     label: str = ""
@@ -30,6 +31,7 @@ class Axis:
     spans: tuple[tuple[int, int, str], ...] = ()
     thin: bool = False
     bare: bool = False
+    whole: bool = False
 
 
 class Frozen:
