@@ -57,7 +57,7 @@ class LabelAxis(pg.AxisItem):
         self.spec = Axis()
         self.count, self.pitch, self.offset = 0, 1.0, 0.0
         self.chosen: int | None = None
-        self.cell = 0.0
+        self.cell, self.large = 0.0, False  # large: tokens are written as large as in running text, where cells are
         self.stroke, self.longest = 1.0, LONGEST
         super().__init__(side, maxTickLength=-4)  # which lays out a title at once
         self.enableAutoSIPrefix(False)  # values are written as they are: no thousandths of a score
@@ -188,6 +188,13 @@ class LabelAxis(pg.AxisItem):
         size, mono = self._face()
         return advance(self.theme, size, mono, text)
 
+    @property
+    def index_step(self) -> int:
+        """Of tokens: how far apart the indices are that stand for them, 0 where the tokens themselves stand."""
+        if not (self.spec.tokens and self.spec.ticks and self._numbers()):
+            return 0
+        return self._every(QFontMetricsF(self._font()), False)
+
     def _numbers(self) -> bool:
         return bool(self.spec.spans) or not self.spec.ticks or (self.spec.tokens and self.cell < LEAST_CELL)
 
@@ -200,7 +207,8 @@ class LabelAxis(pg.AxisItem):
         mono = self.spec.tokens and not self._numbers()
         # Small cells are labelled in type that still fits them.
         least = max(self.theme.small * 0.78, ceil(self.theme.least))
-        size = min(self.theme.small, max(least, self.cell - 1)) if mono else self.theme.small
+        largest = self.theme.normal if self.large else self.theme.small
+        size = min(largest, max(least, self.cell - 1)) if mono else self.theme.small
         return round(size), mono
 
     def _font(self) -> Any:

@@ -240,6 +240,7 @@ class HeatmapMark(PlotMark):
         """Whether it has a row of the figure for itself, and grows with it."""
         if alone != self._alone:
             self._alone = alone
+            self.left_axis.large = self.bottom_axis.large = alone and self._paper is None
             if self._mips:
                 self.fit()
 
@@ -248,6 +249,13 @@ class HeatmapMark(PlotMark):
         side = self._measure(width, height, self._barred())[2]
         self._measure(self.viewport().width(), self.viewport().height(), self.bar.isVisible())  # axes as they are
         return side
+
+    def index_step_in(self, width: int, height: int) -> int:
+        """How far apart the indices are that stand for tokens in a room, 0 where the tokens themselves stand on both axes."""
+        self._measure(width, height, self._barred())
+        step = max(self.left_axis.index_step, self.bottom_axis.index_step)
+        self._measure(self.viewport().width(), self.viewport().height(), self.bar.isVisible())  # axes as they are
+        return step
 
     def _snapped(self, cell: float) -> float:
         ratio = self.devicePixelRatioF()

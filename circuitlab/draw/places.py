@@ -23,6 +23,9 @@ LOW_FOR_TWO = 300  # px of height of a map and a plot below which they stand sid
 LEAST_FRAME = 40  # px of height of a plot's picture
 CHROME = 48  # px of height that a title and a line of caption take
 BESIDE = 200  # px of width that the text beside its map has at least
+INDEXED = 5  # tokens from one index under a text to the next, at most
+LOW_MAP = 0.6  # of the height of a stage: from here on a map is large enough to have its text below it
+MUCH = 0.25  # of the width: what a map leaves so much of, it stands in the middle of
 LEAST_ON_PAPER = 110  # px of height of a picture or a table that shares a given one
 FLOWS = Tokens | Bars | Dials | Prose
 
@@ -143,6 +146,7 @@ class Places:
             side = holder.layout()
             if isinstance(side, QBoxLayout):
                 side.setDirection(QBoxLayout.Direction.TopToBottom if stacked else QBoxLayout.Direction.LeftToRight)
+            self._index_on_paper(row, widgets, inner)
             tables = [w for w in widgets if isinstance(w, RowsOnPaper)]
             for widget in tables if stacked else ():
                 widget.show_at_most(len(tables))
@@ -159,6 +163,14 @@ class Places:
                 widget.setMaximumHeight(UNLIMITED if gives or not stacked else height)
             holder.setMinimumHeight(sum(least) + between if stacked else max(least))
             holder.setMaximumHeight(UNLIMITED if gives else sum(heights) + between if stacked else max(heights))
+
+    def _index_on_paper(self, row: tuple[Mark, ...], widgets: list[Any], width: int) -> None:
+        """Texts whose tokens are indices on the axes of a map above them have these indices too."""
+        for text, words in zip(row, widgets, strict=True):
+            if isinstance(text, Tokens):
+                maps = [m for m in self._figure.marks() if isinstance(m, Heatmap) and text.texts in (m.x.ticks, m.y.ticks)]
+                steps = [self._widgets[Heatmap, m.name].index_step_in(width, 10_000) for m in maps]
+                words.show_indices(min(max(steps, default=0), INDEXED))
 
     def _turn(self) -> None:
         """A map and its table stand side by side; one above the other where that is too narrow and there is the height."""
@@ -196,21 +208,41 @@ class Places:
         heat, text = self._figure.grid[0][0], self._figure.grid[1][0]
         assert isinstance(heat, Heatmap) and isinstance(text, Tokens)
         key = (heat.values.shape, text.texts, self._view.size().toTuple(), self._view.theme)
-        if key == self._shared:
+        picture, words = self._widgets[Heatmap, heat.name], self._widgets[Tokens, text.name]
+        filled = words.mark.texts == text.texts and picture.mark.values.shape == heat.values.shape
+        if key == self._shared or not filled:  # they are filled after they have been laid out
             return
         self._shared = key
-        picture, words = self._widgets[Heatmap, heat.name], self._widgets[Tokens, text.name]
         width, height = max(self._view.width() - 2 * GRID, 80), max(self._view.height() - self._px(CHROME), 60)
-        lines = max(28, min(words.natural_height(width), height * 2 // 5))
+        lines_in = lambda wide: max(28, min(words.natural_height(wide), height * 2 // 5))
+        for _ in range(2):  # with indices below the text the map is smaller
+            lines = lines_in(width)
+            words.show_indices(min(picture.index_step_in(width, height - lines - GRID), INDEXED))
+        lines = lines_in(width)
         wide = min(picture.natural_width(height), width - self._px(BESIDE) - GRID)
-        beside = heat.square and wide > 0 and picture.side_in(wide, height) > 1.1 * picture.side_in(width, height - lines - GRID)
+        side = picture.side_in(width, height - lines - GRID)
+        large = height >= self._px(ROOMY) and side >= LOW_MAP * height
+        beside = heat.square and wide > 0 and not large and picture.side_in(wide, height) > 1.1 * side
         self.body.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
+        if beside:
+            words.show_indices(min(picture.index_step_in(wide, height), INDEXED))
         above, below = self._rows
+        self._centre(picture, words, 0 if beside else width, height - lines - GRID)
         above.setMaximumWidth(wide if beside else UNLIMITED)
         below.setMaximumHeight(UNLIMITED if beside else lines)
         below.setMinimumHeight(28 if beside else lines)
         for i, stretch in enumerate((100, 100 if beside else 0)):
             self.body.setStretch(i, stretch)
+
+    def _centre(self, picture: HeatmapMark, words: Any, width: int, height: int) -> None:
+        """A square map that leaves much of the width stands in the middle, and its text below it."""
+        used = picture.natural_width(height)
+        spare = used < width * (1 - MUCH)
+        for holder, wide in zip(self._rows, (used, max(used, words.natural_width())), strict=True):
+            beside = max(0, width - wide) // 2 if spare else 0
+            side = holder.layout()
+            if isinstance(side, QBoxLayout):
+                side.setContentsMargins(beside, 0, beside, 0)
 
     def _turn_plot(self) -> None:
         """A map over a plot: side by side where the room is low and wide, else it is a strip over a strip."""

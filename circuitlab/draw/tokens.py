@@ -37,6 +37,7 @@ class TokensMark(PaintedMark):
         self._inks: np.ndarray = np.zeros(0, dtype=bool)
         self._layers: dict[tuple[str, float], QPixmap] = {}
         self._on_paper = self._grey = False
+        self._every = 0  # an index stands under each so manieth token, 0: under none
         self._height = 0.0
         self._rects: list[QRectF] = []
         self._paints: dict[int, QColor] = {}
@@ -78,6 +79,17 @@ class TokensMark(PaintedMark):
         """The longest token whole."""
         return max(super().least_width(), float(self._widths.max(initial=0.0)))
 
+    def show_indices(self, every: int) -> None:
+        """Write the index under each so manieth token, where the axes of a map have indices in place of tokens; 0: none."""
+        if every != self._every:
+            self._every = every
+            self._measure()
+            self.viewport().update()
+
+    def natural_width(self) -> int:
+        """px of all of it in one line, also where a bar to scroll by has not gone yet."""
+        return ceil(float(self._widths.sum())) + 4 + self.verticalScrollBar().sizeHint().width()
+
     def restyle(self) -> None:
         """Zero is the background."""
         self._colours = None
@@ -104,8 +116,15 @@ class TokensMark(PaintedMark):
 
     def _line(self) -> float:
         if not self._height:
-            self._height = float(round(QFontMetricsF(self._font()).height() + LINE_GAP + self._lead()))
+            self._height = float(round(QFontMetricsF(self._font()).height() + LINE_GAP + self._lead() + self._foot()))
         return self._height
+
+    def _foot(self) -> float:
+        """Room below each line for indices, where there are any."""
+        return float(round(QFontMetricsF(self._index_font()).ascent() + 2)) if self._every else 0.0
+
+    def _index_font(self) -> QFont:
+        return self.theme.font(max(0.85 * self.theme.small, self.theme.least))
 
     def _lead(self) -> float:
         """Room above each line for words and arrows, where there are any."""
@@ -131,8 +150,10 @@ class TokensMark(PaintedMark):
                 x, line = 0.0, line + 1
         self._boxes = boxes
         height = self._line()
-        lead = self._lead()
-        self._rects = [QRectF(x, line * height + 1 + lead, width - 1, height - 2 - lead) for x, line, width in boxes.tolist()]
+        lead, foot = self._lead(), self._foot()
+        self._rects = [
+            QRectF(x, line * height + 1 + lead, width - 1, height - 2 - lead - foot) for x, line, width in boxes.tolist()
+        ]
 
     def content_height(self, width: int) -> int:
         """Lines."""
@@ -159,7 +180,7 @@ class TokensMark(PaintedMark):
         self._flow(max(self.viewport().width(), 20))
         x, line, width = self._boxes[item[0]]
         height, lead = self._line(), self._lead()
-        return QRectF(x + 0.5, line * height + 1 + lead, width - 1, height - 2 - lead)
+        return QRectF(x + 0.5, line * height + 1 + lead, width - 1, height - 2 - lead - self._foot())
 
     def draw(self, painter: QPainter, visible: QRectF) -> None:
         """The boxes of the visible lines."""
@@ -184,10 +205,23 @@ class TokensMark(PaintedMark):
         if self._marks_signs():
             self._underline(painter, inks)
         self._outlines(painter)
+        self._draw_indices(painter, range(first, last))
         self._draw_arrows(painter)
         self._draw_names(painter)
         if self.mark.heading and visible.top() < height:
             self._title(painter, QRectF(PAD, 0, self.viewport().width() - 2 * PAD, height))
+
+    def _draw_indices(self, painter: QPainter, shown: range) -> None:
+        """Under the middle of their tokens."""
+        if not self._every:
+            return
+        metrics = QFontMetricsF(self._index_font())
+        painter.setFont(self._index_font())
+        painter.setPen(self.theme.colour("muted"))
+        for i in range(shown.start + -shown.start % self._every, shown.stop, self._every):
+            box, wide = self.item_rect((i,)), metrics.horizontalAdvance(str(i))
+            x = max(0.0, min(box.center().x() - wide / 2, self.viewport().width() - wide))
+            painter.drawText(QPointF(x, box.bottom() + metrics.ascent()), str(i))
 
     def _draw_arrows(self, painter: QPainter) -> None:
         """Arcs from the top of one token to the top of another, a head at their end."""
