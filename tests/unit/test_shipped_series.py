@@ -258,7 +258,7 @@ def test_the_panel_says_the_score_with_its_error_and_minus_the_control() -> None
     ref = ModelRef("builtin:attn-only-2l")
     state = State(ref).with_view("training", TrainingView(context="text"))
     figure = figure_of(Engine(ModelStore()), find_panel("training"), state)
-    assert "−0.42 (text), −0.39 minus a model without layers" in figure.title
+    assert "−0.42 nats (text), −0.39 nats minus a model without layers" in figure.title
     assert "over the 136 texts whose own losses were kept" in figure.caption and " ± " in figure.caption
     mark = figure.find("in-context score")
     assert isinstance(mark, Lines) and mark.names == ("on text", "minus a model without layers")

@@ -23,7 +23,7 @@ from circuitlab.analysis.spectra import effective_rank
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
-from circuitlab.errors import BadInput, Cancelled, Refused, UsageError
+from circuitlab.errors import BadInput, Cancelled, Refused
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.saving import random_tensors, save_directory
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
@@ -458,7 +458,7 @@ def test_tiny_vocabularies_half_floats_and_refusals(tmp_path: Path) -> None:
     assert np.isfinite(ask(odd, "previous_head_spectrum", PLANE).weighted[1]).all()
     with pytest.raises(Refused, match="stream"):
         ask(directory(tmp_path / "r", CONFIGS["post-residual"]), "qk_spectrum", QkSpectrumParams())
-    with pytest.raises(UsageError):
+    with pytest.raises(BadInput):
         ask(odd, "qk_spectrum", QkSpectrumParams((Head(7, 0),)))
     with pytest.raises(BadInput):
         ask(odd, "qk_spectrum", QkSpectrumParams(distance=-1))

@@ -23,7 +23,7 @@ from circuitlab.analysis.token_rows import BLOCK, padded, top_of_rows
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
-from circuitlab.errors import BadInput, Refused, UsageError
+from circuitlab.errors import BadInput, Refused
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from tests.models import CONFIGS, directory
@@ -347,5 +347,5 @@ def test_what_cannot_be_is_refused_with_the_reason(tmp_path: Path) -> None:
         ask(plain, "qk_table", QkTableParams(distance=48))
     with pytest.raises(BadInput, match="k is out of bounds"):
         ask(plain, "largest_entries", LargestEntriesParams(k=0))
-    with pytest.raises(UsageError, match="head"):
+    with pytest.raises(BadInput, match="head"):
         ask(plain, "ov_table", OvTableParams(Head(0, 9)))

@@ -159,7 +159,7 @@ def test_what_is_no_gpt2_is_refused(recipe: Recipe, tmp_path: Path, changed: dic
     assert why_not(recipe.config()) == ""
     from circuitlab.training.recipe_checks import checked
 
-    with pytest.raises(BadInput, match="no GPT-2"):
+    with pytest.raises(BadInput, match="not a GPT-2"):
         checked(other, "mine.toml")
     assert checked(replace(other, export=Export()), "mine.toml").export.format == "circuitlab"
 

@@ -56,10 +56,10 @@ def recipe_file(tmp_path: Path, old: str, new: str) -> str:
         ("seed = 3", f"seed = {'9' * 5000}", "is not TOML"),
         ("rate = 3e-3", f"rate = 1{'0' * 400}", "[optimiser] rate"),
         ("seed = 3", "seed = 3\npositions_amplitude = inf", "positions_amplitude"),
-        ("seed = 3", "seed = 3\nexport = 3", "no table"),
+        ("seed = 3", "seed = 3\nexport = 3", "not a table"),
         ("seed = 3", "seed = 3\nnotes = 'x'", "notes"),
         ("[init]", '[export]\nformat = "onnx"\n[init]', "[export] format"),
-        ("[init]", '[export]\nformat = "gpt2"\n[init]', "no GPT-2"),
+        ("[init]", '[export]\nformat = "gpt2"\n[init]', "not a GPT-2"),
     ],
 )
 def test_a_recipe_of_nonsense_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
