@@ -124,7 +124,7 @@ class TokensMark(PaintedMark):
         return float(round(QFontMetricsF(self._index_font()).ascent() + 2)) if self._every else 0.0
 
     def _index_font(self) -> QFont:
-        return self.theme.font(max(0.85 * self.theme.small, self.theme.least))
+        return self.theme.font(max(0.85 * self.theme.small, ceil(self.theme.least)))
 
     def _lead(self) -> float:
         """Room above each line for words and arrows, where there are any."""
