@@ -61,6 +61,7 @@ class LabelAxis(pg.AxisItem):
         self.stroke, self.longest = 1.0, LONGEST
         super().__init__(side, maxTickLength=-4)  # which lays out a title at once
         self.enableAutoSIPrefix(False)  # values are written as they are: no thousandths of a score
+        self.untitled = False  # so little room that the title stands in the caption
         self.short = False  # little room: a title that the ticks say too goes ("head" under H0 H1 …)
         self.set_theme(theme)
 
@@ -182,7 +183,7 @@ class LabelAxis(pg.AxisItem):
 
     def _titled(self) -> bool:
         said = self.spec.ticks and not self.spec.tokens and self.spec.ticks[-1].lower().lstrip("≈ ")[:1] == self.spec.label[:1]
-        return bool(self.spec.label) and not (self.short and said)
+        return bool(self.spec.label) and not self.untitled and not (self.short and said)
 
     def _advance(self, text: str) -> float:
         size, mono = self._face()

@@ -38,6 +38,7 @@ LARGEST_ON_PAPER = 28.0
 MOSTLY_EMPTY = 16  # cells to each that is painted: of a larger map it is not asked how many these are
 UNLIMITED = (1 << 24) - 1  # Qt's own
 SHORT = 150  # px of height below which axes leave out titles that their ticks say
+LOWEST_TITLED = 36  # px of picture: on less the caption says what the axes are, and the picture has their room
 LOWEST_BAR = 40  # px of picture: on less the colour bar has no room for its numbers
 
 
@@ -56,7 +57,7 @@ class HeatmapMark(PlotMark):
         self._hatching = Hatching()
         self._paper: Paper | None = None
         self._cells: np.ndarray | None = None  # colours that are painted as rectangles
-        self._bar_left_out = False
+        self._bar_left_out = self._untitled = False
         self.box.invertY(True)
         self.image = pg.ImageItem()
         self.box.addItem(self.image, ignoreBounds=True)
@@ -159,6 +160,8 @@ class HeatmapMark(PlotMark):
         words = [f"drawn as the largest of {side} × {side} cells"] if side > 1 else []
         if self._bar_left_out:
             words.append(" ".join(filter(None, (f"colours from {short(mark.levels[0])} to {short(mark.levels[1])}", mark.unit))))
+        if self._untitled:
+            words.append(" · ".join(f"{way}: {axis.label}" for way, axis in (("down", mark.y), ("across", mark.x)) if axis.label))
         if self._paper is not None and self._paper.grey:
             words += ["hues of heads cannot be told apart in grey"] if mark.rgb is not None and mark.legend else []
             words += ["− marks negative cells"] if mark.rgb is None and mark.map == "signed" else []
@@ -219,10 +222,13 @@ class HeatmapMark(PlotMark):
         if barred and picture < self.theme.px(LOWEST_BAR):
             barred = False
             used_x, used_y, _ = self._measure(width, height, barred)
+        untitled = self._paper is None and 0 < self._side(width, height, barred) < self.theme.px(LOWEST_TITLED)
+        self._title_axes(not untitled)
+        used_x, used_y, _ = self._measure(width, height, barred)
         self.bar.setVisible(barred)
-        left_out = self._barred() and not barred
-        if left_out != self._bar_left_out:
-            self._bar_left_out = left_out
+        left_out = self._barred() and not barred, untitled
+        if left_out != (self._bar_left_out, self._untitled):
+            self._bar_left_out, self._untitled = left_out
             self.noted.emit()
         layout = self.plot_item.layout
         layout.setContentsMargins(0, 5, max(0.0, width - used_x), max(0.0, height - used_y - 5))
@@ -230,6 +236,14 @@ class HeatmapMark(PlotMark):
         self.plot_item.setGeometry(self.range)
         layout.activate()
         self._over.update()
+
+    def _side(self, width: float, height: float, barred: bool) -> float:
+        """px of height of the picture with titles beside its axes."""
+        self._title_axes(True)
+        return self._measure(width, height, barred)[2]
+
+    def _title_axes(self, titled: bool) -> None:
+        self.left_axis.untitled = self.bottom_axis.untitled = not titled
 
     def _largest(self) -> float:
         if self._paper is not None:
@@ -246,7 +260,8 @@ class HeatmapMark(PlotMark):
 
     def side_in(self, width: int, height: int) -> float:
         """px of height of the picture in a room."""
-        side = self._measure(width, height, self._barred())[2]
+        side = self._side(width, height, self._barred())
+        self._title_axes(not self._untitled)
         self._measure(self.viewport().width(), self.viewport().height(), self.bar.isVisible())  # axes as they are
         return side
 
@@ -272,7 +287,9 @@ class HeatmapMark(PlotMark):
         """px that a picture of so much height can use: square cells do not get wider."""
         if not self.mark.square:
             return UNLIMITED
+        self._title_axes(True)
         used = self._measure(1e4, height, self._barred())[0]
+        self._title_axes(not self._untitled)
         self._measure(self.viewport().width(), self.viewport().height(), self.bar.isVisible())  # axes as they are
         return ceil(used + 12)
 

@@ -265,3 +265,19 @@ def test_what_is_struck_is_crossed_on_light_and_dark_cells_and_nothing_else_is(v
         assert left * ratio <= x.min() and x.max() <= right * ratio and top * ratio <= y.min() and y.max() <= bottom * ratio
     with pytest.raises(BadFigure, match="struck"):
         replace(heat, struck=((2, 0),))
+
+
+def test_a_map_without_room_gives_its_titles_to_the_caption_and_gets_theirs(view):
+    square = np.zeros((30, 30), np.float32)
+    mark = Heatmap("map", square, (0.0, 1.0), x=Axis("source"), y=Axis("destination"), unit="weight")
+    sides = {}
+    for height in (400, 150, 120, 110):
+        view.resize(420, height)
+        widget = settled(view, mark)
+        sides[height] = widget.frame().height()
+        titled = widget.left_axis._titled() and widget.bottom_axis._titled()
+        assert titled == ("down: destination · across: source" not in view.told), height
+        assert titled or not widget.bar.isVisible()
+    assert sides[400] > sides[150] and not titled
+    view.resize(420, 400)
+    assert settled(view, mark).left_axis._titled(), "and back"

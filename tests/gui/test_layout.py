@@ -16,6 +16,7 @@ from PySide6.QtGui import QFontInfo, QFontMetricsF, QMouseEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QCheckBox, QScrollBar, QSpinBox, QTabBar, QWidget
 
+from circuitlab.draw.heatmap import HeatmapMark
 from circuitlab.draw.rows_model import cell_text
 from circuitlab.figures.panel import panels
 from circuitlab.gui import main as gui
@@ -353,6 +354,23 @@ def test_figures_have_the_room_in_every_arrangement(qtbot: Any, scale: float) ->
         window.toggle_maximised(window.docks["attention"])
         settle(qtbot, window)
         qtbot.waitUntil(lambda: rooms(window).maps["attention"] >= ({1.0: 0.27, 1.3: 0.23, 1.6: 0.2}[scale]))
+
+
+@pytest.mark.parametrize("name", ["Explore", "Training"])
+def test_beside_the_lessons_maps_can_be_read_where_text_is_large(qtbot: Any, name: str) -> None:
+    with shown_window(qtbot, SHIPPED, TWO_LINES, name) as window:
+        window.settings.set("text_scale", 1.6)
+        window.lessons.open()
+        settle(qtbot, window)
+        qtbot.waitUntil(lambda: not rooms(window).cut)
+        found = rooms(window)
+        assert "lessons" in found.docks and len(found.docks) >= 3 and not found.nested and not list(cut_tabs(window))
+        for mark in (m for m in window.findChildren(HeatmapMark) if m.isVisible() and not m.visibleRegion().isEmpty()):
+            assert min(mark.frame().width(), mark.frame().height()) >= 30
+            room = mark.bar.height() / max(len(mark.bar.ticks()), 1)
+            assert not mark.bar.isVisible() or room >= QFontMetricsF(mark.theme.font(mark.theme.small)).ascent(), (
+                "no number on another"
+            )
 
 
 def test_the_value_stands_at_the_pointer_and_goes_with_it(qtbot: Any, window: Window) -> None:
