@@ -64,8 +64,6 @@ def picture(figure: Figure, suffix: str, paper: Paper, parts: Parts | None = Non
     """The bytes of a file of this kind."""
     application(offscreen=True)
     theme, width = _scale(paper)
-    # what is written as characters in a PDF has the glyphs that its characters have by themselves
-    theme = replace(theme, tabular=suffix != ".pdf" or not _as_characters(paper, parts))
     with faults() as found:
         view = _laid_out(figure, theme, width, paper, parts or {})
         try:
@@ -141,7 +139,8 @@ def check(figure: Figure, paper: Paper) -> None:
 
 def _scale(paper: Paper) -> tuple[Theme, int]:
     """The theme and the px of width of the layout."""
-    theme = replace(LIGHT, least=LIGHT.small * paper.least_pt / paper.font_pt)
+    # tabular figures could not be searched in a PDF, and every format is the same picture
+    theme = replace(LIGHT, least=LIGHT.small * paper.least_pt / paper.font_pt, tabular=False)
     return theme, round(paper.width_mm / INCH * POINTS * theme.small / paper.font_pt)
 
 
@@ -213,11 +212,6 @@ def _svg(view: FigureView, paper: Paper, outlined: bool | None = None) -> bytes:
     )
 
 
-def _as_characters(paper: Paper, parts: Parts | None) -> bool:
-    """Whether text of a PDF is text. Qt reads no clipping back: a part has its fonts."""
-    return not paper.outlined(".pdf") or bool(parts)
-
-
 def _pdf(view: FigureView, paper: Paper) -> bytes:
     buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
@@ -232,7 +226,7 @@ def _pdf(view: FigureView, paper: Paper) -> bytes:
     size = QPageSize(page, QPageSize.Unit.Millimeter, "", QPageSize.SizeMatchPolicy.ExactMatch)
     writer.setPageLayout(QPageLayout(size, QPageLayout.Orientation.Portrait, QMarginsF(0, 0, 0, 0)))
     scale = paper.width_mm / INCH * DPI / view.width()
-    if not _as_characters(paper, view.parts()):
+    if paper.outlined(".pdf") and not view.parts():  # Qt reads no clipping back: a part has its fonts
         drawn = QSvgRenderer(_svg(view, paper, outlined=True))
         painter = QPainter(writer)
         painter.scale(scale, scale)

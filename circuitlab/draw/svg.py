@@ -6,6 +6,7 @@ import base64
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from dataclasses import replace
 
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice
 from PySide6.QtGui import QFont, QImage, QPainterPath, QTextLayout
@@ -13,6 +14,7 @@ from PySide6.QtGui import QFont, QImage, QPainterPath, QTextLayout
 from circuitlab.draw.theme import LIGHT, MONO, SANS
 from circuitlab.paths import resource
 
+_LETTERING = replace(LIGHT, tabular=False)  # as on all paper
 SVG, XLINK = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}"
 _FACES = {
     ("Inter", False): "Inter-Regular.otf",
@@ -110,7 +112,7 @@ def _bake(element: ET.Element, m: Matrix) -> None:
 
 def _font_of(text: ET.Element) -> QFont:
     mono = text.get("font-family", "").startswith(MONO[0])
-    return LIGHT.font(float(text.get("font-size", "11")), mono=mono, bold=int(text.get("font-weight", "400")) >= 600)
+    return _LETTERING.font(float(text.get("font-size", "11")), mono=mono, bold=int(text.get("font-weight", "400")) >= 600)
 
 
 def _outlined(root: ET.Element) -> None:
@@ -169,7 +171,7 @@ def _with_fonts(root: ET.Element) -> None:
         text.set("font-family", ", ".join(f"'{n}'" if " " in n else n for n in (MONO if mono else SANS)))
     rules = [_face(name, bold) for name, bold in sorted(faces)]
     style = ET.Element(f"{SVG}style", {"type": "text/css"})
-    style.text = "text{font-feature-settings:'tnum' 1,'calt' 0,'liga' 0}" + "".join(rules)
+    style.text = "text{font-feature-settings:'calt' 0,'liga' 0}" + "".join(rules)
     root.insert(0, style)
 
 

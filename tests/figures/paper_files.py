@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from PySide6.QtCore import QRectF
@@ -35,7 +35,7 @@ def texts(root: ET.Element) -> list[Text]:
         if element.tag == f"{SVG}text":
             said, size = "".join(element.itertext()), float(element.get("font-size", "0"))
             mono, bold = "Mono" in element.get("font-family", "").split(",")[0], int(element.get("font-weight", "400")) > 400
-            metrics = QFontMetricsF(LIGHT.font(size, mono=mono, bold=bold))
+            metrics = QFontMetricsF(replace(LIGHT, tabular=False).font(size, mono=mono, bold=bold))
             x, y, high = float(element.get("x", "0")), float(element.get("y", "0")), metrics.capHeight()
             found.append(Text(said, here.mapRect(QRectF(x, y - high, metrics.horizontalAdvance(said), high)), size))
         for child in element:

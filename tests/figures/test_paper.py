@@ -91,6 +91,18 @@ def test_nothing_of_a_panel_is_damaged_on_paper(page, width):
     assert data.count(b"/Subtype /Type0") == len(set(re.findall(rb"/FontFile\d? (\d+)", data))) > 0, faces
 
 
+def test_every_format_is_the_same_picture():
+    paper = Paper(width_mm=84.0, dpi=72)
+    figure = drawn("training", ())
+    image = QImage.fromData(picture(figure, ".png", paper))
+    _, _, wide, high = map(float, ET.fromstring(picture(figure, ".svg", paper)).get("viewBox", "").split())
+    box = re.search(rb"/MediaBox \[([^\]]*)\]", picture(figure, ".pdf", paper))
+    assert box is not None
+    page = [float(v) for v in box[1].split()[2:]]
+    for shape in (image.height() / image.width(), page[1] / page[0]):
+        assert shape == pytest.approx(high / wide, rel=0.01)
+
+
 @pytest.mark.parametrize("part", [None, {"m": ((0.5, 1.5), (0.0, 9.0))}], ids=["whole", "part"])
 def test_text_that_is_text_is_its_characters(part):
     said = "step 4,500: −12.67 of 3.89 (0.5)"
