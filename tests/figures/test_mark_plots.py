@@ -286,6 +286,15 @@ def test_labels_cover_no_curve_no_line_no_band_and_no_other_label(view, monkeypa
             assert not any(QRectF(*label.leader).intersects(box) for box in boxes)
 
 
+@pytest.mark.parametrize("at", [4.0, 10.0, 16.0])
+def test_a_label_keeps_clear_of_curves_along_the_top(view, monkeypatch, at):
+    x = np.arange(20.0)
+    ys = np.stack([np.full(20, 7.0), np.where(x > 9, 5.0, 1.0)])
+    widget = settled(view, lines(x=x, ys=ys, names=("a", "b"), hues=(), marks=((at, "pin, step 4,500"),)))
+    (label,) = labels_set(widget, monkeypatch).values()
+    assert not covered(widget, label.box)
+
+
 def test_a_legend_names_the_curves_it_is_given(view):
     widget = settled(view, lines(named=(2,)))
     assert [text for text, _ in widget.legend._entries] == ["flat"]
