@@ -290,6 +290,7 @@ def test_labels_cover_no_curve_no_line_no_band_and_no_other_label(view, monkeypa
 def test_a_label_keeps_clear_of_curves_along_the_top(view, monkeypatch, at):
     x = np.arange(20.0)
     ys = np.stack([np.full(20, 7.0), np.where(x > 9, 5.0, 1.0)])
+    view.resize(640, 220)  # above the upper curve is no room for a line
     widget = settled(view, lines(x=x, ys=ys, names=("a", "b"), hues=(), marks=((at, "pin, step 4,500"),)))
     (label,) = labels_set(widget, monkeypatch).values()
     assert not covered(widget, label.box)
