@@ -1,33 +1,34 @@
-"""The pointer over a widget, sent to its own window.
+"""The pointer over a widget, sent to its own window with its own buttons.
 
 `QTest.mouseMove` of a widget sets the screen's cursor, and the move goes to whatever window lies on top there: one that an
-earlier test left open takes it. A move sent to the widget's window goes nowhere else, and brings Enter and Leave with it.
+earlier test left open takes it. It also carries the button that the last click of any test pressed, and then it is a drag.
+A move made here goes to one window, with no button or the left one, and brings Enter and Leave with it.
 """
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPoint, Qt
-from PySide6.QtTest import QTest
+from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
+from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QApplication, QWidget
 
-LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+LEFT, UP = Qt.MouseButton.LeftButton, Qt.MouseButton.NoButton
+Type = QEvent.Type
 
 
 def move(widget: QWidget, point: QPoint) -> None:
-    """The pointer comes to `point` (pixels of `widget`) from elsewhere: one that stands there already would not move."""
-    QTest.mouseMove(widget.window().windowHandle(), _in_window(widget, point + QPoint(1, 1)))
-    QTest.mouseMove(widget.window().windowHandle(), _in_window(widget, point))
+    """The pointer comes to `point` (pixels of `widget`), no button pressed."""
+    _send(widget, Type.MouseMove, point, UP, UP)
 
 
 def drag(widget: QWidget, *points: QPoint) -> None:
     """The left button goes down at the first of `points` (pixels of `widget`), over the others, and up at the last."""
-    window = widget.window().windowHandle()
-    QTest.mousePress(window, LEFT, NONE, _in_window(widget, points[0]))
+    _send(widget, Type.MouseButtonPress, points[0], LEFT, LEFT)
     for point in points[1:]:
-        QTest.mouseMove(window, _in_window(widget, point))
-        QApplication.processEvents()  # as many moves as points: those that wait are made one
-    QTest.mouseRelease(window, LEFT, NONE, _in_window(widget, points[-1]))
+        _send(widget, Type.MouseMove, point, UP, LEFT)
+    _send(widget, Type.MouseButtonRelease, points[-1], LEFT, UP)
 
 
-def _in_window(widget: QWidget, point: QPoint) -> QPoint:
-    return widget.mapTo(widget.window(), point)
+def _send(widget: QWidget, kind: QEvent.Type, point: QPoint, button: Qt.MouseButton, held: Qt.MouseButton) -> None:
+    inside, anywhere = QPointF(widget.mapTo(widget.window(), point)), QPointF(widget.mapToGlobal(point))
+    event = QMouseEvent(kind, inside, anywhere, button, held, Qt.KeyboardModifier.NoModifier)
+    QApplication.sendEvent(widget.window().windowHandle(), event)
