@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 
 from circuitlab.draw.plain import PlainLabel
 from circuitlab.draw.rows_cells import RowsDelegate, RowsHeader, RowsTable
-from circuitlab.draw.rows_key import ColourKey, key_column, key_height, key_width, key_words
+from circuitlab.draw.rows_key import MARGIN, ColourKey, key_column, key_height, key_width, key_words
 from circuitlab.draw.rows_model import RowsModel, cell_text
 from circuitlab.draw.rows_widths import LEAST_SECTION, ROW, ColumnWidths
 from circuitlab.draw.theme import Theme
@@ -152,7 +152,8 @@ class RowsMark(QWidget):
     def _place_key(self) -> None:
         """Below the table, where it leaves the table its rows; else the caption says it."""
         column = key_column(self.mark)
-        if column is not None and (self.height() < self.theme.px(LEAST_WITH_KEY) or self.width() < key_width(column, self.theme)):
+        room = self.width() - 2 * MARGIN
+        if column is not None and (self.height() < self.theme.px(LEAST_WITH_KEY) or room < key_width(column, self.theme)):
             column = None
         self.key.show_column(column, self.theme)
 

@@ -15,6 +15,7 @@ from circuitlab.figures.marks import RowColumn, Rows
 
 STRIP, GAP = 96.0, 5.0  # px of the strip at most, and beside it
 LEAST = 24.0  # px of a strip that says anything
+MARGIN = 4  # px on the screen, before and after
 
 
 def key_column(mark: Rows) -> RowColumn | None:
@@ -90,4 +91,4 @@ class ColourKey(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         """All of it."""
         if self.column is not None:
-            paint_key(QPainter(self), QRectF(self.rect()).adjusted(4, 0, -4, 0), self.column, self.theme)
+            paint_key(QPainter(self), QRectF(self.rect()).adjusted(MARGIN, 0, -MARGIN, 0), self.column, self.theme)

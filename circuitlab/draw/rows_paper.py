@@ -157,7 +157,7 @@ class RowsOnPaper(PaintedMark):
 
     def _key(self) -> RowColumn | None:
         column = key_column(self.mark)
-        return column if column is not None and self.viewport().width() >= key_width(column, self.theme) else None
+        return column if column is not None and self.viewport().width() - 2 * PAD >= key_width(column, self.theme) else None
 
     def _shown(self) -> int:
         """Rows for which there is height."""
