@@ -92,7 +92,7 @@ bench: $(TESTED)
 fuzz: $(TESTED)
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
-# Fifty deliberate breaks of important lines, each of which the tests of its own room must notice; part of test-slow.
+# Deliberate breaks of important lines, each of which the tests of its own room must notice; part of test-slow.
 mutants: $(TESTED)
 	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -n $(JOBS) -m "slow or not slow" tests/mutants $(ARGS)
 

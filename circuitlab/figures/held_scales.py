@@ -15,13 +15,20 @@ class HeldScales:
 
     def __init__(self) -> None:
         self._widest: dict[tuple[object, ...], Levels] = {}
+        self._subject: object = None
 
     def forget(self) -> None:
         """What comes next stands on its own scale."""
         self._widest.clear()
 
-    def held(self, figure: Figure) -> Figure:
-        """The figure on scales no narrower than they have been; its caption says so, and what its own would be."""
+    def held(self, figure: Figure, subject: object = None) -> Figure:
+        """The figure on scales no narrower than they have been; its caption says so, and what its own would be.
+
+        `subject`: whatever but the point of the training the figure is of; another one begins anew.
+        """
+        if subject != self._subject:
+            self.forget()
+            self._subject = subject
         if not figure.grid:
             return figure
         made = {mark: self._wide(mark) for mark in figure.marks()}

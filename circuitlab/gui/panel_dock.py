@@ -57,7 +57,7 @@ class PanelDock(QDockWidget):
         self._state: State | None = None  # what `asked` is asked for: what is drawn is drawn of it, whatever the document shows
         self._asked_in: OrderedDict[Request, State] = OrderedDict()  # the state that each of the last requests was asked for
         self._pictured: State | None = None  # what the picture on the screen is a picture of
-        self._scales, self._scales_of = HeldScales(), None  # and of what besides the model
+        self._scales = HeldScales()
         self._stale = True
         self.quiet = False  # while docks are moved about: one that is seen for a moment asks for nothing
         self.actions_menu = PanelActions(self)
@@ -309,16 +309,12 @@ class PanelDock(QDockWidget):
         if not self.bench.holds_scales or state is None:
             return figure
         of = self.panel.controls(state), state.compare, state.pins, state.selection.heads, state.tokens, state.edits
-        if of != self._scales_of:
-            self._scales.forget()
-            self._scales_of = of
-        return self._scales.held(figure)
+        return self._scales.held(figure, of)
 
     @Slot(bool)
     def _scales_held(self, on: bool) -> None:
         """What is on the screen is the first frame; at the end it stands on its own scale again."""
         self._scales.forget()
-        self._scales_of = None
         if on and self.shown and not self._stale:
             self._held(self.view.figure)
         elif not on:

@@ -631,6 +631,8 @@ def test_held_scales_only_grow_and_say_what_the_step_alone_would_have() -> None:
     assert tops == [(-t, t) for t in (0.5, 0.5, 0.75, 0.75)]
     scales.forget()
     assert scales.held(same := step(0.1)) is same
+    scales.held(step(0.9))
+    assert scales.held(other := step(0.1), "another head") is other, "of something else it begins anew"
 
 
 @pytest.mark.parametrize(("change", "same"), [(3e-7, True), (1e-3, False)])

@@ -51,7 +51,7 @@ class LossStrip(QObject):
         bench.runner.failed.connect(self._failed)
         self._pictured: object = None  # what besides the model `_picture` is of
         self._picture: Picture = np.zeros(0), (0.0, 1.0), "loss", ""
-        self._scales, self._scales_of = HeldScales(), object()
+        self._scales = HeldScales()
         bench.scales_held.connect(self._scales_held)
         bench.theme_changed.connect(self.view.set_theme)
         self.view.set_theme(bench.theme)
@@ -128,12 +128,7 @@ class LossStrip(QObject):
 
     def _held(self, figure: Figure, of: object) -> Figure:
         """On a scale that only grows, while a training is played or dragged through."""
-        if not self.bench.holds_scales:
-            return figure
-        if of != self._scales_of:
-            self._scales.forget()
-            self._scales_of = of
-        return self._scales.held(figure)
+        return self._scales.held(figure, of) if self.bench.holds_scales else figure
 
     @Slot(bool)
     def _scales_held(self, on: bool) -> None:
