@@ -27,7 +27,7 @@ from weakref import WeakValueDictionary
 
 import torch
 
-from circuitlab.analysis.attention import chosen_heads
+from circuitlab.analysis.attention.pattern import chosen_heads
 from circuitlab.analysis.base import TextRef, analyses, find_analysis
 from circuitlab.draw.paper import Paper, format_of
 from circuitlab.engine.codec import as_text, params_of, parse

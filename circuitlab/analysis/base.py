@@ -376,8 +376,8 @@ def analysis(
 def _walk() -> None:
     import circuitlab.analysis as package
 
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        importlib.import_module(module.name)
 
 
 def analyses() -> dict[str, Analysis[Any, Any]]:

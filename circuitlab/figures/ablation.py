@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.ablation import AblationParams, AblationResult
+from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import caption, captions, destination, digits, once, pick_position, rows_of_heads, top_level

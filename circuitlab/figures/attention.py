@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.attention import AttentionParams, AttentionResult, Show
+from circuitlab.analysis.attention.pattern import AttentionParams, AttentionResult, Show
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import (
     caption,

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from circuitlab.analysis.direct_attribution import CONSTANT, DirectAttributionParams, DirectAttributionResult
-from circuitlab.analysis.token_attribution import TokenAttributionParams, TokenAttributionResult
+from circuitlab.analysis.attribution.direct_attribution import CONSTANT, DirectAttributionParams, DirectAttributionResult
+from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams, TokenAttributionResult
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import caption, destination, digits, number, once, pick_position, quoted, texts, top_level

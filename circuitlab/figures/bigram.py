@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from circuitlab.analysis.bigram import BigramParams, BigramResult
+from circuitlab.analysis.circuits.bigram import BigramParams, BigramResult
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import captions, number, once, quoted, texts
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids

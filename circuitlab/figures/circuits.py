@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.largest_entries import LargestEntriesParams, LargestEntriesResult
-from circuitlab.analysis.skip_trigrams import SkipTrigramsParams, SkipTrigramsResult
-from circuitlab.analysis.token_circuits import TokenCircuitsParams, TokenCircuitsResult
+from circuitlab.analysis.circuits.largest_entries import LargestEntriesParams, LargestEntriesResult
+from circuitlab.analysis.circuits.skip_trigrams import SkipTrigramsParams, SkipTrigramsResult
+from circuitlab.analysis.circuits.token_circuits import TokenCircuitsParams, TokenCircuitsResult
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import captions, digits, has_mlps, once, quoted, rotates, texts, top_level
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids

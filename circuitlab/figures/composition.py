@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from circuitlab.analysis.composition import CompositionParams, CompositionResult
-from circuitlab.analysis.head_scores import HeadScoresResult
+from circuitlab.analysis.attention.head_scores import HeadScoresResult
+from circuitlab.analysis.composition.scores import CompositionParams, CompositionResult
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import and_struck, caption, hints, number, once, published, struck, top_level
 from circuitlab.figures.heads import random_scores

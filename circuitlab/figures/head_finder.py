@@ -8,13 +8,13 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from circuitlab.analysis.attention.copying_on_random_tokens import CopyingHeadScoreParams, CopyingHeadScoreResult
+from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult
 from circuitlab.analysis.base import find_analysis
-from circuitlab.analysis.composition import CompositionParams, CompositionResult
-from circuitlab.analysis.copying_head_score import CopyingHeadScoreParams, CopyingHeadScoreResult
-from circuitlab.analysis.copying_scores import CopyingScoresParams, CopyingScoresResult
-from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult
-from circuitlab.analysis.own_tokens import OwnTokensParams, OwnTokensResult
-from circuitlab.analysis.token_rows import Embedding
+from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, OwnTokensResult
+from circuitlab.analysis.circuits.vocabulary_rows import Embedding
+from circuitlab.analysis.composition.scores import CompositionParams, CompositionResult
+from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, CopyingScoresResult
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import captions, has_mlps, hints, once, published, rows_of_heads

@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
+from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult, short_sample
 from circuitlab.analysis.base import find_analysis
-from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult, short_sample
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import and_struck, caption, hints, once, published, rows_of_heads, struck, top_level
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids

@@ -7,13 +7,13 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.attention import AttentionParams
+from circuitlab.analysis.attention.copying_on_random_tokens import CopyingHeadScoreParams, CopyingHeadScoreResult
+from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult
+from circuitlab.analysis.attention.pattern import AttentionParams
+from circuitlab.analysis.attention.prefix_matching import PrefixStripeParams, PrefixStripeResult
+from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams
 from circuitlab.analysis.base import SeriesRef, TextRef, find_analysis
-from circuitlab.analysis.copying_head_score import CopyingHeadScoreParams, CopyingHeadScoreResult
-from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult
-from circuitlab.analysis.in_context import InContextParams, InContextResult
-from circuitlab.analysis.prefix_stripe import PrefixStripeParams, PrefixStripeResult
-from circuitlab.analysis.token_attribution import TokenAttributionParams
+from circuitlab.analysis.behaviour.in_context import InContextParams, InContextResult
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import CircuitLabError
 from circuitlab.figures.common import caption, captions, destination, number, once, pick_position, rows_of_heads

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from circuitlab.analysis.attention import AttentionResult
+from circuitlab.analysis.attention.pattern import AttentionResult
+from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams, TokenAttributionResult
 from circuitlab.analysis.base import find_analysis
-from circuitlab.analysis.token_attribution import TokenAttributionParams, TokenAttributionResult
 from circuitlab.engine.request import Answer
 from circuitlab.figures.common import caption, captions, destination, once, quoted, top_level
 from circuitlab.figures.marks import Figure, RowColumn, Rows, Tokens, ids

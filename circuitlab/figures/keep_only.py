@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from circuitlab.analysis.edge_sets import Edge, Through
-from circuitlab.analysis.keep_only import KeepOnlyParams, KeepOnlyResult
-from circuitlab.analysis.kept_result import names_of
+from circuitlab.analysis.interventions.circuit_faithfulness import KeepOnlyParams, KeepOnlyResult
+from circuitlab.analysis.interventions.edges import Edge, Through
+from circuitlab.analysis.interventions.faithfulness_result import names_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.ablation import base_params, too_short
 from circuitlab.figures.common import caption, number, once

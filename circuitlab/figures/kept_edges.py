@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from circuitlab.analysis.edge_sets import Edge
-from circuitlab.analysis.kept_result import KeepOnlyResult
+from circuitlab.analysis.interventions.edges import Edge
+from circuitlab.analysis.interventions.faithfulness_result import KeepOnlyResult
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer
 from circuitlab.errors import UsageError

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from circuitlab.analysis.rotation_clock import RotationClockParams
+from circuitlab.analysis.checks.rope_clock import RotationClockParams
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures import laboratory_pages as pages
 from circuitlab.figures.common import destination, pick_position

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from circuitlab.analysis.rotation_clock import RotationClockResult
+from circuitlab.analysis.checks.rope_clock import RotationClockResult
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer
 from circuitlab.figures.common import caption, destination, number, once, quoted

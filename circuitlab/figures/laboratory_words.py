@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from circuitlab.analysis.rotation_clock import RotationClockResult
+from circuitlab.analysis.checks.rope_clock import RotationClockResult
 from circuitlab.counting import number_of
 from circuitlab.figures.common import number
 from circuitlab.figures.marks import Prose

@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.logit_lens import LogitLensParams, LogitLensResult
-from circuitlab.analysis.residual_norms import ResidualNormsParams, ResidualNormsResult
+from circuitlab.analysis.attribution.logit_lens import LogitLensParams, LogitLensResult
+from circuitlab.analysis.attribution.residual_norms import ResidualNormsParams, ResidualNormsResult
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import caption, destination, once, pick_position, quoted, texts, top_level
 from circuitlab.figures.marks import Axis, ColourMap, Figure, Heatmap, Hit, Lines, RowColumn, Rows, empty, ids

@@ -7,7 +7,7 @@ from textwrap import wrap
 
 import numpy as np
 
-from circuitlab.analysis.model_facts import ModelFactsParams, ModelFactsResult
+from circuitlab.analysis.checks.model_facts import ModelFactsParams, ModelFactsResult
 from circuitlab.engine.request import Request
 from circuitlab.figures.common import caption, once
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids

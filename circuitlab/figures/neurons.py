@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.neurons import NeuronsParams, NeuronsResult
+from circuitlab.analysis.attribution.neurons import NeuronsParams, NeuronsResult
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.attribution import target_name
 from circuitlab.figures.common import caption, destination, digits, once, quoted, texts, top_level

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from circuitlab.analysis.attention import Show
-from circuitlab.analysis.attention_overview import GAP, OverviewParams, OverviewResult
+from circuitlab.analysis.attention.overview import GAP, OverviewParams, OverviewResult
+from circuitlab.analysis.attention.pattern import Show
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Request
 from circuitlab.figures.attention import NAMES, UNITS

@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.patched_block import What
-from circuitlab.analysis.patching import PatchingParams, PatchingResult
-from circuitlab.analysis.path_patching import PathPatchingParams
+from circuitlab.analysis.interventions.patched_block import What
+from circuitlab.analysis.interventions.patching import PatchingParams, PatchingResult
+from circuitlab.analysis.interventions.path_patching import PathPatchingParams
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import caption, has_mlps, number, once, pick_position

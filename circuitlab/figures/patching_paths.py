@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from circuitlab.analysis.path_patching import PathPatchingResult
+from circuitlab.analysis.interventions.path_patching import PathPatchingResult
 from circuitlab.engine.request import Answer
 from circuitlab.figures.common import caption, digits, once, top_level
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids

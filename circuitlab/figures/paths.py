@@ -7,12 +7,12 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.ablation import AblationParams, AblationResult
-from circuitlab.analysis.copying_scores import CopyingScoresParams, CopyingScoresResult
-from circuitlab.analysis.own_tokens import OwnTokensParams, OwnTokensResult, own_tokens
-from circuitlab.analysis.path_expansion import Measure, PathExpansionParams, PathExpansionResult
-from circuitlab.analysis.path_terms import refuse_on_stream
-from circuitlab.analysis.virtual_head import VirtualHeadParams, VirtualHeadResult
+from circuitlab.analysis.attribution.path_expansion import Measure, PathExpansionParams, PathExpansionResult
+from circuitlab.analysis.attribution.path_terms import refuse_on_stream
+from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, OwnTokensResult, own_tokens
+from circuitlab.analysis.composition.virtual_head import VirtualHeadParams, VirtualHeadResult
+from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult
+from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, CopyingScoresResult
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Refused

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from circuitlab.analysis.ablation import AblationResult
-from circuitlab.analysis.copying_scores import CopyingScoresResult
-from circuitlab.analysis.own_tokens import OwnTokensResult
-from circuitlab.analysis.path_expansion import PathExpansionResult
+from circuitlab.analysis.attribution.path_expansion import PathExpansionResult
+from circuitlab.analysis.circuits.own_tokens import OwnTokensResult
+from circuitlab.analysis.interventions.ablation import AblationResult
+from circuitlab.analysis.spectra.copying_scores import CopyingScoresResult
 from circuitlab.counting import number_of
 from circuitlab.figures.common import digits, top_level
 from circuitlab.figures.marks import RowColumn, ids

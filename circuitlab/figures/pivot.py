@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from circuitlab.analysis.weight_view import refuse_inexact
+from circuitlab.analysis.circuits.factors import refuse_inexact
 from circuitlab.errors import Refused
 from circuitlab.figures.common import destination, rotates
 from circuitlab.figures.marks import Hit

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from circuitlab.analysis.predictions import PredictionsParams, PredictionsResult
+from circuitlab.analysis.behaviour.predictions import PredictionsParams, PredictionsResult
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import caption, destination, once, quoted, texts
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids

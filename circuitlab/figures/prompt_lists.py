@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from circuitlab.analysis.over_prompts import OverPromptsResult
-from circuitlab.analysis.term_importance import TermImportanceParams
-from circuitlab.analysis.token_attribution import NEAR
+from circuitlab.analysis.attribution.term_importance import TermImportanceParams
+from circuitlab.analysis.attribution.token_attribution import NEAR
+from circuitlab.analysis.behaviour.over_prompts import OverPromptsResult
 from circuitlab.engine.request import Answer
 from circuitlab.figures.common import digits, once, top_level
 from circuitlab.figures.marks import Axis, Lines, RowColumn, Rows, ids

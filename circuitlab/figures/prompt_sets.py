@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from circuitlab.analysis.base import TextRef
-from circuitlab.analysis.over_prompts import OverPromptsParams, OverPromptsResult
+from circuitlab.analysis.behaviour.over_prompts import OverPromptsParams, OverPromptsResult
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import caption, digits, once, top_level

@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.privileged_basis import PrivilegedBasisParams, PrivilegedBasisResult
-from circuitlab.analysis.rotation_check import RotationCheckParams, RotationCheckResult
-from circuitlab.analysis.subspace_overlap import SubspaceOverlapParams, SubspaceOverlapResult, Which
+from circuitlab.analysis.checks.privileged_basis import PrivilegedBasisParams, PrivilegedBasisResult
+from circuitlab.analysis.checks.rotation_invariance import RotationCheckParams, RotationCheckResult
+from circuitlab.analysis.composition.subspace_overlap import SubspaceOverlapParams, SubspaceOverlapResult, Which
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import captions, once, top_level

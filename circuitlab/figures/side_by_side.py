@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from circuitlab.analysis.side_by_side import SideBySideParams, SideBySideResult
+from circuitlab.analysis.behaviour.model_comparison import SideBySideParams, SideBySideResult
 from circuitlab.engine.request import Request
 from circuitlab.figures.common import captions, destination, number, once, pick_position, quoted, top_level
 from circuitlab.figures.marks import ColourMap, Figure, Hit, RowColumn, Rows, Tokens, empty, ids

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from circuitlab.analysis.side_by_side import SideBySideResult
+from circuitlab.analysis.behaviour.model_comparison import SideBySideResult
 from circuitlab.engine.request import Answer
 from circuitlab.engine.store import reference
 from circuitlab.errors import CircuitLabError

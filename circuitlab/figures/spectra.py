@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from circuitlab.analysis.copying_scores import CopyingScoresParams, CopyingScoresResult
-from circuitlab.analysis.ov_spectrum import OvSpectrumParams, OvSpectrumResult
-from circuitlab.analysis.own_tokens import OwnTokensParams, OwnTokensResult, own_tokens
-from circuitlab.analysis.previous_head_spectrum import PreviousHeadSpectrumParams, PreviousHeadSpectrumResult
-from circuitlab.analysis.qk_spectrum import QkSpectrumParams, QkSpectrumResult
-from circuitlab.analysis.token_rows import Embedding
+from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, OwnTokensResult, own_tokens
+from circuitlab.analysis.circuits.vocabulary_rows import Embedding
+from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, CopyingScoresResult
+from circuitlab.analysis.spectra.ov_spectrum import OvSpectrumParams, OvSpectrumResult
+from circuitlab.analysis.spectra.positivity_plane import PreviousHeadSpectrumParams, PreviousHeadSpectrumResult
+from circuitlab.analysis.spectra.qk_spectrum import QkSpectrumParams, QkSpectrumResult
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import captions, has_mlps, number, once, rotates, top_level

@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.head_step import HeadStepParams, HeadStepResult
-from circuitlab.analysis.tensor_identity import TensorIdentityParams, TensorIdentityResult
+from circuitlab.analysis.attribution.head_step import HeadStepParams, HeadStepResult
+from circuitlab.analysis.attribution.tensor_identity import TensorIdentityParams, TensorIdentityResult
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import caption, digits, number, once, quoted, texts, top_level

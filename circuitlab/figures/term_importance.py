@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
+from circuitlab.analysis.attribution.term_importance import TermImportanceParams, TermImportanceResult
 from circuitlab.analysis.base import TextRef
-from circuitlab.analysis.term_importance import TermImportanceParams, TermImportanceResult
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import caption, has_mlps, once, top_level

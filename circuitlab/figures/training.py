@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from circuitlab.analysis.base import SeriesRef
-from circuitlab.analysis.training_pca import TrainingPcaParams
-from circuitlab.analysis.training_series import TrainingSeriesParams
+from circuitlab.analysis.training.pca import TrainingPcaParams
+from circuitlab.analysis.training.series import TrainingSeriesParams
 from circuitlab.engine.request import Request
 from circuitlab.errors import CircuitLabError
 from circuitlab.figures.marks import Figure, Hit, empty

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from circuitlab.analysis.training_scores import best
-from circuitlab.analysis.training_series import KINDS, TEXT, TrainingSeriesResult
+from circuitlab.analysis.training.scores import best
+from circuitlab.analysis.training.series import KINDS, TEXT, TrainingSeriesResult
 from circuitlab.engine.request import Answer
 from circuitlab.figures.common import number, once
 from circuitlab.figures.marks import Axis, Figure, Lines, ids

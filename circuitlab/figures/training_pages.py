@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from circuitlab.analysis.training_series import KINDS, RANDOM, TEXT, TrainingSeriesResult
+from circuitlab.analysis.training.series import KINDS, RANDOM, TEXT, TrainingSeriesResult
 from circuitlab.engine.request import Answer
 from circuitlab.figures.common import caption, number, once
 from circuitlab.figures.hues import head_hue

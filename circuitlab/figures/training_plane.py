@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from circuitlab.analysis.training_pca import TrainingPcaResult
+from circuitlab.analysis.training.pca import TrainingPcaResult
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer
 from circuitlab.figures.common import caption, number, once

@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from circuitlab.analysis.training_series import RANDOM, TEXT, TrainingSeriesResult
+from circuitlab.analysis.training.series import RANDOM, TEXT, TrainingSeriesResult
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer
 from circuitlab.figures.common import number, once

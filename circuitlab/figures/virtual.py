@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.virtual_weight import VirtualWeightParams, VirtualWeightResult
+from circuitlab.analysis.composition.virtual_weight import VirtualWeightParams, VirtualWeightResult
 from circuitlab.engine.request import Request
 from circuitlab.figures.common import captions, destination, has_mlps, once
 from circuitlab.figures.marks import Axis, Figure, Hit, Lines, RowColumn, Rows, empty, ids

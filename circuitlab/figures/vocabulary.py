@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from circuitlab.analysis.alignment import Alignment, alignment_of
 from circuitlab.analysis.base import read_only
+from circuitlab.analysis.interventions.alignment import Alignment, alignment_of
 from circuitlab.counting import number_of
 from circuitlab.model.subject import Target
 from circuitlab.session.state import Pin, State

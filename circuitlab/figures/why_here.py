@@ -8,7 +8,7 @@ from zlib import crc32
 
 import numpy as np
 
-from circuitlab.analysis.score_expansion import GROUPS, ScoreExpansionParams, ScoreExpansionResult
+from circuitlab.analysis.attribution.score_expansion import GROUPS, ScoreExpansionParams, ScoreExpansionResult
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.common import caption, destination, digits, once, quoted, top_level
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids

@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, QTimer, Slot
 from PySide6.QtWidgets import QDockWidget
 
 from circuitlab.analysis.base import find_analysis
-from circuitlab.analysis.token_loss import TokenLossParams
+from circuitlab.analysis.behaviour.token_loss import TokenLossParams
 from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.store import OpenModel
 from circuitlab.figures.panel import Facts, Why

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from PySide6.QtCore import QObject, Signal, Slot
 
 from circuitlab.analysis.base import SeriesRef
-from circuitlab.analysis.training_series import RANDOM, TrainingSeriesParams, TrainingSeriesResult
+from circuitlab.analysis.training.series import RANDOM, TrainingSeriesParams, TrainingSeriesResult
 from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.store import OpenModel
 from circuitlab.figures.training_points import short

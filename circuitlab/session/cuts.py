@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from circuitlab.analysis.alignment import alignment_of
+from circuitlab.analysis.interventions.alignment import alignment_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import HEADLESS, Intervention, Op, Site, SiteName
 from circuitlab.model.subject import Head, Target

@@ -7,8 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
+from circuitlab.analysis.attention.score_definitions import SCORES
 from circuitlab.analysis.base import find_analysis
-from circuitlab.analysis.scores_of_patterns import SCORES
 from circuitlab.engine.codec import params_of
 from circuitlab.engine.store import reference
 from circuitlab.errors import BadInput, CircuitLabError

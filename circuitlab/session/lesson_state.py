@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult
 from circuitlab.analysis.base import Ctx, Quiet
-from circuitlab.analysis.head_scores import HeadScoresParams, HeadScoresResult
-from circuitlab.analysis.samples import bos_of, fitted, repeated_random
+from circuitlab.analysis.behaviour.samples import bos_of, fitted, repeated_random
 from circuitlab.counting import number_of
 from circuitlab.engine.codec import params_of
 from circuitlab.engine.engine import Engine

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from circuitlab.analysis import scores_of_patterns as scores
+from circuitlab.analysis.attention import score_definitions as scores
 from circuitlab.model.forward import logits, patterns
 from circuitlab.model.weights import Weights
 from circuitlab.training.corpus import Stream

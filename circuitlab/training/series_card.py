@@ -3,7 +3,7 @@
     python -m circuitlab.training.series_card DIR …
 
 writes it anew from the `series.safetensors` of each folder; nothing is measured. Scores and windows are those of the Training
-panel, by the same functions (`analysis/training_scores.py`) and at its defaults.
+panel, by the same functions (`analysis/training/scores.py`) and at its defaults.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from circuitlab.analysis.training_scores import (
+from circuitlab.analysis.training.scores import (
     KINDS,
     TEXT,
     OnText,
@@ -25,7 +25,7 @@ from circuitlab.analysis.training_scores import (
     scores_of,
     sources_kept,
 )
-from circuitlab.analysis.training_series import TrainingSeriesParams
+from circuitlab.analysis.training.series import TrainingSeriesParams
 from circuitlab.counting import number_of
 from circuitlab.errors import CircuitLabError
 from circuitlab.model.series import FOLDER

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from circuitlab.analysis.training_scores import late_minus_early, repetitions
+from circuitlab.analysis.training.scores import late_minus_early, repetitions
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, BadMachine, BadModel
 from circuitlab.files import writing

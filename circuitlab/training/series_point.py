@@ -3,8 +3,8 @@
     zeroed(h) = mean loss without z_h W_O^h − mean loss,     every attention pattern as it was (Olsson et al. 2022)
 
 on some held-out windows, and on the second block of repeated random tokens without its first token, which nothing foretells. Head
-scores are those of `training/metrics.py`, `copying` that of `analysis/copying_scores.py`, shares of own tokens those of
-`analysis/own_tokens.py`.
+scores are those of `training/metrics.py`, `copying` that of `analysis/spectra/copying_scores.py`, shares of own tokens those of
+`analysis/circuits/own_tokens.py`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from circuitlab.analysis.ablation_parts import Put, cut_streams
 from circuitlab.analysis.base import Inputs, Quiet, Result, find_analysis
-from circuitlab.analysis.copying_scores import CopyingScoresParams, CopyingScoresResult
-from circuitlab.analysis.own_tokens import OwnTokensParams, OwnTokensResult
+from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, OwnTokensResult
+from circuitlab.analysis.interventions.ablation_sweep import Put, cut_streams
+from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, CopyingScoresResult
 from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.folding import under

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from circuitlab.analysis.attention.head_scores import scores_on
 from circuitlab.analysis.base import Quiet, analyses
-from circuitlab.analysis.head_scores import scores_on
 from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Head, Subject, Target

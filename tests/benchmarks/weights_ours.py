@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.base import Quiet, Result, find_analysis
-from circuitlab.analysis.block_norms import by_grams_is_cheaper
+from circuitlab.analysis.composition.frobenius import by_grams_is_cheaper
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

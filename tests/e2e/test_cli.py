@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from circuitlab import api
-from circuitlab.analysis.attention import AttentionParams
+from circuitlab.analysis.attention.pattern import AttentionParams
 from circuitlab.cli import main
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from circuitlab import api, commands
-from circuitlab.analysis.attention import AttentionParams
+from circuitlab.analysis.attention.pattern import AttentionParams
 from circuitlab.analysis.base import TextRef, analyses
-from circuitlab.analysis.predictions import PredictionsParams
+from circuitlab.analysis.behaviour.predictions import PredictionsParams
 from circuitlab.cli import _parser, main
 from circuitlab.engine.codec import describe, parse_params
 from circuitlab.engine.engine import Engine

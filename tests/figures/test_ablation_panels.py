@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from circuitlab.analysis.ablation import AblationParams, AblationResult
 from circuitlab.analysis.base import Quiet
-from circuitlab.analysis.keep_only import KeepOnlyParams, KeepOnlyResult
+from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult
+from circuitlab.analysis.interventions.circuit_faithfulness import KeepOnlyParams, KeepOnlyResult
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

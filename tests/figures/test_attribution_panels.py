@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QSize
 
+from circuitlab.analysis.attribution.direct_attribution import DirectAttributionParams
+from circuitlab.analysis.attribution.logit_lens import LogitLensParams
+from circuitlab.analysis.attribution.neurons import NeuronsParams
+from circuitlab.analysis.attribution.residual_norms import ResidualNormsParams
+from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams
 from circuitlab.analysis.base import Quiet
-from circuitlab.analysis.direct_attribution import DirectAttributionParams
-from circuitlab.analysis.logit_lens import LogitLensParams
-from circuitlab.analysis.neurons import NeuronsParams
-from circuitlab.analysis.residual_norms import ResidualNormsParams
-from circuitlab.analysis.token_attribution import TokenAttributionParams
 from circuitlab.draw.cell_texts import shortened
 from circuitlab.draw.export import render
 from circuitlab.engine.engine import Engine

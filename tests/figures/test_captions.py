@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from circuitlab.analysis.base import Remainder, Result, find_analysis
-from circuitlab.analysis.weight_view import exactness
+from circuitlab.analysis.circuits.factors import exactness
 from circuitlab.engine.engine import Engine, needs
 from circuitlab.engine.request import Answer, Provenance, Request
 from circuitlab.engine.store import ModelStore

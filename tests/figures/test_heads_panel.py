@@ -9,7 +9,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from circuitlab.analysis.head_scores import HeadScoresParams
+from circuitlab.analysis.attention.head_scores import HeadScoresParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

@@ -9,15 +9,15 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from circuitlab.analysis.composition import CompositionParams
-from circuitlab.analysis.copying_head_score import CopyingHeadScoreParams
-from circuitlab.analysis.copying_scores import CopyingScoresParams
-from circuitlab.analysis.head_scores import HeadScoresParams
-from circuitlab.analysis.in_context import InContextParams
-from circuitlab.analysis.own_tokens import OwnTokensParams
-from circuitlab.analysis.prefix_stripe import PrefixStripeParams
-from circuitlab.analysis.term_importance import TermImportanceParams
-from circuitlab.analysis.token_attribution import TokenAttributionParams
+from circuitlab.analysis.attention.copying_on_random_tokens import CopyingHeadScoreParams
+from circuitlab.analysis.attention.head_scores import HeadScoresParams
+from circuitlab.analysis.attention.prefix_matching import PrefixStripeParams
+from circuitlab.analysis.attribution.term_importance import TermImportanceParams
+from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams
+from circuitlab.analysis.behaviour.in_context import InContextParams
+from circuitlab.analysis.circuits.own_tokens import OwnTokensParams
+from circuitlab.analysis.composition.scores import CompositionParams
+from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams
 from circuitlab.draw.points import PointsMark
 from circuitlab.draw.tokens import TokensMark
 from circuitlab.engine.engine import Engine

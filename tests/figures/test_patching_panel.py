@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QSize
 
-from circuitlab.analysis.patching import PatchingParams
-from circuitlab.analysis.path_patching import PathPatchingParams
+from circuitlab.analysis.interventions.patching import PatchingParams
+from circuitlab.analysis.interventions.path_patching import PathPatchingParams
 from circuitlab.draw.export import render
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request

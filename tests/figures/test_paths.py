@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from circuitlab.analysis.ablation import AblationParams
-from circuitlab.analysis.copying_scores import CopyingScoresParams
-from circuitlab.analysis.path_expansion import PathExpansionParams, PathExpansionResult, path_expansion
-from circuitlab.analysis.virtual_head import VirtualHeadParams
+from circuitlab.analysis.attribution.path_expansion import PathExpansionParams, PathExpansionResult, path_expansion
+from circuitlab.analysis.composition.virtual_head import VirtualHeadParams
+from circuitlab.analysis.interventions.ablation import AblationParams
+from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

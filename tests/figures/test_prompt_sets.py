@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from circuitlab.analysis.over_prompts import OverPromptsParams, OverPromptsResult
+from circuitlab.analysis.behaviour.over_prompts import OverPromptsParams, OverPromptsResult
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Lines, Rows

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from circuitlab.analysis.side_by_side import SideBySideParams, SideBySideResult
+from circuitlab.analysis.behaviour.model_comparison import SideBySideParams, SideBySideResult
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

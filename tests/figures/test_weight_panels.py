@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from circuitlab.analysis.composition import CompositionParams
-from circuitlab.analysis.copying_scores import CopyingScoresParams
-from circuitlab.analysis.ov_spectrum import OvSpectrumParams
-from circuitlab.analysis.own_tokens import OwnTokensParams
-from circuitlab.analysis.previous_head_spectrum import PreviousHeadSpectrumParams
-from circuitlab.analysis.subspace_overlap import SubspaceOverlapParams
+from circuitlab.analysis.circuits.own_tokens import OwnTokensParams
+from circuitlab.analysis.composition.scores import CompositionParams
+from circuitlab.analysis.composition.subspace_overlap import SubspaceOverlapParams
+from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams
+from circuitlab.analysis.spectra.ov_spectrum import OvSpectrumParams
+from circuitlab.analysis.spectra.positivity_plane import PreviousHeadSpectrumParams
 from circuitlab.draw.points import PointsMark
 from circuitlab.draw.theme import DARK, LIGHT
 from circuitlab.engine.engine import Engine

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from circuitlab.analysis.head_step import HeadStepParams
-from circuitlab.analysis.score_expansion import ScoreExpansionParams
-from circuitlab.analysis.tensor_identity import TensorIdentityParams
+from circuitlab.analysis.attribution.head_step import HeadStepParams
+from circuitlab.analysis.attribution.score_expansion import ScoreExpansionParams
+from circuitlab.analysis.attribution.tensor_identity import TensorIdentityParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

@@ -10,7 +10,7 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QContextMenuEvent
 from PySide6.QtWidgets import QApplication
 
-from circuitlab.analysis.attention import AttentionParams
+from circuitlab.analysis.attention.pattern import AttentionParams
 from circuitlab.engine.request import Request
 from circuitlab.figures.keep_only import KeepOnlyView
 from circuitlab.figures.marks import Edges, Hit, Rows, Tokens

@@ -10,8 +10,8 @@ import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtWidgets import QApplication
 
-from circuitlab.analysis.composition import CompositionParams
-from circuitlab.analysis.ov_table import OvTableParams
+from circuitlab.analysis.circuits.ov_table import OvTableParams
+from circuitlab.analysis.composition.scores import CompositionParams
 from circuitlab.engine.request import Request
 from circuitlab.figures.marks import Edges, Heatmap, Hit, Points, Rows
 from circuitlab.figures.pivot import of_weights

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from circuitlab.analysis import ablation_parts, measured
-from circuitlab.analysis.ablation import AblationParams, AblationResult
-from circuitlab.analysis.ablation_parts import Holding, bench
 from circuitlab.analysis.base import Quiet
-from circuitlab.analysis.first_order import first_order
-from circuitlab.analysis.in_context import windows
+from circuitlab.analysis.behaviour.in_context import windows
+from circuitlab.analysis.interventions import _metric, ablation_sweep
+from circuitlab.analysis.interventions._gradient_estimate import first_order
+from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult
+from circuitlab.analysis.interventions.ablation_sweep import Holding, bench
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.flights import Flights
 from circuitlab.engine.inputs import InputsOf
@@ -250,7 +250,7 @@ def test_estimates_come_first_and_exact_values_replace_them_last_layer_first(ask
 
 
 def test_what_a_cancelled_sweep_holds_is_gone_on_from(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ablation_parts, "AT_ONCE", 2 * len(TOKENS))
+    monkeypatch.setattr(ablation_sweep, "AT_ONCE", 2 * len(TOKENS))
     request = ask.request(AblationParams(what="pairs", heads=(Head(0, 0), Head(0, 2), Head(1, 1))))
     with pytest.raises(Cancelled):
         ask.engine.answer(request, Watcher(3))
@@ -328,10 +328,10 @@ def test_only_what_is_measured_is_computed_in_the_last_layer(ask: Asker, how: st
 @pytest.mark.parametrize("name", ["attention-only", "smeared", "odd"])
 def test_behind_the_last_layer_only_the_logits_are_changed(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prompts of twice d_head tokens and more take the way through W_O W_U; the numbers are those of whole passes."""
-    monkeypatch.setattr(ablation_parts, "ROWS", 7)
+    monkeypatch.setattr(ablation_sweep, "ROWS", 7)
     asker, used = Asker(directory(tmp_path / "m", CONFIGS[name])), []
-    through = ablation_parts.behind_last
-    monkeypatch.setattr(ablation_parts, "behind_last", lambda *a: used.append(1) or through(*a))
+    through = ablation_sweep.behind_last
+    monkeypatch.setattr(ablation_sweep, "behind_last", lambda *a: used.append(1) or through(*a))
     tokens, heads = tuple([0, *TOKENS[1:]] * 4), (Head(1, 0), Head(1, 2))
     edits = fitting(CONFIGS[name], EDITS[:4])
     before = asker.losses(tokens, edits)
@@ -418,7 +418,7 @@ def test_a_batch_of_streams_goes_on_with_the_interventions_of_the_run(tmp_path: 
 @pytest.mark.parametrize("cap", [0.0, 5.0])
 def test_losses_over_tiles_of_the_vocabulary(cells: int, cap: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """As −log softmax of whole rows in float64, wherever tiles end; a loss of almost nothing keeps its digits."""
-    monkeypatch.setattr(measured, "CELLS", cells)
+    monkeypatch.setattr(_metric, "CELLS", cells)
     made = torch.Generator().manual_seed(0)
     draw = lambda *shape: torch.randn(*shape, generator=made)
     bias, gain, shift = draw(23), draw(8), draw(8)
@@ -438,7 +438,7 @@ def test_losses_over_tiles_of_the_vocabulary(cells: int, cap: float, monkeypatch
     if not cap:
         bias[ids[5]] += 12  # all but certain
     wanted = -torch.log_softmax(logits(), dim=-1)[torch.arange(6), ids]
-    found = measured.token_losses(weights, x, ids, lambda: ticks.append(None))
+    found = _metric.token_losses(weights, x, ids, lambda: ticks.append(None))
     np.testing.assert_allclose(found.double(), wanted, rtol=2e-6, atol=2e-6)
     assert cap or abs(float(found[5] - wanted[5])) < 2e-7
     assert len(ticks) == -(-23 // max(1, cells // 6))

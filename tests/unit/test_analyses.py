@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from circuitlab.analysis.attention import AttentionParams
-from circuitlab.analysis.attention_overview import GAP, OverviewParams, pooled
+from circuitlab.analysis.attention.head_scores import HeadScoresParams
+from circuitlab.analysis.attention.overview import GAP, OverviewParams, pooled
+from circuitlab.analysis.attention.pattern import AttentionParams
+from circuitlab.analysis.attention.score_definitions import SCORES
 from circuitlab.analysis.base import Quiet, analyses
-from circuitlab.analysis.head_scores import HeadScoresParams
-from circuitlab.analysis.predictions import PredictionsParams
-from circuitlab.analysis.samples import different_random
-from circuitlab.analysis.scores_of_patterns import SCORES
-from circuitlab.analysis.token_loss import TokenLossParams
+from circuitlab.analysis.behaviour.predictions import PredictionsParams
+from circuitlab.analysis.behaviour.samples import different_random
+from circuitlab.analysis.behaviour.token_loss import TokenLossParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

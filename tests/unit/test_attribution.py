@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from circuitlab.analysis.attribution.direct_attribution import DirectAttributionParams
+from circuitlab.analysis.attribution.residual_norms import ResidualNormsParams
+from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams
 from circuitlab.analysis.base import Quiet
-from circuitlab.analysis.direct_attribution import DirectAttributionParams
-from circuitlab.analysis.residual_norms import ResidualNormsParams
-from circuitlab.analysis.token_attribution import TokenAttributionParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -345,7 +345,7 @@ def test_norms_of_a_cut_run_show_the_cut(folder: Path) -> None:
 
 def test_cancelled_norms_are_gone_on_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ask = asker(folder, "gpt2")
-    monkeypatch.setattr("circuitlab.analysis.residual_norms.ROWS", 4)
+    monkeypatch.setattr("circuitlab.analysis.attribution.residual_norms.ROWS", 4)
     request = Request("residual_norms", ResidualNormsParams(), ask.subject(TOKENS, (), RAW))
     stops = _Stops(2)  # two layers of the first tile; the second tile is not begun
     with pytest.raises(Cancelled):

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from circuitlab.analysis.base import TextRef, analyses
-from circuitlab.analysis.patching import PatchingParams
+from circuitlab.analysis.interventions.patching import PatchingParams
 from circuitlab.engine.codec import as_text, describe, fields, from_json, params_of, parse, parse_params, to_json
 from circuitlab.engine.texts import Texts
 from circuitlab.errors import BadInput, UsageError

@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import load_file
 
 from circuitlab.analysis.base import Quiet
-from circuitlab.analysis.block_norms import again, by_grams, by_grams_is_cheaper
-from circuitlab.analysis.composition import CompositionParams, CompositionResult
+from circuitlab.analysis.composition.frobenius import again, by_grams, by_grams_is_cheaper
+from circuitlab.analysis.composition.scores import CompositionParams, CompositionResult
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -147,7 +147,7 @@ def test_a_layer_read_again_gives_the_same_scores(tmp_path: Path) -> None:
     config = replace(CONFIGS["llama"], n_layers=4)
     path = directory(tmp_path / "m", config)
     roomy, mapped = ask(path), Engine(ModelStore())
-    from circuitlab.analysis.composition import _Sources
+    from circuitlab.analysis.composition.scores import _Sources
 
     kept = []
     original = _Sources.left
@@ -158,7 +158,7 @@ def test_a_layer_read_again_gives_the_same_scores(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_Sources, "left", left)
-        patch.setattr("circuitlab.analysis.composition.KEPT_SHARE", 10**9)
+        patch.setattr("circuitlab.analysis.composition.scores.KEPT_SHARE", 10**9)
         tight = ask(path, engine=mapped)
     assert kept and not any(kept)
     np.testing.assert_array_equal(roomy.scores, tight.scores)
@@ -167,7 +167,7 @@ def test_a_layer_read_again_gives_the_same_scores(tmp_path: Path) -> None:
 def test_small_tiles_give_the_same_scores_and_cancel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = directory(tmp_path / "m", replace(TINY, n_layers=3))
     whole = ask(path)
-    monkeypatch.setattr("circuitlab.analysis.block_norms.TILE_FLOPS", 1.0)
+    monkeypatch.setattr("circuitlab.analysis.composition.frobenius.TILE_FLOPS", 1.0)
     ticks = []
 
     class Count(Quiet):
@@ -201,9 +201,9 @@ def test_grams_give_the_same_scores(tmp_path: Path, dtype: str, chunk: int, monk
         calls.append(len(given[1]))
         return by_grams(*given)
 
-    monkeypatch.setattr("circuitlab.analysis.composition.CHUNK", chunk)
-    monkeypatch.setattr("circuitlab.analysis.composition.by_grams", counted)
-    monkeypatch.setattr("circuitlab.analysis.composition.by_grams_is_cheaper", lambda *sizes: True)
+    monkeypatch.setattr("circuitlab.analysis.composition.scores.CHUNK", chunk)
+    monkeypatch.setattr("circuitlab.analysis.composition.scores.by_grams", counted)
+    monkeypatch.setattr("circuitlab.analysis.composition.scores.by_grams_is_cheaper", lambda *sizes: True)
     path = directory(tmp_path / "m", MANY)
     np.testing.assert_allclose(ask(path, dtype=dtype).scores, slow_scores(MANY, doubles(path)), rtol=1e-5)
     assert calls

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from circuitlab.analysis.composition import CompositionParams
-from circuitlab.analysis.copying_scores import CopyingScoresParams
-from circuitlab.analysis.ov_spectrum import OvSpectrumParams
-from circuitlab.analysis.previous_head_spectrum import PreviousHeadSpectrumParams
-from circuitlab.analysis.rotation_check import RotationCheckParams
-from circuitlab.analysis.subspace_overlap import SubspaceOverlapParams
+from circuitlab.analysis.checks.rotation_invariance import RotationCheckParams
+from circuitlab.analysis.composition.scores import CompositionParams
+from circuitlab.analysis.composition.subspace_overlap import SubspaceOverlapParams
+from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams
+from circuitlab.analysis.spectra.ov_spectrum import OvSpectrumParams
+from circuitlab.analysis.spectra.positivity_plane import PreviousHeadSpectrumParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from circuitlab.analysis import base
-from circuitlab.analysis.attention import AttentionParams
+from circuitlab.analysis.attention.head_scores import HeadScoresParams
+from circuitlab.analysis.attention.pattern import AttentionParams
 from circuitlab.analysis.base import Quiet, Result, TextRef, analyses
-from circuitlab.analysis.head_scores import HeadScoresParams
-from circuitlab.analysis.predictions import PredictionsParams
-from circuitlab.analysis.token_loss import TokenLossParams
+from circuitlab.analysis.behaviour.predictions import PredictionsParams
+from circuitlab.analysis.behaviour.token_loss import TokenLossParams
 from circuitlab.engine.cache import Cache
 from circuitlab.engine.codec import from_json, parse_params, to_json
 from circuitlab.engine.engine import Engine, memory_words, needs

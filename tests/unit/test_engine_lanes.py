@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from circuitlab.analysis.attention import AttentionParams
+from circuitlab.analysis.attention.pattern import AttentionParams
 from circuitlab.analysis.base import Quiet, Result
-from circuitlab.analysis.token_loss import TokenLossParams
+from circuitlab.analysis.behaviour.token_loss import TokenLossParams
 from circuitlab.engine import engine as engine_module
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.flights import Flights

@@ -13,7 +13,7 @@ import pytest
 import circuitlab
 from circuitlab import errors
 from circuitlab.analysis.base import TextRef, analyses, find_analysis
-from circuitlab.analysis.over_prompts import OverPromptsParams
+from circuitlab.analysis.behaviour.over_prompts import OverPromptsParams
 from circuitlab.errors import CircuitLabError, Refused
 from tests.models import TINY
 

@@ -11,12 +11,12 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
+from circuitlab.analysis.attention.copying_on_random_tokens import CopyingHeadScoreParams
+from circuitlab.analysis.attention.head_scores import HeadScoresParams
+from circuitlab.analysis.attention.prefix_matching import PrefixStripeParams
+from circuitlab.analysis.attention.score_definitions import SCORES
 from circuitlab.analysis.base import Quiet
-from circuitlab.analysis.copying_head_score import CopyingHeadScoreParams
-from circuitlab.analysis.head_scores import HeadScoresParams
-from circuitlab.analysis.prefix_stripe import PrefixStripeParams
-from circuitlab.analysis.samples import different_random, fitted, repeated_random
-from circuitlab.analysis.scores_of_patterns import SCORES
+from circuitlab.analysis.behaviour.samples import different_random, fitted, repeated_random
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

@@ -13,9 +13,9 @@ import pytest
 from safetensors.numpy import load_file
 
 from circuitlab.analysis.base import Quiet, SeriesRef, TextRef
-from circuitlab.analysis.in_context import InContextParams, InContextResult, log_slope, windows
-from circuitlab.analysis.samples import pieces
-from circuitlab.analysis.token_loss import TokenLossParams
+from circuitlab.analysis.behaviour.in_context import InContextParams, InContextResult, log_slope, windows
+from circuitlab.analysis.behaviour.samples import pieces
+from circuitlab.analysis.behaviour.token_loss import TokenLossParams
 from circuitlab.api import save
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request

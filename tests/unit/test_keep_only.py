@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from circuitlab.analysis import ablation_parts
 from circuitlab.analysis.base import Quiet
-from circuitlab.analysis.keep_only import KeepOnlyParams, KeepOnlyResult
-from circuitlab.analysis.kept_sets import random_sets
+from circuitlab.analysis.interventions import ablation_sweep
+from circuitlab.analysis.interventions._circuit_sets import random_sets
+from circuitlab.analysis.interventions.circuit_faithfulness import KeepOnlyParams, KeepOnlyResult
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -151,7 +151,7 @@ class Watcher(Quiet):
 
 
 def test_what_a_cancelled_attempt_holds_is_gone_on_from(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ablation_parts, "AT_ONCE", 2 * len(TOKENS))
+    monkeypatch.setattr(ablation_sweep, "AT_ONCE", 2 * len(TOKENS))
     request = ask.request(KeepOnlyParams(CIRCUIT, samples=4))
     first = Watcher(3)
     with pytest.raises(Cancelled):

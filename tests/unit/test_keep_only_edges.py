@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from circuitlab.analysis.ablation_parts import Put
 from circuitlab.analysis.base import Quiet
-from circuitlab.analysis.edge_pass import Cut, as_interventions, cut_final, cut_of
-from circuitlab.analysis.edge_sets import KINDS, Edge, count, random_edges, universe
-from circuitlab.analysis.keep_only import KeepOnlyParams, KeepOnlyResult
+from circuitlab.analysis.interventions._edge_ablation import Cut, as_interventions, cut_final, cut_of
+from circuitlab.analysis.interventions.ablation_sweep import Put
+from circuitlab.analysis.interventions.circuit_faithfulness import KeepOnlyParams, KeepOnlyResult
+from circuitlab.analysis.interventions.edges import KINDS, Edge, count, random_edges, universe
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

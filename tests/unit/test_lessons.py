@@ -11,9 +11,9 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 import circuitlab.api as lab
+from circuitlab.analysis.attention.head_scores import HeadScoresParams
 from circuitlab.analysis.base import Result
-from circuitlab.analysis.head_scores import HeadScoresParams
-from circuitlab.analysis.samples import repeated_random
+from circuitlab.analysis.behaviour.samples import repeated_random
 from circuitlab.cli import main
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request

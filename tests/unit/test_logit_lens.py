@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from circuitlab.analysis import logit_lens as module
+from circuitlab.analysis.attribution import logit_lens as module
+from circuitlab.analysis.attribution.direct_attribution import DirectAttributionParams
+from circuitlab.analysis.attribution.logit_lens import FINAL, OWN, LogitLensParams
 from circuitlab.analysis.base import Quiet
-from circuitlab.analysis.direct_attribution import DirectAttributionParams
-from circuitlab.analysis.logit_lens import FINAL, OWN, LogitLensParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

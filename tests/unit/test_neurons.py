@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from circuitlab.analysis.direct_attribution import DirectAttributionParams
-from circuitlab.analysis.neurons import NeuronsParams
+from circuitlab.analysis.attribution.direct_attribution import DirectAttributionParams
+from circuitlab.analysis.attribution.neurons import NeuronsParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

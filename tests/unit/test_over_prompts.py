@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from circuitlab.analysis import base
+from circuitlab.analysis.attribution.neurons import NeuronsParams
+from circuitlab.analysis.attribution.term_importance import TermImportanceParams
+from circuitlab.analysis.attribution.token_attribution import NEAR, TokenAttributionParams
 from circuitlab.analysis.base import Ctx, Inputs, Quiet, Remainder, Result, Table, TextRef, analysis
-from circuitlab.analysis.neurons import NeuronsParams
-from circuitlab.analysis.over_prompts import OverPromptsParams, OverPromptsResult, averaged, statistics
-from circuitlab.analysis.patching import PatchingParams
-from circuitlab.analysis.path_patching import PathPatchingParams
+from circuitlab.analysis.behaviour.over_prompts import OverPromptsParams, OverPromptsResult, averaged, statistics
+from circuitlab.analysis.interventions.patching import PatchingParams
+from circuitlab.analysis.interventions.path_patching import PathPatchingParams
 from circuitlab.analysis.target import aim_at, position_of
-from circuitlab.analysis.term_importance import TermImportanceParams
-from circuitlab.analysis.token_attribution import NEAR, TokenAttributionParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

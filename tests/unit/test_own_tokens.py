@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from circuitlab.analysis import own_tokens as module
-from circuitlab.analysis.own_tokens import OwnTokensParams
+from circuitlab.analysis.circuits import own_tokens as module
+from circuitlab.analysis.circuits.own_tokens import OwnTokensParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

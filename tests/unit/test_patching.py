@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from circuitlab.analysis.alignment import alignment_of
 from circuitlab.analysis.base import Quiet
-from circuitlab.analysis.patched_block import SITES
-from circuitlab.analysis.patching import PatchingParams, PatchingResult
+from circuitlab.analysis.interventions.alignment import alignment_of
+from circuitlab.analysis.interventions.patched_block import SITES
+from circuitlab.analysis.interventions.patching import PatchingParams, PatchingResult
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -266,12 +266,12 @@ def test_computed_afresh_it_is_bit_equal(tmp_path: Path) -> None:
 
 
 def test_batches_of_many_rows_give_the_same_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from circuitlab.analysis import patching_parts
+    from circuitlab.analysis.interventions import _partial_reruns
 
     lab, p = Lab(tmp_path, CONFIGS["gpt2"]), PatchingParams(LONGER, "k", target=PAIR)
     wanted = lab(p).values
-    monkeypatch.setattr(patching_parts, "ROWS", 5)
-    monkeypatch.setattr(patching_parts, "WAVE", 11)
+    monkeypatch.setattr(_partial_reruns, "ROWS", 5)
+    monkeypatch.setattr(_partial_reruns, "WAVE", 11)
     found: Any = lab.engine.answer(lab.request(p), fresh=True).result
     np.testing.assert_allclose(found.values, wanted, atol=1e-11)
 

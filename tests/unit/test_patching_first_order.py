@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from circuitlab.analysis.base import Quiet
-from circuitlab.analysis.patched_block import SITES
-from circuitlab.analysis.patching import PatchingParams, PatchingResult
+from circuitlab.analysis.interventions.patched_block import SITES
+from circuitlab.analysis.interventions.patching import PatchingParams, PatchingResult
 from circuitlab.errors import Cancelled
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention, Site

@@ -14,9 +14,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from circuitlab.analysis.attribution.path_expansion import PathExpansionParams, PathExpansionResult
 from circuitlab.analysis.base import Quiet
-from circuitlab.analysis.path_expansion import PathExpansionParams, PathExpansionResult
-from circuitlab.analysis.virtual_head import VirtualHeadParams, VirtualHeadResult
+from circuitlab.analysis.composition.virtual_head import VirtualHeadParams, VirtualHeadResult
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

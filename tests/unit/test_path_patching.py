@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from circuitlab.analysis.path_patching import PathPatchingParams
+from circuitlab.analysis.interventions.path_patching import PathPatchingParams
 from circuitlab.errors import BadInput, Cancelled, Refused
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention, Site

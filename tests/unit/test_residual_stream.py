@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from circuitlab.analysis.base import Quiet
-from circuitlab.analysis.privileged_basis import Moments, PrivilegedBasisParams, PrivilegedBasisResult, kurtosis
-from circuitlab.analysis.rotation_check import RotationCheckParams, RotationCheckResult, Turned, random_orthogonal
-from circuitlab.analysis.subspace_overlap import WEIGHTED, SubspaceOverlapParams, SubspaceOverlapResult
+from circuitlab.analysis.checks.privileged_basis import Moments, PrivilegedBasisParams, PrivilegedBasisResult, kurtosis
+from circuitlab.analysis.checks.rotation_invariance import RotationCheckParams, RotationCheckResult, Turned, random_orthogonal
+from circuitlab.analysis.composition.subspace_overlap import WEIGHTED, SubspaceOverlapParams, SubspaceOverlapResult
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -164,8 +164,8 @@ def test_overlaps_do_not_depend_on_the_gauge(tmp_path: Path, name: str, left: st
 def test_subspaces_that_are_not_kept_small_steps_and_cancelling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = directory(tmp_path / "m", replace(CONFIGS["llama"], n_layers=3))
     whole = overlap(path)
-    monkeypatch.setattr("circuitlab.analysis.subspace_overlap.KEPT_SHARE", 10**12)
-    monkeypatch.setattr("circuitlab.analysis.subspace_overlap.FLOPS", 1.0)
+    monkeypatch.setattr("circuitlab.analysis.composition.subspace_overlap.KEPT_SHARE", 10**12)
+    monkeypatch.setattr("circuitlab.analysis.composition.subspace_overlap.FLOPS", 1.0)
     again = overlap(path)
     for array, value in whole.arrays().items():
         np.testing.assert_allclose(value, again.arrays()[array], rtol=1e-10, atol=1e-12)
@@ -272,8 +272,8 @@ def test_rotation_in_float32_in_parts_and_cancelled(tmp_path: Path, monkeypatch:
     single = rotation(path, dtype="float32")
     assert single.difference[0] == pytest.approx(whole.difference[0], rel=1e-3)
     assert single.difference[1] < 1e-4 * single.logit_range
-    monkeypatch.setattr("circuitlab.analysis.rotation_check.FLOPS", 1.0)
-    monkeypatch.setattr("circuitlab.analysis.rotation_check.BLOCK", 7)
+    monkeypatch.setattr("circuitlab.analysis.checks.rotation_invariance.FLOPS", 1.0)
+    monkeypatch.setattr("circuitlab.analysis.checks.rotation_invariance.BLOCK", 7)
     parts = rotation(path)
     np.testing.assert_allclose(parts.difference, whole.difference, rtol=1e-8, atol=1e-11)
     names, difference, share, reason = (c.values for c in parts.table().columns)
@@ -338,7 +338,7 @@ def test_kurtosis_is_that_of_the_streams_and_of_the_weights(tmp_path: Path, name
 def test_kurtosis_in_tiles_is_the_same_and_a_constant_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = directory(tmp_path / "m", CONFIGS["gpt2"])
     whole = basis(path)
-    monkeypatch.setattr("circuitlab.analysis.privileged_basis.FLOPS", 1.0)
+    monkeypatch.setattr("circuitlab.analysis.checks.privileged_basis.FLOPS", 1.0)
     tiled = basis(path)
     for array, value in whole.arrays().items():
         np.testing.assert_allclose(value, tiled.arrays()[array], rtol=1e-9, err_msg=array)

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 import torch
 
-from circuitlab.analysis.attention import AttentionParams
+from circuitlab.analysis.attention.head_scores import HeadScoresParams
+from circuitlab.analysis.attention.pattern import AttentionParams
+from circuitlab.analysis.attribution.path_expansion import PathExpansionParams
+from circuitlab.analysis.attribution.score_expansion import ScoreExpansionParams
 from circuitlab.analysis.base import analyses
-from circuitlab.analysis.composition import CompositionParams
-from circuitlab.analysis.head_scores import HeadScoresParams
-from circuitlab.analysis.ov_table import OvTableParams
-from circuitlab.analysis.path_expansion import PathExpansionParams
-from circuitlab.analysis.rotation_clock import RotationClockParams
-from circuitlab.analysis.score_expansion import ScoreExpansionParams
+from circuitlab.analysis.checks.rope_clock import RotationClockParams
+from circuitlab.analysis.circuits.ov_table import OvTableParams
+from circuitlab.analysis.composition.scores import CompositionParams
 from circuitlab.cli import main
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request

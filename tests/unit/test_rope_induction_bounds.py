@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from circuitlab.analysis.rotation_clock import RotationClockParams
+from circuitlab.analysis.checks.rope_clock import RotationClockParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from circuitlab.analysis.predictions import PredictionsParams
+from circuitlab.analysis.behaviour.predictions import PredictionsParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

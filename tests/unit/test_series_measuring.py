@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from circuitlab.analysis.training_scores import RANDOM, TEXT, late_minus_early, phase_of, repetitions, scores_of
-from circuitlab.analysis.training_series import TrainingSeriesParams
+from circuitlab.analysis.training.scores import RANDOM, TEXT, late_minus_early, phase_of, repetitions, scores_of
+from circuitlab.analysis.training.series import TrainingSeriesParams
 from circuitlab.cli import main
 from circuitlab.errors import BadInput, BadMachine, BadModel
 from circuitlab.model.forward import forward

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from circuitlab.analysis.ablation import AblationParams, AblationResult
-from circuitlab.analysis.score_expansion import ScoreExpansionParams
+from circuitlab.analysis.attribution.score_expansion import ScoreExpansionParams
+from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

@@ -11,8 +11,8 @@ import pytest
 from safetensors import safe_open
 
 from circuitlab.analysis.base import SeriesRef
-from circuitlab.analysis.side_by_side import SideBySideParams
-from circuitlab.analysis.training_pca import TrainingPcaParams
+from circuitlab.analysis.behaviour.model_comparison import SideBySideParams
+from circuitlab.analysis.training.pca import TrainingPcaParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

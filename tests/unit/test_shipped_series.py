@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from circuitlab.analysis.base import SeriesRef
-from circuitlab.analysis.own_tokens import OwnTokensParams, OwnTokensResult
-from circuitlab.analysis.training_scores import KINDS, RANDOM, TEXT, on_text, phase_of, repetitions, scores_of
-from circuitlab.analysis.training_series import TrainingSeriesParams, TrainingSeriesResult
+from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, OwnTokensResult
+from circuitlab.analysis.training.scores import KINDS, RANDOM, TEXT, on_text, phase_of, repetitions, scores_of
+from circuitlab.analysis.training.series import TrainingSeriesParams, TrainingSeriesResult
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

@@ -13,13 +13,13 @@ import pytest
 from safetensors.torch import load_file, save_file
 from tokenizers import pre_tokenizers
 
-from circuitlab.analysis.bigram import BigramParams
-from circuitlab.analysis.direct_path import DirectPathParams
-from circuitlab.analysis.largest_entries import LargestEntriesParams
-from circuitlab.analysis.ov_table import OvTableParams
-from circuitlab.analysis.ov_top_tokens import OvTopTokensParams
-from circuitlab.analysis.qk_table import QkTableParams
-from circuitlab.analysis.skip_trigrams import WIDTH, SkipTrigramsParams
+from circuitlab.analysis.circuits.bigram import BigramParams
+from circuitlab.analysis.circuits.direct_path import DirectPathParams
+from circuitlab.analysis.circuits.largest_entries import LargestEntriesParams
+from circuitlab.analysis.circuits.ov_table import OvTableParams
+from circuitlab.analysis.circuits.ov_top_tokens import OvTopTokensParams
+from circuitlab.analysis.circuits.qk_table import QkTableParams
+from circuitlab.analysis.circuits.skip_trigrams import WIDTH, SkipTrigramsParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, BadModel, Refused

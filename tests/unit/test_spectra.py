@@ -11,15 +11,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from circuitlab.analysis.attention.head_scores import HeadScoresParams
 from circuitlab.analysis.base import Quiet
-from circuitlab.analysis.copying_scores import CopyingScoresParams
-from circuitlab.analysis.effective_embedding import EffectiveEmbeddingParams
-from circuitlab.analysis.head_scores import HeadScoresParams
-from circuitlab.analysis.ov_spectrum import OvSpectrumParams
-from circuitlab.analysis.pair_positivity import PairPositivityParams
-from circuitlab.analysis.previous_head_spectrum import PreviousHeadSpectrumParams
-from circuitlab.analysis.qk_spectrum import QkSpectrumParams
-from circuitlab.analysis.spectra import effective_rank
+from circuitlab.analysis.circuits.effective_embedding import EffectiveEmbeddingParams
+from circuitlab.analysis.circuits.factor_products import effective_rank
+from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams
+from circuitlab.analysis.spectra.ov_spectrum import OvSpectrumParams
+from circuitlab.analysis.spectra.pair_positivity import PairPositivityParams
+from circuitlab.analysis.spectra.positivity_plane import PreviousHeadSpectrumParams
+from circuitlab.analysis.spectra.qk_spectrum import QkSpectrumParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -216,8 +216,8 @@ def test_copying_scores_are_those_of_the_whole_matrices(tmp_path: Path, name: st
 
 def test_a_sample_of_the_diagonal_is_that_of_its_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = directory(tmp_path / "m", CONFIGS["gpt2"])
-    monkeypatch.setattr("circuitlab.analysis.copying_scores.WHOLE", 64)
-    monkeypatch.setattr("circuitlab.analysis.copying_scores.SAMPLE", 64)
+    monkeypatch.setattr("circuitlab.analysis.spectra.copying_scores.WHOLE", 64)
+    monkeypatch.setattr("circuitlab.analysis.spectra.copying_scores.SAMPLE", 64)
     slow, ids = Slow(path, CONFIGS["gpt2"]), np.arange(64) * 260 // 64
     sample, whole, none = (ask(path, "copying_scores", CopyingScoresParams(d)) for d in ("sample", "all", "none"))
     assert (sample.n_tokens, whole.n_tokens, none.n_tokens) == (64, 260, 0)
@@ -288,7 +288,7 @@ def test_the_plane_comes_first_and_pairs_are_kept(tmp_path: Path) -> None:
 def test_pairs_that_were_cancelled_go_on_where_they_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, engine = directory(tmp_path / "m", replace(TINY, n_layers=4)), Engine(ModelStore())
     whole = ask(path, "pair_positivity", PairPositivityParams())
-    monkeypatch.setattr("circuitlab.analysis.pair_positivity.SHOWN_EVERY", 0.0)
+    monkeypatch.setattr("circuitlab.analysis.spectra.pair_positivity.SHOWN_EVERY", 0.0)
     with pytest.raises(Cancelled):
         ask(path, "pair_positivity", PairPositivityParams(), Stop("layer 2"), engine)
     seen: list[str] = []
@@ -493,9 +493,9 @@ class Stop(Quiet):
 
 @pytest.mark.parametrize("word", ["W_U W_E", "W_U W_Uᵀ", "OV spectrum"])
 def test_cancelling_is_answered_between_parts(tmp_path: Path, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("circuitlab.analysis.spectra.PART_FLOPS", 1.0)
-    monkeypatch.setattr("circuitlab.analysis.embedding_products.TILE", 16)
-    monkeypatch.setattr("circuitlab.analysis.unembedding_gram.TILE", 16)
+    monkeypatch.setattr("circuitlab.analysis.circuits.factor_products.PART_FLOPS", 1.0)
+    monkeypatch.setattr("circuitlab.analysis.circuits.embedding_products.TILE", 16)
+    monkeypatch.setattr("circuitlab.analysis.circuits.unembedding_gram.TILE", 16)
     path = directory(tmp_path / "m", TINY)
     with pytest.raises(Cancelled):
         ask(path, "ov_spectrum", OvSpectrumParams(()), Stop(word))
@@ -504,7 +504,7 @@ def test_cancelling_is_answered_between_parts(tmp_path: Path, word: str, monkeyp
 def test_parts_of_a_layer_give_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = directory(tmp_path / "m", small("llama"))
     whole = [ask(path, name, p) for name, p in REQUESTS]
-    monkeypatch.setattr("circuitlab.analysis.spectra.PART_FLOPS", 1.0)
+    monkeypatch.setattr("circuitlab.analysis.circuits.factor_products.PART_FLOPS", 1.0)
     for (name, p), before in zip(REQUESTS, whole, strict=True):
         for field, value in ask(path, name, p).arrays().items():
             np.testing.assert_allclose(value, before.arrays()[field], rtol=1e-9, atol=1e-9, err_msg=field)

@@ -11,15 +11,15 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-import circuitlab.analysis.largest_entries as largest
+import circuitlab.analysis.circuits.largest_entries as largest
 from circuitlab.analysis.base import Quiet
-from circuitlab.analysis.effective_embedding import EffectiveEmbeddingParams
-from circuitlab.analysis.largest_entries import LargestEntriesParams, lengths
-from circuitlab.analysis.ov_table import OvTableParams
-from circuitlab.analysis.ov_top_tokens import OvTopTokensParams
-from circuitlab.analysis.qk_table import QkTableParams
-from circuitlab.analysis.token_circuits import TokenCircuitsParams
-from circuitlab.analysis.token_rows import BLOCK, padded, top_of_rows
+from circuitlab.analysis.circuits.effective_embedding import EffectiveEmbeddingParams
+from circuitlab.analysis.circuits.largest_entries import LargestEntriesParams, lengths
+from circuitlab.analysis.circuits.ov_table import OvTableParams
+from circuitlab.analysis.circuits.ov_top_tokens import OvTopTokensParams
+from circuitlab.analysis.circuits.qk_table import QkTableParams
+from circuitlab.analysis.circuits.token_circuits import TokenCircuitsParams
+from circuitlab.analysis.circuits.vocabulary_rows import BLOCK, padded, top_of_rows
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from circuitlab.analysis.head_step import HeadStepParams, HeadStepResult
-from circuitlab.analysis.tensor_identity import NAMES, TensorIdentityParams, TensorIdentityResult
+from circuitlab.analysis.attribution.head_step import HeadStepParams, HeadStepResult
+from circuitlab.analysis.attribution.tensor_identity import NAMES, TensorIdentityParams, TensorIdentityResult
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

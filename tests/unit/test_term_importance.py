@@ -13,9 +13,9 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
+from circuitlab.analysis.attribution.term_importance import TermImportanceParams, TermImportanceResult, listed_orders
 from circuitlab.analysis.base import Quiet, TextRef
-from circuitlab.analysis.term_importance import TermImportanceParams, TermImportanceResult, listed_orders
-from circuitlab.analysis.token_loss import TokenLossParams
+from circuitlab.analysis.behaviour.token_loss import TokenLossParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

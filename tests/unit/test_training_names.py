@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from circuitlab.analysis.base import SeriesRef
-from circuitlab.analysis.training_series import TrainingSeriesParams, TrainingSeriesResult
+from circuitlab.analysis.training.series import TrainingSeriesParams, TrainingSeriesResult
 from circuitlab.cli import main
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request

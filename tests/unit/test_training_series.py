@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from circuitlab.analysis.base import Quiet, SeriesRef
-from circuitlab.analysis.training_pca import TrainingPcaParams, TrainingPcaResult, components
-from circuitlab.analysis.training_phase import PhaseRule, phase_change
-from circuitlab.analysis.training_series import KINDS, TrainingSeriesParams, TrainingSeriesResult, best
+from circuitlab.analysis.training.pca import TrainingPcaParams, TrainingPcaResult, components
+from circuitlab.analysis.training.phase_change import PhaseRule, phase_change
+from circuitlab.analysis.training.series import KINDS, TrainingSeriesParams, TrainingSeriesResult, best
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.measured_models import measured_models
 from circuitlab.engine.request import Request

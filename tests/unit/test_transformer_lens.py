@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from circuitlab.analysis.composition import CompositionParams
-from circuitlab.analysis.copying_scores import CopyingScoresParams
-from circuitlab.analysis.ov_spectrum import OvSpectrumParams
-from circuitlab.analysis.qk_spectrum import QkSpectrumParams
+from circuitlab.analysis.composition.scores import CompositionParams
+from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams
+from circuitlab.analysis.spectra.ov_spectrum import OvSpectrumParams
+from circuitlab.analysis.spectra.qk_spectrum import QkSpectrumParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

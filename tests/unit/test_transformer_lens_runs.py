@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from circuitlab.analysis.ablation import AblationParams
-from circuitlab.analysis.attention import AttentionParams
-from circuitlab.analysis.direct_attribution import DirectAttributionParams
-from circuitlab.analysis.head_scores import HeadScoresParams
-from circuitlab.analysis.logit_lens import LogitLensParams
-from circuitlab.analysis.patching import PatchingParams
-from circuitlab.analysis.token_loss import TokenLossParams
+from circuitlab.analysis.attention.head_scores import HeadScoresParams
+from circuitlab.analysis.attention.pattern import AttentionParams
+from circuitlab.analysis.attribution.direct_attribution import DirectAttributionParams
+from circuitlab.analysis.attribution.logit_lens import LogitLensParams
+from circuitlab.analysis.behaviour.token_loss import TokenLossParams
+from circuitlab.analysis.interventions.ablation import AblationParams
+from circuitlab.analysis.interventions.patching import PatchingParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from circuitlab.analysis.base import Quiet
-from circuitlab.analysis.virtual_parts import Place, between
-from circuitlab.analysis.virtual_weight import VirtualWeightParams
+from circuitlab.analysis.composition.virtual_weight import VirtualWeightParams
+from circuitlab.analysis.composition.virtual_weight_path import Place, between
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

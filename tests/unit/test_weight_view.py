@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from circuitlab.analysis.base import Quiet
-from circuitlab.analysis.embedding_gram import EmbeddingGramParams
-from circuitlab.analysis.embedding_products import EmbeddingProductsParams
-from circuitlab.analysis.weight_view import embedding, exactness, heads_of, refuse_inexact, turned
+from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams
+from circuitlab.analysis.circuits.embedding_products import EmbeddingProductsParams
+from circuitlab.analysis.circuits.factors import embedding, exactness, heads_of, refuse_inexact, turned
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.inputs import InputsOf
 from circuitlab.engine.listening import Listening

@@ -8,7 +8,7 @@ import numpy as np
 from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QCheckBox, QDockWidget, QFrame, QHBoxLayout, QScrollArea, QToolButton, QVBoxLayout, QWidget
 
-from circuitlab.analysis.token_loss import TokenLossParams, TokenLossResult
+from circuitlab.analysis.behaviour.token_loss import TokenLossParams, TokenLossResult
 from circuitlab.counting import number_of
 from circuitlab.draw.focus_order import chain
 from circuitlab.draw.plain import PlainLabel

@@ -8,7 +8,7 @@ import numpy as np
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from circuitlab.analysis.token_loss import TokenLossParams, TokenLossResult
+from circuitlab.analysis.behaviour.token_loss import TokenLossParams, TokenLossResult
 from circuitlab.counting import number_of
 from circuitlab.draw.view import FigureView
 from circuitlab.engine.request import Answer, Request

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from circuitlab.analysis.ablation import AblationParams
-from circuitlab.analysis.composition import CompositionParams
-from circuitlab.analysis.direct_attribution import DirectAttributionParams
-from circuitlab.analysis.logit_lens import LogitLensParams
-from circuitlab.analysis.ov_table import OvTableParams
-from circuitlab.analysis.path_expansion import PathExpansionParams
-from circuitlab.analysis.qk_table import QkTableParams
-from circuitlab.analysis.score_expansion import ScoreExpansionParams
+from circuitlab.analysis.attribution.direct_attribution import DirectAttributionParams
+from circuitlab.analysis.attribution.logit_lens import LogitLensParams
+from circuitlab.analysis.attribution.path_expansion import PathExpansionParams
+from circuitlab.analysis.attribution.score_expansion import ScoreExpansionParams
+from circuitlab.analysis.circuits.ov_table import OvTableParams
+from circuitlab.analysis.circuits.qk_table import QkTableParams
+from circuitlab.analysis.composition.scores import CompositionParams
+from circuitlab.analysis.interventions.ablation import AblationParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

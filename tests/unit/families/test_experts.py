@@ -10,11 +10,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from circuitlab.analysis.neurons import NeuronsParams
-from circuitlab.analysis.privileged_basis import PrivilegedBasisParams
-from circuitlab.analysis.rotation_check import RotationCheckParams
-from circuitlab.analysis.subspace_overlap import SubspaceOverlapParams
-from circuitlab.analysis.virtual_weight import VirtualWeightParams
+from circuitlab.analysis.attribution.neurons import NeuronsParams
+from circuitlab.analysis.checks.privileged_basis import PrivilegedBasisParams
+from circuitlab.analysis.checks.rotation_invariance import RotationCheckParams
+from circuitlab.analysis.composition.subspace_overlap import SubspaceOverlapParams
+from circuitlab.analysis.composition.virtual_weight import VirtualWeightParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

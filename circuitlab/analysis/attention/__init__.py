@@ -1,0 +1,1 @@
+"""What heads attend to: patterns, summaries of all heads, scores of heads and their definitions."""

@@ -1,0 +1,207 @@
+"""Scores of every head, on repeated random tokens or on the prompt itself. Definitions: `scores_of_patterns`.
+
+The random protocol (Olsson et al. 2022): BOS where the model has one, a block of random tokens, repeated; several samples by a
+stated seed (`samples`); a short context takes fewer repeats, then smaller blocks, and the caption says which. The control is the
+attention to the very same positions where the tokens are as many, drawn at random, none of them twice where the vocabulary has
+that many: what a head scores by where it looks, whatever stands there. On the prompt it is one such draw behind the prompt's own
+first token, with the prompt's own interventions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circuitlab.analysis.attention.score_definitions import SCORES, UNITS
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
+from circuitlab.analysis.behaviour.samples import (
+    bos_of,
+    control_words,
+    different_random,
+    drawable,
+    fitted,
+    indistinct,
+    no_room,
+    repeated_random,
+)
+from circuitlab.counting import number_of
+from circuitlab.errors import BadInput
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.forward import patterns
+from circuitlab.model.run import Run
+from circuitlab.model.subject import Head
+
+TOKENS = 1024  # of a batch: one layer of it stays below the time in which cancelling must be noticed
+CELLS = 2**21  # of patterns that are scored at a time, for the same reason
+
+
+@dataclass(frozen=True)
+class HeadScoresParams:
+    """`on`: repeated random tokens, or the prompt. `block` random tokens × `repeats`, `samples` of them, by `seed`.
+
+    Fewer repeats, then smaller blocks, where the context is shorter.
+    """
+
+    on: Literal["random", "text"] = "random"
+    block: int = at_least(1, 25)
+    repeats: int = at_least(1, 4)
+    samples: int = at_least(1, 10)
+    seed: int = at_least(0, 0)
+
+    @property
+    def needs(self) -> Literal["weights", "tokens"]:
+        """Random tokens need no prompt: their scores are kept while the text changes."""
+        return "weights" if self.on == "random" else "tokens"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HeadScoresResult(Result):
+    """`mean`, `spread` (standard deviation over samples), `control` [score, layer, head]; NaN: not computed."""
+
+    mean: np.ndarray = over("score", "layer", "head", unit="{units}")
+    spread: np.ndarray = over("score", "layer", "head", unit="{units}")
+    control: np.ndarray = over("score", "layer", "head", unit="{units}")
+    names: tuple[str, ...] = tuple(SCORES)
+
+    @property
+    def units(self) -> dict[str, str]:
+        """The unit of each score, by its name."""
+        return {name: UNITS[name] for name in self.names}
+
+    def of(self, name: str) -> np.ndarray:
+        """[layer, head] means of one score."""
+        return self.mean[self.names.index(name)]
+
+    def across(self) -> Mapping[str, np.ndarray]:
+        """`mean` and `control`, [score, layer, head]."""
+        return {"mean": self.mean, "control": self.control}
+
+    def table(self) -> Table:
+        """One row a head."""
+        layer, head = np.indices(self.mean.shape[1:]).reshape(2, -1)
+        names = np.array([str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)])
+        columns = [Column("head", names)]
+        for i, name in enumerate(self.names):
+            each = {"": self.mean, "_sd": self.spread, "_control": self.control}
+            columns += [Column(f"{name}{what}", values[i].ravel(), self.units[name]) for what, values in each.items()]
+        return Table(tuple(columns))
+
+
+def scores_on(inputs: Inputs, tokens: Tensor, judged: Tensor, ctx: Ctx, text: str) -> np.ndarray:
+    """[score, sample, layer, head] of a batch of prompts, without interventions; which positions count is read from `judged`."""
+    config = inputs.weights.config
+    out = np.full((len(SCORES), len(tokens), config.n_layers, config.n_heads), np.nan)
+    step = max(1, TOKENS // tokens.shape[1])
+    for start in range(0, len(tokens), step):
+        some = slice(start, start + step)
+        for layer, pattern in patterns(inputs.weights, tokens[some]):
+            ctx.tick(start * config.n_layers + layer * len(pattern), len(tokens) * config.n_layers, text)
+            out[:, some, layer] = all_scores(pattern, judged[some])
+    return out
+
+
+def all_scores(pattern: Tensor, tokens: Tensor) -> np.ndarray:
+    """[score, ..., head] of patterns [..., head, dest, src] of tokens [..., pos]."""
+    with torch.inference_mode():
+        return torch.stack([score(pattern, tokens) for score in SCORES.values()]).double().cpu().numpy()
+
+
+def sample_words(config: ModelConfig, p: HeadScoresParams) -> str:
+    """The random tokens that are scored, for a caption: `25 random tokens × 4`, or what of that fits the context."""
+    fit = fitted(config, p.block, p.repeats)
+    return "" if fit is None else fit.words(p.block, p.repeats)
+
+
+def short_sample(config: ModelConfig, p: HeadScoresParams) -> str:
+    """The sample where a number stands: `on 10 × 25 × 4`, samples × block × repeats of random tokens, or `on this prompt`."""
+    fit = fitted(config, p.block, p.repeats)
+    if p.on == "text":
+        return "on this prompt"
+    return "" if fit is None else f"on {p.samples} × {fit.block} × {fit.repeats}".replace(" ", "\u00a0")
+
+
+def _refuse(config: ModelConfig, p: HeadScoresParams) -> str | None:
+    return None if p.on == "text" else indistinct(p.block, p.repeats) or no_room(config, p.block, p.repeats)
+
+
+def _memory(config: ModelConfig, n: int, p: HeadScoresParams) -> int:
+    length = min(p.block * p.repeats + 1, config.n_ctx) if p.on == "random" else n
+    samples = p.samples if p.on == "random" else 1
+    return 4 * samples * (3 * config.n_heads * length**2 + 8 * length * config.d_model)
+
+
+@analysis(version=3, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResult:
+    """Prefix matching, previous, duplicate, first, current token, entropy and distance of every head."""
+    words = inputs.subject.conventions.words()
+    if p.on == "text":
+        return _on_text(inputs, p, ctx, words)
+    if p.block < 1 or p.repeats < 1 or p.samples < 1:
+        raise BadInput("The sample is empty.", expected="block, repeats, samples ≥ 1", got=str(p))
+    config, bos = inputs.weights.config, bos_of(inputs.weights)
+    fit = fitted(config, p.block, p.repeats)
+    assert fit is not None  # else refused
+    repeated = repeated_random(config, bos, fit.block, fit.repeats, p.samples, p.seed)
+    found = scores_on(inputs, repeated, repeated, ctx, "repeated random tokens")
+    other = repeated.clone()
+    rng, size = np.random.default_rng(p.seed + 1), (p.samples, fit.block * fit.repeats)
+    drawn, differ = different_random(drawable(config, bos), size, rng)
+    other[:, repeated.shape[1] - size[1] :] = torch.as_tensor(drawn)
+    control = scores_on(inputs, other, repeated, ctx, "control")
+    spread = found.std(axis=1, ddof=1) if p.samples > 1 else np.full_like(found[:, 0], np.nan)
+    said = f"{number_of(p.samples, 'sample')} of {'BOS + ' if bos is not None else ''}{sample_words(config, p)}, seed {p.seed}"
+    return HeadScoresResult(
+        mean=found.mean(axis=1),
+        spread=spread,
+        control=control.mean(axis=1),
+        conventions=(
+            *words,
+            said,
+            "uniform over the vocabulary without BOS",
+            control_words(config, differ),
+            "no interventions",
+        ),
+    )
+
+
+def _on_text(inputs: Inputs, p: HeadScoresParams, ctx: Ctx, words: tuple[str, ...]) -> HeadScoresResult:
+    tokens, config = inputs.subject.tokens, inputs.weights.config
+    mean = _of_run(inputs.run(), torch.tensor(tokens), ctx, "this prompt")
+    control = np.full_like(mean, np.nan)
+    n = len(tokens)
+    said = "no control: nothing to draw from" if n > 1 else "no control of one token"
+    pool = drawable(config, bos_of(inputs.weights))
+    pool = pool[pool != tokens[0]]
+    if pool.size and n > 1:
+        drawn, differ = different_random(pool, (1, n - 1), np.random.default_rng(p.seed + 1))
+        said = f"{control_words(config, differ)}; the first is the prompt's, seed {p.seed + 1}, one draw"
+        other = inputs.run((tokens[0], *drawn[0].tolist()))
+        control = _of_run(other, torch.tensor(tokens), ctx, "control")
+    return HeadScoresResult(
+        mean=mean,
+        spread=np.full_like(mean, np.nan),
+        control=control,
+        conventions=(
+            *words,
+            f"this prompt, {number_of(n, 'token')}: one sample, no spread",
+            said,
+        ),
+    )
+
+
+def _of_run(run: Run, judged: Tensor, ctx: Ctx, text: str) -> np.ndarray:
+    """[score, layer, head] of one run; which positions count is read from `judged` [pos]."""
+    config = run.weights.config
+    found = np.full((len(SCORES), config.n_layers, config.n_heads), np.nan)
+    step = max(1, CELLS // run.n**2)
+    for layer in range(config.n_layers):
+        for start in range(0, config.n_heads, step):
+            ctx.tick(layer * config.n_heads + start, config.n_layers * config.n_heads, text)
+            heads = tuple(range(start, min(start + step, config.n_heads)))
+            found[:, layer, start : start + step] = all_scores(run.get("pattern", layer, heads), judged)
+    return found

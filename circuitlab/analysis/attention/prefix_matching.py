@@ -1,0 +1,114 @@
+"""The prefix-matching stripe of one head: its pattern, and which cells of it count as looking for what followed.
+
+    allowed[d, s] = 1 ≤ s ≤ d and t_{s−1} = t_d;      mass[d] = Σ_{s allowed} A[d, s]
+
+The mean of the mass over destinations with an allowed source is the head's prefix-matching score (Olsson et al. 2022). On random
+tokens it is the first sample of `head_scores` under the same block, repeats and seed; on the prompt, the prompt's own run.
+
+No mean over a set of prompts: it is the picture of one pattern. `head_scores` averages prefix matching.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+
+from circuitlab.analysis.attention.score_definitions import prefix_matching_mask
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
+from circuitlab.analysis.behaviour.samples import bos_of, fitted, indistinct, no_room, repeated_random
+from circuitlab.analysis.chosen_heads import check_heads
+from circuitlab.counting import number_of
+from circuitlab.errors import BadInput
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.subject import Head
+
+
+@dataclass(frozen=True)
+class PrefixStripeParams:
+    """`on`: repeated random tokens (fewer where the context is shorter), or the prompt."""
+
+    head: Head = Head(0, 0)
+    on: Literal["random", "prompt"] = "random"
+    block: int = at_least(1, 25)
+    repeats: int = at_least(1, 2)
+    seed: int = at_least(0, 0)
+
+    @property
+    def needs(self) -> Literal["weights", "tokens"]:
+        """Random tokens need no prompt."""
+        return "weights" if self.on == "random" else "tokens"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PrefixStripeResult(Result):
+    """`pattern` [dest, src]; `allowed` [dest, src] bool; `mass` [dest], NaN without an allowed source; `tokens` [pos]."""
+
+    pattern: np.ndarray = over("destination", "source", unit="share of attention")
+    allowed: np.ndarray = over("destination", "source", unit="true or false")
+    mass: np.ndarray = over("destination", unit="share of attention")
+    tokens: np.ndarray = over("position", unit="token id")
+
+    @property
+    def score(self) -> float:
+        """Prefix matching on these tokens; NaN where no token occurs again."""
+        there = self.mass[~np.isnan(self.mass)]
+        return float(there.mean()) if there.size else float("nan")
+
+    def table(self) -> Table:
+        """One row a destination."""
+        return Table(
+            (
+                Column("position", np.arange(len(self.tokens))),
+                Column("id", self.tokens, of="token"),
+                Column("allowed sources", self.allowed.sum(axis=1)),
+                Column("mass on them", self.mass, "share of attention"),
+            )
+        )
+
+
+def _refuse(config: ModelConfig, p: PrefixStripeParams) -> str | None:
+    return None if p.on == "prompt" else indistinct(p.block, p.repeats) or no_room(config, p.block, p.repeats)
+
+
+def _memory(config: ModelConfig, n: int, p: PrefixStripeParams) -> int:
+    length = min(p.block * p.repeats + 1, config.n_ctx) if p.on == "random" else n
+    width = config.n_layers * (config.d_model + 3 * config.n_heads * config.d_head) + 12 * config.d_model
+    return 8 * length * (width + 4 * length)
+
+
+@analysis(version=2, needs="tokens", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
+def prefix_stripe(inputs: Inputs, p: PrefixStripeParams, ctx: Ctx) -> PrefixStripeResult:
+    """One head's pattern with the cells that prefix matching counts, and its mass on them by destination."""
+    weights, config = inputs.weights, inputs.weights.config
+    head = p.head
+    check_heads(config, head)
+    bos = bos_of(weights)
+    if p.on == "random":
+        if min(p.repeats, p.block) < 1:
+            raise BadInput("The sample is empty.", expected="block, repeats ≥ 1", got=str(p))
+        fit = fitted(config, p.block, p.repeats)
+        assert fit is not None  # else refused
+        ids = tuple(repeated_random(config, bos, *fit, 1, p.seed)[0].tolist())
+        run, front = inputs.run(ids, ()), "BOS + " if bos is not None else ""
+        said = (f"{front}{fit.words(p.block, p.repeats)}, seed {p.seed}, one sample", "no interventions")
+    else:
+        run, said = inputs.run(), (f"this prompt, {number_of(len(inputs.subject.tokens), 'token')}",)
+    allowed = prefix_matching_mask(torch.tensor(run.tokens)).cpu().numpy()
+    ctx.tick(0, 1, str(head))
+    pattern = run.get("pattern", head.layer, (head.head,))[0].cpu().numpy()
+    again = allowed.any(axis=1)
+    mass = np.where(again, (pattern * allowed).sum(axis=1, dtype=float), np.nan)
+    return PrefixStripeResult(
+        pattern=pattern.copy(),
+        allowed=allowed,
+        mass=mass,
+        tokens=np.array(run.tokens),
+        conventions=(
+            *inputs.subject.conventions.words(),
+            *said,
+            f"{number_of(int(again.sum()), 'destination')} with a target",
+        ),
+    )

@@ -1,0 +1,248 @@
+"""The paths by which a prediction is made: a target at one position as a sum over the heads that each part passed through.
+
+    x_0 W_U + Σ_h A^h x_0 W_OV^h W_U + Σ_{h1 < h2} A^{h2} A^{h1} x_0 W_OV^{h1} W_OV^{h2} W_U + …        (Elhage et al. 2021)
+
+at the patterns and norm scales that this run recorded, its interventions included; a norm between two heads puts its scale
+between their patterns, A^{h2} diag(σ) A^{h1}. The order of a path is its number of heads. What a path starts from is its source:
+
+    embedding, position (learned or sinusoidal), the output of each MLP as recorded (edited or not)
+    value bias     b_V, and the bias of the norm in front, moved by the head that has it: a path begins in that head
+    output bias    b_O, and the bias of a norm behind attention;   final bias    b_U, and the bias of the final norm
+    intervention   what edits of the stream, of v, z or a head's result have put in place of what was there; a path begins there
+    −logsumexp     of a log-probability only: what is subtracted from the logit (with what a soft cap changes), as recorded
+
+zero and scale stay linear and show in the paths themselves; a replaced value is cut from its own paths and is a source.
+The terms of order 0 are the sources, read directly; those of order 1 the heads reading the sources; of order 2 the virtual heads.
+All of them add up to the target; `remainder` is by how much they do not. A head's direct contribution (what it writes, read
+at the target) is the sum of all paths that end in it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circuitlab.analysis.attribution._path_following import Followed, follow
+from circuitlab.analysis.attribution._path_orders import contributions_by_order
+from circuitlab.analysis.attribution.path_terms import refuse_on_stream
+from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, at_least, over, read_only, scalar
+from circuitlab.analysis.target import LESS, Aim, aim_at, position_of
+from circuitlab.counting import number_of
+from circuitlab.model import block
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.run import Run
+from circuitlab.model.subject import Head, Target
+
+Measure = Literal["logit", "log_prob"]
+
+
+@dataclass(frozen=True)
+class PathExpansionParams:
+    """`order`: the highest order whose paths are listed one by one; deeper orders are one sum each.
+
+    `most`: how many paths of one order (from order 2 on) are listed, the largest first; 0 lists all. `measure`: a log-probability
+    has one term more than a logit; of a pair it is the difference of the two.
+    """
+
+    target: Target = Target()
+    position: int = -1
+    order: int = at_least(0, 2)
+    measure: Measure = "logit"
+    most: int = at_least(0, 1000)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PathExpansionResult(Result):
+    """Paths and what they add to the target, in logits (nats for a log-probability); sources, orders: see the module.
+
+    Terms: `order` [term] int64; `heads` int64 [term, order, 2] (layer, head), earliest first, −1 where there is none;
+    `by_source` [term, source] and their sums `value` [term]. Terms of order 0 come first, one a source; then by order and size.
+    `sources` [source] str. `orders` [order], 0 … n_layers: the sum of each order, listed or not; `left_out` [order] the sum of
+    the `n_left_out` [order] paths that `most` left out. `head_total` [layer, head]: the direct contribution of each head, and
+    `head_orders` [layer, head, order] how it splits. NaN in deeper orders: not computed yet. `whole` is the target itself,
+    `target_ids` int64 [2] its tokens (−1: none), `position` where.
+    """
+
+    order: np.ndarray = over("term", unit="order")
+    heads: np.ndarray = over("term", "step", "(layer, head)", unit="index", none=True)
+    by_source: np.ndarray = over("term", "source", unit="{unit}")
+    value: np.ndarray = over("term", unit="{unit}")
+    sources: np.ndarray = over("source", unit="text")
+    orders: np.ndarray = over("order", unit="{unit}")
+    left_out: np.ndarray = over("order", unit="{unit}")
+    n_left_out: np.ndarray = over("order", unit="paths")
+    head_total: np.ndarray = over("layer", "head", unit="{unit}")
+    head_orders: np.ndarray = over("layer", "head", "order", unit="{unit}")
+    target_ids: np.ndarray = over("target and other", unit="token id", none=True)
+    whole: float = scalar("{unit}")
+    unit: str = "logit"
+    position: int
+
+    def names(self) -> np.ndarray:
+        """[term] str: a source, a head, or heads in the order in which they are passed."""
+        path = lambda row: " → ".join(str(Head(int(a), int(b))) for a, b in row if a >= 0)
+        made = [str(self.sources[i]) if k == 0 else path(self.heads[i]) for i, k in enumerate(self.order)]
+        return np.array(made, dtype=object)
+
+    def table(self) -> Table:
+        """One row a term, then what is summed: paths left out, and deeper orders."""
+        listed = int(self.order.max(initial=0))
+        more = [(number_of(n, "other path"), k, self.left_out[k]) for k, n in enumerate(self.n_left_out) if n]
+        more += [("all paths", k, v) for k, v in enumerate(self.orders) if k > listed]
+        blank = np.full((len(more), len(self.sources)), np.nan)
+        by_source = np.concatenate([self.by_source, blank])
+        return Table(
+            (
+                Column("path", np.array([*self.names(), *(name for name, _, _ in more)], dtype=object)),
+                Column("order", np.array([*self.order, *(k for _, k, _ in more)], dtype=np.int64)),
+                Column("contribution", np.array([*self.value, *(v for _, _, v in more)]), self.unit),
+                *(Column(f"from {name}", by_source[:, i], self.unit) for i, name in enumerate(self.sources)),
+            )
+        )
+
+    def across(self) -> dict[str, np.ndarray]:
+        """Direct contribution of every head, and the sum of every order."""
+        return {"head_total": self.head_total, "orders": self.orders}
+
+
+def sources_of(config: ModelConfig, edited: bool, measure: Measure) -> tuple[str, ...]:
+    """What paths of such a model can begin with, in the order of the `source` axis."""
+    norm_bias = config.norm == "layer"
+    ends = {"position": config.positions in ("learned", "sinusoidal")}
+    ends |= {f"L{i} MLP": not config.attention_only for i in range(config.n_layers)}
+    ends["value bias"] = "v" in config.biases or norm_bias
+    ends["output bias"] = "o" in config.biases or norm_bias
+    ends["final bias"] = "unembed" in config.biases or norm_bias
+    ends |= {"intervention": edited, "−logsumexp": measure == "log_prob"}
+    return ("embedding", *(name for name, there in ends.items() if there))
+
+
+def _refuse(config: ModelConfig, p: PathExpansionParams) -> str | None:
+    if p.order < 0 or p.most < 0:
+        return "an order and a number of paths cannot be negative."
+    if p.measure == "log_prob" and p.target.direction:
+        return "a direction has a size, but no log-probability; measure the logit."
+    return refuse_on_stream(config)
+
+
+def _memory(c: ModelConfig, n: int, p: PathExpansionParams) -> int:
+    listed = [math.comb(c.n_layers, k) * c.n_heads**k for k in range(max(p.order, 1) + 1)]
+    paths = 3 * sum(listed) * (n + c.d_model + c.n_layers + 8)
+    streams = (c.n_layers + 4) * n * (2 * c.d_model + 3 * c.n_heads * c.d_head)
+    return 8 * (paths + streams + 4 * c.n_heads * n * n + 4 * c.d_vocab_out)
+
+
+@analysis(version=1, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+def path_expansion(inputs: Inputs, p: PathExpansionParams, ctx: Ctx) -> PathExpansionResult:
+    """A target at one position as the sum of the direct path, every head, every virtual head, and deeper orders."""
+    run, c = inputs.run(), inputs.weights.config
+    position = position_of(run.n, p.position)
+    with torch.inference_mode():
+        ctx.tick(0, 2 * c.n_layers, "the target")
+        aim = aim_at(inputs, p.target, (position,), run)
+        names = sources_of(c, bool(run.edits), p.measure)
+        whole, beside, span = _whole(run, aim, position, p.measure)
+        found = follow(run, aim, names, p.order, ctx)
+        if p.measure == "log_prob":
+            found.levels[0][0].values[0, names.index("−logsumexp")] = beside
+        made = replace(
+            _listed(found, c, p, names),
+            whole=whole,
+            position=position,
+            target_ids=read_only(aim.ids[0].cpu().numpy()),
+            unit="nats" if p.measure == "log_prob" else "logit",
+        )
+        made = replace(made, conventions=(*inputs.subject.conventions.words(), *_words(made, aim, p, run)))
+        if c.n_layers > p.order:
+            ctx.partial(made)
+            tick = lambda i: ctx.tick(c.n_layers + i, 2 * c.n_layers, f"deeper orders, layer {i}")
+            made = _with_deeper(made, contributions_by_order(run, found.ends, tick), p.order)
+        unit = "nats" if p.measure == "log_prob" else "logits"
+        remainder = Remainder(abs(whole - float(made.orders.sum())), span, unit, "all logits span")
+        return replace(made, remainder=remainder, done=1.0)
+
+
+def _whole(run: Run, aim: Aim, position: int, measure: Measure) -> tuple[float, float, float]:
+    """The target itself, what a log-probability has beside its logit, and the range of what it is measured in."""
+    assert run.final is not None
+    x = run.final[position : position + 1]
+    value = float(aim.measure(run.weights, x))
+    first, second = aim.ids[0].tolist()
+    if first < 0:
+        c, norm = run.weights.config, run.weights.unembed().norm
+        x = block.normalise(x, norm, c.norm, c.norm_eps) if c.final_norm else x
+        return value, 0.0, 2 * float(aim.D.norm() * x.norm())
+    logits = run.logits(slice(position, position + 1))[0]
+    span = float(logits.max() - logits.min())
+    if measure == "logit":
+        return value, 0.0, span
+    measured = torch.log_softmax(logits, dim=-1)
+    capped = logits[first] if second < 0 else logits[first] - logits[second]
+    beside = float(capped) - value - (float(logits.logsumexp(-1)) if second < 0 else 0.0)
+    return float(measured[first] if second < 0 else measured[first] - measured[second]), beside, span
+
+
+def _listed(found: Followed, c: ModelConfig, p: PathExpansionParams, names: tuple[str, ...]) -> PathExpansionResult:
+    """The result as far as paths are followed one by one; deeper orders are NaN."""
+    orders = np.full(c.n_layers + 1, np.nan)
+    by_head = np.full((c.n_layers, c.n_heads, c.n_layers + 1), np.nan)
+    by_head[..., 0] = 0
+    left_out, n_left_out = np.zeros(len(orders)), np.zeros(len(orders), np.int64)
+    width, rows = max(1, min(p.order, c.n_layers)), []
+    for k, level in enumerate(found.levels[: c.n_layers + 1]):
+        values = np.concatenate([paths.values.double().cpu().numpy() for paths in level])
+        heads = np.concatenate([paths.heads.cpu().numpy() for paths in level])
+        orders[k] = values.sum()
+        if k:
+            by_head[..., k] = 0
+            np.add.at(by_head[..., k], (heads[:, -1, 0], heads[:, -1, 1]), values.sum(1))
+            best = np.argsort(-np.abs(values.sum(1)), kind="stable")
+            kept = best if k == 1 or not p.most else best[: p.most]
+            left_out[k], n_left_out[k] = values[best[len(kept) :]].sum(), len(best) - len(kept)
+            values, heads = values[kept], heads[kept]
+        else:
+            values, heads = np.diag(values[0]), np.zeros((len(names), 0, 2), np.int64)
+        pad = np.full((len(heads), width - k, 2), -1)
+        rows.append((np.full(len(heads), k), np.concatenate([heads, pad], axis=1), values))
+    order, heads, values = (np.concatenate(part) for part in zip(*rows, strict=True))
+    return PathExpansionResult(
+        order=order,
+        heads=heads,
+        by_source=values,
+        value=values.sum(1),
+        sources=np.array(names),
+        orders=orders,
+        left_out=left_out,
+        n_left_out=n_left_out,
+        head_total=found.direct.double().cpu().numpy(),
+        head_orders=by_head,
+        target_ids=np.full(2, -1),
+        whole=math.nan,
+        position=0,
+        done=0.5,
+    )
+
+
+def _with_deeper(made: PathExpansionResult, by_order: Tensor, order: int) -> PathExpansionResult:
+    """With the sums of the orders that are not followed one by one."""
+    deeper = slice(order + 1, None)
+    by_head, orders = made.head_orders.copy(), made.orders.copy()
+    by_head[..., deeper] = by_order[..., deeper].double().cpu().numpy()
+    orders[deeper] = by_head[..., deeper].sum((0, 1))
+    return replace(made, head_orders=by_head, orders=orders)
+
+
+def _words(made: PathExpansionResult, aim: Aim, p: PathExpansionParams, run: Run) -> list[str]:
+    measured = aim.words.replace("logit", "log-probability", 1).replace(LESS, "") if p.measure == "log_prob" else aim.words
+    said = [f"{measured}, position {made.position}", "patterns, norm scales and MLP outputs as recorded"]
+    if run.edits:
+        said.append(f"{len(run.edits)} intervention{'s' if len(run.edits) > 1 else ''}")
+    said += [f"{number_of(n, 'smaller path')} of order {k} summed" for k, n in enumerate(made.n_left_out) if n]
+    if run.weights.config.n_layers > p.order:
+        said.append(f"orders above {p.order} as sums")
+    return said

@@ -1,0 +1,205 @@
+"""One pre-softmax score as a sum over what wrote the two streams that it compares.
+
+    score(d, s) = scale · q_d · k_s = Σ_{c, c′} scale · q_d^c · k_s^{c′}        (with ALiBi − slope · (d − s))
+
+c, c′ run over embedding, position, biases, earlier MLPs, earlier heads and interventions (`score_parts`): before a soft cap, at
+the recorded scales of norms and of q/k norms, with smearing and rotation inside. By which sides an earlier head wrote:
+
+    none: neither     Q: the destination's     K: the source's     both                       (Elhage et al. 2021)
+
+ALiBi is a term of its own, −slope · (d − s), in none of the streams: it stands where the component of its name meets itself.
+
+Softmax sees only differences within a row, so each term also stands centred: minus its mean over the sources that the row's mask
+and window allow. A term that is the same at every source raises the raw score and changes no attention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from circuitlab.analysis.attribution.query_key_parts import ScorePartsParams, ScorePartsResult, words
+from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over, scalar
+from circuitlab.analysis.target import position_of
+from circuitlab.model import block
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.run import Run
+from circuitlab.model.subject import Head
+
+GROUPS = ("none", "Q", "K", "both")
+THROUGH = ("Q", "K", "both as Q", "both as K")
+
+
+@dataclass(frozen=True)
+class ScoreExpansionParams:
+    """One cell of one head. Positions: −1 is the last. `source` None: the one that the destination attends to most."""
+
+    head: Head = Head(0, 0)
+    destination: int = -1
+    source: int | None = 0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScoreExpansionResult(Result):
+    """`terms`, `centred` float64 [dest component, src component]; their sums are `score` and `score − row_mean`.
+
+    Components, the same on both axes: `names_dest`, `names_src`, `kinds`, `heads` int64 [component, 2], −1 for no head.
+    `groups`, `groups_centred` [4] in the order of GROUPS. `through`, `through_centred` [earlier head, 4] in the order of THROUGH:
+    what the heads `earlier` [earlier head, 2] carry into the query only, the key only, and, the other side also from a head, as
+    the query's and as the key's. `softmax_score`: what softmax reads of this cell, soft-capped and with interventions, NaN
+    where the mask hides it (`seen` false); `attention` its weight; `n_sources` how many the row's mean is over.
+    """
+
+    terms: np.ndarray = over("destination component", "source component", unit="score")
+    centred: np.ndarray = over("destination component", "source component", unit="score")
+    names_dest: tuple[str, ...]
+    names_src: tuple[str, ...]
+    kinds: tuple[str, ...]
+    heads: np.ndarray = over("component", "(layer, head)", unit="index", none=True)
+    groups: np.ndarray = over("group", unit="score")
+    groups_centred: np.ndarray = over("group", unit="score")
+    earlier: np.ndarray = over("earlier head", "(layer, head)", unit="index")
+    through: np.ndarray = over("earlier head", "way", unit="score")
+    through_centred: np.ndarray = over("earlier head", "way", unit="score")
+    score: float = scalar("score")
+    row_mean: float = scalar("score")
+    softmax_score: float = scalar("score")
+    attention: float
+    destination: int
+    source: int
+    seen: bool
+    n_sources: int
+
+    def table(self) -> Table:
+        """One row a pair of components, the largest centred ones first."""
+        dest, src = np.unravel_index(np.argsort(-np.abs(self.centred), axis=None, kind="stable"), self.centred.shape)
+        return Table(
+            (
+                Column("destination side", np.array(self.names_dest)[dest]),
+                Column("source side", np.array(self.names_src)[src]),
+                Column("term", self.terms[dest, src], "score"),
+                Column("centred", self.centred[dest, src], "score"),
+            )
+        )
+
+    ACROSS: ClassVar = {"shares": "dimensionless"}
+
+    def across(self) -> Mapping[str, np.ndarray]:
+        """Group sums, raw and centred, and each group's share of the centred score (NaN where that is 0)."""
+        whole = self.groups_centred.sum()
+        shares = self.groups_centred / whole if whole else np.full(4, np.nan)
+        return {"groups": self.groups, "groups_centred": self.groups_centred, "shares": shares}
+
+
+def grouped(terms: np.ndarray, by_head: np.ndarray) -> np.ndarray:
+    """[4] in the order of GROUPS: sums of `terms` [dest component, src component], `by_head` bool [component]."""
+    sides = ((~by_head, ~by_head), (by_head, ~by_head), (~by_head, by_head), (by_head, by_head))
+    return np.array([terms[np.ix_(dest, src)].sum() for dest, src in sides])
+
+
+def carried(terms: np.ndarray, by_head: np.ndarray) -> np.ndarray:
+    """[earlier head, 4] in the order of THROUGH."""
+    rows, columns = terms[by_head], terms[:, by_head]
+    found = [rows[:, ~by_head].sum(1), columns[~by_head].sum(0), rows[:, by_head].sum(1), columns[by_head].sum(0)]
+    return np.stack(found, axis=1)
+
+
+def cell(run: Run, p: ScoreExpansionParams) -> tuple[int, int, slice]:
+    """(destination, source, the sources that the destination sees). Raises `BadInput` for positions that are not there."""
+    d = position_of(run.n, p.destination)
+    window = run.weights.config.window(p.head.layer)
+    allowed = slice(max(0, d - window + 1) if window else 0, d + 1)
+    if p.source is not None:
+        return d, position_of(run.n, p.source), allowed
+    return d, int(run.get("pattern", p.head.layer, (p.head.head,), slice(d, d + 1))[0, 0].argmax()), allowed
+
+
+def _mean(k: np.ndarray) -> np.ndarray:
+    """[component, d_head]: k [component, src, d_head] averaged over sources, as one product: this is what a cell costs."""
+    return (np.full(k.shape[1], 1 / k.shape[1], k.dtype) @ k).astype(np.float64)
+
+
+def _memory(c: ModelConfig, n: int, p: ScoreExpansionParams) -> int:
+    components = p.head.layer * (c.n_heads + 2) + 5
+    return 8 * (2 * components * n * c.d_head + 8 * components**2 + 3 * n * (n + c.d_head))
+
+
+@analysis(version=1, needs="tokens", of_heads=True, lane="live", memory=_memory)
+def score_expansion(inputs: Inputs, p: ScoreExpansionParams, ctx: Ctx) -> ScoreExpansionResult:
+    """Why this head attends here: its score as terms of destination part × source part, grouped as none, Q, K and both."""
+    run = inputs.run()
+    parts: Any = inputs.answer("score_parts", ScorePartsParams(p.head))
+    assert isinstance(parts, ScorePartsResult)
+    ctx.tick(0, 1, "score expansion")
+    d, s, allowed = cell(run, p)
+    q = parts.scale * parts.q[:, d].astype(np.float64)
+    terms = q @ parts.k[:, s].astype(np.float64).T
+    centred = terms - q @ _mean(parts.k[:, allowed]).T
+    parts, terms, centred = _with_alibi(inputs.weights.config, p.head, parts, (terms, centred), (d, s, allowed))
+    by_head = parts.heads[:, 0] >= 0
+    row, read, weight = _recorded(run, p.head, d)
+    score, seen = float(row[s]), allowed.start <= s < allowed.stop
+    said = () if seen else ("the mask hides this source: no softmax reads its score",)
+    if run.editor.touches(p.head.layer, "scores", "pattern"):
+        said += ("an intervention acts on scores or pattern: expanded is q · k before it",)
+    return ScoreExpansionResult(
+        terms=terms,
+        centred=centred,
+        names_dest=parts.named("Q"),
+        names_src=parts.named("K"),
+        kinds=parts.kinds,
+        heads=parts.heads,
+        groups=grouped(terms, by_head),
+        groups_centred=grouped(centred, by_head),
+        earlier=parts.heads[by_head],
+        through=carried(terms, by_head),
+        through_centred=carried(centred, by_head),
+        score=score,
+        row_mean=float(row[allowed].mean()),
+        softmax_score=float(read[s]) if seen else float("nan"),
+        attention=float(weight[s]) if seen else 0.0,
+        destination=d,
+        source=s,
+        seen=seen,
+        n_sources=allowed.stop - allowed.start,
+        remainder=Remainder(
+            abs(score - float(terms.sum())), float(np.abs(row[allowed]).max()), "of the score", "largest of the row"
+        ),
+        conventions=(*inputs.subject.conventions.words(), *_said(inputs.weights.config, allowed), *said),
+    )
+
+
+def _with_alibi(
+    c: ModelConfig, head: Head, parts: ScorePartsResult, terms: tuple[np.ndarray, np.ndarray], at: tuple[int, int, slice]
+) -> tuple[ScorePartsResult, np.ndarray, np.ndarray]:
+    """Components and (terms, centred) with ALiBi as one more component; as they are without it. `at`: d, s, allowed sources."""
+    if not (slopes := c.slopes_in(head.layer)):
+        return parts, *terms
+    d, s, allowed = at
+    raw, mean = -slopes[head.head] * (d - s), -slopes[head.head] * (d - (allowed.start + allowed.stop - 1) / 2)
+    whole, centred = (np.pad(x, ((0, 1), (0, 1))) for x in terms)
+    whole[-1, -1], centred[-1, -1] = raw, raw - mean
+    heads = np.concatenate([parts.heads, [(-1, -1)]])
+    names = {"names": (*parts.names, "ALiBi"), "kinds": (*parts.kinds, "position"), "heads": heads}
+    return replace(parts, **names), whole, centred
+
+
+def _recorded(run: Run, head: Head, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """[src] each of one row: scale · q·k (with ALiBi) before a cap, what softmax reads, and the pattern."""
+    c, rows, only = run.weights.config, slice(d, d + 1), (head.head,)
+    with torch.inference_mode():
+        q, k = run.get("q", head.layer, only, rows)[0].double(), run.get("k", head.layer, (c.kv_head(head.head),))[0].double()
+        raw = block.biased(c, head.layer, c.score_scale * (q @ k.T)[None], d, only)[0, 0]
+        read, weight = (run.get(name, head.layer, only, rows)[0, 0].double() for name in ("scores", "pattern"))
+    return raw.cpu().numpy(), read.cpu().numpy(), weight.cpu().numpy()
+
+
+def _said(c: ModelConfig, allowed: slice) -> tuple[str, ...]:
+    n = allowed.stop - allowed.start
+    beside = ", before the soft cap" if c.score_soft_cap else " − slope · distance (ALiBi)" if c.positions == "alibi" else ""
+    found = [f"score = q · k at the model's own scale{beside}", *words(c)]
+    return (*found, f"centred: minus the mean over the row's {n} source{'s' if n != 1 else ''}")

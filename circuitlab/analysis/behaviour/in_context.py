@@ -1,0 +1,270 @@
+"""Learning in context: how the loss falls with the index of the token, and what a second repetition of random tokens costs.
+
+    loss(i)          mean over texts of −ln p(t_i | t_0 … t_{i−1}), nats
+    in-context score mean over texts of (mean loss of the late tokens − mean loss of the early ones); negative: learns in context
+    dloss/dln(i)     slope of the least-squares line through (ln j, loss(j)), i/ratio ≤ j ≤ i·ratio
+
+Olsson et al. (2022) take the 500th and the 50th token of 10 000 texts of 512. Here the early tokens begin at min(50, n/10) and
+the late ones end at min(500, n − 1) of n; as many tokens are averaged at either end as `width` allows. On repeated random
+tokens the mean loss of each repetition stands beside: of all its tokens but the first, which nothing foretells.
+
+Tokens at some indices of a text are dearer than at others for reasons that no context has to do with. The control takes that
+off: a model without layers sees the token before and nothing else, so that its score on the very same texts is what the texts do
+alone; `control` is its loss by index, `controlled` the score minus its score, text by text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from circuitlab.analysis.base import (
+    Column,
+    Ctx,
+    Inputs,
+    Result,
+    SeriesRef,
+    Table,
+    TextRef,
+    analysis,
+    at_least,
+    over,
+    scalar,
+)
+from circuitlab.analysis.behaviour.samples import bos_of, fitted, losses_of, no_room, repeated_random, run_on, text_pieces
+from circuitlab.counting import number_of
+from circuitlab.errors import BadInput
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.run import ROWS
+from circuitlab.model.subject import ModelRef
+
+
+@dataclass(frozen=True)
+class InContextParams:
+    """`on`: repeated random tokens, the prompt, or pieces of the file `text`; `texts` of them, drawn by `seed`.
+
+    `length`: tokens of a piece, 0 for the model's context. `block` random tokens × `repeats`, fewer where the context is
+    shorter. `early`, `late`: indices, 0 for the adapted ones; `width`: tokens averaged at either end. `ratio`: of indices, how
+    far the slope looks. `edited`: with the subject's interventions (the prompt always has them).
+    """
+
+    on: Literal["random", "prompt", "file"] = "random"
+    text: TextRef | None = None
+    texts: int = at_least(1, 32)
+    length: int = at_least(0, 0)
+    block: int = at_least(1, 50)
+    repeats: int = at_least(1, 2)
+    seed: int = at_least(0, 0)
+    early: int = at_least(0, 0)
+    late: int = at_least(0, 0)
+    width: int = at_least(1, 10)
+    ratio: float = 1.5
+    edited: bool = False
+    control: SeriesRef | None = None
+
+    @property
+    def needs(self) -> Literal["weights", "tokens"]:
+        """Random tokens and files need no prompt: what was measured is kept while the text changes."""
+        return "tokens" if self.on == "prompt" or self.edited else "weights"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class InContextResult(Result):
+    """`losses` [text, pos] nats, NaN at the first token and where not computed; of the texts that are computed:
+
+    `loss`, `spread` (standard deviation over texts), `derivative` (by ln index) [pos], nats; `scores` [text]: late minus early
+    loss, NaN where the text is too short to have both; `repetitions` [text, repetition]: mean loss of each but for its first
+    token, no columns on text. `early`, `late`: (first, last) index; `starts`: where repetitions begin. `control` [pos] and
+    `control_scores` [text]: loss and score of the control on the same texts, NaN without one.
+
+    `score`: the in-context score, mean over texts; `controlled`: minus that of the control on the same texts; `error`,
+    `controlled_error`: their standard errors over texts, in the second these are paired; NaN for one text, without a control.
+    """
+
+    losses: np.ndarray = over("text", "position", unit="nats")
+    loss: np.ndarray = over("position", unit="nats")
+    spread: np.ndarray = over("position", unit="nats")
+    derivative: np.ndarray = over("position", unit="nats")
+    scores: np.ndarray = over("text", unit="nats")
+    repetitions: np.ndarray = over("text", "repetition", unit="nats")
+    control: np.ndarray = over("position", unit="nats")
+    control_scores: np.ndarray = over("text", unit="nats")
+    early: tuple[int, int]
+    late: tuple[int, int]
+    starts: tuple[int, ...] = ()
+    ACROSS: ClassVar = {"score": "nats", "controlled": "nats"}
+    score: float = scalar("nats")
+    error: float = scalar("nats")
+    controlled: float = scalar("nats")
+    controlled_error: float = scalar("nats")
+
+    def table(self) -> Table:
+        """One row an index."""
+        return Table(
+            (
+                Column("index", np.arange(len(self.loss))),
+                Column("loss", self.loss, "nats"),
+                Column("sd", self.spread, "nats"),
+                Column("d loss / d ln index", self.derivative, "nats"),
+                Column("loss of the control", self.control, "nats"),
+            )
+        )
+
+    def across(self) -> Mapping[str, np.ndarray]:
+        """The in-context score, and minus the control's."""
+        return {"score": np.array(self.score), "controlled": np.array(self.controlled)}
+
+
+def _standard_error(values: np.ndarray) -> float:
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+
+
+def _counts(p: InContextParams) -> str:
+    return f"texts {p.texts}, block {p.block}, repeats {p.repeats}, width {p.width}, ratio {p.ratio:g}"
+
+
+def log_slope(loss: np.ndarray, ratio: float) -> np.ndarray:
+    """[pos]: least-squares slope of loss [pos] against ln(index) over i/ratio … i·ratio; NaN with fewer than two of them."""
+    out = np.full(len(loss), np.nan)
+    x = np.log(np.arange(1, len(loss) + 1, dtype=float))  # x[i − 1] belongs to index i
+    for i in range(1, len(loss)):
+        first, last = math.ceil(i / ratio), math.floor(min(i * ratio, len(loss) - 1))
+        if last > first:
+            near = x[first - 1 : last] - x[first - 1 : last].mean()
+            out[i] = near @ loss[first : last + 1] / (near @ near)
+    return out
+
+
+def windows(n: int, early: int, late: int, width: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """((first, last) early index, (first, last) late index) of texts of n tokens."""
+    begin = min(early or min(50, max(1, n // 10)), max(1, n - 1))
+    end = min(late or 500, n - 1)
+    wide = max(1, min(width, begin))
+    return (begin, begin + wide - 1), (max(1, end - wide + 1), max(1, end))
+
+
+def _refuse(config: ModelConfig, p: InContextParams) -> str | None:
+    if p.on == "file" and p.text is None:
+        return "no text file was chosen: give text=PATH."
+    if p.on == "random" and (reason := no_room(config, p.block, p.repeats)):
+        return reason
+    if p.control is not None and p.on == "random":
+        unrepeated = f"block={p.block * p.repeats} repeats=1"
+        return f"random tokens need no control without layers: no index matters to it. Compare unrepeated ones, {unrepeated}."
+    return None if config.d_vocab_out >= config.d_vocab else "this model cannot predict every token that it reads."
+
+
+def _memory(config: ModelConfig, n: int, p: InContextParams) -> int:
+    length = config.n_ctx if p.on == "file" else p.block * p.repeats + 1 if p.on == "random" else n
+    kept = config.n_layers * (config.d_model + 3 * config.n_heads * config.d_head) + 12 * config.d_model
+    return 8 * (length * (kept + 4 * config.d_mlp + p.texts) + 3 * min(ROWS, length) * config.d_vocab_out)
+
+
+@analysis(version=4, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+def in_context(inputs: Inputs, p: InContextParams, ctx: Ctx) -> InContextResult:
+    """Loss by index, in-context score, derivative by log index; loss of each repetition of random tokens."""
+    if min(p.texts, p.block, p.repeats, p.width) < 1 or p.ratio <= 1 or min(p.length, p.early, p.late) < 0:
+        raise BadInput("The sample is empty.", expected="texts, block, repeats, width ≥ 1, ratio > 1", got=_counts(p))
+    texts, words = texts_of(inputs, p)
+    n = len(texts[0])
+    beside = None if p.control is None else control_of(inputs, p.control)
+    against = np.full((len(texts), n), np.nan)
+    for i, tokens in enumerate(texts if beside is not None and n > 1 else ()):
+        assert beside is not None
+        ctx.tick(i, len(texts), "the control")
+        against[i, 1:] = losses_of(beside.run(tokens, ()), ctx)
+    made = lambda losses, done: _result(inputs, p, losses, against, words, done)
+    losses, had = np.full((len(texts), n), np.nan), ctx.previous
+    if isinstance(had, InContextResult) and had.losses.shape == losses.shape:
+        losses = had.losses.copy()
+    for i, tokens in enumerate(texts):
+        ctx.tick(i, len(texts), "loss by index")
+        if n < 2 or not np.isnan(losses[i, 1:]).all():
+            continue
+        losses[i, 1:] = losses_of(run_on(inputs, tokens, p.on == "prompt", p.edited, ctx), ctx)
+        if i + 1 < len(texts):
+            ctx.partial(made(losses.copy(), (i + 1) / len(texts)))
+    return made(losses, 1.0)
+
+
+def control_of(inputs: Inputs, ref: SeriesRef) -> Inputs:
+    """The model that takes off what texts do alone. Raises `BadInput` where it has layers or makes other tokens of a text."""
+    other = inputs.other(ref)
+    mine, its = inputs.weights.tokenizer, other.weights.tokenizer
+    if other.weights.config.n_layers:
+        got = number_of(other.weights.config.n_layers, "layer")
+        raise BadInput("The control sees more than the token before.", expected="a model without layers", got=got)
+    if mine is None or its is None or mine.content != its.content:
+        expected = "a model without layers that has this model's own tokenizer"
+        raise BadInput("The control reads other tokens.", expected=expected, got=ref.source)
+    return other
+
+
+def _result(
+    inputs: Inputs, p: InContextParams, losses: np.ndarray, against: np.ndarray, words: tuple[str, ...], done: float
+) -> InContextResult:
+    n, empty = losses.shape[1], np.full(losses.shape[1], np.nan)
+    known = ~np.isnan(losses[:, 1:]).all(axis=1) if n > 1 else np.zeros(len(losses), dtype=bool)
+    had, beside = losses[known], against[known]
+    early, late = windows(n, p.early, p.late, p.width)
+    fit = fitted(inputs.weights.config, p.block, p.repeats) if p.on == "random" else None
+    block = 0 if fit is None else fit.block
+    starts = tuple(range(n - block * fit.repeats, n, block)) if fit is not None and block > 1 else ()
+    loss = had.mean(axis=0) if len(had) else empty
+    each = [had[:, s + 1 : s + block].mean(axis=1) for s in starts]
+    both = late[0] > early[1]  # else the text is too short to have an early and a late end
+    scores, others = (_between(x, late) - _between(x, early) if both else np.full(len(had), np.nan) for x in (had, beside))
+    mean = lambda values: float(values.mean()) if len(values) else math.nan
+    return InContextResult(
+        losses=losses,
+        loss=loss,
+        spread=had.std(axis=0, ddof=1) if len(had) > 1 else empty.copy(),
+        derivative=log_slope(loss, p.ratio),
+        scores=scores,
+        score=mean(scores),
+        error=_standard_error(scores),
+        controlled=mean(scores - others),
+        controlled_error=_standard_error(scores - others),
+        control=beside.mean(axis=0) if len(beside) else empty.copy(),
+        control_scores=others,
+        repetitions=np.stack(each, axis=1) if each else np.empty((len(had), 0)),
+        early=early,
+        late=late,
+        starts=starts,
+        conventions=(
+            *inputs.subject.conventions.words(),
+            *words,
+            _said(early, late),
+            *((f"control: {ModelRef(p.control.source).name}, the same texts",) if p.control is not None else ()),
+            f"slope: least squares over indices i/{p.ratio:g} … i·{p.ratio:g}",
+        ),
+        done=done,
+    )
+
+
+def _between(losses: np.ndarray, window: tuple[int, int]) -> np.ndarray:
+    return losses[:, window[0] : window[1] + 1].mean(axis=1)
+
+
+def texts_of(inputs: Inputs, p: InContextParams) -> tuple[list[tuple[int, ...]], tuple[str, ...]]:
+    """The texts that are measured, and how a caption names them."""
+    config, bos = inputs.weights.config, bos_of(inputs.weights)
+    behind = "" if p.edited and inputs.subject.edits else "no interventions"
+    if p.on == "random":
+        fit = fitted(config, p.block, p.repeats)
+        assert fit is not None  # else refused
+        made = repeated_random(config, bos, *fit, p.texts, p.seed).tolist()
+        front = "BOS + " if bos is not None else ""
+        said = f"{number_of(p.texts, 'sample')} of {front}{fit.words(p.block, p.repeats)}, seed {p.seed}"
+        return [tuple(t) for t in made], tuple(w for w in (said, "uniform over the vocabulary without BOS", behind) if w)
+    return text_pieces(inputs, p.on == "file", p.text, p.length, p.texts, p.seed, behind)
+
+
+def _said(early: tuple[int, int], late: tuple[int, int]) -> str:
+    if late[0] <= early[1]:
+        return "too short for an in-context score"
+    return f"in-context score: tokens {late[0]}–{late[1]} minus {early[0]}–{early[1]}"

@@ -1,0 +1,134 @@
+"""One model's part in a comparison of several on the same tokens: loss and rank of every token, and what it would have said.
+
+    loss_t = −ln p(x_t | x_<t);   predicted_t = argmax p(· | x_≤t)
+
+Losses of two models can be set against each other token by token only where both read the same tokens. Whoever asks says what the
+tokens mean to it (`texts`); a model that reads them otherwise, or that cannot hold so many, answers with the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only
+from circuitlab.analysis.behaviour.token_loss import TokenLossParams, TokenLossResult
+from circuitlab.counting import number_of
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.run import ROWS
+
+
+@dataclass(frozen=True)
+class SideBySideParams:
+    """`texts`: how each token of the prompt is shown by the model that it is compared with; () compares with none."""
+
+    texts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SideBySideResult(Result):
+    """`loss` [pos] nats and `rank` [pos] from 1 of the token at that position (NaN and −1 at the first).
+
+    `predicted` [pos]: the most probable token after each position, `probability` [pos] its probability, `words` its text.
+    `why`: the reason why this model cannot be set beside the other; all arrays are then empty of numbers (NaN, −1).
+    """
+
+    loss: np.ndarray = over("position", unit="nats")
+    rank: np.ndarray = over("position", unit="rank", none=True)
+    predicted: np.ndarray = over("position", unit="token id", none=True)
+    probability: np.ndarray = over("position", unit="probability")
+    tokens: np.ndarray = over("position", unit="token id")
+    words: tuple[str, ...]
+    n_layers: int
+    why: str = ""
+
+    @property
+    def mean(self) -> float:
+        """Mean loss of the predicted tokens, nats; NaN without any."""
+        return float(np.nanmean(self.loss)) if np.isfinite(self.loss).any() else float("nan")
+
+    def table(self) -> Table:
+        """One row a position."""
+        return Table(
+            (
+                Column("position", np.arange(len(self.loss))),
+                Column("id", self.tokens, of="token"),
+                Column("loss", self.loss, "nats"),
+                Column("rank", self.rank, of="count"),
+                Column("predicted next", self.predicted, of="token"),
+                Column("its probability", self.probability),
+            )
+        )
+
+
+def _memory(config: ModelConfig, n: int, p: SideBySideParams) -> int:
+    return 5 * 4 * min(n, ROWS) * config.d_vocab_out
+
+
+def _display(inputs: Inputs, token: int) -> str:
+    tokenizer = inputs.weights.tokenizer
+    return str(token) if tokenizer is None else tokenizer.display(token)
+
+
+def _why_not(inputs: Inputs, texts: tuple[str, ...]) -> str:
+    """Why this model cannot be set beside one that shows the tokens as `texts`; "" where it can."""
+    config, tokens = inputs.weights.config, inputs.subject.tokens
+    if len(tokens) > config.n_ctx:
+        return f"it reads {number_of(config.n_ctx, 'token')} at most, and these are {len(tokens):,}"
+    if max(tokens) >= config.d_vocab:
+        return f"its vocabulary ends at {config.d_vocab - 1:,}, and there is a token {max(tokens):,}"
+    if texts and len(texts) != len(tokens):
+        return f"it has {number_of(len(tokens), 'token')}, and the other one shows {len(texts):,}"
+    if texts:
+        for position, (token, text) in enumerate(zip(tokens, texts, strict=True)):
+            here = _display(inputs, token)
+            if here != text:
+                return f"it has another tokenizer: token {token} at {position} is ‘{here}’ to it, not ‘{text}’"
+    return ""
+
+
+def _without(inputs: Inputs, why: str) -> SideBySideResult:
+    n = len(inputs.subject.tokens)
+    nothing = np.full(n, np.nan, inputs.subject.conventions.dtype)
+    return SideBySideResult(
+        loss=nothing,
+        rank=np.full(n, -1),
+        predicted=np.full(n, -1),
+        probability=nothing.copy(),
+        tokens=read_only(np.array(inputs.subject.tokens)),
+        words=("",) * n,
+        n_layers=inputs.weights.config.n_layers,
+        why=why,
+        conventions=(*inputs.subject.conventions.words(), f"nothing was computed: {why}"),
+    )
+
+
+@analysis(version=2, needs="tokens", lane="live", memory=_memory, doubles=False, any_prompt=True)
+def side_by_side(inputs: Inputs, p: SideBySideParams, ctx: Ctx) -> SideBySideResult:
+    """Loss, rank and first prediction of every token, or why they cannot be compared with another model's."""
+    if why := _why_not(inputs, p.texts):
+        return _without(inputs, why)
+    lost = inputs.answer("token_loss", TokenLossParams())
+    assert isinstance(lost, TokenLossResult)
+    n, run = len(inputs.subject.tokens), inputs.run()
+    predicted, probability = np.zeros(n, np.int64), np.zeros(n, inputs.subject.conventions.dtype)
+    for start in range(0, n, ROWS):
+        ctx.tick(start, n, "unembedding")
+        stop = min(start + ROWS, n)
+        with torch.inference_mode():
+            logits = run.logits(slice(start, stop))
+            top = logits.max(1)
+            predicted[start:stop] = top.indices.cpu().numpy()
+            probability[start:stop] = (top.values - logits.logsumexp(1)).exp().cpu().numpy()
+    return SideBySideResult(
+        loss=lost.loss,
+        rank=lost.rank,
+        predicted=predicted,
+        probability=probability,
+        tokens=lost.tokens,
+        words=tuple(_display(inputs, int(i)) for i in predicted),
+        n_layers=inputs.weights.config.n_layers,
+        conventions=lost.conventions,
+    )

@@ -1,0 +1,92 @@
+"""What the direct path says after a token: the top next tokens of W_E W_U, beside the bigrams of the training text.
+
+    logits = x_t W_U + b_U,     x_t the token's embedding, through the final norm at its own scale where there is one
+
+(Elhage et al. 2021, "Zero-layer transformers"): a model without layers, so the best it can do is log P(next | t) of the text.
+`correlation` is of log softmax(logits) with the text's log P(· | t), over the row, so that neither mean counts (`corpus_bigrams`
+states the smoothing); `correlation_all`, `symmetry` are those of the whole path (`direct_path`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
+from circuitlab.analysis.circuits.direct_path import DirectPathParams, correlation, direct_logits, direct_words
+from circuitlab.analysis.circuits.factors import refuse_inexact, words
+from circuitlab.analysis.circuits.vocabulary_rows import check_count, check_token
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.corpus_bigrams import corpus_of
+
+
+@dataclass(frozen=True)
+class BigramParams:
+    """`token`: what stands before; `k` next tokens."""
+
+    token: int = 0
+    k: int = at_least(1, 20)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BigramResult(Result):
+    """`ids` int64, `logits` (minus their mean), `probabilities` float64 [k], the largest first.
+
+    `corpus_log_probs` [k] of the same tokens, `correlation` of the row, `correlation_all` of all rows within rows: NaN without a
+    corpus. `symmetry` of W_E W_U, 1 where it is a similarity; NaN where the vocabulary going out is another one.
+    """
+
+    ids: np.ndarray = over("next token", unit="token id")
+    logits: np.ndarray = over("next token", unit="logit")
+    probabilities: np.ndarray = over("next token", unit="probability")
+    corpus_log_probs: np.ndarray = over("next token", unit="nats")
+    correlation: float
+    correlation_all: float
+    symmetry: float
+
+    def table(self) -> Table:
+        """One row a next token, the most probable first."""
+        return Table(
+            (
+                Column("id", self.ids, of="token"),
+                Column("logit", self.logits, "logit"),
+                Column("probability", self.probabilities),
+                Column("corpus_log_prob", self.corpus_log_probs, "nats"),
+            )
+        )
+
+
+def _memory(c: ModelConfig, n: int, p: BigramParams) -> int:
+    return 8 * (12 * c.d_vocab_out + 4 * c.d_model)
+
+
+@analysis(version=1, needs="weights", lane="live", memory=_memory, refuse=refuse_inexact)
+def bigram(inputs: Inputs, p: BigramParams, ctx: Ctx) -> BigramResult:
+    """The most probable next tokens after one token by the direct path alone, beside the training text's bigrams."""
+    c = inputs.weights.config
+    check_token(p.token, c.d_vocab)
+    check_count(p.k)
+    whole: Any = inputs.answer("direct_path", DirectPathParams())
+    corpus = corpus_of(inputs.subject.model, inputs.weights.config)
+    with torch.inference_mode():
+        ends, W_E = inputs.weights.unembed(), inputs.weights.embed().W_E
+        row = direct_logits(inputs.weights, ends, W_E, [p.token])[0].double()
+        top = torch.topk(row, min(p.k, len(row)))
+        log_probs = torch.log_softmax(row, 0).cpu().numpy()
+        mean = float(row.mean())
+    ids = top.indices.cpu().numpy()
+    likely = corpus.log_probs(p.token) if corpus else np.full(c.d_vocab_out, np.nan)
+    said = corpus.words() if corpus else "no bigrams of a training text beside the model"
+    return BigramResult(
+        ids=ids,
+        logits=(top.values.cpu().numpy() - mean).astype(inputs.subject.conventions.dtype),
+        probabilities=np.exp(log_probs[ids]),
+        corpus_log_probs=likely[ids],
+        correlation=correlation(log_probs, likely),
+        correlation_all=whole.correlation,
+        symmetry=whole.symmetry,
+        conventions=words(inputs, direct_words(c), "logits minus their vocabulary mean", said),
+    )

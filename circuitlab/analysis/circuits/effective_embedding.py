@@ -1,0 +1,67 @@
+"""The effective embedding: every token as the layers behind the first MLP meet it, attention left out.
+
+    x = W_E + MLP_0(norm(W_E)),    scaled as the norm of the next layer scales it (without its gain, which stands in the weights)
+
+Made once per model and kept; without an MLP it is W_E.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
+from circuitlab.analysis.circuits.factors import refuse_inexact, words
+from circuitlab.analysis.circuits.vocabulary_rows import FLOPS, effective_rows
+from circuitlab.model.config import ModelConfig
+
+
+@dataclass(frozen=True)
+class EffectiveEmbeddingParams:
+    """Nothing to choose."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EffectiveEmbeddingResult(Result):
+    """`values` [d_vocab, d_model]; `cosine` [d_vocab] with the token's row of W_E (NaN where one of them is 0)."""
+
+    values: np.ndarray = over("token", "dimension", unit="residual units")
+    cosine: np.ndarray = over("token", unit="dimensionless")
+
+    def table(self) -> Table:
+        """One row a token."""
+        norms = np.linalg.norm(self.values, axis=1)
+        return Table(
+            (Column("id", np.arange(len(norms)), of="token"), Column("norm", norms), Column("cosine_with_W_E", self.cosine))
+        )
+
+
+def _tile(c: ModelConfig) -> int:
+    flops = 2 * c.d_model * max(c.d_mlp, 1) * (3 if c.gated else 2)
+    return max(1, min(1024, int(FLOPS / flops)))
+
+
+def _memory(c: ModelConfig, n: int, p: EffectiveEmbeddingParams) -> int:
+    return 8 * (c.d_vocab * (c.d_model + 1) + _tile(c) * (4 * c.d_model + 4 * c.d_mlp))
+
+
+@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=refuse_inexact)
+def effective_embedding(inputs: Inputs, p: EffectiveEmbeddingParams, ctx: Ctx) -> EffectiveEmbeddingResult:
+    """Every token through the first MLP, normalised: what later layers read of it, attention left out."""
+    c, tile = inputs.weights.config, _tile(inputs.weights.config)
+    kind = np.float64 if inputs.subject.conventions.dtype == "float64" else np.float32
+    values, cosine = np.empty((c.d_vocab, c.d_model), kind), np.empty(c.d_vocab)
+    W_E = inputs.weights.embed().W_E
+    with torch.inference_mode():
+        for start in range(0, c.d_vocab, tile):
+            ctx.tick(start, c.d_vocab, "through the first MLP")
+            tokens = torch.arange(start, min(start + tile, c.d_vocab))
+            x = effective_rows(inputs.weights, tokens)
+            plain = W_E[tokens].double()
+            scale = x.double().norm(dim=1) * plain.norm(dim=1)  # 0: no direction, NaN
+            values[start : start + tile] = x.cpu().numpy()
+            cosine[start : start + tile] = ((x.double() * plain).sum(1) / scale).cpu().numpy()
+    said = "no MLP: W_E" if c.attention_only else "W_E + MLP₀(norm(W_E)), as the next norm scales it"
+    return EffectiveEmbeddingResult(values=values, cosine=cosine, conventions=words(inputs, said))

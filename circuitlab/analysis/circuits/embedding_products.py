@@ -1,0 +1,124 @@
+"""W_U W_E [d_model, d_model], made once per model and kept: what the eigenvalues of every OV circuit are read from.
+
+    W_O^{h} (W_U W_E) W_V^{h}   has the non-zero eigenvalues of W_E W_OV W_U
+
+W_U centred over the vocabulary (`unembed_mean` taken from each column) is a correction of rank one, so that the raw value costs
+nothing more to stand beside: M_centred = M − mean(W_U) (Σ_t W_E[t]).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
+from circuitlab.analysis.circuits.effective_embedding import EffectiveEmbeddingParams, EffectiveEmbeddingResult
+from circuitlab.analysis.circuits.factors import embedding_rows, is_token_map, words
+from circuitlab.analysis.circuits.vocabulary_rows import Embedding, refuse_effective
+from circuitlab.errors import BadModel
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.folding import TILE, centres_writes, unembed_columns
+from circuitlab.model.weights import Weights
+
+
+@dataclass(frozen=True)
+class EmbeddingProductsParams:
+    """`embed`: what stands for W_E."""
+
+    embed: Embedding = "tokens"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EmbeddingProductsResult(Result):
+    """`M` [d_model, d_model] float64, W_U not centred over the vocabulary; `unembed_mean`, `embed_mean` [d_model].
+
+    `M` is NaN where the vocabulary going out is not the one going in.
+    """
+
+    M: np.ndarray = over("dimension", "dimension", unit="weight units")
+    unembed_mean: np.ndarray = over("dimension", unit="weight units")
+    embed_mean: np.ndarray = over("dimension", unit="residual units")
+    n_vocab: int
+
+    def unembed_embed(self, centred: bool) -> np.ndarray:
+        """[d_model, d_model] W_U W_E, with W_U centred over the vocabulary or as it is."""
+        if not centred:
+            return self.M
+        made = np.outer(self.unembed_mean, self.n_vocab * self.embed_mean)
+        return np.subtract(self.M, made, out=made)  # in place: of a large model each of these takes much
+
+    def table(self) -> Table:
+        """One row a dimension: the means and the diagonal."""
+        return Table(
+            (
+                Column("dimension", np.arange(len(self.M))),
+                Column("unembed_mean", self.unembed_mean, "weight units"),
+                Column("embed_mean", self.embed_mean, "residual units"),
+                Column("unembed_embed_diagonal", self.M.diagonal(), "weight units"),
+            )
+        )
+
+
+EFFECTIVE = "tokens after the first MLP: W_E + MLP₀(norm(W_E)), as the next norm scales it, attention left out"
+
+
+def rows_as(inputs: Inputs, embed: Embedding) -> Callable[[slice], Tensor]:
+    """What gives rows [token, d_model] of the embedding, not centred; or of the effective one, as later heads meet it."""
+    if embed == "tokens":
+        weights = uncentred(inputs)
+        return lambda some: embedding_rows(weights, some)
+    found = inputs.answer("effective_embedding", EffectiveEmbeddingParams())
+    assert isinstance(found, EffectiveEmbeddingResult)
+    return lambda some: torch.tensor(found.values[some])
+
+
+def uncentred(inputs: Inputs) -> Weights:
+    """The weights with embeddings as they are: what centring takes off is taken off the product."""
+    return inputs.presented(replace(inputs.subject.conventions, centre=False))
+
+
+def _refuse(c: ModelConfig, p: EmbeddingProductsParams) -> str | None:
+    return None if p.embed == "tokens" else refuse_effective(c)
+
+
+def _memory(config: ModelConfig, n: int, p: EmbeddingProductsParams, dtype: str = "float32") -> int:
+    return 8 * 6 * config.d_model**2 + number_size(dtype) * 4 * TILE * config.d_model
+
+
+@analysis(version=3, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
+def embedding_products(inputs: Inputs, p: EmbeddingProductsParams, ctx: Ctx) -> EmbeddingProductsResult:
+    """W_U W_E, once per model: what the eigenvalues of OV circuits are read from."""
+    weights = uncentred(inputs)
+    c = weights.config
+    both, d = is_token_map(c), c.d_model
+    M = torch.zeros(d, d, dtype=torch.float64)
+    embed_sum, unembed_sum = torch.zeros(d, dtype=torch.float64), torch.zeros(d, dtype=torch.float64)
+    read = rows_as(inputs, p.embed)
+    for start in range(0, c.d_vocab, TILE):
+        ctx.tick(start, c.d_vocab, "W_U W_E")
+        rows = read(slice(start, start + TILE))
+        embed_sum += rows.sum(0, dtype=torch.float64)
+        if both:
+            columns = unembed_columns(weights, slice(start, start + TILE))
+            M += columns @ rows.to(columns.dtype)
+    for start in range(0, c.d_vocab_out, TILE):
+        ctx.tick(c.d_vocab, c.d_vocab, "W_U")
+        unembed_sum += unembed_columns(weights, slice(start, start + TILE)).sum(1, dtype=torch.float64)
+    if not bool(torch.isfinite(M).all() & torch.isfinite(embed_sum).all() & torch.isfinite(unembed_sum).all()):
+        raise BadModel("An embedding is not finite.", expected="finite W_E and W_U", got="NaN or infinity in one of them")
+    if p.embed == "tokens" and centres_writes(
+        c, inputs.subject.conventions
+    ):  # W_E loses its mean over d_model, at both of its places
+        M = M - M.mean(1, keepdim=True)
+        embed_sum = embed_sum - embed_sum.mean()
+    return EmbeddingProductsResult(
+        M=M.cpu().numpy() if both else np.full((d, d), np.nan),
+        unembed_mean=(unembed_sum / c.d_vocab_out).cpu().numpy(),
+        embed_mean=(embed_sum / c.d_vocab).cpu().numpy(),
+        n_vocab=c.d_vocab,
+        conventions=words(inputs, "W_U not centred over the vocabulary", "" if p.embed == "tokens" else EFFECTIVE),
+    )

@@ -1,0 +1,213 @@
+"""What spectra and composition share: factors ready to be multiplied, spectra of products through d_head × d_head matrices.
+
+For A = L R of rank d_head, L [n, d_head], R [d_head, m]:
+
+    the non-zero eigenvalues of A are those of R L;     the squared singular values those of (Lᵀ L)(R Rᵀ)
+
+so that W_E W_OV W_U [d_vocab, d_vocab] is read from W_O (W_U W_E) W_V, W_Vᵀ (W_Eᵀ W_E) W_V and W_O (W_U W_Uᵀ) W_Oᵀ. The d_model ×
+d_model products in the middle come from `embedding_products`, `embedding_gram`, `unembedding_gram`. Centring is a correction of
+rank one, at d_head × d_head too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circuitlab.analysis.base import Inputs
+from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramResult
+from circuitlab.analysis.circuits.embedding_products import EmbeddingProductsResult
+from circuitlab.analysis.circuits.factors import Heads, heads_of
+from circuitlab.model.folding import centres_writes
+from circuitlab.model.subject import Head
+
+PART_FLOPS = 4e9  # of the heads that are computed together
+GRAM_AT_ONCE = 1 << 24  # numbers that are made float64 together; of more, a matrix at a time
+
+
+def reads_centred(inputs: Inputs) -> bool:
+    """Whether both sides of the stream are centred over d_model: what is written, and therefore what is read.
+
+    Behind a folded LayerNorm the stream has no mean over d_model, so a reading weight's component along the all-ones
+    vector is never read.
+    """
+    conventions = inputs.subject.conventions
+    return conventions.fold_norm and centres_writes(inputs.weights.config, conventions)
+
+
+def factors_of(inputs: Inputs, layer: int) -> Heads:
+    """`heads_of`, with W_Q, W_K, W_V centred over d_model where that changes nothing that is read (`reads_centred`)."""
+    heads = heads_of(inputs, layer)
+    if not reads_centred(inputs):
+        return heads
+    W_Q, W_K, W_V = (W - W.mean(dim=-2, keepdim=True) for W in (heads.W_Q, heads.W_K, heads.W_V))
+    return replace(heads, W_Q=W_Q, W_K=W_K, W_V=W_V)
+
+
+class Moved:
+    """Reading weights behind an earlier head: W_OV^{h1} W for W [head, d_model, d_head]; W itself where there is none."""
+
+    def __init__(self, inputs: Inputs, earlier: Head | None) -> None:
+        self._factors = None
+        if earlier is not None:
+            heads = factors_of(inputs, earlier.layer)
+            self._factors = heads.W_V[earlier.head].clone(), heads.W_O[earlier.head].clone()
+
+    def __call__(self, W: Tensor) -> Tensor:
+        """[head, d_model, d_head]."""
+        return W if self._factors is None else self._factors[0] @ (self._factors[1] @ W)
+
+
+def reading_words(inputs: Inputs) -> str:
+    """For the caption, "" where reading weights are taken as they are."""
+    return "reading weights centred over d_model as what is written is" if reads_centred(inputs) else ""
+
+
+def gram(W: Tensor) -> Tensor:
+    """[..., n, n] float64: W Wᵀ of W [..., n, m]."""
+    if W.dim() < 3 or W.numel() < GRAM_AT_ONCE:
+        double = W.double()
+        return double @ double.mT
+    return torch.stack([gram(one) for one in W])
+
+
+def root(matrix: Tensor) -> Tensor:
+    """[head, n, n] R with R Rᵀ = `matrix` (symmetric, not negative; it may lack rank).
+
+    Cholesky where it goes through (its R Rᵀ is then right to rounding, rank or no rank, and it costs a tenth), eigenvalues
+    clamped at 0 where it does not.
+    """
+    made, failed = torch.linalg.cholesky_ex(matrix)
+    if bool((failed == 0).all()):
+        return made
+    values, vectors = torch.linalg.eigh(matrix)
+    return vectors * values.clamp(min=0).sqrt().unsqueeze(-2)
+
+
+def largest_first(values: np.ndarray) -> np.ndarray:
+    """[..., n] by modulus; those of equal modulus by real and imaginary part, so that rounding alone decides no order."""
+    moduli = np.abs(values)
+    scale = np.maximum(moduli.max(axis=-1, keepdims=True, initial=0), np.finfo(float).tiny)
+    order = np.lexsort((-np.imag(values), -np.real(values), -(moduli / scale).round(9)), axis=-1)
+    return np.take_along_axis(values, order, axis=-1)
+
+
+def eigenvalues(small: Tensor) -> np.ndarray:
+    """[head, d_head] complex128 eigenvalues of `small` [head, d_head, d_head], in float64, largest modulus first."""
+    return largest_first(torch.linalg.eigvals(small.double()).cpu().numpy())
+
+
+def singular_values(left: Tensor, right: Tensor) -> np.ndarray:
+    """[head, d_head] float64 singular values of L R, largest first, from `left` = Lᵀ L and `right` = R Rᵀ [head, d_head, d_head].
+
+    From squares: those below about 1e-8 of the largest are rounding.
+    """
+    C = root(left.double())
+    squares = torch.linalg.eigvalsh(C.mT @ right.double() @ C)
+    return squares.clamp(min=0).sqrt().flip(-1).cpu().numpy()
+
+
+def positivity(small: Tensor, values: np.ndarray) -> np.ndarray:
+    """[head] Σλ / Σ|λ| in [−1, 1]: the trace of `small` over the moduli of its eigenvalues; NaN where all of them are 0."""
+    trace = small.double().diagonal(dim1=-2, dim2=-1).sum(-1).cpu().numpy()
+    moduli = np.abs(values).sum(-1)
+    return np.divide(trace, moduli, out=np.full_like(trace, np.nan), where=moduli > 0)
+
+
+def effective_rank(singular: np.ndarray) -> np.ndarray:
+    """[head] exp of the entropy of s²/Σs² (Roy and Vetterli 2007, on energies): d_head for equal s; NaN for a matrix of zeros."""
+    energy = singular**2
+    total = energy.sum(-1, keepdims=True)
+    share = np.divide(energy, total, out=np.full_like(energy, np.nan), where=total > 0)
+    logs = np.log(share, out=np.zeros_like(share), where=share > 0)
+    return np.exp(-(share * logs).sum(-1))
+
+
+@dataclass(frozen=True)
+class Middle:
+    """A d_model × d_model product of embeddings between two factors, centred over the vocabulary; raw: plus `left` ⊗ `right`.
+
+    `left`, `right` [d_model] float64, None where nothing is taken off.
+    """
+
+    product: Tensor
+    left: Tensor | None = None
+    right: Tensor | None = None
+
+    @classmethod
+    def unembed_embed(cls, products: EmbeddingProductsResult, dtype: torch.dtype) -> Middle:
+        """W_U W_E, W_U centred: what stands between W_O and W_V."""
+        total = products.n_vocab * products.embed_mean
+        return cls(tensor(products.unembed_embed(True), dtype), tensor(products.unembed_mean), tensor(total))
+
+    @classmethod
+    def gram(cls, found: EmbeddingGramResult, dtype: torch.dtype) -> Middle:
+        """W_Eᵀ W_E, one W_E (or both: the same) centred: what stands between W_Kᵀ and W_Q."""
+        return cls(tensor(found.gram(True), dtype), tensor(found.mean), tensor(found.n_vocab * found.mean_destination))
+
+    def between(self, L: Tensor, R: Tensor) -> tuple[Tensor, Tensor]:
+        """(centred, raw) [head, n, m] float64 of L [head, n, d_model] and R [head, d_model, m].
+
+        The raw one is a sum: taking a large mean off in float32 would leave rounding. The same tensor where nothing is taken off.
+        """
+        centred = (L @ (self.product @ R)).double()
+        if self.left is None or self.right is None:
+            return centred, centred
+        column, row = (L @ self.left.to(L.dtype)).double(), (self.right.to(R.dtype) @ R).double()
+        return centred, centred + column[..., :, None] * row[..., None, :]
+
+
+def tensor(array: np.ndarray, dtype: torch.dtype = torch.float64) -> Tensor:
+    """A copy of a float64 array in `dtype`: no more than that is held besides."""
+    return torch.as_tensor(array.astype(np.float64 if dtype == torch.float64 else np.float32))
+
+
+@dataclass(frozen=True)
+class Values:
+    """Eigenvalues [head, n] complex128 and Σλ/Σ|λ| [head] of a stack of matrices, centred and raw."""
+
+    centred: np.ndarray
+    raw: np.ndarray
+    score: np.ndarray
+    score_raw: np.ndarray
+
+    @classmethod
+    def of(cls, small: Tensor, raw: Tensor, dtype: torch.dtype) -> Values:
+        """From the d_head × d_head matrices. Eigenvalues that are rounding (of `dtype`) beside the matrices have no score."""
+        values = eigenvalues(small)
+        values_raw = values if raw is small else eigenvalues(raw)
+        size = np.maximum(*(matrix.square().sum((-2, -1)).sqrt().cpu().numpy() for matrix in (small, raw)))
+        floor = 16 * torch.finfo(dtype).eps * size
+        scores = [
+            np.where(np.abs(found).sum(-1) > floor, positivity(matrix, found), np.nan)
+            for matrix, found in ((small, values), (raw, values_raw))
+        ]
+        return cls(values, values_raw, *scores)
+
+
+def parts(heads: Heads, chosen: list[int]) -> Iterator[tuple[Heads, slice]]:
+    """The `chosen` heads of a layer, as many at a time as cancelling can wait for, and their places in `chosen`."""
+    _, d_model, d_head = heads.W_Q.shape
+    step = max(1, int(PART_FLOPS / (2 * d_model**2 * d_head + 100 * d_head**3)))
+    for start in range(0, len(chosen), step):
+        index = chosen[start : start + step]
+        some = lambda W, index=index: W if index == list(range(len(W))) else W[index]
+        W_Q, W_K, W_V, W_O = map(some, (heads.W_Q, heads.W_K, heads.W_V, heads.W_O))
+        yield Heads(heads.layer, W_Q, W_K, W_V, W_O), slice(start, start + len(index))
+
+
+class Collected:
+    """Spectra of n heads of d_head, filled part by part."""
+
+    def __init__(self, n: int, d_head: int) -> None:
+        self.eigenvalues, self.eigenvalues_raw = np.zeros((n, d_head), complex), np.zeros((n, d_head), complex)
+        self.singular_values, self.score, self.score_raw = np.zeros((n, d_head)), np.zeros(n), np.zeros(n)
+
+    def put(self, at: list[int], values: Values, singular: np.ndarray) -> None:
+        """Those of the heads that stand at `at`."""
+        self.eigenvalues[at], self.eigenvalues_raw[at] = values.centred, values.raw
+        self.score[at], self.score_raw[at], self.singular_values[at] = values.score, values.score_raw, singular

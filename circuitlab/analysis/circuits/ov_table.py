@@ -1,0 +1,123 @@
+"""What a head writes for a token it attends to, read from the weights: rows and columns of the full OV circuit.
+
+    row of a source token s:   x_s W_V W_O W_U,          minus its mean over the vocabulary (softmax sees nothing of it)
+    column of an out token o:  X W_V W_O (W_U)_{:,o},    every row still minus its own mean
+
+(Elhage et al. 2021, "OV circuit"). x_s is the token's embedding, or its effective embedding behind the first MLP; with `through`
+an earlier head h1 stands between, x_s W_OV^{h1} W_OV^{h2} W_U: a virtual head. A row costs one vector times W_U.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, scalar
+from circuitlab.analysis.circuits.factors import is_token_map, words
+from circuitlab.analysis.circuits.vocabulary_rows import (
+    Embedding,
+    OneHead,
+    check_token,
+    ends_of,
+    one_head,
+    rank_of,
+    refuse_pair,
+    refuse_table,
+    side_of,
+    unembed_mean,
+)
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.subject import Head
+
+
+@dataclass(frozen=True)
+class OvTableParams:
+    """`given`: `token` is a source, and out tokens are found; or an out token, and sources are. `through`: an earlier head."""
+
+    head: Head = Head(0, 0)
+    token: int = 0
+    given: Literal["source", "out"] = "source"
+    k: int = at_least(1, 12)
+    through: Head | None = None
+    embed: Embedding = "tokens"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OvTableResult(Result):
+    """`top_ids`, `bottom_ids` int64, `top`, `bottom` [k] of one row or column.
+
+    `mean`, `sd` of the whole of it (for a row the mean that was taken off); `own` and `own_rank` (from 1) are those of the given
+    token itself, NaN and 0 where the vocabulary going out is another one.
+    """
+
+    top_ids: np.ndarray = over("top", unit="token id")
+    top: np.ndarray = over("top", unit="logit")
+    bottom_ids: np.ndarray = over("bottom", unit="token id")
+    bottom: np.ndarray = over("bottom", unit="logit")
+    mean: float = scalar("logit")
+    sd: float = scalar("logit")
+    own: float = scalar("logit")
+    own_rank: int = scalar("rank", none=True)
+
+    def table(self) -> Table:
+        """The largest first, then the smallest, the smallest last."""
+        ids = np.concatenate([self.top_ids, self.bottom_ids[::-1]])
+        end = np.repeat(["top", "bottom"], [len(self.top_ids), len(self.bottom_ids)])
+        values = np.concatenate([self.top, self.bottom[::-1]])
+        return Table((Column("end", end), Column("id", ids, of="token"), Column("value", values, "logit")))
+
+
+def _refuse(c: ModelConfig, p: OvTableParams) -> str | None:
+    return refuse_table(c, p.embed, (p.through or p.head,)) or refuse_pair(p.head, p.through)
+
+
+def _memory(c: ModelConfig, n: int, p: OvTableParams) -> int:
+    whole = p.given == "out" and p.embed != "tokens"
+    return 8 * (6 * (c.d_vocab + c.d_vocab_out) + 8 * c.d_model * c.d_head + (c.d_vocab * c.d_model if whole else 0))
+
+
+@analysis(version=2, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
+def ov_table(inputs: Inputs, p: OvTableParams, ctx: Ctx) -> OvTableResult:
+    """What attending to a token adds to the logits; or which tokens, attended to, add most to one."""
+    c, head = inputs.weights.config, one_head(inputs, p.head)
+    check_token(p.token, c.d_vocab if p.given == "source" else c.d_vocab_out)
+    with torch.inference_mode():
+        row, mean, said = (_row if p.given == "source" else _column)(inputs, p, head, ctx)
+        ends = ends_of(row, p.k)
+        own = is_token_map(c)
+        return OvTableResult(
+            **ends._asdict(),
+            mean=mean,
+            sd=float(row.std(unbiased=False)),
+            own=float(row[p.token]) if own else float("nan"),
+            own_rank=rank_of(row, p.token) if own else -1,
+            conventions=words(inputs, *said, ov_bias_words(head)),
+        )
+
+
+def _row(inputs: Inputs, p: OvTableParams, head: OneHead, ctx: Ctx) -> tuple[Tensor, float, tuple[str, ...]]:
+    side = side_of(inputs, p.head, p.embed, p.through, every=False)
+    row = ((side.row(p.token) @ head.W_V) @ head.W_O) @ inputs.weights.unembed().W_U
+    mean = row.mean()
+    return row - mean, float(mean), (side.said, "row minus its mean over the out vocabulary")
+
+
+def _column(inputs: Inputs, p: OvTableParams, head: OneHead, ctx: Ctx) -> tuple[Tensor, float, tuple[str, ...]]:
+    side, mean = side_of(inputs, p.head, p.embed, p.through), unembed_mean(inputs)
+    out = inputs.weights.unembed().W_U[:, p.token]
+    out = out if mean is None else out - mean
+    column = side.times((head.W_V @ (head.W_O @ out))[:, None], ctx)[:, 0]
+    return (
+        column,
+        float(column.mean()),
+        (side.said, "column of rows that are minus their means over the out vocabulary"),
+    )
+
+
+def ov_bias_words(head: OneHead) -> str:
+    """What is said where the head has a value bias."""
+    return "" if head.b_V is None else "value bias left out: it is the same row for every source"

@@ -1,0 +1,178 @@
+"""All that a head does with one token: the row and the column of its OV circuit, the row and the column of its QK circuit.
+
+The four tables of `ov_table` and `qk_table` (see there for the equations), made together: three of them are a vector times the
+embedding, which is read once for all of them. Reading it is what they cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
+from circuitlab.analysis.circuits.factors import is_token_map, turned, words
+from circuitlab.analysis.circuits.ov_table import ov_bias_words
+from circuitlab.analysis.circuits.qk_table import check_distance, score_words
+from circuitlab.analysis.circuits.vocabulary_rows import (
+    Embedding,
+    Side,
+    check_token,
+    ends_of,
+    one_head,
+    refuse_pair,
+    refuse_table,
+    side_of,
+    unembed_mean,
+)
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.subject import Head
+
+TABLES = ("raises", "attends to", "raised by", "attended to by")
+
+
+@dataclass(frozen=True)
+class TokenCircuitsParams:
+    """`behind`: an earlier head, of which the OV circuit is read through and which moves what `side` of QK reads.
+
+    `distance`: how far the source lies behind (rotary models; 0 is position-free). `whole`: all of each row, too.
+    """
+
+    head: Head = Head(0, 0)
+    token: int = 0
+    k: int = at_least(1, 12)
+    distance: int = at_least(0, 0)
+    behind: Head | None = None
+    side: Literal["key", "query"] = "key"
+    embed: Embedding = "tokens"
+    whole: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TokenCircuitsResult(Result):
+    """`top_ids`, `bottom_ids` int64, `top`, `bottom` [table, k]; `mean`, `sd` float64 [table] of the whole rows.
+
+    `tables`: the token raises (OV row), attends to (QK row), is raised by (OV column), is attended to by (QK column). Rows are
+    minus their means. Where another vocabulary goes out, the third is empty: −1 and NaN. `bias_top_ids`, `bias_top` [≤ k]: the
+    largest of the bias row, empty without query biases. `rows` [table, d_vocab] by id where asked for, else [table, 0].
+    """
+
+    top_ids: np.ndarray = over("table", "top", unit="token id", none=True)
+    top: np.ndarray = over("table", "top", unit="{units}")
+    bottom_ids: np.ndarray = over("table", "bottom", unit="token id", none=True)
+    bottom: np.ndarray = over("table", "bottom", unit="{units}")
+    mean: np.ndarray = over("table", unit="{units}")
+    sd: np.ndarray = over("table", unit="{units}")
+    bias_top_ids: np.ndarray = over("top of the bias", unit="token id")
+    bias_top: np.ndarray = over("top of the bias", unit="score")
+    rows: np.ndarray = over("table", "token", unit="{units}")
+    tables: tuple[str, ...] = TABLES
+
+    @property
+    def units(self) -> dict[str, str]:
+        """The unit of each table, by its name."""
+        return {table: "logit" if "raise" in table else "score" for table in self.tables}
+
+    def table(self) -> Table:
+        """Table by table, the largest first, then the smallest, the smallest last."""
+        k = self.top.shape[1]
+        ids = np.concatenate([self.top_ids, self.bottom_ids[:, ::-1]], axis=1)
+        values = np.concatenate([self.top, self.bottom[:, ::-1]], axis=1)
+        return Table(
+            (
+                Column("table", np.repeat(self.tables, 2 * k)),
+                Column("end", np.tile(np.repeat(["top", "bottom"], k), len(self.tables))),
+                Column("id", ids.ravel(), of="token"),
+                Column("value", values.ravel()),
+            )
+        )
+
+
+def _refuse(c: ModelConfig, p: TokenCircuitsParams) -> str | None:
+    return refuse_table(c, p.embed, (p.head, p.behind or p.head)) or refuse_pair(p.head, p.behind)
+
+
+def _memory(c: ModelConfig, n: int, p: TokenCircuitsParams) -> int:
+    whole = c.d_vocab * c.d_model if p.embed != "tokens" else 0
+    return 8 * (16 * (c.d_vocab + c.d_vocab_out) + 16 * c.d_model * c.d_head + whole)
+
+
+@analysis(version=1, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
+def token_circuits(inputs: Inputs, p: TokenCircuitsParams, ctx: Ctx) -> TokenCircuitsResult:
+    """What a token raises and attends to through a head, and what it is raised by and attended to by."""
+    c, head = inputs.weights.config, one_head(inputs, p.head)
+    check_token(p.token, c.d_vocab)
+    check_distance(c, p.distance)
+    with torch.inference_mode():
+        through = side_of(inputs, p.head, p.embed, p.behind)
+        keys = side_of(inputs, p.head, p.embed, p.behind if p.side == "key" else None)
+        queries = side_of(inputs, p.head, p.embed, p.behind if p.side == "query" else None)
+        q = turned(queries.row(p.token) @ head.W_Q, c, p.head.layer, p.distance)
+        k = turned(keys.row(p.token) @ head.W_K, c, p.head.layer, -p.distance)
+        readers = [(keys, head.W_K @ q), (queries, head.W_Q @ k)]
+        if head.b_Q is not None:
+            readers.append((keys, head.W_K @ turned(head.b_Q, c, p.head.layer, p.distance)))
+        if is_token_map(c):
+            out, mean = inputs.weights.unembed().W_U[:, p.token], unembed_mean(inputs)
+            readers.append((through, head.W_V @ (head.W_O @ (out if mean is None else out - mean))))
+        found = _at_once(readers, ctx)
+        raises = ((through.row(p.token) @ head.W_V) @ head.W_O) @ inputs.weights.unembed().W_U
+        attends, attended = (c.score_scale * column for column in found[:2])
+        bias = c.score_scale * found[2] if head.b_Q is not None else None
+        raised = found[-1] if is_token_map(c) else None
+        moved = "" if p.behind is None else f"QK: only the {p.side} is read behind {p.behind}"
+        said = (through.said, moved, *score_words(c, head, p.distance), ov_bias_words(head))
+        words_of_rows = "rows minus their means, QK columns as they are: each row has a mean of its own"
+        return _result(raises, attends, raised, attended, bias, p.k, p.whole, words(inputs, *said, words_of_rows))
+
+
+def _at_once(readers: list[tuple[Side, Tensor]], ctx: Ctx) -> list[Tensor]:
+    """[d_vocab] each: every token's row of a side times a vector, all on one embedding in one pass over it."""
+    found: dict[int, Tensor] = {}
+    for base in {id(side.W): side for side, _ in readers}.values():
+        places = [i for i, (side, _) in enumerate(readers) if side.W is base.W]
+        stacked = torch.stack([readers[i][0].into(readers[i][1][:, None])[:, 0] for i in places], dim=1)
+        columns = base.over_all(stacked, ctx, "the vocabulary")
+        found |= {place: columns[:, i] for i, place in enumerate(places)}
+    return [found[i] for i in range(len(readers))]
+
+
+def _result(
+    raises: Tensor,
+    attends: Tensor,
+    raised: Tensor | None,
+    attended: Tensor,
+    bias: Tensor | None,
+    k: int,
+    whole: bool,
+    said: tuple[str, ...],
+) -> TokenCircuitsResult:
+    k = min(max(1, k), len(raises), len(attends))
+    nothing = torch.full((len(raises),), torch.nan)
+    rows = [raises - raises.mean(), attends - attends.mean(), nothing if raised is None else raised, attended]
+    ends = [ends_of(row.contiguous(), k) for row in rows]
+    column = lambda get: np.stack([get(e) for e in ends])
+    ids: Callable[[np.ndarray, np.ndarray], np.ndarray] = lambda found, values: np.where(np.isnan(values), -1, found)
+    top, bottom = column(lambda e: e.top), column(lambda e: e.bottom)
+    biased = None if bias is None else ends_of(bias - bias.mean(), k)
+    return TokenCircuitsResult(
+        top_ids=ids(column(lambda e: e.top_ids), top),
+        top=top,
+        bottom_ids=ids(column(lambda e: e.bottom_ids), bottom),
+        bottom=bottom,
+        mean=np.array([float(r.mean()) for r in (raises, attends, rows[2], attended)]),
+        sd=np.array([float(r.std(unbiased=False)) for r in rows]),
+        bias_top_ids=np.zeros(0, np.int64) if biased is None else biased.top_ids,
+        rows=np.stack([_padded(row, len(raises), len(attends)) for row in rows]) if whole else top[:, :0],
+        bias_top=top[:0, 0] if biased is None else biased.top,
+        conventions=said,
+    )
+
+
+def _padded(row: Tensor, *lengths: int) -> np.ndarray:
+    """A row as long as the longest: tokens that only read or only come out have no value in the others."""
+    return np.pad(row.cpu().numpy(), (0, max(lengths) - len(row)), constant_values=np.nan)

@@ -1,0 +1,263 @@
+"""Rows of a circuit `d_vocab × d_vocab`, made one after another from factors: which tokens stand at its two ends.
+
+A table's row is `x W` with x the row of one token, so it costs a vector times an embedding and never a product of embeddings.
+`Side` is what a head reads, of every token:
+
+    W_E                                         the token itself
+    (W_E + MLP_0(norm(W_E))) / scale            the token after the first MLP, as the next norm scales it (attention left out)
+    W_E W_OV^{h1}                               the token moved by an earlier head: a virtual head, both patterns the identity
+
+The k largest of a row are exact: they lie in the k blocks of columns with the largest maxima.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circuitlab.analysis.base import Ctx, Inputs
+from circuitlab.analysis.chosen_heads import check_heads
+from circuitlab.analysis.circuits.factors import heads_of, refuse_inexact
+from circuitlab.errors import BadInput
+from circuitlab.model.block import normalise
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.run import mlp_written
+from circuitlab.model.subject import Head
+from circuitlab.model.weights import Norm, Weights
+
+Embedding = Literal["tokens", "after the first MLP"]
+BLOCK = 128  # columns of which the maximum is kept
+FLOPS = 4e9  # of one step between two ticks
+TILE = 10 * 2**20  # bytes of one tile of rows: near a cache, and a small part of what an analysis may take
+
+
+@dataclass(frozen=True)
+class OneHead:
+    """Factors of one head: W_Q, W_K, W_V [d_model, d_head], W_O [d_head, d_model], b_Q [d_head]; `sigma` of smeared keys."""
+
+    head: Head
+    W_Q: Tensor
+    W_K: Tensor
+    W_V: Tensor
+    W_O: Tensor
+    b_Q: Tensor | None
+    b_V: Tensor | None
+    sigma: float
+
+
+def one_head(inputs: Inputs, head: Head) -> OneHead:
+    """The factors of one head, copied so that its layer is not kept. Raises `UsageError` for a head that is not there."""
+    check_heads(inputs.weights.config, head)
+    layer, h = heads_of(inputs, head.layer), head.head
+    sigma = float("nan") if layer.sigma is None else float(layer.sigma[h])
+    b_Q, b_V = (None if b is None else b[h].clone() for b in (layer.b_Q, layer.b_V))
+    W_Q, W_K, W_V, W_O = (W[h].clone() for W in (layer.W_Q, layer.W_K, layer.W_V, layer.W_O))
+    return OneHead(head, W_Q, W_K, W_V, W_O, b_Q, b_V, sigma)
+
+
+def check_token(token: int, n: int) -> None:
+    """Raise `BadInput` for a token that is not in a vocabulary of n."""
+    if not 0 <= token < n:
+        raise BadInput("There is no such token.", expected=f"0..{n - 1}", got=str(token))
+
+
+def check_count(k: int) -> None:
+    """Raise `BadInput` where nothing was asked for."""
+    if k < 1:
+        raise BadInput("No entry was asked for.", expected="k ≥ 1", got=str(k))
+
+
+def refuse_pair(head: Head, earlier: Head | None) -> str | None:
+    """Why `head` cannot stand behind `earlier`, None where it can."""
+    if earlier is not None and earlier.layer >= head.layer:
+        return f"{earlier} does not come before {head}: a virtual head needs a head of an earlier layer."
+    return None
+
+
+def refuse_effective(config: ModelConfig) -> str | None:
+    """Why there is no embedding after the first MLP, None where there is."""
+    return "this model has no MLP: read the tokens themselves." if config.attention_only else refuse_inexact(config)
+
+
+def read_as(embed: Embedding, reader: Head) -> Embedding:
+    """What a head reads of a token: heads of the first layer stand before the first MLP."""
+    return "tokens" if reader.layer == 0 else embed
+
+
+def refuse_table(config: ModelConfig, embed: Embedding, readers: tuple[Head, ...]) -> str | None:
+    """Why a table cannot be read, None where it can; `readers` are the heads that read token rows."""
+    if reason := refuse_inexact(config):
+        return reason
+    if embed == "tokens":
+        return None
+    if reason := refuse_effective(config):
+        return reason
+    if all(reader.layer == 0 for reader in readers):
+        return "heads of layer 0 read before the first MLP: read the tokens themselves."
+    return None
+
+
+@dataclass(frozen=True)
+class Side:
+    """What a head reads of every token, [d_vocab, d_model], kept as factors. `W` is a tensor, or an array of an answer."""
+
+    W: Tensor | np.ndarray
+    scale: float
+    earlier: OneHead | None
+    said: str
+
+    def row(self, token: int) -> Tensor:
+        """[d_model] of one token."""
+        return self.rows((token,))[0]
+
+    def rows(self, tokens: tuple[int, ...]) -> Tensor:
+        """[len(tokens), d_model]."""
+        x = torch.as_tensor(self.W[list(tokens)]) * self.scale
+        return x if self.earlier is None else (x @ self.earlier.W_V) @ self.earlier.W_O
+
+    def mean(self, ctx: Ctx) -> Tensor:
+        """[d_model] mean of all rows."""
+        n, step = len(self.W), max(128, int(FLOPS / (32 * self.W.shape[1])))
+        total = torch.zeros(self.W.shape[1], dtype=torch.float64)
+        for start in range(0, n, step):
+            ctx.tick(start, n)
+            total += self._tile(start, start + step).sum(0).double()
+        x = (total / n * self.scale).to(self._tile(0, 1).dtype)
+        return x if self.earlier is None else (x @ self.earlier.W_V) @ self.earlier.W_O
+
+    def times(self, M: Tensor, ctx: Ctx, text: str = "") -> Tensor:
+        """[d_vocab, n]: every token's row times M [d_model, n], a tile of tokens at a time."""
+        return self.over_all(self.into(M), ctx, text)
+
+    def into(self, M: Tensor) -> Tensor:
+        """[d_model, n]: M as W must be multiplied with it; sides on one W can so be read at once."""
+        M = M * self.scale
+        return M if self.earlier is None else self.earlier.W_V @ (self.earlier.W_O @ M)
+
+    def over_all(self, M: Tensor, ctx: Ctx, text: str = "") -> Tensor:
+        """[d_vocab, n]: W M, a tile of tokens at a time."""
+        n = len(self.W)
+        out = torch.empty(n, M.shape[1], dtype=M.dtype)
+        # a vector is memory-bound: 16 columns' worth of arithmetic is what reading the row costs
+        tile = max(128, int(FLOPS / (2 * M.shape[0] * max(16, M.shape[1]))))
+        for start in range(0, n, tile):
+            ctx.tick(start, n, text)
+            torch.mm(self._tile(start, start + tile), M, out=out[start : start + tile])
+        return out
+
+    def _tile(self, start: int, stop: int) -> Tensor:
+        part = self.W[start:stop]
+        return part if isinstance(part, Tensor) else torch.tensor(part)
+
+
+def side_of(inputs: Inputs, reader: Head, embed: Embedding, earlier: Head | None = None, every: bool = True) -> Side:
+    """What `reader` reads, behind the OV circuit of `earlier` where there is one.
+
+    `every` False: a few rows will be read, so nothing is made for the whole vocabulary (`rows_of` makes them).
+    """
+    moved = None if earlier is None else one_head(inputs, earlier)
+    first = reader if earlier is None else earlier
+    weights = inputs.weights
+    said = "" if moved is None else f"behind {earlier}: the virtual head, both patterns the identity"
+    if embed == "tokens" or first.layer == 0:
+        note = f"{first} reads before the first MLP: the tokens themselves" if embed != "tokens" else ""
+        return Side(weights.embed().W_E, weights.config.embed_scale, moved, "; ".join(t for t in (said, note) if t))
+    said = "; ".join(t for t in (said, "W_E + MLP₀(norm(W_E)), as the next norm scales it, attention left out") if t)
+    if not every:
+        return _Few(weights.embed().W_E, 1.0, moved, said, weights)
+    from circuitlab.analysis.circuits.effective_embedding import EffectiveEmbeddingParams
+
+    found: Any = inputs.answer("effective_embedding", EffectiveEmbeddingParams())
+    return Side(found.values, 1.0, moved, said)
+
+
+@dataclass(frozen=True)
+class _Few(Side):
+    """A side behind the first MLP of which only some rows are asked for."""
+
+    weights: Weights
+
+    def rows(self, tokens: tuple[int, ...]) -> Tensor:
+        x = effective_rows(self.weights, torch.tensor(tokens))
+        return x if self.earlier is None else (x @ self.earlier.W_V) @ self.earlier.W_O
+
+
+def effective_rows(weights: Weights, tokens: Tensor) -> Tensor:
+    """[len(tokens), d_model]: W_E + MLP_0(norm(W_E)) of some tokens, as the norm of the next layer scales it (no gain)."""
+    c, layer = weights.config, weights.layer(0)
+    x = weights.embed().W_E[tokens] * c.embed_scale
+    if layer.mlp is not None:
+        x = x + mlp_written(c, layer, x)
+    reads = c.norm_placement in ("pre", "both")
+    return normalise(x, Norm(), c.norm, c.norm_eps) if reads else x
+
+
+def unembed_mean(inputs: Inputs) -> Tensor | None:
+    """[d_model] mean of W_U over the vocabulary; None where the conventions have taken it off already."""
+    if inputs.subject.conventions.centre and inputs.weights.config.logit_soft_cap == 0:
+        return None
+    return inputs.weights.unembed().W_U.mean(1)
+
+
+def tile_rows(n: int, size: int) -> int:
+    """How many rows of n numbers of `size` bytes make a tile."""
+    return max(1, min(1024, TILE // (size * n)))
+
+
+def out_factor(inputs: Inputs, W_O: Tensor, ctx: Ctx) -> tuple[Tensor, int]:
+    """(W_O W_U [d_head, whole blocks], how many columns count), minus its mean over those columns; 0 behind them."""
+    W_U = inputs.weights.unembed().W_U
+    n, step = W_U.shape[1], max(BLOCK, min(8192, int(FLOPS / (2 * W_O.numel()))))
+    out = torch.zeros(len(W_O), n + -n % BLOCK, dtype=W_O.dtype)
+    for start in range(0, n, step):
+        ctx.tick(start, n, "out tokens")
+        out[:, start : min(start + step, n)] = W_O @ W_U[:, start : start + step]
+    out[:, :n] -= out[:, :n].mean(1, keepdim=True)
+    return out, n
+
+
+class Ends(NamedTuple):
+    """The k largest and the k smallest of a row: ids int64 [k], values [k]."""
+
+    top_ids: np.ndarray
+    top: np.ndarray
+    bottom_ids: np.ndarray
+    bottom: np.ndarray
+
+
+def ends_of(row: Tensor, k: int) -> Ends:
+    """The two ends of a row [n]; fewer than k where the row is shorter."""
+    k = min(max(1, k), len(row))
+    top, bottom = torch.topk(row, k), torch.topk(row, k, largest=False)
+    return Ends(top.indices.cpu().numpy(), top.values.cpu().numpy(), bottom.indices.cpu().numpy(), bottom.values.cpu().numpy())
+
+
+def rank_of(row: Tensor, token: int) -> int:
+    """The place of a token in its row from 1, by value, the largest first."""
+    return int((row > row[token]).sum()) + 1
+
+
+def padded(P: Tensor) -> Tensor:
+    """P [d_head, n] with zero columns up to a whole number of blocks."""
+    extra = -P.shape[1] % BLOCK
+    return torch.nn.functional.pad(P, (0, extra)) if extra else P
+
+
+def top_of_rows(rows: Tensor, n: int, k: int) -> tuple[Tensor, Tensor]:
+    """(values, ids) [row, k], the largest first, of rows [row, whole blocks] of which n columns count; overwrites the rest.
+
+    Exact: an entry of the k largest lies in a block whose maximum is one of the k largest maxima.
+    """
+    rows[:, n:] = float("-inf")
+    blocks = rows.unflatten(1, (-1, BLOCK))
+    if blocks.shape[1] <= k:
+        return torch.topk(rows, k, dim=1)  # type: ignore[return-value]
+    best = torch.topk(blocks.amax(-1), k, dim=1, sorted=False).indices
+    candidates = torch.gather(blocks, 1, best[:, :, None].expand(-1, -1, BLOCK)).flatten(1)
+    found = torch.topk(candidates, k, dim=1)
+    ids = torch.gather(best, 1, found.indices // BLOCK) * BLOCK + found.indices % BLOCK
+    return found.values, ids

@@ -1,0 +1,1 @@
+"""How heads compose: scores, virtual weights, virtual heads, shared subspaces."""

@@ -1,0 +1,297 @@
+"""How far heads share dimensions of the residual stream: principal angles between what they write and what they read.
+
+    U [d_model, r], orthonormal, spans what a head writes (rows of W_OV) or reads (columns of W_QK, W_QKᵀ, W_OV); for two heads
+
+    cos θ_1 ≥ … ≥ cos θ_r = singular values of U_1ᵀ U_2,     mean cos² = ‖U_1ᵀ U_2‖² / min(r_1, r_2)
+
+(Björck and Golub 1973). Chance: one subspace turned at random, E[mean cos²] = max(r_1, r_2)/d, d_head/d at full rank. The
+subspaces are those of the products, so that no gauge is seen; U comes from QR of the factors and an SVD of d_head × d_head.
+
+What spans everything has no angle. There the overlap is weighted, with X = W_E, W_pos, W_Uᵀ, W_inᵀ of the first MLP or W_out of
+the last, and A the head's product on its left side (rows in the stream):
+
+    ‖A Xᵀ‖ / (‖A‖ ‖X‖),     chance √(1/d), as for composition.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
+from circuitlab.analysis.chosen_heads import check_heads
+from circuitlab.analysis.circuits.factor_products import factors_of, reading_words, reads_centred
+from circuitlab.analysis.circuits.factors import Heads, refuse_inexact, words
+from circuitlab.analysis.composition.virtual_weight_path import Side, mlp_of, of_embedding, of_positions, of_rows, of_unembedding
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.subject import Head
+
+Which = Literal["writes", "reads_q", "reads_k", "reads_v"]
+WEIGHTED = ("W_E", "W_pos", "W_U", "W_in of the first MLP", "W_out of the last MLP")
+RANK = {torch.float32: 1e-6, torch.float64: 1e-10}  # of the largest singular value: less is rounding
+FLOPS = 2e9  # of one step between two ticks
+KEPT_SHARE = 4  # of the memory budget, one part may hold subspaces
+
+
+@dataclass(frozen=True)
+class SubspaceOverlapParams:
+    """`left` of one head against `right` of the other; the principal cosines of the pair `first`, `second` in full."""
+
+    left: Which = "writes"
+    right: Which = "reads_q"
+    first: Head = Head(0, 0)
+    second: Head = Head(0, 0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SubspaceOverlapResult(Result):
+    """`mean_cos2`, `max_cos` [layer, head, layer, head] float64: left side of the one with right side of the other head.
+
+    `baseline` min(d_head, d)/d. `cosines` [d_head] of the pair, largest first, NaN beyond its smaller rank. `left_rank`,
+    `right_rank` [layer, head] int64; where a rank is 0 there is no subspace and no angle: NaN. `weighted` [5, layer, head] of the
+    left sides with `weighted_names`, NaN where the model has no such part or one of the two is 0; `weighted_baseline` √(1/d).
+    """
+
+    mean_cos2: np.ndarray = over("left layer", "left head", "right layer", "right head", unit="dimensionless")
+    max_cos: np.ndarray = over("left layer", "left head", "right layer", "right head", unit="dimensionless")
+    baseline: float
+    cosines: np.ndarray = over("index", unit="dimensionless")
+    left_rank: np.ndarray = over("layer", "head", unit="dimensions")
+    right_rank: np.ndarray = over("layer", "head", unit="dimensions")
+    weighted: np.ndarray = over("part", "layer", "head", unit="dimensionless")
+    weighted_baseline: float
+    weighted_names: tuple[str, ...] = WEIGHTED
+
+    def table(self) -> Table:
+        """One row a pair, left head by right head."""
+        n_layers, n_heads = self.left_rank.shape
+        names = np.array([str(Head(i, h)) for i in range(n_layers) for h in range(n_heads)], dtype=str)
+        mean = self.mean_cos2.ravel()
+        return Table(
+            (
+                Column("left", np.repeat(names, len(names))),
+                Column("right", np.tile(names, len(names))),
+                Column("mean_cos2", mean),
+                Column("minus_baseline", mean - self.baseline),
+                Column("max_cos", self.max_cos.ravel()),
+            )
+        )
+
+
+@dataclass(frozen=True)
+class _Subspaces:
+    """Of the heads of a layer: `U` [head, d_model, r] orthonormal, 0 beyond `rank` [head]; `values` [head, r] of the product."""
+
+    U: Tensor
+    values: Tensor
+    rank: Tensor
+
+
+def _factors(heads: Heads, which: Which) -> tuple[Tensor, Tensor]:
+    """Inner [head, d_model, d_head] and outer [head, d_head, d_model], whose product's rows are the subspace."""
+    pairs: dict[Which, tuple[Tensor, Tensor]] = {
+        "writes": (heads.W_V, heads.W_O),
+        "reads_q": (heads.W_K, heads.W_Q.mT),
+        "reads_k": (heads.W_Q, heads.W_K.mT),
+        "reads_v": (heads.W_O.mT, heads.W_V.mT),
+    }
+    return pairs[which]
+
+
+def _subspace(inner: Tensor, outer: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
+    """(U [d_model, r], singular values [r]) of inner · outer, in float64, U 0 where they are."""
+    R = torch.linalg.qr(inner.double(), mode="r").R
+    Q, R = torch.linalg.qr((R @ outer.double()).T)
+    turn, values, _ = torch.linalg.svd(R)
+    kept = values > tolerance * values[:1]
+    return (Q @ turn) * kept, values * kept
+
+
+class _Stock:
+    """The subspaces of one side, layer by layer; kept as far as `budget` bytes go, else made again."""
+
+    def __init__(self, inputs: Inputs, which: Which, budget: int) -> None:
+        self.which: Which = which
+        self._inputs, self._left = inputs, budget
+        self.d_head = inputs.weights.config.d_head
+        self._kept: dict[int, _Subspaces] = {}
+
+    def of(self, layer: int, ctx: Ctx, done: tuple[int, int]) -> _Subspaces:
+        """Of one layer. `done`: for the ticks."""
+        if layer in self._kept:
+            return self._kept[layer]
+        inner, outer = _factors(factors_of(self._inputs, layer), self.which)
+        found: list[tuple[Tensor, Tensor]] = []
+        for h in range(len(inner)):
+            ctx.tick(*done, f"subspaces of layer {layer}")
+            U, values = _subspace(inner[h], outer[h], RANK[inner.dtype])
+            found.append((U.to(inner.dtype), values))
+        U, values = (torch.stack(parts) for parts in zip(*found, strict=True))
+        made = _Subspaces(U, values, (values > 0).sum(-1))
+        size = U.numel() * U.element_size()
+        if size <= self._left:
+            self._kept[layer], self._left = made, self._left - size
+        return made
+
+
+def _refuse(c: ModelConfig, p: SubspaceOverlapParams) -> str | None:
+    return refuse_inexact(c)
+
+
+def _memory(c: ModelConfig, n: int, p: SubspaceOverlapParams) -> int:
+    """A layer on both sides, the results (twice, for partial ones), Grams; up to a quarter of the budget holds subspaces."""
+    r, pairs = min(c.d_head, c.d_model), (c.n_layers * c.n_heads) ** 2
+    at_once = min(c.n_heads, max(1, int(FLOPS / (2 * r * r * c.n_heads * c.d_model)))) * c.n_heads * r * r
+    mlp = 4 * c.d_model * c.d_mlp
+    return (4 * 8 * (10 * c.n_heads * c.d_model * c.d_head + 4 * pairs + 4 * at_once + 6 * c.d_model**2 + mlp)) // 3
+
+
+@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def subspace_overlap(inputs: Inputs, p: SubspaceOverlapParams, ctx: Ctx) -> SubspaceOverlapResult:
+    """Principal angles between what heads write and read, for all pairs; weighted overlap with embeddings and MLPs."""
+    c = inputs.weights.config
+    check_heads(c, p.first, p.second)
+    d = max(1, c.d_model - 1 if reads_centred(inputs) else c.d_model)
+    budget = inputs.memory // KEPT_SHARE
+    left = _Stock(inputs, p.left, budget if p.left == p.right else budget // 2)
+    right = left if p.left == p.right else _Stock(inputs, p.right, budget // 2)
+    with torch.inference_mode():
+        cosines = _pair(left, right, p, ctx)
+        weighted, left_rank = _weighted(inputs, left, ctx)
+        made = lambda mean, most, rank, done: SubspaceOverlapResult(
+            mean_cos2=mean,
+            max_cos=most,
+            baseline=min(c.d_head, d) / d,
+            cosines=cosines,
+            left_rank=left_rank,
+            right_rank=rank,
+            weighted=weighted,
+            weighted_baseline=math.sqrt(1 / d),
+            conventions=words(inputs, *_said(inputs, p)),
+            done=done,
+        )
+        shape, shown = (c.n_layers, c.n_heads, c.n_layers, c.n_heads), time.monotonic()
+        mean, most = np.full(shape, np.nan), np.full(shape, np.nan)
+        rank = np.zeros((c.n_layers, c.n_heads), dtype=np.int64)
+        for i in range(c.n_layers):
+            for j in range(i if left is right else 0, c.n_layers):
+                mean[i, :, j], most[i, :, j], rank[j] = _layers(left, right, (i, j), ctx, c.n_layers)
+                if left is right:
+                    mean[j, :, i], most[j, :, i] = mean[i, :, j].T, most[i, :, j].T
+            if time.monotonic() - shown > 0.5 and i < c.n_layers - 1:
+                ctx.partial(made(mean.copy(), most.copy(), rank.copy(), (i + 1) / c.n_layers))
+                shown = time.monotonic()
+        return made(mean, most, rank, 1.0)
+
+
+def _pair(left: _Stock, right: _Stock, p: SubspaceOverlapParams, ctx: Ctx) -> np.ndarray:
+    """[d_head] cosines of the chosen pair."""
+    one, other = left.of(p.first.layer, ctx, (0, 1)), right.of(p.second.layer, ctx, (0, 1))
+    U, V = one.U[p.first.head].double(), other.U[p.second.head].double()
+    found = torch.linalg.svdvals(U.T @ V).clamp(max=1)
+    least = min(int(one.rank[p.first.head]), int(other.rank[p.second.head]))
+    out = np.full(left.d_head, np.nan)
+    out[:least] = found[:least].cpu().numpy()
+    return out
+
+
+def _layers(left: _Stock, right: _Stock, at: tuple[int, int], ctx: Ctx, n_layers: int) -> tuple[np.ndarray, ...]:
+    """mean cos², largest cos [head, head] of two layers' heads, and the ranks of the right ones [head]."""
+    done = at[0] * n_layers + at[1], n_layers**2
+    one, other = left.of(at[0], ctx, done), right.of(at[1], ctx, done)
+    n_heads, d_model, r = one.U.shape
+    columns = other.U.permute(1, 0, 2).reshape(d_model, -1)
+    least = torch.minimum(one.rank[:, None], other.rank[None, :]).double()
+    mean, most = torch.empty_like(least), torch.empty_like(least)
+    step = max(1, int(FLOPS / (2 * r * columns.numel())))
+    for start in range(0, n_heads, step):
+        ctx.tick(*done, f"layers {at[0]} and {at[1]}")
+        rows = one.U[start : start + step].mT.reshape(-1, d_model)
+        blocks = (rows @ columns).view(-1, r, n_heads, r).transpose(1, 2).double()
+        mean[start : start + step] = blocks.square().sum((-2, -1))
+        most[start : start + step] = _largest(blocks.flatten(0, 1), ctx, done).view(-1, n_heads)
+    there = least > 0
+    mean = torch.where(there, mean / least.clamp(min=1), torch.nan)
+    most = torch.where(there, most.clamp(max=1), torch.nan)
+    return mean.clamp(max=1).cpu().numpy(), most.cpu().numpy(), other.rank.cpu().numpy()
+
+
+def _largest(blocks: Tensor, ctx: Ctx, done: tuple[int, int]) -> Tensor:
+    """[n] largest singular values of blocks [n, r, r]: the largest eigenvalue loses nothing by being a square."""
+    step = max(1, int(FLOPS / (50 * blocks.shape[-1] ** 3)))
+    found: list[Tensor] = []
+    for part in blocks.split(step):
+        ctx.tick(*done, "angles")
+        found.append(torch.linalg.eigvalsh(part.mT @ part)[:, -1].clamp(min=0).sqrt())
+    return torch.cat(found)
+
+
+def _weighted(inputs: Inputs, left: _Stock, ctx: Ctx) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted overlaps [part, layer, head] of the left sides, and their ranks [layer, head]."""
+    c = inputs.weights.config
+    found = np.full((len(WEIGHTED), c.n_layers, c.n_heads), np.nan)
+    rank = np.zeros((c.n_layers, c.n_heads), dtype=np.int64)
+    for i, layers, side in _parts(inputs, left.which):
+        gram = _gram(side, inputs, ctx)
+        whole = float(gram.trace())
+        for layer in layers if whole > 0 else ():
+            ctx.tick(0, 1, side.name)
+            one = left.of(layer, ctx, (0, 1))
+            factor = (one.U.double() * one.values[:, None, :]).mT
+            seen = ((factor @ gram) * factor).sum((-2, -1)).clamp(min=0)
+            squared = one.values.square().sum(-1) * whole
+            found[i, layer] = torch.where(squared > 0, (seen / squared).sqrt(), torch.nan).cpu().numpy()
+    for layer in range(c.n_layers):
+        rank[layer] = left.of(layer, ctx, (0, 1)).rank.cpu().numpy()
+    return found, rank
+
+
+def _parts(inputs: Inputs, which: Which) -> Iterator[tuple[int, range | list[int], Side]]:
+    """(place in `WEIGHTED`, the layers whose heads meet it in the stream, its rows)."""
+    c = inputs.weights.config
+    every = range(c.n_layers)
+    yield 0, every, of_embedding(inputs)
+    if c.positions in ("learned", "sinusoidal"):
+        yield 1, every, of_positions(inputs)
+    elif c.positions == "shortformer" and which in ("reads_q", "reads_k"):  # never in the stream: added to what QK reads
+        yield 1, [layer for layer in every if c.positional(layer)], of_positions(inputs)
+    W_U = inputs.weights.unembed().W_U
+    yield 2, every, of_rows(_as_read(W_U, inputs).T, "W_U") if reads_centred(inputs) else of_unembedding(inputs)
+    if not c.attention_only and c.experts is None and c.n_layers:
+        yield 3, every, of_rows(_as_read(mlp_of(inputs, 0)[0], inputs).T, "W_in")
+        yield 4, every, of_rows(mlp_of(inputs, c.n_layers - 1)[1], "W_out")
+
+
+def _as_read(W: Tensor, inputs: Inputs) -> Tensor:
+    """W [d_model, n] without the mean over d_model where the stream has none."""
+    return W - W.mean(0) if reads_centred(inputs) else W
+
+
+def _gram(side: Side, inputs: Inputs, ctx: Ctx) -> Tensor:
+    """[d_model, d_model] float64: XᵀX of a side's rows X. Raises `BadModel` where a weight is not finite."""
+    d = inputs.weights.config.d_model
+    side.norm(ctx)
+    made = torch.zeros(d, d, dtype=torch.float64)
+    for tile in side.tiles(d, d, ctx):
+        made += tile.T @ tile
+    return made
+
+
+def _said(inputs: Inputs, p: SubspaceOverlapParams) -> list[str]:
+    c = inputs.weights.config
+    shared = c.group > 1 and bool({"reads_k", "reads_v"} & {p.left, p.right})
+    return [
+        reading_words(inputs),
+        "subspaces of the products W_OV, W_QK; singular values under 1e-6 of the largest (float64: 1e-10) count as 0",
+        "heads of one key-value group read the same keys and values" if shared else "",
+        "W_QK at distance 0" if c.positions == "rotary" else "",
+        f"weighted: {p.left} of each head",
+        "experts left out: they have no one W_in or W_out" if c.experts else "",
+    ]

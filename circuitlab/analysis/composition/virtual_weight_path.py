@@ -1,0 +1,263 @@
+"""The pieces of a virtual weight `A · P · B`: a writer A, a reader B, and the path P of the layers between them.
+
+A `Side` is what a product needs of a writer A [rows, d_model], or of a reader's transpose Bᵀ [rows, d_model]: either a factor
+F [r, d_model] with FᵀF = AᵀA, through which norms and singular values are the whole product's and no gauge is seen (of a
+head `W_V W_O` with W_V = Q R it is `R W_O`, r = d_head), or, where it has more rows than the stream is wide, tiles of its rows.
+
+A path is a list of steps, each `x ← x + Σ (x W_in) W_out` over what acts side by side: all heads of a layer with their patterns
+set to the identity (W_V, W_O), an MLP with its nonlinearity left out (W_in, W_out), or both (parallel blocks). It is applied to a
+thin factor, from the left or, transposed and backwards, from the right; no product is ever `d_model × d_model` per head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from circuitlab.analysis.base import Ctx, Inputs
+from circuitlab.analysis.circuits.factors import embedding, heads_of
+from circuitlab.analysis.composition.mlp_jacobian import At, attention_scale, behind_norm, jacobian_of
+from circuitlab.errors import BadModel
+from circuitlab.model.block import flat_in, flat_out
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.positions import sinusoid_table
+from circuitlab.model.subject import Head
+
+ROWS = 128  # rows of a factor that go through a layer at a time
+WORK = 2**28  # multiplications of one tile of a side
+
+Pairs = list[tuple[Tensor, Tensor]]
+
+
+class Place(NamedTuple):
+    """One step of a path: the "heads", the "mlp", or the whole (parallel) "block" of a layer."""
+
+    kind: Literal["heads", "mlp", "block"]
+    layer: int
+
+
+def between(config: ModelConfig, writer: Place | None, reader: Place | None, mlp: bool) -> list[Place]:
+    """What lies between a writer and a reader, in order; None: the embeddings, the unembedding. `mlp`: MLPs count.
+
+    Sequential blocks: a head of layer l is followed by that layer's MLP, and an MLP of layer m reads behind that layer's heads.
+    Parallel blocks: both parts of a layer read what stood before it.
+    """
+    mlp = mlp and not config.attention_only
+    first = 0 if writer is None else writer.layer + 1
+    last = config.n_layers if reader is None else reader.layer
+    if config.parallel:
+        return [Place("block" if mlp else "heads", k) for k in range(first, last)]
+    if writer and reader and writer.layer == reader.layer:
+        return []
+    own = [Place("mlp", writer.layer)] if mlp and writer and writer.kind == "heads" else []
+    kinds: tuple[Literal["heads", "mlp"], ...] = ("heads", "mlp") if mlp else ("heads",)
+    whole = [Place(kind, k) for k in range(first, last) for kind in kinds]
+    return own + whole + ([Place("heads", reader.layer)] if reader and reader.kind == "mlp" else [])
+
+
+def order(config: ModelConfig, writer: Place | None, reader: Place | None) -> str | None:
+    """The reason why nothing goes from this writer to this reader, None where it does."""
+    if writer is None or reader is None or writer.layer < reader.layer:
+        return None
+    if writer.layer > reader.layer:
+        return f"layer {reader.layer} reads before layer {writer.layer} writes."
+    if writer.kind == "heads" and reader.kind == "mlp" and not config.parallel:
+        return None
+    how = "both parts of a parallel block read what stood before it" if config.parallel else "it reads first"
+    return f"the reader does not stand behind the writer: both are in layer {reader.layer}, and {how}."
+
+
+def mlp_of(inputs: Inputs, layer: int) -> tuple[Tensor, Tensor]:
+    """W_in [d_model, d_mlp] and W_out [d_mlp, d_model] of one layer, with the linear part of a norm behind the MLP in W_out.
+
+    Raises `BadModel` where one of them is not finite, `Refused` for a mixture of experts.
+    """
+    c, block = inputs.weights.config, inputs.weights.layer(layer)
+    assert block.mlp is not None
+    W_in, W_out, gain = block.mlp.W_in, block.mlp.W_out, block.mlp_post_norm.gain
+    if c.norm != "none" and c.norm_placement in ("post_sublayer", "both"):
+        W_out = W_out - W_out.mean(dim=-1, keepdim=True) if c.norm == "layer" else W_out
+        W_out = W_out if gain is None else W_out * gain
+    for name, value in (("W_in", W_in), ("W_out", W_out)):
+        _check(f"layers.{layer}.mlp.{name}", value.sum())
+    return W_in, W_out
+
+
+def _check(name: str, value: Tensor) -> None:
+    if not bool(torch.isfinite(value).all()):
+        raise BadModel(f"The weights of {name} are not finite.", expected="finite weights", got="NaN or infinity")
+
+
+def linear_pairs(inputs: Inputs, place: Place) -> Pairs:
+    """Steps of the weights alone: W_V W_O of all heads, W_in W_out of an MLP."""
+    made: Pairs = []
+    if place.kind in ("heads", "block"):
+        heads = heads_of(inputs, place.layer)
+        made.append((flat_in(heads.W_V), flat_out(heads.W_O)))
+    if place.kind in ("mlp", "block"):
+        made.append(mlp_of(inputs, place.layer))
+    return made
+
+
+def recorded_pairs(at: At) -> Callable[[Inputs, Place], Pairs]:
+    """Steps as they are for small changes at recorded values: MLPs by their Jacobian, heads at the scale of their norm."""
+
+    def pairs(inputs: Inputs, place: Place) -> Pairs:
+        made: Pairs = []
+        if place.kind in ("heads", "block"):
+            heads = heads_of(inputs, place.layer)
+            norm, reads = inputs.weights.layer(place.layer, mlp=False).attn_norm, flat_in(heads.W_V)
+            reads = behind_norm(inputs.weights.config, norm, reads) * attention_scale(at, place.layer)
+            made.append((reads, flat_out(heads.W_O)))
+        if place.kind in ("mlp", "block"):
+            made.append(jacobian_of(at, place.layer))
+        return made
+
+    return pairs
+
+
+def carried(
+    x: Tensor,
+    inputs: Inputs,
+    path: list[Place],
+    backwards: bool,
+    ctx: Ctx,
+    pairs_of: Callable[[Inputs, Place], Pairs] = linear_pairs,
+) -> Tensor:
+    """`x P` for x [r, d_model], or `x Pᵀ` (`backwards`: what a reader sees, moved to the writer). Layers are read in turn."""
+    steps = list(reversed(path)) if backwards else path
+    for i, place in enumerate(steps):
+        ctx.tick(i, len(steps), f"layer {place.layer}")
+        pairs = pairs_of(inputs, place)
+        pairs = [(W_out.T, W_in.T) for W_in, W_out in pairs] if backwards else pairs
+        done: list[Tensor] = []
+        for tile in x.split(ROWS):
+            ctx.tick(i, len(steps), f"layer {place.layer}")
+            done.append(tile + sum((tile @ first @ second for first, second in pairs), torch.zeros_like(tile)))
+        x = torch.cat(done)
+    return x
+
+
+@dataclass(frozen=True)
+class Side:
+    """One end of a product, `rows` × d_model, as `part(start, stop)` of its rows; `tokens`: its rows are tokens.
+
+    `factor` [≤ d_model, d_model]: see the module; None where the side is taller than that.
+    """
+
+    name: str
+    rows: int
+    part: Callable[[int, int], Tensor]
+    factor: Tensor | None = None
+    tokens: bool = False
+
+    def tiles(self, width: int, d_model: int, ctx: Ctx) -> Iterator[Tensor]:
+        """Rows [tile, d_model], few enough that a product with [d_model, width] takes no more than a tick."""
+        height = max(64, WORK // (d_model * max(width, 1)))
+        for start in range(0, self.rows, height):
+            ctx.tick(start, self.rows, self.name)
+            yield self.part(start, min(start + height, self.rows))
+
+    def through(self, x: Tensor, ctx: Ctx) -> Tensor:
+        """[r, r] float64: `x AᵀA xᵀ` for x [r, d_model]."""
+        made = torch.zeros(len(x), len(x), dtype=torch.float64)
+        for tile in self.tiles(len(x), x.shape[1], ctx):
+            seen = (tile @ x.T).double()
+            made += seen.T @ seen
+        _check(self.name, made)
+        return made
+
+    def back(self, x: Tensor, ctx: Ctx) -> Tensor:
+        """[n, d_model]: `x AᵀA`, for a few rows x."""
+        tiles = self.tiles(len(x), x.shape[1], ctx)
+        return sum(((tile @ x.T).T @ tile for tile in tiles), torch.zeros_like(x))
+
+    def on_rows(self, x: Tensor, ctx: Ctx) -> Tensor:
+        """[n, rows]: `x Aᵀ`, for a few vectors x of the stream."""
+        return torch.cat([(tile @ x.T).T for tile in self.tiles(len(x), x.shape[1], ctx)], dim=1)
+
+    def norm(self, ctx: Ctx) -> float:
+        """Frobenius norm. Raises `BadModel` where a weight is not finite."""
+        tiles = [self.factor] if self.factor is not None else self.tiles(64, self.part(0, 1).shape[1], ctx)
+        squares = sum(float(tile.double().square().sum()) for tile in tiles)
+        _check(self.name, torch.tensor(squares))
+        return squares**0.5
+
+
+def of_rows(W: Tensor, name: str, tokens: bool = False) -> Side:
+    """A side of which all rows are at hand: an embedding, W_out, the transpose of W_in or of W_U."""
+    thin = W if len(W) <= W.shape[1] else None
+    return Side(name, len(W), lambda start, stop: W[start:stop], thin, tokens)
+
+
+def of_product(inner: Tensor, outer: Tensor, name: str) -> Side:
+    """The side `inner outer` of a head, inner [d_model, d_head], outer [d_head, d_model], by the triangular part of inner."""
+    R = torch.linalg.qr(inner.double(), mode="r").R
+    made = (R @ outer.double()).to(outer.dtype)
+    return Side(name, len(made), lambda start, stop: made[start:stop], made)
+
+
+def of_head(inputs: Inputs, head: Head, which: Literal["writes", "QK query", "QK key", "OV"]) -> Side:
+    """A head as a writer (W_OV), or the transpose of what it reads with (W_QK, W_QKᵀ, W_OV)."""
+    heads = heads_of(inputs, head.layer)
+    W_Q, W_K, W_V, W_O = (W[head.head] for W in (heads.W_Q, heads.W_K, heads.W_V, heads.W_O))
+    inner, outer = {
+        "writes": (W_V, W_O),
+        "QK query": (W_K, W_Q.T),
+        "QK key": (W_Q, W_K.T),
+        "OV": (W_O.T, W_V.T),
+    }[which]
+    return of_product(inner, outer, f"{which} {head}")
+
+
+def of_embedding(inputs: Inputs) -> Side:
+    """W_E, as it enters the stream."""
+    return of_rows(embedding(inputs.weights), "W_E", tokens=True)
+
+
+def of_positions(inputs: Inputs) -> Side:
+    """W_pos, or the sinusoidal table in its place."""
+    c, embed = inputs.weights.config, inputs.weights.embed()
+    if c.positions == "sinusoidal":
+        return of_rows(sinusoid_table(c.n_ctx, c.d_model, embed.W_E.dtype), "W_pos")
+    assert embed.W_pos is not None
+    return of_rows(embed.W_pos, "W_pos")
+
+
+def of_unembedding(inputs: Inputs) -> Side:
+    """W_Uᵀ."""
+    return of_rows(inputs.weights.unembed().W_U.T, "W_U", tokens=True)
+
+
+def short_factor(side: Side, d_model: int, ctx: Ctx, dtype: torch.dtype) -> Tensor:
+    """[≤ d_model, d_model]: the side's factor, of a tall side from `AᵀA = Q Λ Qᵀ` as `√Λ Qᵀ`, null directions left out."""
+    if side.factor is not None:
+        return side.factor
+    values, Q = eigh(side.through(torch.eye(d_model, dtype=dtype), ctx), ctx)
+    kept = values > values.max().clamp(min=0) * 1e-14
+    return (values[kept].sqrt()[:, None] * Q[:, kept].T).to(dtype)
+
+
+def eigh(S: Tensor, ctx: Ctx) -> tuple[Tensor, Tensor]:
+    """Eigenvalues, largest first, and eigenvectors of a symmetric S, answering a cancel while one long call runs."""
+    if len(S) <= 512:
+        values, vectors = torch.linalg.eigh(S)
+        return values.flip(0), vectors.flip(1)
+    from concurrent.futures import ThreadPoolExecutor, TimeoutError
+
+    pool = ThreadPoolExecutor(1)
+    try:
+        waiting = pool.submit(torch.linalg.eigh, S)
+        while True:
+            ctx.tick(0, 1, "eigenvalues")
+            try:
+                values, vectors = waiting.result(timeout=0.1)
+                return values.flip(0), vectors.flip(1)
+            except TimeoutError:
+                continue
+    finally:
+        pool.shutdown(wait=False)  # a cancelled call ends by itself, within seconds

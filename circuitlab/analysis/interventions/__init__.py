@@ -1,0 +1,1 @@
+"""What changes when something is taken out, put in, or kept alone."""

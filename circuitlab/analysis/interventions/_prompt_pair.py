@@ -1,0 +1,118 @@
+"""This run and the run on another prompt, aligned, with the target measured on both: what every patch begins with."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from circuitlab.analysis.base import Ctx, Inputs
+from circuitlab.analysis.interventions._partial_reruns import Span, Tick, span_of
+from circuitlab.analysis.interventions.alignment import Alignment, alignment_of
+from circuitlab.analysis.target import Aim, aim_at, position_of
+from circuitlab.errors import BadInput
+from circuitlab.model.forward import check_tokens, forward
+from circuitlab.model.intervention import Intervention
+from circuitlab.model.run import Run
+from circuitlab.model.subject import Target
+
+
+@dataclass(frozen=True, eq=False)
+class TwoRuns:
+    """`run` with the subject's interventions; `there` on the tokens `source` without any. The target is read at position `at`.
+
+    `clean`, `other`: the target on this prompt, and on the other one at the position that belongs to `at`; NaN without one.
+    """
+
+    inputs: Inputs
+    run: Run
+    there: Run
+    aligned: Alignment
+    aim: Aim
+    at: int
+    span: Span
+    clean: float
+    other: float
+
+    @property
+    def source(self) -> tuple[int, ...]:
+        """The other prompt's tokens."""
+        return self.there.tokens
+
+    @property
+    def align(self) -> tuple[int, ...]:
+        """The alignment as an `Intervention` has it."""
+        return tuple(self.aligned.align.tolist())
+
+    @property
+    def paths(self) -> bool:
+        """Whether an intervention acts along a path: what it does depends on what its sender writes in the changed run."""
+        return any(e.path_from is not None for e in self.run.edits)
+
+    def shared(self, layer: int) -> int:
+        """How many first positions are the same in both runs at this layer: the same tokens there, and nothing has intervened."""
+        return 0 if any(e.site.layer <= layer for e in self.run.edits) else self.aligned.first_difference
+
+    def intervened(self, edit: Intervention, tick: Tick) -> Tensor:
+        """[1]: the target of this run with one more intervention, by a forward pass of its own."""
+        run, edits = self.run, (*self.run.edits, edit)
+        made = forward(run.weights, run.tokens, edits, None, lambda tokens: self.inputs.run(tokens, ()), lambda i, n: tick())
+        assert made.final is not None
+        return self.aim.measure(run.weights, made.final[self.at, None])
+
+    def words(self) -> tuple[str, ...]:
+        """For captions: the target, its values on both prompts, the alignment."""
+        same = () if differ(self.clean, self.other) else (f"no normalised effect: {_why_alike(self.other)}",)
+        ends = f"{self.clean:.3f} here, {self.other:.3f} there"
+        return (f"{self.aim.words} at position {self.at}: {ends}", *same, self.aligned.words, "later patterns recomputed")
+
+
+def two_runs(inputs: Inputs, source: tuple[int, ...], target: Target, position: int, contrast: bool, ctx: Ctx) -> TwoRuns:
+    """Both runs; `source` () stands for this prompt without its interventions.
+
+    Raises `BadInput` as the forward pass does, and where the other run is this very one: nothing could change.
+
+    `contrast`: without a target of its own, what the other prompt makes most probable minus what this one does.
+    """
+    if source in ((), inputs.subject.tokens) and not inputs.subject.edits:
+        raise BadInput(
+            "There is nothing to patch: the other run is this very one.",
+            expected="source: the tokens of another prompt; or an intervention, whose effect the same prompt without it undoes",
+            got="no source" if not source else "this prompt's own tokens, and no intervention",
+            remedy="Give source=…, or cut something first.",
+        )
+    if source:
+        check_tokens(inputs.weights.config, source, "The other prompt")
+    run = inputs.run()
+    ctx.tick(0, 1, "the other prompt")
+    there = inputs.run(source or run.tokens, ())
+    aligned = alignment_of(run.tokens, there.tokens)
+    at = position_of(run.n, position)
+    partner = int(aligned.align[at])
+    if contrast and partner >= 0 and not (target.tokens or target.direction):
+        target = Target(tuple(dict.fromkeys((_top(there, partner), _top(run, at)))))
+    aim = aim_at(inputs, target, (at,), run)
+    clean, other = _measured(aim, run, at), _measured(aim, there, partner) if partner >= 0 else math.nan
+    return TwoRuns(inputs, run, there, aligned, aim, at, span_of(run, at), clean, other)
+
+
+def _top(run: Run, position: int) -> int:
+    """The most probable token after a position."""
+    return int(run.logits(slice(position, position + 1)).argmax())
+
+
+def _measured(aim: Aim, run: Run, position: int) -> float:
+    assert run.final is not None
+    with torch.inference_mode():
+        return float(aim.measure(run.weights, run.final[position, None])[0])
+
+
+def differ(clean: float, other: float) -> bool:
+    """Whether the two are far enough apart to divide by their difference."""
+    return abs(other - clean) > 1e-6 * max(1.0, abs(clean), abs(other))
+
+
+def _why_alike(other: float) -> str:
+    return "this position has no partner there" if math.isnan(other) else "the target is the same on both prompts"

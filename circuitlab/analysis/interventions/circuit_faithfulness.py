@@ -1,0 +1,136 @@
+"""Keep only this circuit: every other head, or edge between heads, is cut; what is left, beside random sets of the same size.
+
+    faithfulness(S) = (F(S) − F(∅)) / (F(all) − F(∅))          F(S): the value with only the heads or edges of S left
+    completeness(S) = (F(all) − F(all ∖ S)) / (F(all) − F(∅))  how much goes when S itself is cut
+    minimality(m)   = faithfulness(S) − faithfulness(S ∖ m)    what is lost when m leaves the circuit
+
+Faithfulness 1: the circuit does as well as the model; above 1: better. Completeness 1: nothing is left without it; the two need
+not agree, since heads stand in for one another (Wang et al. 2022, Interpretability in the Wild, sections 4 and 5, whose
+differences are here divided by F(all) − F(∅)). MLPs, embeddings, norms and biases stay; patterns are computed again.
+
+A head is cut for everyone who reads it. An edge is cut for one reader: the query, key or value of a later head is made of the
+stream without what the sender wrote (`edge_pass`); "all" are the edges of every head to every later head through Q, K and V, and
+with `through` "logits" those of every head to the unembedding. What a head writes still passes MLPs: that is never cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from circuitlab.analysis.base import Ctx, Inputs, analysis, at_least
+from circuitlab.analysis.interventions._circuit_sets import CUT, KEPT, NONE, Sets, edge_sets, head_sets
+from circuitlab.analysis.interventions._metric import Effect
+from circuitlab.analysis.interventions.ablation_sweep import Bench, How, bench, bytes_of, refused, said, ticker
+from circuitlab.analysis.interventions.edges import Through, count
+from circuitlab.analysis.interventions.faithfulness_result import KeepOnlyResult
+from circuitlab.counting import number_of
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.subject import Head, Target
+
+__all__ = ["KeepOnlyParams", "KeepOnlyResult", "keep_only"]
+
+MOST = 10_000
+
+
+@dataclass(frozen=True)
+class KeepOnlyParams:
+    """The circuit: `heads`, () for all; or `edges` by name, as `L0H1->L1H2:K` and `L1H2->logits`, then no heads.
+
+    `through`: the kinds of edges that are cut, and drawn. `how`, `source`, `effect`, `target`, `position` as in `ablation`.
+    `samples` random sets of as many heads or edges, drawn by `seed`.
+    """
+
+    heads: tuple[Head, ...] = ()
+    how: How = "zero"
+    source: tuple[int, ...] = ()
+    effect: Effect = "loss"
+    target: Target = Target()
+    position: int = -1
+    samples: int = at_least(0, 20)
+    seed: int = at_least(0, 0)
+    edges: tuple[str, ...] = ()
+    through: tuple[Through, ...] = ("Q", "K", "V")
+
+
+def _result(made: Bench, sets: Sets, values: np.ndarray, words: tuple[str, ...]) -> KeepOnlyResult:
+    k, n = len(sets.members), len(sets.random)
+    return KeepOnlyResult(
+        intact=made.before,
+        bare=float(values[NONE]),
+        circuit=float(values[KEPT]),
+        without=float(values[CUT]),
+        members=sets.members.copy(),
+        left_out=values[3 : 3 + k].copy(),
+        random_members=sets.random.copy(),
+        random_kept=values[3 + k : 3 + k + n].copy(),
+        random_cut=values[3 + k + n :].copy(),
+        unit=made.measure.unit,
+        of=sets.of,
+        conventions=words,
+        done=float(np.mean(~np.isnan(values))),
+    )
+
+
+def _left_by(previous: object, values: np.ndarray, sets: Sets) -> np.ndarray:
+    """What a cancelled attempt already holds, in the order of the sets."""
+    if not isinstance(previous, KeepOnlyResult) or not np.array_equal(previous.random_members, sets.random):
+        return values
+    first = [previous.bare, previous.circuit, previous.without]
+    return np.concatenate([first, previous.left_out, previous.random_kept, previous.random_cut])
+
+
+def _refuse(config: ModelConfig, p: KeepOnlyParams) -> str | None:
+    if not 0 <= p.samples <= MOST:
+        return f"0 to {MOST} random sets can be compared with."
+    if p.edges and p.heads:
+        return "a circuit is given by its heads or by its edges: give one of them."
+    if p.edges and config.norm_placement != "pre":
+        return "an edge needs norms before the sublayers: here what a head writes reaches the stream through a norm of its own."
+    return refused(config, p.how, p.source, p.effect)
+
+
+def _memory(config: ModelConfig, n: int, p: KeepOnlyParams) -> int:
+    heads, wide = config.n_layers * config.n_heads, n * config.d_model
+    if not p.edges:
+        size = len(p.heads) or heads
+        return 32 * p.samples * size + 3 * heads * (p.samples + size) + bytes_of(config, n, p.source)
+    trial = config.n_layers * n * (config.d_model + (config.n_heads + 2 * config.n_kv_heads) * config.d_head)
+    kept = min(len(p.edges), heads) * wide + (9 * config.n_heads + 8) * wide  # senders one by one; readers' streams of a layer
+    drawn = 64 * p.samples * len(p.edges)
+    edges = 64 * count(config, p.through) + 4 * heads**2
+    return 8 * (trial + kept + 4 * config.n_heads * n * n) + edges + drawn + bytes_of(config, n, p.source)
+
+
+@analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def keep_only(inputs: Inputs, p: KeepOnlyParams, ctx: Ctx) -> KeepOnlyResult:
+    """Faithfulness, completeness and minimality of a set of heads or edges, against random sets of the same size."""
+    config = inputs.weights.config
+    some = (p.samples, p.seed)
+    sets: Sets = edge_sets(config, p.edges, p.through, *some) if p.edges else head_sets(config, p.heads, *some)
+    made = bench(inputs, p.how, p.source, False, p.effect, p.target, p.position, ticker(ctx, 0, 1, "the whole model"))
+    words = (*inputs.subject.conventions.words(), *said(made), *sets.words(), _sample(p, len(sets.members)))
+    k, total = len(sets.members), 3 + len(sets.members) + 2 * p.samples
+    values = _left_by(ctx.previous, np.full(total, np.nan), sets)
+    waiting = np.flatnonzero(np.isnan(values)) if not np.isnan(made.before) else np.zeros(0, dtype=np.int64)
+    # the circuit and each sample's two sets come early and together
+    order = sorted(waiting.tolist(), key=lambda i: i if i < 3 + k else 3 + k + (i - 3 - k) % p.samples)
+    step = sets.at_once(made.run.n)
+    for batch in (order[i : i + step] for i in range(0, len(order), step)):
+        done = int((~np.isnan(values)).sum())
+        values[batch] = sets.values(made, batch, ticker(ctx, done, total, f"set {done + 1}/{total}"))
+        ctx.partial(_result(made, sets, values, words))
+    return _finished(_result(made, sets, values, words), "edge" if p.edges else "head")
+
+
+def _sample(p: KeepOnlyParams, size: int) -> str:
+    parts = number_of(size, "edge" if p.edges else "head")
+    return f"{number_of(p.samples, 'random set')} of {parts}, seed {p.seed}" if p.samples else "no random sets"
+
+
+def _finished(found: KeepOnlyResult, what: str) -> KeepOnlyResult:
+    if not np.isnan(found.whole):
+        return replace(found, done=1.0)
+    words = f"shares not computed: ablating every {what} changes nothing"
+    return replace(found, done=1.0, conventions=(*found.conventions, words))

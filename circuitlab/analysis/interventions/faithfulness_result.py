@@ -1,0 +1,121 @@
+"""What is found when everything but a circuit is cut: values, the shares made of them, and random sets beside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from circuitlab.analysis.base import Column, Result, Table, over, scalar
+from circuitlab.analysis.interventions.edges import Edge
+from circuitlab.model.subject import Head
+
+SMALLEST = 1e-5  # of |F(all)| + |F(∅)|: a smaller difference is rounding
+
+
+def names_of(members: np.ndarray) -> tuple[str, ...]:
+    """Heads [member, 2] or edges [member, 5] by name."""
+    return tuple(str(Edge.of(m) if len(m) == 5 else Head(*m)) for m in members.tolist())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KeepOnlyResult(Result):
+    """Values F in `unit`: `intact`, `bare` (nothing left), `circuit`, `without` (the circuit cut); NaN: not computed yet.
+
+    `members` int [member, 2 or 5]: the circuit, heads as (layer, head) or edges as `edge_sets` numbers them; `left_out` [member]:
+    F(S ∖ m). Random sets: `random_members` int [sample, member, 2 or 5], `random_kept` and `random_cut` [sample]: F with only
+    that set, and without it. `of`: how many heads or edges there are in all.
+    """
+
+    intact: float = scalar("{unit}")
+    bare: float = scalar("{unit}")
+    circuit: float = scalar("{unit}")
+    without: float = scalar("{unit}")
+    members: np.ndarray = over("member", "what it is", unit="index", none=True)
+    left_out: np.ndarray = over("member", unit="{unit}")
+    random_members: np.ndarray = over("sample", "member", "what it is", unit="index", none=True)
+    random_kept: np.ndarray = over("sample", unit="{unit}")
+    random_cut: np.ndarray = over("sample", unit="{unit}")
+    unit: str
+    of: int
+    ACROSS: ClassVar = dict.fromkeys(
+        ("faithfulness", "completeness", "minimality", "random_faithfulness", "random_completeness"), "dimensionless"
+    )
+
+    @property
+    def are_edges(self) -> bool:
+        """Whether members are edges; heads otherwise."""
+        return self.members.shape[1] == 5
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The members of the circuit by name."""
+        return names_of(self.members)
+
+    @property
+    def whole(self) -> float:
+        """F(all) − F(∅); NaN where it is too small to divide by."""
+        size = abs(self.intact) + abs(self.bare)
+        difference = self.intact - self.bare
+        return difference if abs(difference) > SMALLEST * size else float("nan")
+
+    @property
+    def faithfulness(self) -> float:
+        """Of the circuit."""
+        return (self.circuit - self.bare) / self.whole
+
+    @property
+    def completeness(self) -> float:
+        """Of the circuit."""
+        return (self.intact - self.without) / self.whole
+
+    @property
+    def minimality(self) -> np.ndarray:
+        """[member]: what each head or edge of the circuit adds to its faithfulness."""
+        return (self.circuit - self.left_out) / self.whole
+
+    @property
+    def random_faithfulness(self) -> np.ndarray:
+        """[sample]."""
+        return (self.random_kept - self.bare) / self.whole
+
+    @property
+    def random_completeness(self) -> np.ndarray:
+        """[sample]."""
+        return (self.intact - self.random_cut) / self.whole
+
+    def rank(self, name: str) -> tuple[int, int]:
+        """(rank from 1, of how many) of the circuit's "faithfulness" or "completeness" among itself and the random sets."""
+        own, others = getattr(self, name), getattr(self, f"random_{name}")
+        others = others[~np.isnan(others)]
+        return 1 + int((others > own).sum()), 1 + len(others)
+
+    def table(self) -> Table:
+        """The circuit, the circuit without each of its members, then each random set."""
+        names = ["circuit", *(f"without {name}" for name in self.names), *map(" ".join, map(names_of, self.random_members))]
+        kind = ["circuit", *["left out"] * len(self.members), *["random"] * len(self.random_members)]
+        nothing = np.full(len(self.members), np.nan)
+        faithful = np.concatenate([[self.faithfulness], self.faithfulness - self.minimality, self.random_faithfulness])
+        complete = np.concatenate([[self.completeness], nothing, self.random_completeness])
+        kept = np.concatenate([[self.circuit], self.left_out, self.random_kept])
+        return Table(
+            (
+                Column("kind", np.array(kind)),
+                Column("edges" if self.are_edges else "heads", np.array(names)),
+                Column("value", kept, self.unit),
+                Column("faithfulness", faithful),
+                Column("completeness", complete),
+            )
+        )
+
+    def across(self) -> Mapping[str, np.ndarray]:
+        """Faithfulness and completeness of the circuit and of the random sets [sample], and minimality [member]."""
+        return {
+            "faithfulness": np.array(self.faithfulness),
+            "completeness": np.array(self.completeness),
+            "minimality": self.minimality,
+            "random_faithfulness": self.random_faithfulness,
+            "random_completeness": self.random_completeness,
+        }

@@ -1,0 +1,1 @@
+"""Eigenvalues and singular values of circuits, and what follows from their signs."""

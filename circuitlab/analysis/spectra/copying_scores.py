@@ -1,0 +1,232 @@
+"""How far every head copies, read from its weights: eigenvalues and diagonal of the OV circuit, beside those of the QK circuit.
+
+    copying             Σλ/Σ|λ| of W_E W_OV W_U                         (Elhage et al. 2021), W_U centred over the vocabulary
+    qk_positivity       Σλ/Σ|λ| of W_E W_QK W_Eᵀ, sources centred
+    identity_likeness   tr W_OV / (√d_head ‖W_OV‖), in [−1, 1]; 1 exactly for a positive multiple of an orthogonal projector
+    diagonal            diag(W_E W_OV W_U)[t]: how much attending to t raises t above the mean of the vocabulary
+
+`diagonal_mean` is the trace over the vocabulary, exact. The share of tokens that raise themselves and the histogram need every
+token for itself (2 d_model² of arithmetic a layer and token): they are read from a sample unless all are asked for. The
+histogram's unit is the rms entry of the same head's circuit between the same tokens, so that heads can be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
+from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
+from circuitlab.analysis.circuits.embedding_products import EFFECTIVE, EmbeddingProductsParams, EmbeddingProductsResult
+from circuitlab.analysis.circuits.factor_products import PART_FLOPS, Middle, Values, factors_of, parts, reading_words
+from circuitlab.analysis.circuits.factors import Heads, embedding_rows, is_token_map, words
+from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_table
+from circuitlab.analysis.spectra.ov_spectrum import NO_BIAS, zeros
+from circuitlab.analysis.spectra.qk_spectrum import qk_words
+from circuitlab.counting import number_of
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.folding import TILE, Tokens, unembed_columns
+from circuitlab.model.subject import Head
+
+WHOLE, SAMPLE = 8192, 1024  # a vocabulary that is looked at whole; of a larger one, how many tokens
+BINS = np.linspace(-10.25, 10.25, 42)
+FIELDS = ("copying", "copying_raw", "identity_likeness", "qk_positivity", "qk_positivity_raw", "diagonal_share", "diagonal_mean")
+
+
+@dataclass(frozen=True)
+class CopyingScoresParams:
+    """`diagonal`: of which tokens share and histogram are taken (a sample is all of a small vocabulary). `qk`: also QK.
+
+    `embed`: what circuits read of a token; after the first MLP the diagonal is not computed, and heads of the first layer read
+    the token itself all the same.
+    """
+
+    diagonal: Literal["sample", "all", "none"] = "sample"
+    qk: bool = True
+    embed: Embedding = "tokens"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CopyingScoresResult(Result):
+    """Scores [layer, head] float64, see the module; `_raw`: W_U or W_E not centred over the vocabulary.
+
+    NaN: not asked for, a matrix of zeros, or (OV) another vocabulary going out than in. `diagonal_share` and `diagonal_histogram`
+    int64 [layer, head, 41], bins between `bins` [42] in units of the rms entry, are those of `n_tokens` tokens; the outermost
+    bins hold all that is beyond. A head that writes nothing has share 0, mean 0, and all of its tokens in the middle bin.
+    """
+
+    copying: np.ndarray = over("layer", "head", unit="dimensionless")
+    copying_raw: np.ndarray = over("layer", "head", unit="dimensionless")
+    identity_likeness: np.ndarray = over("layer", "head", unit="dimensionless")
+    qk_positivity: np.ndarray = over("layer", "head", unit="dimensionless")
+    qk_positivity_raw: np.ndarray = over("layer", "head", unit="dimensionless")
+    diagonal_share: np.ndarray = over("layer", "head", unit="share of tokens")
+    diagonal_mean: np.ndarray = over("layer", "head", unit="logit")
+    diagonal_histogram: np.ndarray = over("layer", "head", "bin", unit="tokens")
+    bins: np.ndarray = over("bin edge", unit="rms entries")
+    n_tokens: int
+
+    def table(self) -> Table:
+        """One row a head."""
+        layer, head = np.indices(self.copying.shape).reshape(2, -1)
+        names = np.array([str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)] or [""])[: len(layer)]
+        return Table(
+            (Column("head", names), *(Column(name, getattr(self, name).ravel(), str(self.unit_of(name))) for name in FIELDS))
+        )
+
+
+def _memory(c: ModelConfig, n: int, p: CopyingScoresParams, dtype: str = "float32") -> int:
+    """A layer, products of the embeddings in float64, tiles of the embeddings, and the diagonals of a layer's heads."""
+    wide, tokens = number_size(dtype), c.d_vocab if p.diagonal == "all" or c.d_vocab <= WHOLE else SAMPLE
+    layer = 6 * wide * c.n_heads * c.d_head * c.d_model + 8 * 16 * c.n_heads * c.d_head**2
+    ends = wide * (4 * TILE + (3 * SAMPLE if tokens < c.d_vocab else 0)) * c.d_model
+    own = (3 * wide + 8 * 3) * c.n_heads * tokens if p.diagonal != "none" else 0
+    return layer + 8 * 7 * c.d_model**2 + ends + own + 8 * 50 * c.n_layers * c.n_heads
+
+
+def _refuse(c: ModelConfig, p: CopyingScoresParams) -> str | None:
+    return refuse_table(c, p.embed, tuple(Head(layer, 0) for layer in range(c.n_layers)))
+
+
+@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def copying_scores(inputs: Inputs, p: CopyingScoresParams, ctx: Ctx) -> CopyingScoresResult:
+    """Copying score, QK positivity, identity-likeness and diagonal of every head."""
+    c = inputs.weights.config
+    products = inputs.answer("embedding_products", EmbeddingProductsParams())
+    assert isinstance(products, EmbeddingProductsResult)
+    ways: set[Embedding] = {read_as(p.embed, Head(layer, 0)) for layer in range(c.n_layers)}
+    shape, mapped = (c.n_layers, c.n_heads), is_token_map(c)
+    found = {name: np.full(shape, np.nan) for name in FIELDS}
+    counts = np.zeros((*shape, len(BINS) - 1), np.int64)
+    with torch.inference_mode():
+        score = {embed: _scores(inputs, embed, p, found) for embed in ways}
+        own = _Diagonal(inputs, products, p) if mapped and p.diagonal != "none" and p.embed == "tokens" else None
+        for layer in range(c.n_layers):
+            heads = factors_of(inputs, layer)
+            for part, where in parts(heads, list(range(c.n_heads))):
+                tick = lambda at=layer: ctx.tick(at, c.n_layers, f"copying scores of layer {at}")
+                tick()
+                score[read_as(p.embed, Head(layer, 0))](part, (layer, where))
+                if own is not None:
+                    found["diagonal_share"][layer, where], counts[layer, where] = own(part, tick)
+    n_tokens = 0 if own is None else own.n
+    return CopyingScoresResult(
+        copying=found["copying"],
+        copying_raw=found["copying_raw"],
+        identity_likeness=found["identity_likeness"],
+        qk_positivity=found["qk_positivity"],
+        qk_positivity_raw=found["qk_positivity_raw"],
+        diagonal_share=found["diagonal_share"],
+        diagonal_mean=found["diagonal_mean"],
+        diagonal_histogram=counts,
+        bins=BINS.copy(),
+        n_tokens=n_tokens,
+        conventions=words(inputs, reading_words(inputs), *_said(inputs, p, n_tokens), zeros(found["copying"])),
+    )
+
+
+def _scores(
+    inputs: Inputs, embed_as: Embedding, p: CopyingScoresParams, found: dict[str, np.ndarray]
+) -> Callable[[Heads, tuple[int, slice]], None]:
+    """What fills in the scores that are read from d_head × d_head matrices, for a part of a layer's heads."""
+    c = inputs.weights.config
+    dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
+    products = inputs.answer("embedding_products", EmbeddingProductsParams(embed_as))
+    assert isinstance(products, EmbeddingProductsResult)
+    ov = Middle.unembed_embed(products, dtype) if is_token_map(c) else None
+    qk = None
+    if p.qk:
+        embed = inputs.answer("embedding_gram", EmbeddingGramParams(embed_as, embed_as))
+        assert isinstance(embed, EmbeddingGramResult)
+        qk = Middle.gram(embed, dtype)
+
+    def score(heads: Heads, at: tuple[int, slice]) -> None:
+        found["identity_likeness"][at] = identity_likeness(heads)
+        if ov is not None:
+            small, raw = ov.between(heads.W_O, heads.W_V)
+            values = Values.of(small, raw, dtype)
+            found["copying"][at], found["copying_raw"][at] = values.score, values.score_raw
+            found["diagonal_mean"][at] = _trace(small) / c.d_vocab
+        if qk is not None:
+            values = Values.of(*qk.between(heads.W_K.mT, heads.W_Q), dtype)
+            found["qk_positivity"][at], found["qk_positivity_raw"][at] = values.score, values.score_raw
+
+    return score
+
+
+def _trace(matrices: Tensor) -> np.ndarray:
+    return matrices.diagonal(dim1=-2, dim2=-1).sum(-1).cpu().numpy()
+
+
+def identity_likeness(heads: Heads) -> np.ndarray:
+    """[head] tr W_OV / (√d_head ‖W_OV‖); NaN where W_OV is 0."""
+    trace = (heads.W_V.mT * heads.W_O).sum((-2, -1), dtype=torch.float64).cpu().numpy()
+    reads, writes = heads.W_V.mT @ heads.W_V, heads.W_O @ heads.W_O.mT
+    norm = np.sqrt(np.maximum(_trace(reads.double() @ writes.double()), 0))
+    scale = np.sqrt(heads.W_V.shape[-1]) * norm
+    return np.divide(trace, scale, out=np.full_like(trace, np.nan), where=scale > 0)
+
+
+class _Diagonal:
+    """Entries (t, t) of W_E W_OV W_U, W_U centred, of n tokens: all of them, or as many evenly spaced ids."""
+
+    def __init__(self, inputs: Inputs, products: EmbeddingProductsResult, p: CopyingScoresParams) -> None:
+        c = inputs.weights.config
+        raw = inputs.presented(replace(inputs.subject.conventions, centre=False))
+        self._weights, self._raw = inputs.weights, raw
+        sampled = p.diagonal == "sample" and c.d_vocab > WHOLE
+        self._ids = torch.arange(SAMPLE) * c.d_vocab // SAMPLE if sampled else None
+        self.n = SAMPLE if sampled else c.d_vocab
+        self._kept: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        self._mean = torch.as_tensor(products.unembed_mean.copy())[:, None]
+
+    def __call__(self, heads: Heads, tick: Callable[[], None]) -> tuple[np.ndarray, np.ndarray]:
+        """Share [head] of tokens that raise themselves, and histogram [head, 41]."""
+        n_heads, d_model, d_head = heads.W_V.shape
+        W_V = heads.W_V.permute(1, 0, 2).reshape(d_model, -1)
+        own = torch.empty(n_heads, self.n, dtype=W_V.dtype)
+        reads, writes = (torch.zeros(n_heads, d_head, d_head, dtype=torch.float64) for _ in range(2))
+        step = max(64, int(PART_FLOPS / (4 * W_V.numel())))
+        for start in range(0, self.n, step):
+            tick()
+            rows, columns = self._tokens(start, step)
+            z = (rows @ W_V).unflatten(1, (n_heads, d_head)).permute(1, 2, 0)
+            out = (heads.W_O.flatten(0, 1) @ (columns - self._mean.to(columns.dtype))).unflatten(0, (n_heads, d_head))
+            own[:, start : start + step] = (z * out).sum(1)
+            reads += z @ z.mT
+            writes += out @ out.mT
+        rms = np.sqrt(np.maximum(_trace(reads @ writes), 0)) / self.n
+        return (own > 0).double().mean(1).cpu().numpy(), _histogram(own.double().cpu().numpy(), rms)
+
+    def _tokens(self, start: int, step: int) -> tuple[Tensor, Tensor]:
+        """Rows [token, d_model] of W_E and columns [d_model, token] of W_U; those of a sample are kept."""
+        at: Tokens = slice(start, min(start + step, self.n))
+        if self._ids is None:
+            return embedding_rows(self._weights, at), unembed_columns(self._raw, at)
+        if (start, step) not in self._kept:
+            at = self._ids[at]
+            self._kept[start, step] = embedding_rows(self._weights, at), unembed_columns(self._raw, at)
+        return self._kept[start, step]
+
+
+def _histogram(own: np.ndarray, rms: np.ndarray) -> np.ndarray:
+    """[head, 41] counts of `own` [head, token] over `rms` [head], what is beyond the bins in the outermost ones."""
+    unit = np.divide(own, rms[:, None], out=np.zeros_like(own), where=rms[:, None] > 0).clip(BINS[0], BINS[-1])
+    return np.array([np.histogram(row, BINS)[0] for row in unit])
+
+
+def _said(inputs: Inputs, p: CopyingScoresParams, n: int) -> list[str]:
+    c = inputs.weights.config
+    said = ["W_U and source W_E centred over the vocabulary, raw beside", NO_BIAS, *(qk_words(c, 0) if p.qk else [])]
+    if not is_token_map(c):
+        return [*said, "another vocabulary going out than in: OV circuits have neither eigenvalues nor a diagonal"]
+    said += [] if p.embed == "tokens" else [EFFECTIVE]
+    if p.diagonal == "none" or p.embed != "tokens":
+        return said
+    error = f": share ± {50 / np.sqrt(n):.1f} % at most" if n < c.d_vocab else ""
+    return [*said, f"diagonal of {n} of {number_of(c.d_vocab, 'token')}{error}, in units of the rms entry between them"]

@@ -1,0 +1,223 @@
+"""What a head's OV circuit does to mixtures of tokens: eigenvalues and singular values of W_E W_OV W_U, or of W_OV alone.
+
+    full   the non-zero eigenvalues of W_E W_OV W_U [d_vocab, d_vocab] are those of W_O (W_U W_E) W_V [d_head, d_head]
+    bare   the non-zero eigenvalues of W_V W_O [d_model, d_model] are those of W_O W_V
+
+    copying = Σλ / Σ|λ| ∈ [−1, 1]        (Elhage et al. 2021, "Summarizing OV/QK matrices": positive eigenvalues copy)
+
+The sum is the trace, real and exact. A positive eigenvalue raises its own mixture of tokens, not necessarily any one token.
+Softmax does not see a vector that is added to every column of W_U, and the raw score does: W_U is centred over the vocabulary,
+the raw value stands beside. These matrices are not normal: eigenvalues do not say how much is written, singular values do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
+from circuitlab.analysis.chosen_heads import chosen_heads
+from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
+from circuitlab.analysis.circuits.embedding_products import EFFECTIVE, EmbeddingProductsParams, EmbeddingProductsResult
+from circuitlab.analysis.circuits.factor_products import (
+    Collected,
+    Middle,
+    Moved,
+    Values,
+    effective_rank,
+    factors_of,
+    gram,
+    parts,
+    reading_words,
+    singular_values,
+    tensor,
+)
+from circuitlab.analysis.circuits.factors import Heads, by_layer, is_token_map, refuse_inexact, words
+from circuitlab.analysis.circuits.unembedding_gram import UnembeddingGramParams, UnembeddingGramResult
+from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_pair, refuse_table
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.folding import TILE
+from circuitlab.model.subject import Head
+
+NOT_A_MAP = "the vocabulary going out is not the one going in, so W_E W_OV W_U has no eigenvalues; ask for the bare W_OV."
+
+NO_BIAS = "value bias left out"
+ZEROS = "a matrix of zeros has no eigenvalue: NaN"
+
+
+@dataclass(frozen=True)
+class OvSpectrumParams:
+    """`heads`: `()` is all of them. `matrix`: the full circuit from tokens to tokens, or W_OV on its own.
+
+    `through`: an earlier head between source and heads, W_OV^{h1} W_OV^{h2} in place of W_OV: virtual heads. `embed`: what the
+    full circuit reads of a token; heads of the first layer read the token itself in either case.
+    """
+
+    heads: tuple[Head, ...] = (Head(0, 0),)
+    matrix: Literal["full", "bare"] = "full"
+    through: Head | None = None
+    embed: Embedding = "tokens"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OvSpectrumResult(Result):
+    """`heads` int32 [n, 2]; `eigenvalues`, `eigenvalues_raw` complex128 [n, d_head], largest modulus first.
+
+    The rest of the spectrum is 0. `singular_values` [n, d_head], largest first, and `effective_rank` [n] are those of the centred
+    matrix; `copying`, `copying_raw` [n]. NaN: a matrix of zeros has no eigenvalue and no rank. Of the bare matrix raw and centred
+    are the same.
+    """
+
+    heads: np.ndarray = over("head", "(layer, head)", unit="index")
+    eigenvalues: np.ndarray = over("head", "index", unit="{unit}")
+    eigenvalues_raw: np.ndarray = over("head", "index", unit="{unit}")
+    singular_values: np.ndarray = over("head", "index", unit="{unit}")
+    effective_rank: np.ndarray = over("head", unit="dimensionless")
+    copying: np.ndarray = over("head", unit="dimensionless")
+    copying_raw: np.ndarray = over("head", unit="dimensionless")
+    unit: str = "logit"
+
+    def table(self) -> Table:
+        """One row an eigenvalue, head by head."""
+        return spectrum_table(self.heads, self.eigenvalues, self.eigenvalues_raw, self.singular_values, self.unit)
+
+
+def zeros(score: np.ndarray) -> str:
+    """What is said where a score is NaN, "" where none is."""
+    return ZEROS if np.isnan(score).any() else ""
+
+
+def spectrum_table(heads: np.ndarray, values: np.ndarray, raw: np.ndarray, singular: np.ndarray, unit: str) -> Table:
+    """One row an eigenvalue: head, index, real and imaginary parts, centred and raw, and the singular value of that index."""
+    n, d = values.shape
+    names = np.array([str(Head(int(a), int(b))) for a, b in heads] or [""])
+    return Table(
+        (
+            Column("head", names[np.repeat(np.arange(n), d)]),
+            Column("index", np.tile(np.arange(d), n)),
+            Column("real", np.real(values).ravel(), unit),
+            Column("imaginary", np.imag(values).ravel(), unit),
+            Column("modulus", np.abs(values).ravel(), unit),
+            Column("real_raw", np.real(raw).ravel(), unit),
+            Column("imaginary_raw", np.imag(raw).ravel(), unit),
+            Column("singular_value", singular.ravel(), unit),
+        )
+    )
+
+
+def _refuse(c: ModelConfig, p: OvSpectrumParams) -> str | None:
+    if p.matrix == "full" and not is_token_map(c):
+        return refuse_inexact(c) or NOT_A_MAP
+    if reason := refuse_table(c, p.embed if p.matrix == "full" else "tokens", readers(c, p.heads, p.through)):
+        return reason
+    return refuse_behind(p.heads, p.through)
+
+
+def readers(c: ModelConfig, heads: tuple[Head, ...], earlier: Head | None) -> tuple[Head, ...]:
+    """The heads that read token rows: the earlier one alone where there is one; `heads` `()` is all of them."""
+    return (earlier,) if earlier is not None else heads or tuple(Head(layer, 0) for layer in range(c.n_layers))
+
+
+def refuse_behind(heads: tuple[Head, ...], earlier: Head | None) -> str | None:
+    """Why one of the heads cannot stand behind `earlier`, None where all can; `()` is all heads, and the first layer cannot."""
+    return next((why for head in heads or (Head(0, 0),) if (why := refuse_pair(head, earlier))), None)
+
+
+def spectrum_memory(c: ModelConfig, n_heads: int, dtype: str = "float32", kept: int = 3) -> int:
+    """Bytes: a layer's factors and centred copies, its small matrices, a few d_model × d_model products, and the result."""
+    n_heads = n_heads or c.n_layers * c.n_heads
+    wide = number_size(dtype)
+    layer = 6 * wide * c.n_heads * c.d_head * c.d_model + 8 * 16 * c.n_heads * c.d_head**2
+    # `kept` products of embeddings in float64, another that is made and centred; each stands in what is computed in beside
+    products = (8 * (kept + 4) + wide * (kept + 2)) * c.d_model**2 + wide * 4 * TILE * c.d_model
+    return layer + products + 8 * 8 * n_heads * c.d_head
+
+
+def _memory(c: ModelConfig, n: int, p: OvSpectrumParams, dtype: str = "float32") -> int:
+    return spectrum_memory(c, len(p.heads), dtype)
+
+
+@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def ov_spectrum(inputs: Inputs, p: OvSpectrumParams, ctx: Ctx) -> OvSpectrumResult:
+    """Eigenvalues, singular values and copying score of the OV circuit of some heads."""
+    c = inputs.weights.config
+    chosen = chosen_heads(c, p.heads)
+    sides = {e: _full(inputs, e) for e in embeddings(p.embed, p.through, chosen)} if p.matrix == "full" else {}
+    found = Collected(len(chosen), c.d_head)
+    with torch.inference_mode():
+        moved = Moved(inputs, p.through)
+        for layer, index, places in by_layer(chosen):
+            heads = factors_of(inputs, layer)
+            for part, where in parts(heads, index):
+                ctx.tick(places[0], len(chosen), f"OV spectrum of layer {layer}")
+                part = replace(part, W_V=moved(part.W_V))
+                side = sides.get(read_as(p.embed, p.through or Head(layer, 0)), _Sides())
+                values = Values.of(*side.small(part), part.W_O.dtype)
+                found.put(places[where], values, singular_values(*side.grams(part)))
+    return OvSpectrumResult(
+        heads=np.array(chosen, dtype=np.int32).reshape(-1, 2),
+        eigenvalues=found.eigenvalues,
+        eigenvalues_raw=found.eigenvalues_raw,
+        singular_values=found.singular_values,
+        effective_rank=effective_rank(found.singular_values),
+        copying=found.score,
+        copying_raw=found.score_raw,
+        unit="logit" if p.matrix == "full" else "weight units",
+        conventions=words(inputs, *_said(inputs, p), zeros(found.score)),
+    )
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """What stands around W_V and W_O: nothing (the bare matrix), or the products of the embeddings."""
+
+    middle: Middle | None = None
+    embed: Tensor | None = None
+    unembed: Tensor | None = None
+
+    def small(self, heads: Heads) -> tuple[Tensor, Tensor]:
+        """[head, d_head, d_head] with the non-zero eigenvalues, centred and raw."""
+        if self.middle is None:
+            bare = heads.W_O.double() @ heads.W_V.double()
+            return bare, bare
+        return self.middle.between(heads.W_O, heads.W_V)
+
+    def grams(self, heads: Heads) -> tuple[Tensor, Tensor]:
+        """LᵀL and R Rᵀ [head, d_head, d_head] of the (centred) matrix L R."""
+        if self.embed is None or self.unembed is None:
+            return gram(heads.W_V.mT), gram(heads.W_O)
+        return heads.W_V.mT @ (self.embed @ heads.W_V), heads.W_O @ (self.unembed @ heads.W_O.mT)
+
+
+def embeddings(embed: Embedding, earlier: Head | None, heads: tuple[Head, ...]) -> set[Embedding]:
+    """What the tokens are read as by these heads, behind the earlier one where there is one."""
+    return {read_as(embed, earlier or head) for head in heads}
+
+
+def _full(inputs: Inputs, embed_as: Embedding) -> _Sides:
+    products = inputs.answer("embedding_products", EmbeddingProductsParams(embed_as))
+    unembedding = inputs.answer("unembedding_gram", UnembeddingGramParams())
+    embed = inputs.answer("embedding_gram", EmbeddingGramParams(embed_as, embed_as))
+    assert isinstance(products, EmbeddingProductsResult)
+    assert isinstance(embed, EmbeddingGramResult)
+    assert isinstance(unembedding, UnembeddingGramResult)
+    dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
+    cast = lambda array: tensor(array, dtype)
+    return _Sides(Middle.unembed_embed(products, dtype), cast(embed.gram(False)), cast(unembedding.gram(True)))
+
+
+def _said(inputs: Inputs, p: OvSpectrumParams) -> list[str]:
+    behind = "" if p.through is None else f"behind {p.through}: virtual heads, both patterns the identity"
+    if p.matrix == "bare":
+        return [behind, "W_OV on its own: no vocabulary to centre over, raw is the same", reading_words(inputs), NO_BIAS]
+    return [
+        "" if p.embed == "tokens" else EFFECTIVE,
+        behind,
+        "W_U centred over the vocabulary, raw beside",
+        "singular values of the centred matrix",
+        NO_BIAS,
+    ]

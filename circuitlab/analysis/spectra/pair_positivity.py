@@ -1,0 +1,214 @@
+"""QK positivity of every head behind every earlier one: its keys read what the earlier head moved there.
+
+    Σλ/Σ|λ| of W_E W_QK^{h2} (W_OV^{h1})ᵀ W_Eᵀ          rows are destinations, columns the tokens that h1 moved
+
+(the K-composition term of Elhage et al. 2021 for h1 a head that attends to the previous token: positive where h2 looks for what
+stood before). With row vectors its non-zero eigenvalues are those of a d_head × d_head matrix,
+
+    W_K^{h2}ᵀ (W_OV^{h1})ᵀ (W_EᵀW_E) W_Q^{h2}  =  (W_O^{h1} W_K^{h2})ᵀ (W_V^{h1}ᵀ (W_EᵀW_E) W_Q^{h2}).
+
+Source tokens are centred over the vocabulary, raw beside. Kept on its own because nothing here depends on which earlier heads
+attend where: `previous_head_spectrum` weighs them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
+from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
+from circuitlab.analysis.circuits.embedding_products import EFFECTIVE
+from circuitlab.analysis.circuits.factor_products import PART_FLOPS, Middle, Values, factors_of, parts, reading_words
+from circuitlab.analysis.circuits.factors import Heads, refuse_inexact, words
+from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_effective
+from circuitlab.analysis.spectra.ov_spectrum import ZEROS
+from circuitlab.analysis.spectra.qk_spectrum import qk_words
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.subject import Head
+
+SHOWN_EVERY = 0.5  # seconds between partial results
+
+
+@dataclass(frozen=True)
+class PairPositivityParams:
+    """`embed`: what circuits read of a token; heads of the first layer read the token itself in either case."""
+
+    embed: Embedding = "tokens"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PairPositivityResult(Result):
+    """`pairs`, `pairs_raw` float64 [dest_layer, dest_head, src_layer, src_head].
+
+    NaN where the source is not in an earlier layer, and where a matrix is 0 and has no eigenvalue.
+    """
+
+    pairs: np.ndarray = over("destination layer", "destination head", "source layer", "source head", unit="dimensionless")
+    pairs_raw: np.ndarray = over("destination layer", "destination head", "source layer", "source head", unit="dimensionless")
+
+    def table(self) -> Table:
+        """One row a pair, the most positive first."""
+        return pair_table(self.pairs, self.pairs_raw)
+
+
+def pair_table(pairs: np.ndarray, raw: np.ndarray) -> Table:
+    """One row a pair of heads of different layers, the most positive first, those without a value last."""
+    n_layers, n_heads = pairs.shape[:2]
+    layers = np.arange(n_layers)
+    earlier = np.broadcast_to((layers[None, :] < layers[:, None])[:, None, :, None], pairs.shape)
+    places = np.flatnonzero(earlier)
+    places = places[np.argsort(-pairs.ravel()[places], kind="stable")]
+    dest_layer, dest, src_layer, src = np.unravel_index(places, pairs.shape)
+    names = np.array([str(Head(i, h)) for i in range(n_layers) for h in range(n_heads)] or [""])
+    return Table(
+        (
+            Column("destination", names[dest_layer * n_heads + dest]),
+            Column("source", names[src_layer * n_heads + src]),
+            Column("positivity", pairs.ravel()[places]),
+            Column("positivity_raw", raw.ravel()[places]),
+        )
+    )
+
+
+def pair_memory(c: ModelConfig) -> int:
+    """Bytes: two layers' factors and centred copies, some d_model × d_model products, small matrices of a step, the result."""
+    layer = 16 * c.n_heads * c.d_head * c.d_model
+    return 8 * (2 * layer + 10 * c.d_model**2 + 16 * _step(c) * c.n_heads * c.d_head**2 + 6 * (c.n_layers * c.n_heads) ** 2)
+
+
+def _memory(c: ModelConfig, n: int, p: PairPositivityParams) -> int:
+    return pair_memory(c)
+
+
+def _step(c: ModelConfig) -> int:
+    """How many earlier heads at a time: their products with all heads of a layer, and eigenvalues (100 d_head³ each)."""
+    return max(1, min(c.n_heads, int(PART_FLOPS / (c.n_heads * (4 * c.d_head**2 * c.d_model + 200 * c.d_head**3)))))
+
+
+def beside(W: Tensor) -> Tensor:
+    """[d_model, head · d_head] of [head, d_model, d_head]."""
+    return W.transpose(0, 1).flatten(1)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """The heads of a later layer: W_K and G W_Q [d_model, head · d_head], side by side; `left`, `row`: what raw adds."""
+
+    W_K: Tensor
+    GW_Q: Tensor
+    row: Tensor
+    left: Tensor
+    d_head: int
+
+    @classmethod
+    def of(cls, heads: Heads, G: Middle, tick: Callable[[], None]) -> Reader:
+        """From the factors of a layer."""
+        assert G.left is not None and G.right is not None
+        n_heads, _, d_head = heads.W_Q.shape
+        row, turned = (G.right.to(heads.W_Q.dtype) @ heads.W_Q).double(), []
+        for part, _ in parts(heads, list(range(n_heads))):
+            tick()
+            turned.append(G.product @ beside(part.W_Q))
+        return cls(beside(heads.W_K), torch.cat(turned, 1), row, G.left.to(heads.W_Q.dtype), d_head)
+
+    def blocks(self, product: Tensor) -> Tensor:
+        """[src, dest, n, d_head] float64 of [src, n, dest · d_head]."""
+        return product.unflatten(-1, (-1, self.d_head)).transpose(1, 2).double()
+
+
+def pairs_between(reader: Reader, W_V: Tensor, W_O: Tensor, tick: Callable[[], None]) -> tuple[Tensor, Tensor]:
+    """Scores, centred and raw [src, dest], of some earlier heads, W_V [src, d_model, d_head] and W_O, with a layer's."""
+    A = reader.blocks(W_O @ reader.W_K)
+    small = A.mT @ reader.blocks(W_V.mT @ reader.GW_Q)
+    column = (A.mT @ (reader.left @ W_V).double()[:, None, :, None]).squeeze(-1)
+    raw = small + column[..., :, None] * reader.row[None, :, None, :]
+    shape, dtype = small.shape[:2], W_V.dtype
+    small, raw = small.flatten(0, 1), raw.flatten(0, 1)
+    step = max(1, int(PART_FLOPS / (200 * reader.d_head**3)))
+    found = []
+    for start in range(0, len(small), step):
+        tick()
+        values = Values.of(small[start : start + step], raw[start : start + step], dtype)
+        found.append(np.stack([values.score, values.score_raw]))
+    both = torch.as_tensor(np.concatenate(found, axis=1)).unflatten(1, shape)
+    return both[0], both[1]
+
+
+def _refuse(c: ModelConfig, p: PairPositivityParams) -> str | None:
+    return refuse_inexact(c) if p.embed == "tokens" else refuse_effective(c)
+
+
+@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def pair_positivity(inputs: Inputs, p: PairPositivityParams, ctx: Ctx) -> PairPositivityResult:
+    """QK positivity of every head behind every head of an earlier layer."""
+    c = inputs.weights.config
+    shape = (c.n_layers, c.n_heads, c.n_layers, c.n_heads)
+    pairs, raw = np.full(shape, np.nan), np.full(shape, np.nan)
+    before = ctx.previous if isinstance(ctx.previous, PairPositivityResult) else None
+    made = lambda done: PairPositivityResult(
+        pairs=pairs if done == 1 else pairs.copy(),
+        pairs_raw=raw if done == 1 else raw.copy(),
+        conventions=words(inputs, *pair_words(inputs, p.embed)),
+        done=done,
+    )
+    shown = time.monotonic()
+    with torch.inference_mode():
+        grams = grams_of(inputs, p.embed) if c.n_layers > 1 else {}
+        for layer in range(1, c.n_layers):
+            if before is not None and np.isfinite(before.pairs_raw[layer]).any():
+                pairs[layer], raw[layer] = before.pairs[layer], before.pairs_raw[layer]
+                continue
+            pairs[layer, :, :layer], raw[layer, :, :layer] = _into(inputs, layer, p.embed, grams, ctx)
+            if time.monotonic() - shown >= SHOWN_EVERY and layer < c.n_layers - 1:
+                ctx.partial(made(layer * (layer + 1) / (c.n_layers * (c.n_layers - 1))))
+                shown = time.monotonic()
+    return made(1.0)
+
+
+def _into(
+    inputs: Inputs, layer: int, embed: Embedding, grams: Mapping[Embedding, Middle], ctx: Ctx
+) -> tuple[np.ndarray, np.ndarray]:
+    """[dest_head, src_layer, src_head], centred and raw, of one later layer with all earlier ones."""
+    c = inputs.weights.config
+    total, done = c.n_layers * (c.n_layers - 1) // 2, layer * (layer - 1) // 2
+    begin = lambda: ctx.tick(done, total, f"pairs with layer {layer}")
+    begin()
+    later, step = factors_of(inputs, layer), _step(c)
+    ways: set[Embedding] = {read_as(embed, Head(source, 0)) for source in range(layer)}
+    reading = {way: Reader.of(later, grams[way], begin) for way in ways}
+    pairs, raw = np.empty((c.n_heads, layer, c.n_heads)), np.empty((c.n_heads, layer, c.n_heads))
+    for source in range(layer):
+        tick = lambda at=source: ctx.tick(done + at, total, f"pairs with layer {layer}")
+        tick()
+        heads, reader = factors_of(inputs, source), reading[read_as(embed, Head(source, 0))]
+        for start in range(0, c.n_heads, step):
+            some = slice(start, start + step)
+            centred, plain = pairs_between(reader, heads.W_V[some], heads.W_O[some], tick)
+            pairs[:, source, some], raw[:, source, some] = centred.T.cpu().numpy(), plain.T.cpu().numpy()
+    return pairs, raw
+
+
+def grams_of(inputs: Inputs, embed: Embedding) -> dict[Embedding, Middle]:
+    """By what the earlier head reads: E_sᵀE_d under the subject's conventions. The later head is never of the first layer."""
+    dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
+    made: dict[Embedding, Middle] = {}
+    wanted: set[Embedding] = {read_as(embed, Head(layer, 0)) for layer in range(inputs.weights.config.n_layers - 1)}
+    for source in wanted:
+        found = inputs.answer("embedding_gram", EmbeddingGramParams(source, embed))
+        assert isinstance(found, EmbeddingGramResult)
+        made[source] = Middle.gram(found, dtype)
+    return made
+
+
+def pair_words(inputs: Inputs, embed: Embedding = "tokens") -> list[str]:
+    """What is said wherever keys are read behind earlier heads."""
+    c = inputs.weights.config
+    said = [reading_words(inputs), "source W_E centred over the vocabulary, raw beside", *qk_words(c, 0), ZEROS]
+    said += [] if embed == "tokens" else [EFFECTIVE]
+    return said + (["one layer: there are no pairs"] if c.n_layers < 2 else [])

@@ -1,0 +1,372 @@
+"""What was measured along the training of models, side by side: losses, in-context scores, head scores, phase changes.
+
+    in-context score   late loss − early loss; of a repeated sequence, second repetition − first (`training_scores`)
+    dloss/dln(i)       slope of the least-squares line through (ln j, loss(j)), i/ratio ≤ j ≤ i·ratio (`in_context`)
+    phase change       where the in-context score falls fastest (`training_phase`)
+
+(Olsson et al. 2022, "In-context Learning and Induction Heads".) Nothing is computed with weights here: a series is read from the
+file that was measured once (`model.series_measures`), so that curves of a whole training draw at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, SeriesRef, Table, analysis, at_least, over
+from circuitlab.analysis.behaviour.in_context import log_slope
+from circuitlab.analysis.training._provenance import indices_of, words_on_sequences
+from circuitlab.analysis.training.phase_change import PhaseRule
+from circuitlab.analysis.training.scores import (
+    KINDS,
+    RANDOM,
+    TEXT,
+    OnText,
+    best,
+    by_text,
+    on_text,
+    over_texts,
+    phase_of,
+    same_text,
+    same_texts,
+    scores_of,
+)
+from circuitlab.counting import number_of
+from circuitlab.errors import BadInput, BadModel
+from circuitlab.model.config import ModelConfig
+from circuitlab.model.series_measures import HEAD_ARRAYS, OWN_ARRAYS, SeriesMeasures
+from circuitlab.model.subject import ModelRef
+
+LARGEST = 2**22  # numbers of a series that is read here: beyond what any has, and what `memory` reckons with
+
+
+@dataclass(frozen=True)
+class TrainingSeriesParams:
+    """`models`: whose training, at least one; `control`: a model without layers, measured on the same texts.
+
+    `share`, `threshold` (nats), `steeper`, `apart`, `first` (tokens): the rule of a
+    phase change on repeated sequences (`training_phase`); `threshold_text`, `apart_text` on text, where the score moves less and
+    the noise is as large. `ratio`: how far a slope by ln index looks.
+    """
+
+    models: tuple[SeriesRef, ...] = ()
+    control: SeriesRef | None = None
+    threshold: float = 1.0
+    threshold_text: float = 0.1
+    share: float = 0.5
+    steeper: float = 2.0
+    apart: float = 1.03
+    apart_text: float = 1.2
+    first: int = at_least(0, 1)
+    ratio: float = 1.5
+
+    def rule(self, kind: int) -> PhaseRule:
+        """Of an index into `KINDS`."""
+        if kind == TEXT:
+            return PhaseRule(self.threshold_text, self.share, self.steeper, self.apart_text, self.first)
+        return PhaseRule(self.threshold, self.share, self.steeper, self.apart, self.first)
+
+    def words(self) -> str:
+        """The rules of all kinds in a sentence."""
+        return (
+            f"{self.rule(RANDOM).words(f' ({self.threshold_text:g} on text)')}, between points whose tokens differ by a factor "
+            f"of {self.apart:g} ({self.apart_text:g} on text) or more"
+        )
+
+
+HEAD_UNITS = {"copying": "dimensionless", "zeroed_text": "nats", "zeroed_repeated": "nats"} | dict.fromkeys(
+    OWN_ARRAYS, "share of rows"
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainingSeriesResult(Result):
+    """All points of all models, one model behind the other. Losses and scores in nats; NaN where a model has no such thing.
+
+    `names` of the models; `model`, `steps`, `tokens`, `checkpoint` (below 0: none) and bool `is_final` [point];
+    `loss` [point]; `scores` [point, kind] of `KINDS`; `repetitions` [point, kind, repetition] mean losses on the two repeated
+    kinds; `loss_by_index`, `derivative` (by ln index) [point, index]: index i is the token at position i + 1; `heads` [point,
+    measure, layer, head]: measures are `HEAD_ARRAYS`, those of zeroed heads in nats; `shapes` [model, 2] layers and heads.
+    `controlled` [point]: the score on text minus the control's on the same texts, NaN where that was measured on others.
+    `each`, `each_error` [point]: the score on text over those texts whose own losses were kept, `n_each` [point] of them, and
+    its standard error over texts; `each_controlled`, `each_controlled_error` [point] minus the control's, texts paired.
+    `between`, `between_error` [model, model]: by how much the score at the end of the first model is above the second's, over
+    the texts of both, paired; NaN where they were measured on others. `phase` [model, kind, 2]: tokens seen where the phase
+    change begins and ends; `fall` [model, kind] of the score in it, `rise` [model, kind] of the best prefix-matching score in
+    it. `windows` [model, 4]: early first and last index, late first and last index, as positions in the text.
+    """
+
+    names: tuple[str, ...]
+    model: np.ndarray = over("point", unit="index")
+    steps: np.ndarray = over("point", unit="steps")
+    tokens: np.ndarray = over("point", unit="tokens")
+    checkpoint: np.ndarray = over("point", unit="index", none=True)
+    is_final: np.ndarray = over("point", unit="true or false")
+    loss: np.ndarray = over("point", unit="nats")
+    scores: np.ndarray = over("point", "kind", unit="nats")
+    repetitions: np.ndarray = over("point", "repeated kind", "repetition", unit="nats")
+    loss_by_index: np.ndarray = over("point", "index", unit="nats")
+    derivative: np.ndarray = over("point", "index", unit="nats")
+    heads: np.ndarray = over("point", "measure", "layer", "head", unit="{head_units}")
+    shapes: np.ndarray = over("model", "layers and heads", unit="layers and heads")
+    controlled: np.ndarray = over("point", unit="nats")
+    each: np.ndarray = over("point", unit="nats")
+    each_error: np.ndarray = over("point", unit="nats")
+    n_each: np.ndarray = over("point", unit="texts")
+    each_controlled: np.ndarray = over("point", unit="nats")
+    each_controlled_error: np.ndarray = over("point", unit="nats")
+    between: np.ndarray = over("model", "other model", unit="nats")
+    between_error: np.ndarray = over("model", "other model", unit="nats")
+    phase: np.ndarray = over("model", "kind", "begin and end", unit="tokens")
+    fall: np.ndarray = over("model", "kind", unit="nats")
+    rise: np.ndarray = over("model", "kind", unit="share of attention")
+    windows: np.ndarray = over("model", "first and last index", unit="position")
+
+    @property
+    def head_units(self) -> dict[str, str]:
+        """The unit of each measure of heads, by its name."""
+        return {name: HEAD_UNITS.get(name, "share of attention") for name in HEAD_ARRAYS}
+
+    def of(self, measure: str) -> np.ndarray:
+        """[point, layer, head] of one of `HEAD_ARRAYS`."""
+        return self.heads[:, HEAD_ARRAYS.index(measure)]
+
+    def points(self, model: int) -> np.ndarray:
+        """Indices of a model's points."""
+        return np.flatnonzero(self.model == model)
+
+    def table(self) -> Table:
+        """One row a point."""
+        prefix = best(self.of("prefix_matching"))
+        return Table(
+            (
+                Column("model", np.array(self.names, dtype=object)[self.model]),
+                Column("step", self.steps),
+                Column("tokens", self.tokens),
+                Column("checkpoint", self.checkpoint, of="count"),
+                Column("final weights", self.is_final),
+                Column("loss", self.loss, "nats"),
+                *(Column(f"in-context score, {kind}", self.scores[:, i], "nats") for i, kind in enumerate(KINDS)),
+                Column("on text, minus the control", self.controlled, "nats"),
+                Column("texts measured one by one", self.n_each, of="count"),
+                Column("on these", self.each, "nats"),
+                Column("standard error over texts", self.each_error, "nats"),
+                Column("on these, minus the control", self.each_controlled, "nats"),
+                Column("standard error, texts paired", self.each_controlled_error, "nats"),
+                Column("best prefix matching", prefix),
+            )
+        )
+
+
+def refuse_unnamed(config: ModelConfig, p: Any) -> str | None:
+    """Series are known by the hash of their file, so they are named; also of `training_pca`."""
+    return None if p.models else "no training series is named: give models=NAME, the model's own for instance."
+
+
+def memory_of_series(config: ModelConfig, n: int, p: Any) -> int:
+    """Bytes: every series at the largest that is read, as float32 and as float64, with a copy."""
+    return 5 * 4 * LARGEST * max(1, len(p.models))
+
+
+@analysis(version=3, needs="weights", lane="live", memory=memory_of_series, refuse=refuse_unnamed, doubles=False)
+def training_series(inputs: Inputs, p: TrainingSeriesParams, ctx: Ctx) -> TrainingSeriesResult:
+    """Losses, in-context scores, head scores and phase changes along the training of one or several models."""
+    if (
+        min(p.threshold, p.threshold_text) <= 0
+        or not 0 < p.share <= 1
+        or min(p.apart, p.apart_text) < 1
+        or p.first < 0
+        or p.ratio <= 1
+    ):
+        expected = "thresholds > 0, 0 < share ≤ 1, apart ≥ 1, first ≥ 0, ratio > 1"
+        raise BadInput("The rule of a phase change cannot be applied.", expected=expected, got=_rules(p))
+    names, found = read(inputs, p.models, ctx)
+    at = points_of(found)
+    ends = np.array([indices_of(m) for m in found])
+    scores, phases = [scores_of(m) for m in found], [_phases(m, p) for m in found]
+    control = _control(inputs, p.control)
+    texts, between = [on_text(m, control) for m in found], _between(found)
+    return TrainingSeriesResult(
+        names=names,
+        model=at.model,
+        steps=at.steps,
+        tokens=at.tokens,
+        checkpoint=at.checkpoint,
+        is_final=at.checkpoint == -1,
+        loss=_joined(found, lambda m: m["loss"]),
+        scores=np.concatenate([s[0] for s in scores]),
+        repetitions=np.concatenate([s[1] for s in scores]),
+        loss_by_index=_joined(found, lambda m: m["loss_by_index"]),
+        derivative=_joined(found, lambda m: slopes(m["loss_by_index"], p.ratio, ctx)),
+        heads=_joined(found, lambda m: np.stack([m[name] for name in HEAD_ARRAYS], axis=1)),
+        shapes=np.array([m["copying"].shape[1:] for m in found]),
+        controlled=np.concatenate([t.controlled for t in texts]),
+        each=np.concatenate([t.each.mean for t in texts]),
+        each_error=np.concatenate([t.each.error for t in texts]),
+        n_each=np.concatenate([t.each.texts for t in texts]),
+        each_controlled=np.concatenate([t.each_controlled.mean for t in texts]),
+        each_controlled_error=np.concatenate([t.each_controlled.error for t in texts]),
+        between=between[0],
+        between_error=between[1],
+        phase=np.stack([q[0] for q in phases]),
+        fall=np.stack([q[1] for q in phases]),
+        rise=np.stack([q[2] for q in phases]),
+        windows=ends,
+        conventions=_words(names, found, ends, p, control, texts),
+    )
+
+
+def read(inputs: Inputs, models: tuple[SeriesRef, ...], ctx: Ctx) -> tuple[tuple[str, ...], list[SeriesMeasures]]:
+    """Names and measures of the models, each once. Raises `BadModel`, and `BadInput` for what is too large."""
+    found: dict[str, SeriesMeasures] = {}
+    for i, ref in enumerate(models):
+        ctx.tick(i, len(models), "reading what was measured")
+        name = ModelRef(ref.source).name
+        name = ref.source if name in found else name
+        found[name] = inputs.series(ref)
+        if (size := sum(a.size for a in found[name].arrays.values())) > LARGEST:
+            raise BadInput(
+                f"The training series of {name} is too large.", expected=f"at most {LARGEST:,} numbers", got=f"{size:,}"
+            )
+        if ref.source == inputs.subject.model.source:
+            _of_this_model(inputs, name, found[name])
+    return tuple(found), list(found.values())
+
+
+def _of_this_model(inputs: Inputs, name: str, measures: SeriesMeasures) -> None:
+    """Raise `BadModel` where a series has heads that the model it lies beside does not have."""
+    config, (layers, heads) = inputs.weights.config, measures[HEAD_ARRAYS[0]].shape[1:]
+    if layers > config.n_layers or (config.n_layers and heads > config.n_heads):
+        raise BadModel(
+            f"The training series beside {name} is of another model.",
+            expected=f"{number_of(config.n_layers, 'layer')} × {config.n_heads} heads",
+            got=f"{layers} × {heads}",
+            remedy="Measure its checkpoints: circuitlab measure MODEL --text FILES.",
+        )
+
+
+class Points(NamedTuple):
+    """Where the points of several models stand in their trainings, [point] int64 each."""
+
+    model: np.ndarray
+    steps: np.ndarray
+    tokens: np.ndarray
+    checkpoint: np.ndarray
+
+
+def points_of(found: list[SeriesMeasures]) -> Points:
+    """The points of all models, one model behind the other; `checkpoint` −1 for the final weights, `GONE`: not kept."""
+    integers = lambda rows: np.concatenate([np.array(row, dtype=np.int64) for row in rows])
+    return Points(
+        integers([[i] * len(m.steps) for i, m in enumerate(found)]),
+        integers([m.steps for m in found]),
+        integers([m.tokens for m in found]),
+        integers([[-1 if c is None else c for c in m.checkpoints] for m in found]),
+    )
+
+
+def slopes(losses: np.ndarray, ratio: float, ctx: Ctx) -> np.ndarray:
+    """[point, index]: d loss / d ln(index) of losses [point, index], whose index i is position i + 1."""
+    out = np.full(losses.shape, np.nan)
+    for i, row in enumerate(losses.astype(float)):
+        ctx.tick(i, len(losses), "slopes of the loss")
+        out[i] = log_slope(np.concatenate([[np.nan], row]), ratio)[1:]
+    return out
+
+
+def _phases(m: SeriesMeasures, p: TrainingSeriesParams) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """[kind, 2] tokens, [kind] fall, [kind] rise of the best prefix-matching score; NaN without a phase change."""
+    phase, fall, rise = np.full((len(KINDS), 2), np.nan), np.full(len(KINDS), np.nan), np.full(len(KINDS), np.nan)
+    for kind in range(len(KINDS)):
+        if found := phase_of(m, kind, p.rule(kind)):
+            phase[kind] = m.tokens[found.first], m.tokens[found.last]
+            fall[kind], rise[kind] = found.fall, found.after - found.before
+    return phase, fall, rise
+
+
+def _between(found: list[SeriesMeasures]) -> tuple[np.ndarray, np.ndarray]:
+    """[model, model] each: mean and standard error of the differences of the last scores on the same texts."""
+    mean, error = (np.full((len(found), len(found)), np.nan) for _ in range(2))
+    last = [by_text(m)[-1] for m in found]
+    for i, j in np.ndindex(mean.shape):
+        if i != j and same_text(found[i], found[j]) and last[i].shape == last[j].shape:
+            mean[i, j], error[i, j], _ = over_texts(last[i] - last[j])
+    return mean, error
+
+
+def _errors(texts: list[OnText]) -> tuple[str, ...]:
+    """For captions: of how many texts standard errors are, where there are any."""
+    known = sorted({int(n) for t in texts for n in t.each.texts if n > 1})
+    if not known:
+        return ("no standard errors: losses of single texts were not kept",)
+    return (f"standard errors: over {' or '.join(map(str, known))} texts whose own losses were kept, paired with the control",)
+
+
+def _joined(found: list[SeriesMeasures], take: Callable[[SeriesMeasures], np.ndarray]) -> np.ndarray:
+    """Arrays with the point in front, of models of different sizes: one behind the other, NaN where one is smaller.
+
+    Raises `BadInput` where that is mostly NaN and too large.
+    """
+    arrays = [np.asarray(take(m), dtype=float) for m in found]
+    shape = np.array([a.shape for a in arrays])
+    whole = (int(shape[:, 0].sum()), *shape[:, 1:].max(axis=0).tolist())
+    if math.prod(whole) > LARGEST * len(found):  # many points of one model, long texts of another
+        got = " × ".join(map(str, whole))
+        raise BadInput(
+            "These series are too different in size.", expected=f"at most {number_of(LARGEST * len(found), 'number')}", got=got
+        )
+    out = np.full(whole, np.nan)
+    row = 0
+    for a in arrays:
+        out[(slice(row, row + len(a)), *map(slice, a.shape[1:]))] = a
+        row += len(a)
+    return out
+
+
+def _rules(p: TrainingSeriesParams) -> str:
+    given = {"threshold": p.threshold, "threshold_text": p.threshold_text, "share": p.share, "ratio": p.ratio}
+    given |= {"apart": p.apart, "apart_text": p.apart_text, "first": p.first}
+    return ", ".join(f"{name} {value:g}" for name, value in given.items())
+
+
+def _control(inputs: Inputs, ref: SeriesRef | None) -> SeriesMeasures | None:
+    """What was measured of the control. Raises `BadInput` for a model that has layers."""
+    if ref is None:
+        return None
+    control = inputs.series(ref)
+    if layers := control["copying"].shape[1]:
+        got = f"{ModelRef(ref.source).name}, {number_of(layers, 'layer')}"
+        raise BadInput("The control sees more than the token before.", expected="a model without layers", got=got)
+    return control
+
+
+def _words(
+    names: tuple[str, ...],
+    found: list[SeriesMeasures],
+    ends: np.ndarray,
+    p: TrainingSeriesParams,
+    control: SeriesMeasures | None,
+    texts: list[OnText],
+) -> tuple[str, ...]:
+    on = [
+        (*words_on_sequences(m), f"in-context score on text: tokens {c}–{d} minus {a}–{b}")
+        for m, (a, b, c, d) in zip(found, ends.tolist(), strict=True)
+    ]
+    same = len(set(on)) == 1
+    said = on[0] if same else [f"{name}: {word}" for name, words in zip(names, on, strict=True) for word in words]
+    name = "" if p.control is None else ModelRef(p.control.source).name
+    against = (f"control on text: {name}, without layers, on the same texts",) if name else ()
+    if name and (others := [n for n, m in zip(names, found, strict=True) if control is not None and not same_texts(m, control)]):
+        against = (*against, f"not computed: {', '.join(others)} minus the control, which was measured on other texts")
+    return (
+        *said,
+        *against,
+        *_errors(texts),
+        "on repeated sequences: second repetition without its first token minus first repetition",
+        f"slope by ln index: least squares over i/{p.ratio:g} … i·{p.ratio:g}, as far as there are indices",
+        p.words(),
+    )
