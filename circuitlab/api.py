@@ -235,8 +235,8 @@ class Model:
         `paper` says how large, in which type and ink, with how much of a caption: `lab.Paper(width_mm=174, caption="full")`.
         `set`: the panel's controls, by the names of `circuitlab panels`; `more`: those whose names mean nothing else here.
         """
-        from circuitlab.figures.panel import find_panel
-        from circuitlab.figures.unasked import without_choice
+        from circuitlab.figures.contracts.panel import find_panel
+        from circuitlab.figures.contracts.unasked import without_choice
         from circuitlab.report.render import figure_of, write
 
         found = find_panel(panel)

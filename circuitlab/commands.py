@@ -188,7 +188,7 @@ def _print_fields(cls: type[Any]) -> None:
 
 def list_panels(args: argparse.Namespace) -> int:
     """`circuitlab panels`."""
-    from circuitlab.figures.panel import panels
+    from circuitlab.figures.contracts.panel import panels
 
     for name, panel in panels().items():
         print(f"{name}  {panel.title}\n    {panel.help}")
@@ -198,8 +198,8 @@ def list_panels(args: argparse.Namespace) -> int:
 
 def figure(args: argparse.Namespace) -> int:
     """`circuitlab figure`."""
-    from circuitlab.figures.panel import find_panel
-    from circuitlab.figures.unasked import without_choice
+    from circuitlab.figures.contracts.panel import find_panel
+    from circuitlab.figures.contracts.unasked import without_choice
     from circuitlab.report.render import figure_of, write
 
     panel, paper, out = find_panel(args.panel), paper_of(args), Path(args.out)

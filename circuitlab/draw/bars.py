@@ -13,7 +13,7 @@ from circuitlab.draw.colours import NEUTRAL, table
 from circuitlab.draw.gestures import Id, number
 from circuitlab.draw.painted import PaintedMark
 from circuitlab.draw.theme import Theme
-from circuitlab.figures.hues import hue_rgb
+from circuitlab.figures.contracts.hues import hue_rgb
 from circuitlab.figures.marks import Bars
 
 ROW = 20  # px at text size 1

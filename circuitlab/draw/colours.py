@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from circuitlab.draw.theme import Theme
-from circuitlab.figures.hues import hue_rgb
+from circuitlab.figures.contracts.hues import hue_rgb
 from circuitlab.figures.marks import ColourMap
 
 STEPS = 256

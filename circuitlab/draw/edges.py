@@ -21,7 +21,7 @@ from circuitlab.draw.plot import LEAST_PICTURE, Overlay, Range
 from circuitlab.draw.points import nearest_towards
 from circuitlab.draw.theme import GRID, Theme
 from circuitlab.draw.xy import XYPlot, span
-from circuitlab.figures.hues import composition_rgb
+from circuitlab.figures.contracts.hues import composition_rgb
 from circuitlab.figures.marks import Edges
 
 STRENGTHS = 8

@@ -30,7 +30,7 @@ from circuitlab.draw.paper import POINTS, Paper
 from circuitlab.draw.plot import LEAST_PICTURE, Overlay, PlotMark, Range
 from circuitlab.draw.pooling import pooled
 from circuitlab.draw.theme import Theme
-from circuitlab.figures.hues import hue_rgb
+from circuitlab.figures.contracts.hues import hue_rgb
 from circuitlab.figures.marks import Heatmap
 
 LARGEST_CELL, LARGEST_ALONE = 56.0, 140.0  # px: beside something else, and with a row of the figure for itself

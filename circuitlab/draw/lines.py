@@ -15,7 +15,7 @@ from circuitlab.draw.paper import Paper
 from circuitlab.draw.plot import Overlay, Range
 from circuitlab.draw.theme import Theme
 from circuitlab.draw.xy import XYPlot, logged, span
-from circuitlab.figures.hues import hue_rgb
+from circuitlab.figures.contracts.hues import hue_rgb
 from circuitlab.figures.marks import Lines
 
 REACH = 24.0

@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 
 from circuitlab.draw.theme import LIGHT, Theme
 from circuitlab.engine.engine import Engine
-from circuitlab.figures.panel import Facts, facts_of
+from circuitlab.figures.contracts.panel import Facts, facts_of
 from circuitlab.gui.document import Document
 from circuitlab.gui.driver import Driver
 from circuitlab.gui.fitting import with_what_there_is

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from circuitlab.draw.plain import PlainLabel, tip_of
-from circuitlab.figures.panel import Facts
+from circuitlab.figures.contracts.panel import Facts
 from circuitlab.gui.flow import FlowLayout
 from circuitlab.gui.number_slider import Choices, NumberSlider
 from circuitlab.gui.one_row import OneRow

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QDialogButtonBox, QGridLayout, QLabel, QPushButton
 
 from circuitlab.counting import number_of
 from circuitlab.draw.theme import Theme
-from circuitlab.figures.panel import Facts, Panel
+from circuitlab.figures.contracts.panel import Facts, Panel
 from circuitlab.gui.dialog import Dialog
 from circuitlab.gui.labels import words
 

@@ -9,7 +9,7 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QSize, Qt, QTimer, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QDockWidget, QMainWindow, QPlainTextEdit, QTabWidget, QWidget
 
-from circuitlab.figures.panel import panels
+from circuitlab.figures.contracts.panel import panels
 from circuitlab.gui.arrangements import ARRANGEMENTS, Arrangement
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.dock_sizes import ACROSS, DOWN, TOP, DockSizes, Sizes

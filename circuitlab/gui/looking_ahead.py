@@ -13,7 +13,7 @@ from circuitlab.analysis.base import find_analysis
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams
 from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.store import OpenModel
-from circuitlab.figures.panel import Facts, Why
+from circuitlab.figures.contracts.panel import Facts, Why
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.fitting import one_series
 from circuitlab.gui.panel_dock import PanelDock

@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, Slot
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QDockWidget, QMenu
 
-from circuitlab.figures.panel import panels
+from circuitlab.figures.contracts.panel import panels
 from circuitlab.gui.commands import COMMANDS, MENUS, Command, CommandAction
 
 if TYPE_CHECKING:

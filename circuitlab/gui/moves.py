@@ -7,7 +7,7 @@ from dataclasses import replace
 from PySide6.QtCore import QObject, Slot
 
 from circuitlab.counting import number_of
-from circuitlab.figures.panel import WITHOUT_HEADS
+from circuitlab.figures.contracts.panel import WITHOUT_HEADS
 from circuitlab.gui.bench import Bench
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Conventions, Head

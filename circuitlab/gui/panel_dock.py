@@ -15,10 +15,10 @@ from circuitlab.draw.view import FigureView
 from circuitlab.engine.engine import needs
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import LONGEST, Cancelled, CircuitLabError, bounded, reason
-from circuitlab.figures.held_scales import HeldScales
+from circuitlab.figures.contracts.held_scales import HeldScales
+from circuitlab.figures.contracts.panel import Panel, Why
+from circuitlab.figures.contracts.vocabulary import pinned
 from circuitlab.figures.marks import Figure, Hit, empty
-from circuitlab.figures.panel import Panel, Why
-from circuitlab.figures.vocabulary import pinned
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.controls import Controls
 from circuitlab.gui.panel_actions import PanelActions

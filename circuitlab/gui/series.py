@@ -10,7 +10,7 @@ from circuitlab.analysis.base import SeriesRef
 from circuitlab.analysis.training.series import RANDOM, TrainingSeriesParams, TrainingSeriesResult
 from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.store import OpenModel
-from circuitlab.figures.training_points import short
+from circuitlab.figures.panels.training.points import short
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.fitting import one_series
 from circuitlab.model.series_measures import has_series

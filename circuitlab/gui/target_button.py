@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Slot
 from PySide6.QtWidgets import QFormLayout, QMenu, QToolButton, QWidget, QWidgetAction
 
-from circuitlab.figures.panel import Facts
+from circuitlab.figures.contracts.panel import Facts
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.token_search import TokenSearch
 from circuitlab.model.subject import Target

@@ -8,7 +8,7 @@ from PySide6.QtCore import Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QMenu
 
-from circuitlab.figures.common import pick_position
+from circuitlab.figures.contracts.common import pick_position
 from circuitlab.figures.marks import Hit
 from circuitlab.gui.offers_menu import OffersMenu
 from circuitlab.model.subject import Target

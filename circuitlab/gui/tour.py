@@ -12,7 +12,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from circuitlab.analysis.base import Quiet
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Cancelled, CircuitLabError, reason
-from circuitlab.figures.panel import panels
+from circuitlab.figures.contracts.panel import panels
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.job import Job
 from circuitlab.gui.settings import stored

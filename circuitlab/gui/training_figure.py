@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from circuitlab.figures.hues import head_hue
+from circuitlab.figures.contracts.hues import head_hue
 from circuitlab.figures.marks import Axis, Figure, Lines, Mark, empty
 from circuitlab.gui.training_job import Curves
 from circuitlab.model.subject import Head

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QProgressBar, QPushBu
 from circuitlab.draw.plain import PlainLabel, tip_of
 from circuitlab.draw.view import FigureView
 from circuitlab.errors import CircuitLabError, reason
-from circuitlab.figures.common import number
+from circuitlab.figures.contracts.common import number
 from circuitlab.figures.marks import empty
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.labels import ShortLabel, label

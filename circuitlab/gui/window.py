@@ -9,7 +9,7 @@ from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QGuiApplicat
 from PySide6.QtWidgets import QDockWidget, QMainWindow, QTabBar, QWidget
 
 from circuitlab.engine.engine import GIB, Engine
-from circuitlab.figures.panel import panels
+from circuitlab.figures.contracts.panel import panels
 from circuitlab.gui.bars import Status, TopBar
 from circuitlab.gui.bench import Bench
 from circuitlab.gui.checkpoints import CheckpointBar

@@ -8,9 +8,9 @@ from circuitlab.draw.paper import Paper
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Answer
 from circuitlab.errors import BadInput
+from circuitlab.figures.contracts.panel import Facts, Panel, Why, facts_of
+from circuitlab.figures.contracts.vocabulary import pinned
 from circuitlab.figures.marks import Figure
-from circuitlab.figures.panel import Facts, Panel, Why, facts_of
-from circuitlab.figures.vocabulary import pinned
 from circuitlab.session.state import State
 
 

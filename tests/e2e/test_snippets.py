@@ -17,7 +17,7 @@ from circuitlab.engine.codec import describe
 from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.store import reference
 from circuitlab.errors import BadInput, BadModel, CircuitLabError, UsageError
-from circuitlab.figures.panel import Panel, Why, facts_of, panels
+from circuitlab.figures.contracts.panel import Panel, Why, facts_of, panels
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Conventions, Head, ModelRef, Target
 from circuitlab.session.state import Pin, State

@@ -16,10 +16,10 @@ from circuitlab.analysis.interventions.circuit_faithfulness import KeepOnlyParam
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
-from circuitlab.figures.ablation import AblationView
-from circuitlab.figures.keep_only import KeepOnlyView
+from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
 from circuitlab.figures.marks import Bars, Figure, Heatmap, Hit, Points, Rows, Tokens
-from circuitlab.figures.panel import Why, facts_of, find_panel
+from circuitlab.figures.panels.ablation import AblationView
+from circuitlab.figures.panels.circuit.panel import KeepOnlyView
 from circuitlab.model.subject import Head, ModelRef, Subject, Target
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import Pin, State

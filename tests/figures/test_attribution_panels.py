@@ -20,11 +20,11 @@ from circuitlab.draw.export import render
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
-from circuitlab.figures.attribution import AttributionView
-from circuitlab.figures.logit_lens import LogitLensView, window
+from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, Lines, Rows, Tokens
-from circuitlab.figures.neurons import NeuronsView
-from circuitlab.figures.panel import Why, facts_of, find_panel
+from circuitlab.figures.panels.attribution import AttributionView
+from circuitlab.figures.panels.logit_lens import LogitLensView, window
+from circuitlab.figures.panels.neurons import NeuronsView
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef, Target
 from circuitlab.report.render import figure_of

@@ -17,9 +17,9 @@ from circuitlab.engine.engine import Engine, needs
 from circuitlab.engine.request import Answer, Provenance, Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, Refused
-from circuitlab.figures.common import caption, captions
+from circuitlab.figures.contracts.common import caption, captions
+from circuitlab.figures.contracts.panel import Panel, Why, facts_of, panels
 from circuitlab.figures.marks import Edges, Figure, Heatmap, Points, Rows
-from circuitlab.figures.panel import Panel, Why, facts_of, panels
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import State

@@ -15,14 +15,14 @@ from circuitlab.draw.cell_words import cell_words
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, CircuitLabError
-from circuitlab.figures.compare import ROUNDING
-from circuitlab.figures.compare_marks import Pinned, colours, difference
-from circuitlab.figures.heads import HeadsView
-from circuitlab.figures.held_scales import HeldScales
+from circuitlab.figures.contracts.compare import ROUNDING
+from circuitlab.figures.contracts.compare_marks import Pinned, colours, difference
+from circuitlab.figures.contracts.held_scales import HeldScales
+from circuitlab.figures.contracts.panel import Panel, facts_of, panels
 from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Lines, Points, RowColumn, Rows, Tokens, ids
-from circuitlab.figures.panel import Panel, facts_of, panels
-from circuitlab.figures.predictions import PredictionsView
-from circuitlab.figures.prompt_sets import PromptSetsView
+from circuitlab.figures.panels.heads import HeadsView
+from circuitlab.figures.panels.predictions import PredictionsView
+from circuitlab.figures.panels.prompt_sets.panel import PromptSetsView
 from circuitlab.model.corpus_bigrams import FILE
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention, Site
@@ -652,7 +652,7 @@ def test_every_comparison_knows_its_rounding(bench: tuple[Engine, dict[str, Stat
         known.append(pin.rounding)
         return difference(here, there, pin)
 
-    monkeypatch.setattr("circuitlab.figures.compare.difference", noted)
+    monkeypatch.setattr("circuitlab.figures.contracts.compare.difference", noted)
     state = states["attention-only"]
     pinned = replace(state, pins=(Pin("before", state.with_tokens(TOKENS[::-1]).subject, state.selection),))
     drawn(engine, "attention", pinned, "difference")

@@ -12,8 +12,8 @@ import pytest
 from circuitlab.analysis.base import Quiet
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
+from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
 from circuitlab.figures.marks import Heatmap
-from circuitlab.figures.panel import Why, facts_of, find_panel
 from circuitlab.model.subject import Head, ModelRef, Subject
 from circuitlab.session.state import Pin, State
 from tests.models import CONFIGS, directory

@@ -13,9 +13,9 @@ from circuitlab.analysis.attention.head_scores import HeadScoresParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
-from circuitlab.figures.heads import UNITS, HeadsView, Score
+from circuitlab.figures.contracts.panel import panels
 from circuitlab.figures.marks import Heatmap, Hit, Rows
-from circuitlab.figures.panel import panels
+from circuitlab.figures.panels.heads import UNITS, HeadsView, Score
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import State

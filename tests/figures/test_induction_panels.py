@@ -24,14 +24,14 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput
-from circuitlab.figures.head_finder import SHORT, TABLE, HeadFinderView, Score
-from circuitlab.figures.hues import head_hue, hue_rgb
-from circuitlab.figures.induction import ELSEWHERE, InductionView
-from circuitlab.figures.induction_text import roles_of
+from circuitlab.figures.contracts.hues import head_hue, hue_rgb
+from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
+from circuitlab.figures.contracts.pivot import of_weights
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Lines, Points, Rows, Tokens
-from circuitlab.figures.panel import Why, facts_of, find_panel
-from circuitlab.figures.pivot import of_weights
-from circuitlab.figures.term_importance import TermImportanceView
+from circuitlab.figures.panels.head_finder import SHORT, TABLE, HeadFinderView, Score
+from circuitlab.figures.panels.induction.panel import ELSEWHERE, InductionView
+from circuitlab.figures.panels.induction.text import roles_of
+from circuitlab.figures.panels.term_importance import TermImportanceView
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of

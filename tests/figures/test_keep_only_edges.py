@@ -12,9 +12,9 @@ from circuitlab.analysis.interventions.circuit_faithfulness import KeepOnlyParam
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
-from circuitlab.figures.keep_only import KeepOnlyView
+from circuitlab.figures.contracts.panel import Facts, Why, facts_of, find_panel
 from circuitlab.figures.marks import Figure, Hit, Points, Rows
-from circuitlab.figures.panel import Facts, Why, facts_of, find_panel
+from circuitlab.figures.panels.circuit.panel import KeepOnlyView
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
 from circuitlab.session.cuts import offers

@@ -13,10 +13,10 @@ from circuitlab.draw.heatmap import HeatmapMark
 from circuitlab.draw.view import FigureView
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
-from circuitlab.figures.composition import CompositionView
-from circuitlab.figures.head_finder import HeadFinderView
+from circuitlab.figures.contracts.panel import find_panel
 from circuitlab.figures.marks import Edges, Figure, Heatmap, Points, Rows
-from circuitlab.figures.panel import find_panel
+from circuitlab.figures.panels.composition import CompositionView
+from circuitlab.figures.panels.head_finder import HeadFinderView
 from circuitlab.model import known_heads as module
 from circuitlab.model.known_heads import known_heads
 from circuitlab.model.subject import ModelRef

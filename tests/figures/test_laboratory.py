@@ -18,10 +18,10 @@ from circuitlab.draw.theme import DARK, LIGHT
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadModel, CircuitLabError
-from circuitlab.figures.laboratory_parameters import TEXT, LaboratoryView, Page, changed, parameters, reads, writes
-from circuitlab.figures.laboratory_words import words
+from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
 from circuitlab.figures.marks import Axis, Dials, Figure, Heatmap, Hit, Lines, Prose, Rows, Tokens
-from circuitlab.figures.panel import Why, facts_of, find_panel
+from circuitlab.figures.panels.laboratory.parameters import TEXT, LaboratoryView, Page, changed, parameters, reads, writes
+from circuitlab.figures.panels.laboratory.words import words
 from circuitlab.model.constructed import RopeInduction
 from circuitlab.model.constructed.parameters import Variant
 from circuitlab.model.constructed.tokenizer import letter_tokenizer

@@ -13,7 +13,7 @@ from circuitlab.draw.edges import segment_distance
 from circuitlab.draw.line_labels import Around, Label
 from circuitlab.draw.lines import DASH
 from circuitlab.draw.theme import DARK, LIGHT
-from circuitlab.figures.hues import composition_rgb, head_hue, hue_rgb
+from circuitlab.figures.contracts.hues import composition_rgb, head_hue, hue_rgb
 from circuitlab.figures.marks import Axis, Bars, Edges, Figure, Lines, Points, ids
 from circuitlab.model.subject import Head
 from tests import pointer

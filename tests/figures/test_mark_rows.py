@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QApplication, QStyleOptionHeader
 from circuitlab.draw.colours import rgb
 from circuitlab.draw.rows_model import RowsModel, cell_text
 from circuitlab.draw.theme import DARK, LIGHT
-from circuitlab.figures.compare_marks import Pinned, difference
+from circuitlab.figures.contracts.compare_marks import Pinned, difference
 from circuitlab.figures.marks import Figure, RowColumn, Rows, ids
 
 TEXTS = np.array(["<s>", "·the", "&amp;", "·of", "·The"], dtype=object)

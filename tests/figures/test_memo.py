@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import circuitlab.figures
-from circuitlab.figures import memo as module
-from circuitlab.figures.memo import _MADE, MOST, memo
+from circuitlab.figures.contracts import memo as module
+from circuitlab.figures.contracts.memo import _MADE, MOST, memo
 
 
 class Result:

@@ -15,10 +15,10 @@ from circuitlab.draw.export import render
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput
-from circuitlab.figures.common import pick_position
-from circuitlab.figures.heads import ranks
+from circuitlab.figures.contracts.common import pick_position
+from circuitlab.figures.contracts.panel import Panel, Why, facts_of, panels
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Rows, empty
-from circuitlab.figures.panel import Panel, Why, facts_of, panels
+from circuitlab.figures.panels.heads import ranks
 from circuitlab.model.subject import Conventions, Head, ModelRef
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import Compare, Pin, State

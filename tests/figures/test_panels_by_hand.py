@@ -12,8 +12,8 @@ from safetensors.numpy import load_file
 
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
+from circuitlab.figures.contracts.panel import panels
 from circuitlab.figures.marks import Figure, Hit
-from circuitlab.figures.panel import panels
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import Pin, State

@@ -21,9 +21,9 @@ from circuitlab.draw.theme import LIGHT
 from circuitlab.draw.view import FigureView
 from circuitlab.engine.codec import params_of
 from circuitlab.errors import UsageError
+from circuitlab.figures.contracts.panel import panels
+from circuitlab.figures.contracts.unasked import without_choice
 from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Lines, RowColumn, Rows, Tokens, ids
-from circuitlab.figures.panel import panels
-from circuitlab.figures.unasked import without_choice
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import Pin
 from tests.figures.paper_files import SVG, pdf_characters, pdf_rectangles, svg_rectangles, texts

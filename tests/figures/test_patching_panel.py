@@ -16,9 +16,9 @@ from circuitlab.draw.export import render
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
+from circuitlab.figures.contracts.panel import facts_of, find_panel
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Rows, Tokens
-from circuitlab.figures.panel import facts_of, find_panel
-from circuitlab.figures.patching import WHAT, PatchingView
+from circuitlab.figures.panels.patching.panel import WHAT, PatchingView
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
 from circuitlab.report.render import figure_of

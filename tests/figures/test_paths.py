@@ -16,11 +16,11 @@ from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
+from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
 from circuitlab.figures.marks import Bars, Figure, Heatmap, Hit, Rows, Tokens
 from circuitlab.figures.marks.texts import ALONE
-from circuitlab.figures.panel import Why, facts_of, find_panel
-from circuitlab.figures.paths import PathsView
-from circuitlab.figures.paths_rows import groups, term_rows
+from circuitlab.figures.panels.paths.panel import PathsView
+from circuitlab.figures.panels.paths.tables import groups, term_rows
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef, Target
 from circuitlab.report.render import figure_of

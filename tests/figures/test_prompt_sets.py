@@ -11,9 +11,9 @@ import pytest
 from circuitlab.analysis.behaviour.over_prompts import OverPromptsParams, OverPromptsResult
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
+from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Lines, Rows
-from circuitlab.figures.panel import Why, facts_of, find_panel
-from circuitlab.figures.prompt_sets import ASKED, LISTS, PromptSetsView, What
+from circuitlab.figures.panels.prompt_sets.panel import ASKED, LISTS, PromptSetsView, What
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import State

@@ -14,8 +14,8 @@ from circuitlab.draw.export import render
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import CircuitLabError
+from circuitlab.figures.contracts.panel import Panel, Why, facts_of, panels
 from circuitlab.figures.marks import Figure, Gesture, Heatmap, Hit, Mark, Points, Rows
-from circuitlab.figures.panel import Panel, Why, facts_of, panels
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.paths import shipped
 from circuitlab.report.render import figure_of

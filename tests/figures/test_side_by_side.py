@@ -15,9 +15,9 @@ from circuitlab.analysis.behaviour.model_comparison import SideBySideParams, Sid
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
+from circuitlab.figures.contracts.panel import facts_of, find_panel
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, Tokens
-from circuitlab.figures.panel import facts_of, find_panel
-from circuitlab.figures.side_by_side import SideBySideView
+from circuitlab.figures.panels.models.panel import SideBySideView
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.saving import random_tensors, save_directory

@@ -16,9 +16,9 @@ from circuitlab.draw.colours import rgb
 from circuitlab.draw.export import picture
 from circuitlab.draw.paper import Paper
 from circuitlab.draw.theme import LIGHT
-from circuitlab.figures.circuits import CircuitsView
+from circuitlab.figures.contracts.panel import find_panel
 from circuitlab.figures.marks import Figure, RowColumn, Rows, ids
-from circuitlab.figures.panel import find_panel
+from circuitlab.figures.panels.circuits import CircuitsView
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import Pin
 from tests.figures.paper_files import texts

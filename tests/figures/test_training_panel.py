@@ -15,12 +15,12 @@ from PySide6.QtCore import QSize
 from circuitlab.draw.export import render
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
-from circuitlab.figures.common import number
-from circuitlab.figures.hues import head_hue, hue_rgb
+from circuitlab.figures.contracts.common import number
+from circuitlab.figures.contracts.hues import head_hue, hue_rgb
+from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Lines, Points
-from circuitlab.figures.panel import Why, facts_of, find_panel
-from circuitlab.figures.training import TrainingView
-from circuitlab.figures.training_points import between, short
+from circuitlab.figures.panels.training.panel import TrainingView
+from circuitlab.figures.panels.training.points import between, short
 from circuitlab.model.series_measures import GONE, HEAD_ARRAYS, SeriesMeasures
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of

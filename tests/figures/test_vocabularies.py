@@ -16,9 +16,9 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import CircuitLabError
+from circuitlab.figures.contracts.panel import Why, facts_of, panels
+from circuitlab.figures.contracts.vocabulary import aligned, one_vocabulary, pinned_state
 from circuitlab.figures.marks import Figure, Heatmap, Rows, Tokens
-from circuitlab.figures.panel import Why, facts_of, panels
-from circuitlab.figures.vocabulary import aligned, one_vocabulary, pinned_state
 from circuitlab.model.saving import random_tensors, save_directory
 from circuitlab.model.subject import Head, ModelRef, Target
 from circuitlab.model.tokenizer import Tokenizer

@@ -20,14 +20,14 @@ from circuitlab.draw.theme import DARK, LIGHT
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
-from circuitlab.figures.composition import CompositionView, pairs_of
-from circuitlab.figures.head_finder import HeadFinderView
+from circuitlab.figures.contracts.panel import Facts, Why, facts_of, find_panel
+from circuitlab.figures.contracts.pivot import of_weights, pivot
 from circuitlab.figures.marks import Edges, Figure, Heatmap, Hit, Lines, Points, Rows
-from circuitlab.figures.panel import Facts, Why, facts_of, find_panel
-from circuitlab.figures.pivot import of_weights, pivot
-from circuitlab.figures.residual import ResidualView
-from circuitlab.figures.spectra import DECADES, SpectraView, on_log_radius
-from circuitlab.figures.virtual import VirtualView
+from circuitlab.figures.panels.composition import CompositionView, pairs_of
+from circuitlab.figures.panels.head_finder import HeadFinderView
+from circuitlab.figures.panels.residual import ResidualView
+from circuitlab.figures.panels.spectra import DECADES, SpectraView, on_log_radius
+from circuitlab.figures.panels.virtual import VirtualView
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import State

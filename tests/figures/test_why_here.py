@@ -15,10 +15,10 @@ from circuitlab.analysis.attribution.tensor_identity import TensorIdentityParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
+from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Rows
-from circuitlab.figures.panel import Why, facts_of, find_panel
-from circuitlab.figures.step_by_step import StepByStepView
-from circuitlab.figures.why_here import WhyHereView
+from circuitlab.figures.panels.head_walkthrough import StepByStepView
+from circuitlab.figures.panels.score_expansion import WhyHereView
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of

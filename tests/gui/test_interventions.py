@@ -12,8 +12,8 @@ from PySide6.QtWidgets import QApplication
 
 from circuitlab.analysis.attention.pattern import AttentionParams
 from circuitlab.engine.request import Request
-from circuitlab.figures.keep_only import KeepOnlyView
 from circuitlab.figures.marks import Edges, Hit, Rows, Tokens
+from circuitlab.figures.panels.circuit.panel import KeepOnlyView
 from circuitlab.gui.docks.interventions import InterventionsDock
 from circuitlab.gui.strip import SIGNS
 from circuitlab.gui.window import Window

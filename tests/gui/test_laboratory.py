@@ -14,8 +14,8 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QComboBox, QWidget
 
 from circuitlab.engine.store import MOST_CONSTRUCTED
-from circuitlab.figures.laboratory_parameters import TEXT, LaboratoryView, parameters
-from circuitlab.figures.panel import control
+from circuitlab.figures.contracts.panel import control
+from circuitlab.figures.panels.laboratory.parameters import TEXT, LaboratoryView, parameters
 from circuitlab.gui.controls import Controls
 from circuitlab.gui.number_slider import NumberSlider
 from circuitlab.gui.panel_dock import PanelDock

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import QApplication, QCheckBox, QScrollBar, QSpinBox, QTa
 
 from circuitlab.draw.heatmap import HeatmapMark
 from circuitlab.draw.rows_model import cell_text
-from circuitlab.figures.panel import panels
+from circuitlab.figures.contracts.panel import panels
 from circuitlab.gui import main as gui
 from circuitlab.gui.arrangements import ARRANGEMENTS, NARROWEST, Arrangement
 from circuitlab.gui.labels import ShortLabel

@@ -14,7 +14,7 @@ from PySide6.QtGui import QTextCharFormat
 from PySide6.QtWidgets import QApplication
 
 from circuitlab import paths
-from circuitlab.figures.panel import panels
+from circuitlab.figures.contracts.panel import panels
 from circuitlab.gui import main as gui
 from circuitlab.gui.arrangements import ARRANGEMENTS
 from circuitlab.gui.docks import lessons as docks

@@ -8,7 +8,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from circuitlab.errors import BadInput
-from circuitlab.figures.side_by_side_models import SideBySideView
+from circuitlab.figures.panels.models.models import SideBySideView
 from circuitlab.gui.errors import ErrorDialog
 from circuitlab.gui.panel_dock import PanelDock
 from circuitlab.gui.window import Window

@@ -13,7 +13,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QDialogButtonBox, QDoubleSpinBox, QPushButton
 
 from circuitlab.draw.view import FigureView
-from circuitlab.figures.hues import composition_rgb, hue_rgb
+from circuitlab.figures.contracts.hues import composition_rgb, hue_rgb
 from circuitlab.figures.marks import Heatmap, Hit, Rows
 from circuitlab.gui.commands import CommandAction
 from circuitlab.gui.panel_dock import PanelDock

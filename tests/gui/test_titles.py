@@ -15,8 +15,8 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Answer
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import CircuitLabError
+from circuitlab.figures.contracts.panel import Panel, Why, facts_of, panels
 from circuitlab.figures.marks import Edges, Figure, Heatmap, Hit, Mark, Points, Rows
-from circuitlab.figures.panel import Panel, Why, facts_of, panels
 from circuitlab.gui.document import Document
 from circuitlab.gui.moves import Moves
 from circuitlab.model.subject import Head, ModelRef

@@ -13,8 +13,8 @@ from PySide6.QtWidgets import QApplication
 from circuitlab.analysis.circuits.ov_table import OvTableParams
 from circuitlab.analysis.composition.scores import CompositionParams
 from circuitlab.engine.request import Request
+from circuitlab.figures.contracts.pivot import of_weights
 from circuitlab.figures.marks import Edges, Heatmap, Hit, Points, Rows
-from circuitlab.figures.pivot import of_weights
 from circuitlab.gui import main as gui
 from circuitlab.gui.arrangements import ARRANGEMENTS
 from circuitlab.gui.number_slider import Choices, NumberSlider

@@ -18,7 +18,7 @@ from circuitlab.analysis.interventions.patching import PatchingParams
 from circuitlab.engine.codec import as_text, describe, fields, from_json, params_of, parse, parse_params, to_json
 from circuitlab.engine.texts import Texts
 from circuitlab.errors import BadInput, UsageError
-from circuitlab.figures.panel import panels
+from circuitlab.figures.contracts.panel import panels
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head

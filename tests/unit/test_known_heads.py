@@ -15,7 +15,7 @@ import pytest
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadModel
-from circuitlab.figures.panel import facts_of
+from circuitlab.figures.contracts.panel import facts_of
 from circuitlab.model import known_heads as module
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.known_heads import complaints, known_heads, read

@@ -19,7 +19,7 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, CircuitLabError
-from circuitlab.figures.panel import panels
+from circuitlab.figures.contracts.panel import panels
 from circuitlab.lessons_command import problems
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef, Subject, Target

@@ -17,10 +17,10 @@ from circuitlab.analysis.training.series import TrainingSeriesParams, TrainingSe
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
+from circuitlab.figures.contracts.panel import find_panel
 from circuitlab.figures.marks import Lines
-from circuitlab.figures.panel import find_panel
-from circuitlab.figures.training import TrainingView
-from circuitlab.figures.training_points import phase_words
+from circuitlab.figures.panels.training.panel import TrainingView
+from circuitlab.figures.panels.training.points import phase_words
 from circuitlab.model.loading import open_model
 from circuitlab.model.loading.found import weight_files
 from circuitlab.model.series import checkpoint_of, series_of

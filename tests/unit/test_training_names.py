@@ -13,8 +13,8 @@ from circuitlab.cli import main
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore, reference
-from circuitlab.figures.side_by_side import SideBySideView
-from circuitlab.figures.side_by_side_models import entries
+from circuitlab.figures.panels.models.models import entries
+from circuitlab.figures.panels.models.panel import SideBySideView
 from circuitlab.model.subject import ModelRef, Subject
 from circuitlab.session.state import State
 from tests.gui.training import measures

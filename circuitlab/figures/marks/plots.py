@@ -11,7 +11,7 @@ from circuitlab.figures.marks.common import Axis, ColourMap, Frozen
 
 @dataclass(frozen=True, eq=False)
 class Points(Frozen):
-    """A scatter. `x`, `y` [n]; `hues` [n] int (see `circuitlab.figures.hues`), or `values` [n] on a colour map; `ids` [n, k] int.
+    """A scatter. `x`, `y` [n]; `hues` [n] int (`figures/contracts/hues.py`), or `values` [n] on a colour map; `ids` [n, k] int.
 
     `sight` (x low, x high, y low, y high) is in sight whatever the points are, so that noise is not drawn large; `controls`
     [n, 2]: where each point would stand by its control, a ring that a line joins to it, NaN for none. `origin`: lines through

@@ -13,11 +13,11 @@ from circuitlab.counting import number_of
 from circuitlab.draw.view import FigureView
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Cancelled, CircuitLabError
-from circuitlab.figures.common import pick_position
-from circuitlab.figures.compare_marks import figured, scale_of
-from circuitlab.figures.held_scales import HeldScales
+from circuitlab.figures.contracts.common import pick_position
+from circuitlab.figures.contracts.compare_marks import figured, scale_of
+from circuitlab.figures.contracts.held_scales import HeldScales
+from circuitlab.figures.contracts.vocabulary import aligned_with_reference
 from circuitlab.figures.marks import ColourMap, Figure, Hit, Tokens, empty
-from circuitlab.figures.vocabulary import aligned_with_reference
 from circuitlab.gui.bench import Bench
 from circuitlab.session.pins import called
 from circuitlab.session.state import State

@@ -21,7 +21,7 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, Refused
-from circuitlab.figures.panel import find_panel
+from circuitlab.figures.contracts.panel import find_panel
 from circuitlab.model.folding import under
 from circuitlab.model.forward import forward
 from circuitlab.model.loading import Opened, open_model

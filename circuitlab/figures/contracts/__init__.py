@@ -1,0 +1,1 @@
+"""What every panel is made with: the contract, comparison, memo, shared axes and colours."""

@@ -1,0 +1,144 @@
+"""What several panels share: the position that is read, axes of tokens, captions, and work done once per answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping
+from functools import lru_cache
+from typing import TypeVar
+
+import numpy as np
+
+from circuitlab.engine.request import Answer
+from circuitlab.figures.contracts.memo import memo
+from circuitlab.figures.contracts.panel import Facts
+from circuitlab.figures.marks import Axis, Hit
+from circuitlab.session.cuts import CUT, heads_of, words
+from circuitlab.session.state import State
+
+T = TypeVar("T")
+
+
+def once(answer: Answer, key: Hashable, make: Callable[[], T], *beside: object) -> T:
+    """`make()` once per result, key and the other objects that it is made of, None where there is none (`memo`)."""
+    return memo((answer.result, *beside), key, make)
+
+
+def number(value: float, spec: str = ".2f") -> str:
+    """A number in running text, with a minus sign that is one; what is rounded to nothing has none."""
+    said = f"{value:{spec}}"
+    return (said.removeprefix("-") if set(said) <= set("-0.,%") else said).replace("-", "−")
+
+
+def destination(state: State) -> int:
+    """The position that is read: the selected one, else the last. -1 without tokens."""
+    chosen = state.selection.destination
+    return len(state.tokens) - 1 if chosen is None else min(chosen, len(state.tokens) - 1)
+
+
+def token_axis(label: str, state: State, facts: Facts) -> Axis:
+    """An axis with a token at each step; the same object for the same texts, so that another head lays nothing out again."""
+    return _token_axis(label, facts.tokens(state.tokens))
+
+
+@lru_cache(maxsize=16)
+def _token_axis(label: str, texts: tuple[str, ...]) -> Axis:
+    return Axis(label, texts, tokens=True)
+
+
+def caption(answer: Answer, *more: str) -> str:
+    """Conventions, sample, and a remainder where something was decomposed."""
+    words = [*answer.result.conventions, *(m for m in more if m)]
+    if answer.result.remainder is not None:
+        words.append(answer.result.remainder.words())
+    if not answer.complete:
+        words.append(f"so far: {answer.result.done:.0%}")
+    return " · ".join(words)
+
+
+def captions(answers: tuple[Answer, ...], *more: str) -> str:
+    """One caption for several answers: what they share is said once."""
+    said: dict[str, None] = {}
+    for answer in answers:
+        said |= dict.fromkeys(word for word in caption(answer).split(" · ") if word.strip())
+    return " · ".join((*said, *(m for m in more if m)))
+
+
+def struck(state: State, facts: Facts) -> dict[tuple[int, int], str]:
+    """By layer and head, of the heads in which something is cut: what is done there."""
+    found: dict[tuple[int, int], list[str]] = {}
+    for edit in state.subject.edits:
+        for head in heads_of(edit, facts.config):
+            if head.layer < facts.config.n_layers and head.head < facts.config.n_heads:
+                found.setdefault((head.layer, head.head), []).append(words(edit))
+    return {head: f"{CUT} {', '.join(said)}" for head, said in found.items()}
+
+
+def and_struck(said: Mapping[tuple[int, int], str], crossed: Mapping[tuple[int, int], str]) -> Mapping[tuple[int, int], str]:
+    """What else is said of heads, and what is cut in them; the same object where nothing is."""
+    if not crossed:
+        return said
+    return {head: " · ".join(filter(None, (crossed.get(head, ""), said.get(head, "")))) for head in {**said, **crossed}}
+
+
+def rows_of_heads(state: State, keys: np.ndarray) -> tuple[int, ...]:
+    """Rows of a table whose `keys` [n, (layer, head)] are of the chosen heads, the leading head's first."""
+    place = {tuple(key): i for i, key in enumerate(keys.tolist())}
+    return tuple(place[head] for h in state.selection.heads if (head := (h.layer, h.head)) in place)
+
+
+def hints(facts: Facts) -> Mapping[tuple[int, int], str]:
+    """By layer and head: what papers have called it, with the source; {} for a model that none is about."""
+    known = facts.known_heads()
+    return {} if known is None else known.hints
+
+
+def published(facts: Facts) -> str:
+    """For a caption: whose heads are named, by whom, and how this model was recognised; "" where none is."""
+    known = facts.known_heads()
+    return "" if known is None else known.caption
+
+
+def top_level(values: np.ndarray, fallback: float = 1.0) -> float:
+    """The largest finite magnitude, `fallback` where there is none."""
+    finite = values[np.isfinite(values)]
+    top = float(np.abs(finite).max()) if finite.size else 0.0
+    return top or fallback
+
+
+def texts(found: np.ndarray, facts: Facts) -> np.ndarray:
+    """[n] display forms of token ids [n]; a small vocabulary fills a table with −1, which is no token."""
+    return np.array([facts.token_text(int(i)) if i >= 0 else "" for i in found], dtype=object)
+
+
+def digits(top: float) -> int:
+    """How many digits after the point tell values up to `top` apart: two, and more where all are small."""
+    return max(2, 2 - math.floor(math.log10(top))) if 0 < top < 1 else 2
+
+
+def rotates(facts: Facts) -> bool:
+    """Whether a distance between positions means something to this model's weights."""
+    return facts.config.positions == "rotary"
+
+
+def has_mlps(facts: Facts) -> bool:
+    """Whether tokens pass an MLP."""
+    return not facts.config.attention_only
+
+
+def quoted(text: str) -> str:
+    """A token in a sentence."""
+    return f"‘{text}’"
+
+
+def pick_position(state: State, hit: Hit) -> State:
+    """Hover moves the destination unless it is locked; a click locks it, a second click or leaving releases it."""
+    selection = state.selection
+    if hit.gesture == "leave" or not hit.id:
+        return state if selection.locked else state.select(destination=None)
+    position = hit.id[0]
+    if hit.gesture == "hover":
+        return state if selection.locked else state.select(destination=position)
+    if selection.locked and selection.destination == position:
+        return state.select(locked=False, destination=None, source=None)
+    return state.select(destination=position, locked=True, token=None)

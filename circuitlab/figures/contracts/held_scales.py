@@ -1,0 +1,70 @@
+"""Scales that only grow: while a training is played or dragged through, one colour means one number from frame to frame."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from circuitlab.figures.contracts.compare_marks import ends, figured
+from circuitlab.figures.marks import Figure, Heatmap, Mark, RowColumn, Rows, Tokens
+
+Levels = tuple[float, float]
+
+
+class HeldScales:
+    """The widest levels that each map, text and column has had since `forget`."""
+
+    def __init__(self) -> None:
+        self._widest: dict[tuple[object, ...], Levels] = {}
+        self._subject: object = None
+
+    def forget(self) -> None:
+        """What comes next stands on its own scale."""
+        self._widest.clear()
+
+    def held(self, figure: Figure, subject: object = None) -> Figure:
+        """The figure on scales no narrower than they have been; its caption says so, and what its own would be.
+
+        `subject`: whatever but the point of the training the figure is of; another one begins anew.
+        """
+        if subject != self._subject:
+            self.forget()
+            self._subject = subject
+        if not figure.grid:
+            return figure
+        made = {mark: self._wide(mark) for mark in figure.marks()}
+        wider = [(mark, one) for mark, one in made.items() if one is not mark]
+        if not wider:
+            return figure
+        caption, own = figure.caption, dict[str, None]()
+        for mark, one in wider:
+            if isinstance(mark, Heatmap | Tokens) and isinstance(one, Heatmap | Tokens):
+                caption = caption.replace(ends(mark), ends(one))
+                own[f"{mark.name} {_own(mark.levels)}" if len(figure.marks()) > 1 else _own(mark.levels)] = None
+        said = f"scale held (this step: {', '.join(own)})" if own else ""
+        grid = tuple(tuple(made[mark] for mark in row) for row in figure.grid)
+        return replace(figure, grid=grid, caption=" · ".join(w for w in (caption, said) if w))
+
+    def _wide(self, mark: Mark) -> Mark:
+        if isinstance(mark, Rows):
+            columns = tuple(self._column(mark, c) for c in mark.columns)
+            return mark if all(a is b for a, b in zip(columns, mark.columns, strict=True)) else replace(mark, columns=columns)
+        if not isinstance(mark, Heatmap | Tokens) or mark.rgb is not None:
+            return mark
+        levels = self._union((type(mark), mark.name, mark.map, mark.unit), mark.levels)
+        return mark if levels == mark.levels else replace(mark, levels=levels)
+
+    def _column(self, mark: Rows, column: RowColumn) -> RowColumn:
+        if column.map is None and not column.bar:
+            return column
+        levels = self._union((mark.name, column.name, column.map), column.levels)
+        return column if levels == column.levels else replace(column, levels=levels)
+
+    def _union(self, key: tuple[object, ...], levels: Levels) -> Levels:
+        low, high = self._widest.get(key, levels)
+        self._widest[key] = found = min(low, levels[0]), max(high, levels[1])
+        return found
+
+
+def _own(levels: Levels) -> str:
+    low, high = levels
+    return f"± {figured(high, 2)}" if low == -high else f"{figured(low, 2)} to {figured(high, 2)}"

@@ -1,0 +1,268 @@
+"""The contract of a panel: a pair of pure functions, State -> Requests and (State, Answers) -> Figure, and a pick.
+
+A panel is one file in this package that ends in `PANEL = register(Panel(...))`. Menus, docks, shortcuts, controls,
+persistence, export, the command line, Explain and the tests follow from that one registration.
+
+Controls come from the fields of the panel's `view` dataclass: `bool` is a check box, `Literal` and `Choice` a drop-down,
+`int` and `float` a number field, `str` a text field. Use `control(...)`:
+
+    @dataclass(frozen=True)
+    class AttentionView:
+        show: Literal["pattern", "scores"] = control("pattern", label="Show", tip="…")
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from typing import Any, Literal
+
+from circuitlab.analysis.base import NO_HEADS, find_analysis
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.measured_models import measured_models
+from circuitlab.engine.request import Answer, Request
+from circuitlab.engine.whereabouts import whereabouts
+from circuitlab.errors import Refused, UsageError
+from circuitlab.figures.contracts.about import drawn
+from circuitlab.figures.marks import Figure, Heatmap, Hit, empty
+from circuitlab.model.known_heads import KnownHeads, complaints, known_heads
+from circuitlab.model.subject import ModelRef, Subject
+from circuitlab.session.state import State
+
+WITHOUT_HEADS = Refused(NO_HEADS).what
+WITHOUT_LAYERS = WITHOUT_HEADS.removesuffix(" heads.")
+Area = Literal["left", "centre", "right", "bottom"]
+
+
+@dataclass(frozen=True)
+class Why:
+    """Why a panel asks for nothing: one sentence with what to do next."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a panel may know of the open model without asking: handed to `requests` and `figure` by whoever runs them.
+
+    `token_text(id)` is the display form of a token (visible spaces and newlines), `find_tokens(text, most)` the ids that a text
+    may mean, `config` the model's, `name` its title; `others(ref)` the facts of another model, of the pinned one for instance.
+    `whereabouts(subject)` says where weights lie and what a forward pass takes, now.
+    `known_heads()` is what papers have named of its heads, asked anew each time: its files' hash may come late.
+    `vocabulary()` is equal for models in which an id means the same text; `token_of(text)` the one id that is displayed so.
+    `measured(names)`: sources of models whose training was measured, the open one first (`engine.measured_models`).
+    """
+
+    name: str
+    config: Any
+    token_text: Callable[[int], str]
+    find_tokens: Callable[[str, int], tuple[int, ...]] = lambda text, most: ()
+    has_tokenizer: bool = True
+    bos: int | None = None
+    notes: tuple[str, ...] = ()
+    steps: tuple[int, ...] = ()
+    others: Callable[[ModelRef], Facts | None] = lambda ref: None
+    whereabouts: Callable[[Subject], tuple[tuple[str, str, str], ...]] = lambda subject: ()
+    known_heads: Callable[[], KnownHeads | None] = lambda: None
+    measured: Callable[[str], tuple[str, ...]] = lambda names: ()
+    vocabulary: Callable[[], str] = lambda: ""
+    token_of: Callable[[str], int | None] = lambda text: None
+
+    @property
+    def has_bos(self) -> bool:
+        """Whether the tokenizer has a token that begins a sequence; `bos` is its id."""
+        return self.bos is not None
+
+    def tokens(self, ids: tuple[int, ...]) -> tuple[str, ...]:
+        """Display texts of a prompt."""
+        return tuple(map(self.token_text, ids))
+
+
+def _by_id(n: int) -> Callable[[str, int], tuple[int, ...]]:
+    return lambda text, most: (int(text),) if text.isdecimal() and int(text) < n else ()
+
+
+def _one_of(find: Callable[[str, int], tuple[int, ...]]) -> Callable[[str], int | None]:
+    return lambda text: next(iter(find(text, 1)), None)
+
+
+def facts_of(engine: Engine, ref: ModelRef) -> Facts:
+    """The facts of a model, which is opened if it is not. Raises what opening it raises."""
+    there = engine.store.open(ref)
+    opened = there.opened
+    tokenizer, config = opened.weights.tokenizer, opened.weights.config
+
+    def hash_of() -> str:
+        model = engine.store.peek(ref)  # facts outlive a model that is closed, and must not hold its weights
+        return "" if model is None else model.sha256
+
+    return Facts(
+        name=there.name,
+        config=config,
+        token_text=tokenizer.display if tokenizer is not None else str,
+        find_tokens=_by_id(config.d_vocab) if tokenizer is None else tokenizer.search,
+        has_tokenizer=tokenizer is not None,
+        bos=None if tokenizer is None else tokenizer.bos,
+        notes=(*opened.notes, *complaints()),
+        steps=opened.steps,
+        others=lambda other: facts_of(engine, other),
+        whereabouts=lambda subject: whereabouts(engine, subject),
+        known_heads=lambda: known_heads(config, ref.source, hash_of()),
+        measured=lambda names: measured_models(ref.source, names),
+        vocabulary=lambda: f"{config.d_vocab} ids" if tokenizer is None else tokenizer.vocabulary,
+        token_of=_one_of(_by_id(config.d_vocab)) if tokenizer is None else tokenizer.shown_as,
+    )
+
+
+Requests = Mapping[str, Request]
+Answers = Mapping[str, Answer]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A registered panel.
+
+    `requests(state, facts)` gives requests by role, or Why. `figure(state, facts, now, ref)` draws what has been answered so
+    far (roles may be missing, results may be partial); `ref` holds the answers on the reference pin, {} without one.
+    `pick(state, hit)` is the State after a gesture; it returns the same object where the gesture means nothing.
+    `searches_tokens`: a search line finds a token, and picks it as `Hit("search", (id,))`.
+    `of_heads`: without layers there is nothing that it could show; `instead` says then what one can look at, `lacks` for want of
+    what.
+    `opens` names the panel that a double-click on an item brings to the front: where that item is read closely.
+    `reads`, `writes`: where controls stand for something else of the State than `views` (the parameters of a constructed model):
+    what they show, and the State that changed ones mean; `writes` raises `CircuitLabError` for what cannot be.
+    """
+
+    name: str
+    title: str
+    view: type[Any]
+    equation: str
+    source: str
+    help: str
+    requests: Callable[[State, Facts], Requests | Why]
+    figure: Callable[[State, Facts, Answers, Answers], Figure]
+    pick: Callable[[State, Hit], State]
+    area: Area = "centre"
+    shortcut: str = ""
+    order: int = 100
+    opens: str = ""
+    searches_tokens: bool = False
+    of_heads: bool = False
+    lacks: str = "heads"
+    instead: str = "Bigram has the table of what follows each token"
+    reads: Callable[[State], Any] | None = None
+    writes: Callable[[State, Any], State] | None = None
+
+    @property
+    def without_layers(self) -> str:
+        """Why it is empty on a model without layers, and where to look."""
+        return f"{WITHOUT_LAYERS} {self.lacks}: {self.instead}."
+
+    def controls(self, state: State) -> Any:
+        """What the controls show."""
+        return state.view(self.name, self.view) if self.reads is None else self.reads(state)
+
+    def controlled(self, state: State, view: Any) -> State:
+        """The State that controls mean which have been moved. Raises `CircuitLabError` where there is none."""
+        return state.with_view(self.name, view) if self.writes is None else self.writes(state, view)
+
+
+def control(
+    default: Any,
+    *,
+    label: str,
+    tip: str = "",
+    low: float | None = None,
+    high: float | None = None,
+    hidden: bool = False,
+    when: str = "",
+    values: tuple[Any, ...] = (),
+    kind: Literal["", "slider", "tabs", "file"] = "",
+    only: Callable[[Facts], bool] | None = None,
+    also: Callable[[Any], bool] | None = None,
+    step: float | None = None,
+    typed: tuple[float, float] | None = None,
+) -> Any:
+    """A field of a View with what its control needs.
+
+    `when` names the field without which it has nothing to say: it must be true, or one of `values`; `also` asks the whole view.
+    `kind`: a number with a slider, choices as a row of buttons, a text that names a file. `only`: for which models there is
+    anything to choose. `step`: between the numbers of a slider; `typed`: the limits of what may be typed beside it.
+    """
+    said = {"label": label, "tip": tip, "low": low, "high": high, "hidden": hidden, "when": when, "values": values, "kind": kind}
+    said |= {"only": only, "also": also, "step": step, "typed": typed}
+    return field(default=default, metadata=said)
+
+
+_REGISTRY: dict[str, Panel] = {}
+
+
+def _allowed(panel: Panel, state: State, facts: Facts) -> Requests | Why:
+    """What the panel asks for, or why the open model has no answer to it: an analysis' reason, told before it is asked."""
+    if panel.of_heads and not facts.config.n_layers:
+        return Why(panel.without_layers)
+    wanted = panel.requests(state, facts)
+    for request in () if isinstance(wanted, Why) else wanted.values():
+        if request.subject.model != state.model:
+            continue  # of another model, whose configuration is not this one
+        reason = find_analysis(request.analysis).refuse(facts.config, request.params)
+        if reason is not None:
+            return Why(Refused(reason).what)
+    return wanted
+
+
+def _drawable(panel: Panel, state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """The panel's figure without maps of nothing (of the heads of no layer), which have no size to be drawn in."""
+    why = _allowed(panel, state, facts)
+    if isinstance(why, Why) and why != panel.requests(state, facts):
+        return empty(why.text, panel.title)
+    made = panel.figure(state, facts, now, ref)
+    kept = tuple(tuple(m for m in row if not (isinstance(m, Heatmap) and m.values.size == 0)) for row in made.grid)
+    if kept == made.grid:
+        return made
+    rows = tuple(i for i, row in enumerate(kept) if row)
+    if not rows:
+        return empty(panel.without_layers if not facts.config.n_layers else "There is nothing to draw here.", panel.title)
+    weights = tuple(made.weights[i] for i in rows) if made.weights else ()
+    return replace(made, grid=tuple(kept[i] for i in rows), weights=weights)
+
+
+def register(panel: Panel) -> Panel:
+    """Add a panel to the registry.
+
+    From here on its figure stands beside the reference pin where there is one, says what it is a figure of, and what an analysis
+    refuses is the panel's own reason for being empty.
+    """
+    if panel.name in _REGISTRY:
+        raise ValueError(f"two panels are called {panel.name}")
+    allowed = replace(panel, requests=partial(_allowed, panel), figure=partial(_drawable, panel))
+    registered = replace(allowed, figure=partial(drawn, allowed))
+    _REGISTRY[panel.name] = registered
+    return registered
+
+
+@cache
+def _walk() -> None:
+    import circuitlab.figures.panels as package
+
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        importlib.import_module(module.name)
+
+
+def panels() -> dict[str, Panel]:
+    """Every registered panel by name, in their order, found by walking `figures/panels`."""
+    _walk()
+    return dict(sorted(_REGISTRY.items(), key=lambda item: (item[1].order, item[0])))
+
+
+def find_panel(name: str) -> Panel:
+    """One panel by name. Raises `UsageError` with the names there are."""
+    if name in _REGISTRY:
+        return _REGISTRY[name]
+    known = panels()
+    if name not in known:
+        raise UsageError("There is no such panel.", expected=" ".join(known), got=repr(name))
+    return known[name]

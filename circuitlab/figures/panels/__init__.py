@@ -1,0 +1,1 @@
+"""One file a panel, or one package where it has several pages."""

@@ -1,0 +1,282 @@
+"""What breaks when a head is taken away: every head one by one, estimates first; chosen heads together and in pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult
+from circuitlab.counting import number_of
+from circuitlab.engine.request import Answer, Request
+from circuitlab.figures.contracts.common import (
+    caption,
+    captions,
+    destination,
+    digits,
+    once,
+    pick_position,
+    rows_of_heads,
+    top_level,
+)
+from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.contracts.pivot import chosen
+from circuitlab.figures.contracts.vocabulary import foreign
+from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, Tokens, empty, ids
+from circuitlab.figures.panels.heads import ranks
+from circuitlab.figures.panels.overview import pick_head
+from circuitlab.model.subject import Head
+from circuitlab.session.state import State
+
+Measured = Literal["loss", "second half", "target", "in-context score"]
+EFFECTS = {"loss": "loss", "second half": "second_half", "target": "target", "in-context score": "in_context"}
+MOST = 12  # chosen heads of which all pairs are taken
+
+
+@dataclass(frozen=True)
+class AblationView:
+    """The controls of the ablation panel."""
+
+    page: Literal["heads", "sets"] = control("heads", label="", kind="tabs", tip="Heads one by one, or chosen heads together")
+    how: Literal["zero", "mean", "resample"] = control(
+        "zero", label="By", tip="A head's z becomes zero, its mean over this text, or that of the pinned reference's text"
+    )
+    effect: Measured = control("loss", label="On", tip="What is measured; the target is the one chosen in the bar above")
+    frozen: bool = control(False, label="Hold patterns", tip="Later patterns stay as recorded: only what is moved changes")
+
+
+def base_params(state: State, facts: Facts, how: str, effect: Measured) -> AblationParams | Why:
+    """How heads are cut and what is measured, as this panel and its neighbour ask for it; Why where it cannot be."""
+    if not state.tokens:
+        return Why("Type some text in the Prompt to see what breaks when a head is cut.")
+    pin = state.pinned
+    if how == "resample" and pin is None:
+        return Why("Resampling takes z of another text: pin one (Pin, in the bar above), then come back to this text.")
+    if how == "resample" and foreign(state, facts):
+        return Why("The pinned text is of another vocabulary, whose ids mean other words here: pin a text of this model.")
+    source = pin.subject.tokens if how == "resample" and pin is not None else ()
+    made = AblationParams(how=how, effect=EFFECTS[effect], source=source)  # type: ignore[arg-type]
+    if effect != "target":
+        return made
+    # a locked position only: a sweep does not run after the pointer
+    at = destination(state) if state.selection.locked else len(state.tokens) - 1
+    return replace(made, target=state.selection.target, position=at)
+
+
+def too_short(state: State) -> str:
+    """Why a loss could not be measured."""
+    if len(state.tokens) < 2:
+        return "A single token has no loss: type more text, or measure the target."
+    return "This text is too short for an in-context score: type more, or measure the loss."
+
+
+def _view(state: State) -> AblationView:
+    return state.view("ablation", AblationView)
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """All heads, or the chosen ones together and in pairs."""
+    view = _view(state)
+    base = base_params(state, facts, view.how, view.effect)
+    if isinstance(base, Why):
+        return base
+    ask = lambda **more: Request("ablation", replace(base, frozen=view.frozen, **more), state.subject)
+    if view.page == "heads":
+        return {"each": ask()}
+    heads = tuple(sorted(chosen(state, facts)))
+    if len(heads) < 2:
+        return Why("Shift-click a second head in All heads: two or more are cut together here.")
+    if len(heads) > MOST:
+        return Why(
+            f"{number_of(len(heads), 'head')} are chosen; pairs are taken of at most {MOST}: Shift-click some away in All heads."
+        )
+    return {"set": ask(what="set", heads=heads), "pairs": ask(what="pairs", heads=heads)}
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """The map, the ranking and the text; or sets."""
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, "Ablation")
+    return _heads(state, facts, now) if _view(state).page == "heads" else _sets(state, facts, now)
+
+
+def _result(answer: Answer) -> AblationResult:
+    assert isinstance(answer.result, AblationResult)
+    return answer.result
+
+
+def _heads(state: State, facts: Facts, now: Answers) -> Figure:
+    answer = now.get("each")
+    if answer is None:
+        return Figure(title="Ablation")
+    result = _result(answer)
+    if np.isnan(result.baseline):
+        return empty(too_short(state), "Ablation")
+    marks = ((_map(answer, result, state), _ranking(answer, result, state)),)
+    text = _text(answer, result, state, facts)
+    known, n = int(result.exact.sum()), result.exact.size
+    said = "" if known == n else f"{known} of {n} exact; hatched, ≈: first-order estimates"
+    words = (said, *_said(result))
+    grid = marks if text is None else (*marks, (text,))
+    weights = () if text is None else (3.0, 1.0)
+    return Figure(grid, _title(result, state), caption(answer, *words), weights=weights)
+
+
+def _said(result: AblationResult) -> tuple[str, str]:
+    worse = "positive: the loss rises without the head" if result.unit == "nats" else "negative: the head was raising it"
+    return f"uncut: {result.baseline:.3f} {result.unit}", worse
+
+
+def _title(result: AblationResult, state: State) -> str:
+    head = state.selection.head
+    if not (head.layer < result.effect.shape[0] and head.head < result.effect.shape[1]):
+        return "Ablation"
+    rank, sign = ranks(np.abs(result.effect))[head], "" if result.exact[head] else "≈ "
+    return f"without {head}: {sign}{result.effect[head]:+.3f} {result.unit}, rank {rank} of {result.effect.size}"
+
+
+def _map(answer: Answer, result: AblationResult, state: State) -> Heatmap:
+    values = once(answer, "map", lambda: result.effect.astype(np.float32))
+    top, head = top_level(values), state.selection.head
+    n_layers, n_heads = values.shape
+    rows = lambda: tuple(f"L{i}" if result.exact[i].all() else f"≈ L{i}" for i in range(n_layers))
+    return Heatmap(
+        name="map",
+        values=values,
+        levels=(-top, top),
+        map="signed",
+        unit=result.unit,
+        x=once(answer, "x", lambda: Axis("head", tuple(f"H{h}" for h in range(n_heads)))),
+        y=once(answer, "y", lambda: Axis("layer", rows())),
+        row=head.layer if head.layer < n_layers else None,
+        col=head.head if head.head < n_heads else None,
+        hatched=once(answer, "hatched", lambda: _estimated(result)),
+        texts=once(answer, "texts", lambda: np.where(_estimated(result), "≈", "")) if _estimated(result).any() else None,
+    )
+
+
+def _estimated(result: AblationResult) -> np.ndarray:
+    """Bool [layer, head]: where a first-order estimate stands for the exact value."""
+    return ~result.exact & ~np.isnan(result.effect)
+
+
+def _ranking(answer: Answer, result: AblationResult, state: State) -> Rows:
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        order = np.argsort(-np.nan_to_num(np.abs(result.effect), nan=-1), axis=None, kind="stable")
+        layer, head = np.unravel_index(order, result.effect.shape)
+        said = lambda a, b: f"{Head(a, b)}" if result.exact[a, b] else f"{Head(a, b)} ≈"
+        names = np.array([said(int(a), int(b)) for a, b in zip(layer, head, strict=True)], dtype=object)
+        values, top = result.effect.ravel()[order], top_level(result.effect)
+        columns = (
+            RowColumn("without", names, tip="≈: a first-order estimate; else exact"),
+            RowColumn(result.unit, values, digits=digits(top), bar=True, levels=(-top, top), tip="after − before"),
+        )
+        return columns, ids(layer, head)
+
+    columns, keys = once(answer, "rows", make)
+    return Rows("ranking", columns, keys, chosen=rows_of_heads(state, keys), ranked=True)
+
+
+def _text(answer: Answer, result: AblationResult, state: State, facts: Facts) -> Tokens | None:
+    """The prompt coloured by how the leading head's absence changes each token's loss; None where that is not known."""
+    head = state.selection.head
+    if not (head.layer < result.effect.shape[0] and head.head < result.effect.shape[1]) or not result.exact[head]:
+        return None
+    values = once(answer, ("text", head), lambda: result.token_change[head].copy())
+    return None if np.isnan(values).all() else _coloured(answer, values, ("tips", head), state, facts)
+
+
+def _coloured(answer: Answer, values: np.ndarray, key: tuple[object, ...], state: State, facts: Facts) -> Tokens:
+    texts, top = facts.tokens(state.tokens), top_level(values)
+    tip = lambda i: f"{i} {texts[i]}" + ("" if np.isnan(values[i]) else f"  loss {values[i]:+.3f} nats")
+    tips = once(answer, (*key, texts), lambda: tuple(map(tip, range(len(texts)))))
+    return Tokens(
+        name="text",
+        texts=texts,
+        values=values,
+        levels=(-top, top),
+        map="signed",
+        unit="nats",
+        tips=tips,
+        row=state.selection.destination,
+        locked=state.selection.locked,
+    )
+
+
+def _sets(state: State, facts: Facts, now: Answers) -> Figure:
+    """All chosen heads together first, then each, then pairs by what they do beyond the sum of both."""
+    together, pairs = now.get("set"), now.get("pairs")
+    if together is None or pairs is None:
+        return Figure(title="Ablation of a set")
+    one, two = _result(together), _result(pairs)
+    if np.isnan(one.baseline):
+        return empty(too_short(state), "Ablation of a set")
+    columns, keys, together_row = once(pairs, "sets", lambda: _set_rows(one, two), one)
+    rows = Rows("sets", columns, keys, strong=together_row)
+    values = once(together, "change", lambda: one.set_change[0].copy())
+    known = not np.isnan(values).all()
+    grid = ((rows,), (_coloured(together, values, ("set tips",), state, facts),)) if known else ((rows,),)
+    effect = one.set_effect[0] if len(one.set_effect) else np.nan
+    title = "Ablation of a set" if np.isnan(effect) else f"without all {one.members.shape[1]}: {effect:+.3f} {one.unit}"
+    words = (*_said(one), "beyond: together − the sum of each alone")
+    return Figure(grid, title, captions((together, pairs), *words), weights=(3.0, 1.0) if known else ())
+
+
+def _set_rows(one: AblationResult, two: AblationResult) -> tuple[tuple[RowColumn, ...], np.ndarray, tuple[int, ...]]:
+    heads = [Head(*h) for h in one.members[0].tolist()] if len(one.members) else []
+    order = np.argsort(-np.nan_to_num(np.abs(two.set_effect - two.set_sums), nan=-1), kind="stable")
+    names = [" + ".join(map(str, heads)), *map(str, heads), *(two.set_names[i] for i in order)]
+    single = np.array([one.effect[h] if one.exact[h] else np.nan for h in heads])
+    effect = np.concatenate([one.set_effect, single, two.set_effect[order]])
+    sums = np.concatenate([one.set_sums, np.full(len(heads), np.nan), two.set_sums[order]])
+    top = top_level(effect)
+    places = digits(top)
+    columns = (
+        RowColumn("without", np.array(names, dtype=object)),
+        RowColumn(one.unit, effect, digits=places, bar=True, levels=(-top, top), tip="after − before"),
+        RowColumn("sum", sums, digits=places, tip="of the effects of each alone"),
+        RowColumn("beyond", effect - sums, digits=places, tip="together − sum of each; 0: the heads act apart"),
+    )
+    pair = [two.members[i].ravel().tolist() for i in order]
+    keys = [[-1] * 4, *([h.layer, h.head, -1, -1] for h in heads), *pair]
+    return columns, np.array(keys, dtype=np.int64), (0,)
+
+
+def pick(state: State, hit: Hit) -> State:
+    """A cell or a row chooses its head; in a set its heads go in front; a token is read everywhere."""
+    if hit.mark in ("map", "ranking") and len(hit.id) == 2:
+        return pick_head(state, Head(*hit.id), hit.gesture)
+    if hit.mark == "sets" and hit.gesture in ("click", "double-click") and max(hit.id, default=-1) >= 0:
+        first = tuple(Head(*h) for h in np.array(hit.id).reshape(-1, 2).tolist() if h[0] >= 0)
+        return state.with_heads(*first, *(h for h in state.selection.heads if h not in first))
+    if hit.mark == "text":
+        return pick_position(state, hit)
+    return state
+
+
+PANEL = register(
+    Panel(
+        name="ablation",
+        title="Ablation",
+        view=AblationView,
+        equation="effect(h) = value(z_h replaced) − value;   ≈ Σ ∂value/∂z_h · (z'_h − z_h) until the exact value is there",
+        source="Olsson et al. 2022, In-context Learning and Induction Heads, “pattern-preserving ablation”",
+        help=(
+            "Each cell: how much the measured value changes when this head's output is taken away and everything after it is "
+            "computed again. Orange: the loss rises without it, so the head helps. Hatched cells and ≈ are first-order "
+            "estimates, which exact values replace from the last layer down. Hold patterns: later heads still look where they "
+            "looked, so only what is moved counts; a head that matters only by where it makes later heads look then stops "
+            "mattering. Heads stand in for one another: two that do little alone may matter together (Sets)."
+        ),
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        of_heads=True,
+        instead="Paths has the direct path, which is all that there is",
+        area="bottom",
+        order=140,
+        opens="attention",
+    )
+)

@@ -1,0 +1,202 @@
+"""The chosen head's attention, large, with the same row in colour over the text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from circuitlab.analysis.attention.pattern import AttentionParams, AttentionResult, Show
+from circuitlab.engine.request import Answer, Request
+from circuitlab.figures.contracts.common import (
+    caption,
+    destination,
+    once,
+    pick_position,
+    quoted,
+    token_axis,
+    top_level,
+)
+from circuitlab.figures.contracts.hues import head_hue, hue_rgb
+from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.contracts.pivot import chosen, no_head
+from circuitlab.figures.marks import ColourMap, Figure, Heatmap, Hit, Tokens, empty
+from circuitlab.model.subject import Head
+from circuitlab.session.state import State
+
+UNITS = {"pattern": "weight", "scores": "score", "value_weighted": "weight · ‖v‖", "contribution": "weight · ‖v W_O‖"}
+NAMES = {**UNITS, "pattern": "pattern", "scores": "scores"}
+
+
+@dataclass(frozen=True)
+class AttentionView:
+    """The controls of the attention panel."""
+
+    show: Show = control(
+        "pattern",
+        label="Show",
+        tip="What a cell holds: the pattern, the scores before the softmax, or the pattern weighted by what is carried",
+    )
+    direction: Literal["dest → src", "src → dest"] = control(
+        "dest → src", label="Text", tip="Colour the text by what this token attends to, or by what attends to it"
+    )
+    several: Literal["leading", "average", "hue per head"] = control(
+        "leading",
+        label="Heads",
+        tip="With several heads selected: show the leading one, their mean, or each in its own hue",
+    )
+    leave_out_bos: bool = control(
+        False, label="BOS out of scale", tip="Leave the first position out of the colour scale; values stay"
+    )
+    lock_range: bool = control(False, label="Lock range", tip="Keep the colour range while heads and texts change")
+    high: float = control(1.0, label="to", tip="Top of the locked range", low=0.0, when="lock_range")
+
+
+def _view(state: State) -> AttentionView:
+    return state.view("attention", AttentionView)
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """One request for all chosen heads."""
+    if not state.tokens:
+        return Why("Type some text in the Prompt to see what the heads attend to.")
+    heads = chosen(state, facts)
+    if not heads:
+        return no_head(state.selection.head, facts)
+    wanted = heads if _view(state).several != "leading" else heads[:1]
+    return {"attention": Request("attention", AttentionParams(wanted, _view(state).show), state.subject)}
+
+
+def _chosen(answer: Answer, view: AttentionView) -> np.ndarray:
+    """[dest, src] of the leading head, or of the mean."""
+    values = answer.result.values  # type: ignore[attr-defined]
+    if len(values) == 1 or view.several != "average":
+        return once(answer, "first", lambda: values[0])
+    return once(answer, "mean", lambda: values.mean(axis=0))
+
+
+def _levels(values: np.ndarray, view: AttentionView) -> tuple[tuple[float, float], ColourMap]:
+    seen = values[:, 1:] if view.leave_out_bos and values.shape[1] > 1 else values
+    if view.show == "scores":
+        top = view.high if view.lock_range and view.high else top_level(seen)
+        return (-top, top), "signed"
+    top = view.high if view.lock_range and view.high else top_level(seen)
+    return (0.0, top), "magnitude"
+
+
+def blend(values: np.ndarray, heads: tuple[Head, ...], top: float) -> np.ndarray:
+    """[row, col, 3] uint8: each head's hue, as strong as its value, on white; heads multiply like inks."""
+    out = np.ones((*values.shape[1:], 3), dtype=np.float32)
+    for value, head in zip(values, heads, strict=True):
+        strength = np.clip(np.nan_to_num(value) / top, 0, 1)[..., None]
+        out *= 1 - strength * (1 - np.array(hue_rgb(head_hue(head)), dtype=np.float32) / 255)
+    return (out * 255).astype(np.uint8)
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """Heatmap above, the text below."""
+    view = _view(state)
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, "Attention")
+    answer = now.get("attention")
+    if answer is None:
+        return Figure(title="Attention")
+    result = answer.result
+    assert isinstance(result, AttentionResult)
+    heads = tuple(Head(*map(int, h)) for h in result.heads)
+    names = " ".join(map(str, heads))
+    values = _chosen(answer, view)
+    levels, colours = once(answer, ("levels", view), lambda: _levels(values, view))
+    title = f"{names} · {NAMES[view.show]}"
+    heat = Heatmap(
+        name="attention",
+        values=values,
+        levels=levels,
+        map=colours,
+        unit=UNITS[view.show],
+        x=once(answer, ("x", state.tokens), lambda: token_axis("source", state, facts)),
+        y=once(answer, ("y", state.tokens), lambda: token_axis("destination", state, facts)),
+        row=state.selection.destination,
+        col=state.selection.source,
+        blank="masked",
+    )
+    if view.several == "hue per head" and len(heads) > 1:
+        heat = replace(
+            heat,
+            values=once(answer, "max", lambda: result.values.max(axis=0)),
+            rgb=once(answer, ("rgb", view), lambda: blend(result.values, heads, max(levels[1], 1e-9))),
+            legend=tuple((str(h), head_hue(h)) for h in heads),
+            colour_bar=False,
+        )
+    if view.several == "average" and len(heads) > 1:
+        title = f"mean of {title}"
+    text = _text(state, facts, heat, view)
+    said = caption(answer, _reading(state, facts, view))
+    return Figure(((heat,), (text,)), title, said, weights=(4.0, 1.0))
+
+
+def _reading(state: State, facts: Facts, view: AttentionView) -> str:
+    position = destination(state)
+    token = quoted(facts.token_text(state.tokens[position]))
+    return f"text: {'what {} attends to' if view.direction == 'dest → src' else 'what attends to {}'}".format(
+        f"{position} {token}"
+    )
+
+
+def _text(state: State, facts: Facts, heat: Heatmap, view: AttentionView) -> Tokens:
+    position = min(destination(state), heat.values.shape[0] - 1)
+    row = heat.values[position] if view.direction == "dest → src" else heat.values[:, position]
+    rgb = None
+    if heat.rgb is not None:
+        rgb = heat.rgb[position] if view.direction == "dest → src" else heat.rgb[:, position]
+    return Tokens(
+        name="text",
+        texts=heat.x.ticks,
+        values=row,
+        levels=heat.levels,
+        map=heat.map,
+        unit=heat.unit,
+        tips=tuple(f"{i} {t} (id {state.tokens[i]})" for i, t in enumerate(heat.x.ticks)),
+        row=state.selection.destination,
+        locked=state.selection.locked,
+        rgb=rgb,
+    )
+
+
+def pick(state: State, hit: Hit) -> State:
+    """On the text: hover, lock, release. On the matrix: hover reads a row; a click selects the cell."""
+    if hit.mark == "text":
+        return pick_position(state, hit)
+    if hit.mark != "attention":
+        return state
+    if hit.gesture in ("hover", "leave"):
+        return pick_position(state, hit)
+    if len(hit.id) != 2:
+        return state
+    dest, src = hit.id
+    selection = state.selection
+    if selection.locked and (selection.destination, selection.source) == (dest, src):
+        return state.select(destination=None, source=None, locked=False)
+    return state.select(destination=dest, source=src, locked=True, token=None)
+
+
+PANEL = register(
+    Panel(
+        name="attention",
+        title="Attention",
+        view=AttentionView,
+        equation="A = softmax(score_scale · (x W_Q)(x W_K)ᵀ), causal;  contribution A[d,s] · ‖v_s W_O‖",
+        source="Elhage et al. 2021, A Mathematical Framework for Transformer Circuits; norms: Kobayashi et al. 2020",
+        help="Rows are destinations, columns sources. Hover a token to read its row; click locks it, click or Esc releases.",
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        of_heads=True,
+        instead="nothing is attended to; Bigram has the table of what follows each token",
+        area="centre",
+        shortcut="Ctrl+1",
+        order=10,
+    )
+)

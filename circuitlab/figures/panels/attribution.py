@@ -1,0 +1,282 @@
+"""Attribution: what every head and every other part adds to the target, and which earlier tokens it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from circuitlab.analysis.attribution.direct_attribution import CONSTANT, DirectAttributionParams, DirectAttributionResult
+from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams, TokenAttributionResult
+from circuitlab.counting import number_of
+from circuitlab.engine.request import Answer, Request
+from circuitlab.figures.contracts.common import (
+    caption,
+    destination,
+    digits,
+    number,
+    once,
+    pick_position,
+    quoted,
+    texts,
+    top_level,
+)
+from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.contracts.pivot import chosen
+from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, Tokens, empty, ids
+from circuitlab.figures.panels.overview import pick_head
+from circuitlab.model.subject import Head
+from circuitlab.session.state import State
+
+MOST_HEADS = 4  # columns of their own
+TOKENS = ("tokens",)
+
+
+@dataclass(frozen=True)
+class AttributionView:
+    """The controls of the attribution panel."""
+
+    page: Literal["parts", "tokens"] = control("parts", label="Page", kind="tabs")
+    direction: Literal["which tokens raised this", "what this token raised"] = control(
+        "which tokens raised this",
+        label="Show",
+        tip="The sources of one prediction, or the predictions that one source acts on",
+        when="page",
+        values=TOKENS,
+    )
+    through: Literal["chosen heads", "all heads"] = control(
+        "chosen heads", label="Through", tip="Whose contributions colour the text", when="page", values=TOKENS
+    )
+
+
+def _view(state: State) -> AttributionView:
+    return state.view("attribution", AttributionView)
+
+
+def sources(view: AttributionView) -> bool:
+    """Whether the sources of one destination are shown, not the destinations of one source."""
+    return view.direction == "which tokens raised this"
+
+
+def read_position(state: State, view: AttributionView) -> int:
+    """The destination that is explained; or the source that is followed: the selected one, else the position that is read."""
+    chosen_source = state.selection.source
+    return destination(state) if sources(view) or chosen_source is None else min(chosen_source, len(state.tokens) - 1)
+
+
+def target_name(found: np.ndarray, facts: Facts) -> str:
+    """A target by its ids [2]: ‘a’, ‘a’ − ‘b’, or the direction."""
+    if found[0] < 0:
+        return "the direction"
+    first = quoted(facts.token_text(int(found[0])))
+    return first if found[1] < 0 else f"{first} − {quoted(facts.token_text(int(found[1])))}"
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """Every part at the selected position, or every token through all heads: choosing heads asks for nothing."""
+    view, target = _view(state), state.selection.target
+    params = DirectAttributionParams(target, "one", destination(state))
+    if not state.tokens:
+        return Why("Type some text in the Prompt to see what adds to its next token.")
+    if view.page == "parts":
+        return {"parts": Request("direct_attribution", params, state.subject)}
+    direction: Any = "sources" if sources(view) else "destinations"
+    sent = TokenAttributionParams(target, read_position(state, view), (), direction)
+    return {"tokens": Request("token_attribution", sent, state.subject)}
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """The page that is open."""
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, "Attribution")
+    if "parts" in now and _view(state).page == "parts":
+        return _parts(state, facts, now["parts"])
+    if "tokens" in now and _view(state).page == "tokens":
+        return _tokens(state, facts, now["tokens"])
+    return Figure(title="Attribution")
+
+
+def _direct(answer: Answer) -> DirectAttributionResult:
+    result = answer.result
+    assert isinstance(result, DirectAttributionResult)
+    return result
+
+
+def _parts(state: State, facts: Facts, answer: Answer) -> Figure:
+    result, head = _direct(answer), state.selection.head
+    values = once(answer, "heads", lambda: np.ascontiguousarray(result.heads[:, :, result.at], dtype=np.float32))
+    top = once(answer, "top", lambda: top_level(values))
+    layers, heads = values.shape
+    inside = head.layer < layers and head.head < heads
+    heat = Heatmap(
+        name="map",
+        values=values,
+        levels=(-top, top),
+        map="signed",
+        unit="logit",
+        x=once(answer, "x", lambda: Axis("head", tuple(f"H{h}" for h in range(heads)))),
+        y=once(answer, "y", lambda: Axis("layer", tuple(f"L{i}" for i in range(layers)))),
+        row=head.layer if inside else None,
+        col=head.head if inside else None,
+    )
+    rows = once(answer, "others", lambda: _others(result))
+    title = _title(state, facts, result, head if inside else None)
+    return Figure(((heat, rows),), title, caption(answer))
+
+
+def _signed(value: float) -> str:
+    return number(value, "+.2f")
+
+
+def _title(state: State, facts: Facts, result: DirectAttributionResult, head: Head | None) -> str:
+    position = min(int(result.positions[result.at]), len(state.tokens) - 1)
+    after = f"after {position} {quoted(facts.token_text(state.tokens[position]))}"
+    name = f"{target_name(result.ids[result.at], facts)} {after}: {_signed(result.total[result.at])}"
+    own = result.heads[:, :, result.at]
+    if head is None or np.isnan(own).any():
+        return name
+    rank = int((np.nan_to_num(own) > np.nan_to_num(own[head])).sum()) + 1
+    return f"{name}, of it {head} {_signed(own[head])} (no. {rank} of {own.size})"
+
+
+def _short(name: str) -> str:
+    """A part's name as a narrow column takes it."""
+    return "constant" if name == CONSTANT else name.replace("attention bias", "b_O")
+
+
+def _others(result: DirectAttributionResult) -> Rows:
+    """All heads of each layer and every other part in the order of the model, below what they add up to."""
+    names, values, at = list[str](), list[float](), result.at
+    layer_of = lambda name: int(name.rpartition("L")[2]) if name.rpartition("L")[2].isdecimal() else None
+    layers, done = result.heads.shape[0], 0
+    for name, value in zip(result.names, result.others[:, at], strict=True):
+        layer = layer_of(name)
+        until = layers if name == result.names[-1] else done if layer is None else layer + (not name.startswith("intervention"))
+        for i in range(done, until):
+            names.append(f"heads L{i}")
+            values.append(float(result.heads[i, :, at].sum()))
+        done = max(done, until)
+        names.append(name)
+        values.append(float(value))
+    whole = float(result.total[at])
+    names = ["target", "sum of parts", *(_short(name) for name in names)]
+    found = np.array([whole, float(np.sum(values)), *values])
+    top = top_level(found)
+    columns = (
+        RowColumn("part", np.array(names, dtype=object)),
+        RowColumn("logit", found, digits=digits(top), bar=True, levels=(-top, top), tip="what it adds directly"),
+    )
+    return Rows("others", columns, ids(np.arange(len(names))), strong=(0, 1))
+
+
+# --- which tokens -----------------------------------------------------------------------------------------------------
+
+
+def _sent(answer: Answer) -> TokenAttributionResult:
+    result = answer.result
+    assert isinstance(result, TokenAttributionResult)
+    return result
+
+
+def _of_heads(result: TokenAttributionResult, heads: tuple[Head, ...]) -> np.ndarray:
+    """[pos] summed over these heads, NaN where none of them sees."""
+    rows = [int(np.flatnonzero((result.heads == np.array(h)).all(axis=1))[0]) for h in heads]
+    values = result.values[rows]
+    return np.where(np.isnan(values).all(axis=0), np.nan, np.nansum(values, axis=0)).astype(np.float32)
+
+
+def _tokens(state: State, facts: Facts, answer: Answer) -> Figure:
+    result, view, heads = _sent(answer), _view(state), chosen(state, facts)
+    every = view.through == "all heads" or not heads
+    values = once(answer, ("text", heads, every), lambda: result.summed if every else _of_heads(result, heads))
+    top = top_level(values)
+    tokens = facts.tokens(state.tokens)
+    text = Tokens(
+        name="text",
+        texts=once(answer, ("texts", state.tokens), lambda: tokens),
+        values=once(answer, ("values", heads, every), lambda: values.astype(np.float32)),
+        levels=(-top, top),
+        map="signed",
+        unit="logit",
+        tips=once(answer, ("tips", state.tokens), lambda: tuple(f"{i} {t} (id {state.tokens[i]})" for i, t in enumerate(tokens))),
+        row=result.position,
+        locked=state.selection.locked,
+    )
+    rows = once(answer, ("rows", heads, state.tokens), lambda: _positions(result, facts, state, heads))
+    names = "all heads" if every else number_of(len(heads), "head") if len(heads) > MOST_HEADS else " + ".join(map(str, heads))
+    token = f"{result.position} {quoted(tokens[result.position])}"
+    shown = (len(rows.ids), len(state.tokens)) if len(rows.ids) < len(state.tokens) else None
+    if sources(view):
+        goal = target_name(result.ids[0], facts)
+        title = f"{names} added {np.nansum(values):+.2f} to {goal} after {token}: from where"
+    else:
+        title = f"what {token} did through {names} to the token after each position"
+    return Figure(((text,), (rows,)), title, caption(answer, _sum_line(result)), shown, weights=(1.0, 1.6))
+
+
+def _sum_line(result: TokenAttributionResult) -> str:
+    """Sources, what interventions placed, and everything else, adding up to the target."""
+    if np.isnan(result.total):
+        return "one source alone: nothing is meant to add up"
+    placed = f" + placed by interventions {result.placed.sum():+.3f}" if result.placed.any() else ""
+    sent = float(np.nansum(result.summed))
+    return f"sources through all heads {sent:+.3f}{placed} + everything else {result.rest:+.3f} = target {result.total:+.3f}"
+
+
+def _positions(result: TokenAttributionResult, facts: Facts, state: State, heads: tuple[Head, ...]) -> Rows:
+    """One row a position, the strongest first; a column for each chosen head and for all heads."""
+    shown = heads[:MOST_HEADS]
+    lead = _of_heads(result, heads) if heads else result.summed
+    known = np.flatnonzero(~np.isnan(result.summed))
+    order = known[np.argsort(-np.abs(np.nan_to_num(lead[known])), kind="stable")]
+    per_head = {str(h): _of_heads(result, (h,)) for h in shown}
+    several = {"chosen heads": lead} if len(heads) > 1 else {}
+    top = max(top_level(v[known]) for v in (*per_head.values(), *several.values(), result.summed))
+    columns = [
+        RowColumn("#", order, digits=0),
+        RowColumn("token", texts(np.array(state.tokens)[order], facts), tokens=True),
+    ]
+    if len(result.ids) > 1:
+        goals = [target_name(result.ids[i - result.position], facts).strip("‘’") for i in order]
+        columns.append(RowColumn("raised", np.array(goals, dtype=object), tokens=True, tip="the target after this position"))
+    for name, values in (*several.items(), *per_head.items(), ("all heads", result.summed)):
+        columns.append(RowColumn(name, values[order], digits=digits(top), bar=True, levels=(-top, top), tip="logit"))
+    return Rows("positions", tuple(columns), ids(order), ranked=True)
+
+
+def pick(state: State, hit: Hit) -> State:
+    """The map chooses heads; the text reads a position; a row of the table is the other end."""
+    if hit.mark == "map" and len(hit.id) == 2:
+        return pick_head(state, Head(*hit.id), hit.gesture)
+    if hit.mark == "text" and sources(_view(state)):
+        return pick_position(state, hit)
+    if hit.mark == "text" and hit.id and hit.gesture in ("click", "double-click"):
+        return state.select(source=hit.id[0])
+    if hit.mark == "positions" and hit.id and hit.gesture in ("click", "double-click"):
+        if sources(_view(state)):
+            return state.select(source=hit.id[0], destination=destination(state), locked=True)
+        return state.select(source=read_position(state, _view(state)), destination=hit.id[0], locked=True)
+    return state
+
+
+PANEL: Panel = register(
+    Panel(
+        name="attribution",
+        title="Attribution",
+        view=AttributionView,
+        equation="logit = Σ_parts part · D' + constant;  a head: z_h W_O^h · D';  from source s: A[d,s] · (v_s W_O^h · D')",
+        source="Elhage et al. 2021, A Mathematical Framework for Transformer Circuits, “Path expansion trick”",
+        help="The target's logit is a sum of what every part wrote into the stream [pos, d_model], read along the target's "
+        "direction D' at the recorded scale of the final norm. Parts: each head on the map, everything else beside it, the sum "
+        "above beside the target itself. Tokens: what a head contributes, split over the tokens that it attended to. "
+        "Orange raises, blue lowers. Click a head to choose it, a row to follow that position.",
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        area="bottom",
+        order=122,
+        opens="attention",
+    )
+)

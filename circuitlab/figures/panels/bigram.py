@@ -1,0 +1,92 @@
+"""What follows a token by the direct path alone, beside what followed it in the training text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from circuitlab.analysis.circuits.bigram import BigramParams, BigramResult
+from circuitlab.engine.request import Answer, Request
+from circuitlab.figures.contracts.common import captions, number, once, quoted, texts
+from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.contracts.pivot import of_weights, pick_token, pivot, refused
+from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
+from circuitlab.session.state import State
+
+
+@dataclass(frozen=True)
+class BigramView:
+    """The controls of the bigram table."""
+
+    k: int = control(30, label="Top", tip="How many next tokens are listed", low=1, high=500)
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """The row of one token."""
+    if (why := refused(facts)) is not None:
+        return why
+    token = pivot(state, facts)
+    if token is None:
+        return Why("Type a text or find a token above to see what follows it.")
+    view: BigramView = state.view("bigram", BigramView)
+    return {"bigram": Request("bigram", BigramParams(token, view.k), of_weights(state))}
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """A table of tokens."""
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, "Bigram")
+    answer = now.get("bigram")
+    if answer is None:
+        return Figure(title="Bigram")
+    result = answer.result
+    assert isinstance(result, BigramResult)
+    columns, keys = once(answer, "rows", lambda: _columns(answer, facts))
+    token = answer.request.params.token  # type: ignore[attr-defined]
+    said = [f"symmetry of W_E W_U {number(result.symmetry, '.3f')}"] if np.isfinite(result.symmetry) else []
+    if np.isfinite(result.correlation):
+        row, rows = number(result.correlation, ".3f"), number(result.correlation_all, ".3f")
+        said.append(f"correlation with the corpus {row} in this row, {rows} over all rows, each centred")
+    title = f"after {quoted(facts.token_text(token))} by W_E W_U alone"
+    return Figure(((Rows("tokens", columns, keys, searchable=True),),), title, captions((answer,), *said))
+
+
+def _columns(answer: Answer, facts: Facts) -> tuple[tuple[RowColumn, ...], np.ndarray]:
+    result = answer.result
+    assert isinstance(result, BigramResult)
+    columns = [
+        RowColumn("token", texts(result.ids, facts), tokens=True),
+        RowColumn("logit", result.logits, digits=2),
+        RowColumn("p", result.probabilities, digits=4),
+        RowColumn("ln p", np.log(result.probabilities), digits=2, tip="of the direct path, in nats"),
+    ]
+    if np.isfinite(result.corpus_log_probs).any():
+        tip = "ln p of the training text's bigrams, in nats"
+        columns.append(RowColumn("corpus", result.corpus_log_probs, digits=2, tip=tip))
+    return tuple(columns), ids(result.ids)
+
+
+def pick(state: State, hit: Hit) -> State:
+    """A token that was clicked or found is read next."""
+    return pick_token(state, hit, "tokens")
+
+
+PANEL = register(
+    Panel(
+        name="bigram",
+        title="Bigram",
+        view=BigramView,
+        equation="logits = W_E[t] W_U, the path through no head: a model of zero layers",
+        source="Elhage et al. 2021, “Zero-layer transformers”",
+        help="Click a token to go on from it. The corpus column stands where the model was shipped with its bigrams.",
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        area="right",
+        shortcut="Ctrl+9",
+        order=90,
+        searches_tokens=True,
+    )
+)

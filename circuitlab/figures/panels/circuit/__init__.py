@@ -1,0 +1,1 @@
+"""Keep only this circuit."""

@@ -1,0 +1,198 @@
+"""Keep only this circuit: the chosen heads, or a list of edges between heads, alone, beside random sets of as many."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from circuitlab.analysis.interventions.circuit_faithfulness import KeepOnlyParams, KeepOnlyResult
+from circuitlab.analysis.interventions.edges import Edge, Through
+from circuitlab.analysis.interventions.faithfulness_result import names_of
+from circuitlab.engine.request import Answer, Request
+from circuitlab.figures.contracts.common import caption, number, once
+from circuitlab.figures.contracts.hues import head_hue
+from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, register
+from circuitlab.figures.contracts.pivot import chosen
+from circuitlab.figures.marks import Axis, Bars, Figure, Hit, Points, empty
+from circuitlab.figures.panels.ablation import base_params, too_short
+from circuitlab.figures.panels.circuit.edges import KeepOnlyView, edges_of, list_of, pick_edge, view_of, with_edges
+from circuitlab.model.subject import Head
+from circuitlab.session.state import State
+
+FAITHFUL = Axis("faithfulness, %")
+COMPLETE = Axis("completeness, %")
+TITLE = "Keep only this circuit"
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """The chosen heads are the circuit, or the listed edges."""
+    view = view_of(state)
+    base = base_params(state, facts, view.how, view.effect)
+    if isinstance(base, Why):
+        return base
+    params = KeepOnlyParams((), base.how, base.source, base.effect, base.target, base.position, view.samples, view.seed)
+    if view.of == "edges":
+        edges = edges_of(state, facts)
+        if isinstance(edges, Why):
+            return edges
+        ways: tuple[Through, ...] = ("Q", "K", "V", "logits") if view.ends else ("Q", "K", "V")
+        return {"circuit": Request("keep_only", replace(params, edges=tuple(map(str, edges)), through=ways), state.subject)}
+    heads = tuple(sorted(chosen(state, facts)))
+    if not heads:
+        return Why("Choose the heads of a circuit: click one in All heads, Shift-click adds more.")
+    return {"circuit": Request("keep_only", replace(params, heads=heads), state.subject)}
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """The plane of faithfulness and completeness, and what each head or edge adds."""
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, TITLE)
+    answer = now.get("circuit")
+    if answer is None:
+        return Figure(title=TITLE)
+    result = answer.result
+    assert isinstance(result, KeepOnlyResult)
+    if np.isnan(result.intact):
+        return empty(too_short(state), TITLE)
+    if np.isnan(result.whole) and result.done == 1:
+        what = "edge" if result.are_edges else "head"
+        why = (
+            f"Ablating every {what} changes nothing here, so that no share can be taken: measure something else, or another text."
+        )
+        return empty(why, TITLE)
+    below = list_of(answer, result, state, facts) if result.are_edges else _minimality(answer, result)
+    weights = (1.4, 1.0) if result.are_edges else (2.0, 1.0)
+    return Figure(((_plane(answer, result),), (below,)), _title(result), caption(answer, *_values(result)), weights=weights)
+
+
+def _title(result: KeepOnlyResult) -> str:
+    what, few = ("edges", 2) if result.are_edges else ("heads", 4)
+    said = " ".join(map(_shown, result.names)) if len(result.names) <= few else f"{len(result.names)} {what}"
+    if np.isnan(result.faithfulness):
+        return f"only {said}"
+    rank, n = result.rank("faithfulness")
+    among = f" (rank {rank} of {n})" if n > 1 else ""
+    return f"only {said}: faithful {_percent(result.faithfulness)}{among}, complete {_percent(result.completeness)}"
+
+
+def _percent(share: float) -> str:
+    return number(share, ".0%")
+
+
+def _shown(name: str) -> str:
+    return name.replace("->", "→")
+
+
+def _values(result: KeepOnlyResult) -> tuple[str, ...]:
+    """The values that shares are made of, and the random sets in two numbers."""
+    what = "edges" if result.are_edges else "heads"
+    named = {
+        f"all {what}": result.intact,
+        "none": result.bare,
+        "only these": result.circuit,
+        "without these": result.without,
+    }
+    values = ", ".join(f"{name} {value:.3f}" for name, value in named.items() if not np.isnan(value))
+    random = result.random_faithfulness
+    random = random[~np.isnan(random)]
+    spread = f" ± {random.std(ddof=1):.0%} (sd)" if len(random) > 1 else ""
+    beside = f"random sets: faithful {_percent(float(random.mean()))}{spread}" if len(random) else ""
+    return f"{values} {result.unit}", beside, f"ringed: the {what} kept"
+
+
+def _plane(answer: Answer, result: KeepOnlyResult) -> Points:
+    def make() -> tuple[np.ndarray, ...]:
+        x = 100 * np.concatenate([[result.faithfulness], result.random_faithfulness])
+        y = 100 * np.concatenate([[result.completeness], result.random_completeness])
+        keys = np.stack([np.asarray(one, dtype=np.int64).ravel() for one in (result.members, *result.random_members)])
+        known = np.flatnonzero(~np.isnan(x) & ~np.isnan(y))
+        return x[known], y[known], keys[known]
+
+    x, y, keys = once(answer, "points", make)
+    width = result.members.shape[1]
+    names = once(answer, "names", lambda: tuple(_name(key.reshape(-1, width)) for key in keys))
+    tip = lambda i: f"{names[i]}  faithful {x[i]:.1f} %, complete {y[i]:.1f} %"
+    own = tuple(np.flatnonzero((keys == result.members.ravel()).all(axis=1)).tolist())
+    values = once(answer, "shade", lambda: np.where(np.arange(len(x)) == 0, 1.0, 0.35))
+    return Points(
+        name="plane",
+        x=x,
+        y=y,
+        ids=keys,
+        tips=once(answer, "tips", lambda: tuple(map(tip, range(len(x))))),
+        values=values,
+        levels=(0.0, 1.0),
+        size=8.0,
+        chosen=own[:1],
+        x_axis=FAITHFUL,
+        y_axis=COMPLETE,
+    )
+
+
+def _name(members: np.ndarray) -> str:
+    names = [_shown(name) for name in names_of(members)]
+    return " ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def _minimality(answer: Answer, result: KeepOnlyResult) -> Bars:
+    heads = [Head(*h) for h in result.members.tolist()]
+    return Bars(
+        name="minimality",
+        values=once(answer, "minimality", lambda: np.round(100 * result.minimality, 1)),
+        labels=once(answer, "labels", lambda: tuple(f"without {h}" for h in heads)),
+        hues=once(answer, "hues", lambda: tuple(head_hue(h) for h in heads)),
+        unit="% of faithfulness lost",
+    )
+
+
+def pick(state: State, hit: Hit) -> State:
+    """A bar or row opens its head's or edge's place in the circuit; “+ add” keeps an edge; a point makes that set the circuit."""
+    if hit.gesture not in ("click", "shift-click", "double-click") or not hit.id:
+        return state
+    if hit.mark == "kept":
+        return pick_edge(state, hit)
+    if hit.gesture == "shift-click":
+        return state
+    if hit.mark == "minimality":
+        heads = tuple(sorted(state.selection.heads))
+        if hit.id[0] >= len(heads):
+            return state
+        first = heads[hit.id[0]]
+        return state.with_heads(first, *(h for h in state.selection.heads if h != first))
+    if hit.mark == "plane" and view_of(state).of == "edges":
+        return with_edges(state, tuple(Edge.of(row) for row in np.array(hit.id).reshape(-1, 5)))
+    if hit.mark == "plane":
+        pairs = np.array(hit.id).reshape(-1, 2).tolist()
+        return state.with_heads(*(Head(*h) for h in pairs))
+    return state
+
+
+PANEL = register(
+    Panel(
+        name="keep_only",
+        title="Keep only this circuit",
+        view=KeepOnlyView,
+        equation="faithfulness = (F(S) − F(∅)) / (F(all) − F(∅));   completeness = (F(all) − F(all∖S)) / (F(all) − F(∅))",
+        source="Wang et al. 2022, Interpretability in the Wild (criteria; their differences divided by F(all) − F(∅))",
+        help=(
+            "S are the chosen heads (Shift-click adds one); F is the measured value with only some heads left, every other "
+            "head's output replaced; MLPs and embeddings stay. Right: the chosen heads do alone what the model does. Up: "
+            "without them it is gone. The other points are random sets of as many: a circuit should stand out from them. "
+            "Bars: what is lost when one leaves the circuit; near zero: it is not needed. Click a point to take its heads.\n\n"
+            "Edges: an edge is cut for one reader. The query, key or value of the later head is made of the stream "
+            "x − Σ z_s W_O of the senders s cut for it; every edge from a head to a later head is cut but those listed, and with "
+            "“Logits too” those to the unembedding. What heads write to MLPs is never cut. Choose an edge in Composition, then "
+            "“+ add” here, or “Keep the edge …” under the right button."
+        ),
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        of_heads=True,
+        instead="Paths has the direct path, which is all that there is",
+        area="bottom",
+        order=150,
+        opens="attention",
+    )
+)

@@ -1,0 +1,228 @@
+"""Circuit tables: what a head, or a pair of heads, does with a token, read from the weights alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from circuitlab.analysis.circuits.largest_entries import LargestEntriesParams, LargestEntriesResult
+from circuitlab.analysis.circuits.skip_trigrams import SkipTrigramsParams, SkipTrigramsResult
+from circuitlab.analysis.circuits.token_circuits import TokenCircuitsParams, TokenCircuitsResult
+from circuitlab.engine.request import Answer, Request
+from circuitlab.figures.contracts.common import captions, digits, has_mlps, once, quoted, rotates, texts, top_level
+from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.contracts.pivot import distance_read, leading, of_weights, pair, pair_name, pick_token, pivot, refused
+from circuitlab.figures.contracts.table_scales import on_one_scale
+from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
+from circuitlab.model.subject import Head
+from circuitlab.session.state import State
+
+Page = Literal["tables", "triples", "bugs", "largest"]
+
+
+NONE = ids(np.empty(0))  # tokens
+
+
+@dataclass(frozen=True)
+class CircuitsView:
+    """The controls of the circuit tables."""
+
+    page: Page = control("tables", label="Page", kind="tabs")
+    k: int = control(12, label="Top", tip="How many tokens from either end", low=1, high=200)
+    distance: int = control(
+        0, label="Distance", tip="How far behind the source stands; 0 reads no positions", low=0, high=1_000_000, only=rotates
+    )
+    after_mlp: bool = control(
+        False, label="After first MLP", tip="Read every token through the first MLP, attention left out", only=has_mlps
+    )
+
+
+def _view(state: State) -> CircuitsView:
+    return state.view("circuits", CircuitsView)
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """One row of each circuit, or the strongest of all."""
+    if (why := refused(facts)) is not None:
+        return why
+    head = leading(state, facts)
+    if isinstance(head, Why):
+        return head
+    view, edge = _view(state), pair(state, facts)
+    distance = distance_read(view.distance, facts)
+    if view.page == "tables":
+        token = pivot(state, facts)
+        if token is None:
+            return Why("Type a text or find a token above to read its row.")
+        return _rows_of(state, facts, head, edge, token, distance)
+    subject = of_weights(state)
+    if view.page == "largest":
+        through = None if edge is None else edge[0]
+        of = LargestEntriesParams(head, "OV", k=100, through=through)
+        return {
+            "OV": Request("largest_entries", of, subject),
+            "QK": Request("largest_entries", LargestEntriesParams(head, "QK", k=100, distance=distance), subject),
+        }
+    source = -1 if state.selection.token is None else state.selection.token
+    wanted = SkipTrigramsParams(head, source=source, bugs=view.page == "bugs")
+    return {"skip": Request("skip_trigrams", wanted, subject)}
+
+
+def _rows_of(
+    state: State, facts: Facts, head: Head, edge: tuple[Head, Head] | None, token: int, distance: int
+) -> dict[str, Request]:
+    view, subject = _view(state), of_weights(state)
+    behind = None if edge is None else edge[0]
+    side = "query" if state.selection.edge_kind == "Q" else "key"
+    reads_mlp = view.after_mlp and not facts.config.attention_only and (behind or head).layer > 0
+    embed = "after the first MLP" if reads_mlp else "tokens"
+    # beside a reference whole rows: of every token that either side lists both values are known then
+    params = TokenCircuitsParams(head, token, view.k, distance, behind, side, embed, whole=state.reference is not None)
+    return {"token": Request("token_circuits", params, subject)}
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """The page that is open."""
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, "Circuits")
+    if not now:
+        return Figure(title="Circuits")
+    if "token" in now:
+        return _tables(facts, now["token"])
+    if "skip" in now:
+        return _skips(facts, now["skip"])
+    return _largest(facts, now)
+
+
+def _tables(facts: Facts, answer: Answer) -> Figure:
+    params: TokenCircuitsParams = answer.request.params
+    token = params.token
+    text = quoted(facts.token_text(token))
+    headings = {
+        "raises": f"OV: attended to, {text} raises",
+        "attends": f"QK: {text} attends to",
+        "raised": f"OV: {text} is raised by",
+        "attended": f"QK: {text} is attended to by",
+    }
+    result = answer.result
+    assert isinstance(result, TokenCircuitsResult)
+    found = [_ends(answer, facts, role, i, heading, token) for i, (role, heading) in enumerate(headings.items())]
+    shown = [table for i, table in enumerate(found) if not np.isnan(result.sd[i])]
+    bias = [facts.token_text(int(i)) for i in result.bias_top_ids[:3]]
+    note = f"query bias: attends to {' '.join(map(quoted, bias))} from any token" if bias else ""
+    grid = on_one_scale(tuple(tuple(shown[i : i + 2]) for i in range(0, len(shown), 2)))
+    name = pair_name(params.head, params.behind, "V", "Q" if params.side == "query" else "K")
+    return Figure(grid, f"{name} · {text} (id {token})", captions((answer,), note))
+
+
+def _ends(answer: Answer, facts: Facts, role: str, i: int, heading: str, token: int, also: np.ndarray = NONE) -> Rows:
+    """The largest of a row or column, then the smallest, the smallest last; then those `also`, which a reference lists."""
+    result = answer.result
+    assert isinstance(result, TokenCircuitsResult)
+
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        found = np.concatenate([result.top_ids[i], result.bottom_ids[i, ::-1]])
+        more = np.setdiff1d(also[(also >= 0) & (also < result.rows.shape[1])], found)
+        values = np.concatenate([result.top[i], result.bottom[i, ::-1], result.rows[i, more]])
+        found = np.concatenate([found, more])
+        top = top_level(values)
+        unit = "logit" if role in ("raises", "raised") else "score"
+        tip = f"mean {result.mean[i]:.3g}, sd {result.sd[i]:.3g} over the vocabulary"
+        columns = (
+            RowColumn("token", texts(found, facts), tokens=True),
+            RowColumn(unit, values, digits=digits(top), map="signed", levels=(-top, top), tip=tip),
+        )
+        return columns, ids(found)
+
+    columns, keys = once(answer, ("rows", role, also.tobytes()), make)
+    chosen = tuple(np.flatnonzero(keys[:, 0] == token).tolist()[:1])
+    again = lambda also: _ends(answer, facts, role, i, heading, token, also)
+    n, k = facts.config.d_vocab, len(result.top_ids[i])
+    gap = (k, n) if not also.size and 0 < k < len(keys) < n else None
+    return Rows(role, columns, keys, chosen=chosen, heading=heading, ranked=True, including=again, gap=gap)
+
+
+def _largest(facts: Facts, now: Answers) -> Figure:
+    rows = tuple(_entries(now[role], facts, role) for role in ("OV", "QK") if role in now)
+    skipped = [f"{role}: {_as_largest(now[role]).skipped:.0%} of the product skipped by bounds" for role in now]
+    heads = dict.fromkeys(str(now[role].request.params.head) for role in now)
+    return Figure(on_one_scale((rows,)), f"{' '.join(heads)} · largest entries", captions(tuple(now.values()), *skipped))
+
+
+def _as_largest(answer: Answer) -> LargestEntriesResult:
+    result = answer.result
+    assert isinstance(result, LargestEntriesResult)
+    return result
+
+
+def _entries(answer: Answer, facts: Facts, role: str) -> Rows:
+    result = _as_largest(answer)
+
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        top = top_level(result.values)
+        first, second = ("source", "raises") if role == "OV" else ("destination", "attends to")
+        columns = (
+            RowColumn(first, texts(result.rows_ids, facts), tokens=True),
+            RowColumn(second, texts(result.cols_ids, facts), tokens=True),
+            RowColumn("logit" if role == "OV" else "score", result.values, digits=digits(top), map="signed", levels=(-top, top)),
+        )
+        return columns, ids(result.rows_ids, result.cols_ids)
+
+    columns, keys = once(answer, "rows", make)
+    params: LargestEntriesParams = answer.request.params
+    heading = f"{role} of {pair_name(params.head, params.through, 'V')}"
+    return Rows(role, columns, keys, searchable=True, heading=heading, ranked=True)
+
+
+def _skips(facts: Facts, answer: Answer) -> Figure:
+    result, params = answer.result, answer.request.params
+    assert isinstance(result, SkipTrigramsResult) and isinstance(params, SkipTrigramsParams)
+
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        top = top_level(result.score)
+        columns = (
+            RowColumn("source", texts(result.source, facts), tokens=True),
+            RowColumn("… destination", texts(result.destination, facts), tokens=True),
+            RowColumn("→ out", texts(result.out, facts), tokens=True),
+            RowColumn("score", result.score, digits=digits(top), map="signed", levels=(-top, top), tip=result.formula),
+            RowColumn("QK", result.qk, digits=digits(top_level(result.qk))),
+            RowColumn("OV", result.ov, digits=digits(top_level(result.ov))),
+        )
+        return columns, ids(result.source, result.destination, result.out)
+
+    columns, keys = once(answer, "rows", make)
+    if not len(keys):
+        return empty("No such triple: choose another head or another token.", "Circuits")
+    what = "skip-trigram bugs" if params.bugs else "skip-trigrams"
+    of = "" if params.source < 0 else f" from {quoted(facts.token_text(params.source))}"
+    rows = Rows("triples", columns, keys, searchable=True, ranked=True)
+    return Figure(on_one_scale(((rows,),)), f"{params.head} · {what}{of}", captions((answer,), result.formula))
+
+
+def pick(state: State, hit: Hit) -> State:
+    """A token clicked in any table, or found, is read next."""
+    return pick_token(state, hit, "raises", "attends", "raised", "attended", "OV", "QK", "triples")
+
+
+PANEL = register(
+    Panel(
+        name="circuits",
+        title="Circuits",
+        view=CircuitsView,
+        equation="OV: W_E W_V W_O W_U, a row per source;  QK: W_E W_Q W_Kᵀ W_Eᵀ · scale, a row per destination",
+        source="Elhage et al. 2021, A Mathematical Framework for Transformer Circuits, “OV and QK circuits”, “Skip-trigram bugs”",
+        help="Click a token in any table or in the prompt to read its row. With an edge of Composition chosen, the pair is read.",
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        of_heads=True,
+        instead="Bigram has the direct path, W_E W_U",
+        area="right",
+        shortcut="Ctrl+7",
+        order=70,
+        searches_tokens=True,
+    )
+)

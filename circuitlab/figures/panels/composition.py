@@ -1,0 +1,346 @@
+"""The composition graph: which heads read what earlier heads write, through their queries, keys or values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from circuitlab.analysis.attention.head_scores import HeadScoresResult
+from circuitlab.analysis.composition.scores import CompositionParams, CompositionResult
+from circuitlab.engine.request import Answer, Request
+from circuitlab.figures.contracts.common import and_struck, caption, hints, number, once, published, struck, top_level
+from circuitlab.figures.contracts.hues import head_hue
+from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.contracts.pivot import of_weights, pick_edge, refused
+from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Hit, Mark, RowColumn, Rows, empty, ids
+from circuitlab.figures.panels.heads import random_scores
+from circuitlab.figures.panels.overview import pick_head
+from circuitlab.model.subject import Head
+from circuitlab.session.state import Kind, State
+
+KINDS: tuple[Kind, ...] = ("Q", "K", "V")
+Measure = Literal["minus baseline", "score", "z"]
+UNITS = {"minus baseline": "score − baseline", "score": "score", "z": "z"}
+MARKED = 0.4  # a head with such a score is marked
+MARKS = {"prefix_matching": "ind", "previous_token": "prev"}
+
+
+@dataclass(frozen=True)
+class CompositionView:
+    """The controls of the composition graph."""
+
+    form: Literal["graph", "matrix", "list"] = control("graph", label="As", kind="tabs")
+    through: Literal["Q K V", "apart", "Q", "K", "V"] = control(
+        "Q K V", label="", tip="Through queries, keys, values: together in one picture, each in its own, or one of them"
+    )
+    by: Measure = control("minus baseline", label="By", tip="The score, what it has above chance, or how far above in sd")
+    top: int = control(60, label="Top", tip="How many edges are drawn at most", low=1, high=5000, kind="slider")
+    least: float = control(0.0, label="≥", tip="Edges of a smaller score are left out", low=0.0, high=1.0, kind="slider")
+
+
+class Pairs(NamedTuple):
+    """Pairs of heads, strongest first: `kind` 0..2, heads as layer and head [m], `score`, `z`, `value` by the chosen measure."""
+
+    kind: np.ndarray
+    dest_layer: np.ndarray
+    dest: np.ndarray
+    src_layer: np.ndarray
+    src: np.ndarray
+    score: np.ndarray
+    z: np.ndarray
+    value: np.ndarray
+
+    def take(self, rows: np.ndarray) -> Pairs:
+        """Some of them."""
+        return Pairs(*(column[rows] for column in self))
+
+    def keys(self) -> np.ndarray:
+        """[m, 5] ids: destination, source, kind."""
+        return ids(self.dest_layer, self.dest, self.src_layer, self.src, self.kind)
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """All kinds at once, so that changing what is shown computes nothing; and the scores that name heads."""
+    if (why := refused(facts)) is not None:
+        return why
+    if facts.config.n_layers < 2:
+        return Why("This model has one layer: no head has an earlier one to read from.")
+    subject = of_weights(state)
+    wanted = {"composition": Request("composition", CompositionParams(), subject)}
+    scores = random_scores(facts)
+    return wanted if scores is None else wanted | {"scores": Request("head_scores", scores, subject)}
+
+
+def _view(state: State) -> CompositionView:
+    return state.view("composition", CompositionView)
+
+
+def _kinds(view: CompositionView) -> tuple[str, ...]:
+    return (view.through,) if view.through in KINDS else KINDS
+
+
+def _measured(result: CompositionResult, by: Measure) -> np.ndarray:
+    """[kind, dest_layer, dest_head, src_layer, src_head] of the measure."""
+    if by == "z":
+        return result.z
+    return result.scores if by == "score" else result.scores - np.float32(result.baseline)
+
+
+def pairs_of(result: CompositionResult, by: Measure) -> Pairs:
+    """Every pair that has a score, strongest first."""
+    values = _measured(result, by)
+    known = np.flatnonzero(np.isfinite(values))
+    order = known[np.argsort(-values.ravel()[known], kind="stable")]
+    places = np.unravel_index(order, values.shape)
+    return Pairs(*places, result.scores.ravel()[order], result.z.ravel()[order], values.ravel()[order])  # type: ignore[arg-type]
+
+
+def _shown(answer: Answer, view: CompositionView, kinds: tuple[str, ...]) -> tuple[Pairs, int]:
+    """The pairs that are drawn, and of how many."""
+
+    def make() -> tuple[Pairs, int]:
+        pairs = once(answer, ("pairs", view.by), lambda: pairs_of(answer.result, view.by))  # type: ignore[arg-type]
+        mine = pairs.take(np.flatnonzero(np.isin(pairs.kind, [KINDS.index(k) for k in kinds])))
+        strong = mine.score >= view.least
+        strong &= (mine.value > 0) if view.by != "score" else True
+        return mine.take(np.flatnonzero(strong)[: view.top]), len(mine.kind)
+
+    return once(answer, ("shown", view.by, view.top, view.least, kinds), make)
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """Graph, matrix or list."""
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, "Composition")
+    answer = now.get("composition")
+    if answer is None:
+        return Figure(title="Composition")
+    result = answer.result
+    assert isinstance(result, CompositionResult)
+    view = _view(state)
+    kinds = _kinds(view)
+    groups = [(k,) for k in kinds] if view.through == "apart" or view.form == "matrix" else [kinds]
+    shown = [_shown(answer, view, group) for group in groups]
+    if view.form == "matrix":
+        marks: tuple[Mark, ...] = tuple(_matrix(answer, result, view, kind, state, facts) for kind in kinds)
+        counted = None
+    else:
+        counted = (sum(len(pairs.kind) for pairs, _ in shown), sum(n for _, n in shown))
+        if view.form == "list":
+            pairs, _ = _shown(answer, view, kinds)
+            marks = (_list(answer, view, pairs, kinds, state),)
+        else:
+            named = _named(now.get("scores"), facts)
+            marks = tuple(
+                _graph(answer, view, pairs, group, state, facts, named) for group, (pairs, _) in zip(groups, shown, strict=True)
+            )
+    words = f"marked: prefix matching and previous token from {MARKED:g} on random tokens" if view.form == "graph" else ""
+    if view.form == "matrix" and len(kinds) > 1:
+        low, high = _levels(answer, view)
+        words = f"colour: {low:.3g} to {high:.3g} {UNITS[view.by]} in all of them"
+    named_by = published(facts)
+    dagger = "† " if named_by and view.form == "graph" else ""
+    title = _title(state, result) + (" · † named in papers" if dagger else "")
+    return Figure((marks,), title, caption(answer, words, dagger + named_by), counted)
+
+
+def _title(state: State, result: CompositionResult) -> str:
+    said = f"Composition · chance {result.baseline:.3f}"
+    edge, kind = state.selection.edge, state.selection.edge_kind
+    if edge is None or kind not in result.kinds:
+        return said
+    source, dest = edge
+    if max(source.layer, dest.layer) >= result.scores.shape[1] or max(source.head, dest.head) >= result.scores.shape[2]:
+        return said
+    place = (result.kinds.index(kind), *dest, *source)
+    score = f"{result.scores[place]:.3f}, z {number(result.z[place], '.1f')}"
+    return f"{kind}-composition {source} → {dest}: {score} · chance {result.baseline:.3f}"
+
+
+def _named(answer: Answer | None, facts: Facts) -> dict[Head, str]:
+    """What heads are known to do on repeated random tokens: head -> "ind 0.93"."""
+    if answer is None:
+        return {}
+    result = answer.result
+    assert isinstance(result, HeadScoresResult)
+
+    def make() -> dict[Head, str]:
+        said: dict[Head, str] = {}
+        for score, short in MARKS.items():
+            values = result.of(score)
+            for layer, head in np.argwhere(np.nan_to_num(values) >= MARKED).tolist():
+                key = Head(layer, head)
+                said[key] = " ".join(t for t in (said.get(key, ""), f"{short} {values[layer, head]:.2f}") if t)
+        return said
+
+    return once(answer, "named", make)
+
+
+def _nodes(answer: Answer, facts: Facts) -> tuple[np.ndarray, tuple[str, ...], np.ndarray, np.ndarray]:
+    """Places (layers from below, every second one moved by half a head so that edges pass beside), labels, hues, ids."""
+
+    def make() -> tuple[np.ndarray, tuple[str, ...], np.ndarray, np.ndarray]:
+        layer, head = np.indices((facts.config.n_layers, facts.config.n_heads)).reshape(2, -1)
+        heads = [Head(int(a), int(b)) for a, b in zip(layer, head, strict=True)]
+        xy = np.stack([head + 0.5 * (layer % 2), layer], axis=1).astype(float)
+        return xy, tuple(map(str, heads)), np.array([head_hue(h) for h in heads]), ids(layer, head)
+
+    return once(answer, "nodes", make)
+
+
+def _graph(
+    answer: Answer,
+    view: CompositionView,
+    pairs: Pairs,
+    kinds: tuple[str, ...],
+    state: State,
+    facts: Facts,
+    named: dict[Head, str],
+) -> Edges:
+    xy, labels, hues, node_ids = _nodes(answer, facts)
+    n_heads = facts.config.n_heads
+
+    def make() -> tuple[np.ndarray, ...]:
+        ends = np.stack([pairs.src_layer * n_heads + pairs.src, pairs.dest_layer * n_heads + pairs.dest], axis=1)
+        return ends, (pairs.value / top_level(pairs.value)).astype(float), pairs.keys()
+
+    key = (view.by, view.top, view.least, kinds)
+    ends, weights, edge_ids = once(answer, ("edges", *key), make)
+    heads = {(h.layer, h.head) for h in state.selection.heads}
+    said, crossed = hints(facts), struck(state, facts)
+    mark = lambda node: " ".join(filter(None, (named.get(Head(*node), ""), "†" if tuple(node) in said else "")))
+    badges = once(answer, ("badges", tuple(named.items()), facts.known_heads()), lambda: tuple(map(mark, node_ids.tolist())))
+    return Edges(
+        name="composition" if len(kinds) > 1 else f"composition {''.join(kinds)}",
+        xy=xy,
+        labels=labels,
+        hues=hues,
+        ends=ends,
+        weights=weights,
+        kinds=pairs.kind,
+        chosen_nodes=tuple(i for i, node in enumerate(node_ids.tolist()) if tuple(node) in heads),
+        chosen_edges=tuple(np.flatnonzero((edge_ids == _edge(state)).all(axis=1)).tolist()),
+        values=pairs.value,
+        unit=UNITS[view.by],
+        node_ids=node_ids,
+        edge_ids=edge_ids,
+        badges=badges,
+        hints=_hints(answer, facts, node_ids, crossed),
+        struck=tuple(i for i, node in enumerate(node_ids.tolist()) if tuple(node) in crossed),
+        rows=once(answer, "rows", lambda: tuple((float(i), f"L{i}") for i in range(facts.config.n_layers))),
+    )
+
+
+def _hints(answer: Answer, facts: Facts, node_ids: np.ndarray, crossed: Mapping[tuple[int, int], str]) -> tuple[str, ...]:
+    """[n]: what is cut in each head, and what papers have called it, with the source; () where there is nothing of either."""
+    said = and_struck(hints(facts), crossed)
+    make = lambda: tuple(said.get((layer, head), "") for layer, head in node_ids.tolist())
+    return once(answer, ("hints", facts.known_heads(), tuple(crossed.items())), make) if said else ()
+
+
+def _edge(state: State) -> tuple[int, ...]:
+    """The chosen edge as an id, one that no edge has where nothing is chosen."""
+    edge = state.selection.edge
+    return (-1,) * 5 if edge is None else (*edge[1], *edge[0], KINDS.index(state.selection.edge_kind))
+
+
+def _levels(answer: Answer, view: CompositionView) -> tuple[float, float]:
+    """The colour range of every kind's matrix."""
+    result = answer.result
+    assert isinstance(result, CompositionResult)
+    top = once(answer, ("top", view.by), lambda: top_level(_measured(result, view.by)))
+    return (0.0 if view.by == "score" else -top, top)
+
+
+def _ids_of(heads: list[Head]) -> np.ndarray:
+    """[n, 2]."""
+    return ids(np.array([h.layer for h in heads]), np.array([h.head for h in heads]))
+
+
+def _matrix(answer: Answer, result: CompositionResult, view: CompositionView, kind: str, state: State, facts: Facts) -> Heatmap:
+    n_layers, n_heads = result.scores.shape[1:3]
+    n = (n_layers - 1) * n_heads
+
+    def make() -> np.ndarray:
+        chosen = _measured(result, view.by)[result.kinds.index(kind)]
+        return np.ascontiguousarray(chosen[1:, :, :-1].reshape(n, n), dtype=np.float32)
+
+    values = once(answer, ("matrix", view.by, kind), make)
+    heads = once(answer, "heads", lambda: [Head(i, h) for i in range(n_layers) for h in range(n_heads)])
+    names = lambda which: tuple(map(str, which))
+    edge = state.selection.edge if state.selection.edge_kind == kind else None
+    return Heatmap(
+        name=kind,
+        values=values,
+        levels=_levels(answer, view),
+        map="magnitude" if view.by == "score" else "signed",
+        unit=UNITS[view.by],
+        x=once(answer, ("x", kind), lambda: Axis(f"source, {kind}", names(heads[:n]))),
+        y=once(answer, "y", lambda: Axis("destination", names(heads[n_heads:]))),
+        row=None if edge is None else (edge[1].layer - 1) * n_heads + edge[1].head,
+        col=None if edge is None else edge[0].layer * n_heads + edge[0].head,
+        row_ids=once(answer, "row_ids", lambda: _ids_of(heads[n_heads:])),
+        col_ids=once(answer, "col_ids", lambda: _ids_of(heads[:n])),
+        colour_bar=view.through in KINDS,
+    )
+
+
+def _list(answer: Answer, view: CompositionView, pairs: Pairs, kinds: tuple[str, ...], state: State) -> Rows:
+    result = answer.result
+    assert isinstance(result, CompositionResult)
+
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        name = lambda layers, heads: np.array([f"L{a}H{b}" for a, b in zip(layers, heads, strict=True)], dtype=object)
+        columns = (
+            RowColumn("through", np.array(list(KINDS), dtype=object)[pairs.kind]),
+            RowColumn("source", name(pairs.src_layer, pairs.src)),
+            RowColumn("destination", name(pairs.dest_layer, pairs.dest)),
+            RowColumn("score", pairs.score, digits=3, bar=True, levels=(0.0, top_level(pairs.score))),
+            RowColumn("− baseline", pairs.score - np.float32(result.baseline), digits=3),
+            RowColumn("z", pairs.z, digits=1, tip="(score² − 1/d) / sd, one side turned at random; skewed: no p-value"),
+        )
+        return columns, pairs.keys()
+
+    columns, keys = once(answer, ("list", view.by, view.top, view.least, kinds), make)
+    chosen = tuple(np.flatnonzero((keys == _edge(state)).all(axis=1)).tolist())
+    return Rows("pairs", columns, keys, chosen=chosen, searchable=True, ranked=True)
+
+
+def pick(state: State, hit: Hit) -> State:
+    """A node chooses its head, an edge, a cell or a row its pair of heads."""
+    if hit.gesture not in ("click", "shift-click", "double-click") or not hit.id:
+        return state
+    if hit.mark.startswith("composition") and hit.id[0] == 0:
+        return pick_head(state, Head(*hit.id[1:3]), hit.gesture)
+    place = hit.id[1:] if hit.mark.startswith("composition") else hit.id
+    if hit.mark in KINDS:
+        place = (*place, KINDS.index(hit.mark))
+    if len(place) != 5 or place[0] <= place[2]:
+        return state
+    source, dest, kind = Head(*place[2:4]), Head(*place[:2]), KINDS[place[4]]
+    return pick_edge(state, source, dest, kind)
+
+
+PANEL = register(
+    Panel(
+        name="composition",
+        title="Composition",
+        view=CompositionView,
+        equation="Q: ‖W_OV¹ W_QK²‖ / (‖W_OV¹‖ ‖W_QK²‖);  K: W_QK²ᵀ in its place;  V: W_OV²;  chance √(1/d_model)",
+        source="Elhage et al. 2021, A Mathematical Framework for Transformer Circuits, “Three kinds of composition”",
+        help="Layers from below. Click an edge to read the pair in tables and spectra, a head to read it alone.",
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        of_heads=True,
+        instead="Paths has the direct path, which is all that there is",
+        area="centre",
+        shortcut="Ctrl+6",
+        order=60,
+        opens="circuits",
+    )
+)

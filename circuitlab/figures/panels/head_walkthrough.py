@@ -1,0 +1,270 @@
+"""One head, one destination, one source: every step with this run's numbers, and the head as one tensor product."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from circuitlab.analysis.attribution.head_step import HeadStepParams, HeadStepResult
+from circuitlab.analysis.attribution.tensor_identity import TensorIdentityParams, TensorIdentityResult
+from circuitlab.counting import number_of
+from circuitlab.engine.request import Answer, Request
+from circuitlab.figures.contracts.common import caption, digits, number, once, quoted, texts, top_level
+from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.contracts.pivot import leading, pair
+from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
+from circuitlab.figures.panels.score_expansion import cell_of
+from circuitlab.model.subject import Head
+from circuitlab.session.state import State
+
+ENTRIES = 3  # of a vector that are written out
+WORDS = 3  # out tokens that are written out
+
+
+@dataclass(frozen=True)
+class StepByStepView:
+    """The controls of the steps."""
+
+    page: Literal["steps", "entries", "sources", "A ⊗ W"] = control("steps", label="Page", kind="tabs")
+
+
+def _earlier(state: State, facts: Facts, head: Head) -> Head | None:
+    """The head before it in the chosen edge."""
+    edge = pair(state, facts)
+    return edge[0] if edge is not None and edge[1] == head and edge[0].layer < head.layer else None
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """The steps at the selected cell, or the tensor product of the whole head."""
+    if not state.tokens:
+        return Why("Type some text in the Prompt, then hover a token or a cell of Attention.")
+    head = leading(state, facts)
+    if isinstance(head, Why):
+        return head
+    if _page(state) == "A ⊗ W":
+        return {"identity": Request("tensor_identity", TensorIdentityParams(head, _earlier(state, facts, head)), state.subject)}
+    params = HeadStepParams(head, *cell_of(state), target=state.selection.target)
+    return {"step": Request("head_step", params, state.subject)}
+
+
+def _page(state: State) -> str:
+    view: StepByStepView = state.view("step_by_step", StepByStepView)
+    return view.page
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """The page that is open."""
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, "Step by step")
+    if "identity" in now and _page(state) == "A ⊗ W":
+        return _identities(now["identity"])
+    if "step" not in now or _page(state) == "A ⊗ W":
+        return Figure(title="Step by step")
+    answer, page = now["step"], _page(state)
+    result = _as_step(answer)
+    tokens = answer.request.subject.tokens
+    title = f"{answer.request.params.head} · {_place(result.destination, tokens, facts)} → {_place(result.source, tokens, facts)}"
+    if page == "entries":
+        return Figure(((_entries(answer),),), title, caption(answer, "sorted by q · k: which entries make the score"))
+    if page == "sources":
+        return Figure(((_sources(answer, state, facts),),), title, caption(answer, "a click chooses the source"))
+    return Figure(((_steps(facts, answer),),), title, caption(answer))
+
+
+def _as_step(answer: Answer) -> HeadStepResult:
+    result = answer.result
+    assert isinstance(result, HeadStepResult)
+    return result
+
+
+def _place(position: int, tokens: tuple[int, ...], facts: Facts) -> str:
+    return f"{position} {quoted(facts.token_text(tokens[position]))}"
+
+
+def _norm(x: np.ndarray) -> str:
+    return f"{float(np.sqrt((x**2).sum())):.4g}"
+
+
+def _vector(x: np.ndarray) -> str:
+    """Its length, and how it begins."""
+    begins = "  ".join(number(v) for v in x[:ENTRIES])
+    return f"length {_norm(x)}: {begins} …" if len(x) > ENTRIES else f"length {_norm(x)}: {begins}"
+
+
+def _largest(products: np.ndarray) -> str:
+    """The entries that count most, by their index."""
+    order = np.argsort(-np.abs(products), kind="stable")[:WORDS]
+    return ", ".join(f"[{i}] {products[i]:.2f}" for i in order.tolist())
+
+
+def _raised(facts: Facts, found: np.ndarray, values: np.ndarray) -> str:
+    pairs = zip(found.tolist(), values.tolist(), strict=True)
+    return ", ".join(f"{quoted(facts.token_text(i))} {v:+.2f}" for i, v in list(pairs)[:WORDS])
+
+
+def _lines(result: HeadStepResult, tokens: tuple[int, ...], facts: Facts) -> list[tuple[int, str, str]]:
+    """(number, step, this run's numbers), in the order in which it happens."""
+    d, s = _place(result.destination, tokens, facts), _place(result.source, tokens, facts)
+    return [*_scored(result, facts, d, s), *_moved(result, facts, s)]
+
+
+def _scored(result: HeadStepResult, facts: Facts, d: str, s: str) -> list[tuple[int, str, str]]:
+    c = facts.config
+    reads = ["its norm"] * (c.norm != "none" and c.norm_placement in ("pre", "both"))
+    reads += ["plus position"] * (not np.array_equal(result.read_key, result.read_value))
+    read = " ".join(reads) or "no norm"
+    lines = [
+        (1, f"x at {d}", _vector(result.x_dest)),
+        (1, f"x at {s}", _vector(result.x_source)),
+        (2, f"read: {read}", f"length {_norm(result.read_query)} for q, {_norm(result.read_key)} for k"),
+        (3, "q = x_d W_Q", _vector(result.q)),
+        (3, "k = x_s W_K", _vector(result.k)),
+        (4, "q · k by entry", f"{_largest(result.products)} …"),
+        (5, "their sum", f"{result.dot:.4g}"),
+        (6, f"× scale {result.scale:.4g}", f"score {result.score:.4g}"),
+    ]
+    if result.bias:
+        lines.append((6, "− slope · distance (ALiBi)", f"{result.bias:.4g}, score {result.score + result.bias:.4g}"))
+    if not np.isclose(result.softmax_score, result.score + result.bias, rtol=1e-4, atol=1e-4):
+        lines.append((6, "cap, interventions", f"score {result.softmax_score:.4g}"))
+    return lines
+
+
+def _moved(result: HeadStepResult, facts: Facts, s: str) -> list[tuple[int, str, str]]:
+    seen, rank = int(result.mask.sum()), int((result.pattern > result.attention).sum()) + 1
+    target = [quoted(facts.token_text(int(i))) for i in result.target_ids if i >= 0]
+    aim = " − ".join(target) or result.target_words
+    lines = [
+        (7, "mask", f"{seen} of {number_of(len(result.mask), 'source')} seen"),
+        (8, "softmax over them", f"A = {result.attention:.4f}, the {_ordinal(rank)}"),
+        (9, "v = x_s W_V", _vector(result.v)),
+        (9, "A · v", f"length {_norm(result.weighted)}"),
+        (10, f"z = Σ A v of {seen}", _vector(result.z)),
+        (11, "z W_O, to the stream", f"length {_norm(result.result)}, from this source {_norm(result.moved)}"),
+        (12, "raises", _raised(facts, result.top_ids, result.top)),
+        (12, f"from {s} alone", _raised(facts, result.moved_ids, result.moved_top)),
+    ]
+    return [*lines, (12, f"on {aim}", f"{result.effect:+.3f}, from this source {result.effect_moved:+.3f}")]
+
+
+def _ordinal(n: int) -> str:
+    if n == 1:
+        return "largest"
+    ends = {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th") if n % 100 not in (11, 12, 13) else "th"
+    return f"{n}{ends} largest"
+
+
+def _steps(facts: Facts, answer: Answer) -> Rows:
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        number, step, text = zip(*_lines(_as_step(answer), answer.request.subject.tokens, facts), strict=True)
+        columns = RowColumn("#", np.array(number), digits=0), _words("step", step), _words("this run", text)
+        within = [number[:i].count(n) for i, n in enumerate(number)]  # a run may have a line more than another
+        return columns, ids(np.array(number), np.array(within))
+
+    columns, keys = once(answer, "steps", make)
+    return Rows("steps", columns, keys)
+
+
+def _words(name: str, values: tuple[str, ...]) -> RowColumn:
+    return RowColumn(name, np.array(values, dtype=object))
+
+
+def _entries(answer: Answer) -> Rows:
+    """Every entry of the head's own vectors, those that make the score first."""
+    result = _as_step(answer)
+
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        order = np.argsort(-np.abs(result.products), kind="stable")
+        columns = [RowColumn("entry", order, digits=0)]
+        for name, values in (
+            ("q", result.q),
+            ("k", result.k),
+            ("q · k", result.products),
+            ("v", result.v),
+            ("A · v", result.weighted),
+            ("z", result.z),
+        ):
+            top = top_level(values)
+            columns.append(RowColumn(name, values[order], digits=digits(top), map="signed", levels=(-top, top)))
+        return tuple(columns), ids(order)
+
+    columns, keys = once(answer, "entries", make)
+    return Rows("entries", columns, keys, ranked=True)
+
+
+def _sources(answer: Answer, state: State, facts: Facts) -> Rows:
+    """The row that softmax reads and what it makes of it."""
+    result = _as_step(answer)
+
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        seen = np.flatnonzero(result.mask)
+        columns = (
+            RowColumn("#", seen, digits=0),
+            RowColumn("source", texts(np.array(state.tokens)[seen], facts), tokens=True),
+            RowColumn("score", result.scores[seen], digits=digits(top_level(result.scores))),
+            RowColumn("A", result.pattern[seen], digits=4, bar=True, levels=(0.0, 1.0), tip="softmax of the scores"),
+        )
+        return columns, ids(seen)
+
+    columns, keys = once(answer, ("sources", state.tokens), make)
+    chosen = tuple(np.flatnonzero(keys[:, 0] == result.source).tolist())
+    return Rows("sources", columns, keys, chosen=chosen, searchable=len(keys) > 50)
+
+
+def _identities(answer: Answer) -> Figure:
+    """Each reading of the head with its difference from the forward pass."""
+    result = answer.result
+    assert isinstance(result, TensorIdentityResult)
+
+    def make() -> tuple[RowColumn, ...]:
+        pairs = zip(result.difference, result.of, strict=True)
+        shown = [f"{d:.1e} of {of:.3g}" if np.isfinite(d) else "not computed" for d, of in pairs]
+        return (
+            RowColumn("reading", np.array(result.names, dtype=object)),
+            RowColumn("difference", np.array(shown, dtype=object), tip="largest entry of the difference, and of the whole"),
+            RowColumn("formula", np.array(result.formulas, dtype=object)),
+        )
+
+    rows = Rows("identities", once(answer, "rows", make), once(answer, "ids", lambda: ids(np.arange(len(result.names)))))
+    params = answer.request.params
+    after = f" after {params.earlier}" if params.earlier is not None else ""
+    why = [f"{name}: {reason}" for name, reason in zip(result.names, result.reasons, strict=True) if reason]
+    hint = " · ".join(why if after else [*why[:-1], "composed heads: choose an edge of Composition"])
+    return Figure(((rows,),), f"{params.head}{after} · A ⊗ W_OV against the forward pass", caption(answer, hint))
+
+
+def pick(state: State, hit: Hit) -> State:
+    """A source of the row becomes the selected one."""
+    if hit.mark != "sources" or hit.gesture not in ("click", "double-click") or not hit.id:
+        return state
+    destination = len(state.tokens) - 1 if state.selection.destination is None else state.selection.destination
+    return state.select(destination=destination, source=hit.id[0], locked=True)
+
+
+PANEL = register(
+    Panel(
+        name="step_by_step",
+        title="Step by step",
+        view=StepByStepView,
+        equation="q = x_d W_Q, k = x_s W_K, v = x_s W_V;  A = softmax(scale · q kᵀ);  z = A v;  z W_O;  head(x) = (A ⊗ W_OV) · x",
+        source="Elhage et al. 2021, “Attention heads are independent and additive”, “Attention heads as tensor products”",
+        help=(
+            "Everything that the leading head does at the selected destination and source (without a source, at the one most "
+            "attended to), in order. Two steps of one number happen side by side. x is d_model numbers wide; q, k, v and z are "
+            "d_head wide. Entries lists them, those that make the score first; Sources is the row that softmax reads. "
+            "A ⊗ W: the head's output once more from W_OV made whole, moving tokens first, rewriting them first, or as one "
+            "matrix on the whole prompt: the three are the same, and the difference shown is rounding. Beside them, all heads' "
+            "z side by side times W_O against the sum over heads."
+        ),
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        of_heads=True,
+        instead="Paths has the direct path, which is all that there is",
+        area="right",
+        order=140,
+    )
+)

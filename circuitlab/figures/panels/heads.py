@@ -1,0 +1,164 @@
+"""Every head by a score: a layer × head map and the ranking, with spread and control."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult, short_sample
+from circuitlab.analysis.base import find_analysis
+from circuitlab.engine.request import Answer, Request
+from circuitlab.figures.contracts.common import and_struck, caption, hints, once, published, rows_of_heads, struck, top_level
+from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.contracts.pivot import of_weights
+from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
+from circuitlab.figures.panels.overview import pick_head
+from circuitlab.model.known_heads import KnownHeads
+from circuitlab.model.subject import Head
+from circuitlab.session.state import State
+
+Score = Literal[
+    "prefix_matching", "previous_token", "duplicate_token", "first_token", "current_token", "entropy", "mean_distance"
+]
+UNITS = {"entropy": "nats", "mean_distance": "positions"}
+
+
+@dataclass(frozen=True)
+class HeadsView:
+    """The controls of the head map."""
+
+    score: Score = control("prefix_matching", label="Score", tip="What the heads are ranked by")
+    on: Literal["random", "text"] = control("random", label="On", tip="Repeated random tokens, or the prompt itself")
+
+
+def random_scores(facts: Facts) -> HeadScoresParams | None:
+    """Scores on repeated random tokens, the same wherever they are asked for; None where the model has room for none."""
+    params = HeadScoresParams()
+    return params if find_analysis("head_scores").refuse(facts.config, params) is None else None
+
+
+def _params(state: State, facts: Facts) -> HeadScoresParams:
+    view: HeadsView = state.view("heads", HeadsView)
+    return HeadScoresParams(on=view.on)
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """All scores of all heads at once: changing the score costs nothing."""
+    view: HeadsView = state.view("heads", HeadsView)
+    if not state.tokens and view.on == "text":
+        return Why("Type some text in the Prompt to rank the heads on it.")
+    return {"scores": Request("head_scores", _params(state, facts), state.subject if view.on == "text" else of_weights(state))}
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """The map beside the ranking."""
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, "Heads")
+    answer = now.get("scores")
+    if answer is None:
+        return Figure(title="Heads")
+    view: HeadsView = state.view("heads", HeadsView)
+    result = answer.result
+    assert isinstance(result, HeadScoresResult)
+    name = view.score.replace("_", " ")
+    if np.isnan(result.of(view.score)).all():
+        return empty(f"No position of this prompt has a target for {name}: repeat a word in it.", "Heads")
+    rank = ranks(result.of(view.score))
+    title = f"{name} · {state.selection.head}"
+    if state.selection.head.layer < rank.shape[0] and state.selection.head.head < rank.shape[1]:
+        head = state.selection.head
+        title += f" {result.of(view.score)[head]:.2f}, rank {rank[head]} of {rank.size}"
+    title += f" {short_sample(facts.config, _params(state, facts))}"
+    return Figure(
+        ((_map(answer, result, view, state, facts), _ranking(answer, result, view, state, facts)),),
+        title,
+        caption(answer, "a score is a hint, not a mechanism", published(facts)),
+    )
+
+
+def ranks(values: np.ndarray) -> np.ndarray:
+    """Rank from 1 of each entry, the largest first; NaN last."""
+    order = np.argsort(-np.nan_to_num(values, nan=-np.inf), axis=None, kind="stable")
+    out = np.empty(values.size, dtype=np.int64)
+    out[order] = np.arange(1, values.size + 1)
+    return out.reshape(values.shape)
+
+
+def _map(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State, facts: Facts) -> Heatmap:
+    values = once(answer, ("map", view.score), lambda: result.of(view.score).astype(np.float32))
+    top = 1.0 if view.score not in UNITS else top_level(values)
+    head, crossed = state.selection.head, struck(state, facts)
+    return Heatmap(
+        name="map",
+        values=values,
+        levels=(0.0, top),
+        unit=UNITS.get(view.score, "score"),
+        x=once(answer, "x", lambda: Axis("head", tuple(f"H{h}" for h in range(values.shape[1])))),
+        y=once(answer, "y", lambda: Axis("layer", tuple(f"L{i}" for i in range(values.shape[0])))),
+        row=head.layer if head.layer < values.shape[0] else None,
+        col=head.head if head.head < values.shape[1] else None,
+        hints=and_struck(hints(facts), crossed),
+        struck=tuple(crossed),
+    )
+
+
+def _ranking(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State, facts: Facts) -> Rows:
+    known = facts.known_heads()
+
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        i = result.names.index(view.score)
+        values = result.mean[i]
+        order = np.argsort(-np.nan_to_num(values, nan=-np.inf), axis=None, kind="stable")
+        layer, head = np.unravel_index(order, values.shape)
+        names = np.array([str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)], dtype=object)
+        top = 1.0 if view.score not in UNITS else top_level(values)
+        columns = (
+            RowColumn("#", np.arange(1, values.size + 1), digits=0),
+            RowColumn("head", names),
+            RowColumn("mean", values.ravel()[order], digits=3, bar=True, levels=(0.0, top)),
+            RowColumn("sd", result.spread[i].ravel()[order], digits=3, tip="standard deviation over samples"),
+            RowColumn("control", result.control[i].ravel()[order], digits=3, tip="the same on unrepeated random tokens"),
+        )
+        return (*columns, *published_column(known, layer, head)), ids(layer, head)
+
+    columns, keys = once(answer, ("rows", view.score, known), make)
+    return Rows("ranking", columns, keys, chosen=rows_of_heads(state, keys), ranked=True)
+
+
+def published_column(known: KnownHeads | None, layer: np.ndarray, head: np.ndarray) -> tuple[RowColumn, ...]:
+    """What papers have called these heads, as a column; none where nothing is published of this model."""
+    if known is None:
+        return ()
+    said = [known.short(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)]
+    return (RowColumn("published", np.array(said, dtype=object), tip=f"What papers called it: a hint; {known.how}"),)
+
+
+def pick(state: State, hit: Hit) -> State:
+    """Choose heads on the map or in the ranking."""
+    if hit.mark in ("map", "ranking") and len(hit.id) == 2:
+        return pick_head(state, Head(*hit.id), hit.gesture)
+    return state
+
+
+PANEL = register(
+    Panel(
+        name="heads",
+        title="Heads",
+        view=HeadsView,
+        equation="prefix matching: mean over d of Σ_{s ≤ d, t_{s−1} = t_d} A[d,s];  previous token: mean of A[d,d−1]",
+        source="Olsson et al. 2022, In-context Learning and Induction Heads",
+        help="Each score with its rank, its spread over samples, and the same on unrepeated tokens as a control.",
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        of_heads=True,
+        instead="Models side by side has its loss beside those of models that have some",
+        area="left",
+        shortcut="Ctrl+4",
+        order=40,
+        opens="attention",
+    )
+)

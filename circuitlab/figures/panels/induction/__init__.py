@@ -1,0 +1,1 @@
+"""Induction, with its picture in the text."""

@@ -1,0 +1,313 @@
+"""Induction: what a second repetition costs, where a head looks for it, and what that raises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from circuitlab.analysis.attention.copying_on_random_tokens import CopyingHeadScoreParams, CopyingHeadScoreResult
+from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult
+from circuitlab.analysis.attention.pattern import AttentionParams
+from circuitlab.analysis.attention.prefix_matching import PrefixStripeParams, PrefixStripeResult
+from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams
+from circuitlab.analysis.base import SeriesRef, TextRef, find_analysis
+from circuitlab.analysis.behaviour.in_context import InContextParams, InContextResult
+from circuitlab.engine.request import Answer, Request
+from circuitlab.errors import CircuitLabError
+from circuitlab.figures.contracts.common import caption, captions, destination, number, once, pick_position, rows_of_heads
+from circuitlab.figures.contracts.hues import head_hue, hue_rgb
+from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.contracts.pivot import leading, of_weights
+from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, Lines, RowColumn, Rows, Tokens, empty, ids
+from circuitlab.figures.panels.heads import random_scores
+from circuitlab.figures.panels.induction.text import text_page
+from circuitlab.figures.panels.overview import pick_head
+from circuitlab.model.subject import Head, ModelRef
+from circuitlab.session.state import State
+
+# attention that is not on the stripe: the one that is farther from the head's own hue; as inks both are seen on either ground
+ELSEWHERE = ((90, 150, 235), (240, 150, 50))
+MEAN = "mean loss"  # and a standard deviation to either side, in one colour
+FAINT = 0.16  # how strongly a cell of the stripe is tinted where nothing is attended to
+NO_LAYERS, CONTROL = "builtin:attn-only-0l", "without layers"
+Page = Literal["loss", "stripe", "heads", "text"]
+
+
+@dataclass(frozen=True)
+class InductionView:
+    """The controls of the induction panel."""
+
+    page: Page = control("loss", label="", tip="Loss by index, the head's stripe, all heads, the effect in the text", kind="tabs")
+    on: Literal["random", "prompt", "file"] = control(
+        "random",
+        label="On",
+        tip="Repeated random tokens, the prompt, or pieces of a file (loss)",
+        when="page",
+        values=("loss", "stripe", "heads"),
+    )
+    curve: Literal["loss", "slope"] = control(
+        "loss", label="Curve", tip="Loss by index, or its slope by ln(index)", when="page", values=("loss",)
+    )
+    file: str = control("", label="File", tip="A text file, cut into pieces", kind="file", when="on", values=("file",))
+    against: bool = control(
+        True,
+        label="Control",
+        tip="Beside a model without layers on the same texts: what the texts do alone",
+        when="on",
+        values=("prompt", "file"),
+        also=lambda view: view.page == "loss",
+    )
+    texts: int = control(
+        32, label="Texts", tip="Samples, or pieces of the file", low=1, high=10_000, when="page", values=("loss",)
+    )
+
+
+def _view(state: State) -> InductionView:
+    return state.view("induction", InductionView)
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """What the open page shows."""
+    view = _view(state)
+    needs_text = view.page == "text" or view.on == "prompt"
+    if needs_text and not state.tokens:
+        return Why("Type some text in the Prompt, with a name or a phrase in it twice.")
+    if view.page == "loss":
+        return _loss_request(state, view, _control(facts) if view.against else None)
+    if view.page != "text" and view.on == "file":
+        return Why("A file is for the page of the loss: choose random or prompt here.")
+    head = leading(state, facts)
+    if isinstance(head, Why):
+        return head
+    if view.page == "stripe":
+        on = "prompt" if view.on == "prompt" else "random"
+        return {
+            "stripe": Request("prefix_stripe", PrefixStripeParams(head, on), state.subject if needs_text else of_weights(state))
+        }
+    if view.page == "heads":
+        return _scores_requests(state, facts, view)
+    asked = {"attention": Request("attention", AttentionParams((head,)), state.subject)}
+    params = TokenAttributionParams(state.selection.target, destination(state), (head,))
+    if find_analysis("token_attribution").refuse(facts.config, params) is None:
+        asked["effect"] = Request("token_attribution", params, state.subject)
+    return asked
+
+
+def _control(facts: Facts) -> SeriesRef | None:
+    """The shipped model without layers, where it makes the same tokens of a text and is another than the open one."""
+    if not facts.config.n_layers or not facts.has_tokenizer or not (own := facts.vocabulary()):
+        return None
+    try:
+        other = facts.others(ModelRef(NO_LAYERS))
+    except CircuitLabError:
+        return None  # not shipped with this copy
+    return SeriesRef(NO_LAYERS) if other is not None and other.vocabulary() == own else None
+
+
+def _loss_request(state: State, view: InductionView, beside: SeriesRef | None) -> Requests | Why:
+    if view.on == "prompt":
+        return {"loss": Request("in_context", InContextParams(on="prompt", control=beside), state.subject)}
+    if view.on == "file" and not view.file:
+        return Why("Choose a text file above: the loss is measured on its pieces.")
+    # interventions need a prompt to be at home in; without one there are none to keep
+    edited = bool(state.subject.edits) and bool(state.tokens)
+    params = InContextParams(texts=max(1, view.texts), edited=edited)
+    params = replace(params, on="file", text=TextRef(view.file), control=beside) if view.on == "file" else params
+    return {"loss": Request("in_context", params, state.subject if edited else of_weights(state))}
+
+
+def _scores_requests(state: State, facts: Facts, view: InductionView) -> Requests | Why:
+    random = random_scores(facts)
+    if view.on == "random" and random is None:
+        return Why("The context of this model has no room for repeated tokens: choose the prompt.")
+    text = view.on == "prompt"
+    params = HeadScoresParams(on="text") if text or random is None else random
+    asked = {"scores": Request("head_scores", params, state.subject if text else of_weights(state))}
+    if find_analysis("copying_head_score").refuse(facts.config, CopyingHeadScoreParams()) is None:
+        asked["copying"] = Request("copying_head_score", CopyingHeadScoreParams(), of_weights(state))
+    return asked
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """The page that is open."""
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, "Induction")
+    if not now or next(iter(asked)) not in now:
+        return Figure(title="Induction")
+    page = _view(state).page
+    if page == "loss":
+        return _loss(state, now["loss"])
+    if page == "stripe":
+        return _stripe(state, facts, now["stripe"])
+    return _heads(state, now) if page == "heads" else text_page(state, facts, now)
+
+
+def _loss(state: State, answer: Answer) -> Figure:
+    result, view = answer.result, _view(state)
+    assert isinstance(result, InContextResult)
+    if np.isnan(result.loss).all():
+        return empty("This prompt has no token that follows another: type some more.", "Induction")
+    ys, names = _curves(answer, result, view.curve)
+    if np.isfinite(result.control).any() and view.curve == "loss":
+        ours = ys
+        ys = once(answer, ("control", view.curve), lambda: np.vstack([ours, result.control[None]]), ours)
+        names = (*names, CONTROL)
+    starts = tuple((float(s), f"repetition {i + 1}") for i, s in enumerate(result.starts))
+    label = "nats" if view.curve == "loss" else "d loss / d ln(index), nats"
+    read = answer.request.params.on != "random"  # an index counts tokens of a text: others in another vocabulary
+    axes = once(answer, ("axes", label), lambda: (Axis("index of the token", tokens=read, whole=True), Axis(label)))
+    curves = Lines(
+        name="loss",
+        x=once(answer, "x", lambda: np.arange(ys.shape[1], dtype=float)),
+        ys=ys,
+        names=names,
+        hues=tuple(-2 if name == CONTROL else 0 for name in names) if names[0] == MEAN else (),
+        dashed=(False, *(True for _ in names[1:])),
+        marks=starts,
+        x_axis=axes[0],
+        y_axis=axes[1],
+    )
+    means = result.repetitions.mean(axis=0) if len(result.repetitions) else np.empty(0)
+    said = [f"repetition {i + 1}: {m:.2f} nats" for i, m in enumerate(means)]
+    if np.isfinite(result.score) and not said:
+        said.append(f"in-context score {_with_error(result.score, result.error)} nats")
+        if np.isfinite(result.controlled):
+            said.append(f"{_with_error(result.controlled, result.controlled_error)} minus that of a model without layers")
+    words = "a repetition's mean leaves out its first token" if result.starts else ""
+    title = " · ".join(said) or "Loss by index"
+    return Figure(((curves,),), title, caption(answer, words))
+
+
+def _with_error(value: float, error: float) -> str:
+    """A score with its standard error, where there is one."""
+    return number(value) + (f" ± {error:.2f}" if np.isfinite(error) else "")
+
+
+def _curves(answer: Answer, result: InContextResult, curve: str) -> tuple[np.ndarray, tuple[str, ...]]:
+    """([curve, pos], names): the mean and, where there is one, a standard deviation to either side; no loss is below 0."""
+    if curve == "slope":
+        return once(answer, "slope", lambda: result.derivative[None].astype(float)), ("slope",)
+    if np.isnan(result.spread).all():
+        return once(answer, "loss", lambda: result.loss[None].astype(float)), ("loss",)
+    lower = lambda: np.maximum(result.loss - result.spread, 0)
+    made = lambda: np.stack([result.loss, lower(), result.loss + result.spread]).astype(float)
+    return once(answer, "band", made), (MEAN, "minus sd, 0 at least", "plus sd")
+
+
+def striped(result: PrefixStripeResult, head: Head) -> np.ndarray:
+    """[dest, src, 3] uint8 on white: allowed cells tinted in the head's hue, by their attention; the rest in another."""
+    hue = np.array(hue_rgb(head_hue(head)), dtype=np.float32)
+    other = max(np.array(ELSEWHERE, dtype=np.float32), key=lambda ink: float(np.abs(ink - hue).sum()))
+    ink = np.where(result.allowed[..., None], hue, other)
+    strength = np.clip(result.pattern, 0, 1) * (1 - FAINT * result.allowed) + FAINT * result.allowed
+    return (255 - strength[..., None] * (255 - ink)).astype(np.uint8)
+
+
+def _stripe(state: State, facts: Facts, answer: Answer) -> Figure:
+    result, head = answer.result, answer.request.params.head
+    assert isinstance(result, PrefixStripeResult)
+    texts = once(answer, "texts", lambda: facts.tokens(tuple(result.tokens.tolist())))
+    axes = once(answer, "axes", lambda: (Axis("source", texts, tokens=True), Axis("destination", texts, tokens=True)))
+    own = answer.request.params.on == "prompt"
+    heat = Heatmap(
+        name="stripe",
+        values=result.pattern,
+        levels=(0.0, 1.0),
+        unit="weight",
+        x=axes[0],
+        y=axes[1],
+        rgb=once(answer, ("rgb", head), lambda: striped(result, head)),
+        legend=(("followed an earlier like token", head_hue(head)),),
+        colour_bar=False,
+        row=state.selection.destination if own else None,
+        col=state.selection.source if own else None,
+        blank="masked",
+    )
+    mass = Tokens(
+        name="mass",
+        texts=texts,
+        values=once(answer, "mass", lambda: result.mass.astype(np.float32)),
+        unit="mass on the stripe",
+        tips=once(
+            answer, "tips", lambda: tuple(f"{i} {t} (id {k})" for i, (t, k) in enumerate(zip(texts, result.tokens, strict=True)))
+        ),
+        row=state.selection.destination if own else None,
+        locked=state.selection.locked and own,
+    )
+    said = "no token occurs again here" if np.isnan(result.score) else f"{result.score:.2f} of its attention on the stripe"
+    words = "other colour: attention elsewhere · text: mass on the stripe at each token that occurred before"
+    return Figure(((heat,), (mass,)), f"{head} · {said}", caption(answer, words), weights=(4.0, 1.0))
+
+
+def _heads(state: State, now: Answers) -> Figure:
+    answer = now["scores"]
+    result = answer.result
+    assert isinstance(result, HeadScoresResult)
+    copying = now["copying"].result if "copying" in now else None
+
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        prefix = result.of("prefix_matching")
+        order = np.argsort(-np.nan_to_num(prefix, nan=-np.inf), axis=None, kind="stable")
+        layer, head = np.unravel_index(order, prefix.shape)
+        names = np.array([str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)], dtype=object)
+        i = result.names.index("prefix_matching")
+        take = lambda values: values.ravel()[order]
+        columns = [RowColumn("head", names)]
+        columns += [RowColumn("prefix", take(prefix), digits=2, bar=True, levels=(0.0, 1.0), tip="Attention on what followed")]
+        columns += [RowColumn("control", take(result.control[i]), digits=2, tip="The same positions, other tokens")]
+        columns += [
+            RowColumn("previous", take(result.of("previous_token")), digits=2, bar=True, tip="Attention on the token before")
+        ]
+        if isinstance(copying, CopyingHeadScoreResult):
+            columns += [
+                RowColumn(
+                    "copying", take(copying.of("repeated")), digits=2, tip="Raises what it attends to: −1 to 1, chance near −1"
+                )
+            ]
+        return tuple(columns), ids(layer, head)
+
+    columns, keys = once(answer, "rows", make, copying)
+    rows = Rows("heads", columns, keys, chosen=rows_of_heads(state, keys), ranked=True)
+    return Figure(((rows,),), "Prefix matching, previous token, copying", captions(tuple(now.values())))
+
+
+def pick(state: State, hit: Hit) -> State:
+    """Rows choose heads; a token of the user's text, or a cell on it, is read."""
+    if hit.mark == "heads" and len(hit.id) == 2:
+        return pick_head(state, Head(*hit.id), hit.gesture)
+    if hit.mark in ("attention", "effect"):
+        return pick_position(state, hit)
+    if hit.mark in ("stripe", "mass") and _view(state).on == "prompt":
+        if hit.mark == "stripe" and len(hit.id) == 2 and hit.gesture in ("click", "double-click"):
+            return state.select(destination=hit.id[0], source=hit.id[1], locked=True, token=None)
+        return pick_position(state, hit)
+    return state
+
+
+PANEL = register(
+    Panel(
+        name="induction",
+        title="Induction",
+        view=InductionView,
+        equation="allowed sources of d: s with t_{s−1} = t_d;  prefix matching: mean over d of Σ_{s allowed} A[d,s]",
+        source="Olsson et al. 2022, In-context Learning and Induction Heads; Elhage et al. 2021 for the effect in the text",
+        help=(
+            "An induction head completes [A][B] … [A] with [B]: at the second A it looks for what followed the first. Loss: on "
+            "random tokens that are repeated, only this makes the second repetition much cheaper than the first (its place "
+            "alone may make it a little cheaper, repeated or not); on text, late tokens may be cheaper by the text alone, "
+            "which a model without layers shows on the same texts. Stripe: the pattern of the selected head; coloured cells "
+            "are sources that followed an earlier like token. Heads: who does this, with a control. Text: where the head looks "
+            "from the selected token (destination), at what (source), the token before it (key), and what that adds to the "
+            "next token (out)."
+        ),
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        area="bottom",
+        order=145,
+        opens="attention",
+    )
+)

@@ -1,0 +1,117 @@
+"""The induction panel's picture in the text: where a head looks from the destination, and what that adds to the out token.
+
+The words are those of Elhage et al. 2021: the head attends from the *destination* to the *source*; it finds the source by its
+*key*, which in an induction head is the token before, moved there by a previous-token head; what it adds is *out*.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from circuitlab.analysis.attention.pattern import AttentionResult
+from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams, TokenAttributionResult
+from circuitlab.analysis.base import find_analysis
+from circuitlab.engine.request import Answer
+from circuitlab.figures.contracts.common import caption, captions, destination, once, quoted, top_level
+from circuitlab.figures.contracts.panel import Answers, Facts
+from circuitlab.figures.marks import Figure, RowColumn, Rows, Tokens, ids
+from circuitlab.session.state import State
+
+
+def text_page(state: State, facts: Facts, now: Answers) -> Figure:
+    """Where the head looks from the query, and what that does to the out token."""
+    answer = now["attention"]
+    result, effect = answer.result, now["effect"].result if "effect" in now else None
+    assert isinstance(result, AttentionResult)
+    head, texts = answer.request.params.heads[0], facts.tokens(answer.request.subject.tokens)
+    query = effect.position if isinstance(effect, TokenAttributionResult) else destination(state)
+    row = once(answer, ("row", query), lambda: result.values[0, query].copy())
+    source = int(np.nanargmax(row))
+    named, arrows = roles_of(source, query)
+    where = Tokens(
+        "attention",
+        texts,
+        row,
+        (0.0, 1.0),
+        unit="attention",
+        row=query,
+        locked=True,
+        tips=_tips(texts, "attention"),
+        named=named,
+        arrows=arrows,
+    )
+    matched = _matched(answer.request.subject.tokens, source, query)
+    if effect is None:
+        refused = find_analysis("token_attribution").refuse(facts.config, TokenAttributionParams())
+        return Figure(((where,),), f"{head} from {query} {quoted(texts[query])}", caption(answer, refused or "", matched))
+    assert isinstance(effect, TokenAttributionResult)
+    values = once(now["effect"], "values", lambda: effect.values[0].astype(np.float32))
+    top = top_level(values)
+    out = int(effect.ids[0, 0])
+    follows = query + 1 if query + 1 < len(texts) else None
+    raised = Tokens("effect", texts, values, (-top, top), "signed", "logit", row=follows, tips=_tips(texts, "effect"))
+    name = quoted(facts.token_text(out)) if out >= 0 else "the direction"
+    roles = _roles(now["effect"], facts, query, source, out, row, values)
+    looks = f"{head} from {quoted(texts[query])} looks at {quoted(texts[source])} ({row[source]:.2f})"
+    title = f"{looks} and adds {values[source]:+.2f} to {name}"
+    words = "first text: where the head looks from the destination (boxed) · second: what each source adds to the out token"
+    return Figure(
+        ((where,), (raised,), (roles,)),
+        title.replace("-", "−"),
+        captions((answer, now["effect"]), matched, words),
+        weights=(1, 1, 1.3),
+    )
+
+
+def _tips(texts: tuple[str, ...], what: str) -> tuple[str, ...]:
+    return tuple(f"{i} {t}: {what}" for i, t in enumerate(texts))
+
+
+def roles_of(source: int, query: int) -> tuple[tuple[tuple[int, str], ...], tuple[tuple[int, int], ...]]:
+    """Names and arrows: the key into the source, the source into the destination; the first token has none before it."""
+    if source == query:
+        return ((source, "source = destination"),), ()
+    if source == 0:
+        return ((source, "source"), (query, "destination")), ((source, query),)
+    if source - 1 == query:
+        return ((query, "key = destination"), (source, "source")), ((source - 1, source),)
+    return ((source - 1, "key"), (source, "source"), (query, "destination")), ((source - 1, source), (source, query))
+
+
+def _matched(tokens: tuple[int, ...], source: int, query: int) -> str:
+    """Whether the head looks where an induction head would."""
+    if source == 0:
+        return "the source is the first token: it has no key before it"
+    return (
+        "key = destination's token: prefix matching"
+        if tokens[source - 1] == tokens[query]
+        else "key is another token than destination"
+    )
+
+
+def _roles(answer: Answer, facts: Facts, query: int, source: int, out: int, row: np.ndarray, effect: np.ndarray) -> Rows:
+    """Key, source, destination and out token in a table."""
+
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        assert isinstance(answer.result, TokenAttributionResult)
+        tokens = answer.result.tokens
+        places = [*([source - 1] if source else []), source, query]
+        names = [*(["key"] if source else []), "source", "destination", "out"]
+        words = [*(facts.token_text(int(tokens[i])) for i in places), facts.token_text(out) if out >= 0 else "direction"]
+        positions = [*map(str, places), "next" if out >= 0 else ""]
+        tip = (
+            "key: the token before the source, by which it is found; source: where the head looks; destination: where it is read"
+        )
+        columns = (
+            RowColumn("", np.array(names, dtype=object), tip=tip),
+            RowColumn("position", np.array(positions, dtype=object)),
+            RowColumn("token", np.array(words, dtype=object), tokens=True),
+            RowColumn("attention", np.array([*(row[i] for i in places), np.nan]), digits=2),
+            RowColumn(
+                "logit", np.array([*(effect[i] for i in places), np.nansum(effect)]), digits=2, tip="out: from all sources"
+            ),
+        )
+        return columns, ids(np.array([*places, query]), np.arange(len(names)))
+
+    columns, keys = once(answer, ("roles", query, source), make)
+    return Rows("roles", columns, keys)

@@ -1,0 +1,269 @@
+"""The pages of the induction laboratory: clock hands, both attentions, the stream, the prediction, the alphabet."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from circuitlab.analysis.checks.rope_clock import RotationClockResult
+from circuitlab.counting import number_of
+from circuitlab.engine.request import Answer
+from circuitlab.figures.contracts.common import caption, destination, number, once, quoted
+from circuitlab.figures.contracts.panel import Facts
+from circuitlab.figures.marks import Axis, Dials, Figure, Heatmap, Lines, Mark, RowColumn, Rows, Tokens, ids
+from circuitlab.figures.panels.laboratory.parameters import LaboratoryView
+from circuitlab.figures.panels.laboratory.words import enough, prose, rightly, share, worst
+from circuitlab.model.constructed import RopeInduction
+from circuitlab.session.state import State
+
+_DELTA, _SUM = Axis("Δ = source − destination + o"), Axis("Σ cos(Δ θᵢ)")
+_QUERY, _KEY = "letter that asks", "letter that is asked"
+STEPS = ("embedding", "layer 0", "layer 1")
+
+
+@lru_cache(maxsize=16)
+def _axis(label: str, names: tuple[str, ...]) -> Axis:
+    """The same object for the same names, so that nothing is laid out again."""
+    return Axis(label, names, tokens=True)
+
+
+def _names(state: State, facts: Facts) -> tuple[str, ...]:
+    """Letters, and a name for BOS that is no longer than the picture."""
+    return tuple("BOS" if t == 0 else facts.token_text(t) for t in state.tokens)
+
+
+def _name(token: int, facts: Facts) -> str:
+    return quoted(facts.token_text(token)) if token else "BOS"
+
+
+def result_of(answer: Answer) -> RotationClockResult:
+    """Its result, typed."""
+    assert isinstance(answer.result, RotationClockResult)
+    return answer.result
+
+
+def apart(state: State, r: RotationClockResult, view: LaboratoryView) -> int:
+    """The Δ that is looked at: of the selected source, else one picked beyond the prompt, else the best rival's."""
+    dest, src = destination(state), state.selection.source
+    if src is not None and src <= dest:
+        return src - dest + r.offset
+    if view.far is not None and r.delta[0] <= view.far <= r.delta[-1]:
+        return view.far
+    return r.rival
+
+
+def clock(state: State, facts: Facts, answer: Answer, view: LaboratoryView, p: RopeInduction) -> Figure:
+    """The hands at Δ, their sum over all Δ, what the lead is worth."""
+    r = result_of(answer)
+    delta = apart(state, r, view)
+    at = delta - int(r.delta[0])
+    top = len(r.theta)
+    dials = once(answer, ("dials", delta), lambda: _dials(r, at))
+    x = once(answer, "delta", lambda: r.delta.astype(np.float64))
+    ys = once(answer, "curve", lambda: r.curve[None].copy())
+    names = ("sum of the hands’ heights",)
+    curve = Lines("curve", x, ys, names, marks=_marked(r, p), x_axis=_DELTA, y_axis=_SUM, steps=True, current=float(delta))
+    behind = p.offset - delta
+    where = "the destination itself" if not behind else f"{behind} behind" if behind > 0 else f"{-behind} ahead"
+    title = f"Δ = {number(delta, 'd')} (source {where}): the hands’ heights add up to {number(r.curve[at])} of {top}"
+    bound = enough(r.alpha, r.alpha_needed, "α", r)
+    lead = f"The best rival, Δ = {number(r.rival, 'd')}, is g = {r.gap:.3g} below the peak; {bound}."
+    now = f"{lead} Mass on m\N{NO-BREAK SPACE}−\N{NO-BREAK SPACE}{p.offset}, worst row: {share(worst(r, 0))}. {rightly(r)}"
+    return Figure(((dials,), (curve,), (prose("clock", p, now),)), title, caption(answer, "θ under a hand in radians a position"))
+
+
+def _dials(r: RotationClockResult, at: int) -> Dials:
+    hands = r.hands[at].copy()
+    tips = tuple(
+        f"hand {i} · θ {theta:.3g} rad a position · Δθ {number(angle)} rad · height {number(np.cos(angle), '.3f')}"
+        for i, (theta, angle) in enumerate(zip(r.theta.tolist(), hands.tolist(), strict=True))
+    )
+    return Dials("hands", hands, tuple(map(_short, r.theta.tolist())), tips)
+
+
+def _short(theta: float) -> str:
+    """A speed under its dial."""
+    return f"{theta:.2g}" if theta >= 1e-2 else f"{theta:.0e}".replace("e-0", "e−").replace("e-", "e−")
+
+
+def _marked(r: RotationClockResult, p: RopeInduction) -> tuple[tuple[float, str], ...]:
+    """The peak, the best rival, and where all-equal hands come round first."""
+    peak, rival = f"peak: n = m − {p.offset}", f"best rival: Δ = {number(r.rival, 'd')}"
+    round_ = ((-p.period, f"2π/θ = {p.period:g}"),) if p.frequencies == "equal" and p.period <= p.n_ctx - 1 else ()
+    if round_ and r.rival == -p.period:
+        return (*round_, (0.0, peak))
+    if abs(r.rival) * 6 < len(r.delta):  # side by side with the peak: one label for both
+        return (*round_, (0.0, ""), (float(min(r.rival, 0)), f"{peak}, {rival}"))
+    return (*round_, (float(r.rival), rival), (0.0, peak))
+
+
+def attention(state: State, facts: Facts, answer: Answer, layer: int, p: RopeInduction) -> Figure:
+    """One layer's attention by formula and as it is."""
+    r, page = result_of(answer), f"layer {layer}"
+    made: list[Mark] = []
+    for name, values in (("formula", r.predicted), ("measured", r.measured)):
+        made.append(
+            Heatmap(
+                name,
+                once(answer, (name, layer), lambda values=values: values[layer].astype(np.float32)),
+                (0.0, 1.0),
+                x=_axis(f"source, {'by formula' if name == 'formula' else name}", _names(state, facts)),
+                y=_axis("destination", _names(state, facts)),
+                unit="attention",
+                row=state.selection.destination,
+                col=state.selection.source,
+                framed=once(answer, ("wanted", layer), lambda: r.wanted[layer].copy()),
+                colour_bar=False,
+                blank="masked",
+            )
+        )
+    off = once(answer, ("off", layer), lambda: float(np.nanmax(np.abs(r.predicted[layer] - r.measured[layer]))))
+    least = worst(r, layer)
+    if layer == 0:
+        title = f"Layer 0: worst row {share(least)} on m − {p.offset}, {number(1 - least, '.2g')} strays"
+        bound = enough(r.alpha, r.alpha_needed, "α", r)
+    else:
+        title = f"Layer 1: worst row {share(least)} where it should be, {number(1 - least, '.2g')} strays"
+        bound = enough(r.beta, r.beta_needed, "β", r)
+    if np.isnan(least):
+        title = f"{page.capitalize()}: no row has a position to look at yet"
+    now = f"With {bound}. {rightly(r)} By formula and as measured differ by at most {off:.1e}."
+    grid = (tuple(made), (prose(page, p, now),))
+    return Figure(grid, title, caption(answer, "colours 0 to 1", "framed: where it should look"))
+
+
+def stream(state: State, facts: Facts, answer: Answer, view: LaboratoryView, p: RopeInduction) -> Figure:
+    """Position by coordinate after each step; `out` divided by γ, so that one scale does for all."""
+    r = result_of(answer)
+    shown = [s for s in STEPS if view.after in ("all", s)]
+    x = once(answer, "coordinates", lambda: _coordinates(r, p))
+    maps = []
+    for step in shown:
+        values = once(answer, ("stream", step), lambda step=step: _scaled(r, STEPS.index(step), p))
+        signed = p.variant != "one-hot"
+        maps.append(
+            Heatmap(
+                step,
+                values,
+                (-1.0, 1.0) if signed else (0.0, 1.0),
+                map="signed" if signed else "magnitude",
+                x=x,
+                y=_axis(f"x{'⁰¹²'[STEPS.index(step)]}", _names(state, facts)),
+                row=state.selection.destination,
+                square=False,
+                colour_bar=False,
+            )
+        )
+    last = destination(state)
+    after = "each step" if view.after == "all" else view.after
+    title = f"After {after}: {number_of(len(state.tokens), 'position')} × {r.stream.shape[2]} coordinates"
+    now = _mixed(r, last, p, _name(state.tokens[last], facts))
+    grid = (*((m,) for m in maps), (prose("stream", p, now),))
+    scale = "−1 to 1" if p.variant != "one-hot" else "0 to 1"
+    divided = f"out divided by γ = {p.gamma:g}" if p.gamma else ""
+    return Figure(grid, title, caption(answer, f"colours {scale}", divided))
+
+
+def _scaled(r: RotationClockResult, step: int, p: RopeInduction) -> np.ndarray:
+    values = r.stream[step].astype(np.float32)
+    for name, first, stop in r.places:
+        if name == "out" and p.gamma:
+            values[:, first:stop] /= p.gamma
+    return values
+
+
+def _coordinates(r: RotationClockResult, p: RopeInduction) -> Axis:
+    """Places by name; each coordinate's own name for the readout."""
+    letters = ("BOS", *(chr(65 + i) if i < 26 else chr(71 + i) for i in range(p.letters)))
+    spans, ticks = [], [""] * r.stream.shape[2]
+    for name, first, stop in sorted(r.places, key=lambda place: (place[1], -place[2])):
+        if spans and first < spans[-1][1]:
+            continue  # BOS is one of the tokens where letters are one-hot
+        spans.append((first, stop, name))
+        for i in range(first, stop):
+            of = letters[i - first] if stop - first == len(letters) else str(i - first) if stop - first > 1 else ""
+            ticks[i] = f"{name} {of}".strip()
+    return Axis("", tuple(ticks), spans=tuple(spans))
+
+
+def _mixed(r: RotationClockResult, last: int, p: RopeInduction, token: str) -> str:
+    """How much of what should be in prev at the position that is read is there."""
+    first, stop = next((a, b) for name, a, b in r.places if name == "prev")
+    if last < p.offset:
+        return f"Position {last} {token} has no position {p.offset} behind it. {rightly(r)}"
+    mass = float(r.mass[0, last])
+    length = float(np.linalg.norm(r.stream[1, last, first:stop]))
+    said = f"At {last} {token}: {share(mass)} of prev comes from position {last - p.offset}, its length is {length:.3f}."
+    return f"{said} {rightly(r)}"
+
+
+def prediction(state: State, facts: Facts, answer: Answer, p: RopeInduction) -> Figure:
+    """What followed, and each letter's logit by formula and as it is, at the position that is read."""
+    r, last = result_of(answer), destination(state)
+    followed, measured = r.followed[last], r.measured_logits[last]
+    top = once(answer, "margins", lambda: max(float(np.nanmax(np.abs(r.margin), initial=0.0)), 1e-9))
+    margins = once(answer, "margin", lambda: r.margin.astype(np.float32))
+    words = _names(state, facts)
+    text = Tokens("text", words, margins, (-top, top), "signed", "lead", row=last, locked=state.selection.locked)
+    table = once(answer, ("letters", last), lambda: _letters(r, facts, last))
+    token = _name(state.tokens[last], facts)
+    if followed.any():
+        best = [quoted(facts.token_text(int(i))) for i in np.flatnonzero(followed == followed.max())]
+        said = "right" if r.margin[last] > 0 else "wrong"
+        title = f"After {last} {token}: {' or '.join(best)} followed most often; {said}, by {number(r.margin[last])}"
+    else:
+        rest = float(r.measured[1, last, 0]) if state.tokens[0] == 0 else float("nan")
+        flat = number(float(np.ptp(measured)), ".2g")
+        on = f"rests on BOS with {share(rest)}" if not np.isnan(rest) else "has no BOS to rest on"
+        title = f"After {last} {token}: nothing to continue with, it {on}; logits within {flat}"
+    off = float(np.abs(r.logits[last] - measured).max())
+    now = f"{rightly(r)} Here formula and model differ by at most {off:.1e}."
+    rows = Rows("letters", *table, sort=None)
+    return Figure(
+        ((text,), (rows,), (prose("prediction", p, now),)), title, caption(answer, "lead: right letter less the best other")
+    )
+
+
+def _letters(r: RotationClockResult, facts: Facts, last: int) -> tuple[tuple[RowColumn, ...], np.ndarray]:
+    measured = r.measured_logits[last]
+    weights = np.exp(measured - measured.max())
+    order = np.argsort(-measured, kind="stable")
+    top = max(float(np.abs(measured).max()), 1e-9)
+    columns = (
+        RowColumn("token", np.array([facts.token_text(t) if t else "BOS" for t in order.tolist()], dtype=object), tokens=True),
+        RowColumn("followed", r.followed[last][order], digits=0, unit="times", tip="How often it has followed this token"),
+        RowColumn("formula", r.logits[last][order], digits=3 if top < 1e3 else 1, tip="Logit by the formula"),
+        RowColumn("logit", measured[order], digits=3 if top < 1e3 else 1, tip="Logit of the model"),
+        RowColumn("P", (weights / weights.sum())[order], digits=4, bar=True, levels=(0.0, 1.0), tip="softmax of the logits"),
+    )
+    return columns, ids(order)
+
+
+def alphabet(state: State, facts: Facts, answer: Answer, p: RopeInduction) -> Figure:
+    """How layer 1 would compare every letter with every other."""
+    r, token = result_of(answer), state.tokens[destination(state)]
+    asked = once(answer, "asked", lambda: r.letters.argmax(axis=1))
+    names = once(answer, "names", lambda: facts.tokens(tuple(range(1, len(asked) + 1))))
+    own = int((asked == np.arange(len(asked))).sum())
+    map_ = Heatmap(
+        "alphabet",
+        once(answer, "alphabet", lambda: r.letters.astype(np.float32)),
+        (0.0, 1.0),
+        x=once(answer, "keys", lambda: Axis(_KEY, names)),
+        y=once(answer, "queries", lambda: Axis(_QUERY, names)),
+        unit="attention",
+        row=token - 1 if token else None,
+        framed=once(answer, "largest", lambda: np.eye(len(asked), dtype=bool)[asked]),
+    )
+    n = len(asked)
+    receive = len(np.unique(asked))
+    all_ = f"all choices fall on {number_of(receive, 'letter')}"
+    title = f"{p.variant}: {own} of {number_of(n, 'letter')} choose their own like, {all_}"
+    where = np.array(state.tokens)[np.nanargmax(r.measured[1], axis=1)]
+    letters = np.array(state.tokens) != 0
+    chosen = int((where == np.array(state.tokens))[letters].sum())
+    from_ = f"from {chosen} of {number_of(int(letters.sum()), 'position')}"
+    now = f"In this prompt layer 1 looks most at the token’s own letter {from_}. {rightly(r)}"
+    words = prose("rank one", p, now)
+    return Figure(((map_,), (words,)), title, caption(answer, "the alphabet: by formula, each letter once"))

@@ -1,0 +1,143 @@
+"""Induction laboratory: the constructed model taken apart. The sliders are its parameters, every number is the open model's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from circuitlab.analysis.checks.rope_clock import RotationClockParams
+from circuitlab.engine.request import Answer, Request
+from circuitlab.figures.contracts.common import destination, pick_position
+from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, register
+from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
+from circuitlab.figures.panels.laboratory import pages as pages
+from circuitlab.figures.panels.laboratory.parameters import NAME, LaboratoryView, parameters, reads, with_parameters, writes
+from circuitlab.model.constructed import RopeInduction
+from circuitlab.session.state import State
+
+TITLE = "Induction laboratory"
+_CHOICES = (
+    ("one-hot", "a direction for each letter: completes A B … A → B, provably"),
+    ("sinusoidal", "letters on a circle, two numbers each: completes it too"),
+    ("rank-one", "one number for each letter: does not find its like"),
+)
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """The rotation clock of the open model; nothing of any other model."""
+    if parameters(state) is None:
+        return {}
+    if not state.tokens:
+        return Why("Type some text of letters in the Prompt, for instance A B C D A.")
+    return {"clock": Request("rotation_clock", RotationClockParams(), state.subject)}
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """The page that is open; of another model, the way here."""
+    p = parameters(state)
+    if p is None:
+        return _way_in()
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, TITLE)
+    if "clock" not in now:
+        return Figure(title=TITLE)
+    return _page(state, facts, now["clock"], p)
+
+
+def _page(state: State, facts: Facts, answer: Answer, p: RopeInduction) -> Figure:
+    view: LaboratoryView = state.view(NAME, LaboratoryView)
+    if view.page == "clock":
+        return pages.clock(state, facts, answer, view, p)
+    if view.page == "stream":
+        return pages.stream(state, facts, answer, view, p)
+    if view.page == "prediction":
+        return pages.prediction(state, facts, answer, p)
+    if view.page == "rank one":
+        return pages.alphabet(state, facts, answer, p)
+    return pages.attention(state, facts, answer, int(view.page[-1]), p)
+
+
+@lru_cache(maxsize=1)
+def _way_in() -> Figure:
+    """What to click where another model is open."""
+    columns = (
+        RowColumn("constructed model", np.array([name for name, _ in _CHOICES], dtype=object)),
+        RowColumn("what it does", np.array([what for _, what in _CHOICES], dtype=object)),
+    )
+    rows = Rows("open", columns, ids(np.arange(len(_CHOICES))))
+    why = "Click one of these lines. The model was written by hand, and here it is taken apart."
+    return Figure(((rows,),), "Open the constructed model", why_empty=why)
+
+
+def pick(state: State, hit: Hit) -> State:
+    """A line opens its model; cells and tokens select; a place on the curve is a source, or a Δ beyond the prompt."""
+    if hit.mark == "open" and hit.id and hit.gesture in ("click", "double-click"):
+        variant = _CHOICES[hit.id[0]][0]
+        return with_parameters(state, RopeInduction.preset(variant))  # type: ignore[arg-type]
+    if hit.mark in ("formula", "measured"):
+        return _pick_cell(state, hit)
+    if hit.mark in ("text", *pages.STEPS):
+        return pick_position(state, hit)
+    if hit.mark == "curve":
+        return _pick_delta(state, hit)
+    return state
+
+
+def _pick_cell(state: State, hit: Hit) -> State:
+    if hit.gesture in ("hover", "leave") or len(hit.id) != 2:
+        return pick_position(state, hit)
+    dest, src = hit.id
+    selection = state.selection
+    if selection.locked and (selection.destination, selection.source) == (dest, src):
+        return state.select(destination=None, source=None, locked=False)
+    return state.select(destination=dest, source=src, locked=True, token=None)
+
+
+def _pick_delta(state: State, hit: Hit) -> State:
+    """A click; hovering only reads the curve."""
+    p = parameters(state)
+    if hit.gesture not in ("click", "double-click") or len(hit.id) != 2 or p is None:
+        return state
+    delta, dest = hit.id[1] - (p.n_ctx - 1), destination(state)
+    src = dest - p.offset + delta
+    view: LaboratoryView = state.view(NAME, LaboratoryView)
+    if 0 <= src <= dest:
+        return state.with_view(NAME, replace(view, far=None)).select(destination=dest, source=src, locked=True)
+    return state.with_view(NAME, replace(view, far=delta)).select(source=None)
+
+
+PANEL = register(
+    Panel(
+        name=NAME,
+        title=TITLE,
+        view=LaboratoryView,
+        equation="A⁰ = softmax(α Σᵢ cos((n − m + o) θᵢ));  A¹ = softmax(β code(t_m) · prev_n + β σ [BOS]);  logit = γ A¹[tₙ = t]",
+        source="After Wendler’s construction; rotary positions: Su et al. 2021, section 3.4",
+        help=(
+            "A two-layer model that was written by hand: every number in it is known, so that each step can be checked against a "
+            "formula. m is the destination, n the source, o how far layer 0 looks back, t_m the token at m. The stream is "
+            "tok | prev | out | one. "
+            "Clock (a click on its curve looks at that Δ): "
+            "the key of every token is the same vector c = (1, 0, 1, 0, …), turned by θᵢ in each pair of columns at every "
+            "position; the query is the same turned back by o, times α. Their product is α times the sum of the hands’ heights, "
+            "largest where all point up. g is how far the best rival within the context N is below that; the softmax then puts "
+            "at least 1 − ε on n = m − o once α ≥ ln(N/ε)/g, and layer 1 likewise once β ≥ ln(N/ε)/(½ − ε) with one-hot letters. "
+            "Layer 0, Layer 1: attention by formula beside the model’s own; framed cells are where it should be. "
+            "Stream: what stands in each coordinate after each step. Prediction: the logit of a letter is γ times the attention "
+            "on positions that hold it, so that several continuations share by their counts. "
+            "Rank one: what becomes of layer 1 when it reads one direction on each side. "
+            "The controls are the parameters of the open model: moving one builds another model, and every panel follows; undo "
+            "brings the last one back. “Right” means that the most probable letter is one that has followed most often."
+        ),
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        area="centre",
+        order=75,
+        reads=reads,
+        writes=writes,
+    )
+)

@@ -1,0 +1,77 @@
+"""What the open model is, as a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from textwrap import wrap
+
+import numpy as np
+
+from circuitlab.analysis.checks.model_facts import ModelFactsParams, ModelFactsResult
+from circuitlab.engine.request import Request
+from circuitlab.figures.contracts.common import caption, once
+from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, register
+from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
+from circuitlab.session.state import State
+
+LINE = 30  # characters of a value: what a narrow dock shows of it
+INDENT = "\u2003"
+
+
+@dataclass(frozen=True)
+class ModelView:
+    """Nothing to choose."""
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """The facts, which need no text."""
+    return {"facts": Request("model_facts", ModelFactsParams(), state.subject)}
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """Group, name, value."""
+    answer = now.get("facts")
+    if answer is None:
+        return Figure(title="Model")
+    result = answer.result
+    assert isinstance(result, ModelFactsResult)
+    notes = [("loading", "note", note) for note in facts.notes]
+    told = (*facts.whereabouts(state.subject), *notes)
+    rows = once(answer, ("rows", told), lambda: _rows((*result.facts, *told)))
+    return Figure(((rows,),), facts.name, caption(answer, result.exactness))
+
+
+def _rows(facts: tuple[tuple[str, str, str], ...]) -> Rows:
+    """A line a fact under the name of its group; what is longer than a line goes on in the next ones."""
+    shown: list[tuple[str, str]] = []
+    before = ""
+    for group, name, value in facts:
+        shown += [(group, "")] if group != before else []
+        first, *more = wrap(value, LINE, break_on_hyphens=False) or [""]
+        shown += [(INDENT + name, first), *(("", line) for line in more)]
+        before = group
+    names, values = (np.array(c, dtype=object) for c in zip(*shown, strict=True))
+    return Rows("facts", (RowColumn("fact", names), RowColumn("value", values)), ids(np.arange(len(shown))))
+
+
+def pick(state: State, hit: Hit) -> State:
+    """Nothing to pick."""
+    return state
+
+
+PANEL = register(
+    Panel(
+        name="model",
+        title="Model",
+        view=ModelView,
+        equation="x_{l+1} = x_l + Σ_h A^h (x_l W_V^h) W_O^h (+ MLP)",
+        source="Elhage et al. 2021",
+        help="Sizes, options, parameter counts, and how exact a reading of the weights alone can be.",
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        area="left",
+        shortcut="Ctrl+5",
+        order=50,
+    )
+)

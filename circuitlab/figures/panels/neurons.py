@@ -1,0 +1,125 @@
+"""Neurons: which MLP neurons matter for the target at the selected position, and what each writes in tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from circuitlab.analysis.attribution.neurons import NeuronsParams, NeuronsResult
+from circuitlab.engine.request import Answer, Request
+from circuitlab.figures.contracts.common import caption, destination, digits, once, quoted, texts, top_level
+from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
+from circuitlab.figures.panels.attribution import target_name
+from circuitlab.session.state import State
+
+WRITTEN = 4  # tokens from either end of what a neuron writes
+
+
+@dataclass(frozen=True)
+class NeuronsView:
+    """The controls of the neurons."""
+
+    page: Literal["neurons", "layers"] = control("neurons", label="Page", kind="tabs")
+    k: int = control(
+        30, label="Top", tip="How many are listed, the largest effects first", low=1, high=500, when="page", values=("neurons",)
+    )
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """The neurons with the largest effects at the selected position."""
+    view: NeuronsView = state.view("neurons", NeuronsView)
+    if not state.tokens:
+        return Why("Type some text in the Prompt to see which neurons act on it.")
+    params = NeuronsParams(state.selection.target, destination(state), max(1, view.k), WRITTEN)
+    return {"neurons": Request("neurons", params, state.subject)}
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """The neurons, or what all neurons of each layer add up to."""
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, "Neurons")
+    answer = now.get("neurons")
+    if answer is None:
+        return Figure(title="Neurons")
+    result = _result(answer)
+    position = min(result.position, len(state.tokens) - 1)
+    after = f"after {position} {quoted(facts.token_text(state.tokens[position]))}"
+    title = f"{target_name(result.ids[0], facts)} {after}: MLPs {result.mlp.sum():+.2f} of {result.total:+.2f}"
+    view: NeuronsView = state.view("neurons", NeuronsView)
+    if view.page == "layers":
+        return Figure(((once(answer, "layers", lambda: _layers(result)),),), title, caption(answer))
+    rows = once(answer, "rows", lambda: _rows(result, facts))
+    said = f"the listed neurons add {result.effect.sum():+.3f}"
+    return Figure(((rows,),), title, caption(answer, said), (len(result.effect), result.n_neurons))
+
+
+def _result(answer: Answer) -> NeuronsResult:
+    result = answer.result
+    assert isinstance(result, NeuronsResult)
+    return result
+
+
+def _joined(found: np.ndarray, facts: Facts) -> np.ndarray:
+    """[n] lists of tokens [n, k], apart by a gap."""
+    return np.array(["  ".join(texts(row, facts)) for row in found], dtype=object)
+
+
+def _rows(result: NeuronsResult, facts: Facts) -> Rows:
+    top = top_level(result.effect)
+    names = np.array([f"L{a}N{b}" for a, b in zip(result.layer, result.neuron, strict=True)], dtype=object)
+    columns = (
+        RowColumn("neuron", names),
+        RowColumn("activation", result.activation, digits=2),
+        RowColumn(
+            "effect", result.effect, digits=digits(top), bar=True, levels=(-top, top), tip="activation · (W_out[n] · target)"
+        ),
+        RowColumn("writes towards", _joined(result.top_ids, facts), tokens=True, tip="raised most by a unit of activation"),
+        RowColumn("and away from", _joined(result.bottom_ids, facts), tokens=True, tip="lowered most by a unit of activation"),
+    )
+    first = result.top_ids[:, 0] if result.top_ids.shape[1] else np.full(len(names), -1)
+    return Rows("neurons", columns, ids(result.layer, result.neuron, first), ranked=True)
+
+
+def _layers(result: NeuronsResult) -> Rows:
+    top = top_level(result.mlp)
+    columns = [
+        RowColumn("layer", np.array([f"MLP L{i}" for i in range(len(result.mlp))], dtype=object)),
+        RowColumn("neurons", result.summed, digits=3, tip="all neurons of the layer"),
+        RowColumn("bias", result.bias, digits=3),
+    ]
+    if result.placed.any():
+        columns.append(RowColumn("intervention", result.placed, digits=3, tip="put in the MLP's place"))
+    columns.append(RowColumn("MLP", result.mlp, digits=3, bar=True, levels=(-top, top), tip="the sum: its direct contribution"))
+    return Rows("layers", tuple(columns), ids(np.arange(len(result.mlp))))
+
+
+def pick(state: State, hit: Hit) -> State:
+    """A neuron: tables are read at the token that it writes towards most."""
+    if hit.mark == "neurons" and hit.gesture in ("click", "double-click") and len(hit.id) == 3 and hit.id[2] >= 0:
+        return state.select(token=hit.id[2])
+    return state
+
+
+PANEL: Panel = register(
+    Panel(
+        name="neurons",
+        title="Neurons",
+        view=NeuronsView,
+        equation="effect[n] = act[n] · (W_out[n] · D');  writes[n] = W_out[n] W_U, less its vocabulary mean",
+        source="Geva et al. 2022, Feed-Forward Layers Build Predictions by Promoting Concepts in the Vocabulary Space",
+        help="Each MLP neuron adds its activation times a fixed row of W_out [neuron, d_model] to the stream. Effect is what "
+        "that adds to the target directly, at the recorded scale of the final norm; the tokens are what the row points "
+        "towards and away from. Click a neuron to read the tables at the token that it writes towards.",
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        of_heads=True,
+        lacks="MLP neurons",
+        area="bottom",
+        order=128,
+    )
+)

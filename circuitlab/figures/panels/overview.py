@@ -1,0 +1,111 @@
+"""All heads at a glance: a contact sheet of every head's attention, layers down, heads across."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from circuitlab.analysis.attention.overview import GAP, OverviewParams, OverviewResult
+from circuitlab.analysis.attention.pattern import Show
+from circuitlab.counting import number_of
+from circuitlab.engine.request import Request
+from circuitlab.figures.contracts.common import and_struck, caption, hints, once, published, struck, top_level
+from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, Tiles, empty
+from circuitlab.figures.panels.attention import NAMES, UNITS
+from circuitlab.model.subject import Head
+from circuitlab.session.state import State
+
+
+@dataclass(frozen=True)
+class OverviewView:
+    """The controls of the contact sheet."""
+
+    show: Show = control("pattern", label="Show", tip="What a cell holds")
+    leave_out_bos: bool = control(False, label="Without BOS", tip="Leave the first position out as a source")
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """One request for all heads."""
+    if not state.tokens:
+        return Why("Type some text in the Prompt to see all heads.")
+    view: OverviewView = state.view("overview", OverviewView)
+    size = 64 if facts.config.n_layers * facts.config.n_heads <= 64 else 40
+    return {"overview": Request("attention_overview", OverviewParams(view.show, size, view.leave_out_bos), state.subject)}
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """One heatmap of tiles."""
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, "All heads")
+    answer = now.get("overview")
+    if answer is None:
+        return Figure(title="All heads")
+    result = answer.result
+    assert isinstance(result, OverviewResult)
+    view: OverviewView = state.view("overview", OverviewView)
+    config = facts.config
+    sheet, signed, title = result.sheet, view.show == "scores", NAMES[view.show]
+    top = once(answer, "top", lambda: top_level(sheet))
+    crossed = struck(state, facts)
+    tiles = Tiles(
+        rows=config.n_layers,
+        cols=config.n_heads,
+        height=result.tile,
+        width=result.tile,
+        gap=GAP,
+        chosen=tuple((h.layer, h.head) for h in state.selection.heads),
+    )
+    heat = Heatmap(
+        name="heads",
+        values=sheet,
+        levels=(-top, top) if signed else (0.0, top),
+        map="signed" if signed else "magnitude",
+        unit=UNITS[view.show],
+        x=once(answer, "x", lambda: Axis("head", tuple(f"H{h}" for h in range(config.n_heads)))),
+        y=once(answer, "y", lambda: Axis("layer", tuple(f"L{i}" for i in range(config.n_layers)))),
+        tiles=tiles,
+        colour_bar=False,
+        hints=and_struck(hints(facts), crossed),
+        struck=tuple(crossed),
+    )
+    n = config.n_layers * config.n_heads
+    every = "The one head" if n == 1 else f"All {number_of(n, 'head')}"
+    title = f"{every} · {title}"
+    return Figure(((heat,),), title, caption(answer, "one scale for all heads", published(facts)))
+
+
+def pick_head(state: State, head: Head, gesture: str) -> State:
+    """Click: this head alone. Shift-click: with the others, or away from them. A chosen pair is let go of."""
+    if gesture not in ("click", "shift-click", "double-click"):
+        return state
+    heads = state.selection.heads
+    if gesture == "shift-click":
+        rest = tuple(h for h in heads if h != head)
+        return state.with_heads(*((rest or heads) if head in heads else (*heads, head)))
+    return state if heads == (head,) else state.with_heads(head)
+
+
+def pick(state: State, hit: Hit) -> State:
+    """Choose heads."""
+    return pick_head(state, Head(*hit.id), hit.gesture) if hit.mark == "heads" and len(hit.id) == 2 else state
+
+
+PANEL = register(
+    Panel(
+        name="overview",
+        title="All heads",
+        view=OverviewView,
+        equation="A = softmax(score_scale · (x W_Q)(x W_K)ᵀ) of every head; long prompts pooled by maximum",
+        source="Elhage et al. 2021",
+        help="Click a head to open it in every panel; Shift-click adds or removes one.",
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        of_heads=True,
+        area="left",
+        shortcut="Ctrl+2",
+        order=20,
+        opens="attention",
+    )
+)

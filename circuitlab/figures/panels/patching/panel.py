@@ -1,0 +1,289 @@
+"""Patching: what a value of the pinned prompt brings about in this one, by head or layer and position, and path by path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from circuitlab.analysis.interventions.patched_block import What
+from circuitlab.analysis.interventions.patching import PatchingParams, PatchingResult
+from circuitlab.analysis.interventions.path_patching import PathPatchingParams
+from circuitlab.counting import number_of
+from circuitlab.engine.request import Answer, Request
+from circuitlab.figures.contracts.common import caption, has_mlps, number, once, pick_position
+from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.contracts.pivot import chosen, there
+from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, empty, ids
+from circuitlab.figures.panels.patching.paths import figure_of_paths, pick_path, sender_of, why_no_path
+from circuitlab.figures.panels.patching.two_prompts import (
+    Show,
+    measured,
+    no_share,
+    prompts,
+    read_beside,
+    scale,
+    shown,
+    strip_weights,
+    whose,
+)
+from circuitlab.model.subject import Head
+from circuitlab.session.state import State
+
+TITLE = "Patching"
+WHAT: dict[str, What] = {
+    "head output": "head",
+    "query": "q",
+    "key": "k",
+    "value": "v",
+    "pattern": "pattern",
+    "attention output": "attn_out",
+    "MLP output": "mlp_out",
+    "stream before block": "resid_pre",
+    "stream after attention": "resid_mid",
+}
+
+
+@dataclass(frozen=True)
+class PatchingView:
+    """The controls of patching."""
+
+    page: Literal["grid", "paths"] = control("grid", label="Page", kind="tabs")
+    exchange: Literal[
+        "head output",
+        "query",
+        "key",
+        "value",
+        "pattern",
+        "attention output",
+        "MLP output",
+        "stream before block",
+        "stream after attention",
+    ] = control("head output", label="Exchange", tip="What each cell takes from the pinned prompt", when="page", values=("grid",))
+    at: Literal["each position", "all positions"] = control(
+        "each position", label="at", tip="One position a cell, or all positions of a row at once", when="page", values=("grid",)
+    )
+    rows: Literal["all heads", "chosen heads"] = control(
+        "all heads", label="Rows", tip="Every head, or only those that are selected", when="page", values=("grid",)
+    )
+    writer: Literal["head", "MLP of its layer"] = control(
+        "head",
+        label="From",
+        tip="What is sent: the head's output or its layer's MLP's",
+        when="page",
+        values=("paths",),
+        only=has_mlps,
+    )
+    show: Show = control(
+        "effect", label="Show", tip="The change of the target, or its share of the difference between the prompts (1: all of it)"
+    )
+    read: Literal["last token", "locked token"] = control(
+        "last token", label="Read after", tip="The position whose prediction is measured"
+    )
+
+
+def _view(state: State) -> PatchingView:
+    return state.view("patching", PatchingView)
+
+
+def _why(state: State, facts: Facts) -> str:
+    """Why there is nothing to show, "" where there is."""
+    pin, view = state.reference, _view(state)
+    if pin is None:
+        return "Patching takes values from another prompt: Pin this one (Ctrl+P), then change a word of the text."
+    if pin.subject.model != state.model:
+        if pin.subject.model.source == state.model.source:
+            return "The pinned prompt was read by another checkpoint: Pin this one (Ctrl+P), then change a word of the text."
+        return "The pinned prompt belongs to another model: Pin this one (Ctrl+P), then change a word of the text."
+    if not pin.subject.tokens:
+        return "The pinned prompt is empty: Pin this one (Ctrl+P), then change a word of the text."
+    if pin.subject == state.subject or (pin.subject.tokens == state.tokens and not state.subject.edits):
+        return "The pinned prompt is this very one: change a word of the text, or ablate a head, and see what brings it back."
+    if view.page == "paths":
+        return why_no_path(state, facts)
+    if WHAT[view.exchange] == "mlp_out" and not has_mlps(facts):
+        return "This model has no MLPs: exchange something else."
+    return ""
+
+
+def _position(state: State) -> int:
+    """The position that is read; a token that is merely hovered starts no sweep."""
+    selection = state.selection
+    if _view(state).read == "locked token" and selection.locked and selection.destination is not None:
+        return min(selection.destination, len(state.tokens) - 1)
+    return -1
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """One sweep: the grid, or the paths from one head."""
+    if not state.tokens:
+        return Why("Type some text in the Prompt, Pin it (Ctrl+P), then change a word of it.")
+    pin = state.reference
+    if pin is None or _why(state, facts):
+        return {}
+    view, target, position, source = _view(state), state.selection.target, _position(state), pin.subject.tokens
+    sender = sender_of(state, facts)
+    if view.page == "paths" and sender is not None:
+        writer = "mlp" if view.writer != "head" and has_mlps(facts) else "head"
+        paths = PathPatchingParams(source, sender, writer, target=target, position=position, contrast=True)
+        return {"paths": Request("path_patching", paths, state.subject)}
+    heads = tuple(sorted(chosen(state, facts))) if view.rows == "chosen heads" else ()
+    grid = "position" if view.at == "each position" else "all"
+    params = PatchingParams(source, WHAT[view.exchange], grid, target, position, heads, contrast=True, estimate=True)
+    return {"grid": Request("patching", params, state.subject)}
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """Both prompts above, the grid or the paths below."""
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, TITLE)
+    if why := _why(state, facts):
+        return empty(why, TITLE)
+    view = _view(state)
+    answer = now.get(view.page)
+    if answer is None:
+        return Figure(title=TITLE)
+    if view.page == "paths":
+        made = figure_of_paths(state, facts, answer, view.show, TITLE)
+    else:
+        made = _grid(state, facts, answer, view)
+    pin = state.reference
+    cut = pin is not None and pin.subject.edits and not made.why_empty
+    return replace(made, caption=f"{made.caption} · the pin's interventions are left out") if cut else made
+
+
+def _grid(state: State, facts: Facts, answer: Answer, view: PatchingView) -> Figure:
+    result = answer.result
+    assert isinstance(result, PatchingResult)
+    if why := no_share(view.show, result):
+        return empty(why, TITLE)
+    values = once(answer, ("values", view.show), lambda: _inside(result, view.show))
+    unit, top = once(answer, ("scale", view.show), lambda: scale(view.show, values, result))
+    x, y, rows, cols = once(answer, "axes", lambda: _axes(answer, result, facts))
+    row, col = _crosshair(state, facts, rows, cols)
+    heat = Heatmap(
+        name="grid",
+        values=values,
+        levels=(-top, top),
+        map="signed",
+        unit=unit,
+        x=x,
+        y=y,
+        row=row,
+        col=col,
+        square=False,
+        row_ids=rows,
+        col_ids=cols,
+        hatched=once(answer, "hatched", lambda: _estimated(result) | (~result.inside & result.exact)),
+        texts=once(answer, "texts", lambda: np.where(_estimated(result), "≈", "")) if _estimated(result).any() else None,
+    )
+    outside, estimated = int((~result.inside & result.exact).sum()), int(_estimated(result).sum())
+    cone = f"{outside} of {number_of(result.inside.size, 'cell')} empty and hatched: they cannot matter" if outside else ""
+    said = f"{estimated} of {result.inside.size} coloured and hatched, ≈: first-order estimates until exact" if estimated else ""
+    title = f"{view.exchange} as {whose(state)} · {measured(result, facts, whose(state))}"
+    words = caption(answer, said, cone, read_beside(state), _reading(result, row, col))
+    above = prompts(state, facts, answer)
+    return Figure((*above, (heat,)), title, words, weights=(*strip_weights(above), 4.0))
+
+
+def _estimated(result: PatchingResult) -> np.ndarray:
+    """Bool [row, col]: where a first-order estimate stands for the exact value."""
+    return ~result.exact & ~np.isnan(result.values)
+
+
+def _inside(result: PatchingResult, show: Show) -> np.ndarray:
+    """[row, col] float32: cells that cannot matter are empty."""
+    return np.where(result.inside | _estimated(result), shown(show, result), np.nan).astype(np.float32)
+
+
+def _axes(answer: Answer, result: PatchingResult, facts: Facts) -> tuple[Axis, Axis, np.ndarray, np.ndarray]:
+    """Tokens below, ≠ before one that differs and ∅ before one without a partner; rows; their ids (layer, head), (position,).
+
+    The id of a key-value head is its first query head, that of a layer has head −1.
+    """
+    sign = np.where(result.differs, "≠", np.where(result.align < 0, "∅", ""))
+    texts = facts.tokens(answer.request.subject.tokens)
+    x = Axis("position", tuple(f"{s}{t}" for s, t in zip(sign, texts, strict=True)), tokens=True)
+    x = x if result.positions[0] >= 0 else Axis("", ("all positions",))
+    layer, head = result.rows.T
+    group = facts.config.group if answer.request.params.what in ("k", "v") else 1  # type: ignore[attr-defined]
+    first = np.where(head < 0, -1, head * group)
+    to = lambda h: f"–{h + group - 1}" if group > 1 else ""
+    names = tuple(f"L{a}" if h < 0 else f"{Head(a, h)}{to(h)}" for a, h in zip(layer.tolist(), first.tolist(), strict=True))
+    return x, Axis("layer" if (head < 0).all() else "head", names), ids(layer, first), ids(result.positions)
+
+
+def _crosshair(state: State, facts: Facts, rows: np.ndarray, cols: np.ndarray) -> tuple[int | None, int | None]:
+    """The row of the leading head or of its layer, and the column of the selected position."""
+    head, destination = state.selection.head, state.selection.destination
+    mine = np.flatnonzero((rows[:, 0] == head.layer) & (rows[:, 1] <= head.head)) if there(head, facts) else np.zeros(0, int)
+    row = int(mine[-1]) if len(mine) and _same_row(rows, mine[-1], head, facts) else None
+    at = np.flatnonzero(cols[:, 0] == destination) if destination is not None else np.zeros(0, int)
+    return row, int(at[0]) if len(at) else None
+
+
+def _same_row(rows: np.ndarray, row: int, head: Head, facts: Facts) -> bool:
+    """Whether a row is the head itself, its layer, or the key-value head that it uses."""
+    first = int(rows[row, 1])
+    return first in (-1, head.head) or (facts.config.group > 1 and facts.config.kv_head(first) == facts.config.kv_head(head.head))
+
+
+def _reading(result: PatchingResult, row: int | None, col: int | None) -> str:
+    """The chosen cell in words."""
+    col = 0 if result.values.shape[1] == 1 else col
+    if row is None or col is None or not result.inside[row, col] or np.isnan(result.values[row, col]):
+        return ""
+    share = result.normalised[row, col]
+    sign = "" if result.exact[row, col] else "≈ "
+    return f"chosen cell {sign}{number(result.effect[row, col], '+.3f')}" + (
+        "" if np.isnan(share) else f", {share:.0%} of the difference"
+    )
+
+
+def pick(state: State, hit: Hit) -> State:
+    """On the text as elsewhere; a cell of the grid chooses its head and position, one of the paths its pair of heads."""
+    if hit.mark == "text":
+        return pick_position(state, hit)
+    if hit.gesture not in ("click", "shift-click", "double-click") or not hit.id:
+        return state
+    if hit.mark in ("paths", "strongest"):
+        return pick_path(state, hit)
+    if hit.mark != "grid" or len(hit.id) != 3:
+        return state
+    layer, head, position = hit.id
+    state = state.with_heads(Head(layer, head)) if head >= 0 else state.without_edge()
+    return state if position < 0 else state.select(destination=position, locked=True)
+
+
+PANEL = register(
+    Panel(
+        name="patching",
+        title=TITLE,
+        view=PatchingView,
+        equation="effect = target(this run, one value ← pinned) − target(this run);  share = effect / (target pinned − here)",
+        source=(
+            "Vig et al. 2020; Meng et al. 2022; Wang et al. 2022, Interpretability in the Wild; Goldowsky-Dill et al. 2023; "
+            "estimates: Nanda 2023, Attribution Patching; Syed et al. 2023"
+        ),
+        help=(
+            "Two prompts: the pinned one, and this one. Each cell runs this prompt again with a single value taken from the "
+            "pinned run (the output of head h at position p, a query, a whole stream …), lets everything after it follow, and "
+            "shows how far the target moved. Without a target of your own it is the logit of what the pinned prompt predicts "
+            "minus that of what this one does: a cell that reaches the whole difference carries all that tells the prompts "
+            "apart. Cells are empty where nothing can happen: before the first token that differs, and where no later layer "
+            "leads to the token that is read. Coloured cells that are hatched are estimates, the slope of the target times the "
+            "difference between the prompts, until the exact value replaces them. Paths: what one head wrote there is shown to "
+            "the query, key or value of one later head alone."
+        ),
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        of_heads=True,
+        instead="Bigram has what the last token makes likely",
+        area="centre",
+        order=75,
+        opens="attention",
+    )
+)

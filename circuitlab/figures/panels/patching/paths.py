@@ -1,0 +1,161 @@
+"""The page of patching that follows one head's output into the queries, keys and values of every later head."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from circuitlab.analysis.interventions.path_patching import PathPatchingResult
+from circuitlab.engine.request import Answer
+from circuitlab.figures.contracts.common import caption, digits, once, top_level
+from circuitlab.figures.contracts.panel import WITHOUT_HEADS, Facts
+from circuitlab.figures.contracts.pivot import no_head, pair, there
+from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
+from circuitlab.figures.panels.patching.two_prompts import (
+    Show,
+    measured,
+    no_share,
+    prompts,
+    read_beside,
+    scale,
+    shown,
+    strip_weights,
+    whose,
+)
+from circuitlab.model.subject import Head
+from circuitlab.session.state import Kind, State
+
+LISTED = 30
+WAYS: tuple[Kind, ...] = ("Q", "K", "V")
+
+
+def sender_of(state: State, facts: Facts) -> Head | None:
+    """Whose paths are shown: the earlier head of a chosen pair, else the leading head."""
+    edge = pair(state, facts)
+    if edge is not None:
+        return edge[0]
+    return state.selection.head if there(state.selection.head, facts) else None
+
+
+def why_no_path(state: State, facts: Facts) -> str:
+    """Why there is no path to show, "" where there is one."""
+    config, head = facts.config, sender_of(state, facts)
+    if config.norm_placement != "pre":
+        return "This model's norms stand behind its sublayers: what one head writes cannot be followed alone."
+    if not config.n_layers:
+        return WITHOUT_HEADS
+    if config.n_layers < 2:
+        return "A model of one layer has no path from head to head: see the grid."
+    if head is None:
+        return no_head(state.selection.head, facts).text
+    if head.layer + 1 >= config.n_layers:
+        return f"{head} stands in the last layer, where no head reads it: choose an earlier head in All heads."
+    return ""
+
+
+def figure_of_paths(state: State, facts: Facts, answer: Answer, show: Show, title: str) -> Figure:
+    """Both prompts, a map of receivers for each way in, and the strongest paths as a table."""
+    result, params = answer.result, answer.request.params
+    assert isinstance(result, PathPatchingResult)
+    if why := no_share(show, result):
+        return empty(why, title)
+    sender: Head = params.sender  # type: ignore[attr-defined]
+    name = f"MLP of layer {sender.layer}" if params.writer == "mlp" else str(sender)  # type: ignore[attr-defined]
+    path = _chosen(state, facts, sender)
+    table, count = once(answer, "table", lambda: _strongest(result, sender))
+    picked = tuple(i for i, key in enumerate(table.ids.tolist()) if path is not None and key == [*sender, *path])
+    table = replace(table, chosen=picked)
+    above, heat = prompts(state, facts, answer), _map(answer, result, sender, show, path)
+    head = f"{name} → one later head · {measured(result, facts, whose(state))}"
+    heights = (*strip_weights(above), min(1.5 + 0.15 * len(heat.values), 3.0), 2.0)
+    return Figure((*above, (heat,), (table,)), head, caption(answer, read_beside(state)), count, weights=heights)
+
+
+def _chosen(state: State, facts: Facts, sender: Head) -> tuple[int, int, int] | None:
+    """(layer, way in, head) of the chosen pair, where it is a path from the sender."""
+    edge = pair(state, facts)
+    if edge is None or edge[0] != sender or edge[1].layer <= sender.layer:
+        return None
+    return edge[1].layer, WAYS.index(state.selection.edge_kind), edge[1].head
+
+
+def _map(answer: Answer, result: PathPatchingResult, sender: Head, show: Show, path: tuple[int, int, int] | None) -> Heatmap:
+    """Layers down; across, the heads by query, then by key, then by value."""
+    first = sender.layer + 1
+    values = once(answer, ("map", show), lambda: _side_by_side(shown(show, result)[:, first:]))
+    unit, top = once(answer, ("scale", show), lambda: scale(show, values, result))
+    x, y, rows, cols = once(answer, "axes", lambda: _axes(result, sender))
+    col = None if path is None else cols.tolist().index([*path[1:]])
+    return Heatmap(
+        name="paths",
+        values=values,
+        levels=(-top, top),
+        map="signed",
+        unit=unit,
+        x=x,
+        y=y,
+        row=None if path is None else path[0] - first,
+        col=col,
+        square=False,
+        row_ids=rows,
+        col_ids=cols,
+    )
+
+
+def _side_by_side(values: np.ndarray) -> np.ndarray:
+    """[way, layer, head] as [layer, way and head] float32, an empty column between ways."""
+    gap = np.full((values.shape[1], 1), np.nan)
+    blocks = [block for one in values for block in (gap, one)][1:]
+    return np.concatenate(blocks, axis=1).astype(np.float32)
+
+
+def _axes(result: PathPatchingResult, sender: Head) -> tuple[Axis, Axis, np.ndarray, np.ndarray]:
+    """Ids of rows are (sender, receiving layer), of columns (way in, head), of an empty column (−1, −1)."""
+    n_layers, n_heads = result.values.shape[1:]
+    keys, ticks = [], []
+    for way in result.names:
+        if keys:
+            keys.append((-1, -1))
+            ticks.append("")
+        keys += [(WAYS.index(way), h) for h in range(n_heads)]
+        ticks += [f"{way}{h}" for h in range(n_heads)]
+    later = np.arange(sender.layer + 1, n_layers)
+    full = lambda value: np.full(len(later), value)
+    rows = ids(full(sender.layer), full(sender.head), later)
+    return (
+        Axis("query Q, key K or value V of head", tuple(ticks)),
+        Axis("layer", tuple(f"L{i}" for i in later)),
+        rows,
+        ids(*np.array(keys).T),
+    )
+
+
+def _strongest(result: PathPatchingResult, sender: Head) -> tuple[Rows, tuple[int, int]]:
+    """The paths by size of their effect; ids are (sender, layer, way in, head)."""
+    way, layer, head = np.nonzero(np.isfinite(result.values))
+    effect, share = result.effect[way, layer, head], result.normalised[way, layer, head]
+    order = np.argsort(-np.abs(effect), kind="stable")[:LISTED]
+    names = [f"{Head(int(layer[i]), int(head[i]))} by {result.names[way[i]]}" for i in order]
+    top = top_level(effect)
+    columns = (
+        RowColumn("receiver", np.array(names, dtype=object)),
+        RowColumn("effect", effect[order], digits=digits(top), bar=True, levels=(-top, top), tip="change of the target"),
+        RowColumn("share", share[order], digits=3, tip="of the difference between the two prompts"),
+    )
+    full = lambda value: np.full(len(order), value)
+    kinds = np.array([WAYS.index(result.names[way[i]]) for i in order], dtype=np.int64)
+    keys = ids(full(sender.layer), full(sender.head), layer[order], kinds, head[order])
+    return Rows("strongest", columns, keys, heading="strongest paths", ranked=True), (len(order), len(effect))
+
+
+def pick_path(state: State, hit: Hit) -> State:
+    """A cell or a row chooses the pair; the same one again leaves the sender alone."""
+    if len(hit.id) != 5 or min(hit.id) < 0:
+        return state
+    sender, receiver = Head(*hit.id[:2]), Head(hit.id[2], hit.id[4])
+    kind: Kind = WAYS[hit.id[3]]
+    selection = state.selection
+    if selection.edge == (sender, receiver) and selection.edge_kind == kind:
+        return state.with_heads(sender)
+    return state.with_edge(sender, receiver, kind)

@@ -1,0 +1,112 @@
+"""What the model predicts after the selected token, and where the token that really follows stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from circuitlab.analysis.behaviour.predictions import PredictionsParams, PredictionsResult
+from circuitlab.engine.request import Answer, Request
+from circuitlab.figures.contracts.common import caption, destination, once, quoted, texts
+from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
+from circuitlab.session.state import State
+
+NONE = ids(np.empty(0))  # tokens
+
+
+@dataclass(frozen=True)
+class PredictionsView:
+    """The controls of the predictions table."""
+
+    k: int = control(20, label="Top", tip="How many tokens are listed", low=1, high=200)
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """The top tokens at the selected position."""
+    if not state.tokens:
+        return Why("Type some text in the Prompt to see what comes next.")
+    view: PredictionsView = state.view("predictions", PredictionsView)
+    # beside a reference all logits: of every token that either side lists both probabilities are known then
+    params = PredictionsParams(destination(state), max(1, view.k), whole=state.reference is not None)
+    return {"predictions": Request("predictions", params, state.subject)}
+
+
+def _result(answer: Answer) -> PredictionsResult:
+    result = answer.result
+    assert isinstance(result, PredictionsResult)
+    return result
+
+
+def _rows(answer: Answer, k: int, facts: Facts, also: np.ndarray = NONE) -> Rows:
+    """The `k` most probable tokens, and those `also`, which a reference lists."""
+    result = _result(answer)
+
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        found, ranks, logits, p = result.listed(k, also[:, 0])
+        columns = (
+            RowColumn("#", ranks, digits=0),
+            RowColumn("token", texts(found, facts), tokens=True),
+            RowColumn("p", p, digits=4, bar=True, levels=(0.0, 1.0), tip="probability"),
+            RowColumn("logit", logits, digits=2),
+            RowColumn("id", found, digits=0),
+        )
+        return columns, ids(found)
+
+    columns, keys = once(answer, ("rows", k, also.tobytes()), make)
+    follows = tuple(np.flatnonzero(keys[:, 0] == result.actual).tolist())
+    return Rows("tokens", columns, keys, strong=follows, ranked=True, including=lambda also: _rows(answer, k, facts, also))
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """A table of tokens."""
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, "Predictions")
+    answer = now.get("predictions")
+    if answer is None:
+        return Figure(title="Predictions")
+    result, view = _result(answer), state.view("predictions", PredictionsView)
+    rows = _rows(answer, max(1, view.k), facts)
+    token = quoted(facts.token_text(state.tokens[min(result.position, len(state.tokens) - 1)]))
+    picked = tuple(np.flatnonzero(rows.ids[:, 0] == state.selection.token).tolist())
+    rows = rows if picked == rows.chosen else replace(rows, chosen=picked)
+    said = caption(answer, _actual(result, facts, len(answer.request.subject.tokens)))
+    shown = (len(rows.ids), result.n_vocab)
+    return Figure(((rows,),), f"after {result.position} {token}", said, shown)
+
+
+def _actual(result: PredictionsResult, facts: Facts, n: int) -> str:
+    """What follows in the prompt of `n` tokens."""
+    entropy = f"entropy {result.entropy:.2f} nats"
+    if result.actual < 0:
+        last = result.position == n - 1
+        return f"{entropy} · {'end of the prompt' if last else 'a token follows that the model cannot predict'}"
+    follows = f"follows: {quoted(facts.token_text(result.actual))}"
+    return f"{entropy} · {follows} rank {result.actual_rank:,}, p {np.exp(result.actual_log_prob):.4f}"
+
+
+def pick(state: State, hit: Hit) -> State:
+    """Choose a token."""
+    if hit.mark != "tokens" or hit.gesture not in ("click", "double-click") or not hit.id:
+        return state
+    return state.select(token=hit.id[0])
+
+
+PANEL = register(
+    Panel(
+        name="predictions",
+        title="Predictions",
+        view=PredictionsView,
+        equation="p = softmax(norm(x_L) W_U + b_U);  rank = tokens with a larger logit + 1",
+        source="Elhage et al. 2021",
+        help="The most probable next tokens at the selected position; the one that really follows is set in bold.",
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        area="right",
+        shortcut="Ctrl+3",
+        order=30,
+    )
+)

@@ -1,0 +1,226 @@
+"""The residual stream: which heads share subspaces of it, and whether its basis means anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from circuitlab.analysis.checks.privileged_basis import PrivilegedBasisParams, PrivilegedBasisResult
+from circuitlab.analysis.checks.rotation_invariance import RotationCheckParams, RotationCheckResult
+from circuitlab.analysis.composition.subspace_overlap import SubspaceOverlapParams, SubspaceOverlapResult, Which
+from circuitlab.counting import number_of
+from circuitlab.engine.request import Answer, Request
+from circuitlab.figures.contracts.common import captions, once, top_level
+from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.contracts.pivot import chosen, leading, of_weights, pair, refused
+from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, Lines, RowColumn, Rows, empty, ids
+from circuitlab.figures.panels.overview import pick_head
+from circuitlab.model.subject import Head
+from circuitlab.session.state import State
+
+OVERLAP = ("overlap", "what spans all")
+
+
+@dataclass(frozen=True)
+class ResidualView:
+    """The controls of the residual stream."""
+
+    page: Literal["overlap", "what spans all", "basis", "rotation"] = control("overlap", label="Page", kind="tabs")
+    left: Which = control("writes", label="What a head", tip="Side of the head in the row", when="page", values=OVERLAP)
+    right: Which = control("reads_k", label="against", tip="Side of the head in the column", when="page", values=("overlap",))
+    seed: int = control(0, label="Seed", tip="Of the random basis", low=0, high=9999, when="page", values=("basis", "rotation"))
+
+
+def _view(state: State) -> ResidualView:
+    return state.view("residual", ResidualView)
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """What the open page shows."""
+    view = _view(state)
+    if view.page in OVERLAP:
+        if (why := refused(facts)) is not None:
+            return why
+        head = leading(state, facts)
+        if isinstance(head, Why):
+            return head
+        heads = chosen(state, facts)
+        first, second = pair(state, facts) or ((heads[1], head) if len(heads) > 1 else (head, head))
+        params = SubspaceOverlapParams(view.left, view.right, first, second)
+        return {"overlap": Request("subspace_overlap", params, of_weights(state))}
+    if not state.tokens:
+        return Why("Type some text in the Prompt: the stream is looked at while the model reads it.")
+    if view.page == "basis":
+        return {"basis": Request("privileged_basis", PrivilegedBasisParams(view.seed), state.subject)}
+    return {"rotation": Request("rotation_check", RotationCheckParams(view.seed), state.subject)}
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """The page that is open."""
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, "Residual stream")
+    if not now:
+        return Figure(title="Residual stream")
+    view = _view(state)
+    if view.page in OVERLAP:
+        answer = now["overlap"]
+        return _overlap(state, view, answer) if view.page == "overlap" else _spanning(state, view, answer)
+    return _basis(now["basis"]) if view.page == "basis" else _rotation(now["rotation"])
+
+
+def _names(answer: Answer, shape: tuple[int, ...]) -> tuple[Axis, Axis, np.ndarray]:
+    """All heads as axes of rows and of columns, and their ids."""
+
+    def make() -> tuple[Axis, Axis, np.ndarray]:
+        layer, head = np.indices(shape).reshape(2, -1)
+        names = tuple(f"L{a}H{b}" for a, b in zip(layer, head, strict=True))
+        return Axis("head", names), Axis("against head", names), ids(layer, head)
+
+    return once(answer, "names", make)
+
+
+def _overlap(state: State, view: ResidualView, answer: Answer) -> Figure:
+    result = answer.result
+    assert isinstance(result, SubspaceOverlapResult)
+    shape = result.left_rank.shape
+    rows, cols, keys = _names(answer, shape)
+    values = once(answer, "matrix", lambda: result.mean_cos2.reshape(shape[0] * shape[1], -1).astype(np.float32))
+    params = answer.request.params
+    first, second = params.first, params.second  # type: ignore[attr-defined]
+    place = lambda head: head.layer * shape[1] + head.head
+    heat = Heatmap(
+        name="overlap",
+        values=values,
+        levels=(0.0, once(answer, "top", lambda: top_level(values))),
+        unit="mean cos²",
+        x=cols,
+        y=rows,
+        row=place(first),
+        col=place(second),
+        row_ids=keys,
+        col_ids=keys,
+    )
+
+    def angles() -> Lines:
+        x = np.arange(1, len(result.cosines) + 1, dtype=float)
+        chance = np.full_like(x, np.sqrt(result.baseline))
+        return Lines(
+            "angles",
+            x,
+            np.stack([result.cosines, chance]),
+            ("cosine", "√(chance cos²)"),
+            dashed=(False, True),
+            x_axis=Axis("principal angle"),
+            y_axis=Axis("cosine"),
+        )
+
+    said = f"{first} {_said(params.left)} · {second} {_said(params.right)}: mean cos² {result.mean_cos2[(*first, *second)]:.3f}"
+    title = f"{said}, chance {result.baseline:.3f}"
+    return Figure(((heat,), (once(answer, "angles", angles),)), title, captions((answer,)), weights=(3.0, 1.2))
+
+
+def _said(side: str) -> str:
+    return (
+        side.replace("_", " ").replace("reads q", "query reads").replace("reads k", "key reads").replace("reads v", "value reads")
+    )
+
+
+def _spanning(state: State, view: ResidualView, answer: Answer) -> Figure:
+    result = answer.result
+    assert isinstance(result, SubspaceOverlapResult)
+    rows, _, keys = _names(answer, result.left_rank.shape)
+    whole = result.weighted.reshape(len(result.weighted_names), -1)
+    known = [i for i, row in enumerate(whole) if np.isfinite(row).any()]
+    absent = [name for i, name in enumerate(result.weighted_names) if i not in known]
+    values = once(answer, "weighted", lambda: np.ascontiguousarray(whole[known].T, dtype=np.float32))
+    columns = once(answer, "columns", lambda: Axis("", tuple(result.weighted_names[i] for i in known)))
+    heat = Heatmap(
+        name="spanning",
+        values=values,
+        levels=(0.0, once(answer, "highest", lambda: top_level(values))),
+        unit="overlap",
+        x=columns,
+        y=rows,
+        row_ids=keys,
+        col_ids=once(answer, "none", lambda: np.zeros((values.shape[1], 0), dtype=np.int64)),
+        square=False,
+    )
+    title = f"what a head {_said(answer.request.params.left)}, against what spans all · chance {result.weighted_baseline:.3f}"
+    words = [f"not in this model: {', '.join(absent)}"] if absent else []
+    return Figure(((heat,),), title, captions((answer,), "weighted by singular values: these span every direction", *words))
+
+
+def _basis(answer: Answer) -> Figure:
+    result = answer.result
+    assert isinstance(result, PrivilegedBasisResult)
+
+    def dimensions() -> Lines:
+        x = np.arange(1, result.kurtosis.shape[1] + 1, dtype=float)
+        sort = lambda values: -np.sort(-values)
+        ys = np.stack([sort(v) for v in (result.kurtosis[-1], result.control[-1], result.weights, result.weights_control)])
+        names = ("last stream", "in a random basis", "weights that write it", "weights, random basis")
+        dashed = (False, True, False, True)
+        return Lines("dimensions", x, ys, names, dashed=dashed, x_axis=Axis("dimension, by size"), y_axis=Axis("kurtosis"))
+
+    def layers() -> Lines:
+        x = np.arange(len(result.token_kurtosis), dtype=float)
+        names = ("over dimensions", "in a random basis")
+        ys = np.stack([result.token_kurtosis, result.token_control])
+        axis = Axis("stream before layer", tuple(str(i) for i in range(len(x))))
+        return Lines("layers", x, ys, names, dashed=(False, True), x_axis=axis, y_axis=Axis("kurtosis, mean over positions"))
+
+    marks = ((once(answer, "dimensions", dimensions),), (once(answer, "layers", layers),))
+    title = f"kurtosis of the stream over {number_of(result.n_positions, 'position')} · 3 is a normal distribution"
+    return Figure(marks, title, captions((answer,), "above the random basis: the basis is privileged"))
+
+
+def _rotation(answer: Answer) -> Figure:
+    result = answer.result
+    assert isinstance(result, RotationCheckResult)
+
+    def make() -> Rows:
+        columns = (
+            RowColumn("model", np.array(result.names, dtype=object)),
+            RowColumn("largest |Δ logit|", np.array([f"{d:.2e}" for d in result.difference], dtype=object)),
+            RowColumn("of the range", np.array([f"{d / result.logit_range:.1e}" for d in result.difference], dtype=object)),
+        )
+        return Rows("rotation", columns, ids(np.arange(len(result.names))))
+
+    title = f"every weight turned by one random rotation · logits span {result.logit_range:.1f}"
+    return Figure(((once(answer, "rows", make),),), title, captions((answer,)))
+
+
+def pick(state: State, hit: Hit) -> State:
+    """A cell chooses its two heads, a row its head."""
+    if not hit.id or hit.gesture not in ("click", "shift-click", "double-click"):
+        return state
+    if hit.mark == "overlap" and len(hit.id) == 4:
+        first, second = Head(*hit.id[:2]), Head(*hit.id[2:])
+        if first.layer < second.layer:  # only then is it a pair that composes
+            return state.with_edge(first, second, state.selection.edge_kind)
+        return state.with_heads(*dict.fromkeys((second, first)))
+    if hit.mark == "spanning" and len(hit.id) == 2:
+        return pick_head(state, Head(*hit.id), hit.gesture)
+    return state
+
+
+PANEL = register(
+    Panel(
+        name="residual",
+        title="Residual stream",
+        view=ResidualView,
+        equation="mean cos² = ‖Q₁ᵀQ₂‖² / d_head over principal angles;  kurtosis = E[(x − μ)⁴] / σ⁴ of each dimension",
+        source="Elhage et al. 2021, “Subspaces and residual stream bandwidth”, “Privileged basis”",
+        help="Which heads write where others read; and whether a rotation of everything would be noticed.",
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        of_heads=True,
+        instead="Attribution has what the direct path adds to each logit",
+        area="centre",
+        order=110,
+    )
+)

@@ -1,0 +1,277 @@
+"""Why this head attends here: the score of one cell of its pattern as terms, by who wrote the query and who wrote the key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+from zlib import crc32
+
+import numpy as np
+
+from circuitlab.analysis.attribution.score_expansion import GROUPS, ScoreExpansionParams, ScoreExpansionResult
+from circuitlab.engine.request import Answer, Request
+from circuitlab.figures.contracts.common import caption, destination, digits, once, quoted, top_level
+from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
+from circuitlab.figures.contracts.pivot import leading, pick_edge
+from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
+from circuitlab.model.subject import Head
+from circuitlab.session.state import State
+
+LEAST_SHARED = 0.1  # of the largest group: a smaller sum is not shared out
+LARGEST = 200
+NONE = np.empty((0, 6), dtype=np.int64)
+FEW = 50  # rows that need no search line
+SAID = {"none": "neither side", "Q": "the query (Q)", "K": "the key (K)", "both": "both sides"}
+
+
+@dataclass(frozen=True)
+class WhyHereView:
+    """The controls of the score expansion."""
+
+    page: Literal["terms", "heads", "map"] = control("terms", label="Page", kind="tabs")
+    values: Literal["centred", "raw"] = control(
+        "centred", label="Values", tip="Centred: minus the mean over the row's sources, which is all that softmax sees"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Shown:
+    """What is drawn of an answer. Arrays as in `ScoreExpansionResult`."""
+
+    names_dest: tuple[str, ...]
+    names_src: tuple[str, ...]
+    heads: np.ndarray
+    terms: dict[str, np.ndarray]
+    groups: dict[str, np.ndarray]
+    earlier: np.ndarray
+    through: dict[str, np.ndarray]
+
+
+def cell_of(state: State) -> tuple[int, int | None]:
+    """(destination, source) of the selection; no source: the one most attended to."""
+    d, s = destination(state), state.selection.source
+    return d, s if s is not None and s <= d else None
+
+
+def requests(state: State, facts: Facts) -> Requests | Why:
+    """The selected cell of the leading head."""
+    if not state.tokens:
+        return Why("Type some text in the Prompt, then hover a token or a cell of Attention.")
+    head = leading(state, facts)
+    if isinstance(head, Why):
+        return head
+    return {"expansion": Request("score_expansion", ScoreExpansionParams(head, *cell_of(state)), state.subject)}
+
+
+def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    """Four group sums, raw and centred, above the terms, the earlier heads, or the map of all terms."""
+    asked = requests(state, facts)
+    if isinstance(asked, Why):
+        return empty(asked.text, "Why here")
+    answer = now.get("expansion")
+    if answer is None:
+        return Figure(title="Why here")
+    view: WhyHereView = state.view("why_here", WhyHereView)
+    result = _as_result(answer)
+    shown, title = once(answer, "shown", lambda: _shown(result)), _title(facts, answer)
+    if view.page == "map":
+        return Figure(((_map(answer, shown, view),),), title, caption(answer, _colours(result)))
+    below, count = _terms(answer, shown, view) if view.page == "terms" else (_heads(answer, shown, view, state), None)
+    groups = _groups(answer, shown, view)
+    if below is None:
+        return Figure(((groups,),), title, caption(answer, "no earlier head: this is the first layer"))
+    return Figure(((groups,), (below,)), title, caption(answer, _mean(result)), count, weights=(1.25, 1.0))
+
+
+def _title(facts: Facts, answer: Answer) -> str:
+    result, head, tokens = _as_result(answer), answer.request.params.head, answer.request.subject.tokens
+    text = lambda i: quoted(facts.token_text(tokens[i]))
+    where = f"{result.destination} {text(result.destination)} → {result.source} {text(result.source)}"
+    return f"{head} · {where} · A = {result.attention:.2f}"
+
+
+def _mean(result: ScoreExpansionResult) -> str:
+    return f"score {result.score:.2f}, its row's mean {result.row_mean:.2f}"
+
+
+def _colours(result: ScoreExpansionResult) -> str:
+    return f"rows: what wrote the query, columns: what wrote the key · {_mean(result)}"
+
+
+def _as_result(answer: Answer) -> ScoreExpansionResult:
+    result = answer.result
+    assert isinstance(result, ScoreExpansionResult)
+    return result
+
+
+def _shown(result: ScoreExpansionResult) -> _Shown:
+    return _Shown(
+        result.names_dest,
+        result.names_src,
+        result.heads,
+        {"raw": result.terms, "centred": result.centred},
+        {"raw": result.groups, "centred": result.groups_centred},
+        result.earlier,
+        {"raw": result.through, "centred": result.through_centred},
+    )
+
+
+def _ends(values: np.ndarray) -> tuple[float, float]:
+    """Levels of bars that share one scale: from zero to where they reach, either way."""
+    low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
+    return (low, high) if low < high else (0.0, 1.0)
+
+
+def _column(name: str, values: np.ndarray, of: np.ndarray, bar: bool, tip: str = "") -> RowColumn:
+    """Numbers on the scale of all values `of`, with bars or without."""
+    return RowColumn(name, values, digits(top_level(of)), bar=bar, levels=_ends(of), tip=tip)
+
+
+def _groups(answer: Answer, shown: _Shown, view: WhyHereView) -> Rows:
+    """Four group sums and what they add up to, centred and raw."""
+
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        centred, raw = (np.append(shown.groups[of], shown.groups[of].sum()) for of in ("centred", "raw"))
+        small = abs(centred[-1]) < LEAST_SHARED * np.abs(centred).max()  # a share of next to nothing says nothing
+        share = np.full(len(centred), np.nan) if small or not centred[-1] else 100 * centred / centred[-1]
+        columns = (
+            RowColumn("heads wrote", np.array([*(SAID[g] for g in GROUPS), "sum"], dtype=object)),
+            _column("centred", centred, centred, view.values == "centred", "minus the mean over the row's sources"),
+            RowColumn("%", share, digits=0, tip="share of the centred sum; over 100 where others stand against it"),
+            _column("raw", raw, raw, view.values == "raw", "of the score itself"),
+        )
+        return columns, ids(np.arange(len(centred)))
+
+    columns, keys = once(answer, ("groups", view.values), make, shown)
+    return Rows("groups", columns, keys)
+
+
+def _named(names: tuple[str, ...]) -> np.ndarray:
+    """[component]: a number for each name, the same in every model, whatever else writes to the stream there."""
+    return np.array([crc32(name.encode()) for name in names], dtype=np.int64)
+
+
+def _terms(answer: Answer, shown: _Shown, view: WhyHereView, also: np.ndarray = NONE) -> tuple[Rows, tuple[int, int] | None]:
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        by = shown.terms[view.values]
+        order = np.argsort(-np.abs(by), axis=None, kind="stable")[:LARGEST]
+        names_dest, names_src = _named(shown.names_dest), _named(shown.names_src)
+        at_dest, at_src = ({int(name): i for i, name in enumerate(names)} for names in (names_dest, names_src))
+        asked = [(at_dest[d], at_src[s]) for d, s in also[:, :2].tolist() if d in at_dest and s in at_src]
+        further = np.ravel_multi_index(np.array(asked, dtype=np.int64).reshape(-1, 2).T, by.shape)
+        order = np.concatenate([order, np.setdiff1d(further, order)])
+        dest, src = np.unravel_index(order, by.shape)
+        columns = [
+            RowColumn("query from", np.array(shown.names_dest, dtype=object)[dest]),
+            RowColumn("key from", np.array(shown.names_src, dtype=object)[src]),
+        ]
+        for name in ("centred", "raw"):
+            values, leads = shown.terms[name][dest, src], name == view.values
+            columns.append(_column(name, values, by, leads))
+        return tuple(columns), ids(names_dest[dest], names_src[src], *shown.heads[dest].T, *shown.heads[src].T)
+
+    most = lambda: _most(shown, view.values)
+    columns, keys = once(answer, ("terms", view.values, also.tobytes()), make, shown)
+    total = shown.terms[view.values].size
+    heading = once(answer, ("most", view.values), most, shown)
+    again = lambda also: _terms(answer, shown, view, also)[0]
+    rows = Rows("terms", columns, keys, searchable=len(keys) > FEW, heading=heading, ranked=True, including=again, absent=0.0)
+    return rows, (len(keys), total) if len(keys) < total else None
+
+
+def _most(shown: _Shown, of: str) -> str:
+    """The earlier head that one side of the score leans on most, with all terms in which it wrote that side."""
+    if not len(shown.earlier):
+        return ""
+    sides = np.stack([shown.through[of][:, 0] + shown.through[of][:, 2], shown.through[of][:, 1] + shown.through[of][:, 3]])
+    side, head = np.unravel_index(np.abs(sides).argmax(), sides.shape)
+    name = Head(*map(int, shown.earlier[head]))
+    said = f"all with the {'key' if side else 'query'} from {name}: {sides[side, head]:.2f} of {shown.groups[of].sum():.2f}"
+    return said.replace("-", "−")
+
+
+def _heads(answer: Answer, shown: _Shown, view: WhyHereView, state: State) -> Rows | None:
+    """Every earlier head: what it put into the query, into the key, and by both sides from heads."""
+    if not len(shown.earlier):
+        return None
+
+    def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
+        values = shown.through[view.values]
+        as_query, as_key = values[:, 0] + values[:, 2], values[:, 1] + values[:, 3]
+        order = np.argsort(-np.maximum(np.abs(as_query), np.abs(as_key)), kind="stable")
+        both = np.stack([as_query, as_key])
+        said = (
+            ("key", as_key, "all terms whose key this head wrote: K and both"),
+            ("query", as_query, "all terms whose query this head wrote: Q and both"),
+            ("K", values[:, 1], "it wrote the key, no head the query: its K terms"),
+            ("Q", values[:, 0], "it wrote the query, no head the key: its Q terms"),
+        )
+        names = np.array([str(Head(*map(int, h))) for h in shown.earlier], dtype=object)
+        columns = [RowColumn("head", names[order])]
+        for name, column, tip in said:
+            columns.append(_column(name, column[order], both, len(name) > 1, tip))
+        by_key = (np.abs(as_key) >= np.abs(as_query)).astype(np.int64)
+        return tuple(columns), ids(*shown.earlier[order].T, by_key[order])
+
+    columns, keys = once(answer, ("heads", view.values), make, shown)
+    edge = state.selection.edge
+    picked = () if edge is None else tuple(i for i, key in enumerate(keys.tolist()) if tuple(key[:2]) == edge[0])
+    heading = f"{view.values} terms whose key, or query, an earlier head wrote"
+    return Rows("heads", columns, keys, chosen=picked, heading=heading, ranked=True, keyed=2)
+
+
+def _map(answer: Answer, shown: _Shown, view: WhyHereView) -> Heatmap:
+    """Every term: rows what wrote the query, columns what wrote the key."""
+    values = once(answer, ("map", view.values), lambda: shown.terms[view.values].astype(np.float32), shown)
+    top = once(answer, ("top", view.values), lambda: top_level(values), shown)
+    return Heatmap(
+        name="map",
+        values=values,
+        levels=(-top, top),
+        map="signed",
+        unit=f"{view.values} score",
+        x=once(answer, "x", lambda: Axis("key from", shown.names_src), shown),
+        y=once(answer, "y", lambda: Axis("query from", shown.names_dest), shown),
+        row_ids=once(answer, "ids", lambda: ids(*shown.heads.T), shown),
+        col_ids=once(answer, "ids", lambda: ids(*shown.heads.T), shown),
+    )
+
+
+def pick(state: State, hit: Hit) -> State:
+    """A head in a term, in the list or on the map: the edge from it to the leading head, through the key before the query."""
+    if hit.gesture not in ("click", "double-click"):
+        return state
+    if hit.mark == "heads" and len(hit.id) == 3:
+        return pick_edge(state, Head(*hit.id[:2]), state.selection.head, "K" if hit.id[2] else "Q")
+    if (hit.mark, len(hit.id)) not in (("terms", 6), ("map", 4)):
+        return state
+    *query, key_layer, key_head = hit.id[-4:]
+    if key_layer >= 0:
+        return pick_edge(state, Head(key_layer, key_head), state.selection.head, "K")
+    return pick_edge(state, Head(*query), state.selection.head, "Q") if query[0] >= 0 else state
+
+
+PANEL = register(
+    Panel(
+        name="why_here",
+        title="Why here",
+        view=WhyHereView,
+        equation="scale · q_d · k_s = Σ over (what wrote q_d) × (what wrote k_s) = none + Q + K + both",
+        source="Elhage et al. 2021, “Three kinds of composition”, “Analyzing a two-layer model” (none, Q, K and both terms)",
+        help=(
+            "The score of one cell of the pattern, before the softmax: the selected destination and source, or the source most "
+            "attended to. Query and key are sums over what was written into the stream, so the score is a sum over pairs. "
+            "none: no earlier head wrote either side; Q: an earlier head wrote the query's part; K: the key's; both: both. "
+            "Centred values are minus their mean over the row's sources: only those change the pattern. An induction head lives "
+            "on terms whose key was written by a previous-token head. Click a term to choose that head as an edge."
+        ),
+        requests=requests,
+        figure=figure,
+        pick=pick,
+        of_heads=True,
+        instead="Attribution has what the direct path adds to each logit",
+        area="right",
+        order=130,
+        opens="attention",
+    )
+)

@@ -1,0 +1,133 @@
+"""The training panel's curves of several models over one time: one layer against two, vanilla keys against smeared ones.
+
+A curve a model in each plot: the loss on text, the in-context score, the best head by a score (Olsson et al. 2022 overlay their
+models so). Each curve goes through the points of its own model and no others; the band is the phase change of the open one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from circuitlab.analysis.training.scores import best
+from circuitlab.analysis.training.series import KINDS, TEXT, TrainingSeriesResult
+from circuitlab.engine.request import Answer
+from circuitlab.figures.contracts.common import number, once
+from circuitlab.figures.marks import Axis, Figure, Lines, ids
+from circuitlab.figures.panels.training.pages import RULE, SLOPE, ZERO_ON_LOG, with_conventions
+from circuitlab.figures.panels.training.points import (
+    OWN,
+    Over,
+    bands,
+    current,
+    kind_of,
+    labels,
+    model_hues,
+    phase_words,
+    time,
+    with_error,
+)
+from circuitlab.model.series_measures import GONE
+from circuitlab.session.state import State
+
+
+def overlay(state: State, answer: Answer, score: str, context: str, over: Over, log: bool) -> Figure:
+    """Loss, in-context score and best head of every model, above each other."""
+    result = answer.result
+    assert isinstance(result, TrainingSeriesResult)
+    kind = kind_of(context)
+    said = labels(result, kind)
+    rows = (
+        _lines(state, answer, "loss", result.loss, "loss, nats", said["loss"], kind, over, log, 0),
+        _lines(
+            state, answer, "in-context score", result.scores[:, kind], "score, nats", said["in-context score"], kind, over, log, 1
+        ),
+        _lines(state, answer, "heads", best(result.of(score)), score.replace("_", " "), said.get(score, ""), kind, over, log, 2),
+    )
+    last = [result.points(m)[-1] for m in range(len(result.names))]
+    ends = [f"{name} {number(float(result.scores[i, kind]))}" for name, i in zip(result.names, last, strict=True)]
+    less = [
+        f"{name} {with_error(*_controlled(result, i))}"
+        for name, i in zip(result.names, last, strict=True)
+        if kind == TEXT and np.isfinite(result.controlled[i])
+    ]
+    words = (
+        f"in-context score on {KINDS[kind]}; of heads the best; a curve goes through the points of its own model",
+        f"minus a model without layers{_over(result, last)}: {', '.join(less)}" if less else "",
+        _apart(result) if kind == TEXT else "",
+        ZERO_ON_LOG if log else "",
+        *(f"{name}: {phase_words(result, kind, m)}" for m, name in enumerate(result.names)),
+    )
+    title = f"{KINDS[kind]}, in-context score at the end, nats: {', '.join(ends)}"
+    return Figure(tuple((row,) for row in rows), title, with_conventions(answer, words, SLOPE, RULE), weights=(1.0, 1.0, 1.0))
+
+
+def _controlled(result: TrainingSeriesResult, at: int) -> tuple[float, float]:
+    """The score minus the control's over the texts whose own losses were kept, with its error; without them over all texts."""
+    if np.isfinite(result.each_controlled_error[at]):
+        return float(result.each_controlled[at]), float(result.each_controlled_error[at])
+    return float(result.controlled[at]), float("nan")
+
+
+def _over(result: TrainingSeriesResult, last: list[int]) -> str:
+    known = sorted({int(result.n_each[i]) for i in last if result.n_each[i] > 1})
+    return f", over {' or '.join(map(str, known))} texts, paired" if known else ""
+
+
+def _apart(result: TrainingSeriesResult) -> str:
+    """How far the first model's last score is from each other one's, text by text."""
+    own, *others = result.names
+    each = [
+        f"{own} minus {name} {with_error(float(result.between[0, i]), float(result.between_error[0, i]))}"
+        for i, name in enumerate(others, 1)
+        if np.isfinite(result.between[0, i])
+    ]
+    return f"text by text: {', '.join(each)}" if each else ""
+
+
+def _lines(
+    state: State,
+    answer: Answer,
+    name: str,
+    values: np.ndarray,
+    label: str,
+    said: str,
+    kind: int,
+    over: Over,
+    log: bool,
+    row: int,
+) -> Lines:
+    """A curve a model of values [point]; the lowest of the plots names the time."""
+    result = answer.result
+    assert isinstance(result, TrainingSeriesResult)
+    every, axis = time(answer, over, log, row < 2)
+    x, place = once(answer, ("times", over), lambda: np.unique(every, return_inverse=True))
+    n, at = len(result.names), current(result, state.model)
+
+    def curves() -> np.ndarray:
+        ys = np.full((n, len(x)), np.nan)
+        ys[result.model, place] = values
+        return ys
+
+    def steps() -> np.ndarray:
+        """A click means the open model's checkpoint at that time, nothing where it has none."""
+        own = np.full(len(x), GONE)
+        first = result.points(0)
+        own[place[first]] = result.checkpoint[first]
+        return ids(own)
+
+    return Lines(
+        name=name,
+        x=x,
+        ys=once(answer, ("models", name, label, kind, over), curves),
+        names=result.names,
+        hues=model_hues(result.names),
+        bands=bands(answer, kind, over, said),
+        current=None if at is None else float(every[at]),
+        steps=True,
+        joined=True,
+        named=tuple(range(n)),  # in each: dashes tell them apart without colour
+        curve_ids=once(answer, "models' ids", lambda: ids(OWN - np.arange(n), np.full(n, -1))),
+        step_ids=once(answer, ("steps", over), steps),
+        x_axis=axis,
+        y_axis=once(answer, ("y axis", label), lambda: Axis(label)),
+    )

@@ -1,0 +1,303 @@
+"""Pages of the training panel: curves, loss by index, zeroed heads, heads over training."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from circuitlab.analysis.training.series import KINDS, RANDOM, TEXT, TrainingSeriesResult
+from circuitlab.engine.request import Answer
+from circuitlab.figures.contracts.common import caption, number, once
+from circuitlab.figures.contracts.hues import head_hue
+from circuitlab.figures.marks import Axis, ColourMap, Figure, Heatmap, Lines, ids
+from circuitlab.figures.panels.training.points import (
+    OWN,
+    Over,
+    bands,
+    columns,
+    current,
+    kind_of,
+    labels,
+    looked_at,
+    measured_whole,
+    one_by_one,
+    phase_words,
+    pinned,
+    place_ids,
+    time,
+    with_error,
+)
+from circuitlab.model.subject import Head
+from circuitlab.session.state import State
+
+NO_HEADS = "a model without layers has no heads"
+ZERO_ON_LOG = "step 0 has no place on a logarithmic axis"
+# conventions that say nothing of a page; what else there is stands in every caption
+SLOPE, SCORE, RULE = "slope by ln index", ("in-context score", "on repeated sequences"), "phase change:"
+RANDOM_TOKENS = " random tokens × "  # how the sample of these scores begins: `16 × 50 random tokens × 2, seed 0`
+ON_RANDOM = ("prefix_matching", "previous_token", "duplicate_token", "first_token")
+NAMED = 4  # heads in a legend, where no more are chosen
+ENDS = 90.0  # per cent of the cells of a map within whose values the colours are told apart
+
+
+def _result(answer: Answer) -> TrainingSeriesResult:
+    assert isinstance(answer.result, TrainingSeriesResult)
+    return answer.result
+
+
+def with_conventions(answer: Answer, words: tuple[str, ...], *without: str) -> str:
+    """What the page itself has to say first: a narrow panel shows the beginning; then the conventions that concern it."""
+    conventions = (word for word in caption(answer).split(" · ") if not word.startswith(without))
+    return " · ".join((*filter(None, words), *conventions))
+
+
+def curves(state: State, answer: Answer, score: str, context: str, over: Over, log: bool) -> Figure:
+    """Loss, in-context score and head scores above each other over the same time."""
+    result, kind = _result(answer), kind_of(context)
+    kinds = tuple(range(len(KINDS))) if context == "all" else (kind,)
+    loss = once(answer, "loss", lambda: result.loss[None].copy())
+    alone = context == "text" and np.isfinite(result.controlled).any() and bool(result.shapes[0, 0])
+
+    def scores() -> np.ndarray:
+        shown = result.scores[:, kinds].T
+        return np.vstack([shown, result.controlled[None]]) if alone else shown.copy()
+
+    in_context = once(answer, ("context", kinds, alone), scores)
+    said, headless = labels(result, kind), not result.shapes[0, 0]
+    along = Along(state, answer, over, log, kind)
+    rows = [
+        along.lines("loss", loss, ("loss on text",), "loss, nats", said["loss"], bare=True, pin=True, hues=_plain((TEXT,))),
+        along.lines(
+            "in-context score",
+            in_context,
+            (*_names(kinds), *(("minus a model without layers",) if alone else ())),
+            "score, nats",
+            said["in-context score"],
+            bare=not headless,
+            hues=(*_plain(kinds), *((-1 - len(KINDS),) if alone else ())),
+            named=tuple(range(len(kinds) + alone)),
+        ),
+    ]
+    rows += [] if headless else [along.heads("heads", score, score.replace("_", " "), said.get(score, ""))]
+    at = current(result, state.model)
+    each = one_by_one(result, at) if at is not None and TEXT in kinds else ""
+    words = (each and f"score on text {each}", ZERO_ON_LOG if log else "", NO_HEADS if headless else "", *_phases(result))
+    title = f"{looked_at(result, state)}: {_numbers(result, state, kinds, score)}"
+    shown = with_conventions(answer, words, SLOPE)
+    return Figure(tuple((row,) for row in rows), title, shown, weights=(0.8, 1.0, 1.35)[: len(rows)])
+
+
+def _plain(kinds: tuple[int, ...]) -> tuple[int, ...]:
+    """A colour for each kind of text, the same wherever it is drawn."""
+    return tuple(-1 - k for k in kinds)
+
+
+def _names(kinds: tuple[int, ...]) -> tuple[str, ...]:
+    return tuple(f"on {KINDS[k]}" for k in kinds)
+
+
+def _numbers(result: TrainingSeriesResult, state: State, kinds: tuple[int, ...], measure: str) -> str:
+    """Loss, in-context score and the largest score of a head at the checkpoint that is looked at."""
+    at = current(result, state.model)
+    if at is None:
+        return "choose one that was"
+    said = [f"loss {number(result.loss[at])} nats"]
+    if kinds == (TEXT,) and np.isfinite(result.scores[at, TEXT]):
+        errors = (result.each_error[at], result.each_controlled_error[at]) if measured_whole(result, at) else (np.nan, np.nan)
+        said.append(f"in-context {with_error(result.scores[at, TEXT], errors[0])} nats (text)")
+        if np.isfinite(result.controlled[at]) and result.shapes[0, 0]:
+            said.append(f"{with_error(result.controlled[at], errors[1])} nats minus a model without layers")
+    else:
+        said.append(f"in-context {number(result.scores[at, kinds[0]])} nats ({KINDS[kinds[0]]})")
+    return ", ".join([*said, *filter(None, [_best(result, measure, at)])])
+
+
+def _best(result: TrainingSeriesResult, measure: str, at: int) -> str:
+    """The head with the largest score at a point, the score, and its sample where it was measured on one; "" without one."""
+    layers, heads = result.shapes[0].tolist()
+    values = result.of(measure)[at, :layers, :heads]
+    if not values.size or not np.isfinite(values).any():
+        return ""
+    layer, head = np.unravel_index(int(np.nanargmax(values)), values.shape)
+    sample = next((re.sub(r" random tokens|, seed.*", "", said) for said in result.conventions if RANDOM_TOKENS in said), "")
+    on = f" on {sample}".replace(" ", "\u00a0") if sample and measure in ON_RANDOM else ""
+    return f"best head {Head(int(layer), int(head))} ({measure.replace('_', ' ')} {number(values[layer, head])}{on})"
+
+
+def _phases(result: TrainingSeriesResult) -> tuple[str, ...]:
+    """What the rule says of every kind of text."""
+    return tuple(f"on {name}: {phase_words(result, k)}" for k, name in enumerate(KINDS))
+
+
+@dataclass(frozen=True, eq=False)
+class Along:
+    """Curves along a training share their time, the band of the phase change, the checkpoint that is looked at and the pin's."""
+
+    state: State
+    answer: Answer
+    over: Over
+    log: bool
+    kind: int
+
+    def lines(
+        self,
+        name: str,
+        ys: np.ndarray,
+        names: tuple[str, ...],
+        label: str,
+        said: str,
+        bare: bool = False,
+        pin: bool = False,
+        **more: Any,
+    ) -> Lines:
+        """Curves [curve, point]; `label` on the axis, `said` beside the band. Without heads of their own they choose none."""
+        answer, result = self.answer, _result(self.answer)
+        x, axis = time(answer, self.over, self.log, bare)
+        at, other = current(result, self.state.model), pinned(result, self.state)
+        if "curve_ids" not in more:
+            more["curve_ids"] = once(answer, ("no head", len(ys)), lambda: ids(np.full(len(ys), OWN), np.full(len(ys), -1)))
+        return Lines(
+            name,
+            x,
+            ys,
+            names,
+            marks=() if other is None else ((float(x[other[0]]), other[1] if pin else ""),),
+            bands=bands(answer, self.kind, self.over, said),
+            current=None if at is None else float(x[at]),
+            x_axis=axis,
+            y_axis=once(answer, ("y axis", label), lambda: Axis(label)),
+            steps=True,
+            step_ids=place_ids(answer),
+            **more,
+        )
+
+    def heads(self, name: str, measure: str, label: str, said: str) -> Lines:
+        """A curve for each head; the chosen ones are emphasised, they and the largest are named."""
+        answer, result = self.answer, _result(self.answer)
+        heads = heads_of(result)
+        ys = once(answer, ("heads", measure), lambda: _by_head(result, measure))
+        chosen = tuple(i for i, head in enumerate(heads) if head in self.state.selection.heads)
+        largest = once(answer, ("largest", measure), lambda: np.argsort(-np.abs(np.nan_to_num(ys)).max(axis=1)).tolist())
+        return self.lines(
+            name,
+            ys,
+            tuple(map(str, heads)),
+            label,
+            said,
+            hues=tuple(map(head_hue, heads)),
+            chosen=chosen,
+            named=tuple(dict.fromkeys((*chosen, *largest)))[: max(NAMED, len(chosen))],
+            curve_ids=once(answer, "head ids", lambda: _head_ids(heads)),
+        )
+
+
+def _head_ids(heads: tuple[Head, ...]) -> np.ndarray:
+    return ids(np.array([h.layer for h in heads]), np.array([h.head for h in heads]))
+
+
+def heads_of(result: TrainingSeriesResult) -> tuple[Head, ...]:
+    """The heads of the first model."""
+    layers, heads = result.shapes[0].tolist()
+    return tuple(Head(i, j) for i in range(layers) for j in range(heads))
+
+
+def _by_head(result: TrainingSeriesResult, measure: str) -> np.ndarray:
+    """[head, point] of the first model."""
+    layers, heads = result.shapes[0].tolist()
+    return result.of(measure)[result.points(0), :layers, :heads].reshape(len(result.points(0)), -1).T.copy()
+
+
+def loss_by_index(state: State, answer: Answer) -> Figure:
+    """Loss and its slope, [index, point] each, training from left to right."""
+    result = _result(answer)
+    parts: tuple[tuple[str, np.ndarray, ColourMap, str], ...] = (
+        ("loss by index", result.loss_by_index, "loss", "nats"),
+        ("slope by index", result.derivative, "signed", "nats"),
+    )
+    maps = tuple(_over_time(state, answer, *part) for part in parts)
+    title = f"{looked_at(result, state)} · loss by index of the token, and its slope d loss / d ln(index)"
+    words = (
+        f"columns: checkpoints, evenly spaced; colours end where {ENDS:g}% of the cells do; below zero a longer context helps",
+        "slope in nats for each factor e of the index",
+    )
+    return Figure(tuple((m,) for m in maps), title, with_conventions(answer, words, *SCORE, RULE))
+
+
+def _with_first(values: np.ndarray) -> np.ndarray:
+    """[position, point] of values [point, index]: in front the first token, which has no loss."""
+    return np.vstack([np.full((1, len(values)), np.nan), values.T]).astype(np.float32)
+
+
+def _over_time(state: State, answer: Answer, name: str, values: np.ndarray, colours: ColourMap, label: str) -> Heatmap:
+    """A map whose columns are the points of the training; the colours leave the most extreme cells out."""
+    result = _result(answer)
+    shown = once(answer, ("map", name), lambda: _with_first(values[result.points(0)]))
+    bare = colours == "loss"
+    return Heatmap(
+        name,
+        shown,
+        once(answer, ("levels", name), lambda: _levels(shown, colours == "signed")),
+        x=columns(answer, bare),
+        y=once(answer, ("index", name), lambda: Axis(name.replace("by", "at"))),
+        map=colours,
+        unit=label,
+        square=False,
+        col=current(result, state.model),
+        row_ids=once(answer, ("rows", len(shown)), lambda: ids(np.full(len(shown), OWN), np.full(len(shown), -1))),
+        col_ids=place_ids(answer),
+    )
+
+
+def _levels(values: np.ndarray, signed: bool) -> tuple[float, float]:
+    """Where colours end: at the middle `ENDS` % of the cells, symmetric about zero where signed."""
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return (-1.0, 1.0) if signed else (0.0, 1.0)
+    if signed:
+        top = float(np.percentile(np.abs(finite), ENDS)) or 1.0
+        return -top, top
+    low, high = np.percentile(finite, [(100 - ENDS) / 2, 100 - (100 - ENDS) / 2])
+    return float(low), float(high) if high > low else float(low) + 1.0
+
+
+def zeroed(state: State, answer: Answer, on: str, over: Over, log: bool) -> Figure:
+    """What each head is worth over training: the rise of the loss without it."""
+    result = _result(answer)
+    title = f"{looked_at(result, state)} · rise of the loss on {on} without each head"
+    if not result.shapes[0, 0]:
+        return Figure(title="Training", why_empty=f"There is no head to zero: {NO_HEADS}. Look at the other pages.")
+    measure, kind = ("zeroed_text", TEXT) if on == "text" else ("zeroed_repeated", RANDOM)
+    lines = Along(state, answer, over, log, kind).heads("zeroed", measure, "rise of the loss, nats", "phase change")
+    words = "every attention pattern as it was in the whole model", ZERO_ON_LOG if log else ""
+    return Figure(((lines,),), title, with_conventions(answer, words, SLOPE))
+
+
+def heads_over_training(state: State, answer: Answer, score: str) -> Figure:
+    """The score of every head at every checkpoint, a row a head."""
+    result = _result(answer)
+    if not result.shapes[0, 0]:
+        return Figure(title="Training", why_empty=f"There is no head to follow: {NO_HEADS}. Look at the other pages.")
+    heads = heads_of(result)
+    values = once(answer, ("rows", score), lambda: _by_head(result, score).astype(np.float32))
+    signed = bool(np.nanmin(values, initial=0.0) < -0.05)
+    at = current(result, state.model)
+    chart = Heatmap(
+        "heads",
+        values,
+        (-1.0, 1.0) if signed else (0.0, 1.0),
+        x=columns(answer),
+        y=once(answer, "names", lambda: Axis("head", tuple(map(str, heads)))),
+        map="signed" if signed else "magnitude",
+        unit="score",
+        square=False,
+        row=next((i for i, h in enumerate(heads) if h == state.selection.head), None),
+        col=at,
+        row_ids=once(answer, "head ids", lambda: _head_ids(heads)),
+        col_ids=place_ids(answer),
+    )
+    said = f" · {best}" if at is not None and (best := _best(result, score, at)) else ""
+    words = ("columns: checkpoints, evenly spaced",)
+    return Figure(((chart,),), f"{looked_at(result, state)}{said}", with_conventions(answer, words, SLOPE, *SCORE, RULE))

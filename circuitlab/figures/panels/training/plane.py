@@ -1,0 +1,60 @@
+"""The training panel's plane: checkpoints of models by their losses on the same tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from circuitlab.analysis.training.pca import TrainingPcaResult
+from circuitlab.counting import number_of
+from circuitlab.engine.request import Answer
+from circuitlab.figures.contracts.common import caption, number, once
+from circuitlab.figures.marks import Axis, Figure, Points, ids
+from circuitlab.figures.panels.training.points import OWN, current, model_hues, pinned, short
+from circuitlab.session.state import State
+
+
+def plane(state: State, answer: Answer) -> Figure:
+    """A path a model, a point a checkpoint; the one that is looked at is ringed."""
+    result = answer.result
+    assert isinstance(result, TrainingPcaResult)
+    at, pin = current(result, state.model), pinned(result, state)
+    share = result.explained
+    axes = once(answer, "axes", lambda: tuple(Axis(f"component {k + 1} ({s:.0%})") for k, s in enumerate([*share, 0.0][:2])))
+    marked = ([] if at is None else [(at, f"step {result.steps[at]:,}")]) + ([] if pin is None else [pin])
+    named = dict(marked)
+    points = Points(
+        "plane",
+        **once(answer, "points", lambda: _columns(result)),
+        labels=tuple(named.get(i, "") for i in range(len(result.steps))),
+        size=6.0,
+        chosen=tuple(i for i, _ in marked),
+        x_axis=axes[0],
+        y_axis=axes[1],
+    )
+    n = len(result.names)
+    checkpoints, tokens = number_of(len(result.steps), "checkpoint"), number_of(result.n_texts, "token")
+    title = f"{number_of(n, 'model')}, {checkpoints} by their losses on {tokens}"
+    return Figure(
+        ((points,),), title, caption(answer, "a path is a training, from its first point to its last; ringed: looked at")
+    )
+
+
+def _columns(result: TrainingPcaResult) -> dict[str, Any]:
+    hue_of = np.array(model_hues(result.names))
+    hues = hue_of[result.model]
+    tips = tuple(
+        f"{result.names[m]} · step {s:,} · {short(t)} tokens · loss {number(v, '.3f')}"
+        for m, s, t, v in zip(result.model, result.steps, result.tokens, result.loss, strict=True)
+    )
+    shown = np.unique(result.model)
+    return {
+        "x": result.coordinates[:, 0].copy(),
+        "y": result.coordinates[:, 1].copy(),
+        "ids": ids(OWN - result.model, np.full(len(hues), -1), result.checkpoint),
+        "hues": hues,
+        "tips": tips,
+        "paths": tuple(tuple(np.flatnonzero(result.model == m).tolist()) for m in shown),
+        "legend": tuple((result.names[m], int(hue_of[m])) for m in shown),
+    }

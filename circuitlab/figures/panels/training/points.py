@@ -1,0 +1,175 @@
+"""What the pages of the training panel share: the places along a training, the one that is looked at, axes, captions."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import numpy as np
+
+from circuitlab.analysis.training.series import RANDOM, TEXT, TrainingSeriesResult
+from circuitlab.counting import number_of
+from circuitlab.engine.request import Answer
+from circuitlab.figures.contracts.common import number, once
+from circuitlab.figures.marks import Axis, ids
+from circuitlab.model.subject import ModelRef
+from circuitlab.session.state import State
+
+# Every hit is (layer, head, checkpoint), −1 for the final weights; without a head (OWN, −1), on another model below OWN.
+OWN = -1
+MARKS = ("loss", "in-context score", "heads", "loss by index", "slope by index", "zeroed", "plane")
+Over = Literal["tokens", "steps"]
+LARGE = 2e6  # from here on tokens are counted in millions
+
+
+class HasPoints(Protocol):
+    """A result with points along trainings."""
+
+    @property
+    def model(self) -> np.ndarray: ...
+    @property
+    def steps(self) -> np.ndarray: ...
+    @property
+    def tokens(self) -> np.ndarray: ...
+    @property
+    def checkpoint(self) -> np.ndarray: ...
+
+
+def current(result: HasPoints, ref: ModelRef) -> int | None:
+    """The index of the first model's point that a reference means; the last one for its final weights. None: it has none."""
+    wanted = -1 if ref.checkpoint is None else ref.checkpoint
+    found = np.flatnonzero((result.model == 0) & (result.checkpoint == wanted))
+    if found.size:
+        return int(found[-1])
+    last = np.flatnonzero(result.model == 0)
+    return int(last[-1]) if ref.checkpoint is None and last.size else None
+
+
+def pinned(result: HasPoints, state: State) -> tuple[int, str] | None:
+    """The index of the reference pin's point and what it is called, where it is of the same training and another point."""
+    pin = state.pinned
+    if pin is None or pin.subject.model.source != state.model.source:
+        return None
+    at = current(result, pin.subject.model)
+    return None if at is None or at == current(result, state.model) else (at, f"pin, step {result.steps[at]:,}")
+
+
+def unit(result: HasPoints) -> float:
+    """What tokens are counted in on axes: millions, or one by one for a training that saw few."""
+    return 1e6 if len(result.tokens) and result.tokens.max() >= LARGE else 1.0
+
+
+def time(answer: Answer, over: Over, log: bool, bare: bool = False) -> tuple[np.ndarray, Axis]:
+    """[point] along the axis, and the axis; `bare`: the plot below has the same one."""
+    result = answer.result
+    assert isinstance(result, TrainingSeriesResult)
+    scale = unit(result) if over == "tokens" else 1.0
+    label = ("million tokens seen" if scale > 1 else "tokens seen") if over == "tokens" else "steps"
+    x = once(answer, ("x", over), lambda: (result.tokens if over == "tokens" else result.steps) / scale)
+    return x, once(answer, ("x axis", over, log, bare), lambda: Axis(label, log=log, bare=bare))
+
+
+def columns(answer: Answer, bare: bool = False) -> Axis:
+    """The axis of maps whose columns are the points of the first model."""
+    result = answer.result
+    assert isinstance(result, TrainingSeriesResult)
+    texts = lambda: tuple(short(t) for t in result.tokens[result.points(0)].tolist())
+    return once(answer, ("columns", bare), lambda: Axis("tokens seen", texts(), thin=True, bare=bare))
+
+
+def place_ids(answer: Answer) -> np.ndarray:
+    """[point, 1] checkpoints, for hits."""
+    result = answer.result
+    assert isinstance(result, TrainingSeriesResult)
+    return once(answer, "places", lambda: ids(result.checkpoint))
+
+
+def short(count: float, whole: float = 1e4) -> str:
+    """A number in running text, three figures at most: "8.39 M", "131 k", "512"; below `whole` every figure."""
+    if count < whole:
+        return f"{count:.0f}"
+    size, unit = (1e6, "M") if count >= 999_500 else (1e3, "k")
+    value = count / size
+    return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+
+
+def between(first: float, last: float) -> str:
+    """Two numbers of tokens, the unit once where both have it: "7.68–9.73 M"."""
+    ends = short(first).split(" "), short(last).split(" ")
+    return f"{ends[0][0] if ends[0][1:] == ends[1][1:] else short(first)}–{short(last)}"
+
+
+NO_LAYERS = "builtin:attn-only-0l"
+HUES = 3 * 4096  # of models: hues of heads of a layer that small models do not have
+
+
+def model_hues(names: tuple[str, ...]) -> tuple[int, ...]:
+    """A colour for each model, which it keeps when another one is opened."""
+    order = {name: i for i, name in enumerate(sorted(names))}
+    return tuple(HUES + order[name] for name in names)
+
+
+def phase_words(result: TrainingSeriesResult, kind: int, model: int = 0) -> str:
+    """What the rule finds in the score of a kind of text."""
+    first, last = result.phase[model, kind]
+    if not np.isfinite(first):
+        return "no phase change"
+    rise = result.rise[model, kind]
+    also = f", best prefix matching {number(rise, '+.2f')}" if np.isfinite(rise) else ""
+    return f"phase change at {between(first, last)} tokens, score {number(-result.fall[model, kind])} nats{also}"
+
+
+def bands(answer: Answer, kind: int, over: Over, said: str) -> tuple[tuple[float, float, str], ...]:
+    """The phase change as a band on the axis of time, () without one; `said` stands beside it."""
+    result = answer.result
+    assert isinstance(result, TrainingSeriesResult)
+    first, last = result.phase[0, kind]
+    if not np.isfinite(first):
+        return ()
+    x, _ = time(answer, over, False)
+    at = [float(x[int(np.flatnonzero((result.model == 0) & (result.tokens == t))[0])]) for t in (first, last)]
+    return ((at[0], at[1], said),)
+
+
+def labels(result: TrainingSeriesResult, kind: int) -> dict[str, str]:
+    """What stands beside the band in each plot: where it is, how far the score falls in it, what prefix matching does."""
+    first, last = result.phase[0, kind]
+    rise = result.rise[0, kind]
+    return {
+        "loss": f"phase change, {between(first, last)} tokens",
+        "in-context score": f"score {number(-result.fall[0, kind])} nats",
+        "prefix_matching": f"best head {number(rise, '+.2f')}" if np.isfinite(rise) else "",
+        "zeroed": "phase change",
+    }
+
+
+def kind_of(context: str) -> int:
+    """The kind of text whose phase change is marked."""
+    return {"repeated text": 1, "text": TEXT}.get(context, RANDOM)
+
+
+def measured_whole(result: TrainingSeriesResult, at: int) -> bool:
+    """Whether the score on text of a point is the mean over texts whose own losses were all kept."""
+    return bool(np.isfinite(result.each_error[at]) and abs(result.each[at] - result.scores[at, TEXT]) < 1e-3)
+
+
+def with_error(value: float, error: float) -> str:
+    """A number with its standard error, where there is one."""
+    return number(value) + (f" ± {error:.2f}" if np.isfinite(error) else "")
+
+
+def one_by_one(result: TrainingSeriesResult, at: int) -> str:
+    """For captions: the score over those texts whose own losses were kept, "" where these are all or none."""
+    if not np.isfinite(result.each_error[at]) or measured_whole(result, at):
+        return ""
+    said = f"over the {number_of(int(result.n_each[at]), 'text')} whose own losses were kept: "
+    said += with_error(result.each[at], result.each_error[at])
+    controlled = with_error(result.each_controlled[at], result.each_controlled_error[at])
+    return said + (f", minus a model without layers {controlled}" if np.isfinite(result.each_controlled[at]) else "")
+
+
+def looked_at(result: TrainingSeriesResult, state: State) -> str:
+    """What is looked at, for titles."""
+    at = current(result, state.model)
+    if at is None:
+        return f"checkpoint {state.model.checkpoint} was not measured"
+    return f"step {result.steps[at]:,}{' (final)' if state.model.checkpoint is None else ''}"
