@@ -52,7 +52,7 @@ def open_or_render(
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
     probe.require_qt()
     import_torch()
-    from circuitlab.gui import main as window
+    from circuitlab.gui.shell import main as window
 
     if plan.kind == "window":
         return window.open_window(source, text, assume) if assume else window.open_window(source, text)

@@ -8,7 +8,7 @@ from pathlib import Path
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.figures.contracts.panel import panels
-from circuitlab.gui.arrangements import ARRANGEMENTS
+from circuitlab.gui.places.arrangements import ARRANGEMENTS
 from circuitlab.session import lessons
 from circuitlab.session.lesson_check import check
 

@@ -15,7 +15,7 @@ import torch
 torch.set_num_threads(int(sys.argv[2]))
 from PySide6.QtCore import QEventLoop, QTimer, QElapsedTimer
 from PySide6.QtWidgets import QApplication
-from circuitlab.gui import main as gui
+from circuitlab.gui.shell import main as gui
 from circuitlab.draw.app import application
 from circuitlab.model.subject import Head
 app = application(offscreen=True)
@@ -186,7 +186,7 @@ window.close()
 SLIDER = (
     SETUP
     + """
-from circuitlab.gui.number_slider import NumberSlider
+from circuitlab.gui.widgets.number_slider import NumberSlider
 window = gui.make_window('rope-induction', 'A B C D A B C D A', remember=False)
 window.resize(1280, 800); window.show(); settle(window)
 window.layout_of_docks.arrange('Laboratory'); settle(window)
@@ -221,7 +221,7 @@ FIRST = """
 import sys
 from circuitlab import launch
 launch.settle_environment(); launch.import_torch()
-from circuitlab.gui import main as gui
+from circuitlab.gui.shell import main as gui
 from circuitlab.draw.app import application
 app = application(offscreen=True)
 window = gui.make_window(None, None, remember=False)

@@ -10,7 +10,7 @@ import pytest
 from PySide6.QtWidgets import QApplication, QDialog, QFileDialog, QLabel, QMessageBox
 
 from circuitlab.draw.app import application
-from circuitlab.gui.window import Window
+from circuitlab.gui.shell.window import Window
 from tests.gui.driving import shown_window
 from tests.models import directory
 

@@ -12,9 +12,9 @@ from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QApplication
 
 from circuitlab.figures.marks import Heatmap
-from circuitlab.gui.main import make_window
-from circuitlab.gui.panel_dock import PanelDock
-from circuitlab.gui.window import Window
+from circuitlab.gui.panel.panel_dock import PanelDock
+from circuitlab.gui.shell.main import make_window
+from circuitlab.gui.shell.window import Window
 
 TEXT = "one two one two one"
 

@@ -17,11 +17,11 @@ from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QAbstractButton, QAbstractScrollArea, QApplication, QComboBox, QLabel, QScrollBar, QWidget
 
 from circuitlab.draw.heatmap import HeatmapMark
-from circuitlab.gui.arrangements import ARRANGEMENTS
-from circuitlab.gui.labels import ShortLabel
-from circuitlab.gui.main import make_window, picture, settle
-from circuitlab.gui.panel_dock import PanelDock, on_screen
-from circuitlab.gui.window import Window
+from circuitlab.gui.panel.panel_dock import PanelDock, on_screen
+from circuitlab.gui.places.arrangements import ARRANGEMENTS
+from circuitlab.gui.shell.main import make_window, picture, settle
+from circuitlab.gui.shell.window import Window
+from circuitlab.gui.widgets.labels import ShortLabel
 
 
 @dataclass

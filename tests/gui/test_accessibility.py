@@ -14,10 +14,10 @@ from shiboken6 import invalidate
 
 from circuitlab.draw.gestures import Gestures
 from circuitlab.draw.plot import PlotMark
-from circuitlab.gui.commands import COMMANDS
-from circuitlab.gui.panel_dock import PanelDock
-from circuitlab.gui.title_bar import TitleBar
-from circuitlab.gui.window import Window
+from circuitlab.gui.panel.panel_dock import PanelDock
+from circuitlab.gui.panel.title_bar import TitleBar
+from circuitlab.gui.shell.commands import COMMANDS
+from circuitlab.gui.shell.window import Window
 from tests.gui.driving import dock, settle
 from tests.gui.test_dialogs import BOXES, DIALOGS
 

@@ -9,9 +9,9 @@ import torch
 from PySide6.QtWidgets import QComboBox, QLineEdit
 from pytestqt.qtbot import QtBot
 
-from circuitlab.gui.assumptions_dialog import AssumptionsDialog
-from circuitlab.gui.commands import CommandAction
-from circuitlab.gui.window import Window
+from circuitlab.gui.shell.assumptions_dialog import AssumptionsDialog
+from circuitlab.gui.shell.commands import CommandAction
+from circuitlab.gui.shell.window import Window
 from circuitlab.model.subject import ModelRef
 from tests.gui.driving import settle
 from tests.reference.make_hooked import FOLDER

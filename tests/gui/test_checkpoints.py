@@ -16,13 +16,13 @@ from PySide6.QtWidgets import QApplication
 
 from circuitlab.errors import Cancelled
 from circuitlab.figures.marks import Heatmap, Tokens
-from circuitlab.gui import main as gui
-from circuitlab.gui.commands import COMMANDS
+from circuitlab.gui.checkpoints.series import Point
+from circuitlab.gui.checkpoints.series_slider import SeriesSlider
 from circuitlab.gui.docks.prompt_losses import SLOT
-from circuitlab.gui.runner import Runner
-from circuitlab.gui.series import Point
-from circuitlab.gui.series_slider import SeriesSlider
-from circuitlab.gui.window import Window
+from circuitlab.gui.shell import main as gui
+from circuitlab.gui.shell.commands import COMMANDS
+from circuitlab.gui.shell.window import Window
+from circuitlab.gui.work.runner import Runner
 from circuitlab.model.forward import forward, logits
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import ModelRef

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from PySide6.QtWidgets import QMenu
 
-from circuitlab.gui.window import Window
+from circuitlab.gui.shell.window import Window
 from circuitlab.model.subject import ModelRef
 from tests.gui.driving import heat, settle
 

@@ -29,19 +29,19 @@ from circuitlab.draw.paper import Paper
 from circuitlab.draw.plain import question
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadModel, UnknownFamily
-from circuitlab.gui.assumptions_dialog import AssumptionsDialog
-from circuitlab.gui.dialog import Dialog
-from circuitlab.gui.dialogs import about
-from circuitlab.gui.errors import ErrorDialog
-from circuitlab.gui.hub_dialog import HubDialog
-from circuitlab.gui.opening import asked_of
-from circuitlab.gui.palette import Palette
-from circuitlab.gui.palette_entries import Known
-from circuitlab.gui.paper_dialog import PaperDialog
-from circuitlab.gui.settings import SettingsDialog
-from circuitlab.gui.shortcut_sheet import ShortcutSheet
-from circuitlab.gui.training_dialog import TrainingDialog, closing_box
-from circuitlab.gui.window import Window
+from circuitlab.gui.panel.paper_dialog import PaperDialog
+from circuitlab.gui.shell.assumptions_dialog import AssumptionsDialog
+from circuitlab.gui.shell.dialogs import about
+from circuitlab.gui.shell.errors import ErrorDialog
+from circuitlab.gui.shell.hub_dialog import HubDialog
+from circuitlab.gui.shell.opening import asked_of
+from circuitlab.gui.shell.palette import Palette
+from circuitlab.gui.shell.palette_entries import Known
+from circuitlab.gui.shell.shortcut_sheet import ShortcutSheet
+from circuitlab.gui.shell.window import Window
+from circuitlab.gui.training.dialog import TrainingDialog, closing_box
+from circuitlab.gui.widgets.dialog import Dialog
+from circuitlab.gui.work.settings import SettingsDialog
 from circuitlab.model.loading.assumptions import Assumed, Assumption
 from tests.gui.driving import dock, settle
 from tests.gui.room import cut

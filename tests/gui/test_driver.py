@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QApplication
 from circuitlab.engine.store import OpenModel, reference
 from circuitlab.errors import Cancelled
 from circuitlab.gui.docks.prompt_losses import REFERENCE
-from circuitlab.gui.window import Window
+from circuitlab.gui.shell.window import Window
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.session.cuts import with_edits

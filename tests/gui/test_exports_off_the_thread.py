@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from circuitlab.engine.store import ModelStore
-from circuitlab.gui.window import Window
+from circuitlab.gui.shell.window import Window
 from tests.gui.driving import dock, settle
 
 
@@ -68,7 +68,7 @@ def test_what_is_known_is_written_at_once(qtbot: Any, window: Window, tmp_path: 
 
 
 def test_a_failure_on_the_worker_is_said(qtbot: Any, window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from circuitlab.gui import panel_data
+    from circuitlab.gui.panel import panel_data
 
     monkeypatch.setattr(panel_data, "at_hand", lambda *_: False)
     window.bench.failed.disconnect(window.dialogs.show_error)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from circuitlab.gui.hub_dialog import HubDialog
-from circuitlab.gui.window import Window
+from circuitlab.gui.shell.hub_dialog import HubDialog
+from circuitlab.gui.shell.window import Window
 from circuitlab.model.hub import HubName, snapshot
 from tests.hub_server import Hub, reached
 from tests.models import CONFIGS, directory

@@ -15,8 +15,8 @@ from circuitlab.engine.request import Request
 from circuitlab.figures.marks import Edges, Hit, Rows, Tokens
 from circuitlab.figures.panels.circuit.panel import KeepOnlyView
 from circuitlab.gui.docks.interventions import InterventionsDock
-from circuitlab.gui.strip import SIGNS
-from circuitlab.gui.window import Window
+from circuitlab.gui.shell.window import Window
+from circuitlab.gui.widgets.strip import SIGNS
 from circuitlab.model.subject import Head, Target
 from circuitlab.session.cuts import ablation, with_edits
 from circuitlab.session.state import Kind

@@ -16,10 +16,10 @@ from PySide6.QtWidgets import QComboBox, QWidget
 from circuitlab.engine.store import MOST_CONSTRUCTED
 from circuitlab.figures.contracts.panel import control
 from circuitlab.figures.panels.laboratory.parameters import TEXT, LaboratoryView, parameters
-from circuitlab.gui.controls import Controls
-from circuitlab.gui.number_slider import NumberSlider
-from circuitlab.gui.panel_dock import PanelDock
-from circuitlab.gui.window import Window
+from circuitlab.gui.panel.controls import Controls
+from circuitlab.gui.panel.panel_dock import PanelDock
+from circuitlab.gui.shell.window import Window
+from circuitlab.gui.widgets.number_slider import NumberSlider
 from circuitlab.model.subject import ModelRef
 from tests.gui.driving import dock, heat, pixels, settle, shown_window
 

@@ -8,8 +8,8 @@ import pytest
 
 from circuitlab.engine.request import Request
 from circuitlab.errors import CircuitLabError
-from circuitlab.gui.panel_dock import PanelDock
-from circuitlab.gui.window import Window
+from circuitlab.gui.panel.panel_dock import PanelDock
+from circuitlab.gui.shell.window import Window
 from circuitlab.model.subject import Head
 from tests.gui.driving import dock, heat, settle
 

@@ -19,12 +19,12 @@ from PySide6.QtWidgets import QApplication, QCheckBox, QScrollBar, QSpinBox, QTa
 from circuitlab.draw.heatmap import HeatmapMark
 from circuitlab.draw.rows_model import cell_text
 from circuitlab.figures.contracts.panel import panels
-from circuitlab.gui import main as gui
-from circuitlab.gui.arrangements import ARRANGEMENTS, NARROWEST, Arrangement
-from circuitlab.gui.labels import ShortLabel
-from circuitlab.gui.number_slider import Choices
-from circuitlab.gui.panel_dock import on_screen
-from circuitlab.gui.window import Window
+from circuitlab.gui.panel.panel_dock import on_screen
+from circuitlab.gui.places.arrangements import ARRANGEMENTS, NARROWEST, Arrangement
+from circuitlab.gui.shell import main as gui
+from circuitlab.gui.shell.window import Window
+from circuitlab.gui.widgets.labels import ShortLabel
+from circuitlab.gui.widgets.number_slider import Choices
 from tests import pointer
 from tests.gui.driving import dock, pixels, settle, shown_window
 from tests.gui.room import rooms

@@ -15,11 +15,11 @@ from PySide6.QtWidgets import QApplication
 
 from circuitlab import paths
 from circuitlab.figures.contracts.panel import panels
-from circuitlab.gui import main as gui
-from circuitlab.gui.arrangements import ARRANGEMENTS
-from circuitlab.gui.docks import lessons as docks
-from circuitlab.gui.panel_dock import PanelDock, on_screen
-from circuitlab.gui.window import Window
+from circuitlab.gui.lessons import dock as docks
+from circuitlab.gui.panel.panel_dock import PanelDock, on_screen
+from circuitlab.gui.places.arrangements import ARRANGEMENTS
+from circuitlab.gui.shell import main as gui
+from circuitlab.gui.shell.window import Window
 from circuitlab.model.subject import Head
 from circuitlab.session import lessons as session
 from circuitlab.session.lessons import Lesson, files, read

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from circuitlab.figures.marks import Hit
-from circuitlab.gui.window import Window
+from circuitlab.gui.shell.window import Window
 from tests.gui.driving import dock, settle
 
 

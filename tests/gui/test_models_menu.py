@@ -9,8 +9,8 @@ import pytest
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QMenu
 
-from circuitlab.gui.settings import stored
-from circuitlab.gui.window import Window
+from circuitlab.gui.shell.window import Window
+from circuitlab.gui.work.settings import stored
 from circuitlab.model.subject import ModelRef
 from circuitlab.paths import shipped, shipped_models
 

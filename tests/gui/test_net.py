@@ -19,7 +19,7 @@ pytest_plugins = ["pytester"]
 SAMPLES = """
 from circuitlab.draw.plain import asked
 from circuitlab.errors import BadModel
-from circuitlab.gui.errors import ErrorDialog
+from circuitlab.gui.shell.errors import ErrorDialog
 from PySide6.QtWidgets import QFileDialog, QMessageBox
 
 

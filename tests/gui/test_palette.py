@@ -8,11 +8,11 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QWidget
 
-from circuitlab.gui.commands import COMMANDS
-from circuitlab.gui.palette import Palette, rank
-from circuitlab.gui.palette_entries import Known
-from circuitlab.gui.panel_dock import PanelDock
-from circuitlab.gui.window import Window
+from circuitlab.gui.panel.panel_dock import PanelDock
+from circuitlab.gui.shell.commands import COMMANDS
+from circuitlab.gui.shell.palette import Palette, rank
+from circuitlab.gui.shell.palette_entries import Known
+from circuitlab.gui.shell.window import Window
 from circuitlab.model.subject import Head, Target
 from tests.gui.driving import dock, settle
 

@@ -9,9 +9,9 @@ from pytestqt.qtbot import QtBot
 
 from circuitlab.errors import BadInput
 from circuitlab.figures.panels.models.models import SideBySideView
-from circuitlab.gui.errors import ErrorDialog
-from circuitlab.gui.panel_dock import PanelDock
-from circuitlab.gui.window import Window
+from circuitlab.gui.panel.panel_dock import PanelDock
+from circuitlab.gui.shell.errors import ErrorDialog
+from circuitlab.gui.shell.window import Window
 from tests.gui.driving import settle
 from tests.models import directory
 

@@ -11,9 +11,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog
 
 from circuitlab.draw.paper import Paper
-from circuitlab.gui.paper_dialog import PaperDialog, keep, remembered
-from circuitlab.gui.settings import stored
-from circuitlab.gui.window import Window
+from circuitlab.gui.panel.paper_dialog import PaperDialog, keep, remembered
+from circuitlab.gui.shell.window import Window
+from circuitlab.gui.work.settings import stored
 from tests.gui.driving import dock
 
 

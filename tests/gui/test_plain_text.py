@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QLabel, QMessageBox, QWidget
 import circuitlab
 from circuitlab.draw.plain import PlainBox, tip_of
 from circuitlab.errors import CircuitLabError
-from circuitlab.gui.errors import ErrorDialog
+from circuitlab.gui.shell.errors import ErrorDialog
 from tests.gui.driving import settle, shown_window
 from tests.models import directory
 

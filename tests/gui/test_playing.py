@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from PySide6.QtCore import QObject
 
-from circuitlab.gui import playing
-from circuitlab.gui.playing import Player
+from circuitlab.gui.checkpoints import playing
+from circuitlab.gui.checkpoints.playing import Player
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from PySide6.QtCore import QPoint
 from circuitlab.draw.plot import PlotMark
 from circuitlab.draw.view import FigureView
 from circuitlab.figures.marks import Hit
-from circuitlab.gui.window import Window
+from circuitlab.gui.shell.window import Window
 from tests.figures.test_mark_gestures import receiver
 from tests.figures.test_pointing import clicked, moved
 from tests.gui.driving import dock, settle

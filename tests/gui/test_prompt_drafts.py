@@ -11,9 +11,9 @@ import pytest
 from PySide6.QtCore import Qt
 
 from circuitlab.gui.docks.prompt_reading import Read
-from circuitlab.gui.errors import ErrorDialog
-from circuitlab.gui.panel_dock import PanelDock
-from circuitlab.gui.window import Window
+from circuitlab.gui.panel.panel_dock import PanelDock
+from circuitlab.gui.shell.errors import ErrorDialog
+from circuitlab.gui.shell.window import Window
 from circuitlab.model import tokenizer_process
 from circuitlab.model.tokenizer import Tokenizer
 from circuitlab.session.jsonfile import state_from_text, state_to_text

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from circuitlab.gui.settings import SETTINGS, Setting, Settings
-from circuitlab.gui.window import Window
+from circuitlab.gui.shell.window import Window
+from circuitlab.gui.work.settings import SETTINGS, Setting, Settings
 from circuitlab.paths import config_home
 
 
@@ -68,7 +68,7 @@ def test_the_window_says_it_in_its_status_line_and_its_log(qtbot: Any, window: W
 def test_what_the_theme_is_said_to_do_to_scales_is_what_it_does() -> None:
     from circuitlab.draw.colours import table
     from circuitlab.draw.theme import DARK, LIGHT
-    from circuitlab.gui.settings import THEME
+    from circuitlab.gui.work.settings import THEME
 
     light = lambda rgb: float(sum(rgb))
     for name in ("magnitude", "loss"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from circuitlab.gui.commands import COMMANDS
+from circuitlab.gui.shell.commands import COMMANDS
 from circuitlab.paths import shipped
 from tests.gui.driving import dock, settle, shown_window
 from tests.models import TINY, directory

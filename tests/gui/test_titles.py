@@ -17,8 +17,8 @@ from circuitlab.engine.store import ModelStore
 from circuitlab.errors import CircuitLabError
 from circuitlab.figures.contracts.panel import Panel, Why, facts_of, panels
 from circuitlab.figures.marks import Edges, Figure, Heatmap, Hit, Mark, Points, Rows
-from circuitlab.gui.document import Document
-from circuitlab.gui.moves import Moves
+from circuitlab.gui.work.document import Document
+from circuitlab.gui.work.moves import Moves
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.session.cuts import offers
 from circuitlab.session.state import State

@@ -9,8 +9,8 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QAction, QContextMenuEvent, QGuiApplication
 from PySide6.QtWidgets import QApplication
 
-from circuitlab.gui.token_menu import TokenMenu
-from circuitlab.gui.window import Window
+from circuitlab.gui.docks.token_menu import TokenMenu
+from circuitlab.gui.shell.window import Window
 from circuitlab.model.subject import Head, Target
 from tests.figures.test_pointing import moved
 from tests.gui.driving import dock, settle

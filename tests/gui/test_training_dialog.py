@@ -19,9 +19,10 @@ from pytestqt.qtbot import QtBot
 
 from circuitlab.errors import BadMachine, CircuitLabError
 from circuitlab.figures.marks import Lines
-from circuitlab.gui.training_dialog import TrainingDialog
-from circuitlab.gui.training_figure import MOST, curves_of, longer
-from circuitlab.gui.training_job import (
+from circuitlab.gui.shell.window import Window
+from circuitlab.gui.training.curves import MOST, curves_of, longer
+from circuitlab.gui.training.dialog import TrainingDialog
+from circuitlab.gui.training.job import (
     Curves,
     Progress,
     TrainingJob,
@@ -31,9 +32,8 @@ from circuitlab.gui.training_job import (
     read_curves,
     read_progress,
 )
-from circuitlab.gui.training_process import ELSEWHERE
-from circuitlab.gui.training_view import left_in_words
-from circuitlab.gui.window import Window
+from circuitlab.gui.training.process import ELSEWHERE
+from circuitlab.gui.training.view import left_in_words
 from circuitlab.paths import resource
 from circuitlab.training.corpus import find_sources
 from circuitlab.training.files import Lock

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from circuitlab.gui import training_process
-from circuitlab.gui.training_job import TrainingJob
-from circuitlab.gui.training_process import TrainingProcess
+from circuitlab.gui.training import process as training_process
+from circuitlab.gui.training.job import TrainingJob
+from circuitlab.gui.training.process import TrainingProcess
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system: a shell")
 WAIT = 60_000  # ms

@@ -15,10 +15,10 @@ from circuitlab.analysis.composition.scores import CompositionParams
 from circuitlab.engine.request import Request
 from circuitlab.figures.contracts.pivot import of_weights
 from circuitlab.figures.marks import Edges, Heatmap, Hit, Points, Rows
-from circuitlab.gui import main as gui
-from circuitlab.gui.arrangements import ARRANGEMENTS
-from circuitlab.gui.number_slider import Choices, NumberSlider
-from circuitlab.gui.window import Window
+from circuitlab.gui.places.arrangements import ARRANGEMENTS
+from circuitlab.gui.shell import main as gui
+from circuitlab.gui.shell.window import Window
+from circuitlab.gui.widgets.number_slider import Choices, NumberSlider
 from circuitlab.model.subject import Head
 from tests import pointer
 from tests.gui.driving import dock, settle

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from circuitlab.figures.marks import Gesture, Hit
-from circuitlab.gui.bench import Bench
-from circuitlab.gui.document import Document
-from circuitlab.gui.fitting import with_what_there_is
-from circuitlab.gui.palette import Palette
-from circuitlab.gui.window import Window
+from circuitlab.gui.shell.palette import Palette
+from circuitlab.gui.shell.window import Window
+from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.document import Document
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head, ModelRef, Target
+from circuitlab.session.fitting import with_what_there_is
 from circuitlab.session.state import Pin, Selection, State
 from tests.gui.driving import dock, settle
 from tests.models import TINY, directory
@@ -152,7 +152,7 @@ def test_a_menu_that_was_open_when_the_model_changed_acts_on_what_is_there(qtbot
 
 def test_a_state_of_another_vocabulary_is_fitted_though_its_model_was_closed(window: Window, tmp_path: Path) -> None:
     from circuitlab.engine.store import reference
-    from circuitlab.gui.fitting import fitted
+    from circuitlab.session.fitting import fitted
 
     bench = window.bench
     other = bench.engine.store.open(

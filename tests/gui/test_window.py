@@ -22,13 +22,13 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.errors import BadModel, Cancelled
 from circuitlab.figures.marks import Hit, Rows, Tokens
-from circuitlab.gui import main as gui
-from circuitlab.gui.commands import COMMANDS
-from circuitlab.gui.errors import ErrorDialog
-from circuitlab.gui.palette import Palette, fuzzy
-from circuitlab.gui.panel_dock import PanelDock, on_screen
-from circuitlab.gui.shortcut_sheet import ShortcutSheet
-from circuitlab.gui.window import Window
+from circuitlab.gui.panel.panel_dock import PanelDock, on_screen
+from circuitlab.gui.shell import main as gui
+from circuitlab.gui.shell.commands import COMMANDS
+from circuitlab.gui.shell.errors import ErrorDialog
+from circuitlab.gui.shell.palette import Palette, fuzzy
+from circuitlab.gui.shell.shortcut_sheet import ShortcutSheet
+from circuitlab.gui.shell.window import Window
 from circuitlab.model.subject import Head
 from tests.gui.driving import TEXT, dock, heat, pixels, settle
 from tests.models import directory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from circuitlab.figures.contracts.panel import panels
-from circuitlab.gui.arrangements import ARRANGEMENTS
+from circuitlab.gui.places.arrangements import ARRANGEMENTS
 from tests.gui.driving import settle, shown_window
 from tests.gui.written import faults
 

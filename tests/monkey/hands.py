@@ -27,8 +27,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from circuitlab.gui.commands import CommandAction
-from circuitlab.gui.window import Window
+from circuitlab.gui.shell.commands import CommandAction
+from circuitlab.gui.shell.window import Window
 from tests.monkey.events import Event
 
 T = TypeVar("T")
@@ -265,7 +265,7 @@ class Hands:
 
 def settle(window: Window, seconds: float = 60.0) -> None:
     """Until every visible dock shows its answer. Raises `AssertionError` when the time is up."""
-    from circuitlab.gui.main import settle as settled
+    from circuitlab.gui.shell.main import settle as settled
 
     window.checkpoints.player.stop()
     assert settled(window, seconds), f"not settled after {seconds:g} s"

@@ -25,10 +25,10 @@ from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QApplication, QDialog
 
 from circuitlab.errors import CircuitLabError
-from circuitlab.gui.arrangements import ARRANGEMENTS
-from circuitlab.gui.main import make_window
-from circuitlab.gui.runner import LANES
-from circuitlab.gui.window import Window
+from circuitlab.gui.places.arrangements import ARRANGEMENTS
+from circuitlab.gui.shell.main import make_window
+from circuitlab.gui.shell.window import Window
+from circuitlab.gui.work.runner import LANES
 from circuitlab.session.state import State
 from tests.monkey.events import Event, from_text
 from tests.monkey.hands import Hands, settle

@@ -15,7 +15,7 @@ from tests.monkey.shrink import shrunk
 BROKEN = """
 import sys
 from PySide6.QtCore import QTimer
-from circuitlab.gui.window import Window
+from circuitlab.gui.shell.window import Window
 def boom(): raise RuntimeError("broken on purpose")
 Window.undo = lambda self: QTimer.singleShot(0, boom)
 from tests.monkey.play import main

@@ -166,7 +166,7 @@ def test_torch_that_cannot_be_imported_is_a_bad_machine(monkeypatch: pytest.Monk
 
 
 class _Window:
-    """Stands for `circuitlab.gui.main`: remembers what it was asked."""
+    """Stands for `circuitlab.gui.shell.main`: remembers what it was asked."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[object, ...]] = []
@@ -184,7 +184,7 @@ def window(monkeypatch: pytest.MonkeyPatch) -> _Window:
     import circuitlab.gui
 
     stand_in = _Window()
-    monkeypatch.setitem(sys.modules, "circuitlab.gui.main", stand_in)
+    monkeypatch.setitem(sys.modules, "circuitlab.gui.shell.main", stand_in)
     monkeypatch.setattr(circuitlab.gui, "main", stand_in, raising=False)
     monkeypatch.setattr(launch, "import_torch", lambda: None)
     monkeypatch.setattr(probe, "probe", lambda environ=None, **_: probe.Probe(True, platform="offscreen"))

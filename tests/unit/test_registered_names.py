@@ -15,7 +15,7 @@ from typing import Any
 from circuitlab.analysis.base import analyses
 from circuitlab.cli import _parser
 from circuitlab.figures.contracts.panel import panels
-from circuitlab.gui.commands import COMMANDS
+from circuitlab.gui.shell.commands import COMMANDS
 
 FROZEN = Path(__file__).parents[1] / "data" / "registered_names.json"
 

@@ -13,12 +13,12 @@ from circuitlab.counting import number_of
 from circuitlab.draw.focus_order import chain
 from circuitlab.draw.plain import PlainLabel
 from circuitlab.engine.request import Answer, Request
-from circuitlab.gui.bench import Bench
-from circuitlab.gui.labels import ShortLabel
-from circuitlab.gui.moves import Moves
-from circuitlab.gui.one_row import OneRow
-from circuitlab.gui.panel_dock import on_screen
-from circuitlab.gui.title_bar import TitleBar
+from circuitlab.gui.panel.panel_dock import on_screen
+from circuitlab.gui.panel.title_bar import TitleBar
+from circuitlab.gui.widgets.labels import ShortLabel
+from circuitlab.gui.widgets.one_row import OneRow
+from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.moves import Moves
 from circuitlab.model.intervention import Intervention
 from circuitlab.session.cuts import words
 from circuitlab.session.state import State

@@ -8,10 +8,10 @@ from PySide6.QtCore import QTimer, Slot
 from PySide6.QtWidgets import QDockWidget, QFrame, QHBoxLayout, QScrollArea, QToolButton, QVBoxLayout, QWidget
 
 from circuitlab.draw.plain import PlainLabel
-from circuitlab.gui.bench import Bench
-from circuitlab.gui.job import Job
-from circuitlab.gui.labels import ShortLabel
-from circuitlab.gui.title_bar import TitleBar
+from circuitlab.gui.panel.title_bar import TitleBar
+from circuitlab.gui.widgets.labels import ShortLabel
+from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.job import Job
 
 
 class JobRow(QWidget):

@@ -23,15 +23,15 @@ from PySide6.QtWidgets import (
 from circuitlab.counting import number_of
 from circuitlab.draw.plain import PlainLabel
 from circuitlab.figures.marks import Hit, empty
-from circuitlab.gui.bench import Bench
-from circuitlab.gui.buttons import push
 from circuitlab.gui.docks.prompt_losses import LossStrip
 from circuitlab.gui.docks.prompt_reading import Read, Reading
 from circuitlab.gui.docks.prompt_writing import WritingControls
-from circuitlab.gui.one_row import OneRow
-from circuitlab.gui.room import Room
-from circuitlab.gui.title_bar import TitleBar
-from circuitlab.gui.token_menu import TokenMenu
+from circuitlab.gui.docks.token_menu import TokenMenu
+from circuitlab.gui.panel.title_bar import TitleBar
+from circuitlab.gui.widgets.buttons import push
+from circuitlab.gui.widgets.one_row import OneRow
+from circuitlab.gui.widgets.room import Room
+from circuitlab.gui.work.bench import Bench
 from circuitlab.paths import resource
 from circuitlab.session.state import State
 

@@ -18,7 +18,7 @@ from circuitlab.figures.contracts.compare_marks import figured, scale_of
 from circuitlab.figures.contracts.held_scales import HeldScales
 from circuitlab.figures.contracts.vocabulary import aligned_with_reference
 from circuitlab.figures.marks import ColourMap, Figure, Hit, Tokens, empty
-from circuitlab.gui.bench import Bench
+from circuitlab.gui.work.bench import Bench
 from circuitlab.session.pins import called
 from circuitlab.session.state import State
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from PySide6.QtCore import QObject, Signal, Slot
 
 from circuitlab.errors import BadInput, CircuitLabError
-from circuitlab.gui.bench import Bench
-from circuitlab.gui.job import Job
+from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.job import Job
 from circuitlab.model.forward import check_tokens
 from circuitlab.model.tokenizer import Tokenizer
 

@@ -7,9 +7,9 @@ from PySide6.QtWidgets import QComboBox, QDoubleSpinBox, QSpinBox, QToolButton, 
 
 from circuitlab.draw.plain import tip_of
 from circuitlab.draw.theme import Theme
-from circuitlab.gui.bench import Bench
-from circuitlab.gui.continuation import SLOT, Continuation
-from circuitlab.gui.icons import icon
+from circuitlab.gui.docks.continuation import SLOT, Continuation
+from circuitlab.gui.widgets.icons import icon
+from circuitlab.gui.work.bench import Bench
 
 
 class WritingControls(QObject):

@@ -1,0 +1,1 @@
+"""The bar over the checkpoints of a training."""

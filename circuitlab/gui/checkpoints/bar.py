@@ -1,0 +1,286 @@
+"""The bar of a model's training: one slider over its checkpoints that drives every panel; step, play, loop, pin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from PySide6.QtCore import Qt, Slot
+from PySide6.QtWidgets import QHBoxLayout, QToolButton, QWidget
+
+from circuitlab.draw.plain import tip_of
+from circuitlab.draw.theme import Theme
+from circuitlab.gui.checkpoints.playing import Player, pace_button
+from circuitlab.gui.checkpoints.series import Point, Series
+from circuitlab.gui.checkpoints.series_slider import SeriesSlider
+from circuitlab.gui.widgets.buttons import flat, tint
+from circuitlab.gui.widgets.labels import ShortLabel
+from circuitlab.gui.widgets.strip import FULL, SHORTEST, SIGNS
+from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.moves import Moves
+from circuitlab.session.fitting import one_series
+from circuitlab.session.state import State
+
+PLAY_TIP, PAUSE_TIP = "Play the training (Ctrl+T)", "Stop here (Ctrl+T)"
+
+
+class CheckpointBar(QWidget):
+    """Shown while the open model has a series. `waiting()` says whether a visible panel still awaits an answer."""
+
+    def __init__(self, bench: Bench, moves: Moves, waiting: Callable[[], bool], parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setObjectName("bar.checkpoints")
+        self.bench, self.moves = bench, moves
+        self.player = Player(waiting, lambda: bench.driver.waiting, self)
+        self.series = Series(bench, self)
+        self._burst = 0  # drags and playings so far: each is one step of undo
+        self._make_buttons()
+        self.slider = SeriesSlider(self)
+        self.label = ShortLabel(self, least=96)
+        self.label.setContentsMargins(8, 0, 8, 0)
+        self._stage = FULL
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(2)
+        for widget in (*self._steppers, self.loop, self.pace, self.slider, self.label, self.pin):
+            row.addWidget(widget, 1 if widget is self.slider else 0)
+        self._connect()
+        self.set_theme(bench.theme)
+        self.refresh()
+
+    def _make_buttons(self) -> None:
+        def make(name: str, tip: str) -> QToolButton:
+            made = flat(self, f"checkpoints.{name}", "", tip)
+            made.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonIconOnly)
+            made.setAccessibleName(tip)
+            return made
+
+        self.first = make("first", "First checkpoint")
+        self.previous = make("previous", "Previous checkpoint ([)")
+        self.play_button = make("play", PLAY_TIP)
+        self.next = make("next", "Next checkpoint (])")
+        self.last = make("last", "Final weights")
+        self._steppers = (self.first, self.previous, self.play_button, self.next, self.last)
+        self.loop = make("loop", "Begin again at the end")
+        self.loop.setCheckable(True)
+        self.pace = pace_button(self.player, self)
+        self._fill_pace()
+        self.pin = flat(self, "checkpoints.pin", "Compare to this", "Pin it: every panel shows the difference to it")
+
+    def _fill_pace(self) -> None:
+        """What the bar does not show where it is narrow."""
+        menu = self.pace.menu()
+        menu.addSeparator()
+        menu.addAction("First checkpoint").triggered.connect(self.to_first)
+        menu.addAction("Final weights").triggered.connect(self.to_last)
+        again = menu.addAction("Begin again at the end")
+        again.setCheckable(True)
+        again.toggled.connect(self.loop.setChecked)
+        self.loop.toggled.connect(again.setChecked)
+
+    def _connect(self) -> None:
+        bench = self.bench
+        self.first.clicked.connect(self.to_first)
+        self.previous.clicked.connect(self.step_back)
+        self.play_button.clicked.connect(self.play_or_stop)
+        self.next.clicked.connect(self.step_on)
+        self.last.clicked.connect(self.to_last)
+        self.pin.clicked.connect(self.pin_this)
+        self.player.beat.connect(self._next)
+        self.player.changed.connect(self._played)
+        self.player.passed.connect(self._passed)
+        self.series.measured.connect(self._measured)
+        self.slider.sliderPressed.connect(self._pressed)
+        self.slider.valueChanged.connect(self._slid)
+        self.player.changed.connect(self._hold)
+        self.slider.sliderPressed.connect(self._hold)
+        self.slider.sliderReleased.connect(self._hold)
+        bench.document.changed.connect(self._changed)
+        bench.driver.given_up.connect(self._given_up)
+        bench.theme_changed.connect(self.set_theme)
+
+    @Slot(object)
+    def set_theme(self, theme: Theme) -> None:
+        """Icons in the theme's grey."""
+        for made in (self.first, self.previous, self.next, self.last, self.loop, self.pin):
+            tint(made, made.objectName().partition(".")[2], theme)
+        self._played()
+        self.slider.set_theme(theme)
+        self.compact(self._stage)
+
+    def compact(self, stage: int) -> None:
+        """Say less, the higher the stage: ends and loop are in the menu of the pace as well, the tokens in the tool tip."""
+        self._stage = stage
+        for button in (self.first, self.last, self.loop):
+            button.setVisible(stage < 1)
+        for button in (self.previous, self.next, self.label):
+            button.setVisible(stage < SHORTEST)
+        self.pace.setVisible(stage < SIGNS)
+        style = Qt.ToolButtonStyle.ToolButtonIconOnly if stage >= 1 else Qt.ToolButtonStyle.ToolButtonTextBesideIcon
+        self.pin.setToolButtonStyle(style)
+        self._say()
+
+    def _words(self, point: Point) -> str:
+        return point.words if self._stage < 1 else point.words.partition(" · ")[0]
+
+    # -- what is shown ------------------------------------------------------------------------------------------------
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """The checkpoints in the order of training and the final weights; () without a series."""
+        return self.series.points
+
+    @property
+    def position(self) -> int:
+        """Index of the point that is shown, or on its way."""
+        return self.series.index(self.bench.driver.intended.model)
+
+    @Slot(object, object)
+    def _changed(self, old: State, new: State) -> None:
+        if old.model == new.model and old.pinned == new.pinned:
+            return
+        if self.player.playing and self.series.index(new.model) != self.slider.value():
+            self.player.stop()  # somebody went elsewhere
+        self.refresh()
+
+    @Slot()
+    def refresh(self) -> None:
+        """Show the series of the open model, and where in it we are."""
+        ref = self.bench.document.state.model
+        model = self.bench.engine.store.peek(ref)
+        if model is None:
+            return  # it is being opened again
+        if self.series.take(model):
+            self.player.stop()
+            self._show_series()
+        if self.isHidden() == bool(self.points):
+            self.setVisible(bool(self.points))
+        pin = self.bench.document.state.pinned
+        ours = pin is not None and one_series(pin.subject.model, ref)
+        self.slider.pinned = self.series.index(pin.subject.model) if pin is not None and ours else None
+        if not self.slider.isSliderDown():
+            self.slider.show_value(self.position)
+        self._say()
+
+    def _show_series(self) -> None:
+        self.slider.show_points(self.series.points)
+        self.slider.show_band(*self.series.phase)
+
+    @Slot()
+    def _measured(self) -> None:
+        self._show_series()
+        self.slider.show_value(self.position)
+        self._say()
+
+    def _say(self) -> None:
+        if not self.points:
+            return
+        at, last = self.slider.value(), len(self.points) - 1
+        self.label.reserve(map(self._words, self.points))
+        self.label.setText(self._words(self.points[at]))
+        self.label.setToolTip(tip_of(self.points[at].words))
+        for made, possible in ((self.first, at), (self.previous, at), (self.next, last - at), (self.last, last - at)):
+            made.setEnabled(possible > 0)
+
+    # -- by hand ------------------------------------------------------------------------------------------------------
+
+    @Slot()
+    def _pressed(self) -> None:
+        self.player.stop()
+        self._burst += 1
+
+    @Slot()
+    def _hold(self) -> None:
+        """Colours keep their scale through one play, and one drag."""
+        self.bench.hold_scales(self.player.playing or self.slider.isSliderDown())
+
+    @Slot(int)
+    def _slid(self, index: int) -> None:
+        """By a drag, the wheel, or the keyboard on the slider."""
+        self.player.stop()
+        self._go(index, f"checkpoint {self._burst}" if self.slider.isSliderDown() else "walk checkpoints")
+
+    def to(self, index: int) -> None:
+        """Go to the nearest point there is; steps one after another are one step of undo."""
+        if self.points:
+            self.player.stop()
+            self._go(min(max(index, 0), len(self.points) - 1), "walk checkpoints")
+
+    @Slot()
+    def step_back(self) -> None:
+        """To the checkpoint before."""
+        self.to(self.position - 1)
+
+    @Slot()
+    def step_on(self) -> None:
+        """To the checkpoint after."""
+        self.to(self.position + 1)
+
+    @Slot()
+    def to_first(self) -> None:
+        """To the beginning of the training."""
+        self.to(0)
+
+    @Slot()
+    def to_last(self) -> None:
+        """To the final weights."""
+        self.to(len(self.points) - 1)
+
+    @Slot()
+    def pin_this(self) -> None:
+        """This checkpoint becomes the reference: every panel shows the difference to it, wherever the slider goes."""
+        if self.points:
+            point = self.points[self.series.index(self.bench.document.recorded.model)]
+            self.moves.pin_to_compare("final weights" if point.checkpoint is None else f"step {point.step:,}")
+
+    def _go(self, index: int, merge: str) -> None:
+        ref = replace(self.bench.document.recorded.model, checkpoint=self.points[index].checkpoint)
+        self.slider.show_value(index)
+        self._say()
+        self.bench.driver.go(ref, self.points[index].words, merge)
+
+    @Slot()
+    def _given_up(self) -> None:
+        """What was wanted cannot be shown, or is no longer wanted: back to what is."""
+        self.player.stop()
+        if self.points:
+            self.slider.setSliderDown(False)
+            self.slider.show_value(self.position)
+            self._say()
+
+    # -- playing ------------------------------------------------------------------------------------------------------
+
+    @Slot()
+    def play_or_stop(self) -> None:
+        """Play from here, from the beginning where this is the end; or stop."""
+        if self.player.playing:
+            self.player.stop()
+        elif self.points:
+            self._burst += 1
+            self.player.begin()
+            if self.position == len(self.points) - 1:
+                self._show(0)
+
+    @Slot()
+    def _next(self) -> None:
+        if self.position < len(self.points) - 1:
+            self._show(self.position + 1)
+        elif self.loop.isChecked():
+            self._show(0)
+        else:
+            self.player.stop()
+
+    def _show(self, index: int) -> None:
+        self._go(index, f"checkpoint {self._burst}")
+        self.player.shown()
+
+    @Slot()
+    def _passed(self) -> None:
+        self.bench.message.emit("A panel takes long: the film goes on without it, and it is dimmed until it has its answer.")
+
+    @Slot()
+    def _played(self) -> None:
+        """The button says what it does now."""
+        playing = self.player.playing
+        tint(self.play_button, "pause" if playing else "play", self.bench.theme)
+        self.play_button.setToolTip(tip_of(PAUSE_TIP if playing else PLAY_TIP))

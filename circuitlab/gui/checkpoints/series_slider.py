@@ -1,0 +1,166 @@
+"""A slider over the points of a training: evenly spaced, each with a tick, its step below where there is room."""
+
+from __future__ import annotations
+
+import numpy as np
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Slot
+from PySide6.QtGui import QHelpEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF, QWheelEvent
+from PySide6.QtWidgets import QAbstractSlider, QSizePolicy, QToolTip, QWidget
+
+from circuitlab.draw.theme import LIGHT, Theme
+from circuitlab.gui.checkpoints.series import Point
+
+SIDE = 18  # px at either end: half of a label
+GROOVE = 10  # px from the top to the middle of the groove
+KNOB = 6.0
+BAND = "shaded: phase change, where the in-context score on repeated random tokens falls fastest"
+TICK = 2.5
+
+
+class SeriesSlider(QAbstractSlider):
+    """`value()` is the index of a point. A click goes to the nearest point and holds it, as a drag does."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.theme: Theme = LIGHT
+        self.points: tuple[Point, ...] = ()
+        self.band: tuple[float, float] | None = None  # positions between which the phase change lies
+        self.pinned: int | None = None
+        self.setOrientation(Qt.Orientation.Horizontal)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setPageStep(4)
+        self.setAccessibleName("Checkpoint")
+        self.setMouseTracking(True)
+
+    @Slot(object)
+    def set_theme(self, theme: Theme) -> None:
+        """Greys, accent, text size."""
+        self.theme = theme
+        self.updateGeometry()
+        self.update()
+
+    def show_points(self, points: tuple[Point, ...]) -> None:
+        """Other points; says nothing."""
+        self.points = points
+        self.blockSignals(True)
+        self.setRange(0, max(len(points) - 1, 0))
+        self.blockSignals(False)
+        self.update()
+
+    def show_value(self, index: int) -> None:
+        """Another value; says nothing."""
+        self.blockSignals(True)
+        self.setValue(index)
+        self.blockSignals(False)
+        if 0 <= index < len(self.points):
+            self.setAccessibleDescription(self.points[index].words)
+        self.update()
+
+    def show_band(self, first: float, last: float) -> None:
+        """Mark the groove between two numbers of tokens seen; NaN for no mark."""
+        tokens = np.array([p.tokens for p in self.points], dtype=float)
+        known = len(tokens) > 0 and (tokens >= 0).all() and np.isfinite([first, last]).all()
+        place = lambda seen: float(np.interp(seen, tokens, np.arange(len(tokens))))
+        self.band = (place(first), place(last)) if known else None
+        self.update()
+
+    # -- geometry -----------------------------------------------------------------------------------------------------
+
+    def sizeHint(self) -> QSize:
+        """As wide as there is room, a knob and a line of text high."""
+        return QSize(self.theme.px(240), GROOVE + 8 + round(self.theme.small * 1.3))
+
+    def minimumSizeHint(self) -> QSize:
+        """Still to be hit."""
+        return QSize(140, self.sizeHint().height())
+
+    def x_of(self, position: float) -> float:
+        """Where a position is drawn."""
+        last = max(len(self.points) - 1, 1)
+        return SIDE + (self.width() - 2 * SIDE) * position / last
+
+    def nearest(self, x: float) -> int:
+        """The point whose tick is nearest."""
+        last = max(len(self.points) - 1, 1)
+        return min(max(round((x - SIDE) * last / max(self.width() - 2 * SIDE, 1)), 0), len(self.points) - 1)
+
+    # -- by hand ------------------------------------------------------------------------------------------------------
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Go there, and hold it."""
+        if event.button() != Qt.MouseButton.LeftButton or not self.points:
+            event.ignore()
+            return
+        self.setSliderDown(True)
+        self.setSliderPosition(self.nearest(event.position().x()))
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        """Drag."""
+        if self.isSliderDown():
+            self.setSliderPosition(self.nearest(event.position().x()))
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        """Let go."""
+        if self.isSliderDown():
+            self.setSliderDown(False)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        """One point a notch."""
+        turned = event.angleDelta().y() or -event.angleDelta().x()
+        if turned:
+            self.setValue(self.value() + (1 if turned > 0 else -1))
+        event.accept()
+
+    def event(self, event: QEvent) -> bool:
+        """What the point under the pointer is."""
+        if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip and self.points:
+            at = self.nearest(event.pos().x())
+            inside = self.band is not None and self.band[0] <= at <= self.band[1]
+            QToolTip.showText(event.globalPos(), self.points[at].words + (f"\n{BAND}" if inside else ""), self)
+            return True
+        return super().event(event)
+
+    # -- painting -----------------------------------------------------------------------------------------------------
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Band, groove, ticks, labels, pin, knob."""
+        if not self.points:
+            return
+        painter, theme = QPainter(self), self.theme
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if self.band is not None:
+            left, right = map(self.x_of, self.band)
+            painter.fillRect(QRectF(left, GROOVE - 6, max(right - left, 2), 12), theme.colour("accent", 0.22))
+        painter.setPen(QPen(theme.colour("faint"), 1.5))
+        painter.drawLine(QPointF(self.x_of(0), GROOVE), QPointF(self.x_of(len(self.points) - 1), GROOVE))
+        painter.setPen(QPen(theme.colour("muted"), 1))
+        for i in range(len(self.points)):
+            painter.drawLine(QPointF(self.x_of(i), GROOVE - TICK), QPointF(self.x_of(i), GROOVE + TICK))
+        self._paint_labels(painter)
+        if self.pinned is not None:
+            x = self.x_of(self.pinned)
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(theme.colour("text"))
+            painter.drawPolygon(QPolygonF([QPointF(x - 4, 0), QPointF(x + 4, 0), QPointF(x, 6)]))
+        x = self.x_of(self.value())
+        painter.setPen(QPen(theme.colour("accent" if self.hasFocus() else "muted"), 1.5))
+        painter.setBrush(theme.colour("accent" if self.isSliderDown() else "background"))
+        painter.drawEllipse(QPointF(x, GROOVE), KNOB, KNOB)
+        painter.end()
+
+    def _paint_labels(self, painter: QPainter) -> None:
+        """The present point's, the ends', then as many others as fit between."""
+        painter.setFont(self.theme.font(self.theme.small))
+        metrics, height = painter.fontMetrics(), self.height() - GROOVE - 8
+        taken: list[tuple[float, float]] = []
+        last = len(self.points) - 1
+        for i in dict.fromkeys((self.value(), 0, last, *range(len(self.points)))):
+            text, x = self.points[i].tick, self.x_of(i)
+            half = metrics.horizontalAdvance(text) / 2
+            x = min(max(x, half), self.width() - half)
+            if any(x - half < b + 6 and x + half > a - 6 for a, b in taken):
+                continue
+            taken.append((x - half, x + half))
+            painter.setPen(self.theme.colour("text" if i == self.value() else "muted"))
+            painter.drawText(QRectF(x - half - 1, GROOVE + 8, 2 * half + 2, height), Qt.AlignmentFlag.AlignCenter, text)

@@ -1,0 +1,111 @@
+"""What can be done with a token of the prompt, under the right button: choose it, cut and patch there, measure it, copy it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Slot
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QMenu
+
+from circuitlab.figures.contracts.common import pick_position
+from circuitlab.figures.marks import Hit
+from circuitlab.gui.panel.offers_menu import OffersMenu
+from circuitlab.model.subject import Target
+
+if TYPE_CHECKING:
+    from circuitlab.gui.docks.prompt import PromptDock
+
+
+class TokenMenu(QMenu):
+    """The menu of the prompt's strip of tokens. `aim(hit)` before it is shown; None: beside the tokens, or by its key."""
+
+    def __init__(self, dock: PromptDock) -> None:
+        super().__init__("Token", dock)
+        self.dock, self.bench = dock, dock.bench
+        self.setObjectName("menu.prompt")
+        self.cuts = OffersMenu(self.bench, pick_position, dock, self)
+        self.cuts.setObjectName("menu.prompt.cuts")
+        self._of: tuple[tuple[int, ...], int] | None = None  # the prompt's tokens, and the position among them
+        self.choose = self.addAction("")
+        self.choose.triggered.connect(self._choose)
+        self.addMenu(self.cuts)
+        self.measure = self.addAction("")
+        self.measure.triggered.connect(self._measure)
+        self.addSeparator()
+        self.copy_token = self.addAction("Copy token")
+        self.copy_token.triggered.connect(self._copy_token)
+        self.copy_id = self.addAction("")
+        self.copy_id.triggered.connect(self._copy_id)
+        self.addSeparator()
+        self.addAction("Pin as the reference").triggered.connect(self._pin)
+        self.addAction("Copy image").triggered.connect(self._copy_image)
+        self.aboutToHide.connect(self.cuts.forget)
+
+    def aim(self, hit: Hit | None) -> None:
+        """What it is about: the token under the pointer, else the one that is chosen."""
+        state = self.bench.document.recorded
+        at = hit.id[0] if hit is not None and hit.id else state.selection.destination
+        known = at is not None and at < len(state.tokens)
+        self._of = (state.tokens, at) if known and at is not None else None
+        self.cuts.aim(hit)
+        for action in (self.choose, self.measure, self.copy_token, self.copy_id):
+            action.setVisible(self._of is not None)
+        if self._of is None or at is None:
+            return
+        token, facts = state.tokens[at], self.bench.facts(state.model)
+        text = facts.token_text(token).replace("&", "&&")
+        chosen = state.selection.locked and state.selection.destination == at
+        self.choose.setText(f"Release position {at}, ‘{text}’" if chosen else f"Choose position {at}, ‘{text}’")
+        self.measure.setText(f"Measure ‘{text}’")
+        self.measure.setVisible(token < facts.config.d_vocab_out and state.selection.target != Target((token,)))
+        self.copy_token.setVisible(facts.has_tokenizer)
+        self.copy_id.setText(f"Copy id {token}")
+
+    def _there(self) -> tuple[int, int] | None:
+        """(position, id) of what the menu was opened on, None where the prompt is another by now."""
+        if self._of is not None and self._of[0] == self.bench.document.recorded.tokens:
+            return self._of[1], self._of[0][self._of[1]]
+        self.bench.message.emit("The prompt is another by now.")
+        return None
+
+    @Slot()
+    def _choose(self) -> None:
+        if (there := self._there()) is not None:
+            document = self.bench.document
+            document.apply(pick_position(document.recorded, Hit("prompt", (there[0],), "click")), "select a token")
+
+    @Slot()
+    def _measure(self) -> None:
+        if (there := self._there()) is not None:
+            state, token = self.bench.document.recorded, there[1]
+            text = self.bench.facts(state.model).token_text(token)
+            self.bench.document.apply(state.select(target=Target((token,))), f"target: ‘{text}’")
+
+    @Slot()
+    def _copy_token(self) -> None:
+        """As it stands in the text; one that is no whole character, as it is shown."""
+        tokenizer = self.bench.tokenizer()
+        if tokenizer is not None and (there := self._there()) is not None:
+            text = tokenizer.decode((there[1],))
+            self._copy(tokenizer.display(there[1]) if not text or "\ufffd" in text else text, "Token copied.")
+
+    @Slot()
+    def _copy_id(self) -> None:
+        if (there := self._there()) is not None:
+            self._copy(str(there[1]), "Id copied.")
+
+    def _copy(self, text: str, said: str) -> None:
+        QGuiApplication.clipboard().setText(text)
+        self.bench.message.emit(said)
+
+    @Slot()
+    def _pin(self) -> None:
+        moves = getattr(self.dock.parentWidget(), "moves", None)
+        if moves is not None:
+            moves.pin()
+
+    @Slot()
+    def _copy_image(self) -> None:
+        self.dock.losses.view.copy_image()
+        self.bench.message.emit("Image copied.")

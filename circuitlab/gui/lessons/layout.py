@@ -1,0 +1,47 @@
+"""Where panels stand beside a lesson: exactly those that a step names, or a whole arrangement with them in front."""
+
+from __future__ import annotations
+
+from circuitlab.gui.places.arrangements import ARRANGEMENTS, Arrangement, Stack
+
+NAME = "Lesson"
+ROOM, HEIGHT = 920, 570  # px at 1280 × 800, what the lesson leaves
+
+AREAS: tuple[str, ...] = ("left", "centre", "right", "bottom")
+
+
+def arrangement_of(arrange: str, show: tuple[str, ...]) -> Arrangement | None:
+    """The arrangement of a step; None where it names nothing."""
+    shown = tuple(dict.fromkeys(name for name in show if name != "prompt"))
+    if arrange in ARRANGEMENTS:
+        return with_shown(ARRANGEMENTS[arrange], shown)
+    return beside(shown) if shown else None
+
+
+def beside(shown: tuple[str, ...]) -> Arrangement:
+    """One large; two side by side; more in columns of two, the last one large where their number is odd."""
+    each = 1 if len(shown) < 3 else 2
+    pairs: list[tuple[str, ...]] = [shown[i : i + each] for i in range(0, len(shown), each)]
+    stacks = [tuple(Stack(HEIGHT // len(names), (name,)) for name in names) for names in pairs]
+    columns = tuple((ROOM // len(pairs), column) for column in stacks)
+    homes = dict.fromkeys(AREAS, next(iter(shown)))
+    return Arrangement(NAME, columns, homes, firm=True)
+
+
+def with_shown(arrangement: Arrangement, shown: tuple[str, ...]) -> Arrangement:
+    """An arrangement with these panels in front: those that share a stack get one each, those of no stack one of their own."""
+    known = {name for stack in arrangement.stacks() for name in stack.tabs}
+    columns = [(width, [part for stack in stacks for part in _split(stack, shown)]) for width, stacks in arrangement.columns]
+    for name in shown:
+        if name not in known:
+            columns[-1][1].append(Stack(HEIGHT // 2, (name,)))
+    return Arrangement(NAME, tuple((width, tuple(stacks)) for width, stacks in columns), arrangement.homes, True)
+
+
+def _split(stack: Stack, shown: tuple[str, ...]) -> list[Stack]:
+    front = [name for name in stack.tabs if name in shown]
+    if not front:
+        return [stack]
+    rest = tuple(name for name in stack.tabs if name not in shown)
+    share = stack.share // len(front)
+    return [Stack(share, (name, *rest) if i == 0 else (name,)) for i, name in enumerate(front)]

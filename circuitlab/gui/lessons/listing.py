@@ -1,0 +1,127 @@
+"""The list of lessons: title, one line, how long, how far one has come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt, Signal, Slot
+from PySide6.QtGui import QFontMetrics, QPainter, QResizeEvent
+from PySide6.QtWidgets import (
+    QFrame,
+    QListWidget,
+    QListWidgetItem,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QWidget,
+)
+
+from circuitlab.counting import number_of
+from circuitlab.draw.plain import tip_of
+from circuitlab.draw.theme import Theme
+from circuitlab.gui.lessons.tour import Places
+from circuitlab.gui.work.bench import Bench
+from circuitlab.session.lessons import Lesson
+
+SIDE, GAP, ABOVE = 16, 3, 9  # px
+WRAP = Qt.TextFlag.TextWordWrap
+
+
+class _Rows(QStyledItemDelegate):
+    """Three short lines an entry, as high as they are at this width."""
+
+    def __init__(self, owner: LessonList) -> None:
+        super().__init__(owner)
+        self.owner = owner
+
+    def _parts(self, index: QModelIndex | QPersistentModelIndex, width: int) -> list[tuple[str, str, bool, QRect]]:
+        """(text, colour, bold, where) of each line; the first rectangle begins at 0, 0."""
+        lesson, theme = self.owner.lessons[index.row()], self.owner.bench.theme
+        room, y, made = width - 2 * SIDE, ABOVE, []
+        lines = ((lesson.title, "text", True), (lesson.about, "muted", False), (self.owner.standing(lesson), "muted", False))
+        for i, (text, colour, bold) in enumerate(lines):
+            font = theme.font(theme.normal if i < 2 else theme.small, bold=bold)
+            height = QFontMetrics(font).boundingRect(QRect(0, 0, room, 1000), WRAP, text).height()
+            made.append((text, colour, bold, QRect(SIDE, y, room, height)))
+            y += height + GAP
+        return made
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> QSize:
+        """What the lines need."""
+        width = self.owner.viewport().width()
+        return QSize(width, self._parts(index, width)[-1][3].bottom() + ABOVE)
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> None:
+        """The lines; the one that is done or begun says so in the accent."""
+        theme = self.owner.bench.theme
+        rect: QRect = option.rect  # type: ignore[attr-defined]
+        state: QStyle.StateFlag = option.state  # type: ignore[attr-defined]
+        painter.save()
+        if state & QStyle.StateFlag.State_MouseOver or state & QStyle.StateFlag.State_Selected:
+            painter.fillRect(rect, theme.colour("window"))
+        if state & QStyle.StateFlag.State_HasFocus and state & QStyle.StateFlag.State_Selected:
+            painter.fillRect(QRect(rect.left(), rect.top(), 3, rect.height()), theme.colour("accent"))
+        begun = self.owner.begun(self.owner.lessons[index.row()])
+        for i, (text, colour, bold, where) in enumerate(self._parts(index, rect.width())):
+            painter.setFont(theme.font(theme.normal if i < 2 else theme.small, bold=bold))
+            painter.setPen(theme.colour("accent" if i == 2 and begun else colour))
+            painter.drawText(where.translated(rect.topLeft()), WRAP, text)
+        painter.setPen(theme.colour("line"))
+        painter.drawLine(rect.left() + SIDE, rect.bottom(), rect.right() - SIDE, rect.bottom())
+        painter.restore()
+
+
+class LessonList(QListWidget):
+    """`wanted(Lesson)`: clicked, or Enter."""
+
+    wanted = Signal(object)
+
+    def __init__(self, bench: Bench, places: Places, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.bench, self.places = bench, places
+        self.lessons: tuple[Lesson, ...] = ()
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setAccessibleName("Lessons")
+        self.setMouseTracking(True)
+        self.setVerticalScrollMode(self.ScrollMode.ScrollPerPixel)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setItemDelegate(_Rows(self))
+        self.itemActivated.connect(self._chosen)
+        self.itemClicked.connect(self._chosen)
+        bench.theme_changed.connect(self.set_theme)
+        self.set_theme(bench.theme)
+
+    def fill(self, lessons: Sequence[Lesson]) -> None:
+        """These, in this order."""
+        self.lessons = tuple(lessons)
+        self.clear()
+        for lesson in self.lessons:
+            item = QListWidgetItem(f"{lesson.title}. {lesson.about.rstrip('.')}. {self.standing(lesson)}", self)
+            item.setToolTip(tip_of(str(lesson.path)))
+        if self.lessons:
+            self.setCurrentRow(next((i for i, lesson in enumerate(self.lessons) if not self.places.done(lesson)), 0))
+
+    def begun(self, lesson: Lesson) -> bool:
+        """Whether there is a place to go on from."""
+        return self.places.step(lesson) > 0
+
+    def standing(self, lesson: Lesson) -> str:
+        """How long, and how far."""
+        parts = [f"{lesson.minutes} min · {number_of(len(lesson.steps), 'step')}"]
+        parts += [f"continue at step {self.places.step(lesson) + 1}"] if self.begun(lesson) else []
+        return " · ".join([*parts, "✓ read"] if self.places.done(lesson) else parts)
+
+    @Slot(QListWidgetItem)
+    def _chosen(self, item: QListWidgetItem) -> None:
+        self.wanted.emit(self.lessons[self.row(item)])
+
+    @Slot(object)
+    def set_theme(self, theme: Theme) -> None:
+        """Its own background; the rows paint themselves."""
+        self.setStyleSheet(f"QListWidget {{ background: {theme.background}; outline: none; }}")
+        self.scheduleDelayedItemsLayout()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Lines wrap elsewhere."""
+        super().resizeEvent(event)
+        self.scheduleDelayedItemsLayout()

@@ -1,0 +1,205 @@
+"""One lesson on its page: where we are, the text, and the buttons that walk it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPointF, QRect, QSize, Qt, Signal, Slot
+from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
+
+from circuitlab.draw.plain import PlainLabel, tip_of
+from circuitlab.draw.theme import Theme
+from circuitlab.errors import reason
+from circuitlab.gui.lessons.text_view import LessonText
+from circuitlab.gui.lessons.tour import Tour
+from circuitlab.gui.work.bench import Bench
+
+SIDE = 16  # px beside text and buttons
+
+
+class Dots(QWidget):
+    """A dot a step: those behind us filled, ours in the accent; a click goes there (`chosen(n)`)."""
+
+    chosen = Signal(int)
+    STEP, RADIUS = 14, 3
+
+    def __init__(self, bench: Bench, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.bench = bench
+        self._n = self._at = 0
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+
+    def stand(self, at: int, n: int) -> None:
+        """Step `at` of `n`."""
+        self._at, self._n = at, n
+        self.setAccessibleName(f"step {at + 1} of {n}")
+        self.updateGeometry()
+        self.update()
+
+    @property
+    def _step(self) -> float:
+        """Closer together where there are many."""
+        return min(self.STEP, self.width() / max(self._n, 1))
+
+    def sizeHint(self) -> QSize:
+        """One line."""
+        return QSize(self.STEP * self._n, 16)
+
+    def minimumSizeHint(self) -> QSize:
+        """It may be squeezed."""
+        return QSize(40, 16)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Filled, accent, hollow."""
+        painter, theme = QPainter(self), self.bench.theme
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for i in range(self._n):
+            name = "accent" if i == self._at else "muted" if i < self._at else "faint"
+            painter.setPen(theme.colour(name))
+            painter.setBrush(theme.colour(name) if i <= self._at else Qt.BrushStyle.NoBrush)
+            radius = self.RADIUS + (1 if i == self._at else 0)
+            painter.drawEllipse(QPointF((i + 0.5) * self._step, self.height() / 2), radius, radius)
+        painter.end()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """To that step."""
+        number = int(event.position().x() // self._step) if self._n else -1
+        if 0 <= number < self._n:
+            self.chosen.emit(number)
+
+
+class LessonPage(QWidget):
+    """See the module. `followed(kind, where)`: a link in the text was clicked."""
+
+    followed = Signal(str, str)
+
+    def __init__(self, bench: Bench, tour: Tour, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.bench, self.tour = bench, tour
+        self.leave = self._button(
+            "‹ All lessons", "Back to the list. What was on the bench before the lesson comes back", tour.leave
+        )
+        self.place = self._label("caption")
+        self.title, self.heading, self.warning = self._label("caption"), self._label("lesson"), self._label("warning")
+        self.dots = Dots(bench, self)
+        self.dots.chosen.connect(tour.go)
+        self.text = LessonText(self)
+        self.text.followed.connect(self.followed)
+        self.stray = self._label("caption")
+        self.stray.setText("The panels have another model or prompt by now than these numbers. “Set up again” goes back.")
+        self.stray.hide()
+        self.back = self._button("Back", "The step before (Alt+PgUp)", tour.back)
+        self.again = self._button("Set up again", "The panels, the prompt and the choices of this step once more", tour.again)
+        self.next = self._button("Next", "The next step (Alt+PgDown)", tour.next)
+        self.next.setProperty("role", "onward")
+        self.next.setMinimumWidth(72)
+        self._lay_out()
+        tour.changed.connect(self.refresh)
+        tour.spoke.connect(self.speak)
+        bench.document.changed.connect(self._watch)
+        bench.theme_changed.connect(self.set_theme)
+        self.set_theme(bench.theme)
+
+    def _button(self, text: str, tip: str, act: object) -> QToolButton:
+        made = QToolButton(self)
+        made.setText(text)
+        made.setToolTip(tip_of(tip))
+        made.setProperty("role", "primary")
+        made.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        made.clicked.connect(act)  # type: ignore[arg-type]
+        return made
+
+    def _label(self, role: str) -> QLabel:
+        made = PlainLabel(self)
+        made.setTextFormat(Qt.TextFormat.PlainText)
+        made.setWordWrap(True)
+        made.setProperty("role", role)
+        return made
+
+    def _lay_out(self) -> None:
+        top, bottom = QHBoxLayout(), QHBoxLayout()
+        top.setContentsMargins(SIDE - 12, 8, SIDE, 0)  # its words begin where the text does
+        self.leave.setProperty("role", "")
+        top.addWidget(self.leave)
+        top.addStretch(1)
+        top.addWidget(self.place)
+        self.place.setWordWrap(False)
+        head = QVBoxLayout()
+        head.setContentsMargins(SIDE, 8, SIDE, 6)
+        head.setSpacing(4)
+        for widget in (self.title, self.heading, self.warning):
+            head.addWidget(widget)
+        bottom.setContentsMargins(SIDE, 4, SIDE, 10)
+        bottom.setSpacing(6)
+        bottom.addWidget(self.back)
+        bottom.addWidget(self.again)
+        bottom.addStretch(1)
+        bottom.addWidget(self.next)
+        note = QVBoxLayout()
+        note.setContentsMargins(SIDE, 0, SIDE, 0)
+        note.addWidget(self.stray)
+        dots = QHBoxLayout()
+        dots.setContentsMargins(SIDE, 6, SIDE, 2)
+        dots.addWidget(self.dots, 0, Qt.AlignmentFlag.AlignLeft)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        box.addLayout(top)
+        box.addLayout(head)
+        box.addWidget(self.text, 1)
+        box.addLayout(note)
+        box.addLayout(dots)
+        box.addLayout(bottom)
+
+    @Slot()
+    def refresh(self) -> None:
+        """Another step, or what has become of it."""
+        tour = self.tour
+        if tour.lesson is None:
+            return
+        n = len(tour.lesson.steps)
+        self.title.setText(tour.lesson.title)
+        new = self.heading.text() != tour.step.title
+        self.heading.setText(tour.step.title)
+        self.place.setText(f"{tour.number + 1} of {n}")
+        self.dots.stand(tour.number, n)
+        self.back.setEnabled(tour.number > 0)
+        self.again.setEnabled(tour.lesson.setup(tour.number).model is not None or tour.step.setup is not None)
+        self.next.setText("Next" if tour.number + 1 < n else "Finish")
+        self.warning.setText("" if tour.error is None else f"This step could not be set up: {reason(tour.error)}")
+        self.warning.setVisible(tour.error is not None)
+        self.speak()
+        if new:
+            self.text.verticalScrollBar().setValue(0)
+
+    @Slot()
+    def speak(self) -> None:
+        """A number has come."""
+        if self.tour.lesson is not None:
+            self.text.say(self.tour.text, self.tour.tips)
+            self.stray.setVisible(self.tour.strayed)
+
+    @Slot(object, object)
+    def _watch(self, now: object, before: object) -> None:
+        self.stray.setVisible(self.tour.lesson is not None and self.tour.strayed)
+
+    @Slot(object)
+    def set_theme(self, theme: Theme) -> None:
+        """Colours and sizes of the heading and the button onward; the rest follows the window's sheet."""
+        self.text.set_theme(theme)
+        self.heading.setFont(theme.font(theme.large + 3, bold=True))
+        onward = f"background: {theme.accent}; color: {theme.on_accent}; border: 1px solid {theme.accent}; padding: 3px 12px;"
+        plain = f"background: {theme.raised}; border: 1px solid {theme.line}; padding: 3px 10px;"
+        self.setStyleSheet(
+            f"LessonPage {{ background: {theme.background}; }} QToolButton {{ border-radius: 4px; }}"
+            f'QToolButton[role="primary"] {{ {plain} }} QToolButton[role="primary"]:hover {{ border-color: {theme.accent}; }}'
+            f'QToolButton[role="primary"]:focus {{ border-color: {theme.accent}; }}'
+            f'QToolButton[role="primary"]:disabled {{ color: {theme.faint}; }} QToolButton[role="onward"] {{ {onward} }}'
+            f'QToolButton[role="onward"]:focus, QToolButton[role="onward"]:hover {{ border-color: {theme.text}; }}'
+        )
+        self.dots.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """The page is as bright as a figure."""
+        painter = QPainter(self)
+        painter.fillRect(QRect(0, 0, self.width(), self.height()), self.bench.theme.colour("background"))
+        painter.end()

@@ -1,0 +1,58 @@
+"""A ring around the panel that a lesson points at: there for a moment, never in the way."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEasingCurve, QPropertyAnimation, Qt, QTimer, Slot
+from PySide6.QtGui import QGuiApplication, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QDockWidget, QGraphicsOpacityEffect, QWidget
+
+from circuitlab.gui.work.bench import Bench
+
+LASTS, AFTER = 1800, 250  # ms: how long it is seen; what laying out the docks may take before
+
+
+class Ring(QWidget):
+    """`around(dock)` shows it. Without a screen there is none: nothing would see it go."""
+
+    def __init__(self, bench: Bench, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setObjectName("lesson.ring")
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.bench = bench
+        self._dock: QDockWidget | None = None
+        self._effect = QGraphicsOpacityEffect(self)
+        self.setGraphicsEffect(self._effect)
+        self._fade = QPropertyAnimation(self._effect, b"opacity", self)
+        self._fade.setDuration(LASTS)
+        self._fade.setStartValue(1.0)
+        self._fade.setEndValue(0.0)
+        self._fade.setEasingCurve(QEasingCurve.Type.InCubic)
+        self._fade.finished.connect(self.hide)
+        self.hide()
+
+    def around(self, dock: QDockWidget) -> None:
+        """Point at a dock of this window."""
+        self._dock = dock
+        if QGuiApplication.platformName() != "offscreen":
+            QTimer.singleShot(AFTER, self._show)
+
+    @Slot()
+    def _show(self) -> None:
+        dock, parent = self._dock, self.parentWidget()
+        if dock is None or parent is None or dock.isFloating() or not dock.isVisible():
+            return
+        corner = dock.mapTo(parent, dock.rect().topLeft())
+        self.setGeometry(dock.rect().translated(corner))
+        self.show()
+        self.raise_()
+        self._fade.stop()
+        self._fade.start()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Two pixels of the accent."""
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(self.bench.theme.colour("accent"), 2))
+        painter.drawRoundedRect(self.rect().adjusted(1, 1, -2, -2), 4, 4)
+        painter.end()

@@ -1,0 +1,303 @@
+"""Walking a lesson: the step that is shown, its State on the bench, its numbers, the place in each lesson, and the way back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from circuitlab.analysis.base import Quiet
+from circuitlab.engine.request import Answer, Request
+from circuitlab.errors import Cancelled, CircuitLabError, reason
+from circuitlab.figures.contracts.panel import panels
+from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.job import Job
+from circuitlab.gui.work.settings import stored
+from circuitlab.model.subject import Head
+from circuitlab.session.lesson_state import Ready, Resolver, nearest
+from circuitlab.session.lesson_step import Setup
+from circuitlab.session.lesson_text import PENDING, filled
+from circuitlab.session.lesson_values import Value, read_out, written
+from circuitlab.session.lessons import Lesson, Step
+from circuitlab.session.state import State
+
+log = logging.getLogger("circuitlab.lessons")
+SLOT, LEFT = "lesson", "lesson-left"
+
+
+class _Stoppable(Quiet):
+    """The `Ctx` of what is computed to set up a step: another step stops it."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def tick(self, done: int, total: int, text: str = "") -> None:
+        """Stop where another step is wanted."""
+        if self._job.cancelled.is_set():
+            raise Cancelled
+
+
+class Places:
+    """How far each lesson was read, and which were read to the end. `remember` False: until the window closes."""
+
+    def __init__(self, remember: bool) -> None:
+        self.remember = remember
+        self._kept: dict[str, int] = {}
+
+    def _get(self, key: str) -> int:
+        if key not in self._kept:
+            value: Any = stored().value(f"lessons/{key}", 0) if self.remember else 0
+            self._kept[key] = int(value) if str(value).isdecimal() else 0
+        return self._kept[key]
+
+    def _set(self, key: str, value: int) -> None:
+        self._kept[key] = value
+        if self.remember:
+            stored().setValue(f"lessons/{key}", value)
+
+    def step(self, lesson: Lesson) -> int:
+        """The step to go on from, 0 for the beginning."""
+        return min(self._get(f"{lesson.name}/step"), len(lesson.steps) - 1)
+
+    def done(self, lesson: Lesson) -> bool:
+        """Whether it was read to the end."""
+        return bool(self._get(f"{lesson.name}/done"))
+
+    def at(self, lesson: Lesson, step: int) -> None:
+        """Remember the place."""
+        self._set(f"{lesson.name}/step", step)
+
+    def finish(self, lesson: Lesson) -> None:
+        """Read to the end: next time from the beginning."""
+        self._set(f"{lesson.name}/done", 1)
+        self._set(f"{lesson.name}/step", 0)
+
+
+class Tour(QObject):
+    """`changed()`: another lesson, step or state of it. `spoke()`: a number has come. `setting(Setup)`: the bench is about to be
+    set; `shown(Setup, bool)`: it is, its docks are to be arranged (True: whatever they are now). `left()`: the lesson is over.
+    """
+
+    changed = Signal()
+    spoke = Signal()
+    setting = Signal(object)
+    shown = Signal(object, bool)
+    left = Signal()
+
+    def __init__(self, bench: Bench, remember: bool, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.bench, self.places = bench, Places(remember)
+        self.lesson: Lesson | None = None
+        self.number = 0
+        self.ready: Ready | None = None
+        self.error: BaseException | None = None
+        self.said: dict[str, str] = {}
+        self.tips: dict[str, str] = {}
+        self._numbers: dict[str, float | Head] = {}
+        self._before: State | None = None
+        self._again = False
+        bench.runner.finished.connect(self._finished)
+        bench.runner.answered.connect(self._answered)
+        bench.runner.failed.connect(self._failed)
+
+    # -- where we are ---------------------------------------------------------------------------------------------------
+
+    @property
+    def step(self) -> Step:
+        """The step that is shown. Only in a lesson."""
+        assert self.lesson is not None
+        return self.lesson.steps[self.number]
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the bench is being set, or a number is still to come."""
+        return self.bench.runner.is_busy(SLOT) or PENDING in self.said.values()
+
+    @property
+    def strayed(self) -> bool:
+        """Whether the bench has another model, prompt or cut by now than the numbers of the step are about."""
+        if self.ready is None or self.bench.driver.waiting or self.bench.runner.is_busy(SLOT):
+            return False
+        return self.bench.document.state.subject != self.ready.state.subject
+
+    @property
+    def text(self) -> str:
+        """The step's Markdown with what is known of its numbers."""
+        words: Mapping[str, str] = self.ready.words if self.ready is not None else {}
+        return filled(self.step.text, words, self.said)
+
+    # -- walking --------------------------------------------------------------------------------------------------------
+
+    def start(self, lesson: Lesson, number: int | None = None) -> None:
+        """Begin a lesson, or go on where it was left. What is on the bench now comes back at its end."""
+        if self._before is None:
+            self._before = self.bench.document.recorded
+        self.lesson = lesson
+        self.ready = None
+        self.go(self.places.step(lesson) if number is None else number)
+
+    def go(self, number: int, again: bool = False) -> None:
+        """Show a step. One that only talks leaves the bench as it is where it is come to from the step before."""
+        if self.lesson is None or not 0 <= number < len(self.lesson.steps):
+            return
+        follows = number == self.number + 1 and not again and self.ready is not None and self.error is None
+        self._stop()
+        self.number = number
+        self.places.at(self.lesson, number)
+        talks = self.step.setup is None and follows
+        self.said = {value.name: PENDING for value in self.step.values}
+        self.tips, self._numbers, self.error = {}, {}, None
+        if not talks:
+            self.ready, self._again = None, again
+            self._set_up(self.lesson.setup(number), self.step)
+        self.changed.emit()
+
+    def next(self) -> None:
+        """The step after; behind the last one the lesson is done."""
+        if self.lesson is None:
+            return
+        if self.number + 1 < len(self.lesson.steps):
+            self.go(self.number + 1)
+        else:
+            self.places.finish(self.lesson)
+            self.leave()
+
+    def back(self) -> None:
+        """The step before."""
+        self.go(self.number - 1)
+
+    def again(self) -> None:
+        """The bench as this step has it, whatever was tried meanwhile."""
+        self.go(self.number, again=True)
+
+    def leave(self) -> None:
+        """Out of the lesson: the person's own state comes back, with the notes and bookmarks made meanwhile."""
+        if self.lesson is None:
+            return
+        self._stop()
+        title, before = self.lesson.title, self._before
+        self.lesson, self.ready, self._before, self.error = None, None, None, None
+        self.said, self.number = {}, 0
+        if before is not None:
+            now = self.bench.document.recorded
+            own = replace(before, notes=now.notes, bookmarks=now.bookmarks)
+            self.bench.document.gather(before, LEFT)  # undo leads to what was before, not into the lesson
+            if own != now:
+                self.bench.driver.show(own, f"leave “{title}”", LEFT)
+        self.left.emit()
+        self.changed.emit()
+
+    def _stop(self) -> None:
+        slots = [SLOT, *(self._slot(name) for name in self.said)]
+        self.said = {}  # before the jobs are told: their end no longer matters
+        for slot in slots:
+            self.bench.runner.cancel_slot(slot)
+
+    # -- the bench and the numbers --------------------------------------------------------------------------------------
+
+    def _set_up(self, setup: Setup, step: Step) -> None:
+        """On the file thread: models are opened, texts of tokens found, heads chosen by their scores."""
+        views = {name: panel.view for name, panel in panels().items()}
+        base, engine = self._before or self.bench.document.recorded, self.bench.engine
+        assert self.lesson is not None
+        title = f"{self.lesson.title}: {step.title}"
+        self.bench.runner.do(SLOT, title, lambda job: Resolver(engine, views, base, _Stoppable(job)).ready(setup, step))
+
+    @Slot(str, object)
+    def _finished(self, slot: str, value: object) -> None:
+        if slot != SLOT or self.lesson is None or not isinstance(value, Ready):
+            return
+        self.ready = value
+        now = self.bench.document.recorded
+        state = replace(value.state, notes=now.notes, bookmarks=now.bookmarks)
+        setup = self.lesson.setup(self.number)
+        self.setting.emit(setup)
+        self.bench.driver.show(state, f"{self.lesson.title}: {self.step.title}")
+        self.shown.emit(setup, self._again)
+        for name, error in value.failed.items():
+            self._fail(name, error)
+        for name, (_, request) in value.asked.items():
+            if (found := self.bench.runner.ask(self._slot(name), request)) is not None:
+                self._hear(name, found)
+        self.changed.emit()
+
+    def _slot(self, name: str) -> str:
+        return f"{SLOT}/{name}"
+
+    def _named(self, slot: str) -> str | None:
+        kind, _, name = slot.partition("/")
+        return name if kind == SLOT and name in self.said and self.ready is not None else None
+
+    @Slot(str, object)
+    def _answered(self, slot: str, answer: Answer) -> None:
+        name = self._named(slot)
+        if name is not None and answer.complete:
+            self._hear(name, answer)
+            self.spoke.emit()
+
+    @Slot(str, object)
+    def _failed(self, slot: str, error: BaseException) -> None:
+        if isinstance(error, Cancelled) and slot == SLOT:
+            return
+        if slot == SLOT and self.lesson is not None:
+            self.error = error
+            self.said = dict.fromkeys(self.said, f"not computed: {reason(error)}")
+            self.changed.emit()
+        elif (name := self._named(slot)) is not None:
+            self._fail(name, error)
+            self.spoke.emit()
+
+    def _hear(self, name: str, answer: Answer) -> None:
+        assert self.ready is not None
+        value, request = self.ready.asked[name]
+        try:
+            self._numbers[name] = read_out(value, answer.result, self._about(request))
+        except (CircuitLabError, ValueError, TypeError, ArithmeticError, LookupError) as error:
+            self._fail(name, error)
+            return
+        conventions = " · ".join(answer.result.conventions[:6])
+        self.tips[name] = f"computed now: {value.read} of {value.analysis}, {request.subject.model.name}\n{conventions}"
+        for one, (other, _) in self.ready.asked.items():
+            if one == name or (other.minus == name and one in self._numbers):
+                self._write(one, other)
+
+    def _about(self, request: Request) -> State:
+        """What `head`, `destination` … in a `read` mean: what the step has chosen."""
+        assert self.ready is not None
+        return replace(self.ready.state, model=request.subject.model)
+
+    def _write(self, name: str, value: Value) -> None:
+        assert self.ready is not None
+        number = self._numbers[name]
+        if value.minus:
+            other = self._numbers.get(value.minus)
+            if other is None:
+                return
+            if isinstance(number, Head) or isinstance(other, Head):
+                self._fail(name, TypeError("heads cannot be subtracted"))
+                return
+            number = number - other
+        try:
+            facts = self.bench.facts(self.ready.asked[name][1].subject.model)
+            self.said[name] = written(number, value.format, facts.token_text)
+        except (CircuitLabError, ValueError, ArithmeticError, LookupError) as error:
+            self._fail(name, error)
+
+    def _fail(self, name: str, error: BaseException) -> None:
+        log.warning("%s: %s", name, error)
+        self.said[name] = f"not computed: {reason(error)}"
+        self.tips[name] = str(error)
+        if self.ready is not None:
+            for one, (value, _) in self.ready.asked.items():
+                if value.minus == name and self.said.get(one) == PENDING:
+                    self._fail(one, error)
+
+    def to_checkpoint(self, step: int) -> None:
+        """A link to a training step of the model on the bench. Raises `BadInput` where it has no series."""
+        ref = self.bench.document.recorded.model
+        model = self.bench.engine.store.peek(ref)  # every checkpoint knows the steps of all; nothing is opened here
+        index = nearest(ref, () if model is None else model.opened.steps, step)
+        self.bench.driver.go(replace(ref, checkpoint=index), f"step {step}")

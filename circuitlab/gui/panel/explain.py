@@ -1,0 +1,101 @@
+"""Explain: what a panel shows, its equation, the shapes with this model's numbers, its source."""
+
+from __future__ import annotations
+
+import re
+
+from PySide6.QtCore import Slot
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QDialogButtonBox, QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from circuitlab.counting import number_of
+from circuitlab.draw.theme import Theme
+from circuitlab.figures.contracts.panel import Facts, Panel
+from circuitlab.gui.widgets.dialog import Dialog
+from circuitlab.gui.widgets.labels import words
+
+# Which symbols a panel's equation may use, and their shapes in the names of the configuration.
+SYMBOLS = {
+    "x": ("residual stream", "n × d_model"),
+    "W_Q": ("query weights, each head", "d_model × d_head"),
+    "W_K": ("key weights, each key head", "d_model × d_head"),
+    "W_V": ("value weights, each key head", "d_model × d_head"),
+    "W_O": ("output weights, each head", "d_head × d_model"),
+    "W_OV": ("W_V W_O, what a head moves, of rank d_head", "d_model × d_model"),
+    "W_QK": ("W_Q W_Kᵀ, what a head looks for, of rank d_head", "d_model × d_model"),
+    "A": ("attention, each head", "n × n"),
+    "W_E": ("embedding", "d_vocab × d_model"),
+    "W_U": ("unembedding", "d_model × d_vocab_out"),
+}
+
+
+def shapes(panel: Panel, facts: Facts, n_tokens: int) -> tuple[tuple[str, str, str, str], ...]:
+    """(symbol, what it is, its shape in names, its shape in numbers) for the symbols of the panel's equation."""
+    c = facts.config
+    numbers = {"n": n_tokens, "d_model": c.d_model, "d_head": c.d_head, "d_vocab": c.d_vocab, "d_vocab_out": c.d_vocab_out}
+    found = []
+    for symbol, (what, names) in SYMBOLS.items():
+        if re.search(rf"(?<![A-Za-z_]){symbol}(?![A-Za-z_])", panel.equation):
+            found.append((symbol, what, names, " × ".join(f"{numbers[name]:,}" for name in names.split(" × "))))
+    return tuple(found)
+
+
+def explanation(panel: Panel, facts: Facts, n_tokens: int, caption: str = "") -> str:
+    """The same as plain text."""
+    c = facts.config
+    lines = [panel.title, "", panel.help, "", panel.equation, ""]
+    lines += [f"{s}: {what}, {names} = {numbers}" for s, what, names, numbers in shapes(panel, facts, n_tokens)]
+    lines += [f"{number_of(c.n_layers, 'layer')} × {number_of(c.n_heads, 'head')} · score scale {c.score_scale:.4g}"]
+    lines += ["", f"Conventions: {caption}"] if caption else []
+    return "\n".join([*lines, "", f"Source: {panel.source}"])
+
+
+class ExplainDialog(Dialog):
+    """See the module; everything in it can be selected and copied."""
+
+    usual = (480, 0)
+
+    def __init__(self, panel: Panel, facts: Facts, n_tokens: int, caption: str, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setWindowTitle(f"Explain: {panel.title}")
+        self.text = explanation(panel, facts, n_tokens, caption)
+        c = facts.config
+        box = QVBoxLayout(self)
+        box.setContentsMargins(24, 16, 24, 16)
+        box.setSpacing(12)
+        box.addWidget(self._words(panel.help))
+        equation = self._words(panel.equation, "equation")
+        equation.setFont(theme.font(mono=True))
+        box.addWidget(equation)
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(16)
+        for row, cells in enumerate(shapes(panel, facts, n_tokens)):
+            for column, cell in enumerate(cells):
+                label = self._words(cell, "caption" if column in (1, 2) else "")
+                label.setWordWrap(False)
+                if column in (0, 3):
+                    label.setFont(theme.font(mono=True))
+                grid.addWidget(label, row, column)
+        grid.setColumnStretch(3, 1)
+        box.addLayout(grid)
+        scale = f"{number_of(c.n_layers, 'layer')} × {number_of(c.n_heads, 'head')} · score scale {c.score_scale:.4g}"
+        box.addWidget(self._words(f"{facts.name}: {scale}", "caption"))
+        if caption:
+            box.addWidget(self._words(f"Conventions: {caption}", "caption"))
+        box.addWidget(self._words(f"Source: {panel.source}", "caption"))
+        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
+        buttons.rejected.connect(self.accept)
+        copy = QPushButton("Copy", self)
+        copy.clicked.connect(self.copy)
+        buttons.addButton(copy, QDialogButtonBox.ButtonRole.ActionRole)
+        box.addWidget(buttons)
+
+    def _words(self, text: str, role: str = "") -> QLabel:
+        made = words(self, role)
+        made.setText(text)
+        return made
+
+    @Slot()
+    def copy(self) -> None:
+        """All of it, as text."""
+        QGuiApplication.clipboard().setText(self.text)

@@ -1,0 +1,69 @@
+"""“Intervene, measure”: what can be done with the thing pointed at, offered where it is, done to what is on the bench then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Slot
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QMenu, QWidget
+
+from circuitlab.figures.marks import Hit
+from circuitlab.gui.work.bench import Bench
+from circuitlab.session.cuts import Offer, offers
+from circuitlab.session.pointing import aimed
+from circuitlab.session.state import State
+
+
+class OffersMenu(QMenu):
+    """`pick(state, hit)`: the state after a click on what is pointed at; what is chosen goes to the `moves` of `owner`'s window.
+
+    `aim(hit)` before it is shown: the item under the pointer, or with None what is selected.
+    """
+
+    def __init__(self, bench: Bench, pick: Callable[[State, Hit], State], owner: QWidget, parent: QMenu) -> None:
+        super().__init__("Intervene, measure", parent)
+        self.bench, self._pick, self._owner = bench, pick, owner
+        self.hit: Hit | None = None  # what is pointed at
+        self._listed: Hit | None = None  # what the entries are about
+        self.aboutToShow.connect(self.fill)
+
+    def aim(self, hit: Hit | None) -> None:
+        """What the entries are about."""
+        self.hit = hit
+        self.fill()
+
+    @Slot()
+    def forget(self) -> None:
+        """Opened from a button the next time, it is about the selection."""
+        self.hit = None
+
+    @Slot()
+    def fill(self) -> None:
+        """List what can be done now."""
+        self._listed = self.hit
+        self.clear()
+        for title in self._offers(self.hit):
+            action = self.addAction(title.replace("&", "&&"))
+            action.setData(title)
+            action.triggered.connect(self._take)
+
+    def _offers(self, hit: Hit | None) -> dict[str, Offer]:
+        """By title."""
+        state = self.bench.document.recorded
+        facts = self.bench.facts(state.model)
+        meant = state if hit is None else aimed(state, lambda before: self._pick(before, hit))
+        return {o.title: o for o in offers(meant, facts.config, facts.token_text)}
+
+    @Slot()
+    def _take(self) -> None:
+        """On what is on the bench now: while the menu was open a model may have been opened, or words typed."""
+        action, moves = self.sender(), getattr(self._owner.parentWidget(), "moves", None)
+        if not isinstance(action, QAction) or moves is None:
+            return
+        title = str(action.data())
+        offer = self._offers(self._listed).get(title)
+        if offer is None:
+            self.bench.message.emit("That was offered for what was on the bench before.")
+        else:
+            moves.take(offer.state, title)

@@ -1,0 +1,233 @@
+"""What every panel can do, derived from its request and its registration: maximise, copy, export, Python, Explain."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPoint, Qt, Slot
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QFileDialog, QMenu
+
+from circuitlab.draw.export import check, export
+from circuitlab.draw.paper import Paper
+from circuitlab.errors import Cancelled, CircuitLabError
+from circuitlab.figures.marks import Figure, Hit
+from circuitlab.gui.panel import panel_data
+from circuitlab.gui.panel.explain import ExplainDialog
+from circuitlab.gui.panel.offers_menu import OffersMenu
+from circuitlab.gui.panel.paper_dialog import PaperDialog, keep, remembered
+
+if TYPE_CHECKING:
+    from circuitlab.gui.panel.panel_dock import PanelDock
+
+_PICTURES = "PDF (*.pdf);;Vector picture (*.svg);;Picture (*.png)"
+_DATA = "Table (*.csv);;Arrays (*.npz);;JSON (*.json)"
+_ZIPPED = "Tables (*.csv.zip);;Arrays (*.npz.zip);;JSON (*.json.zip)"
+
+
+class PanelActions(QMenu):
+    """The menu behind ⋯ and under the right button."""
+
+    def __init__(self, dock: PanelDock) -> None:
+        super().__init__(dock)
+        self.dock = dock
+        self.setTitle(dock.panel.title)
+        self.setObjectName(f"menu.{dock.panel.name}")
+        for title, handler in (
+            ("Maximise or restore", self.maximise),
+            ("Reset zoom", self.reset_zoom),
+            ("Compute again", self.again),
+            (None, None),
+            ("Pin as the reference", self.pin),
+            (None, None),
+            ("Copy image", self.copy_image),
+            ("Copy table", self.copy_table),
+            ("Copy as Python", self.copy_python),
+            (None, None),
+            ("Export picture (PNG, SVG, PDF)…", self.export_picture),
+            ("Export data (CSV, NPZ, JSON)…", self.export_data),
+            (None, None),
+            ("Explain", self.explain),
+        ):
+            if title is None:
+                self.addSeparator()
+            else:
+                self.addAction(title).triggered.connect(handler)
+        self.cuts = OffersMenu(dock.bench, dock.pick, dock, self)
+        self.cuts.setObjectName(f"menu.{dock.panel.name}.cuts")
+        self.insertMenu(self.actions()[0], self.cuts)
+        self.insertSeparator(self.actions()[1])
+        self.aboutToHide.connect(self.cuts.forget)
+        self._slot = f"export {dock.panel.name}: "
+        dock.bench.runner.finished.connect(self._finished)
+        dock.bench.runner.failed.connect(self._failed)
+
+    @Slot()
+    def open_own(self) -> None:
+        """What a double-click on the chosen item does."""
+        if self.dock.panel.opens:
+            self.dock.opens.emit(self.dock.panel.opens)
+        else:
+            self.dock.bench.message.emit(f"{self.dock.panel.title} has no panel to go on to.")
+
+    @Slot()
+    def show_menu(self) -> None:
+        """This menu, about what is selected, at the top of the panel."""
+        self.aim(None)
+        self.popup(self.dock.mapToGlobal(QPoint(0, 0)))
+
+    @Slot()
+    def fold_caption(self) -> None:
+        """All that is said of the figure, or a few lines of it."""
+        fold = self.dock.view.fold
+        if not fold.isHidden():
+            fold.toggle()
+        else:
+            self.dock.bench.message.emit(f"The caption of {self.dock.panel.title} is all there.")
+
+    @Slot()
+    def maximise(self) -> None:
+        """Show this panel alone, or all again."""
+        self.dock.bar.maximise()
+
+    @Slot()
+    def pin(self) -> None:
+        """This subject becomes the reference of differences."""
+        moves = getattr(self.dock.parentWidget(), "moves", None)
+        if moves is not None:
+            moves.pin()
+
+    def aim(self, hit: Hit | None) -> None:
+        """What the menu is about: the item under the pointer, or what is selected."""
+        self.cuts.aim(hit)
+
+    @Slot()
+    def again(self) -> None:
+        """Ask once more for what failed or was cancelled."""
+        self.dock.ask_again()
+
+    @Slot()
+    def reset_zoom(self) -> None:
+        """Everything in view."""
+        self.dock.view.reset_view()
+
+    @Slot()
+    def copy_image(self) -> None:
+        """To the clipboard."""
+        self.dock.view.copy_image()
+        self.dock.bench.message.emit("Image copied.")
+
+    @Slot()
+    def copy_table(self) -> None:
+        """The numbers behind the panel, tab-separated."""
+        self._copy(panel_data.table_text_of, "Table copied.", "tables copied.")
+
+    @Slot()
+    def copy_python(self) -> None:
+        """A snippet that computes the same numbers."""
+        self._copy(panel_data.python_of, "Python copied.", "answers copied as Python.")
+
+    def _copy(self, made: Callable[[PanelDock], tuple[str, int]], one: str, more: str) -> None:
+        """Put a text into the clipboard and say of how many answers it is; without any the clipboard stays as it is."""
+        try:
+            text, n = made(self.dock)
+        except CircuitLabError as error:
+            self.dock.bench.failed.emit(error)
+            return
+        if n:
+            QGuiApplication.clipboard().setText(text)
+        self.dock.bench.message.emit((one if n == 1 else f"{n} {more}") if n else panel_data.NOTHING)
+
+    @Slot()
+    def export_picture(self) -> None:
+        """Ask how large and in what type and ink, then for a file; write the figure."""
+        window, part = self.dock.window(), self.dock.view.part_words()
+        dialog = PaperDialog(remembered(self.dock.bench.settings.remember), window, part, self.subject(), self._check)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.accepted.connect(self._paper_chosen)
+        dialog.open()
+
+    def subject(self) -> str:
+        """What the figure shows: panel, heads, model."""
+        title = self._seen().title
+        heads = dict.fromkeys(re.findall(r"\bL\d+H\d+\b", title))
+        bench = self.dock.bench
+        return ", ".join((self.dock.panel.title, *heads, bench.facts(bench.document.state.model).name))
+
+    def _seen(self) -> Figure:
+        """The figure as it is on the screen."""
+        view = self.dock.view
+        return view.as_shown() if view.figure.grid else self.dock.figure()
+
+    def _check(self, paper: Paper) -> None:
+        check(self._seen(), paper)
+
+    @Slot()
+    def _paper_chosen(self) -> None:
+        dialog = self.sender()
+        assert isinstance(dialog, PaperDialog)
+        if self.dock.bench.settings.remember:
+            keep(dialog.paper)
+        name, _ = QFileDialog.getSaveFileName(self.dock, "Export picture", f"{self.dock.panel.name}.pdf", _PICTURES)
+        if name:
+            self.write_picture(Path(name), dialog.paper, whole=not dialog.part.isChecked())
+
+    def write_picture(self, path: Path, paper: Paper | None = None, whole: bool = False) -> None:
+        """Write the figure: of what is zoomed the part that is seen, which its caption says, or the `whole` of it."""
+        try:
+            parts = {} if whole else self.dock.view.parts()
+            export(self._seen(), path, paper, parts)
+            self.dock.bench.message.emit(f"Written: {path}")
+        except CircuitLabError as error:
+            self.dock.bench.failed.emit(error)
+
+    @Slot()
+    def export_data(self) -> None:
+        """Ask for a file, write the numbers."""
+        n = len(panel_data.drawn(self.dock))
+        if not n:
+            self.dock.bench.message.emit(panel_data.NOTHING)
+            return
+        more, kinds = (".zip", _ZIPPED) if n > 1 else ("", _DATA)
+        name, _ = QFileDialog.getSaveFileName(self.dock, "Export data", f"{self.dock.panel.name}.csv{more}", kinds)
+        if name:
+            self.write_data(Path(name))
+
+    def write_data(self, path: Path) -> None:
+        """Write every answer that is drawn: one as a file, several as a zip; on a worker where files are to be read first."""
+        bench, drawn = self.dock.bench, self.dock.drawn()
+        if not panel_data.at_hand(bench.engine, drawn):
+            bench.runner.do(f"{self._slot}{path}", f"write {path.name}", lambda job: panel_data.write(bench.engine, drawn, path))
+            return
+        try:
+            self._wrote(panel_data.write(bench.engine, drawn, path))
+        except CircuitLabError as error:
+            bench.failed.emit(error)
+
+    def _wrote(self, path: Path | None) -> None:
+        self.dock.bench.message.emit(f"Written: {path}" if path else panel_data.NOTHING)
+
+    @Slot(str, object)
+    def _finished(self, slot: str, value: object) -> None:
+        if slot.startswith(self._slot):
+            self._wrote(value if isinstance(value, Path) else None)
+
+    @Slot(str, object)
+    def _failed(self, slot: str, error: BaseException) -> None:
+        if slot.startswith(self._slot) and not isinstance(error, Cancelled):
+            self.dock.bench.failed.emit(error)
+
+    @Slot()
+    def explain(self) -> None:
+        """The formula, with this model's shapes, and its source."""
+        self.explainer().exec()
+
+    def explainer(self) -> ExplainDialog:
+        """The dialog that Explain shows."""
+        bench = self.dock.bench
+        n = len(bench.document.state.tokens)
+        caption = self.dock.view.figure.caption
+        return ExplainDialog(self.dock.panel, bench.facts(), n, caption, bench.theme, self.dock)

@@ -1,0 +1,203 @@
+"""How a figure is to be on paper, asked before its file: size, type, caption, ink. What was chosen last is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from PySide6.QtCore import Qt, Slot
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QDialogButtonBox,
+    QDoubleSpinBox,
+    QFormLayout,
+    QPushButton,
+    QSpinBox,
+    QVBoxLayout,
+    QWidget,
+)
+
+from circuitlab.draw.paper import LIMITS, PRESETS, Paper
+from circuitlab.draw.plain import PlainLabel, tip_of
+from circuitlab.errors import UsageError
+from circuitlab.gui.widgets.dialog import Dialog
+from circuitlab.gui.work.settings import stored
+
+OTHER = "other"
+_CHOICES = {
+    "caption": (("short", "three lines"), ("full", "all of it"), ("none", "none")),
+    "ink": (("colour", "colour"), ("grey", "grey, negative values marked")),
+    "text": (
+        ("auto", "outlines in SVG, fonts in PDF"),
+        ("fonts", "fonts: it can be searched"),
+        ("outlines", "outlines: it looks the same everywhere"),
+    ),
+}
+_TITLES = {
+    "width_mm": "Width",
+    "height_mm": "Height",
+    "font_pt": "Type",
+    "caption": "Caption",
+    "ink": "Ink",
+    "text": "Text",
+    "dpi": "Dots an inch",
+}
+_TIPS = {
+    "height_mm": "0: what the content asks for",
+    "font_pt": "Axes, legends, captions and tables; titles are larger",
+    "caption": "The file says all of it in its description in any case",
+    "ink": "Series are told apart by dashes and shapes in either",
+    "text": "Text of SVG and PDF",
+    "dpi": "Of a PNG",
+}
+
+
+def remembered(remember: bool) -> Paper:
+    """As it was chosen last, where that still is a paper."""
+    if not remember:
+        return Paper()
+    file = stored()
+    held = {name: str(value) for name in _TITLES if (value := file.value(f"paper/{name}")) not in (None, "")}
+    try:
+        kept: dict[str, Any] = {n: v if n in _CHOICES else int(v) if n == "dpi" else float(v) for n, v in held.items()}
+        return Paper(**kept)
+    except (UsageError, ValueError):
+        return Paper()
+
+
+def keep(paper: Paper) -> None:
+    """For the next figure, and the next start."""
+    file = stored()
+    for name in _TITLES:
+        value = getattr(paper, name)
+        file.setValue(f"paper/{name}", "" if value is None else value)
+
+
+class PaperDialog(Dialog):
+    """Asks for a `paper`; accepted only with one that can be. `part`: what of the picture is seen, "" where all of it is.
+
+    `subject`: what is written, in a few words. `check` raises the `UsageError` of a paper on which that cannot be read.
+    """
+
+    def __init__(
+        self,
+        paper: Paper,
+        parent: QWidget | None = None,
+        part: str = "",
+        subject: str = "",
+        check: Callable[[Paper], None] = lambda paper: None,
+    ) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Export picture")
+        self.paper, self._check = paper, check
+        self.subject = PlainLabel(self)
+        self.subject.setText(subject)
+        self.subject.setWordWrap(True)
+        self.subject.setVisible(bool(subject))
+        self.fields: dict[str, QComboBox | QDoubleSpinBox | QSpinBox] = {}
+        self.preset = QComboBox(self)
+        self.preset.setObjectName("preset")
+        self.preset.setAccessibleName("Size")
+        for name, width in PRESETS.items():
+            self.preset.addItem(f"{name}, {width:g} mm", width)
+        self.preset.addItem(OTHER, 0.0)
+        form = QFormLayout()
+        form.setHorizontalSpacing(16)
+        form.setVerticalSpacing(8)
+        form.addRow("Size", self.preset)
+        for name, title in _TITLES.items():
+            self.fields[name] = field = self._field(name)
+            field.setObjectName(name)
+            field.setAccessibleName(title)
+            field.setToolTip(tip_of(_TIPS.get(name, "")))
+            form.addRow(title, field)
+        self.part = QCheckBox("Only what is seen", self)
+        self.part.setToolTip(tip_of(part))
+        self.part.setChecked(bool(part))
+        self.part.setVisible(bool(part))
+        if part:
+            form.addRow("Part", self.part)
+        self.problem = PlainLabel(self)
+        self.problem.setTextFormat(Qt.TextFormat.PlainText)
+        self.problem.setWordWrap(True)
+        self.problem.hide()
+        self._lay_out(form)
+        self._show(paper)
+        self.preset.activated.connect(self._sized)
+        self.fields["width_mm"].valueChanged.connect(self._name_width)  # type: ignore[union-attr]
+
+    def _lay_out(self, form: QFormLayout) -> None:
+        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
+        self.primary = QPushButton("Choose a file…", self)
+        self.primary.clicked.connect(self.accept)
+        defaults = QPushButton("Defaults", self)
+        defaults.clicked.connect(self.restore)
+        buttons.addButton(self.primary, QDialogButtonBox.ButtonRole.ApplyRole)
+        buttons.addButton(defaults, QDialogButtonBox.ButtonRole.ResetRole)
+        buttons.rejected.connect(self.reject)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(24, 16, 24, 16)
+        box.setSpacing(16)
+        box.addWidget(self.subject)
+        box.addLayout(form)
+        box.addWidget(self.problem)
+        box.addWidget(buttons)
+
+    def _field(self, name: str) -> QComboBox | QDoubleSpinBox | QSpinBox:
+        if name in _CHOICES:
+            combo = QComboBox(self)
+            for value, words in _CHOICES[name]:
+                combo.addItem(words, value)
+            return combo
+        low, high, unit = LIMITS[name]
+        spin = QSpinBox(self) if name == "dpi" else QDoubleSpinBox(self)
+        if isinstance(spin, QSpinBox):
+            spin.setRange(int(low), int(high))
+        else:
+            spin.setRange(0 if name == "height_mm" else low, high)
+            spin.setDecimals(1)
+            spin.setSuffix(f" {unit}")
+        if name == "height_mm":
+            spin.setSpecialValueText("as the content asks")
+        return spin
+
+    def _show(self, paper: Paper) -> None:
+        for name, field in self.fields.items():
+            value = getattr(paper, name)
+            if isinstance(field, QComboBox):
+                field.setCurrentIndex(field.findData(value))
+            else:
+                field.setValue(value or 0)
+        self._name_width()
+
+    @Slot()
+    def _name_width(self, *_: object) -> None:
+        """The name of a width that has one."""
+        at = self.preset.findData(self.fields["width_mm"].value())  # type: ignore[union-attr]
+        self.preset.setCurrentIndex(at if at >= 0 else self.preset.count() - 1)
+
+    @Slot(int)
+    def _sized(self, at: int) -> None:
+        if self.preset.itemData(at):
+            self.fields["width_mm"].setValue(self.preset.itemData(at))  # type: ignore[union-attr]
+
+    @Slot()
+    def restore(self) -> None:
+        """As at the first start."""
+        self._show(Paper())
+
+    @Slot()
+    def accept(self) -> None:
+        """Only with a paper that can be; else the reason stands here."""
+        said = {n: f.currentData() if isinstance(f, QComboBox) else f.value() for n, f in self.fields.items()}
+        try:
+            paper = replace(Paper(), **{**said, "height_mm": said["height_mm"] or None})
+            self._check(paper)
+        except UsageError as error:
+            self.problem.setText(f"{error.what} Expected: {error.expected}.")
+            self.problem.show()
+            return
+        self.paper = paper
+        super().accept()

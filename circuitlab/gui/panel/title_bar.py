@@ -1,0 +1,149 @@
+"""The head of a dock in one line: what it is, its controls, and buttons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QEvent, QObject, QRect, QSize, Qt, Slot
+from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QMainWindow, QMenu, QSizePolicy, QToolButton, QWidget
+
+from circuitlab.draw.focus_order import chain, stops
+from circuitlab.draw.plain import PlainLabel, tip_of
+from circuitlab.draw.theme import Theme
+from circuitlab.gui.widgets.buttons import tint
+from circuitlab.gui.widgets.one_row import OneRow
+from circuitlab.gui.work.bench import Bench
+
+LEAST = 26  # px of height at text size 1
+STROKE = 3  # px of width
+
+
+class TitleBar(QWidget):
+    """Title, controls, menu, maximise, float, close. Drag it to move the dock; double-click maximises.
+
+    The title is left out while a tab says the same. Of `middle`, a `OneRow` puts behind a button what has no room; where there is
+    a menu, floating stands in it.
+    """
+
+    def __init__(self, dock: QDockWidget, bench: Bench, middle: QWidget | None = None, menu: QMenu | None = None) -> None:
+        super().__init__(dock)
+        self.dock, self.middle = dock, middle
+        self.title = PlainLabel(dock.windowTitle(), self)
+        self.title.setTextFormat(Qt.TextFormat.PlainText)
+        self.title.setProperty("role", "title")
+        self.title.setContentsMargins(4, 0, 8, 0)
+        self._least, self._used, self._accent = LEAST, False, QColor()
+        self._buttons: list[tuple[QToolButton, str]] = []
+        row = QHBoxLayout(self)
+        row.setContentsMargins(4, 1, 4, 1)
+        row.setSpacing(0)
+        row.addWidget(self.title)
+        if middle is None:
+            row.addStretch(1)
+        else:
+            policy = middle.sizePolicy()
+            policy.setHorizontalPolicy(QSizePolicy.Policy.Expanding)
+            middle.setSizePolicy(policy)
+            row.addWidget(middle, 1)
+        if menu is not None:
+            self.more = self._button("menu", "Menu of this panel: copy, export, pin, explain", None)
+            self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+            self.more.setMenu(menu)
+            menu.addSeparator()
+            menu.addAction("Float or dock").triggered.connect(self.float_or_dock)
+        self.maximiser = self._button("maximise", "Maximise or restore (F11)", self.maximise)
+        if menu is None:
+            self._button("float", "Float or dock", self.float_or_dock)
+        self._button("close", "Close; the View menu brings it back", dock.close)
+        for button, _ in self._buttons:
+            row.addWidget(button)
+        bench.theme_changed.connect(self.set_theme)
+        self.set_theme(bench.theme)
+        dock.visibilityChanged.connect(self.refresh)
+        dock.topLevelChanged.connect(self.refresh)
+        dock.installEventFilter(self)
+        self.installEventFilter(self)
+        dock.setTitleBarWidget(self)
+        self._chain(middle)
+
+    def _chain(self, middle: QWidget | None) -> None:
+        """Tab goes from the controls to the buttons and into what the dock shows."""
+        inside = self.dock.widget()
+        chain([
+            *(sorted(stops(middle), key=lambda stop: stop.objectName() == "more") if middle is not None else ()),
+            *(button for button, _ in self._buttons),
+            *(stops(inside) if inside is not None else ()),
+        ])  # fmt: skip
+
+    def _button(self, name: str, tip: str, act: Callable[[], object] | None) -> QToolButton:
+        made = QToolButton(self)
+        made.setObjectName(f"{self.dock.objectName()}.{name}")
+        made.setAccessibleName(tip)
+        made.setToolTip(tip_of(tip))
+        made.setProperty("role", "small")
+        made.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        if act is not None:
+            made.clicked.connect(act)
+        self._buttons.append((made, name))
+        return made
+
+    @Slot(object)
+    def set_theme(self, theme: Theme) -> None:
+        """Icons in the theme's grey, as large as its text."""
+        self._least, self._accent = theme.px(LEAST), theme.colour("accent")
+        for button, name in self._buttons:
+            tint(button, name, theme)
+        if self.middle is not None and isinstance(row := self.middle.layout(), OneRow):
+            row.set_theme(theme)
+        self.updateGeometry()
+
+    def show_used(self, used: bool) -> None:
+        """Whether keys without a pointer (F11, export) mean this dock: a stroke at the beginning of the line says so."""
+        if used != self._used:
+            self._used = used
+            self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """The stroke of the dock that was last used."""
+        super().paintEvent(event)
+        if self._used:
+            QPainter(self).fillRect(QRect(0, 3, STROKE, self.height() - 6), self._accent)
+
+    @Slot()
+    def maximise(self) -> None:
+        """This dock alone, or all again."""
+        toggle = getattr(self.dock.parentWidget(), "toggle_maximised", None)
+        if toggle is not None:
+            toggle(self.dock)
+
+    @Slot()
+    def float_or_dock(self) -> None:
+        """Out of the window, or back into it."""
+        self.dock.setFloating(not self.dock.isFloating())
+
+    @Slot()
+    def refresh(self, *_: object) -> None:
+        """The title only where no tab shows it."""
+        window = self.dock.parentWidget()
+        tabbed = isinstance(window, QMainWindow) and bool(window.tabifiedDockWidgets(self.dock))
+        self.title.setVisible(not tabbed or self.dock.isFloating())
+
+    def sizeHint(self) -> QSize:
+        """A line of controls, the same in every dock."""
+        hint = super().sizeHint()
+        return QSize(hint.width(), max(hint.height(), self._least))
+
+    def minimumSizeHint(self) -> QSize:
+        """Never less."""
+        hint = super().minimumSizeHint()
+        return QSize(hint.width(), self.sizeHint().height())
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """A double-click on the bar maximises rather than floats."""
+        if watched is self and event.type() == QEvent.Type.MouseButtonDblClick and isinstance(event, QMouseEvent):
+            self.maximise()
+            return True
+        if watched is self.dock and event.type() == QEvent.Type.WindowTitleChange:
+            self.title.setText(self.dock.windowTitle())
+        return False

@@ -1,0 +1,1 @@
+"""Where docks stand: in an arrangement, one alone, as remembered."""

@@ -1,0 +1,1 @@
+"""The window: menus, bars, dialogs, commands, where docks stand."""

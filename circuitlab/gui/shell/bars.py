@@ -1,0 +1,365 @@
+"""The quiet bars: model, conventions, pin and compare on top; readout, progress and memory below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QAction, QActionGroup, QIcon
+from PySide6.QtWidgets import (
+    QButtonGroup,
+    QMenu,
+    QProgressBar,
+    QStatusBar,
+    QToolBar,
+    QToolButton,
+    QWidget,
+)
+
+from circuitlab.draw.plain import tip_of
+from circuitlab.draw.theme import Theme
+from circuitlab.gui.panel.target_button import TargetButton
+from circuitlab.gui.shell.opening import Opening
+from circuitlab.gui.widgets.buttons import flat, tint
+from circuitlab.gui.widgets.icons import icon
+from circuitlab.gui.widgets.labels import ShortLabel, label
+from circuitlab.gui.widgets.strip import FULL, SIGNS, Strip
+from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.moves import COMPARE, CONVENTIONS, Moves
+from circuitlab.model.devices import devices
+from circuitlab.session.cuts import CUT, shortly, words
+from circuitlab.session.pins import differences
+from circuitlab.session.state import State
+
+MESSAGE = 8000  # ms: what has happened is no news any more
+
+SHORT_NAME = 20  # characters to which names are cut where there is little room
+
+
+def _style(signs: bool) -> Qt.ToolButtonStyle:
+    """Of a button: its icon alone, or words beside it."""
+    return Qt.ToolButtonStyle.ToolButtonIconOnly if signs else Qt.ToolButtonStyle.ToolButtonTextBesideIcon
+
+
+class TopBar(QToolBar):
+    """What is looked at: model, heads, conventions, interventions; pins and what is compared.
+
+    `asks_folder()`: a model is to be opened from a folder; `asks_palette()`: the commands are to be shown; `device_changed()`: it
+    is computed elsewhere from now on.
+    """
+
+    asks_folder = Signal()
+    asks_palette = Signal()
+    device_changed = Signal()
+
+    def __init__(self, bench: Bench, opening: Opening, moves: Moves, parent: QWidget) -> None:
+        super().__init__("Subject", parent)
+        self.setObjectName("bar.subject")
+        self.setMovable(False)
+        self.bench, self.opening, self.moves = bench, opening, moves
+        self._make_subject()
+        self._make_comparison()
+        self.strip = Strip(self)
+        self.strip.left = (self.model, self.heads, self.target, self.conventions, self.edits)
+        self.strip.right = (self.pinned, self.unpin, self.pin, *self.compare, self.compared, self.palette_button)
+        for widget in (*self.strip.left, *self.strip.right):
+            widget.setParent(self.strip)
+        self._stage = FULL
+        self.strip.owners.append(self.compact)
+        self.addWidget(self.strip)
+        bench.document.changed.connect(self._changed)
+        bench.theme_changed.connect(self.set_theme)
+        self.set_theme(bench.theme)
+        self.refresh()
+
+    def _make_subject(self) -> None:
+        self.model = flat(self, "subject.model", "", "The open model: open another, recent and shipped ones")
+        self.model.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.model.setProperty("role", "model")
+        menu = QMenu(self.model)
+        menu.aboutToShow.connect(self._fill_models)
+        self.model.setMenu(menu)
+        self.heads = ShortLabel(self, "title", least=64)
+        self.heads.setContentsMargins(8, 0, 8, 0)
+        self.target = TargetButton(self.bench, self)
+        self.conventions = flat(self, "subject.conventions", "", "Conventions: how weights are presented")
+        self.conventions.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        menu = QMenu(self.conventions)
+        menu.setToolTipsVisible(True)
+        self._choices: dict[str, QAction] = {}
+        for name, text, _, _, tip in CONVENTIONS:
+            action = menu.addAction(text)
+            action.setCheckable(True)
+            action.setToolTip(tip_of(tip))
+            action.setData(name)
+            action.triggered.connect(self._convention)
+            self._choices[name] = action
+        self._make_devices(menu)
+        self.conventions.setMenu(menu)
+        self.edits = flat(self, "subject.edits", "", "Interventions in force; click to remove them all")
+        self.edits.clicked.connect(self.moves.clear_edits)
+
+    def _make_devices(self, menu: QMenu) -> None:
+        """Where it is computed: this computer's devices, in the menu of conventions, because results differ in rounding."""
+        menu.addSection("Compute on")
+        self._devices: dict[str, QAction] = {}
+        group = QActionGroup(menu)
+        for device in devices():
+            room = f", {device.memory / 2**30:,.0f} GiB" if device.memory else ""
+            action = menu.addAction(f"{device.title}{room}")
+            action.setCheckable(True)
+            action.setData(device.name)
+            action.triggered.connect(self._device)
+            group.addAction(action)
+            self._devices[device.name] = action
+        self.bench.settings.changed.connect(self._setting)
+        self.bench.engine.use_device(self._wanted())
+
+    def _wanted(self) -> str:
+        wanted = self.bench.settings["device"]
+        return wanted if wanted in self._devices else "cpu"
+
+    @Slot()
+    def _device(self) -> None:
+        action = self.sender()
+        if isinstance(action, QAction):
+            self.bench.settings.set("device", action.data())
+
+    @Slot(str)
+    def _setting(self, name: str) -> None:
+        """Compute on the device of the settings from now on; on the CPU where that one is not there."""
+        found = self._wanted()
+        if name != "device" or found == self.bench.engine.device:
+            return
+        self.bench.engine.use_device(found)
+        self.refresh()
+        self.bench.runner.jobs_changed.emit()
+        self.device_changed.emit()
+
+    def _make_comparison(self) -> None:
+        self.pinned = ShortLabel(self, "caption", 360, least=72, elides=Qt.TextElideMode.ElideMiddle)
+        self.unpin = flat(self, "subject.unpin", "", "Unpin: take the reference away (Ctrl+Shift+U)")
+        self.unpin.setAccessibleName("Unpin")
+        self.unpin.setToolButtonStyle(_style(True))
+        self.unpin.clicked.connect(self.moves.unpin)
+        self.pin = flat(self, "subject.pin", "Pin", "Keep this subject as the reference of differences (Ctrl+P)")
+        self.pin.clicked.connect(self.moves.pin)
+        self._group = QButtonGroup(self)
+        self.compare = tuple(flat(self, f"compare.{c}", c, "What the panels show (Ctrl+D)") for c in COMPARE)
+        for i, one in enumerate(self.compare):
+            one.setCheckable(True)
+            self._group.addButton(one, i)
+        self._group.idClicked.connect(self._compare)
+        self.compared = flat(self, "compare", "", "What the panels show (Ctrl+D)")  # where there is no room for all three
+        self.compared.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        menu = QMenu(self.compared)
+        for i, one in enumerate(COMPARE):
+            action = menu.addAction(one)
+            action.setData(i)
+            action.triggered.connect(self._compare_chosen)
+        self.compared.setMenu(menu)
+        self.palette_button = flat(self, "subject.palette", "Commands", "Command palette (Ctrl+Shift+P)")
+        self.palette_button.clicked.connect(self.asks_palette)
+
+    @Slot(object, object)
+    def _changed(self, old: State, new: State) -> None:
+        self.refresh()
+
+    @Slot(object)
+    def set_theme(self, theme: Theme) -> None:
+        """Icons in the theme's grey."""
+        tint(self.pin, "pin", theme)
+        tint(self.unpin, "close", theme)
+        self.conventions.setIconSize(self.pin.iconSize())
+        tint(self.palette_button, "search", theme)
+
+    def take_middle(self, bar: QWidget, compact: Callable[[int], None]) -> None:
+        """A bar that stands in the same line while there is room."""
+        bar.setParent(self.strip)
+        self.strip.middle = bar
+        self.strip.owners.append(compact)
+        self.strip.lay_out()
+
+    def refresh(self) -> None:
+        """Show the state."""
+        state = self.bench.document.state
+        self._called = self._name(state)
+        heads = self._heads(state)
+        hint = self._published(state)
+        self.heads.setText(f"{heads} · published: {hint[0]}" if hint[0] else heads)
+        self.heads.setToolTip(tip_of("\n".join(filter(None, (heads, *hint[1:])))))
+        self.target.refresh()
+        device = self.bench.engine.device
+        elsewhere = () if device == "cpu" else (device,)
+        said = (*state.conventions.words(), *elsewhere, "BOS" if state.bos else "no BOS")
+        for name, action in self._devices.items():
+            action.setChecked(name == device)
+        self._conventions = f"{' · '.join(said)} ▾"
+        self.conventions.setToolTip(tip_of(f"Conventions, how weights are presented: {' · '.join(said)}"))
+        self.conventions.setAccessibleName(f"Conventions: {' · '.join(said)}")
+        for name, _, on, _, _ in CONVENTIONS:
+            self._choices[name].setChecked(getattr(state.conventions, name) == on)
+        edits = state.subject.edits
+        what = words(edits[0]) if len(edits) == 1 else shortly(edits)
+        self._edits = tuple(f"{said} {CUT}" if said else "" for said in (what, shortly(edits), shortly(edits, room=False)))
+        self.edits.setToolTip(tip_of("In force; click to remove all:\n" + "\n".join(map(words, edits))))
+        self.edits.setVisible(bool(edits))
+        self.pinned.setText(self._reference(state))
+        told = "\n".join(filter(None, (self.pinned.text(), self._about_reference(state))))
+        self.pinned.setToolTip(tip_of(told))
+        self.pinned.setAccessibleDescription(told)
+        self.pinned.setVisible(state.reference is not None)
+        self.unpin.setVisible(state.pinned is not None)
+        self.compare[COMPARE.index(state.compare)].setChecked(True)
+        self.compared.setText(f"{state.compare} ▾")
+        self.compact(self._stage)
+
+    def compact(self, stage: int) -> None:
+        """Say less, the higher the stage: what a tool tip, a menu or every caption says as well goes first."""
+        self._stage = stage
+        beside = self.bench.document.state.reference is not None
+        self.palette_button.setToolButtonStyle(_style(stage >= 1))
+        self.pin.setToolButtonStyle(_style(stage >= SIGNS))
+        self.conventions.setToolButtonStyle(_style(stage >= SIGNS))
+        self.conventions.setIcon(icon("controls", self.bench.theme) if stage >= SIGNS else QIcon())
+        name = SHORT_NAME // 2 if stage >= SIGNS else SHORT_NAME if stage >= 4 else 3 * SHORT_NAME
+        most = self.fontMetrics().averageCharWidth() * name
+        called = self.model.fontMetrics().elidedText(self._called, Qt.TextElideMode.ElideMiddle, most)
+        self.model.setText(f"{called} ▾".replace("&", "&&"))
+        self.model.setToolTip(tip_of(f"{self._called}: open another, recent and shipped ones"))
+        self.conventions.setText(self._conventions if stage < 2 else "Conventions ▾")
+        for button in self.compare:
+            button.setVisible(beside and stage < 3)
+        self.compared.setVisible(beside and stage >= 3)
+        self.target.say_less(stage >= 4)
+        self.edits.setText(self._edits[(stage >= 4) + (stage >= SIGNS)])
+        for text in (self.heads, self.pinned):
+            text.limit(self.fontMetrics().averageCharWidth() * (SHORT_NAME if stage >= 4 else 3 * SHORT_NAME))
+
+    def _name(self, state: State) -> str:
+        """Of the model; the step of a checkpoint stands beside the slider."""
+        model = self.bench.engine.store.peek(state.model)
+        series = model is not None and self.strip.middle is not None and not self.strip.middle.isHidden()
+        return state.model.named(1) if series else self.bench.name_of(state.model)
+
+    def _heads(self, state: State) -> str:
+        """The chosen heads; where the open model has no heads at all, that."""
+        if self.bench.engine.store.peek(state.model) is not None and not self.bench.facts().config.n_layers:
+            return "no heads"
+        return " ".join(map(str, state.selection.heads[:6])) + (" …" if len(state.selection.heads) > 6 else "")
+
+    def _reference(self, state: State) -> str:
+        """What the reference has otherwise than what is on the screen."""
+        pin = state.reference
+        return "" if pin is None else f"vs {', '.join(differences(state, pin, self.bench.name_of)) or 'the same, pinned'}"
+
+    @staticmethod
+    def _about_reference(state: State) -> str:
+        """What the reference is, and whether it stays what it is."""
+        if state.reference is None:
+            return ""
+        if state.pinned is None:
+            return "The reference: the same model and text without the cut. Pin (Ctrl+P) keeps another one."
+        return f"The reference: {state.pinned.label}, as it was pinned"
+
+    def _published(self, state: State) -> tuple[str, ...]:
+        """What papers have called the chosen heads: the leading one's roles, then a line for each head that has any."""
+        known = self.bench.facts().known_heads() if self.bench.engine.store.peek(state.model) is not None else None
+        if known is None:
+            return ("",)
+        said = [f"{head} {words}" for head in state.selection.heads if (words := known.words(head))]
+        return (known.short(state.selection.head), *said, *([f"Hints: {known.how}."] if said else []))
+
+    @Slot()
+    def _fill_models(self) -> None:
+        menu = self.model.menu()
+        self.opening.fill(menu)
+        menu.addSeparator()
+        menu.addAction("Open a folder…").triggered.connect(self.asks_folder)
+
+    @Slot()
+    def _convention(self) -> None:
+        action = self.sender()
+        if isinstance(action, QAction):
+            on, off = next((on, off) for name, _, on, off, _ in CONVENTIONS if name == action.data())
+            self.moves.convention(action.data(), on if action.isChecked() else off)
+
+    @Slot(int)
+    def _compare(self, index: int) -> None:
+        self.moves.compare(COMPARE[index])
+
+    @Slot()
+    def _compare_chosen(self) -> None:
+        action = self.sender()
+        if isinstance(action, QAction):
+            self._compare(int(action.data()))
+
+
+class Status(QStatusBar):
+    """Readout on the left; what runs, Cancel, device and memory on the right."""
+
+    def __init__(self, bench: Bench, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.bench = bench
+        self.readout = ShortLabel(self)
+        self.readout.setContentsMargins(8, 0, 8, 0)
+        self.running = ShortLabel(self, "caption", 320)
+        self.progress = QProgressBar(self)
+        self.progress.setFixedWidth(120)
+        self.progress.setTextVisible(False)
+        self.cancel = flat(self, "status.cancel", "Cancel", "Cancel everything that runs (Ctrl+.)")
+        self.cancel.setProperty("role", "primary")
+        self.cancel.clicked.connect(bench.runner.cancel_all)
+        self.memory = label(self, "caption")
+        self.addWidget(self.readout, 1)
+        for widget in (self.running, self.progress, self.cancel, self.memory):
+            self.addPermanentWidget(widget)
+        self.pace = QTimer(self)
+        self.pace.setSingleShot(True)
+        self.pace.setInterval(100)
+        self.pace.timeout.connect(self.refresh)
+        self._message = ""
+        self.ends = QTimer(self)
+        self.ends.setSingleShot(True)
+        self.ends.setInterval(MESSAGE)
+        self.ends.timeout.connect(self._end_message)
+        bench.readout.connect(self._point)
+        bench.message.connect(self.say)
+        bench.runner.jobs_changed.connect(self._changed)
+        self.refresh()
+
+    @Slot(str)
+    def say(self, message: str) -> None:
+        """What has just happened: until the next message, or for some seconds; a value that is pointed at covers it."""
+        self._message = message
+        self.readout.setText(message)
+        self.ends.start()
+
+    @Slot(str)
+    def _point(self, readout: str) -> None:
+        self.readout.setText(readout or self._message)
+
+    @Slot()
+    def _end_message(self) -> None:
+        shown, self._message = self._message, ""
+        if self.readout.text() == shown:
+            self.readout.setText("")
+
+    @Slot()
+    def _changed(self) -> None:
+        if not self.pace.isActive():
+            self.pace.start()
+
+    @Slot()
+    def refresh(self) -> None:
+        """What runs now."""
+        jobs = self.bench.runner.jobs
+        for widget in (self.running, self.progress, self.cancel):
+            widget.setVisible(bool(jobs))
+        if jobs:
+            job = max(jobs, key=lambda j: (bool(j.began), j.total > 0))
+            more = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
+            self.running.setText(f"{job.title} {job.done}/{job.total}{more}" if job.total else f"{job.title}{more}")
+            self.progress.setRange(0, job.total)
+            self.progress.setValue(job.done)
+        self.memory.setText(f"{self.bench.engine.device.upper()} · {self.bench.engine.cache.nbytes / 2**20:,.1f} MiB held")

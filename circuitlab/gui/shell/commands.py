@@ -1,0 +1,209 @@
+"""Commands, declared once: menus, shortcuts, palette and shortcut sheet all read this table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from PySide6.QtGui import QAction, QKeySequence
+
+from circuitlab.gui.places.arrangements import ARRANGEMENTS
+from circuitlab.gui.work.moves import CONVENTIONS
+
+if TYPE_CHECKING:
+    from circuitlab.gui.checkpoints.bar import CheckpointBar
+    from circuitlab.gui.shell.window import Window
+
+CONVENTION_KEYS = {"fold_norm": "Ctrl+Shift+F", "centre": "Ctrl+Shift+M"}
+MENUS = ("File", "Edit", "Go", "View", "Help")
+
+
+def _always(window: Window) -> bool:
+    return True
+
+
+def _has_pin(window: Window) -> bool:
+    return bool(window.bench.document.state.pins)
+
+
+def _has_edits(window: Window) -> bool:
+    return bool(window.bench.document.state.edits)
+
+
+def _has_assumptions(window: Window) -> bool:
+    return bool(window.opening.assumptions())
+
+
+def _has_series(window: Window) -> bool:
+    return bool(window.checkpoints.points)
+
+
+def _busy(window: Window) -> bool:
+    return window.bench.runner.busy
+
+
+def _in_lesson(window: Window) -> bool:
+    return window.lessons.tour.lesson is not None
+
+
+@dataclass(frozen=True)
+class Command:
+    """`run(window)`; `menu` is one of `MENUS`; `shortcut` in Qt's portable text, several separated by ", ".
+
+    `enabled(window)` is asked when a menu or the palette opens. `checked(window)` makes it one of a group of choices.
+    """
+
+    name: str
+    title: str
+    menu: str
+    run: Callable[[Window], object]
+    shortcut: str = ""
+    separator: bool = False
+    enabled: Callable[[Window], bool] = _always
+    checked: Callable[[Window], bool] | None = None
+    submenu: str = ""
+
+
+def _walk(layer: int, head: int) -> Callable[[Window], object]:
+    return lambda w: w.moves.walk_heads(layer, head)
+
+
+def _training(name: str, title: str, run: Callable[[CheckpointBar], object], shortcut: str = "") -> Command:
+    go = lambda w: run(w.checkpoints)
+    return Command(f"checkpoint-{name}", title, "Go", go, shortcut, enabled=_has_series, submenu="Training")
+
+
+def _panel(name: str, title: str) -> Command:
+    """What the menu of the panel that was last used does."""
+    return Command(f"panel-{name.replace('_', '-')}", title, "View", lambda w: w.panel_action(name), submenu="Picture")
+
+
+def _theme(name: str) -> Command:
+    return Command(
+        f"theme-{name}",
+        f"Theme: {name}",
+        "View",
+        lambda w: w.settings.set("theme", name),
+        checked=lambda w: w.settings["theme"] == name,
+        submenu="Theme",
+    )
+
+
+def _arrange(name: str, shortcut: str) -> Command:
+    return Command(
+        f"arrange-{name.lower().replace(' ', '-')}",
+        f"Arrange: {name}",
+        "View",
+        lambda w: w.layout_of_docks.arrange(name),
+        shortcut,
+        checked=lambda w: w.layout_of_docks.name == name,
+        submenu="Arrange",
+    )
+
+
+def _convention(name: str, text: str, on: object, off: object) -> Command:
+    now = lambda w: getattr(w.bench.document.recorded.conventions, name) == on
+    switch = lambda w: w.moves.convention(name, off if now(w) else on)
+    return Command(f"convention-{name}", text, "View", switch, CONVENTION_KEYS.get(name, ""), checked=now, submenu="Conventions")
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command("open", "Open model…", "File", lambda w: w.dialogs.ask_open(), "Ctrl+O"),
+    Command("open-file", "Open model file…", "File", lambda w: w.dialogs.ask_open_file()),
+    Command("open-hub", "Open from the hub…", "File", lambda w: w.dialogs.ask_hub(), "Ctrl+Shift+O"),
+    Command("assumed", "What was assumed…", "File", lambda w: w.dialogs.show_assumptions(), enabled=_has_assumptions),
+    Command("train", "Train a model…", "File", lambda w: w.dialogs.ask_training()),
+    Command("reload", "Reload model from disk", "File", lambda w: w.opening.reload()),
+    Command("copy-session", "Copy session as JSON", "File", lambda w: w.copy_session(), separator=True),
+    Command("export-picture", "Export the panel's picture…", "File", lambda w: w.panel_action("export_picture"), "Ctrl+E"),
+    Command("export-data", "Export the panel's data…", "File", lambda w: w.panel_action("export_data"), "Ctrl+Shift+E"),
+    Command("settings", "Settings…", "File", lambda w: w.dialogs.show_settings(), "Ctrl+,", separator=True),
+    Command("quit", "Quit", "File", lambda w: w.close(), "Ctrl+Q", separator=True),
+    Command("undo", "Undo", "Edit", lambda w: w.undo(), "Ctrl+Z", enabled=lambda w: w.can_undo),
+    Command("redo", "Redo", "Edit", lambda w: w.redo(), "Ctrl+Shift+Z, Ctrl+Y", enabled=lambda w: w.can_redo),
+    Command("release", "Release the selection", "Edit", lambda w: w.release(), "Esc", separator=True),
+    Command("ablate", "Ablate the chosen heads, or put them back", "Edit", lambda w: w.moves.ablate(), "Ctrl+B"),
+    Command("clear-edits", "Remove all interventions", "Edit", lambda w: w.moves.clear_edits(), enabled=_has_edits),
+    Command("prompt", "Edit the prompt", "Edit", lambda w: w.edit_prompt(), "Ctrl+L", separator=True),
+    Command("continue", "Continue the text", "Edit", lambda w: w.prompt.continue_text(), "Ctrl+Return"),
+    Command("continue-one", "Continue by one token", "Edit", lambda w: w.prompt.continue_text(1), "Ctrl+Shift+Return"),
+    Command("cancel", "Cancel everything that runs", "Edit", lambda w: w.bench.runner.cancel_all(), "Ctrl+.", enabled=_busy),
+    Command("head-left", "Previous head", "Go", _walk(0, -1), "Alt+Left"),
+    Command("head-right", "Next head", "Go", _walk(0, 1), "Alt+Right"),
+    Command("head-up", "Same head, layer before", "Go", _walk(-1, 0), "Alt+Up"),
+    Command("head-down", "Same head, layer after", "Go", _walk(1, 0), "Alt+Down"),
+    Command("all-heads", "Select all heads of this layer", "Go", lambda w: w.moves.select_layer(), "Alt+A"),
+    Command("token-left", "Previous token", "Go", lambda w: w.moves.walk_tokens(-1), "Alt+Shift+Left", separator=True),
+    Command("token-right", "Next token", "Go", lambda w: w.moves.walk_tokens(1), "Alt+Shift+Right"),
+    _training("first", "First checkpoint", lambda bar: bar.to_first()),
+    _training("previous", "Previous checkpoint", lambda bar: bar.step_back(), "["),
+    _training("next", "Next checkpoint", lambda bar: bar.step_on(), "]"),
+    _training("last", "Final weights", lambda bar: bar.to_last()),
+    _training("play", "Play the training, or stop", lambda bar: bar.play_or_stop(), "Ctrl+T"),
+    _training("loop", "Begin again at the end, or not", lambda bar: bar.loop.toggle()),
+    _training("pin", "Pin this checkpoint and show differences", lambda bar: bar.pin_this()),
+    *(_convention(name, text, on, off) for name, text, on, off, _ in CONVENTIONS),
+    Command("raw", "Raw or folded weights", "View", lambda w: w.moves.raw_or_folded(), "Ctrl+R", submenu="Conventions"),
+    Command("pin", "Pin this as the reference", "View", lambda w: w.moves.pin(), "Ctrl+P"),
+    Command("unpin", "Unpin", "View", lambda w: w.moves.unpin(), "Ctrl+Shift+U", enabled=_has_pin),
+    Command("compare", "Compare: now, reference, difference", "View", lambda w: w.moves.next_compare(), "Ctrl+D"),
+    _theme("system"),
+    _theme("light"),
+    _theme("dark"),
+    *(_arrange(name, f"Ctrl+Alt+{i}") for i, name in enumerate(ARRANGEMENTS, 1)),
+    Command("larger", "Larger text", "View", lambda w: w.looks.scale_text(0.1), "Ctrl++, Ctrl+=", separator=True),
+    Command("smaller", "Smaller text", "View", lambda w: w.looks.scale_text(-0.1), "Ctrl+-"),
+    Command("usual-size", "Usual text size", "View", lambda w: w.looks.usual_text(), "Ctrl+0"),
+    Command("maximise", "Maximise or restore the panel", "View", lambda w: w.toggle_maximised(), "F11", separator=True),
+    Command("explain", "Explain the panel", "View", lambda w: w.panel_action("explain"), "Shift+F1"),
+    Command("zoom-in", "Zoom into the picture", "View", lambda w: w.zoom(0.8), submenu="Picture"),
+    Command("zoom-out", "Zoom out of the picture", "View", lambda w: w.zoom(1.25), submenu="Picture"),
+    _panel("open_own", "Open what is chosen in its own panel"),
+    _panel("show_menu", "Menu of the panel"),
+    _panel("copy_image", "Copy the panel's image"),
+    _panel("copy_table", "Copy the panel's table"),
+    _panel("copy_python", "Copy the panel as Python"),
+    _panel("fold_caption", "Whole caption of the panel, or a few lines"),
+    _panel("again", "Compute the panel again"),
+    Command("float", "Float or dock the panel", "View", lambda w: w.float_or_dock(), submenu="Picture"),
+    Command("close-panel", "Close the panel", "View", lambda w: w.close_panel(), "Ctrl+W", submenu="Picture"),
+    Command("next-panel", "Next panel", "Go", lambda w: w.layout_of_docks.step(1), "F6", separator=True),
+    Command("previous-panel", "Previous panel", "Go", lambda w: w.layout_of_docks.step(-1), "Shift+F6"),
+    Command("reset-zoom", "Reset zoom", "View", lambda w: w.reset_zoom(), "Alt+0"),
+    Command("redock", "Re-dock all panels", "View", lambda w: w.layout_of_docks.redock()),
+    Command("reset-layout", "Reset layout", "View", lambda w: w.layout_of_docks.reset()),
+    Command("lessons", "Lessons", "Help", lambda w: w.lessons.open(), "F2"),
+    Command("lesson-next", "Next step of the lesson", "Help", lambda w: w.lessons.tour.next(), "Alt+PgDown", enabled=_in_lesson),
+    Command("lesson-back", "Step before in the lesson", "Help", lambda w: w.lessons.tour.back(), "Alt+PgUp", enabled=_in_lesson),
+    Command("lesson-again", "Set up the lesson’s step again", "Help", lambda w: w.lessons.tour.again(), enabled=_in_lesson),
+    Command("lesson-leave", "Leave the lesson", "Help", lambda w: w.lessons.tour.leave(), enabled=_in_lesson),
+    Command("palette", "Command palette…", "Help", lambda w: w.dialogs.show_palette(), "Ctrl+Shift+P"),
+    Command("shortcuts", "Commands and shortcuts", "Help", lambda w: w.dialogs.show_shortcuts(), "F1"),
+    Command("about", "About CircuitLab", "Help", lambda w: w.dialogs.show_about(), separator=True),
+)  # fmt: skip
+
+
+class CommandAction(QAction):
+    """A command as a Qt action of a window."""
+
+    def __init__(self, command: Command, window: Window) -> None:
+        super().__init__(command.title, window)
+        self.command, self._window = command, window
+        self.setObjectName(f"command.{command.name}")
+        self.setCheckable(command.checked is not None)
+        if command.shortcut:
+            self.setShortcuts([QKeySequence(s.strip()) for s in command.shortcut.split(", ")])
+        self.triggered.connect(self.go)
+
+    def refresh(self) -> None:
+        """Before it is shown: whether it can be run now, whether it is the one that holds."""
+        self.setEnabled(self.command.enabled(self._window))
+        if self.command.checked is not None:
+            self.setChecked(self.command.checked(self._window))
+
+    def go(self) -> None:
+        """Run it; a shortcut may come where a menu would have said no."""
+        if self.command.enabled(self._window):
+            self.command.run(self._window)
+        self.setEnabled(True)

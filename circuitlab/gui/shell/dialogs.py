@@ -1,0 +1,154 @@
+"""The dialogs of a window: what each is opened for, which outlive being closed, and what is asked before the window closes."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from PySide6.QtCore import QObject, Slot
+from PySide6.QtWidgets import QDialog, QFileDialog, QMessageBox, QWidget
+
+from circuitlab import __version__
+from circuitlab.draw.plain import PlainBox, asked
+from circuitlab.errors import CircuitLabError
+from circuitlab.gui.shell.assumptions_dialog import AssumptionsDialog, plain, questions
+from circuitlab.gui.shell.errors import ErrorDialog
+from circuitlab.gui.shell.hub_dialog import HubDialog
+from circuitlab.gui.shell.menus import Menus
+from circuitlab.gui.shell.opening import WEIGHT_FILES, Opening
+from circuitlab.gui.shell.palette import Palette
+from circuitlab.gui.shell.palette_entries import Known
+from circuitlab.gui.shell.shortcut_sheet import ShortcutSheet
+from circuitlab.gui.training.dialog import TrainingDialog
+from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.settings import SettingsDialog
+from circuitlab.model.hub import HubName
+from circuitlab.model.subject import ModelRef
+
+log = logging.getLogger("circuitlab.dialogs")
+LONG = 3.0  # s: work that has run for longer is not thrown away unasked
+ABOUT = (
+    f"CircuitLab {__version__}\nA laboratory for transformer circuits.\n\n"
+    "Elhage et al. 2021, A Mathematical Framework for Transformer Circuits\n"
+    "Olsson et al. 2022, In-context Learning and Induction Heads"
+)
+
+
+def about(window: QWidget) -> PlainBox:
+    """Version and purpose."""
+    return PlainBox(QMessageBox.Icon.NoIcon, "About CircuitLab", ABOUT, QMessageBox.StandardButton.Close, window)
+
+
+def _run(dialog: QDialog) -> None:
+    """Until it is closed; then it is gone."""
+    dialog.exec()
+    dialog.deleteLater()
+
+
+class Dialogs(QObject):
+    """See the module. Errors of the bench and what an opening asks for are heard here."""
+
+    def __init__(self, bench: Bench, opening: Opening, menus: Menus, window: QWidget) -> None:
+        super().__init__(window)
+        self.bench, self.opening = bench, opening
+        self._menus, self._window = menus, window
+        self._hub: HubDialog | None = None
+        self._training: TrainingDialog | None = None
+        self._saying = False
+        bench.failed.connect(self.show_error)
+        opening.wanted.connect(self.ask_hub)
+        opening.asked.connect(self.ask_assumptions)
+
+    # -- a model ------------------------------------------------------------------------------------------------------
+
+    @Slot()
+    def ask_open(self) -> None:
+        """A folder dialog."""
+        path = QFileDialog.getExistingDirectory(self._window, "Open model: the folder with config.json")
+        if path:
+            self.opening.open(path)
+
+    def ask_open_file(self) -> None:
+        """A dialog for one weight file: state dicts, nanoGPT's and llama2.c's checkpoints."""
+        kinds = " ".join(f"*{suffix}" for suffix in WEIGHT_FILES)
+        path, _ = QFileDialog.getOpenFileName(self._window, "Open model file", "", f"Weights ({kinds});;All files (*)")
+        if path:
+            self.opening.open(path)
+
+    @Slot(object)
+    def ask_hub(self, name: HubName | None = None) -> None:
+        """The hub's dialog; with a name it begins at once. It outlives being closed, as a download does."""
+        if self._hub is None:
+            self._hub = HubDialog(self.opening, self._window)
+        self._hub.show()
+        self._hub.raise_()
+        if name is not None:
+            self._hub.start(name)
+
+    def ask_training(self) -> None:
+        """What to train, or the run that is going on."""
+        if self._training is None:
+            self._training = TrainingDialog(self.bench, self._window)
+            self._training.opens.connect(self.opening.open)
+        self._training.show()
+        self._training.raise_()
+
+    def show_assumptions(self) -> None:
+        """What no file of the open model says, to correct."""
+        ref, assumed = self.bench.document.state.model, self.opening.assumptions()
+        AssumptionsDialog(self.opening, ref, assumed, self._window).show()
+
+    @Slot(object, object)
+    def ask_assumptions(self, ref: ModelRef, error: CircuitLabError) -> None:
+        """What must be said before a model can be opened; the open one stays meanwhile."""
+        dialog = AssumptionsDialog(self.opening, ref, questions(ref, error), self._window)
+        dialog.said.setText(plain(error))
+        dialog.show()
+
+    # -- the window ---------------------------------------------------------------------------------------------------
+
+    @Slot(object)
+    def show_error(self, error: BaseException) -> None:
+        """Plain words and a report; the window goes on. One at a time: the others are in the log."""
+        if self._saying:
+            log.error("meanwhile: %s", error)
+            return
+        self._saying = True
+        try:
+            ErrorDialog(error, self._window).exec()
+        finally:
+            self._saying = False
+
+    @Slot()
+    def show_palette(self) -> None:
+        """All commands, panels and lessons; heads, tokens and models."""
+        self._menus.refresh()
+        known = Known(self.bench, self.opening)
+        palette = Palette([*self._menus.actions, *self._menus.lessons], self._window, known)
+        self._menus.enable()
+        _run(palette)
+
+    def show_shortcuts(self) -> None:
+        """All commands with their keys."""
+        _run(ShortcutSheet(self._menus.actions, self._window))
+
+    def show_settings(self) -> None:
+        """What is remembered from one start to the next."""
+        _run(SettingsDialog(self.bench.settings, self._window))
+
+    def show_about(self) -> None:
+        """Version and purpose."""
+        _run(about(self._window))
+
+    # -- its end ------------------------------------------------------------------------------------------------------
+
+    def may_close(self) -> bool:
+        """Work that has run for long is not thrown away unasked, nor is a training."""
+        return self._may_cancel() and (self._training is None or self._training.may_close())
+
+    def _may_cancel(self) -> bool:
+        long = [j for j in self.bench.runner.jobs if j.began and time.monotonic() - j.began > LONG]
+        if not long:
+            return True
+        text = f"{long[0].title} is still running. Cancel it and close?"
+        return asked(self._window, "Close CircuitLab", text)

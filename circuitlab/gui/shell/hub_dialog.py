@@ -1,0 +1,228 @@
+"""“Open from the hub…”: a name, a revision, what a download would fetch; then how far it is, stopped and taken up again.
+
+Everything that asks the network runs on a lane of its own. A model that is in the cache opens without it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import Qt, Slot
+from PySide6.QtGui import QCloseEvent
+from PySide6.QtWidgets import (
+    QComboBox,
+    QFormLayout,
+    QHBoxLayout,
+    QLineEdit,
+    QProgressBar,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from circuitlab.counting import number_of
+from circuitlab.errors import Cancelled, CircuitLabError
+from circuitlab.gui.shell.opening import Opening
+from circuitlab.gui.widgets.dialog import Dialog
+from circuitlab.gui.widgets.labels import words
+from circuitlab.gui.work.job import Job
+from circuitlab.model.hub import HubName, cache_folder, snapshot
+
+LOOK, FETCH = "hub-look", "hub-fetch"
+_EXAMPLE = "OWNER/NAME, for instance EleutherAI/pythia-70m"
+
+
+class HubDialog(Dialog):
+    """See the module. `opening` opens what has come."""
+
+    usual = (520, 0)
+
+    def __init__(self, opening: Opening, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Open from the hub")
+        self.opening, self.runner = opening, opening.bench.runner
+        self.plan: object | None = None
+        self._make_fields()
+        self._lay_out()
+        self.runner.finished.connect(self._finished)
+        self.runner.failed.connect(self._failed)
+        self.runner.jobs_changed.connect(self._moved)
+        self._refresh()
+
+    # -- what it is made of -------------------------------------------------------------------------------------------
+
+    def _make_fields(self) -> None:
+        self.name = QLineEdit(self)
+        self.name.setPlaceholderText(_EXAMPLE)
+        self.name.setAccessibleName("Model of the hub")
+        self.name.textChanged.connect(self._renamed)
+        self.revision = QComboBox(self)
+        self.revision.setEditable(True)
+        self.revision.setAccessibleName("Revision")
+        if (line := self.revision.lineEdit()) is not None:
+            line.setAccessibleName("Revision")
+        self.revision.setToolTip("A branch, a tag or a commit: training checkpoints are often branches such as step1000")
+        self.revision.addItem("main")
+        self.revision.currentTextChanged.connect(self._renamed)
+        self.said = words(self)
+        self.said.setMinimumHeight(4 * self.fontMetrics().lineSpacing())
+        self.said.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self.bar = QProgressBar(self)
+        self.bar.setRange(0, 1000)
+        self.bar.setTextVisible(False)
+        self.look = QPushButton("Look up", self)
+        self.look.clicked.connect(self.look_up)
+        self.get = QPushButton("Download and open", self)
+        self.primary = self.get
+        self.get.clicked.connect(self.go)
+        self.stop = QPushButton("Stop", self)
+        self.stop.clicked.connect(self.cancel)
+        self.shut = QPushButton("Close", self)
+        self.shut.clicked.connect(self.close)
+
+    def _lay_out(self) -> None:
+        first = QHBoxLayout()
+        first.addWidget(self.name, 1)
+        first.addWidget(self.look)
+        form = QFormLayout()
+        form.setHorizontalSpacing(16)
+        form.setVerticalSpacing(8)
+        form.addRow("Model", first)
+        form.addRow("Revision", self.revision)
+        buttons = QHBoxLayout()
+        buttons.addStretch(1)
+        for button in (self.shut, self.stop, self.get):
+            buttons.addWidget(button)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(24, 16, 24, 16)
+        box.setSpacing(12)
+        box.addLayout(form)
+        box.addWidget(self.bar)
+        box.addWidget(self.said)
+        box.addLayout(buttons)
+
+    # -- what it does -------------------------------------------------------------------------------------------------
+
+    def wanted(self) -> HubName | None:
+        """What the fields name, None while that is no name."""
+        try:
+            return HubName.parse(f"{self.name.text().strip()}@{self.revision.currentText().strip() or 'main'}")
+        except CircuitLabError:
+            return None
+
+    def start(self, name: HubName) -> None:
+        """Fill the fields in and begin."""
+        self.name.setText(name.repo)
+        self.revision.setCurrentText(name.revision)
+        self.go()
+
+    @Slot()
+    def look_up(self) -> None:
+        """Ask the hub which revisions there are and what this one holds."""
+        name = self.wanted()
+        if name is None:
+            return
+
+        def work(job: Job) -> object:
+            from circuitlab.model.hub_download import plan, revisions
+
+            return revisions(name.repo), plan(name)
+
+        self.said.setText(f"Asking the hub about {name}…")
+        self.runner.do(LOOK, f"look up {name}", work, "net")
+        self._refresh()
+
+    @Slot()
+    def go(self) -> None:
+        """Open it where it is in the cache, else download it first."""
+        name = self.wanted()
+        if name is None:
+            return
+        if snapshot(name) is not None:
+            self._open(name)
+            return
+
+        def work(job: Job) -> Path:
+            from circuitlab.model.hub_download import Progress, fetch, plan
+
+            def say(progress: Progress) -> None:
+                share = 1000 * progress.done // max(1, progress.total)
+                self.runner.say(job, share, 1000, str(progress))
+
+            return fetch(plan(name), say, job.cancelled.is_set)
+
+        self.said.setText(f"Downloading {name} into {cache_folder()}")
+        self.runner.do(FETCH, f"download {name}", work, "net")
+        self._refresh()
+
+    @Slot()
+    def cancel(self) -> None:
+        """Stop the download; what has come stays."""
+        self.runner.cancel_slot(FETCH)
+        self.runner.cancel_slot(LOOK)
+        self._refresh()
+
+    def _open(self, name: HubName) -> None:
+        self.opening.open(f"hub:{name}")
+        self.accept()
+
+    # -- what comes back ----------------------------------------------------------------------------------------------
+
+    @Slot(str, object)
+    def _finished(self, slot: str, value: object) -> None:
+        name = self.wanted()
+        if slot == LOOK and isinstance(value, tuple):
+            self._show_plan(*value)
+        elif slot == FETCH and name is not None:
+            self._open(name)
+        self._refresh()
+
+    def _show_plan(self, revisions: tuple[str, ...], plan: object) -> None:
+        from circuitlab.model.hub_download import Plan
+
+        assert isinstance(plan, Plan)
+        now = self.revision.currentText()
+        self.revision.blockSignals(True)
+        self.revision.clear()
+        self.revision.addItems(list(dict.fromkeys((*revisions, now))))
+        self.revision.setCurrentText(now)
+        self.revision.blockSignals(False)
+        here = "in the local cache" if snapshot(plan.name) else f"to be kept in {cache_folder()}"
+        more = f"; {number_of(len(revisions), 'revision')} to choose from" if len(revisions) > 1 else ""
+        self.said.setText(f"{plan.name}: {number_of(len(plan.files), 'file')}, {plan.total / 2**20:,.1f} MiB, {here}{more}.")
+
+    @Slot(str, object)
+    def _failed(self, slot: str, error: object) -> None:
+        if slot in (LOOK, FETCH):
+            stopped = "Stopped. What has come stays: “Download and open” goes on from there."
+            self.said.setText(stopped if isinstance(error, Cancelled) else str(error))
+            self._refresh()
+
+    @Slot()
+    def _moved(self) -> None:
+        job = next((j for j in self.runner.jobs if j.slot == FETCH), None)
+        if job is not None and job.total and self.isVisible():
+            self.bar.setValue(job.done)
+            self.said.setText("Stopping…" if job.cancelled.is_set() else job.text)
+
+    @Slot()
+    def _renamed(self) -> None:
+        name = self.wanted()
+        here = name is not None and snapshot(name) is not None
+        self.said.setText("In the local cache: opens without the network." if here else "")
+        self._refresh()
+
+    def _refresh(self) -> None:
+        name, fetching = self.wanted(), self.runner.is_busy(FETCH)
+        here = name is not None and snapshot(name) is not None
+        self.get.setText("Open" if here else "Download and open")
+        self.get.setEnabled(name is not None and not fetching)
+        self.look.setEnabled(name is not None and not fetching and not self.runner.is_busy(LOOK))
+        self.stop.setEnabled(fetching or self.runner.is_busy(LOOK))
+        for field in (self.name, self.revision):
+            field.setEnabled(not fetching)
+        self.bar.setVisible(fetching)
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        """A download goes on without its dialog: the Jobs panel lists it, and opening again shows it."""
+        super().closeEvent(event)

@@ -1,0 +1,112 @@
+"""What is likely to be asked next, one step away from what is shown, is computed while nothing else is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from PySide6.QtCore import QObject, QTimer, Slot
+from PySide6.QtWidgets import QDockWidget
+
+from circuitlab.analysis.base import find_analysis
+from circuitlab.analysis.behaviour.token_loss import TokenLossParams
+from circuitlab.engine.request import Answer, Request
+from circuitlab.engine.store import OpenModel
+from circuitlab.figures.contracts.panel import Facts, Why
+from circuitlab.gui.panel.panel_dock import PanelDock
+from circuitlab.gui.work.bench import Bench
+from circuitlab.model.subject import Head
+from circuitlab.session.fitting import one_series
+from circuitlab.session.state import State
+
+PAUSE = 250  # ms without a change
+STEPPING = 20  # ms, where the last change was a step along a training: another one is likely, and soon
+HEADS = ((0, 1), (0, -1), (1, 0), (-1, 0))
+CHECKPOINTS = (1, 2, -1)
+QUICK = 3.0  # s
+SHARE = 16  # a model is opened ahead of time where so many of its size fit in what stays open
+
+
+def heads_beside(state: State, facts: Facts, model: OpenModel) -> Iterable[State]:
+    """The four heads beside the chosen one; a model without layers has none."""
+    if facts.config.n_layers and len(state.selection.heads) == 1:
+        now = state.selection.head
+        for layers, heads in HEADS:
+            head = Head((now.layer + layers) % facts.config.n_layers, (now.head + heads) % facts.config.n_heads)
+            yield state.with_heads(head)
+
+
+def checkpoints_beside(state: State, facts: Facts, model: OpenModel) -> Iterable[State]:
+    """The two points of the training that come next, and the one before; of models small enough to be kept open."""
+    ends = [*range(len(model.opened.steps)), None]
+    if len(ends) > 1 and state.model.checkpoint in ends:
+        at = ends.index(state.model.checkpoint)
+        for step in CHECKPOINTS:
+            if 0 <= at + step < len(ends):
+                yield replace(state, model=replace(state.model, checkpoint=ends[at + step]))
+
+
+Beside = Callable[[State, Facts, OpenModel], Iterable[State]]
+BESIDE: tuple[Beside, ...] = (heads_beside, checkpoints_beside)
+
+
+def _quick(request: Request, now: Answer | None) -> bool:
+    """Whether it is worth computing unasked: cheap by its lane, or by what the same took here."""
+    took = math.inf if now is None or not now.complete else now.provenance.seconds
+    return find_analysis(request.analysis).lane == "live" or took <= QUICK
+
+
+class LookingAhead(QObject):
+    """Waits until the document rests, then hands the runner what the visible panels would ask for one step away."""
+
+    def __init__(self, bench: Bench, docks: Mapping[str, QDockWidget], parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.bench, self.docks = bench, docks
+        self._beside = BESIDE
+        self.timer = QTimer(self)
+        self.timer.setSingleShot(True)
+        self.timer.setInterval(PAUSE)
+        self.timer.timeout.connect(self.look)
+        bench.document.changed.connect(self._changed)
+
+    @Slot(object, object)
+    def _changed(self, old: State, new: State) -> None:
+        along = old.model != new.model and one_series(old.model, new.model)
+        self._beside = (checkpoints_beside, heads_beside) if along else BESIDE
+        self.timer.start(STEPPING if along else PAUSE)
+
+    def requests(self) -> tuple[Request, ...]:
+        """One step to each side, each request once, the likeliest first."""
+        state = self.bench.document.state
+        model = self.bench.engine.store.peek(state.model)
+        if model is None:
+            return ()
+        facts, found = self.bench.facts(), dict[Request, None]()
+        for beside in self._beside:
+            for near in beside(state, facts, model):
+                if near.model == state.model or SHARE * model.nbytes <= self.bench.engine.store.room:
+                    found |= dict.fromkeys(self._asked(near, facts, near.model != state.model))
+        return tuple(found)
+
+    def _asked(self, near: State, facts: Facts, losses: bool) -> Iterable[Request]:
+        """What would be asked there: of the visible panels, and of the prompt, which shows losses of the whole text."""
+        for dock in self.docks.values():
+            if isinstance(dock, PanelDock) and dock.shown:
+                wanted = dock.panel.requests(near, facts)
+                if not isinstance(wanted, Why):
+                    yield from (request for role, request in wanted.items() if _quick(request, dock.answers["now"].get(role)))
+        if losses and near.tokens:
+            yield Request("token_loss", TokenLossParams(), near.subject)
+
+    @Slot()
+    def look(self) -> None:
+        """Ask for them, with the lowest rank; later, where something runs now."""
+        if self.bench.runner.busy:
+            self.timer.start()
+        else:
+            self.bench.runner.prefetch.want(self.requests())
+
+    def stop(self) -> None:
+        """No more."""
+        self.timer.stop()

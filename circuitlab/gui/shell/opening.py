@@ -1,0 +1,205 @@
+"""Opening a model: read and checked on the file thread; only then does it take the place of the present one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QMimeData, QObject, Signal, Slot
+from PySide6.QtGui import QAction, QActionGroup
+from PySide6.QtWidgets import QMenu
+
+from circuitlab.draw.plain import tip_of
+from circuitlab.engine.store import OpenModel, reference
+from circuitlab.errors import BadModel, Cancelled, CircuitLabError
+from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.job import Job
+from circuitlab.gui.work.settings import stored
+from circuitlab.model.constructed import SOURCES
+from circuitlab.model.hub import HubName, snapshot
+from circuitlab.model.loading.assumptions import Assumption
+from circuitlab.model.subject import ModelRef
+from circuitlab.paths import shipped, shipped_models
+from circuitlab.session.fitting import prepare, state_on
+from circuitlab.session.state import State
+
+log = logging.getLogger("circuitlab.opening")
+RECENT = 8
+KINDS = {"builtin": "Shipped", "construct": "Constructed"}
+WEIGHT_FILES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
+
+
+def asked_of(error: object) -> Mapping[str, tuple[str, ...]]:
+    """The assumptions that an error asks for, with the values that each can have."""
+    return error.asks if isinstance(error, BadModel) else {}
+
+
+def _title(source: str) -> str:
+    """What a menu calls a source: a name, or a path from home."""
+    kind, _, where = source.partition(":")
+    if kind == "construct":
+        return where.replace("?", " · ")
+    try:
+        return f"~/{Path(where).relative_to(Path.home())}" if kind == "file" else where
+    except (ValueError, RuntimeError):
+        return where
+
+
+def _identity(source: str) -> str:
+    """The same for two sources that mean one model: a shipped one by its name or by its folder."""
+    kind, _, where = source.partition(":")
+    if kind != "file":
+        return source.partition("?")[0]  # a constructed model is one model, whatever its parameters
+    path = Path(where)
+    inside = path.parent == shipped("models") and path.name in shipped_models()
+    return f"builtin:{path.name}" if inside else f"file:{path}"
+
+
+class Opening(QObject):
+    """`opened()` after another model has become the subject, or has come back from disk.
+
+    `wanted(HubName)`: a model of the hub that is not in the cache was asked for. `asked(ModelRef, error)`: a model that cannot
+    be opened before the person has said what its files do not say.
+    """
+
+    opened = Signal()
+    wanted = Signal(object)
+    asked = Signal(object, object)
+
+    def __init__(self, bench: Bench, remember: bool, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.bench, self.remember = bench, remember
+        self._text: str | None = None
+        self._ref: ModelRef | None = None
+        bench.runner.finished.connect(self._finished)
+        bench.runner.failed.connect(self._failed)
+        bench.document.changed.connect(self._changed)
+
+    def open(self, source: str, text: str | None = None) -> None:
+        """Open by path, `builtin:NAME` or `file:PATH`."""
+        try:
+            ref = reference(source)
+        except (CircuitLabError, OSError, RuntimeError) as error:  # a name that is no path, no home folder
+            self.bench.failed.emit(error)
+            return
+        if ref.source.startswith("hub:") and snapshot(name := HubName.parse(ref.source)) is None:
+            self.wanted.emit(name)
+            return
+        self._text, self._ref = text, ref
+        self.bench.runner.do("open", f"open {ref.name}", self.reader(ref, text))
+
+    def reader(self, ref: ModelRef, text: str | None = None) -> Callable[[Job], OpenModel]:
+        """What reads a model on the file thread, with the tokens of the text that it will be shown on (None: the present one)."""
+        state = self.bench.document.recorded
+        words = (state.draft or state.text) if text is None else text
+        return lambda job: self._read(ref, words, job)
+
+    def _read(self, ref: ModelRef, words: str, job: Job) -> OpenModel:
+        """On the file thread. An open that was cancelled meanwhile changes nothing in the window."""
+        model = self.bench.engine.store.open(ref)
+        prepare(model, words)
+        if job.cancelled.is_set():
+            raise Cancelled
+        return model
+
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What was assumed of the open model."""
+        model = self.bench.engine.store.peek(self.bench.document.state.model)
+        return () if model is None else model.opened.assumptions
+
+    def reload(self) -> None:
+        """Read the model's files again."""
+        ref = self.bench.document.state.model
+        self._text = None
+        self.bench.runner.do("open", f"reload {ref.name}", lambda job: self.bench.engine.store.reload(ref))
+
+    def drop(self, data: QMimeData) -> None:
+        """A folder, a file of one, or a weight file that stands for itself."""
+        path = Path(data.urls()[0].toLocalFile())
+        alone = path.suffix in WEIGHT_FILES and not (path.parent / "config.json").is_file()
+        self.open(str(path if path.is_dir() or alone else path.parent))
+
+    @Slot(str, object)
+    def _finished(self, slot: str, value: object) -> None:
+        if slot == "open" and isinstance(value, OpenModel):
+            self.adopt(value, self._text)
+
+    @Slot(str, object)
+    def _failed(self, slot: str, error: BaseException) -> None:
+        if slot == "open" and self._ref is not None and asked_of(error):
+            self.asked.emit(self._ref, error)
+        elif slot in ("open", "whole") and not isinstance(error, Cancelled):
+            self.bench.failed.emit(error)
+
+    def adopt(self, model: OpenModel, text: str | None) -> None:
+        """Make an open model the subject."""
+        self.bench.forget(model.ref)
+        state = state_on(model, self.bench.document.recorded, text)
+        self.bench.document.apply(state, f"open {model.ref.name}")
+        self.announce(model)
+        self.opened.emit()
+
+    def announce(self, model: OpenModel) -> None:
+        """Into the log and the recent list; what has not been read of it is read meanwhile, and hashed."""
+        self.remember_model(model.ref)
+        store = self.bench.engine.store
+        for slot, title, work in (("whole", "read", store.read_whole), ("sha256", "hash", store.sha256)):
+            read = lambda job, work=work: work(model.ref, job.cancelled.is_set)
+            self.bench.runner.do(slot, f"{title} {model.ref.name}", read, "hash")
+        log.info("opened %s: %s", model.path, "; ".join(model.opened.notes) or "nothing assumed")
+
+    @Slot(object, object)
+    def _changed(self, old: State, new: State) -> None:
+        """A state of a model that has been closed since: it is opened again."""
+        if old.model != new.model and self.bench.engine.store.peek(new.model) is None:
+            self.bench.driver.reopen(new, self.opened.emit)
+
+    # -- the recent list ----------------------------------------------------------------------------------------------
+
+    def recent(self) -> list[str]:
+        """Sources, the newest first."""
+        value: Any = stored().value("recent", []) if self.remember else []
+        return [value] if isinstance(value, str) else [str(v) for v in value or ()]
+
+    def remember_model(self, ref: ModelRef) -> None:
+        """Put it on top of the list."""
+        if self.remember:
+            rest = [s for s in self.recent() if s != ref.source]
+            stored().setValue("recent", [ref.source, *rest][:RECENT])
+
+    def sources(self) -> list[tuple[str, str]]:
+        """(source, title) of the shipped, the constructed and the recent models: each model once, always in the same order."""
+        shipped = [(f"builtin:{name}", name) for name in shipped_models()]
+        made = [(source, _title(source)) for source in SOURCES]
+        known = {_identity(source) for source, _ in (*shipped, *made)}
+        recent: dict[str, str] = {}
+        for source in sorted(self.recent(), key=lambda s: (_title(s).rpartition("/")[2].lower(), s)):
+            if _identity(source) not in known:
+                recent.setdefault(_identity(source), source)
+        return [*shipped, *made, *((source, _title(source)) for source in recent.values())]
+
+    def fill(self, menu: QMenu) -> None:
+        """The models there are, by kind; the open one is marked."""
+        menu.clear()
+        menu.setToolTipsVisible(True)
+        group, now, before = QActionGroup(menu), _identity(self.bench.document.state.model.source), ""
+        for source, title in self.sources():
+            kind = source.partition(":")[0]
+            if (section := KINDS.get(kind, "Recent")) != before:
+                menu.addSection(section)
+                before = section
+            action = menu.addAction(title.replace("&", "&&"))
+            action.setCheckable(True)
+            action.setChecked(_identity(source) == now)
+            action.setToolTip(tip_of(source.partition(":")[2]))
+            action.setData(source)
+            action.triggered.connect(self._chosen)
+            group.addAction(action)
+
+    @Slot()
+    def _chosen(self) -> None:
+        action = self.sender()
+        if isinstance(action, QAction):
+            self.open(str(action.data()))

@@ -1,0 +1,257 @@
+"""The main window: what it is made of, what it shows, the commands that concern several of its parts, its beginning and end."""
+
+from __future__ import annotations
+
+import logging
+
+from PySide6.QtCore import QChildEvent, QEvent, Qt, Slot
+from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QGuiApplication, QShowEvent
+from PySide6.QtWidgets import QDockWidget, QMainWindow, QTabBar, QWidget
+
+from circuitlab.engine.engine import GIB, Engine
+from circuitlab.figures.contracts.panel import panels
+from circuitlab.gui.checkpoints.bar import CheckpointBar
+from circuitlab.gui.docks.interventions import InterventionsDock
+from circuitlab.gui.docks.jobs import JobsDock
+from circuitlab.gui.docks.log import LogDock
+from circuitlab.gui.docks.prompt import PromptDock
+from circuitlab.gui.lessons.dock import LessonsDock
+from circuitlab.gui.panel.panel_dock import PanelDock, on_screen
+from circuitlab.gui.places.layout import Layout
+from circuitlab.gui.shell.bars import Status, TopBar
+from circuitlab.gui.shell.dialogs import Dialogs
+from circuitlab.gui.shell.looking_ahead import LookingAhead
+from circuitlab.gui.shell.looks import Looks
+from circuitlab.gui.shell.menus import Menus
+from circuitlab.gui.shell.opening import Opening
+from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.document import Document
+from circuitlab.gui.work.moves import Moves
+from circuitlab.gui.work.settings import Settings
+from circuitlab.session.state import State
+
+log = logging.getLogger("circuitlab.window")
+
+
+class Window(QMainWindow):
+    """See the module. `remember` False leaves the person's layout and settings alone (pictures, tests)."""
+
+    def __init__(self, engine: Engine, state: State, remember: bool = True, settings: Settings | None = None) -> None:
+        super().__init__()
+        self.setObjectName("window")
+        self.setAcceptDrops(True)
+        self.setDockOptions(self.DockOption.AllowTabbedDocks | self.DockOption.AllowNestedDocks)
+        self.remember, self._restored = remember, False
+        self.settings = settings or Settings(remember, self)
+        self.bench = Bench(engine, Document(state, self), self.settings, self)
+        self.moves = Moves(self.bench, self)
+        self.opening = Opening(self.bench, remember, self)
+        self.looks = Looks(self.bench, self)
+        self.looks.apply()
+        self._make_docks()
+        self.layout_of_docks = Layout(self, self.docks, self.bench)
+        self.menus = Menus(self)
+        self.dialogs = Dialogs(self.bench, self.opening, self.menus, self)
+        self._make_bars()
+        self.layout_of_docks.arrange()
+        self.ahead = LookingAhead(self.bench, self.docks, self)
+        self._connect()
+        self._title()
+
+    def _make_docks(self) -> None:
+        # In this order they ask when the state changes: attention is on the screen before every loss has been unembedded.
+        self.docks: dict[str, QDockWidget] = {name: PanelDock(panel, self.bench, self) for name, panel in panels().items()}
+        self.prompt = PromptDock(self.bench, self)
+        self.docks["prompt"] = self.prompt
+        self.jobs, self.log_dock = JobsDock(self.bench, self), LogDock(self.bench, self)
+        self.docks["interventions"] = InterventionsDock(self.bench, self.moves, self)
+        self.lessons = LessonsDock(self)
+        self.docks |= {"jobs": self.jobs, "log": self.log_dock, "lessons": self.lessons}
+
+    def _make_bars(self) -> None:
+        self.status = Status(self.bench, self)
+        self.setStatusBar(self.status)
+        self.top = TopBar(self.bench, self.opening, self.moves, self)
+        self.addToolBar(self.top)
+        self.checkpoints = CheckpointBar(self.bench, self.moves, lambda: self.waiting, self)
+        self.top.take_middle(self.checkpoints, self.checkpoints.compact)
+        self.checkpoints.slider.sliderPressed.connect(self.top.strip.hold)
+        self.checkpoints.slider.sliderReleased.connect(self.top.strip.release)
+
+    def _connect(self) -> None:
+        self.bench.document.changed.connect(self._changed)
+        self.opening.opened.connect(self.refresh)
+        self.settings.changed.connect(self._setting)
+        self.settings.failed.connect(self._settings_fail)
+        self.top.asks_folder.connect(self.dialogs.ask_open)
+        self.top.asks_palette.connect(self.dialogs.show_palette)
+        self.top.device_changed.connect(self.refresh)
+        self.top.strip.lines_changed.connect(self.layout_of_docks.keep_prompt)
+        for dock in self._panels():
+            dock.opens.connect(self.layout_of_docks.go_to)
+
+    @Slot(str)
+    def _settings_fail(self, why: str) -> None:
+        """What of the settings could not be read or kept: in the log and in the status line."""
+        if why:
+            log.warning(why)
+            self.bench.message.emit(why)
+
+    def _panels(self) -> list[PanelDock]:
+        return [dock for dock in self.docks.values() if isinstance(dock, PanelDock)]
+
+    # -- what is shown ------------------------------------------------------------------------------------------------
+
+    @Slot()
+    def refresh(self) -> None:
+        """Ask again for what every visible dock shows."""
+        for dock in self.docks.values():
+            again = getattr(dock, "refresh", None)
+            if again is not None and on_screen(dock):
+                again()
+        self.top.refresh()
+        self.checkpoints.refresh()
+        self._title()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether any visible dock awaits an answer."""
+        return any(getattr(d, "waiting", False) for d in self.docks.values() if on_screen(d))
+
+    @Slot(object, object)
+    def _changed(self, old: State, new: State) -> None:
+        if old.model != new.model:
+            self._title()
+
+    def _title(self) -> None:
+        self.setWindowTitle(f"{self.bench.name_of(self.bench.document.state.model)} · CircuitLab")
+
+    @Slot(str)
+    def _setting(self, name: str) -> None:
+        if name == "memory":
+            self.bench.engine.budget(round(self.settings["memory"] * GIB))
+            self.jobs.refresh()
+
+    # -- commands -----------------------------------------------------------------------------------------------------
+
+    def open_model(self, source: str, text: str | None = None) -> None:
+        """Open a model on the file thread; on success it takes the place of the present one."""
+        self.opening.open(source, text)
+
+    def set_theme(self, name: str) -> None:
+        """By name; "system" follows the desktop."""
+        self.settings.set("theme", name)
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether there is a step back, or typing that has not been taken in yet."""
+        return bool(self.bench.document.undo_label) or self.bench.driver.waiting or self.prompt.timer.isActive()
+
+    @property
+    def can_redo(self) -> bool:
+        """Whether there is a step forward."""
+        return bool(self.bench.document.redo_label)
+
+    def undo(self) -> None:
+        """Step back; what is being typed is a step of its own."""
+        self.prompt.commit()
+        self.bench.driver.undo()
+
+    def redo(self) -> None:
+        """Step forward."""
+        self.bench.driver.redo()
+
+    def release(self) -> None:
+        """Nothing is locked any more; a maximised panel comes back."""
+        if self.layout_of_docks.maximised:
+            self.toggle_maximised()
+        else:
+            self.moves.release()
+
+    def edit_prompt(self) -> None:
+        """The keyboard to the editor."""
+        self.layout_of_docks.go_to("prompt")
+        self.prompt.editor.setFocus()
+
+    def copy_session(self) -> None:
+        """The whole State as JSON, on the clipboard."""
+        from circuitlab.session.jsonfile import state_to_text
+
+        QGuiApplication.clipboard().setText(state_to_text(self.bench.document.recorded))
+        self.bench.message.emit("Session copied as JSON.")
+
+    def panel_action(self, name: str) -> None:
+        """Run an action of the panel that was last used."""
+        getattr(self.layout_of_docks.current_panel.actions_menu, name)()
+
+    def zoom(self, factor: float) -> None:
+        """Show `factor` times as much in the picture of the panel that was last used."""
+        self.layout_of_docks.current_panel.view.zoom(factor)
+
+    def float_or_dock(self) -> None:
+        """The panel that was last used, out of the window or back into it."""
+        self.layout_of_docks.current_panel.bar.float_or_dock()
+
+    def close_panel(self) -> None:
+        """The panel that was last used; the View menu brings it back."""
+        self.layout_of_docks.current_panel.close()
+
+    def toggle_maximised(self, dock: QWidget | None = None) -> None:
+        """One panel alone, or all again."""
+        self.layout_of_docks.toggle_maximised(dock)
+
+    def reset_zoom(self) -> None:
+        """In every panel."""
+        for dock in self._panels():
+            dock.view.reset_view()
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        """A folder, or a file of one."""
+        if event.mimeData().hasUrls() and event.mimeData().urls()[0].isLocalFile():
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        """Open it."""
+        self.opening.drop(event.mimeData())
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Restore the layout once there is a window to lay out."""
+        super().showEvent(event)
+        if not self._restored:
+            self._restored = True
+            self.layout_of_docks.proportions()
+            if self.remember and not self.layout_of_docks.restore():
+                self.lessons.open()  # the first start
+            self.checkpoints.refresh()  # a layout that was kept may hide it
+
+    def childEvent(self, event: QChildEvent) -> None:
+        """Qt makes the tabs of docks, without a name for those who hear them, and cuts their words where there are many."""
+        super().childEvent(event)
+        if event.type() == QEvent.Type.ChildPolished and isinstance(tabs := event.child(), QTabBar):
+            tabs.setAccessibleName("Panels that share this place")
+            tabs.setElideMode(Qt.TextElideMode.ElideNone)  # those for which there is no room are scrolled to
+            tabs.setUsesScrollButtons(True)
+
+    def changeEvent(self, event: QEvent) -> None:
+        """The desktop's scheme may have changed."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.ThemeChange:
+            self.looks.follow()
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        """Keep the layout, stop the workers."""
+        if not self.dialogs.may_close():
+            event.ignore()
+            return
+        self.lessons.put_back()
+        if self.remember:
+            self.layout_of_docks.keep()
+        if self.bench.runner.busy:
+            self.statusBar().showMessage("Waiting for running work to stop…")
+            self.statusBar().repaint()
+        self.ahead.stop()
+        self.bench.runner.close()
+        self.log_dock.close_log()
+        super().closeEvent(event)

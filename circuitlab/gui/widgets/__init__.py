@@ -1,0 +1,1 @@
+"""Controls and labels that Qt has not."""

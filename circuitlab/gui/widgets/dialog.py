@@ -1,0 +1,59 @@
+"""What all dialogs share: Enter in a field presses nothing but the button that the dialog is for; Tab goes as one reads; it fits
+the screen."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QKeyEvent, QShowEvent
+from PySide6.QtWidgets import QDialog, QPushButton
+
+from circuitlab.draw.focus_order import chain_as_read
+from circuitlab.draw.theme import NORMAL
+from circuitlab.gui.widgets.screen import room_for
+
+
+class Dialog(QDialog):
+    """A dialog whose Enter key presses `primary`, or no button at all; the button that has the keyboard is pressed by it.
+
+    Qt makes the first button of a dialog its default one, whatever it does. `usual`: px of width and height at text size 1 that
+    it opens with, where its contents ask for less and the screen has them.
+    """
+
+    primary: QPushButton | None = None
+    usual = (0, 0)
+    _fitted = 0.0  # the text size that its size was made for: a person may have changed it since
+
+    def setVisible(self, visible: bool) -> None:
+        """As large as it has to be for this text, no larger than the screen."""
+        scale = self.fontInfo().pixelSize() / NORMAL
+        if visible and not self.isVisible() and scale != self._fitted:
+            self._fitted = scale
+            self.resize(self._wanted(scale).boundedTo(room_for(self)))
+        super().setVisible(visible)
+
+    def _wanted(self, scale: float) -> QSize:
+        """px, with all lines of texts that wrap."""
+        self.ensurePolished()
+        usual = QSize(round(self.usual[0] * scale), round(self.usual[1] * scale))
+        wanted, layout = usual.expandedTo(self.sizeHint()), self.layout()
+        if layout is None or not layout.hasHeightForWidth():
+            return wanted
+        wide = min(max(wanted.width(), layout.totalMinimumSize().width()), room_for(self).width())
+        return QSize(wide, max(usual.height(), layout.totalHeightForWidth(wide)))
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Buttons may have been added since it was made."""
+        super().showEvent(event)
+        for button in self.findChildren(QPushButton):
+            button.setAutoDefault(False)
+            button.setDefault(button is self.primary)
+        chain_as_read(self)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Enter on a button presses that button."""
+        focused = self.focusWidget()
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and isinstance(focused, QPushButton):
+            focused.click()
+            event.accept()
+        else:
+            super().keyPressEvent(event)

@@ -1,0 +1,214 @@
+"""Controls in one row: those for which there is no room stand behind a button at its end."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QHideEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLayout, QLayoutItem, QSizePolicy, QToolButton, QVBoxLayout, QWidget
+
+from circuitlab.draw.focus_order import chain, stops
+from circuitlab.draw.plain import tip_of
+from circuitlab.draw.theme import GRID, Theme
+from circuitlab.gui.widgets.buttons import tint
+
+
+class Holder(QWidget):
+    """Holds one control, so that the row may hide it for want of room while its owner hides it for want of meaning."""
+
+    changed = Signal()
+
+    def __init__(self, control: QWidget, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.control, self._was = control, True
+        box = QHBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.addWidget(control)
+        control.installEventFilter(self)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether its control has something to say."""
+        return not self.control.isHidden()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """The owner shows or hides it."""
+        if event.type() in (QEvent.Type.ShowToParent, QEvent.Type.HideToParent) and self.wanted != self._was:
+            self._was = self.wanted
+            self.changed.emit()
+        return False
+
+
+class Drawer(QFrame):
+    """A small window under the button that shows the controls without room, one below the other. `closed()`."""
+
+    closed = Signal()
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent, Qt.WindowType.Popup)
+        self.setFrameShape(QFrame.Shape.StyledPanel)
+        self.box = QVBoxLayout(self)
+        self.box.setContentsMargins(GRID, GRID, GRID, GRID)
+        self.box.setSizeConstraint(QLayout.SizeConstraint.SetFixedSize)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        """Whoever lent the controls wants them back."""
+        super().hideEvent(event)
+        self.closed.emit()
+
+
+class OneRow(QLayout):
+    """Widgets from left to right, never wrapped. Give it to a widget of its own; `more` is the button for what does not fit."""
+
+    def __init__(self, parent: QWidget, spacing: int = GRID) -> None:
+        super().__init__(parent)
+        self._items: list[QLayoutItem] = []  # Qt's view of it
+        self._order: list[Holder] = []  # ours, which knows those in the drawer too
+        self._lent: list[Holder] = []  # in the drawer, while it is open
+        self.setSpacing(spacing)
+        self.setContentsMargins(0, 0, 0, 0)
+        self.more = QToolButton(parent)
+        self.more.setObjectName("more")
+        self.more.setAccessibleName("More controls")
+        self.more.setProperty("role", "small")
+        self.more.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.more.hide()
+        self.more.clicked.connect(self.open)
+        self.drawer = Drawer(parent)
+        self.drawer.closed.connect(self._closed)
+        parent.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def set_theme(self, theme: Theme) -> None:
+        """The icon in the theme's grey."""
+        tint(self.more, "controls", theme)
+
+    # -- a layout ---------------------------------------------------------------------------------------------------------
+
+    def addWidget(self, widget: QWidget) -> None:
+        """At the end of the row."""
+        parent = self.parentWidget()
+        assert parent is not None
+        holder = Holder(widget, parent)
+        holder.changed.connect(self.invalidate_row)
+        self._order.append(holder)
+        super().addWidget(holder)
+
+    def addItem(self, item: QLayoutItem) -> None:
+        """Called by addWidget."""
+        self._items.append(item)
+
+    def count(self) -> int:
+        """Number of items."""
+        return len(self._items)
+
+    def itemAt(self, index: int) -> QLayoutItem | None:  # type: ignore[override]
+        """One item, None past the end."""
+        return self._items[index] if 0 <= index < len(self._items) else None
+
+    def takeAt(self, index: int) -> QLayoutItem | None:  # type: ignore[override]
+        """Remove one item."""
+        return self._items.pop(index) if 0 <= index < len(self._items) else None
+
+    def expandingDirections(self) -> Qt.Orientation:
+        """It takes the width there is."""
+        return Qt.Orientation.Horizontal
+
+    def holders(self) -> list[Holder]:
+        """Of the controls that have something to say, in their order."""
+        return [holder for holder in self._order if holder.wanted]
+
+    @property
+    def behind(self) -> list[Holder]:
+        """Those for which there is no room."""
+        return [holder for holder in self.holders() if holder.isHidden() or holder in self._lent]
+
+    @Slot()
+    def invalidate_row(self) -> None:
+        """Another control is to be seen, or no longer."""
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        """All in a row."""
+        sizes = [holder.sizeHint() for holder in self.holders()]
+        width = sum(size.width() for size in sizes) + self.spacing() * max(0, len(sizes) - 1)
+        return QSize(width, max((size.height() for size in sizes), default=0))
+
+    def minimumSize(self) -> QSize:
+        """The button for all of them."""
+        return QSize(self.more.sizeHint().width() if self.holders() else 0, self.sizeHint().height())
+
+    def setGeometry(self, rect: QRect) -> None:
+        """Place what fits, from the first on; hide the rest."""
+        super().setGeometry(rect)
+        holders = self.holders()
+        shown = self._fitting(holders, rect.width())
+        x = rect.x()
+        for holder, width in zip(holders, shown, strict=False):
+            if holder not in self._lent:
+                height = min(holder.sizeHint().height(), rect.height())
+                holder.setGeometry(x, rect.y() + (rect.height() - height) // 2, width, height)
+                holder.show()
+                x += width + self.spacing()
+        for holder in holders[len(shown) :]:
+            if holder not in self._lent:
+                holder.hide()
+        all_in = len(shown) == len(holders) and not self._lent
+        self.more.setVisible(not all_in)
+        if not all_in:
+            size = self.more.sizeHint()
+            self.more.setGeometry(QRect(QPoint(x, rect.y() + (rect.height() - size.height()) // 2), size))
+            self.more.setToolTip(tip_of("More controls: " + ", ".join(_words(holder.control) for holder in self.behind)))
+
+    def _fitting(self, holders: list[Holder], room: int) -> list[int]:
+        """Widths of the first ones, as many as there is room for."""
+        widths = [holder.sizeHint().width() for holder in holders]
+        if sum(widths) + self.spacing() * max(0, len(widths) - 1) <= room:
+            return widths
+        room -= self.more.sizeHint().width() + self.spacing()
+        shown: list[int] = []
+        for holder, width in zip(holders, widths, strict=True):
+            if width > room:
+                least = holder.minimumSizeHint().width()
+                return [*shown, room] if not shown and least <= room else shown
+            shown.append(width)
+            room -= width + self.spacing()
+        return shown
+
+    # -- what does not fit ------------------------------------------------------------------------------------------------
+
+    @Slot()
+    def open(self) -> None:
+        """Show the controls that do not fit, under the button."""
+        self._lent = self.behind
+        for holder in self._lent:
+            holder.setParent(self.drawer)
+            self.drawer.box.addWidget(holder)
+            holder.show()
+        self.drawer.adjustSize()
+        at = self.more.mapToGlobal(QPoint(0, self.more.height()))
+        screen = self.more.screen().availableGeometry()
+        size = self.drawer.sizeHint()
+        self.drawer.move(min(at.x(), screen.right() - size.width()), min(at.y(), screen.bottom() - size.height()))
+        self.drawer.show()
+        if self._lent:
+            self._lent[0].control.setFocus(Qt.FocusReason.PopupFocusReason)
+
+    @Slot()
+    def _closed(self) -> None:
+        QTimer.singleShot(0, self.take_back)
+
+    @Slot()
+    def take_back(self) -> None:
+        """The row has its controls again."""
+        lent, self._lent = self._lent, []
+        for holder in lent:
+            self.drawer.box.removeWidget(holder)
+            super().addWidget(holder)  # it left the row with its parent
+            holder.hide()
+        chain([*(stop for holder in self._order for stop in stops(holder)), self.more])
+        self.invalidate_row()
+
+
+def _words(control: QWidget) -> str:
+    """What a control is called."""
+    named = [w.accessibleName() for w in (control, *control.findChildren(QWidget)) if w.accessibleName()]
+    return named[0] if named else control.objectName()

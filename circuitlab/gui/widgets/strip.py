@@ -1,0 +1,146 @@
+"""One line of widgets over the whole width of a window: they say less where there is less room, and take a second line last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from PySide6.QtCore import QEvent, QRect, QSize, QTimer, Signal, Slot
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from circuitlab.draw.theme import GRID
+from circuitlab.gui.widgets.labels import ShortLabel
+
+FULL, SHORTEST, SIGNS = 0, 5, 6  # stages of saying less; the last with signs in place of words
+
+
+class Strip(QWidget):
+    """`left` and `right` stand at the ends, `middle` gets what is left between them, or a line of its own.
+
+    `compact(stage)` of whoever owns the widgets has them say less, from `FULL` to `SIGNS`. `lines_changed()`: it is of another
+    height.
+    """
+
+    lines_changed = Signal()
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.left: Sequence[QWidget] = ()
+        self.right: Sequence[QWidget] = ()
+        self.middle: QWidget | None = None
+        self.owners: list[Callable[[int], None]] = []
+        self._laid: object = None  # what the present places follow from
+        self._held = False
+        self._line = 0
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self._later = QTimer(self)
+        self._later.setSingleShot(True)
+        self._later.timeout.connect(self.lay_out)
+
+    def event(self, event: QEvent) -> bool:
+        """A widget says something else: the others may have to say less."""
+        if event.type() == QEvent.Type.LayoutRequest and not self._held and self._state() != self._laid:
+            self._later.start(0)
+        return super().event(event)
+
+    @Slot()
+    def hold(self) -> None:
+        """Something on it is being dragged: until `release`, nothing moves under the pointer."""
+        self._held = True
+        self._later.stop()
+
+    @Slot()
+    def release(self) -> None:
+        """Let go: what has changed meanwhile takes its room."""
+        self._held = False
+        if self._state() != self._laid:
+            self._later.start(0)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Another width."""
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width():
+            self.lay_out()
+
+    def sizeHint(self) -> QSize:
+        """As wide as there is room."""
+        return QSize(320, self.minimumHeight())
+
+    def minimumSizeHint(self) -> QSize:
+        """It says less rather than make the window wider."""
+        return QSize(160, self.minimumHeight())
+
+    def _shown(self, widgets: Sequence[QWidget]) -> list[QWidget]:
+        return [widget for widget in widgets if not widget.isHidden()]
+
+    def _state(self) -> object:
+        every = [*self.left, *self.right, *([self.middle] if self.middle is not None else [])]
+        return self.width(), tuple((w.isHidden(), w.sizeHint().toTuple()) for w in every)
+
+    def _width(self, widgets: Sequence[QWidget], least: bool = False) -> int:
+        """px of them all; `least`: labels that can be cut are, and the middle does with little."""
+        shown = self._shown(widgets)
+        of = lambda w: w.minimumSizeHint() if least and (isinstance(w, ShortLabel) or w is self.middle) else w.sizeHint()
+        return sum(of(w).width() for w in shown) + GRID // 2 * len(shown)
+
+    def _compact(self, stage: int) -> None:
+        for owner in self.owners:
+            owner(stage)
+
+    @Slot()
+    def lay_out(self) -> None:
+        """Say as much as fits into a line; the middle in a second one where even the least does not."""
+        middle = [self.middle] if self.middle is not None and not self.middle.isHidden() else []
+        ends = [*self.left, *self.right]
+        alone = not self._fits([*ends, *middle])
+        if alone:
+            self._fits(ends)
+        every = self._shown([*ends, *middle])
+        self._line = max((w.sizeHint().height() for w in every), default=0)
+        lines = 2 if alone and middle else 1
+        if self.minimumHeight() != self._line * lines:
+            self.setFixedHeight(self._line * lines)
+            self.updateGeometry()
+            self.lines_changed.emit()
+        self._place(middle, alone)
+        self._laid = self._state()
+
+    def _fits(self, widgets: Sequence[QWidget]) -> bool:
+        """Find the first stage at which they do; the last where none does unless labels are cut."""
+        for stage in range(FULL, SHORTEST + 1):
+            self._compact(stage)
+            if self._width(widgets) <= self.width():
+                return True
+        for stage in (SHORTEST, SIGNS):
+            self._compact(stage)
+            if self._width(widgets, least=True) <= self.width():
+                return True
+        return False
+
+    def _place(self, middle: Sequence[QWidget], alone: bool) -> None:
+        left, right = self._shown(self.left), self._shown(self.right)
+        least = sum(w.minimumSizeHint().width() + GRID // 2 for w in ([] if alone else middle))
+        over = self._width([*left, *right]) + least - self.width()
+        widths = {}
+        for widget in (*right, *left):  # what is compared with is cut before what is looked at
+            widths[widget] = widget.sizeHint().width()
+            if over > 0 and isinstance(widget, ShortLabel):
+                less = min(over, max(0, widths[widget] - widget.minimumSizeHint().width()))
+                widths[widget], over = widths[widget] - less, over - less
+        x, end = 0, self.width()
+        for widget in left:
+            self._put(widget, x, widths[widget], 0)
+            x += widths[widget] + GRID // 2
+        for widget in reversed(right):
+            end -= widths[widget]
+            self._put(widget, end, widths[widget], 0)
+            end -= GRID // 2
+        for widget in middle:
+            if alone:
+                self._put(widget, 0, self.width(), self._line)
+            else:
+                self._put(widget, x, max(0, end - x), 0)
+
+    def _put(self, widget: QWidget, x: int, width: int, y: int) -> None:
+        height = min(widget.sizeHint().height(), self._line)
+        widget.setGeometry(QRect(x, y + (self._line - height) // 2, width, height))

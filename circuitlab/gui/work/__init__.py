@@ -1,0 +1,1 @@
+"""The document and what works on it: questions to the engine, models on their way, work ahead of time."""

@@ -1,0 +1,103 @@
+"""What every dock talks to: the document, the runner, the engine, the facts of the open model, the theme."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from circuitlab.draw.theme import LIGHT, Theme
+from circuitlab.engine.engine import Engine
+from circuitlab.figures.contracts.panel import Facts, facts_of
+from circuitlab.gui.work.document import Document
+from circuitlab.gui.work.driver import Driver
+from circuitlab.gui.work.runner import Runner
+from circuitlab.gui.work.settings import Settings
+from circuitlab.model.subject import ModelRef
+from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.session.fitting import with_what_there_is
+from circuitlab.session.state import State
+
+MOST_FACTS = 64  # models whose facts are kept: a slider may pass over thousands
+
+
+class Bench(QObject):
+    """One window's shared objects.
+
+    `readout(text)` is what the pointer is over, "" when it has left; `message(text)` what has just happened;
+    `theme_changed(theme)`. `scales_held(on)`: from now on no colour scale shrinks, or each is that of its picture again.
+    """
+
+    readout = Signal(str)
+    message = Signal(str)
+    theme_changed = Signal(object)
+    failed = Signal(object)
+    scales_held = Signal(bool)
+
+    def __init__(
+        self, engine: Engine, document: Document, settings: Settings | None = None, parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self.settings = settings or Settings(remember=False, parent=self)
+        self.engine, self.document = engine, document
+        self.runner = Runner(engine, self)
+        self.driver = Driver(self)
+        self.theme: Theme = LIGHT
+        self.holds_scales = False
+        self._facts: OrderedDict[ModelRef, Facts] = OrderedDict()
+        document.fit = self._fit
+        document.dropped.connect(self._dropped)
+
+    def _fit(self, state: State, shown: State) -> State:
+        """With a selection that its model has, as far as the model is known."""
+        facts = self._others(state.model)
+        return state if facts is None else with_what_there_is(facts.config, state, shown.selection)
+
+    @Slot(object)
+    def _dropped(self, wanted: State) -> None:
+        facts = self._others(wanted.model)
+        if facts is not None and facts.config.n_layers:
+            here = set(with_what_there_is(facts.config, wanted, wanted.selection).selection.heads)
+            if absent := [str(head) for head in wanted.selection.heads if head not in here]:
+                self.message.emit(f"{facts.name} has no {' '.join(absent[:4])}: the selection stays.")
+
+    def tokenizer(self) -> Tokenizer | None:
+        """The open model's tokenizer."""
+        model = self.engine.store.peek(self.document.state.model)
+        return None if model is None else model.opened.weights.tokenizer
+
+    def facts(self, ref: ModelRef | None = None) -> Facts:
+        """What panels may know of a model without asking."""
+        ref = ref or self.document.state.model
+        if ref not in self._facts:
+            self._facts[ref] = replace(facts_of(self.engine, ref), others=self._others)
+        self._facts.move_to_end(ref)
+        while len(self._facts) > MOST_FACTS:
+            self._facts.popitem(last=False)
+        return self._facts[ref]
+
+    def _others(self, ref: ModelRef) -> Facts | None:
+        """Of a pinned model: as they were where it has been closed since, so that a drawing never opens one."""
+        known = ref in self._facts or self.engine.store.peek(ref) is not None
+        return self.facts(ref) if known else None
+
+    def name_of(self, ref: ModelRef) -> str:
+        """What a title calls a model: a checkpoint by its training step where it is open."""
+        model = self.engine.store.peek(ref)
+        return ref.name if model is None else model.name
+
+    def forget(self, ref: ModelRef) -> None:
+        """It has been read again: its facts may be others."""
+        self._facts.pop(ref, None)
+
+    def hold_scales(self, on: bool) -> None:
+        """While a series is played or dragged through, so that one colour means one number from frame to frame."""
+        if on != self.holds_scales:
+            self.holds_scales = on
+            self.scales_held.emit(on)
+
+    def set_theme(self, theme: Theme) -> None:
+        """Tell every view."""
+        self.theme = theme
+        self.theme_changed.emit(theme)

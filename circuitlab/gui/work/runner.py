@@ -1,0 +1,213 @@
+"""The worker threads: two lanes for answers, one each for files, models, the network and hashes; results by queued signals.
+
+live    cheap work while typing and dragging: the newest request of a slot waits, the running one finishes and is shown
+        (conflate)
+slow    work of seconds and minutes: a new request of the slot cancels the running one (restart); `tick` lets live go first
+io      opening, hashing, writing files
+models  opening what is stepped or slid to, which must not wait for a file that is being written
+net     downloads, which may take long and must not hold up opening and writing
+hash    the sha256 of weights, read whole behind an open
+text    tokens of a prompt that a keystroke should not wait for
+
+What somebody may want next is computed while neither of the first two is wanted, and stopped when one is (`prefetch`).
+A request holds everything it needs; workers never read the document. A result that comes after a newer one is dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from circuitlab.analysis.base import find_analysis
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Answer, Request
+from circuitlab.errors import Cancelled
+from circuitlab.gui.work.job import Job, JobCtx
+from circuitlab.gui.work.prefetch import Prefetch
+
+log = logging.getLogger("circuitlab.runner")
+LANES = ("live", "slow", "io", "models", "net", "hash", "text")
+
+
+class Runner(QObject):
+    """`ask(slot, request)`; answers come as `answered(slot, Answer)`, partial ones too, errors as `failed(slot, error)`.
+
+    `finished(slot, value)` answers `do(slot, title, work)`; `jobs_changed()` when something starts, moves or ends.
+    """
+
+    answered = Signal(str, object)
+    finished = Signal(str, object)
+    failed = Signal(str, object)
+    jobs_changed = Signal()
+    told = Signal(str, object, object)
+
+    def __init__(self, engine: Engine, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.engine = engine
+        self.live_busy = threading.Event()
+        self._pools = {lane: ThreadPoolExecutor(1, thread_name_prefix=f"circuitlab-{lane}") for lane in LANES}
+        self._serials: dict[str, int] = {}
+        self._floor: dict[str, int] = {}  # results with a serial up to this are no longer shown
+        self._waiting: dict[str, Job] = {}
+        self._running: dict[str, Job] = {}
+        self._closed = False
+        self.prefetch = Prefetch(engine, self._idle, lambda lane, work: self._pools[lane].submit(work), self)
+        self.told.connect(self._hear)
+
+    @property
+    def jobs(self) -> list[Job]:
+        """What runs and what waits."""
+        return [*self._running.values(), *self._waiting.values()]
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything runs or waits."""
+        return bool(self._running or self._waiting)
+
+    def _idle(self) -> bool:
+        """Whether neither lane of answers has anything to do."""
+        return not self._closed and not any(job.lane in ("live", "slow") for job in self.jobs)
+
+    def ask(self, slot: str, request: Request) -> Answer | None:
+        """The answer at once if it is in the cache, else None and `answered` later. The newest request of a slot wins."""
+        found = self.engine.cached(request)
+        if found is not None:
+            self._forget(slot)
+            self._floor[slot] = self._serials[slot]
+            return found
+        lane = find_analysis(request.analysis).lane
+
+        def work(job: Job) -> Answer:
+            job.memory = self.engine.check(request)
+            return self.engine.answer(request, JobCtx(job, request, self.live_busy, self.told.emit))
+
+        self._submit(slot, f"{request.analysis.replace('_', ' ')} · {request.subject.model.name}", lane, work)
+        return None
+
+    def do(self, slot: str, title: str, work: Callable[[Job], Any], lane: str = "io") -> None:
+        """Other work on a lane: opening, exporting, continuing a text. `work` gets its job, whose `cancelled` it may look at."""
+        self._submit(slot, title, lane, work)
+
+    def say(self, job: Job, done: int, total: int, text: str) -> None:
+        """How far other work is; called on its worker, as often as it likes."""
+        if job.moved(done, total, text):
+            self.told.emit("progress", job, None)
+
+    def _forget(self, slot: str) -> None:
+        """What is under way for a slot no longer matters."""
+        self._serials[slot] = self._serials.get(slot, 0) + 1
+        waiting = self._waiting.pop(slot, None)
+        for job in (waiting, self._running.get(slot)):
+            if job is not None and job.lane != "live":
+                job.cancelled.set()
+
+    def _submit(self, slot: str, title: str, lane: str, work: Callable[[Job], Any]) -> None:
+        if self._closed:
+            return
+        self._forget(slot)
+        job = Job(slot, self._serials[slot], title, lane, work)
+        self._waiting[slot] = job
+        self._next(lane)
+        self.jobs_changed.emit()
+
+    def _next(self, lane: str) -> None:
+        """Start the oldest waiting job of a lane if the lane is free."""
+        if any(j.lane == lane for j in self._running.values()):
+            return
+        job = next((j for j in self._waiting.values() if j.lane == lane), None)
+        if job is None:
+            if lane == "live":
+                self.live_busy.clear()
+            self.prefetch.go_on()
+            return
+        del self._waiting[job.slot]
+        self._running[job.slot] = job
+        if lane == "live":
+            self.live_busy.set()
+        if lane in ("live", "slow"):
+            self.prefetch.step_aside()
+        job.began = time.monotonic()
+        self._pools[lane].submit(self._run, job)
+
+    def _run(self, job: Job) -> None:
+        """On the worker."""
+        try:
+            if job.cancelled.is_set():
+                raise Cancelled
+            self.told.emit("done", job, job.work(job))
+        except BaseException as error:  # whatever happens on a worker belongs in the window, not on a dead thread
+            self.told.emit("failed", job, error)
+
+    @Slot(str, object, object)
+    def _hear(self, kind: str, job: Job, value: Any) -> None:
+        """On the GUI thread: pass on what is still wanted."""
+        current = self._serials.get(job.slot) == job.serial
+        if job.lane == "live" and kind == "done" and job.serial > self._floor.get(job.slot, 0):
+            current = True  # under a drag every answer has a newer question behind it; it is shown all the same
+            self._floor[job.slot] = job.serial
+        if kind == "progress":
+            self.jobs_changed.emit()
+            return
+        if kind == "partial":
+            if current:
+                self.answered.emit(job.slot, value)
+            return
+        if self._running.get(job.slot) is job:
+            del self._running[job.slot]
+        self._next(job.lane)
+        if current and not self._closed:
+            self._deliver(kind, job, value)
+        self.jobs_changed.emit()
+
+    def _deliver(self, kind: str, job: Job, value: Any) -> None:
+        if kind == "done" and isinstance(value, Answer):
+            self.answered.emit(job.slot, value)
+        elif kind == "done":
+            self.finished.emit(job.slot, value)
+        elif isinstance(value, Cancelled):
+            log.info("%s cancelled", job.title)
+            self.failed.emit(job.slot, value)
+        else:
+            log.error("%s: %s", job.title, value, exc_info=value)
+            self.failed.emit(job.slot, value)
+
+    @Slot()
+    def cancel_all(self) -> None:
+        """Stop what can be stopped."""
+        self.prefetch.drop()
+        for job in self.jobs:
+            self.cancel(job)
+
+    def cancel(self, job: Job) -> None:
+        """Stop one job; what it has computed is kept by the engine."""
+        job.cancelled.set()
+        if self._waiting.get(job.slot) is job:
+            del self._waiting[job.slot]
+            self.failed.emit(job.slot, Cancelled())
+        self.jobs_changed.emit()
+
+    def cancel_slot(self, slot: str) -> None:
+        """Stop what runs or waits for a slot."""
+        for job in self.jobs:
+            if job.slot == slot:
+                self.cancel(job)
+
+    def is_busy(self, slot: str) -> bool:
+        """Whether anything runs or waits for a slot."""
+        return slot in self._running or slot in self._waiting
+
+    def close(self) -> None:
+        """Cancel everything and wait for the threads."""
+        self._closed = True
+        self.blockSignals(True)  # nobody is left to be told
+        self.prefetch.blockSignals(True)
+        self._waiting.clear()
+        self.cancel_all()
+        for pool in self._pools.values():
+            pool.shutdown(wait=True, cancel_futures=True)

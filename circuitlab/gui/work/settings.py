@@ -1,0 +1,222 @@
+"""Settings, declared once: their defaults, limits and words feed the dialog, the file and whoever reads them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QObject, QSettings, Qt, Signal, Slot
+from PySide6.QtWidgets import (
+    QComboBox,
+    QDialogButtonBox,
+    QDoubleSpinBox,
+    QFormLayout,
+    QPushButton,
+    QSpinBox,
+    QVBoxLayout,
+    QWidget,
+)
+
+from circuitlab.draw.plain import PlainLabel, tip_of
+from circuitlab.errors import bounded
+from circuitlab.gui.widgets.dialog import Dialog
+from circuitlab.model.devices import NAMES
+from circuitlab.paths import config_home
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting. Its type is its default's; `choices` makes it a drop-down; `later`: it takes effect at the next start."""
+
+    name: str
+    title: str
+    default: str | int | float
+    tip: str
+    choices: tuple[str, ...] = ()
+    low: float = 0
+    high: float = 0
+    unit: str = ""
+    zero: str = ""
+    later: bool = False
+
+
+# Hues of heads and signs stay; `draw/colours.py` has the scales.
+THEME = (
+    "Colours of window and pictures. In dark, scales are turned: zero is the background, the largest is light. Exports are light"
+)
+SETTINGS: tuple[Setting, ...] = (
+    Setting("theme", "Theme", "system", THEME, ("system", "light", "dark")),
+    Setting("text_scale", "Text size", 1.0, "All text of window and figures", low=0.8, high=1.6, unit=" ×"),
+    Setting("debounce", "Typing pause", 60, "How long after a keystroke the text is read", low=0, high=1000, unit=" ms"),
+    Setting(
+        "memory", "Memory budget", 4.0, "An analysis that needs more is refused with its number", low=0.25, high=1024,
+        unit=" GiB",
+    ),
+    Setting("device", "Device", "cpu", "Where it is computed; one that is not there leaves the CPU", NAMES),
+    Setting(
+        "threads", "Threads", 0, "Threads of the numerical work", low=0, high=256, zero="all cores but one", later=True
+    ),
+    Setting("log_level", "Log file", "INFO", "The least level that is written", ("DEBUG", "INFO", "WARNING", "ERROR")),
+)  # fmt: skip
+
+
+def stored() -> QSettings:
+    """The person's settings and layout, one file."""
+    return QSettings(str(config_home() / "circuitlab.ini"), QSettings.Format.IniFormat)
+
+
+def _problem(file: QSettings, unused: list[str]) -> str:
+    """What is said of a file that could not be read, or of values in it that no setting can have."""
+    where = f"{Path(file.fileName()).name} in {config_home()}"
+    if file.status() == QSettings.Status.FormatError:
+        return f"Settings may be missing: {where} is damaged."
+    if file.status() != QSettings.Status.NoError or Path(file.fileName()).is_dir():
+        return f"The settings cannot be read: {where} cannot be opened. The defaults are used."
+    return f"Settings that are not understood stand at their defaults: {', '.join(unused)}." if unused else ""
+
+
+class Settings(QObject):
+    """Values by name; `changed(name)` after each change. `remember` False keeps them in memory only (pictures, tests).
+
+    `problem`: what of the file could not be used when it was read, "" where all could. `failed(why)`: a change could not be kept;
+    said once.
+    """
+
+    changed = Signal(str)
+    failed = Signal(str)
+
+    def __init__(self, remember: bool = True, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.remember, self._told = remember, False
+        self._known = {s.name: s for s in SETTINGS}
+        file = stored() if remember else None
+        self._unused: list[str] = []
+        self._values = {n: self._read(s, file) for n, s in self._known.items()}
+        self.problem = "" if file is None else _problem(file, self._unused)
+
+    def _read(self, setting: Setting, file: QSettings | None) -> Any:
+        """The stored value where it is one that this setting can have."""
+        kept: Any = setting.default if file is None else file.value(setting.name, setting.default)
+        try:
+            value: str | int | float = type(setting.default)(kept)
+        except (TypeError, ValueError):
+            value = math.nan
+        usable = value in setting.choices if isinstance(value, str) else setting.low <= value <= setting.high
+        if not usable:
+            self._unused.append(f"{setting.title} {bounded(str(kept), 40)!r}")
+        return value if usable else setting.default
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def set(self, name: str, value: Any) -> None:
+        """Change one, remember it, and tell."""
+        value = type(self._known[name].default)(value)  # type: ignore[call-overload]
+        if value == self._values[name]:
+            return
+        self._values[name] = value
+        if self.remember:
+            self._keep(name, value)
+        self.changed.emit(name)
+
+    def reset(self, name: str) -> None:
+        """To its default."""
+        self.set(name, self._known[name].default)
+
+    def _keep(self, name: str, value: Any) -> None:
+        file = stored()
+        file.setValue(name, value)
+        file.sync()
+        if file.status() == QSettings.Status.NoError or self._told:
+            return
+        self._told = True
+        why = f"Settings cannot be kept: {Path(file.fileName()).name} in {config_home()} cannot be written."
+        self.failed.emit(why)
+
+
+class SettingsDialog(Dialog):
+    """Every setting with its tip; a change acts at once."""
+
+    def __init__(self, settings: Settings, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Settings")
+        self.settings = settings
+        self.fields: dict[str, QWidget] = {}
+        form = QFormLayout()
+        form.setHorizontalSpacing(16)
+        form.setVerticalSpacing(8)
+        for setting in SETTINGS:
+            field = self._field(setting)
+            field.setObjectName(setting.name)
+            field.setToolTip(tip_of(setting.tip))
+            field.setAccessibleName(setting.title)
+            self.fields[setting.name] = field
+            form.addRow(setting.title, field)
+            note = PlainLabel(setting.tip + (" · from the next start" if setting.later else ""), self)
+            note.setTextFormat(Qt.TextFormat.PlainText)
+            note.setProperty("role", "caption")
+            form.addRow("", note)
+        settings.changed.connect(self._follow)
+        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
+        buttons.rejected.connect(self.accept)
+        defaults = QPushButton("Defaults", self)
+        defaults.clicked.connect(self.restore)
+        buttons.addButton(defaults, QDialogButtonBox.ButtonRole.ResetRole)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(24, 16, 24, 16)
+        box.setSpacing(16)
+        box.addLayout(form)
+        box.addWidget(buttons)
+
+    def _field(self, setting: Setting) -> QWidget:
+        value = self.settings[setting.name]
+        if setting.choices:
+            combo = QComboBox(self)
+            combo.addItems(setting.choices)
+            combo.setCurrentText(str(value))
+            combo.currentTextChanged.connect(self._moved)
+            return combo
+        spin: QSpinBox | QDoubleSpinBox
+        if isinstance(setting.default, int):
+            spin = QSpinBox(self)
+            spin.setRange(int(setting.low), int(setting.high))
+            spin.setValue(int(value))
+        else:
+            spin = QDoubleSpinBox(self)
+            spin.setRange(setting.low, setting.high)
+            spin.setSingleStep(0.1)
+            spin.setValue(float(value))
+        spin.setSuffix(setting.unit)
+        spin.setSpecialValueText(setting.zero)
+        spin.setKeyboardTracking(False)
+        spin.valueChanged.connect(self._moved)
+        return spin
+
+    @Slot()
+    def _moved(self, *_: object) -> None:
+        """The field that was moved, and no other: one may have been changed elsewhere meanwhile."""
+        field = self.sender()
+        if isinstance(field, QComboBox):
+            self.settings.set(field.objectName(), field.currentText())
+        elif isinstance(field, (QSpinBox, QDoubleSpinBox)):
+            self.settings.set(field.objectName(), field.value())
+
+    @Slot(str)
+    def _follow(self, name: str) -> None:
+        """Changed, here or by a command."""
+        self._show(name, self.settings[name])
+
+    def _show(self, name: str, value: Any) -> None:
+        field = self.fields[name]
+        if isinstance(field, QComboBox):
+            field.setCurrentText(str(value))
+        elif isinstance(field, (QSpinBox, QDoubleSpinBox)):
+            field.setValue(value)
+
+    @Slot()
+    def restore(self) -> None:
+        """Every setting as at the first start."""
+        for setting in SETTINGS:
+            self._show(setting.name, setting.default)
