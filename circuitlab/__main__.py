@@ -11,7 +11,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from circuitlab.launch import settle_environment
 
     settle_environment()
-    from circuitlab.cli import main as command_line
+    from circuitlab.cli.parser import main as command_line
 
     return command_line(argv)
 

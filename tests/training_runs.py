@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from circuitlab.cli import main
+from circuitlab.cli.parser import main
 
 WORDS = "the grey heron stood in the shallow water and the small boat went by; def f(x): return x + 1\n"
 LETTERS = "".join(chr(i) for i in range(0xC0, 0x180)) * 9  # pairs enough for a vocabulary of 300

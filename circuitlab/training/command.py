@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
+from circuitlab.cli.train_arguments import add_arguments
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.files import made_folder
 from circuitlab.model.tokenizer import Tokenizer
-from circuitlab.train_arguments import add_arguments
 from circuitlab.training.bpe import train_tokenizer
 from circuitlab.training.corpus import Source, Stream, find_sources, tokenised
 from circuitlab.training.device_memory import room_on

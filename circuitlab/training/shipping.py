@@ -16,9 +16,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from circuitlab.cli.measure_arguments import add_arguments
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.files import whole
-from circuitlab.measure_arguments import add_arguments
 from circuitlab.model.series import FOLDER, final_step, series_of
 from circuitlab.model.series_measures import GONE, read_series, write_series
 from circuitlab.training.files import beside

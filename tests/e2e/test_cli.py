@@ -12,7 +12,7 @@ import torch
 
 from circuitlab import api
 from circuitlab.analysis.attention.pattern import AttentionParams
-from circuitlab.cli import main
+from circuitlab.cli.parser import main
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -96,7 +96,7 @@ def test_every_fault_has_its_exit_status_and_its_words(
 
 
 def test_a_fault_of_ours_is_1_and_an_interrupt_130(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from circuitlab import commands
+    from circuitlab.cli import commands
 
     def stop(args: object) -> int:
         raise KeyboardInterrupt

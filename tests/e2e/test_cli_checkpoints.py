@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import circuitlab.api as lab
-from circuitlab.cli import main
+from circuitlab.cli.parser import main
 from tests.models import directory
 from tests.series_files import keep_scaled
 

@@ -15,11 +15,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from circuitlab import api, commands
+from circuitlab import api
 from circuitlab.analysis.attention.pattern import AttentionParams
 from circuitlab.analysis.base import TextRef, analyses
 from circuitlab.analysis.behaviour.predictions import PredictionsParams
-from circuitlab.cli import _parser, main
+from circuitlab.cli import commands
+from circuitlab.cli.parser import _parser, main
 from circuitlab.engine.codec import describe, parse_params
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.export_data import csv_text, several_bytes, told, write_answers

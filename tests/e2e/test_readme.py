@@ -10,7 +10,7 @@ import pytest
 
 from circuitlab import paths
 from circuitlab.analysis.base import analyses, find_analysis
-from circuitlab.cli import _parser, _told_apart
+from circuitlab.cli.parser import _parser, _told_apart
 from circuitlab.engine.codec import parse_params
 
 README = Path(paths.__file__).parents[1] / "README.md"

@@ -37,11 +37,11 @@ from circuitlab.gui.shell.hub_dialog import HubDialog
 from circuitlab.gui.shell.opening import asked_of
 from circuitlab.gui.shell.palette import Palette
 from circuitlab.gui.shell.palette_entries import Known
+from circuitlab.gui.shell.settings_dialog import SettingsDialog
 from circuitlab.gui.shell.shortcut_sheet import ShortcutSheet
 from circuitlab.gui.shell.window import Window
 from circuitlab.gui.training.dialog import TrainingDialog, closing_box
 from circuitlab.gui.widgets.dialog import Dialog
-from circuitlab.gui.work.settings import SettingsDialog
 from circuitlab.model.loading.assumptions import Assumed, Assumption
 from tests.gui.driving import dock, settle
 from tests.gui.room import cut

@@ -20,9 +20,9 @@ from circuitlab.gui.panel.panel_dock import PanelDock, on_screen
 from circuitlab.gui.places.arrangements import ARRANGEMENTS
 from circuitlab.gui.shell import main as gui
 from circuitlab.gui.shell.window import Window
+from circuitlab.lessons import lesson as lesson_module
+from circuitlab.lessons.lesson import Lesson, files, read
 from circuitlab.model.subject import Head
-from circuitlab.session import lessons as session
-from circuitlab.session.lessons import Lesson, files, read
 from circuitlab.session.state import Note
 from tests.lesson_models import write_models
 
@@ -350,9 +350,9 @@ def test_no_lesson_is_parsed_on_the_thread_of_the_window(
     qtbot: Any, small: None, opened: Callable[[], Window], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[threading.Thread] = []
-    parse = session.parse
-    monkeypatch.setattr(session, "parse", lambda *said: (threads.append(threading.current_thread()), parse(*said))[1])
-    session._parsed.cache_clear()
+    parse = lesson_module.parse
+    monkeypatch.setattr(lesson_module, "parse", lambda *said: (threads.append(threading.current_thread()), parse(*said))[1])
+    lesson_module._parsed.cache_clear()
     window = opened()
     assert len(window.menus.lessons) == len(SHIPPED) and not threads, "the menu has their titles"
     window.lessons.open()

@@ -17,8 +17,9 @@ from circuitlab.figures.contracts.hues import composition_rgb, hue_rgb
 from circuitlab.figures.marks import Heatmap, Hit, Rows
 from circuitlab.gui.panel.panel_dock import PanelDock
 from circuitlab.gui.shell.commands import CommandAction
+from circuitlab.gui.shell.settings_dialog import SettingsDialog
 from circuitlab.gui.shell.window import Window
-from circuitlab.gui.work.settings import SETTINGS, SettingsDialog
+from circuitlab.gui.work.settings import SETTINGS
 from circuitlab.model.intervention import Site
 from circuitlab.model.subject import Conventions, Head
 from tests.gui.driving import dock, heat, settle, shown_window

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer as Inner
 
-from circuitlab.cli import main
+from circuitlab.cli.parser import main
 from circuitlab.errors import BadInput, BadModel
 from circuitlab.model import tokenizer_process
 from circuitlab.model.tokenizer import Tokenizer

@@ -263,7 +263,7 @@ def test_a_path_comes_before_a_name_of_the_hub(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_command_downloads_first_and_says_how_far_it_is(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
-    from circuitlab.cli import main
+    from circuitlab.cli.parser import main
 
     assert main(["info", "somebody/small"]) == 0
     out, err = capsys.readouterr()

@@ -14,21 +14,21 @@ import circuitlab.api as lab
 from circuitlab.analysis.attention.head_scores import HeadScoresParams
 from circuitlab.analysis.base import Result
 from circuitlab.analysis.behaviour.samples import repeated_random
-from circuitlab.cli import main
+from circuitlab.cli.lessons_command import problems
+from circuitlab.cli.parser import main
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.figures.contracts.panel import panels
-from circuitlab.lessons_command import problems
+from circuitlab.lessons.lesson import Lesson, files, lessons, parse, read, titles
+from circuitlab.lessons.state import Resolver
+from circuitlab.lessons.step import Other, Setup
+from circuitlab.lessons.text import escaped, filled, links
+from circuitlab.lessons.values import Value, read_out, written
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef, Subject, Target
 from circuitlab.paths import config_home
-from circuitlab.session.lesson_state import Resolver
-from circuitlab.session.lesson_step import Other, Setup
-from circuitlab.session.lesson_text import escaped, filled, links
-from circuitlab.session.lesson_values import Value, read_out, written
-from circuitlab.session.lessons import Lesson, files, lessons, parse, read, titles
 from circuitlab.session.state import Note, Selection, State
 from tests.models import TINY, byte_tokenizer, directory
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from circuitlab.analysis.base import analyses
-from circuitlab.cli import _parser
+from circuitlab.cli.parser import _parser
 from circuitlab.figures.contracts.panel import panels
 from circuitlab.gui.shell.commands import COMMANDS
 

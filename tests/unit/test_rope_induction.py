@@ -21,7 +21,7 @@ from circuitlab.analysis.base import analyses
 from circuitlab.analysis.checks.rope_clock import RotationClockParams
 from circuitlab.analysis.circuits.ov_table import OvTableParams
 from circuitlab.analysis.composition.scores import CompositionParams
-from circuitlab.cli import main
+from circuitlab.cli.parser import main
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore, reference

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from circuitlab.analysis.training.scores import RANDOM, TEXT, late_minus_early, phase_of, repetitions, scores_of
 from circuitlab.analysis.training.series import TrainingSeriesParams
-from circuitlab.cli import main
+from circuitlab.cli.parser import main
 from circuitlab.errors import BadInput, BadMachine, BadModel
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention, Site

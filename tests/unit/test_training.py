@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from circuitlab.cli import main
+from circuitlab.cli.parser import main
 from circuitlab.errors import BadInput, BadMachine
 from circuitlab.model.forward import logits
 from circuitlab.model.loading import open_model

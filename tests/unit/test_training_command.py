@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from circuitlab.cli import main
+from circuitlab.cli.parser import main
 from circuitlab.errors import BadInput
 from circuitlab.model.forward import logits
 from circuitlab.model.loading import open_model
@@ -101,7 +101,7 @@ def test_the_checkpoints_are_measured_at_the_end(
 
 
 def test_the_help_lists_the_shipped_recipes_and_loads_no_torch() -> None:
-    code = "import sys; from circuitlab.cli import main; main(['train', '--help']); assert 'torch' not in sys.modules"
+    code = "import sys; from circuitlab.cli.parser import main; main(['train', '--help']); assert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     for name, title in shipped_titles().items():

@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from circuitlab.cli import main
+from circuitlab.cli.parser import main
 from circuitlab.errors import BadInput, BadMachine
 from circuitlab.files import writing
 from circuitlab.model.tokenizer import Tokenizer

@@ -9,7 +9,7 @@ import pytest
 
 from circuitlab.analysis.base import SeriesRef
 from circuitlab.analysis.training.series import TrainingSeriesParams, TrainingSeriesResult
-from circuitlab.cli import main
+from circuitlab.cli.parser import main
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore, reference

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from circuitlab.cli import main
+from circuitlab.cli.parser import main
 from circuitlab.training.progress import Progress
 
 WORDS = "the grey heron stood in the shallow water and the small boat went by; def f(x): return x + 1\n"

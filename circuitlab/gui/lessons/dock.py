@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from PySide6.QtCore import QUrl, Slot
 from PySide6.QtGui import QAction, QDesktopServices
@@ -21,26 +21,36 @@ from circuitlab.gui.panel.panel_dock import on_screen
 from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.places.arrangements import Arrangement
 from circuitlab.gui.places.kept_layout import Placed
+from circuitlab.gui.places.layout import Layout
+from circuitlab.gui.work.bench import Bench
+from circuitlab.lessons.lesson import Lesson, files, lessons, read, titles
+from circuitlab.lessons.step import Setup
 from circuitlab.model.subject import Head
-from circuitlab.session.lesson_step import Setup
-from circuitlab.session.lessons import Lesson, files, lessons, read, titles
-
-if TYPE_CHECKING:
-    from circuitlab.gui.shell.window import Window
 
 log = logging.getLogger("circuitlab.lessons")
 READING = "lessons"  # a slot of the runner
 NONE = "There is no lesson. Lessons are Markdown files in resources/lessons, or in lessons of the settings’ folder."
 
 
-class LessonsDock(QDockWidget):
-    """See the module."""
+class Host(Protocol):
+    """What lessons need of the window that they set."""
 
-    def __init__(self, window: Window) -> None:
+    bench: Bench
+    remember: bool
+    docks: dict[str, QDockWidget]
+    layout_of_docks: Layout
+
+    def toggle_maximised(self, dock: QWidget | None = None) -> None: ...
+
+
+class LessonsDock(QDockWidget):
+    """See the module. `window` is its parent, `host` what it sets: the same object in the application."""
+
+    def __init__(self, window: QWidget, host: Host) -> None:
         super().__init__("Lessons", window)
         self.setObjectName("dock.lessons")
-        self.main, self.bench = window, window.bench
-        self.tour = Tour(self.bench, window.remember, self)
+        self.main, self.bench = host, host.bench
+        self.tour = Tour(self.bench, host.remember, self)
         self.ring = Ring(self.bench, window)
         self._before: Placed | None = None
         self._filled = False

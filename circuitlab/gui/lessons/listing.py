@@ -21,7 +21,7 @@ from circuitlab.draw.plain import tip_of
 from circuitlab.draw.theme import Theme
 from circuitlab.gui.lessons.tour import Places
 from circuitlab.gui.work.bench import Bench
-from circuitlab.session.lessons import Lesson
+from circuitlab.lessons.lesson import Lesson
 
 SIDE, GAP, ABOVE = 16, 3, 9  # px
 WRAP = Qt.TextFlag.TextWordWrap

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import QFrame, QTextBrowser, QWidget
 
 from circuitlab.draw.plain import tip_of
 from circuitlab.draw.theme import LIGHT, Theme
-from circuitlab.session.lesson_text import PENDING
+from circuitlab.lessons.text import PENDING
 
 FEATURES = QTextDocument.MarkdownFeature.MarkdownDialectGitHub | QTextDocument.MarkdownFeature.MarkdownNoHTML
 LINE = 132  # % of the font's height

@@ -16,12 +16,12 @@ from circuitlab.figures.contracts.panel import panels
 from circuitlab.gui.work.bench import Bench
 from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.settings import stored
+from circuitlab.lessons.lesson import Lesson, Step
+from circuitlab.lessons.state import Ready, Resolver, nearest
+from circuitlab.lessons.step import Setup
+from circuitlab.lessons.text import PENDING, filled
+from circuitlab.lessons.values import Value, read_out, written
 from circuitlab.model.subject import Head
-from circuitlab.session.lesson_state import Ready, Resolver, nearest
-from circuitlab.session.lesson_step import Setup
-from circuitlab.session.lesson_text import PENDING, filled
-from circuitlab.session.lesson_values import Value, read_out, written
-from circuitlab.session.lessons import Lesson, Step
 from circuitlab.session.state import State
 
 log = logging.getLogger("circuitlab.lessons")

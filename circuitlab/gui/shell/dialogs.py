@@ -18,10 +18,10 @@ from circuitlab.gui.shell.menus import Menus
 from circuitlab.gui.shell.opening import WEIGHT_FILES, Opening
 from circuitlab.gui.shell.palette import Palette
 from circuitlab.gui.shell.palette_entries import Known
+from circuitlab.gui.shell.settings_dialog import SettingsDialog
 from circuitlab.gui.shell.shortcut_sheet import ShortcutSheet
 from circuitlab.gui.training.dialog import TrainingDialog
 from circuitlab.gui.work.bench import Bench
-from circuitlab.gui.work.settings import SettingsDialog
 from circuitlab.model.hub import HubName
 from circuitlab.model.subject import ModelRef
 

@@ -65,7 +65,7 @@ class Window(QMainWindow):
         self.docks["prompt"] = self.prompt
         self.jobs, self.log_dock = JobsDock(self.bench, self), LogDock(self.bench, self)
         self.docks["interventions"] = InterventionsDock(self.bench, self.moves, self)
-        self.lessons = LessonsDock(self)
+        self.lessons = LessonsDock(self, self)
         self.docks |= {"jobs": self.jobs, "log": self.log_dock, "lessons": self.lessons}
 
     def _make_bars(self) -> None:

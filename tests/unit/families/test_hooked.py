@@ -16,7 +16,7 @@ from torch import Tensor
 
 import circuitlab.api as lab
 from circuitlab.analysis.base import analyses, find_analysis
-from circuitlab.cli import main
+from circuitlab.cli.parser import main
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

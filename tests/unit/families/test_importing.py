@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import circuitlab.api as lab
-from circuitlab.cli import main
+from circuitlab.cli.parser import main
 from circuitlab.errors import BadModel, Cancelled, UsageError
 from circuitlab.model.files.streamed import stream_directory
 from circuitlab.model.forward import forward

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from circuitlab.cli import main
+from circuitlab.cli.parser import main
 from circuitlab.errors import BadInput, BadModel, UsageError
 from circuitlab.model.folding import under
 from circuitlab.model.forward import forward

@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from circuitlab.cli import main
+from circuitlab.cli.parser import main
 from circuitlab.errors import BadModel, UnknownFamily
 from circuitlab.model.loading import open_model
 from tests.fuzz.corpus import CORPUS

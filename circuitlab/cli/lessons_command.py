@@ -9,8 +9,9 @@ from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.figures.contracts.panel import panels
 from circuitlab.gui.places.arrangements import ARRANGEMENTS
-from circuitlab.session import lessons
-from circuitlab.session.lesson_check import check
+from circuitlab.lessons.check import check
+from circuitlab.lessons.lesson import files as shipped_files
+from circuitlab.lessons.lesson import lessons
 
 
 def problems(path: Path) -> tuple[str, ...]:
@@ -21,14 +22,14 @@ def problems(path: Path) -> tuple[str, ...]:
 def run(checked: bool, files: tuple[str, ...] = ()) -> int:
     """List the lessons; or check these files, without any all that are found: exit status 3 where something is wrong."""
     if not checked:
-        found, failed = lessons.lessons()
+        found, failed = lessons()
         for lesson in found:
             n = len(lesson.steps)
             print(f"{lesson.name}  {lesson.title} ({number_of(n, 'step')}, {lesson.minutes} min)\n    {lesson.about}")
         for error in failed:
             print(error, file=sys.stderr)
         return 3 if failed else 0
-    paths = tuple(map(Path, files)) or lessons.files()
+    paths = tuple(map(Path, files)) or shipped_files()
     wrong = 0
     for path in paths:
         if not path.is_file():

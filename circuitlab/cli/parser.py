@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from circuitlab import __version__, paths
-from circuitlab.arguments import Parser
+from circuitlab.cli.arguments import Parser
 from circuitlab.errors import BadMachine, CircuitLabError, UsageError, bounded
 from circuitlab.files import FULL
 from circuitlab.thread_count import threads
@@ -110,18 +110,18 @@ def _add_compute_and_figure(commands: Any) -> None:
     figure.add_argument("--source", type=int, help="the position that is read from")
     figure.add_argument("--target", default="next", help="what is measured: next, an id such as 12, or a pair 12-34")
     figure.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="the panel's controls")
-    from circuitlab.paper_arguments import add_arguments
+    from circuitlab.cli.paper_arguments import add_arguments
 
     add_arguments(figure)
 
 
 def _add_training(commands: Any) -> None:
     train = commands.add_parser("train", help="train a small model from text")
-    from circuitlab.train_arguments import add_arguments
+    from circuitlab.cli.train_arguments import add_arguments
 
     add_arguments(train)
     measure = commands.add_parser("measure", help="losses and head scores along a model's checkpoints", epilog=EXITS)
-    from circuitlab.measure_arguments import add_arguments as add_measure_arguments
+    from circuitlab.cli.measure_arguments import add_arguments as add_measure_arguments
 
     add_measure_arguments(measure)
 
@@ -134,7 +134,7 @@ def _run(args: argparse.Namespace) -> int:
     if getattr(args, "model", None) is not None:
         if not args.model.strip():
             raise UsageError("No model is named.", expected=MODEL, got=repr(args.model))
-        from circuitlab.hub_terminal import fetch_if_needed
+        from circuitlab.cli.hub_terminal import fetch_if_needed
 
         fetch_if_needed(args.model)
     if args.command in (None, "open"):
@@ -152,10 +152,10 @@ def _run(args: argparse.Namespace) -> int:
 
         return measure(args)
     if args.command == "lessons":
-        from circuitlab import lessons_command
+        from circuitlab.cli import lessons_command
 
         return lessons_command.run(args.check or bool(args.files), tuple(args.files))
-    from circuitlab import commands
+    from circuitlab.cli import commands
 
     return commands.RUN[args.command](args)
 
@@ -183,7 +183,7 @@ def _our_fault(error: Exception) -> int:
     try:
         where.parent.mkdir(parents=True, exist_ok=True)
         with where.open("a", encoding="utf-8", errors="backslashreplace") as log:
-            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} ERROR circuitlab.cli {' '.join(sys.argv)}\n{report}")
+            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} ERROR circuitlab.cli.parser {' '.join(sys.argv)}\n{report}")
         said = f"The details are in {where}."
     except OSError:
         said = report

@@ -18,7 +18,8 @@ import torch
 
 from circuitlab import api
 from circuitlab.analysis.base import analyses, find_analysis
-from circuitlab.cli_output import print_answer, print_table, progress
+from circuitlab.cli.output import print_answer, print_table, progress
+from circuitlab.cli.paper_arguments import paper_of
 from circuitlab.counting import number_of
 from circuitlab.draw.paper import format_of
 from circuitlab.engine.codec import describe, parse, parse_params, to_json
@@ -34,7 +35,6 @@ from circuitlab.model.intervention import Intervention
 from circuitlab.model.known_heads import KnownHeads, complaints, known_heads
 from circuitlab.model.loading.assumptions import Assumption, pairs
 from circuitlab.model.subject import Head, Target
-from circuitlab.paper_arguments import paper_of
 from circuitlab.session.cuts import ablation
 
 FORMS = ("json", "csv", "npz")

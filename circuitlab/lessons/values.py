@@ -31,8 +31,8 @@ import numpy as np
 from circuitlab.analysis.base import find_analysis
 from circuitlab.engine.codec import as_text, params_of
 from circuitlab.errors import BadInput, UsageError
+from circuitlab.lessons.step import Other, Refuse, read_other
 from circuitlab.model.subject import Head
-from circuitlab.session.lesson_step import Other, Refuse, read_other
 from circuitlab.session.state import State
 
 READ = re.compile(r"^\s*(?:(mean|sum|max|min|best|exp|abs)\()?\s*([A-Za-z_]\w*)\s*((?:\.[A-Za-z_]\w*|\[[^\[\]]+\])*)\s*(\))?\s*$")

@@ -20,12 +20,12 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import OpenModel, reference
 from circuitlab.errors import BadInput, CircuitLabError
+from circuitlab.lessons.lesson import Step
+from circuitlab.lessons.step import BEST, Occurrence, Other, Random, Setup, Where
+from circuitlab.lessons.values import Value, live
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Head, ModelRef, Subject, Target
 from circuitlab.session.cuts import ablation
-from circuitlab.session.lesson_step import BEST, Occurrence, Other, Random, Setup, Where
-from circuitlab.session.lesson_values import Value, live
-from circuitlab.session.lessons import Step
 from circuitlab.session.state import Pin, Selection, State
 
 

@@ -34,9 +34,9 @@ from pathlib import Path
 from typing import Any
 
 from circuitlab.errors import BadInput
+from circuitlab.lessons.step import Setup, read_setup
+from circuitlab.lessons.values import Value, read_value
 from circuitlab.paths import config_home, resource
-from circuitlab.session.lesson_step import Setup, read_setup
-from circuitlab.session.lesson_values import Value, read_value
 
 LARGEST = 2**20  # bytes: a file that is larger is no lesson
 _FRONT = {"title": str, "about": str, "minutes": int, "tiny": str}

@@ -12,11 +12,11 @@ from circuitlab.analysis.base import find_analysis
 from circuitlab.engine.codec import params_of
 from circuitlab.engine.store import reference
 from circuitlab.errors import BadInput, CircuitLabError
+from circuitlab.lessons.lesson import Lesson, Step, read
+from circuitlab.lessons.step import BEST, Other, Setup
+from circuitlab.lessons.text import LINK, PLACE, links
+from circuitlab.lessons.values import READ, WORDS, Value, live
 from circuitlab.model.subject import Head, ModelRef, Target
-from circuitlab.session.lesson_step import BEST, Other, Setup
-from circuitlab.session.lesson_text import LINK, PLACE, links
-from circuitlab.session.lesson_values import READ, WORDS, Value, live
-from circuitlab.session.lessons import Lesson, Step, read
 from circuitlab.session.state import Selection, State
 
 DOCKS = ("prompt", "interventions", "jobs", "log")  # what is no panel and can be shown all the same
