@@ -29,7 +29,7 @@ import torch
 
 from circuitlab.analysis.attention.pattern import chosen_heads
 from circuitlab.analysis.base import TextRef, analyses, find_analysis
-from circuitlab.draw.paper import Paper, format_of
+from circuitlab.draw.look.paper import Paper, format_of
 from circuitlab.engine.codec import as_text, params_of, parse
 from circuitlab.engine.engine import GIB, Engine
 from circuitlab.engine.export_data import table_text, told, write_answers

@@ -21,7 +21,7 @@ from circuitlab.analysis.base import analyses, find_analysis
 from circuitlab.cli.output import print_answer, print_table, progress
 from circuitlab.cli.paper_arguments import paper_of
 from circuitlab.counting import number_of
-from circuitlab.draw.paper import format_of
+from circuitlab.draw.look.paper import format_of
 from circuitlab.engine.codec import describe, parse, parse_params, to_json
 from circuitlab.engine.engine import GIB, Engine
 from circuitlab.engine.export_data import Told, data_bytes, told

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from circuitlab.draw.paper import Paper
+    from circuitlab.draw.look.paper import Paper
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def paper_of(args: argparse.Namespace) -> Paper:
     """Raises `UsageError` for what no figure can be."""
-    from circuitlab.draw.paper import Paper
+    from circuitlab.draw.look.paper import Paper
 
     said = {"width_mm": args.width, "height_mm": args.height, "font_pt": args.font, "caption": args.caption}
     said |= {"ink": args.ink, "dpi": args.dpi, "text": args.lettering}

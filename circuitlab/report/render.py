@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from circuitlab.draw.paper import Paper
+from circuitlab.draw.look.paper import Paper
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Answer
 from circuitlab.errors import BadInput
@@ -40,8 +40,8 @@ def _answers(engine: Engine, panel: Panel, state: State, facts: Facts) -> dict[s
 
 def write(figure: Figure, path: Path, paper: Paper) -> None:
     """A figure that is already there, written by suffix. Starts an offscreen Qt if there is none."""
-    from circuitlab.draw.app import application
-    from circuitlab.draw.export import export
+    from circuitlab.draw.export.pictures import export
+    from circuitlab.draw.look.app import application
 
     application(offscreen=True)
     export(figure, path, paper)

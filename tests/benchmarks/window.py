@@ -16,7 +16,7 @@ torch.set_num_threads(int(sys.argv[2]))
 from PySide6.QtCore import QEventLoop, QTimer, QElapsedTimer
 from PySide6.QtWidgets import QApplication
 from circuitlab.gui.shell import main as gui
-from circuitlab.draw.app import application
+from circuitlab.draw.look.app import application
 from circuitlab.model.subject import Head
 app = application(offscreen=True)
 beat = QTimer(); beat.setInterval(50); beat.start()
@@ -222,7 +222,7 @@ import sys
 from circuitlab import launch
 launch.settle_environment(); launch.import_torch()
 from circuitlab.gui.shell import main as gui
-from circuitlab.draw.app import application
+from circuitlab.draw.look.app import application
 app = application(offscreen=True)
 window = gui.make_window(None, None, remember=False)
 window.resize(1280, 800); window.show()

@@ -12,7 +12,7 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 @pytest.fixture(scope="session")
 def qapp():
     """pytest-qt's application is ours: its style, options and fonts."""
-    from circuitlab.draw.app import application
+    from circuitlab.draw.look.app import application
 
     return application(offscreen=True)
 
@@ -20,7 +20,7 @@ def qapp():
 @pytest.fixture
 def view(qtbot):
     """A shown FigureView of 640 × 560, and nothing left of it afterwards."""
-    from circuitlab.draw.view import FigureView
+    from circuitlab.draw.view.figure_view import FigureView
 
     made = FigureView()
     made.resize(640, 560)

@@ -11,7 +11,7 @@ import numpy as np
 from PySide6.QtCore import QRectF
 from PySide6.QtGui import QFontMetricsF, QTransform
 
-from circuitlab.draw.theme import LIGHT
+from circuitlab.draw.look.theme import LIGHT
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -15,8 +15,8 @@ from circuitlab.analysis.attribution.neurons import NeuronsParams
 from circuitlab.analysis.attribution.residual_norms import ResidualNormsParams
 from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams
 from circuitlab.analysis.base import Quiet
-from circuitlab.draw.cell_texts import shortened
-from circuitlab.draw.export import render
+from circuitlab.draw.export.pictures import render
+from circuitlab.draw.heatmap._texts import shortened
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

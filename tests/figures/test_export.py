@@ -11,9 +11,9 @@ from PySide6.QtCore import QSize
 from PySide6.QtGui import QImage
 from PySide6.QtSvg import QSvgRenderer
 
-from circuitlab.draw.export import export, render
-from circuitlab.draw.paper import Paper
-from circuitlab.draw.theme import DARK, LIGHT
+from circuitlab.draw.export.pictures import export, render
+from circuitlab.draw.look.paper import Paper
+from circuitlab.draw.look.theme import DARK, LIGHT
 from circuitlab.errors import BadMachine, CircuitLabError, UsageError
 from circuitlab.figures.marks import (
     Axis,
@@ -137,7 +137,7 @@ def test_a_figure_with_a_part_that_cannot_be_drawn_is_not_written(qapp, tmp_path
     def fail(*_: object) -> None:
         raise RuntimeError("no ink")
 
-    monkeypatch.setattr("circuitlab.draw.heatmap.paint_rules", fail)
+    monkeypatch.setattr("circuitlab.draw.heatmap.heatmap.paint_rules", fail)
     figure = Figure(((MARKS["heatmap"],),), "t")
     for suffix in ("png", "svg", "pdf"):
         path = tmp_path / f"t.{suffix}"

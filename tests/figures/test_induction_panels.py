@@ -18,8 +18,8 @@ from circuitlab.analysis.behaviour.in_context import InContextParams
 from circuitlab.analysis.circuits.own_tokens import OwnTokensParams
 from circuitlab.analysis.composition.scores import CompositionParams
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams
-from circuitlab.draw.points import PointsMark
-from circuitlab.draw.tokens import TokensMark
+from circuitlab.draw.painted.tokens import TokensMark
+from circuitlab.draw.plots.points import PointsMark
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

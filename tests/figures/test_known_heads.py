@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from circuitlab.draw.edges import EdgesMark
-from circuitlab.draw.heatmap import HeatmapMark
-from circuitlab.draw.view import FigureView
+from circuitlab.draw.heatmap.heatmap import HeatmapMark
+from circuitlab.draw.plots.edges import EdgesMark
+from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.figures.contracts.panel import find_panel

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QPointF, QSize
 
-from circuitlab.draw.dials import DialsMark
-from circuitlab.draw.export import render
-from circuitlab.draw.prose import ProseMark
-from circuitlab.draw.theme import DARK, LIGHT
+from circuitlab.draw.export.pictures import render
+from circuitlab.draw.look.theme import DARK, LIGHT
+from circuitlab.draw.painted.dials import DialsMark
+from circuitlab.draw.painted.prose import ProseMark
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadModel, CircuitLabError

@@ -10,9 +10,9 @@ import pytest
 from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QApplication
 
-from circuitlab.draw.export import picture
-from circuitlab.draw.paper import Paper
-from circuitlab.draw.theme import LIGHT
+from circuitlab.draw.export.pictures import picture
+from circuitlab.draw.look.paper import Paper
+from circuitlab.draw.look.theme import LIGHT
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Tokens
 from tests.figures.paper_files import texts
 

@@ -10,10 +10,10 @@ from PySide6.QtCore import QEvent, QPoint, QPointF, QSize, Qt
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QApplication
 
-from circuitlab.draw.colours import inked, rgb, table
-from circuitlab.draw.export import render
-from circuitlab.draw.pooling import pooled
-from circuitlab.draw.theme import DARK, LIGHT
+from circuitlab.draw.export.pictures import render
+from circuitlab.draw.heatmap._pooling import pooled
+from circuitlab.draw.look.colours import inked, rgb, table
+from circuitlab.draw.look.theme import DARK, LIGHT
 from circuitlab.errors import BadFigure
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Tiles
 from tests import pointer

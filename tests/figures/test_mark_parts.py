@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from circuitlab.draw import guarded
+from circuitlab.draw.look import guarded
 from circuitlab.errors import BadFigure
 from circuitlab.figures.marks import (
     Axis,

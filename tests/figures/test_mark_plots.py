@@ -9,10 +9,10 @@ import pytest
 from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, QSize, Qt
 from PySide6.QtWidgets import QApplication
 
-from circuitlab.draw.edges import segment_distance
-from circuitlab.draw.line_labels import Around, Label
-from circuitlab.draw.lines import DASH
-from circuitlab.draw.theme import DARK, LIGHT
+from circuitlab.draw.look.theme import DARK, LIGHT
+from circuitlab.draw.plots._line_labels import Around, Label
+from circuitlab.draw.plots.edges import segment_distance
+from circuitlab.draw.plots.lines import DASH
 from circuitlab.figures.contracts.hues import composition_rgb, head_hue, hue_rgb
 from circuitlab.figures.marks import Axis, Bars, Edges, Figure, Lines, Points, ids
 from circuitlab.model.subject import Head

@@ -11,9 +11,9 @@ from PySide6.QtGui import QFontMetricsF, QGuiApplication
 from PySide6.QtTest import QAbstractItemModelTester
 from PySide6.QtWidgets import QApplication, QStyleOptionHeader
 
-from circuitlab.draw.colours import rgb
-from circuitlab.draw.rows_model import RowsModel, cell_text
-from circuitlab.draw.theme import DARK, LIGHT
+from circuitlab.draw.look.colours import rgb
+from circuitlab.draw.look.theme import DARK, LIGHT
+from circuitlab.draw.tables.model import RowsModel, cell_text
 from circuitlab.figures.contracts.compare_marks import Pinned, difference
 from circuitlab.figures.marks import Figure, RowColumn, Rows, ids
 

@@ -10,9 +10,9 @@ from PySide6.QtCore import QEvent, QPoint, QRectF, Qt
 from PySide6.QtGui import QImage, QPainter, QPicture
 from PySide6.QtWidgets import QApplication
 
-from circuitlab.draw.colours import rgb
-from circuitlab.draw.painted import plain_tip
-from circuitlab.draw.theme import DARK, LIGHT
+from circuitlab.draw.look.colours import rgb
+from circuitlab.draw.look.theme import DARK, LIGHT
+from circuitlab.draw.painted.mark import plain_tip
 from circuitlab.figures.marks import Figure, Tokens
 from tests import pointer
 

@@ -10,9 +10,9 @@ import pytest
 from PySide6.QtGui import QColor, QImage, QPainter
 from PySide6.QtWidgets import QApplication, QStyleOptionGraphicsItem
 
-from circuitlab.draw.plot import Overlay, PlotMark
-from circuitlab.draw.theme import DARK, LIGHT
-from circuitlab.draw.view import FigureView
+from circuitlab.draw.look.theme import DARK, LIGHT
+from circuitlab.draw.plots.plot import Overlay, PlotMark
+from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Lines, Points, ids
 
 ROUND = 240  # px round an item

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QSize
 
-from circuitlab.draw.export import render
+from circuitlab.draw.export.pictures import render
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput

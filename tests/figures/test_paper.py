@@ -13,12 +13,12 @@ import pytest
 from PySide6.QtGui import QFontMetricsF, QImage
 
 from circuitlab import api
-from circuitlab.draw.colours import rgb
-from circuitlab.draw.edges import BADGE
-from circuitlab.draw.export import check, export, picture
-from circuitlab.draw.paper import Paper
-from circuitlab.draw.theme import LIGHT
-from circuitlab.draw.view import FigureView
+from circuitlab.draw.export.pictures import check, export, picture
+from circuitlab.draw.look.colours import rgb
+from circuitlab.draw.look.paper import Paper
+from circuitlab.draw.look.theme import LIGHT
+from circuitlab.draw.plots.edges import BADGE
+from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.engine.codec import params_of
 from circuitlab.errors import UsageError
 from circuitlab.figures.contracts.panel import panels

@@ -14,10 +14,10 @@ from PySide6.QtGui import QImage, QPainter, QWheelEvent
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QApplication
 
-from circuitlab.draw.export import export
-from circuitlab.draw.lines import PLAIN
-from circuitlab.draw.paper import Paper
-from circuitlab.draw.view import FigureView
+from circuitlab.draw.export.pictures import export
+from circuitlab.draw.look.paper import Paper
+from circuitlab.draw.plots.lines import PLAIN
+from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Lines, Points, ids
 
 N = 40

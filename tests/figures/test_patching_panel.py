@@ -12,7 +12,7 @@ from PySide6.QtCore import QSize
 
 from circuitlab.analysis.interventions.patching import PatchingParams
 from circuitlab.analysis.interventions.path_patching import PathPatchingParams
-from circuitlab.draw.export import render
+from circuitlab.draw.export.pictures import render
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

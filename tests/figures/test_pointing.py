@@ -11,7 +11,7 @@ from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QContextMenuEvent, QMouseEvent, QWheelEvent
 from PySide6.QtWidgets import QApplication, QWidget
 
-from circuitlab.draw.view import FigureView
+from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Lines, Prose, RowColumn, Rows, Tokens, ids
 from tests.figures.test_mark_gestures import MARKS, middle, receiver
 

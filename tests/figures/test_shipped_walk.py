@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 from PySide6.QtCore import QSize
 
-from circuitlab.draw.export import render
+from circuitlab.draw.export.pictures import render
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import CircuitLabError

@@ -11,11 +11,11 @@ from PySide6.QtCore import QRect
 from PySide6.QtWidgets import QApplication
 
 from circuitlab import api
-from circuitlab.draw.colourbar import short
-from circuitlab.draw.colours import rgb
-from circuitlab.draw.export import picture
-from circuitlab.draw.paper import Paper
-from circuitlab.draw.theme import LIGHT
+from circuitlab.draw.export.pictures import picture
+from circuitlab.draw.look.colour_bar import short
+from circuitlab.draw.look.colours import rgb
+from circuitlab.draw.look.paper import Paper
+from circuitlab.draw.look.theme import LIGHT
 from circuitlab.figures.contracts.panel import find_panel
 from circuitlab.figures.marks import Figure, RowColumn, Rows, ids
 from circuitlab.figures.panels.circuits import CircuitsView

@@ -7,11 +7,11 @@ from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QAccessible, QContextMenuEvent, QGuiApplication
 from PySide6.QtWidgets import QApplication, QLabel
 
-from circuitlab.draw.app import application, load_fonts
-from circuitlab.draw.caption import Caption
-from circuitlab.draw.paper import Paper
-from circuitlab.draw.theme import DARK, LIGHT, apply_theme
-from circuitlab.draw.view import FigureView
+from circuitlab.draw.look.app import application, load_fonts
+from circuitlab.draw.look.paper import Paper
+from circuitlab.draw.look.theme import DARK, LIGHT, apply_theme
+from circuitlab.draw.view.caption import Caption
+from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.figures.marks import Bars, Figure, Heatmap, Hit, RowColumn, Rows, Tokens, empty, ids
 
 VALUES = np.eye(4, dtype=np.float32)

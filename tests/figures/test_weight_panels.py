@@ -15,8 +15,8 @@ from circuitlab.analysis.composition.subspace_overlap import SubspaceOverlapPara
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams
 from circuitlab.analysis.spectra.ov_spectrum import OvSpectrumParams
 from circuitlab.analysis.spectra.positivity_plane import PreviousHeadSpectrumParams
-from circuitlab.draw.points import PointsMark
-from circuitlab.draw.theme import DARK, LIGHT
+from circuitlab.draw.look.theme import DARK, LIGHT
+from circuitlab.draw.plots.points import PointsMark
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from PySide6.QtWidgets import QApplication, QDialog, QFileDialog, QLabel, QMessageBox
 
-from circuitlab.draw.app import application
+from circuitlab.draw.look.app import application
 from circuitlab.gui.shell.window import Window
 from tests.gui.driving import shown_window
 from tests.models import directory

@@ -16,7 +16,7 @@ from typing import Any
 from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QAbstractButton, QAbstractScrollArea, QApplication, QComboBox, QLabel, QScrollBar, QWidget
 
-from circuitlab.draw.heatmap import HeatmapMark
+from circuitlab.draw.heatmap.heatmap import HeatmapMark
 from circuitlab.gui.panel.panel_dock import PanelDock, on_screen
 from circuitlab.gui.places.arrangements import ARRANGEMENTS
 from circuitlab.gui.shell.main import make_window, picture, settle
@@ -86,7 +86,7 @@ def cut(root: QWidget) -> Iterator[str]:
 
 def main() -> None:
     """See the module."""
-    from circuitlab.draw.app import application
+    from circuitlab.draw.look.app import application
 
     given: Any = argparse.ArgumentParser(description=__doc__)
     given.add_argument("--size", default="1280x800,1920x1080")

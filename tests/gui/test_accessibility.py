@@ -12,8 +12,8 @@ from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QApplication, QDockWidget, QLabel, QMenu, QTableView, QWidget
 from shiboken6 import invalidate
 
-from circuitlab.draw.gestures import Gestures
-from circuitlab.draw.plot import PlotMark
+from circuitlab.draw.plots.plot import PlotMark
+from circuitlab.draw.pointing.gestures import Gestures
 from circuitlab.gui.panel.panel_dock import PanelDock
 from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.shell.commands import COMMANDS

@@ -25,8 +25,8 @@ from PySide6.QtWidgets import (
 from safetensors.torch import save_file
 
 from circuitlab import gui
-from circuitlab.draw.paper import Paper
-from circuitlab.draw.plain import question
+from circuitlab.draw.look.paper import Paper
+from circuitlab.draw.look.plain_text import question
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadModel, UnknownFamily
 from circuitlab.gui.panel.paper_dialog import PaperDialog

@@ -16,8 +16,8 @@ from PySide6.QtGui import QFontInfo, QFontMetricsF, QMouseEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QCheckBox, QScrollBar, QSpinBox, QTabBar, QWidget
 
-from circuitlab.draw.heatmap import HeatmapMark
-from circuitlab.draw.rows_model import cell_text
+from circuitlab.draw.heatmap.heatmap import HeatmapMark
+from circuitlab.draw.tables.model import cell_text
 from circuitlab.figures.contracts.panel import panels
 from circuitlab.gui.panel.panel_dock import on_screen
 from circuitlab.gui.places.arrangements import ARRANGEMENTS, NARROWEST, Arrangement

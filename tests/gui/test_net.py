@@ -9,7 +9,7 @@ import pyqtgraph as pg
 import pytest
 from PySide6.QtCore import QPoint
 
-from circuitlab.draw.view import FigureView
+from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.figures.marks import Figure, Heatmap
 from tests.conftest import ROOT
 from tests.gui.driving import pixels
@@ -17,7 +17,7 @@ from tests.gui.driving import pixels
 pytest_plugins = ["pytester"]
 
 SAMPLES = """
-from circuitlab.draw.plain import asked
+from circuitlab.draw.look.plain_text import asked
 from circuitlab.errors import BadModel
 from circuitlab.gui.shell.errors import ErrorDialog
 from PySide6.QtWidgets import QFileDialog, QMessageBox

@@ -10,7 +10,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog
 
-from circuitlab.draw.paper import Paper
+from circuitlab.draw.look.paper import Paper
 from circuitlab.gui.panel.paper_dialog import PaperDialog, keep, remembered
 from circuitlab.gui.shell.window import Window
 from circuitlab.gui.work.settings import stored

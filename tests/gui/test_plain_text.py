@@ -13,7 +13,7 @@ from PySide6.QtGui import QAction, Qt
 from PySide6.QtWidgets import QLabel, QMessageBox, QWidget
 
 import circuitlab
-from circuitlab.draw.plain import PlainBox, tip_of
+from circuitlab.draw.look.plain_text import PlainBox, tip_of
 from circuitlab.errors import CircuitLabError
 from circuitlab.gui.shell.errors import ErrorDialog
 from tests.gui.driving import settle, shown_window
@@ -45,7 +45,7 @@ def _plain(node: ast.expr) -> bool:
 
 def test_no_label_tip_or_box_guesses_what_its_text_is() -> None:
     package = Path(circuitlab.__file__).parent
-    files = [f for room in ("gui", "draw") for f in sorted((package / room).rglob("*.py")) if f.name != "plain.py"]
+    files = [f for room in ("gui", "draw") for f in sorted((package / room).rglob("*.py")) if f.name != "plain_text.py"]
     wrong = {f.relative_to(package).as_posix(): _wrong(ast.parse(f.read_text(encoding="utf-8"))) for f in files}
     assert {name: lines for name, lines in wrong.items() if lines} == {}
 

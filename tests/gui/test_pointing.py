@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from PySide6.QtCore import QPoint
 
-from circuitlab.draw.plot import PlotMark
-from circuitlab.draw.view import FigureView
+from circuitlab.draw.plots.plot import PlotMark
+from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.figures.marks import Hit
 from circuitlab.gui.shell.window import Window
 from tests.figures.test_mark_gestures import receiver

@@ -66,8 +66,8 @@ def test_the_window_says_it_in_its_status_line_and_its_log(qtbot: Any, window: W
 
 
 def test_what_the_theme_is_said_to_do_to_scales_is_what_it_does() -> None:
-    from circuitlab.draw.colours import table
-    from circuitlab.draw.theme import DARK, LIGHT
+    from circuitlab.draw.look.colours import table
+    from circuitlab.draw.look.theme import DARK, LIGHT
     from circuitlab.gui.work.settings import THEME
 
     light = lambda rgb: float(sum(rgb))

@@ -12,7 +12,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QDialogButtonBox, QDoubleSpinBox, QPushButton
 
-from circuitlab.draw.view import FigureView
+from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.figures.contracts.hues import composition_rgb, hue_rgb
 from circuitlab.figures.marks import Heatmap, Hit, Rows
 from circuitlab.gui.panel.panel_dock import PanelDock

@@ -16,9 +16,9 @@ from PySide6.QtCore import QPoint, QRectF, QSize, Qt
 from PySide6.QtGui import QPaintDevice, QPaintEngine, QPaintEngineState, QPainter, QTextItem, QTransform
 from PySide6.QtWidgets import QHeaderView, QTableView, QWidget
 
-from circuitlab.draw.axis import LabelAxis
-from circuitlab.draw.plot import PlotMark
-from circuitlab.draw.tokens import TokensMark
+from circuitlab.draw.painted.tokens import TokensMark
+from circuitlab.draw.plots.axis import LabelAxis
+from circuitlab.draw.plots.plot import PlotMark
 
 _METRIC = QPaintDevice.PaintDeviceMetric
 BEYOND = 1.0  # px by which rounding may move a text

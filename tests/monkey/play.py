@@ -182,7 +182,7 @@ def main(arguments: list[str]) -> int:
     """Play the events of a file in a folder; 0, or `FAILURE` with the reason on the error stream."""
     faulthandler.enable()
     events, folder = from_text(Path(arguments[0]).read_text("utf-8")), Path(arguments[1])
-    from circuitlab.draw.app import application
+    from circuitlab.draw.look.app import application
 
     application(offscreen=True)
     try:

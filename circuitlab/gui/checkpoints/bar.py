@@ -8,8 +8,8 @@ from dataclasses import replace
 from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QHBoxLayout, QToolButton, QWidget
 
-from circuitlab.draw.plain import tip_of
-from circuitlab.draw.theme import Theme
+from circuitlab.draw.look.plain_text import tip_of
+from circuitlab.draw.look.theme import Theme
 from circuitlab.gui.checkpoints.playing import Player, pace_button
 from circuitlab.gui.checkpoints.series import Point, Series
 from circuitlab.gui.checkpoints.series_slider import SeriesSlider

@@ -7,7 +7,7 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Slot
 from PySide6.QtGui import QHelpEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF, QWheelEvent
 from PySide6.QtWidgets import QAbstractSlider, QSizePolicy, QToolTip, QWidget
 
-from circuitlab.draw.theme import LIGHT, Theme
+from circuitlab.draw.look.theme import LIGHT, Theme
 from circuitlab.gui.checkpoints.series import Point
 
 SIDE = 18  # px at either end: half of a label

@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QCheckBox, QDockWidget, QFrame, QHBoxLayout, QScro
 
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams, TokenLossResult
 from circuitlab.counting import number_of
-from circuitlab.draw.focus_order import chain
-from circuitlab.draw.plain import PlainLabel
+from circuitlab.draw.look.plain_text import PlainLabel
+from circuitlab.draw.pointing.focus_order import chain
 from circuitlab.engine.request import Answer, Request
 from circuitlab.gui.panel.panel_dock import on_screen
 from circuitlab.gui.panel.title_bar import TitleBar

@@ -7,7 +7,7 @@ import time
 from PySide6.QtCore import QTimer, Slot
 from PySide6.QtWidgets import QDockWidget, QFrame, QHBoxLayout, QScrollArea, QToolButton, QVBoxLayout, QWidget
 
-from circuitlab.draw.plain import PlainLabel
+from circuitlab.draw.look.plain_text import PlainLabel
 from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.widgets.labels import ShortLabel
 from circuitlab.gui.work.bench import Bench

@@ -10,7 +10,7 @@ from logging.handlers import RotatingFileHandler
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QComboBox, QDockWidget, QHBoxLayout, QLineEdit, QPlainTextEdit, QWidget
 
-from circuitlab.draw.theme import Theme
+from circuitlab.draw.look.theme import Theme
 from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.work.bench import Bench
 from circuitlab.paths import log_file

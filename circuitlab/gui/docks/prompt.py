@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from circuitlab.counting import number_of
-from circuitlab.draw.plain import PlainLabel
+from circuitlab.draw.look.plain_text import PlainLabel
 from circuitlab.figures.marks import Hit, empty
 from circuitlab.gui.docks.prompt_losses import LossStrip
 from circuitlab.gui.docks.prompt_reading import Read, Reading

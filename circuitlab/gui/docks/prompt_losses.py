@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QWidget
 
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams, TokenLossResult
 from circuitlab.counting import number_of
-from circuitlab.draw.view import FigureView
+from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.figures.contracts.common import pick_position

@@ -5,8 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import QObject, Qt, Signal, Slot
 from PySide6.QtWidgets import QComboBox, QDoubleSpinBox, QSpinBox, QToolButton, QWidget
 
-from circuitlab.draw.plain import tip_of
-from circuitlab.draw.theme import Theme
+from circuitlab.draw.look.plain_text import tip_of
+from circuitlab.draw.look.theme import Theme
 from circuitlab.gui.docks.continuation import SLOT, Continuation
 from circuitlab.gui.widgets.icons import icon
 from circuitlab.gui.work.bench import Bench

@@ -9,8 +9,8 @@ from PySide6.QtCore import QUrl, Slot
 from PySide6.QtGui import QAction, QDesktopServices
 from PySide6.QtWidgets import QDockWidget, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
-from circuitlab.draw.plain import PlainLabel, asked
-from circuitlab.draw.theme import Theme
+from circuitlab.draw.look.plain_text import PlainLabel, asked
+from circuitlab.draw.look.theme import Theme
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.gui.lessons.layout import arrangement_of, beside
 from circuitlab.gui.lessons.listing import LessonList

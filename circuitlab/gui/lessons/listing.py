@@ -17,8 +17,8 @@ from PySide6.QtWidgets import (
 )
 
 from circuitlab.counting import number_of
-from circuitlab.draw.plain import tip_of
-from circuitlab.draw.theme import Theme
+from circuitlab.draw.look.plain_text import tip_of
+from circuitlab.draw.look.theme import Theme
 from circuitlab.gui.lessons.tour import Places
 from circuitlab.gui.work.bench import Bench
 from circuitlab.lessons.lesson import Lesson

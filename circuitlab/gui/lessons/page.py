@@ -6,8 +6,8 @@ from PySide6.QtCore import QPointF, QRect, QSize, Qt, Signal, Slot
 from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
 
-from circuitlab.draw.plain import PlainLabel, tip_of
-from circuitlab.draw.theme import Theme
+from circuitlab.draw.look.plain_text import PlainLabel, tip_of
+from circuitlab.draw.look.theme import Theme
 from circuitlab.errors import reason
 from circuitlab.gui.lessons.text_view import LessonText
 from circuitlab.gui.lessons.tour import Tour

@@ -16,8 +16,8 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QTextBrowser, QWidget
 
-from circuitlab.draw.plain import tip_of
-from circuitlab.draw.theme import LIGHT, Theme
+from circuitlab.draw.look.plain_text import tip_of
+from circuitlab.draw.look.theme import LIGHT, Theme
 from circuitlab.lessons.text import PENDING
 
 FEATURES = QTextDocument.MarkdownFeature.MarkdownDialectGitHub | QTextDocument.MarkdownFeature.MarkdownNoHTML

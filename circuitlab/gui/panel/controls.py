@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from circuitlab.draw.plain import PlainLabel, tip_of
+from circuitlab.draw.look.plain_text import PlainLabel, tip_of
 from circuitlab.figures.contracts.panel import Facts
 from circuitlab.gui.widgets.flow import FlowLayout
 from circuitlab.gui.widgets.number_slider import Choices, NumberSlider

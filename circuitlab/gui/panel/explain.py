@@ -9,7 +9,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QDialogButtonBox, QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from circuitlab.counting import number_of
-from circuitlab.draw.theme import Theme
+from circuitlab.draw.look.theme import Theme
 from circuitlab.figures.contracts.panel import Facts, Panel
 from circuitlab.gui.widgets.dialog import Dialog
 from circuitlab.gui.widgets.labels import words

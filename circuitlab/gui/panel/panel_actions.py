@@ -11,8 +11,8 @@ from PySide6.QtCore import QPoint, Qt, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QMenu
 
-from circuitlab.draw.export import check, export
-from circuitlab.draw.paper import Paper
+from circuitlab.draw.export.pictures import check, export
+from circuitlab.draw.look.paper import Paper
 from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.figures.marks import Figure, Hit
 from circuitlab.gui.panel import panel_data

@@ -11,7 +11,7 @@ from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QDockWidget, QMenu, QVBoxLayout, QWidget
 
 from circuitlab.analysis.base import find_analysis
-from circuitlab.draw.view import FigureView
+from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.engine.engine import needs
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import LONGEST, Cancelled, CircuitLabError, bounded, reason

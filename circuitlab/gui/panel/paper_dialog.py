@@ -19,8 +19,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from circuitlab.draw.paper import LIMITS, PRESETS, Paper
-from circuitlab.draw.plain import PlainLabel, tip_of
+from circuitlab.draw.look.paper import LIMITS, PRESETS, Paper
+from circuitlab.draw.look.plain_text import PlainLabel, tip_of
 from circuitlab.errors import UsageError
 from circuitlab.gui.widgets.dialog import Dialog
 from circuitlab.gui.work.settings import stored

@@ -8,9 +8,9 @@ from PySide6.QtCore import QEvent, QObject, QRect, QSize, Qt, Slot
 from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QMainWindow, QMenu, QSizePolicy, QToolButton, QWidget
 
-from circuitlab.draw.focus_order import chain, stops
-from circuitlab.draw.plain import PlainLabel, tip_of
-from circuitlab.draw.theme import Theme
+from circuitlab.draw.look.plain_text import PlainLabel, tip_of
+from circuitlab.draw.look.theme import Theme
+from circuitlab.draw.pointing.focus_order import chain, stops
 from circuitlab.gui.widgets.buttons import tint
 from circuitlab.gui.widgets.one_row import OneRow
 from circuitlab.gui.work.bench import Bench

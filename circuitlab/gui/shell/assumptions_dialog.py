@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from circuitlab.draw.focus_order import chain_as_read
+from circuitlab.draw.pointing.focus_order import chain_as_read
 from circuitlab.engine.store import OpenModel
 from circuitlab.errors import Cancelled, CircuitLabError, reason
 from circuitlab.gui.shell.opening import Opening, asked_of

@@ -16,8 +16,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from circuitlab.draw.plain import tip_of
-from circuitlab.draw.theme import Theme
+from circuitlab.draw.look.plain_text import tip_of
+from circuitlab.draw.look.theme import Theme
 from circuitlab.gui.panel.target_button import TargetButton
 from circuitlab.gui.shell.opening import Opening
 from circuitlab.gui.widgets.buttons import flat, tint

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QDialogButtonBox, QGridLayout, QLabel, QLineEdit, 
 
 from circuitlab import __version__
 from circuitlab.counting import number_of
-from circuitlab.draw.plain import PlainBox
+from circuitlab.draw.look.plain_text import PlainBox
 from circuitlab.errors import LONGEST, CircuitLabError, UnknownFamily, bounded, reason
 
 LINES = 16  # of a list that is seen at once

@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject, Qt, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QWidget
 
-from circuitlab.draw.theme import DARK, LIGHT, Theme, apply_theme
+from circuitlab.draw.look.theme import DARK, LIGHT, Theme, apply_theme
 from circuitlab.gui.widgets.chrome import scaled, sheet
 from circuitlab.gui.work.bench import Bench
 

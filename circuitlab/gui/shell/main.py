@@ -12,8 +12,8 @@ from PySide6.QtCore import QDeadlineTimer, QEvent, QEventLoop, QPoint, QSize
 from PySide6.QtGui import QImage, QPainter
 from PySide6.QtWidgets import QApplication
 
-from circuitlab.draw.app import application
-from circuitlab.draw.export import png_bytes
+from circuitlab.draw.export.pictures import png_bytes
+from circuitlab.draw.look.app import application
 from circuitlab.engine.engine import GIB, Engine, use_threads
 from circuitlab.engine.store import ModelStore, OpenModel, reference
 from circuitlab.errors import BadMachine, CircuitLabError

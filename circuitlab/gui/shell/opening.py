@@ -11,7 +11,7 @@ from PySide6.QtCore import QMimeData, QObject, Signal, Slot
 from PySide6.QtGui import QAction, QActionGroup
 from PySide6.QtWidgets import QMenu
 
-from circuitlab.draw.plain import tip_of
+from circuitlab.draw.look.plain_text import tip_of
 from circuitlab.engine.store import OpenModel, reference
 from circuitlab.errors import BadModel, Cancelled, CircuitLabError
 from circuitlab.gui.work.bench import Bench

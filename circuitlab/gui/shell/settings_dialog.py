@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from circuitlab.draw.plain import PlainLabel, tip_of
+from circuitlab.draw.look.plain_text import PlainLabel, tip_of
 from circuitlab.gui.widgets.dialog import Dialog
 from circuitlab.gui.work.settings import SETTINGS, Setting, Settings
 

@@ -8,7 +8,7 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QAction, QKeySequence, QPalette
 from PySide6.QtWidgets import QDialogButtonBox, QGridLayout, QScrollArea, QStyle, QVBoxLayout, QWidget
 
-from circuitlab.draw.plain import PlainLabel
+from circuitlab.draw.look.plain_text import PlainLabel
 from circuitlab.gui.shell.commands import CommandAction
 from circuitlab.gui.widgets.dialog import Dialog
 from circuitlab.gui.widgets.screen import room_for

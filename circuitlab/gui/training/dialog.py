@@ -6,7 +6,7 @@ from PySide6.QtCore import QCoreApplication, Signal, Slot
 from PySide6.QtGui import QCloseEvent, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QMessageBox, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
-from circuitlab.draw.plain import PlainBox
+from circuitlab.draw.look.plain_text import PlainBox
 from circuitlab.gui.training.form import TrainingForm
 from circuitlab.gui.training.process import TrainingProcess
 from circuitlab.gui.training.view import TrainingView

@@ -10,7 +10,7 @@ from pathlib import Path
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QComboBox, QFileDialog, QFormLayout, QHBoxLayout, QLineEdit, QSpinBox, QWidget
 
-from circuitlab.draw.plain import PlainLabel, tip_of
+from circuitlab.draw.look.plain_text import PlainLabel, tip_of
 from circuitlab.errors import Cancelled, CircuitLabError, reason
 from circuitlab.gui.training.job import DEVICES, Checked, TrainingJob, check, in_words
 from circuitlab.gui.training.texts import TrainingTexts

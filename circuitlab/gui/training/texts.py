@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QHeaderView, QTableWidget, QTableWidgetItem, QVBoxLayout, QWidget
 
-from circuitlab.draw.plain import tip_of
+from circuitlab.draw.look.plain_text import tip_of
 from circuitlab.gui.widgets.buttons import push
 
 SHOWN = 5  # texts that are seen at once, at the least

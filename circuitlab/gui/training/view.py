@@ -8,8 +8,8 @@ from PySide6.QtCore import Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
-from circuitlab.draw.plain import PlainLabel, tip_of
-from circuitlab.draw.view import FigureView
+from circuitlab.draw.look.plain_text import PlainLabel, tip_of
+from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.errors import CircuitLabError, reason
 from circuitlab.figures.contracts.common import number
 from circuitlab.figures.marks import empty

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtWidgets import QPushButton, QToolButton, QWidget
 
-from circuitlab.draw.plain import tip_of
-from circuitlab.draw.theme import Theme
+from circuitlab.draw.look.plain_text import tip_of
+from circuitlab.draw.look.theme import Theme
 from circuitlab.gui.widgets.icons import SIZE, icon
 
 

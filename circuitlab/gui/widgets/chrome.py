@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from circuitlab.draw.theme import Theme
+from circuitlab.draw.look.theme import Theme
 from circuitlab.paths import resource
 
 

@@ -7,8 +7,8 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QDialog, QPushButton
 
-from circuitlab.draw.focus_order import chain_as_read
-from circuitlab.draw.theme import NORMAL
+from circuitlab.draw.look.theme import NORMAL
+from circuitlab.draw.pointing.focus_order import chain_as_read
 from circuitlab.gui.widgets.screen import room_for
 
 

@@ -8,7 +8,7 @@ from PySide6.QtCore import QByteArray, QRectF, Qt
 from PySide6.QtGui import QIcon, QPainter, QPixmap
 from PySide6.QtSvg import QSvgRenderer
 
-from circuitlab.draw.theme import Theme
+from circuitlab.draw.look.theme import Theme
 from circuitlab.paths import resource
 
 SIZE = 16  # px at text size 1

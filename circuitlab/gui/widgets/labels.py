@@ -8,7 +8,7 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
-from circuitlab.draw.plain import PlainLabel, tip_of
+from circuitlab.draw.look.plain_text import PlainLabel, tip_of
 
 STEP = 24  # px
 

@@ -6,9 +6,9 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt, QTimer, Si
 from PySide6.QtGui import QHideEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLayout, QLayoutItem, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
-from circuitlab.draw.focus_order import chain, stops
-from circuitlab.draw.plain import tip_of
-from circuitlab.draw.theme import GRID, Theme
+from circuitlab.draw.look.plain_text import tip_of
+from circuitlab.draw.look.theme import GRID, Theme
+from circuitlab.draw.pointing.focus_order import chain, stops
 from circuitlab.gui.widgets.buttons import tint
 
 

@@ -8,7 +8,7 @@ from PySide6.QtCore import QEvent, QRect, QSize, QTimer, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from circuitlab.draw.theme import GRID
+from circuitlab.draw.look.theme import GRID
 from circuitlab.gui.widgets.labels import ShortLabel
 
 FULL, SHORTEST, SIGNS = 0, 5, 6  # stages of saying less; the last with signs in place of words

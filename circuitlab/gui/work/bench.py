@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from circuitlab.draw.theme import LIGHT, Theme
+from circuitlab.draw.look.theme import LIGHT, Theme
 from circuitlab.engine.engine import Engine
 from circuitlab.figures.contracts.panel import Facts, facts_of
 from circuitlab.gui.work.document import Document

@@ -30,7 +30,7 @@ class Setting:
     later: bool = False
 
 
-# Hues of heads and signs stay; `draw/colours.py` has the scales.
+# Hues of heads and signs stay; `draw/look/colours.py` has the scales.
 THEME = (
     "Colours of window and pictures. In dark, scales are turned: zero is the background, the largest is light. Exports are light"
 )

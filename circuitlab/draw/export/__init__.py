@@ -1,0 +1,1 @@
+"""A figure as a file: PNG, SVG, PDF."""

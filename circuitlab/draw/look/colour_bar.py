@@ -1,0 +1,113 @@
+# pyright: reportOptionalMemberAccess=false, reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
+# pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false, reportRedeclaration=false
+# pyqtgraph and PySide6 describe themselves wrongly here: pyqtgraph forwards methods at run time and names layouts as methods.
+"""The colour bar beside a heatmap: the map from low to high, its ends and middle in tabular figures, its unit on top."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QImage, QPainter, QPen
+
+from circuitlab.draw.look.colours import dark_text, table
+from circuitlab.draw.look.paper import Paper
+from circuitlab.draw.look.theme import Theme
+from circuitlab.figures.marks import ColourMap
+
+UNIT = 72  # px that a unit may widen the bar to
+
+
+def short(value: float) -> str:
+    """A level in few characters."""
+    return f"{value:.3g}".replace("-", "−")
+
+
+class ColourBar(pg.GraphicsWidget):
+    """Fixed in width; as high as the picture, and not higher than reads well."""
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self._key: tuple[ColourMap, tuple[float, float], str] = ("magnitude", (0.0, 1.0), "")
+        self._image = QImage()
+        self.least = 0  # px that it takes in any case
+        self._paper: Paper | None = None
+        self.show_levels(*self._key, theme=theme)
+
+    def show_levels(self, name: ColourMap, levels: tuple[float, float], unit: str, theme: Theme) -> None:
+        """Another map, range or unit."""
+        if (name, levels, unit) == self._key and theme is self._theme and not self._image.isNull():
+            return
+        self._key, self._theme = (name, levels, unit), theme
+        strip = np.ascontiguousarray(table(name, theme)[:0:-1])
+        self._strip = strip[:, 0] if strip.ndim == 3 else strip
+        self._image = QImage(strip.data, 1, 255, 3, QImage.Format.Format_RGB888).copy()
+        self.setFixedWidth(self.extent())
+        self.update()
+
+    def prepare_export(self, paper: Paper) -> None:
+        """On paper the strip is rectangles."""
+        self._paper = paper
+
+    def _paint_strip(self, painter: QPainter, bar: QRectF) -> None:
+        if self._paper is None:
+            painter.drawImage(bar, self._image)
+            return
+        step = bar.height() / len(self._strip)
+        for i, colour in enumerate(self._strip.tolist()):  # each reaches under all that follow
+            painter.fillRect(QRectF(bar.left(), bar.top() + i * step, bar.width(), bar.height() - i * step), QColor(*colour))
+        if self._paper.grey and self._key[0] == "signed":
+            for part in (0.625, 0.75, 0.875, 1.0):
+                row = min(round(part * len(self._strip)), len(self._strip) - 1)
+                dark = bool(dark_text(self._strip[row]))
+                painter.setPen(QPen(QColor("#101014" if dark else "#ffffff"), 0.8))
+                at = bar.top() + (row - 0.03 * len(self._strip)) * step
+                painter.drawLine(QPointF(bar.center().x() - 2.5, at), QPointF(bar.center().x() + 2.5, at))
+
+    def boundingRect(self) -> QRectF:
+        """Where it paints: not up to the picture, whose repainting is no reason to paint this; half of a number below."""
+        return self.rect().adjusted(8, 0, 0, QFontMetricsF(self._theme.font(self._theme.small)).height())
+
+    def ticks(self) -> list[float]:
+        """Low, middle, high; the middle only where there is room."""
+        low, high = self._key[1]
+        return [low, (low + high) / 2, high] if self.height() > self._theme.px(70) else [low, high]
+
+    def extent(self) -> int:
+        """Width in px."""
+        return max(self.least, self.natural_extent())
+
+    def natural_extent(self) -> int:
+        """px that its numbers and its unit ask for."""
+        metrics = QFontMetricsF(self._theme.font(self._theme.small))
+        low, high = self._key[1]
+        texts = [short(v) for v in (low, (low + high) / 2, high)]
+        widest = max(metrics.horizontalAdvance(t) for t in texts)
+        unit = metrics.horizontalAdvance(self._key[2])
+        return round(12 + 10 + 5 + max(widest, min(unit, self._theme.px(UNIT)) - 10) + 2)
+
+    def paint(self, painter: QPainter, *_: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Unit, strip, hairline, numbers."""
+        theme = self._theme
+        font = theme.font(theme.small)
+        metrics = QFontMetricsF(font)
+        painter.setFont(font)
+        top = metrics.height() + 2 if self._key[2] else metrics.height() / 2
+        height = min(self.height() - top - 2, 160)
+        if height < 8:
+            return
+        bar = QRectF(12, top, 10, height)
+        self._paint_strip(painter, bar)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.setPen(theme.colour("line"))
+        painter.drawRect(bar)
+        painter.setPen(theme.colour("muted"))
+        if self._key[2]:
+            unit = metrics.elidedText(self._key[2], Qt.TextElideMode.ElideRight, self.width() - 12)
+            painter.drawText(QPointF(12, metrics.ascent()), unit)
+        low, high = self._key[1]
+        for value in self.ticks():
+            at = bar.bottom() - (value - low) / ((high - low) or 1.0) * height
+            at = min(max(at, bar.top() + metrics.ascent() / 2 - 1), bar.bottom() - 1)
+            painter.drawText(QPointF(bar.right() + 5, at + metrics.ascent() / 2 - 1), short(value))

@@ -1,0 +1,26 @@
+"""The cross over what is ablated, on cells, tiles and nodes alike."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
+from PySide6.QtGui import QPainter, QPen
+
+from circuitlab.draw.look.theme import Theme
+
+STRUCK = 11.0  # px at text size 1 of a cross
+
+
+def paint_struck(painter: QPainter, place: QRectF, theme: Theme, corner: bool = False) -> None:
+    """A cross over `place`, no larger than text, that shows on every colour; `corner`: at the right on top."""
+    side = max(min(0.5 * min(place.width(), place.height()), theme.px(STRUCK)), STRUCK / 2)
+    inset = side / 2 + 2
+    at = QPointF(place.right() - inset, place.top() + inset) if corner else place.center()
+    arms = [QLineF(at.x() - side / 2, at.y() - d * side / 2, at.x() + side / 2, at.y() + d * side / 2) for d in (1, -1)]
+    painter.save()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    for colour, width in (("background", 5.0), ("text", 2.0)):
+        pen = QPen(theme.colour(colour), width * max(theme.scale, 0.6))
+        pen.setCapStyle(Qt.PenCapStyle.RoundCap)
+        painter.setPen(pen)
+        painter.drawLines(arms)
+    painter.restore()

@@ -1,0 +1,166 @@
+"""Horizontal bars: name, bar from zero, value; as many rows as there are values, scrolled where they do not fit."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter
+from PySide6.QtWidgets import QWidget
+
+from circuitlab.draw.look.colours import NEUTRAL, table
+from circuitlab.draw.look.theme import Theme
+from circuitlab.draw.painted.mark import PaintedMark
+from circuitlab.draw.pointing.gestures import Id, number
+from circuitlab.figures.contracts.hues import hue_rgb
+from circuitlab.figures.marks import Bars
+
+ROW = 20  # px at text size 1
+GAP = 8
+LEAST_BAR = 32  # px on paper
+
+
+def _numbers(values: np.ndarray) -> list[str]:
+    """One number of digits for all, so that they can be read down the column."""
+    finite = np.abs(values[np.isfinite(values)])
+    top = float(finite.max()) if finite.size else 0.0
+    if not 1e-3 <= top < 1e4 or (finite == np.round(finite)).all():
+        return ["" if v != v else number(v) for v in values.tolist()]
+    digits = max(2, 2 - math.floor(math.log10(top)))
+    return ["" if v != v else f"{v:.{digits}f}".replace("-", "−") for v in values.tolist()]
+
+
+class BarsMark(PaintedMark):
+    """Realises `Bars`."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(theme, parent)
+        self.mark: Bars = Bars("", np.zeros(0), ())
+        self._names = 0.0  # px
+        self._numbers = 0.0
+        self._span = (0.0, 1.0)
+        self._texts: list[str] = []
+
+    def show_mark(self, mark: Bars) -> None:
+        """Measure again only for other values or labels."""
+        old, self.mark, self.mark_name = self.mark, mark, mark.name
+        if mark.values is not old.values or mark.labels is not old.labels or mark.unit != old.unit:
+            self._measure()
+            if len(mark.values) != len(old.values):
+                self.forget_hover()
+            self.relayout()
+        self.viewport().update()
+
+    def restyle(self) -> None:
+        """Other sizes of text."""
+        self._measure()
+
+    def _font(self) -> QFont:
+        return self.theme.font(self.theme.normal - 1, mono=self.mark.tokens)
+
+    def _measure(self) -> None:
+        values = np.asarray(self.mark.values, dtype=np.float64)
+        finite = values[np.isfinite(values)]
+        low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+        self._span = (min(low, 0.0), max(high, 0.0)) if low or high else (0.0, 1.0)
+        self._texts = _numbers(values)
+        names = QFontMetricsF(self._font())
+        self._names = max((names.horizontalAdvance(t) for t in self.mark.labels), default=0.0)
+        numbers = QFontMetricsF(self.theme.font(self.theme.small))
+        self._numbers = max((numbers.horizontalAdvance(t) for t in self._texts), default=0.0)
+
+    @property
+    def _row_height(self) -> int:
+        return self.theme.px(ROW)
+
+    def content_height(self, width: int) -> int:
+        """A row each, and the unit."""
+        return self._row_height * len(self.mark.values) + (self.theme.px(16) if self.mark.unit else 0)
+
+    def least_width(self) -> float:
+        """Names and numbers, and between them a bar that differs from another."""
+        return self._names + self._numbers + 3 * GAP + LEAST_BAR
+
+    def line_height(self) -> int:
+        """A row."""
+        return self._row_height
+
+    def _columns(self) -> tuple[float, float, float]:
+        """Right edge of the names; left and right of the bars."""
+        width = self.viewport().width()
+        names = min(self._names, width * 0.4) + 6
+        return names, names + GAP, max(names + GAP + 10, width - self._numbers - GAP - 6)
+
+    def item_rect(self, item: Id) -> QRectF:
+        """The whole row."""
+        return QRectF(0, item[0] * self._row_height, self.viewport().width(), self._row_height)
+
+    def colour(self, i: int) -> QColor:
+        """A head's hue, else the neutral colour, or the two sides of the signed map."""
+        mark = self.mark
+        if mark.hues is not None and mark.hues[i] >= 0:
+            return QColor(*hue_rgb(mark.hues[i], self.theme.dark))
+        if self._span[0] < 0:
+            return QColor(*table("signed", self.theme)[196 if mark.values[i] >= 0 else 60].tolist())
+        return QColor(*NEUTRAL)
+
+    def draw(self, painter: QPainter, visible: QRectF) -> None:
+        """The visible rows."""
+        n = len(self.mark.values)
+        right, left, end = self._columns()
+        low, high = self._span
+        scale = (end - left) / ((high - low) or 1.0)
+        zero = left - low * scale
+        for i in range(max(0, int(visible.top() // self._row_height)), min(n, int(visible.bottom() // self._row_height) + 1)):
+            self._row(painter, i, right, zero, scale, end)
+        painter.setPen(self.theme.colour("faint" if low < 0 else "line"))
+        painter.drawLine(QPointF(round(zero) + 0.5, 0), QPointF(round(zero) + 0.5, n * self._row_height))
+        if self.mark.unit:
+            painter.setFont(self.theme.font(self.theme.small))
+            painter.setPen(self.theme.colour("muted"))
+            unit = QRectF(left, n * self._row_height, self.viewport().width() - left - 4, self.theme.px(16))
+            painter.drawText(unit, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, self.mark.unit)
+
+    def _row(self, painter: QPainter, i: int, right: float, zero: float, scale: float, end: float) -> None:
+        row, middle = self.item_rect((i,)), Qt.AlignmentFlag.AlignVCenter
+        chosen = i in self.mark.chosen
+        if chosen:
+            painter.fillRect(row, self.theme.colour("accent", 0.14))
+            painter.fillRect(QRectF(0, row.top(), 3, self._row_height), self.theme.colour("accent"))
+        elif self._hovered == (i,):
+            painter.fillRect(row, self.theme.colour("line", 0.5))
+        value = float(self.mark.values[i])
+        if np.isfinite(value):
+            edge = zero + value * scale
+            bar = QRectF(min(zero, edge), row.top() + 4, max(abs(edge - zero), 1.0 if value else 0.0), self._row_height - 8)
+            painter.fillRect(bar, self.colour(i))
+        painter.setFont(self._font())
+        painter.setPen(self.theme.colour("text"))
+        name = QFontMetricsF(self._font()).elidedText(self.mark.labels[i], Qt.TextElideMode.ElideMiddle, right - 6)
+        painter.drawText(QRectF(6, row.top(), right - 6, self._row_height), Qt.AlignmentFlag.AlignRight | middle, name)
+        painter.setFont(self.theme.font(self.theme.small))
+        painter.setPen(self.theme.colour("muted"))
+        numbers = QRectF(end, row.top(), self.viewport().width() - end - 4, self._row_height)
+        painter.drawText(numbers, Qt.AlignmentFlag.AlignRight | middle, self._texts[i])
+
+    # gestures --------------------------------------------------------------------------------------------------------
+
+    def id_at(self, at: QPointF) -> Id | None:
+        """The row under a point."""
+        i = int(self.to_content(at).y() // self._row_height)
+        return (i,) if 0 <= i < len(self.mark.values) else None
+
+    def readout(self, item: Id) -> str:
+        """Name and value."""
+        name = self.mark.labels[item[0]]
+        return f"{f'‘{name}’' if self.mark.tokens else name} · {number(float(self.mark.values[item[0]]), self.mark.unit)}"
+
+    def walk(self, item: Id | None, dx: int, dy: int) -> Id | None:
+        """Up and down."""
+        n = len(self.mark.values)
+        if not n:
+            return None
+        if item is None:
+            return (self.mark.chosen[0] if self.mark.chosen else 0,)
+        return (min(max(item[0] + dy, 0), n - 1),)

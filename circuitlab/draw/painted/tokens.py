@@ -1,0 +1,402 @@
+"""Running text: one box a token, flowed to the width, coloured by value, text in black or white by contrast."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from math import ceil, floor
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPainterPath, QPen, QPixmap
+from PySide6.QtWidgets import QWidget
+
+from circuitlab.draw.look.colours import BARELY, dark_text, inked, rgb
+from circuitlab.draw.look.paper import Paper
+from circuitlab.draw.look.theme import Theme
+from circuitlab.draw.painted.mark import PaintedMark
+from circuitlab.draw.pointing.gestures import Id, number
+from circuitlab.figures.marks import Tokens
+
+PAD = 2.0
+LINE_GAP = 3.0
+ARC = 12.0  # px: how high arrows rise over the text
+TALLEST = 4096.0  # px: a longer text is written token by token
+
+
+class TokensMark(PaintedMark):
+    """Realises `Tokens`."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(theme, parent)
+        self.mark: Tokens = Tokens("", (), np.zeros(0))
+        self._widths: np.ndarray = np.zeros(0)
+        self._boxes: np.ndarray = np.zeros((0, 3))  # [token, (x, line, width)]
+        self._flowed_at = -1
+        self._colours: np.ndarray | None = None
+        self._inks: np.ndarray = np.zeros(0, dtype=bool)
+        self._layers: dict[tuple[str, float], QPixmap] = {}
+        self._on_paper = self._grey = False
+        self._every = 0  # an index stands under each so manieth token, 0: under none
+        self._height = 0.0
+        self._rects: list[QRectF] = []
+        self._paints: dict[int, QColor] = {}
+
+    # the mark --------------------------------------------------------------------------------------------------------
+
+    def show_mark(self, mark: Tokens) -> None:
+        """Flow again only for other texts, colour again only for other values."""
+        old, self.mark, self.mark_name = self.mark, mark, mark.name
+        spaced = bool(mark.heading) != bool(old.heading) or bool(mark.named or mark.arrows) != bool(old.named or old.arrows)
+        if (mark.texts is not old.texts and mark.texts != old.texts) or spaced:
+            self._measure()
+            self.forget_hover()
+        keys = ("values", "rgb", "texts")
+        if any(getattr(mark, k) is not getattr(old, k) for k in keys) or (mark.levels, mark.map) != (
+            old.levels,
+            old.map,
+        ):
+            self._colours = None
+        if mark.row != old.row or mark.texts is not old.texts:
+            self._show_row()
+        self.viewport().update()
+
+    def _show_row(self) -> None:
+        """The token that is read stays in sight."""
+        if self.mark.row is not None and 0 <= self.mark.row < len(self.mark.texts):
+            self.reveal((self.mark.row,))
+
+    def relayout(self) -> None:
+        """Other lines."""
+        super().relayout()
+        self._show_row()
+
+    def line_height(self) -> int:
+        """A line of text, with the words above it."""
+        return int(self._line())
+
+    def least_width(self) -> float:
+        """The longest token whole."""
+        return max(super().least_width(), float(self._widths.max(initial=0.0)))
+
+    def show_indices(self, every: int) -> None:
+        """Write the index under each so manieth token, where the axes of a map have indices in place of tokens; 0: none."""
+        if every != self._every:
+            self._every = every
+            self._measure()
+            self.viewport().update()
+
+    def natural_width(self) -> int:
+        """px of all of it in one line, also where a bar to scroll by has not gone yet."""
+        return ceil(float(self._widths.sum())) + 4 + self.verticalScrollBar().sizeHint().width()
+
+    def restyle(self) -> None:
+        """Zero is the background."""
+        self._colours = None
+        self._measure()
+
+    def _measure(self) -> None:
+        self._height = 0.0
+        metrics = QFontMetricsF(self._font())
+        known: dict[str, float] = {}
+        for text in self.mark.texts:
+            if text not in known:
+                known[text] = metrics.horizontalAdvance(text)
+        self._widths = np.array([known[t] for t in self.mark.texts]) + 2 * PAD
+        self._flowed_at = -1
+        self.relayout()
+
+    def prepare_export(self, paper: Paper) -> None:
+        """On paper text is text."""
+        super().prepare_export(paper)
+        self._on_paper, self._grey = True, paper.grey
+
+    def _font(self) -> QFont:
+        return self.theme.font(self.theme.normal, mono=True)
+
+    def _line(self) -> float:
+        if not self._height:
+            self._height = float(round(QFontMetricsF(self._font()).height() + LINE_GAP + self._lead() + self._foot()))
+        return self._height
+
+    def _foot(self) -> float:
+        """Room below each line for indices, where there are any."""
+        return float(round(QFontMetricsF(self._index_font()).ascent() + 2)) if self._every else 0.0
+
+    def _index_font(self) -> QFont:
+        return self.theme.font(max(0.85 * self.theme.small, ceil(self.theme.least)))
+
+    def _lead(self) -> float:
+        """Room above each line for words and arrows, where there are any."""
+        if not (self.mark.named or self.mark.arrows):
+            return 0.0
+        return float(round(QFontMetricsF(self.theme.font(self.theme.small)).height() + ARC))
+
+    def _flow(self, width: int) -> None:
+        """Place every token: left to right, a line break after ↵ and where the width ends."""
+        if width == self._flowed_at:
+            return
+        self._flowed_at = width
+        self._layers = {}
+        x, line = 0.0, int(bool(self.mark.heading))
+        boxes = np.zeros((len(self.mark.texts), 3))
+        for i, (text, need) in enumerate(zip(self.mark.texts, self._widths.tolist(), strict=True)):
+            need = min(need, float(width))
+            if x and x + need > width:
+                x, line = 0.0, line + 1
+            boxes[i] = x, line, need
+            x += need
+            if text.endswith("↵"):
+                x, line = 0.0, line + 1
+        self._boxes = boxes
+        height = self._line()
+        lead, foot = self._lead(), self._foot()
+        self._rects = [
+            QRectF(x, line * height + 1 + lead, width - 1, height - 2 - lead - foot) for x, line, width in boxes.tolist()
+        ]
+
+    def content_height(self, width: int) -> int:
+        """Lines."""
+        if not self.mark.texts:
+            return 0
+        self._flow(max(width, 20))
+        return int((self._boxes[-1, 1] + 1) * self._line()) + 2
+
+    def _fill(self) -> np.ndarray:
+        """[token, 3] background colours, worked out once per values."""
+        if self._colours is None:
+            mark = self.mark
+            if mark.rgb is not None:
+                self._colours = inked(mark.rgb, self.theme)
+            else:
+                self._colours = rgb(mark.values, mark.levels, mark.map, self.theme)
+            self._inks = dark_text(self._colours)
+        return self._colours
+
+    # painting --------------------------------------------------------------------------------------------------------
+
+    def item_rect(self, item: Id) -> QRectF:
+        """The box of a token."""
+        self._flow(max(self.viewport().width(), 20))
+        x, line, width = self._boxes[item[0]]
+        height, lead = self._line(), self._lead()
+        return QRectF(x + 0.5, line * height + 1 + lead, width - 1, height - 2 - lead - self._foot())
+
+    def draw(self, painter: QPainter, visible: QRectF) -> None:
+        """The boxes of the visible lines."""
+        if not self.mark.texts:
+            return
+        self._flow(max(self.viewport().width(), 20))
+        fill, height = self._fill(), self._line()
+        first = int(np.searchsorted(self._boxes[:, 1], visible.top() // height))
+        last = int(np.searchsorted(self._boxes[:, 1], visible.bottom() // height, side="right"))
+        coloured = ~np.isnan(self.mark.values) if self.mark.rgb is None else np.ones(len(fill), dtype=bool)
+        inks = np.where(coloured, np.where(self._inks, "#101014", "#ffffff"), self.theme.text).tolist()
+        packed = (fill.astype(np.int64) @ (65536, 256, 1)).tolist()
+        ground = int(self.theme.colour("background").rgb() & 0xFFFFFF)  # what has the colour of the paper is not painted
+        for i in (np.flatnonzero(coloured[first:last]) + first).tolist():
+            if packed[i] != ground:
+                painter.fillRect(self._rects[i], self._paint(packed[i]))
+        ratio = painter.deviceTransform().m11()
+        if self._on_paper or self._boxes[-1, 1] * height * ratio > TALLEST:
+            self._write(painter, range(first, last), inks)
+        else:
+            self._stamp(painter, range(first, last), inks, ratio)
+        if self._marks_signs():
+            self._underline(painter, inks)
+        self._outlines(painter)
+        self._draw_indices(painter, range(first, last))
+        self._draw_arrows(painter)
+        self._draw_names(painter)
+        if self.mark.heading and visible.top() < height:
+            self._title(painter, QRectF(PAD, 0, self.viewport().width() - 2 * PAD, height))
+
+    def _draw_indices(self, painter: QPainter, shown: range) -> None:
+        """Under the middle of their tokens."""
+        if not self._every:
+            return
+        metrics = QFontMetricsF(self._index_font())
+        painter.setFont(self._index_font())
+        painter.setPen(self.theme.colour("muted"))
+        for i in range(shown.start + -shown.start % self._every, shown.stop, self._every):
+            box, wide = self.item_rect((i,)), metrics.horizontalAdvance(str(i))
+            x = max(0.0, min(box.center().x() - wide / 2, self.viewport().width() - wide))
+            painter.drawText(QPointF(x, box.bottom() + metrics.ascent()), str(i))
+
+    def _draw_arrows(self, painter: QPainter) -> None:
+        """Arcs from the top of one token to the top of another, a head at their end."""
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        ink = self.theme.colour("accent", 0.75)
+        for start, end in self.mark.arrows:
+            a, b = self.item_rect((start,)), self.item_rect((end,))
+            first, last = QPointF(a.center().x(), a.top()), QPointF(b.center().x(), b.top() - 1)
+            path = QPainterPath(first)
+            path.cubicTo(QPointF(first.x(), first.y() - 1.6 * ARC), QPointF(last.x(), last.y() - 1.6 * ARC), last)
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.setPen(QPen(ink, 1.5))
+            painter.drawPath(path)
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(ink)
+            painter.drawPolygon([last, QPointF(last.x() - 3.5, last.y() - 6), QPointF(last.x() + 3.5, last.y() - 6)])
+        painter.restore()
+
+    def _draw_names(self, painter: QPainter) -> None:
+        """Words above tokens, the later ones of a crowd moved aside, on the paper so that arcs do not cross them."""
+        font = self.theme.font(self.theme.small)
+        metrics, taken = QFontMetricsF(font), list[QRectF]()
+        for at, word in self.mark.named:
+            box = self.item_rect((at,))
+            size = metrics.horizontalAdvance(word)
+            room = QRectF(box.center().x() - size / 2, box.top() - self._lead(), size, metrics.height())
+            room.moveLeft(min(max(room.left(), 0.0), max(self.viewport().width() - size, 0.0)))
+            for other in taken:
+                if room.intersects(other):
+                    room.moveLeft(other.right() + 6)
+            taken.append(room)
+            painter.fillRect(room, self.theme.colour("background", 0.8))
+            painter.setFont(font)
+            painter.setPen(self.theme.colour("accent"))
+            painter.drawText(room, int(Qt.AlignmentFlag.AlignCenter), word)
+
+    def _marks_signs(self) -> bool:
+        return self._grey and self.mark.map == "signed" and self.mark.rgb is None
+
+    def _underline(self, painter: QPainter, inks: list[str]) -> None:
+        """What is negative enough to be seen: in grey the two sides of the signed map look alike."""
+        top = max(abs(level) for level in self.mark.levels)
+        with np.errstate(invalid="ignore"):
+            negative = np.flatnonzero(self.mark.values < -BARELY * top).tolist()
+        for i in negative:
+            box = self._rects[i]
+            painter.setPen(QPen(QColor(inks[i]), 1.2))
+            painter.drawLine(QPointF(box.left() + 1, box.bottom() - 1), QPointF(box.right() - 1, box.bottom() - 1))
+
+    def note(self) -> str:
+        """How a sign is shown in grey."""
+        return "underlined tokens are negative" if self._marks_signs() else ""
+
+    def _title(self, painter: QPainter, room: QRectF) -> None:
+        """The heading, in the first line."""
+        font = self.theme.font(self.theme.small, bold=True)
+        painter.setFont(font)
+        painter.setPen(self.theme.colour("text"))
+        text = QFontMetricsF(font).elidedText(self.mark.heading, Qt.TextElideMode.ElideRight, room.width())
+        painter.drawText(room, int(Qt.AlignmentFlag.AlignVCenter), text)
+
+    def _paint(self, packed: int) -> QColor:
+        """The colour 0xRRGGBB."""
+        if packed not in self._paints:
+            if len(self._paints) > 4096:
+                self._paints.clear()
+            self._paints[packed] = QColor(packed)
+        return self._paints[packed]
+
+    def _stamp(self, painter: QPainter, shown: range, inks: list[str], ratio: float) -> None:
+        """Texts from the layers, neighbours in one ink together; laying a hundred texts out costs more than all else."""
+        height = self._line()
+        lines = self._boxes[:, 1].tolist()
+        runs = groupby(shown, lambda i: (inks[i], lines[i]))
+        for (ink, line), members in runs:
+            run = list(members)
+            x, (last, _, width) = self._boxes[run[0], 0], self._boxes[run[-1]].tolist()
+            # whole pixels: a layer that is moved by part of one would blur
+            left, right = floor(x * ratio), floor((last + width) * ratio)
+            top, bottom = floor(line * height * ratio), floor((line + 1) * height * ratio)
+            source = QRectF(left, top, right - left, bottom - top)
+            target = QRectF(left / ratio, top / ratio, (right - left) / ratio, (bottom - top) / ratio)
+            painter.drawPixmap(target, self._layer(ink, ratio), source)
+
+    def _layer(self, ink: str, ratio: float) -> QPixmap:
+        """All texts in one ink on nothing, made once for a flow and kept until texts, width or theme are others."""
+        known = self._layers.get((ink, ratio))
+        if known is not None:
+            return known
+        n = len(self.mark.texts)
+        size = QSizeF(self._flowed_at, (self._boxes[-1, 1] + 1) * self._line()) * ratio
+        made = QPixmap(ceil(size.width()), ceil(size.height()))
+        made.fill(Qt.GlobalColor.transparent)
+        painter = QPainter(made)
+        painter.setRenderHint(QPainter.RenderHint.TextAntialiasing)
+        painter.scale(ratio, ratio)
+        self._write(painter, range(n), [ink] * n)
+        painter.end()
+        self._layers[ink, ratio] = made
+        return made
+
+    def _write(self, painter: QPainter, shown: range, inks: list[str]) -> None:
+        """Texts as text."""
+        painter.setFont(self._font())
+        metrics, height = QFontMetricsF(self._font()), self._line()
+        base, space = metrics.ascent() + LINE_GAP / 2 + self._lead(), metrics.horizontalAdvance("·")
+        for i in shown:
+            x, line, width = self._boxes[i].tolist()
+            text = self.mark.texts[i]
+            if self._widths[i] > width:
+                text = metrics.elidedText(text, Qt.TextElideMode.ElideRight, width - 2 * PAD)
+            self._text(painter, text, QPointF(x + PAD, line * height + base), space, QColor(inks[i]))
+
+    def _text(self, painter: QPainter, text: str, at: QPointF, space: float, ink: QColor) -> None:
+        """A token's text, its leading visible spaces (each `space` wide) lighter than the rest."""
+        body = text.lstrip("·")
+        spaces = text[: len(text) - len(body)]
+        if spaces and body:
+            soft = QColor(ink)
+            soft.setAlphaF(0.5)
+            painter.setPen(soft)
+            painter.drawText(at, spaces)
+            at = QPointF(at.x() + space * len(spaces), at.y())
+            text = body
+        painter.setPen(ink)
+        painter.drawText(at, text)
+
+    def _outlines(self, painter: QPainter) -> None:
+        n, row = len(self.mark.texts), self.mark.row
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        if self._hovered is not None and self._hovered[0] < n:
+            painter.setPen(QPen(self.theme.colour("text"), 1))
+            painter.drawRect(self.item_rect(self._hovered).adjusted(0, 0, -1, 0))
+        if row is not None and 0 <= row < n:
+            painter.setPen(QPen(self.theme.colour("accent"), 2 if self.mark.locked else 1))
+            painter.drawRect(self.item_rect((row,)).adjusted(0, 0, -1, 0))
+
+    # gestures --------------------------------------------------------------------------------------------------------
+
+    def id_at(self, at: QPointF) -> Id | None:
+        """The token under a point."""
+        if not self.mark.texts:
+            return None
+        point = self.to_content(at)
+        line = point.y() // self._line()
+        self._flow(max(self.viewport().width(), 20))
+        first, last = np.searchsorted(self._boxes[:, 1], [line, line + 1])
+        i = int(np.searchsorted(self._boxes[first:last, 0], point.x(), side="right")) - 1 + int(first)
+        if i < first or i >= last or point.x() > self._boxes[i, 0] + self._boxes[i, 2]:
+            return None
+        return (i,)
+
+    def readout(self, item: Id) -> str:
+        """Index, token, value."""
+        i = item[0]
+        value = float(self.mark.values[i])
+        said = f"{i} ‘{self.mark.texts[i]}’"
+        return said if np.isnan(value) else f"{said} · {number(value, self.mark.unit)}"
+
+    def tip(self, item: Id) -> str:
+        """What the figure says of it, else the readout."""
+        return self.mark.tips[item[0]] if item[0] < len(self.mark.tips) else self.readout(item)
+
+    def walk(self, item: Id | None, dx: int, dy: int) -> Id | None:
+        """Along the text; up and down to the nearest token of the next line."""
+        n = len(self.mark.texts)
+        if not n:
+            return None
+        if item is None:
+            return (self.mark.row if self.mark.row is not None and self.mark.row < n else 0,)
+        if dx:
+            return (min(max(item[0] + dx, 0), n - 1),)
+        x, line, width = self._boxes[item[0]]
+        there = np.flatnonzero(self._boxes[:, 1] == line + dy)
+        if not there.size:
+            return item
+        centres = self._boxes[there, 0] + self._boxes[there, 2] / 2
+        return (int(there[np.abs(centres - (x + width / 2)).argmin()]),)

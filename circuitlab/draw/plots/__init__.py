@@ -1,0 +1,1 @@
+"""Marks with two axes, made with pyqtgraph: curves, points, graphs."""

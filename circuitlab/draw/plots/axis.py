@@ -1,0 +1,428 @@
+# pyright: reportOptionalMemberAccess=false, reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
+# pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false, reportRedeclaration=false
+# pyqtgraph and PySide6 describe themselves wrongly here: pyqtgraph forwards methods at run time and names layouts as methods.
+"""An axis that can carry a label at each step: tokens in the mono face, turned upright, elided, thinned when they crowd."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from html import escape
+from itertools import pairwise
+from math import ceil, floor, log10
+from typing import Any, Literal
+
+import pyqtgraph as pg
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QFontMetricsF, QPainter
+
+from circuitlab.draw.look.guarded import guarded
+from circuitlab.draw.look.theme import Theme
+from circuitlab.figures.marks import Axis
+
+LEAST_CELL = 10.0  # px: below it tokens give way to position numbers
+LONGEST, LONGEST_ON_PAPER = 92.0, 150.0  # px of a label before it is elided
+TICK = 4.0
+BEYOND = 6.0  # px that a title may be longer than its axis
+BARE = 6  # px of an axis on which nothing is written
+LOW, LINE = 90, 13  # px of height below which numbers stand a line apart, and how much that is
+LINES_APART = 20  # px above it
+TOUCHING = 4.0  # px between two where only one would be left otherwise
+LOG_NUMBERS = ((2, 5), (3,))  # between decades, the first that have room
+BETWEEN_NUMBERS, NUMBERS_FROM = 10.0, 36.0  # px between two numbers, and at least from one's middle to the next one's
+
+
+def nice_step(least: float) -> int:
+    """The smallest of 1, 2, 5, 10, 20, 50 … that is not below `least`."""
+    power = 1
+    while True:
+        for one in (1, 2, 5):
+            if one * power >= least:
+                return one * power
+        power *= 10
+
+
+@lru_cache(maxsize=16384)
+def advance(theme: Theme, size: float, mono: bool, text: str) -> float:
+    """Width of a text in px: measured once, asked for every label at every fit."""
+    return QFontMetricsF(theme.font(size, mono=mono)).horizontalAdvance(text)
+
+
+class LabelAxis(pg.AxisItem):
+    """Left or bottom. `describe` an Axis; with `count` cells a label stands at `offset + i · pitch`."""
+
+    def __init__(self, side: Literal["left", "bottom"], theme: Theme) -> None:
+        self.vertical = side == "left"
+        self.theme = theme
+        self.spec = Axis()
+        self.count, self.pitch, self.offset = 0, 1.0, 0.0
+        self.chosen: int | None = None
+        self.cell, self.large = 0.0, False  # large: tokens are written as large as in running text, where cells are
+        self.stroke, self.longest = 1.0, LONGEST
+        super().__init__(side, maxTickLength=-4)  # which lays out a title at once
+        self.enableAutoSIPrefix(False)  # values are written as they are: no thousandths of a score
+        self.untitled = False  # so little room that the title stands in the caption
+        self.short = False  # little room: a title that the ticks say too goes ("head" under H0 H1 …)
+        self.set_theme(theme)
+
+    def set_theme(self, theme: Theme) -> None:
+        """Pens and fonts."""
+        self.theme = theme
+        self.setPen(pg.mkPen(theme.line, width=self.stroke))
+        self.setTextPen(pg.mkPen(theme.muted))
+        if self.label is not None:
+            self.label.setFont(theme.font(theme.small))  # else the application's, which the written style changes in part
+        self.setStyle(tickFont=theme.font(theme.small), tickTextOffset=4, hideOverlappingLabels=False)
+        self._plain_label()
+        self.picture = None
+        self.update()
+
+    def set_stroke(self, scale: float) -> None:
+        """Device pixels to a px of line width."""
+        self.stroke, style = scale, dict(self.labelStyle)
+        self.setPen(pg.mkPen(self.theme.line, width=scale))
+        self.labelStyle = style  # which pyqtgraph writes in the colour of the line from here on
+        self._updateLabel()
+        self.picture = None
+
+    def describe(self, spec: Axis, count: int = 0, pitch: float = 1.0, offset: float = 0.0) -> None:
+        """What the axis counts. `count` 0 and no ticks: plain numbers, drawn by pyqtgraph."""
+        if spec is self.spec and (count or len(spec.ticks), pitch, offset) == (self.count, self.pitch, self.offset):
+            return
+        self.spec, self.count, self.pitch, self.offset = spec, count or len(spec.ticks), pitch, offset
+        self.setLogMode(x=not self.vertical and spec.log, y=self.vertical and spec.log)
+        self._plain_label()
+        self.picture = None
+        self.update()
+
+    def choose(self, index: int | None) -> None:
+        """The label that is set in the accent."""
+        if index != self.chosen:
+            self.chosen = index
+            self.update()
+
+    def _plain_label(self) -> None:
+        self.setStyle(showValues=not self.spec.bare)
+        if self.spec.bare:
+            self.showLabel(False)
+            if not self.count:
+                self._extent(BARE)
+            return
+        if self.count:
+            self.showLabel(False)
+            return
+        size: dict[str, Any] = {
+            "color": self.theme.muted,
+            "font-size": f"{self.theme.small:.0f}px",
+            "font-family": "Inter",
+        }
+        self.setLabel(text=escape(self.spec.label), **size)
+        self.showLabel(bool(self.spec.label))
+        title = 18 if self.spec.label else 0
+        self._extent(self.theme.px((44 if self.vertical else 20) + title))
+
+    def labelString(self) -> str:
+        """pyqtgraph's title, no longer than the axis."""
+        whole = self.labelText
+        self.labelText = escape(self._short_title(self.spec.label)) if whole else whole
+        made = super().labelString()
+        self.labelText = whole
+        return made
+
+    def _short_title(self, title: str) -> str:
+        """What there is room for; on paper all of it."""
+        length = self.height() if self.vertical else self.width()
+        if self.longest >= LONGEST_ON_PAPER or length < 1:
+            return title
+        metrics = QFontMetricsF(self.theme.font(self.theme.small))
+        return metrics.elidedText(title, Qt.TextElideMode.ElideRight, max(length + BEYOND, 24.0))
+
+    def resizeEvent(self, event: Any = None) -> None:
+        """Another length, another title."""
+        if self.label is not None and not self.count and self.spec.label:
+            self.label.setHtml(self.labelString())
+        super().resizeEvent(event)
+
+    def tip_at(self, at: QPointF) -> str:
+        """The whole of what is shortened at a point of the axis, "" where nothing is."""
+        length = self.height() if self.vertical else self.width()
+        if self.count and not self._numbers() and not self.spec.bare and length:
+            view: Any = self.linkedView()
+            low, high = view.viewRange()[1 if self.vertical else 0]
+            along = (at.y() if self.vertical else at.x()) / length * (high - low) + low
+            i = round((along - self.offset) / self.pitch)
+            if 0 <= i < len(self.spec.ticks) and self._advance(self.spec.ticks[i]) > self.longest + 2:
+                return self.spec.ticks[i]
+        return "" if self._short_title(self.spec.label) == self.spec.label else self.spec.label
+
+    def _extent(self, px: int) -> None:
+        if self.vertical:
+            self.setWidth(px)
+        else:
+            self.setHeight(px)
+
+    # cells -----------------------------------------------------------------------------------------------------------
+
+    def fit(self, cell: float) -> int:
+        """Take the size of a cell in px; sets and returns the axis' own width or height."""
+        self.cell = cell * self.pitch
+        if self.spec.bare:
+            self._extent(BARE)
+            return BARE
+        metrics = QFontMetricsF(self._font())
+        labels = self._labels()
+        if self.vertical or self._upright(metrics):
+            longest = min(max((self._advance(t) for t in labels), default=0.0), self.longest)
+        else:
+            longest = metrics.height()
+        title = QFontMetricsF(self.theme.font(self.theme.small)).height() + 2 if self._titled() else 0.0
+        extent = round(TICK + longest + 4 + title)
+        self._extent(extent)
+        self.update()
+        return extent
+
+    def _titled(self) -> bool:
+        said = self.spec.ticks and not self.spec.tokens and self.spec.ticks[-1].lower().lstrip("≈ ")[:1] == self.spec.label[:1]
+        return bool(self.spec.label) and not self.untitled and not (self.short and said)
+
+    def _advance(self, text: str) -> float:
+        size, mono = self._face()
+        return advance(self.theme, size, mono, text)
+
+    @property
+    def index_step(self) -> int:
+        """Of tokens: how far apart the indices are that stand for them, 0 where the tokens themselves stand."""
+        if not (self.spec.tokens and self.spec.ticks and self._numbers()):
+            return 0
+        return self._every(QFontMetricsF(self._font()), False)
+
+    def _numbers(self) -> bool:
+        return bool(self.spec.spans) or not self.spec.ticks or (self.spec.tokens and self.cell < LEAST_CELL)
+
+    def _labels(self) -> tuple[str, ...]:
+        """The labels that set the extent."""
+        return (str(max(self.count - 1, 0)),) if self._numbers() else self.spec.ticks
+
+    def _face(self) -> tuple[float, bool]:
+        """Size in px, and whether the mono face."""
+        mono = self.spec.tokens and not self._numbers()
+        # Small cells are labelled in type that still fits them.
+        least = max(self.theme.small * 0.78, ceil(self.theme.least))
+        largest = self.theme.normal if self.large else self.theme.small
+        size = min(largest, max(least, self.cell - 1)) if mono else self.theme.small
+        return round(size), mono
+
+    def _font(self) -> Any:
+        size, mono = self._face()
+        return self.theme.font(size, mono=mono)
+
+    def _upright(self, metrics: QFontMetricsF) -> bool:
+        """Whether bottom labels are turned: tokens always alike, others when they do not fit side by side."""
+        if self._numbers() or self.spec.thin:
+            return False
+        widest = max((self._advance(t) for t in self.spec.ticks), default=0.0)
+        return widest + 6 > self.cell
+
+    def _every(self, metrics: QFontMetricsF, upright: bool) -> int:
+        least = metrics.height() * 0.9 if self.vertical or upright else metrics.horizontalAdvance(self._labels()[-1]) + 10
+        if self._numbers():
+            return nice_step(max(least, 18.0) / max(self.cell, 1e-9))
+        return max(1, -int(-least // max(self.cell, 1e-9))) if self.cell < least * 0.86 else 1
+
+    def _apart(self, texts: list[str]) -> float:
+        """px from one number to the next along the axis: as measured, and never so near that they are hard to read."""
+        if self.vertical:
+            return float(self.theme.px(LINE if self.height() < self.theme.px(LOW) else LINES_APART))
+        widest = max((advance(self.theme, self.theme.small, False, t) for t in texts), default=0.0)
+        return max(widest + BETWEEN_NUMBERS, NUMBERS_FROM)
+
+    def tickSpacing(self, minVal: float, maxVal: float, size: float) -> list[Any]:
+        """The smallest of 1, 2, 5, 10 … at which all numbers stand clear of each other; nothing is ruled between them."""
+        if size <= 0 or maxVal <= minVal:
+            return super().tickSpacing(minVal, maxVal, size)
+        span = maxVal - minVal
+        power = 10.0 ** (floor(log10(span * (self.theme.px(LINE) if self.vertical else NUMBERS_FROM) / size)) - 1)
+        step, near = power, 0.0  # near: numbers at these steps nearly touch, but do not
+        for step in (m * 10**k * power for k in range(6) for m in (1, 2, 5)):
+            if self.spec.whole and step < 1:
+                continue
+            inside = range(ceil(minVal / step), floor(maxVal / step) + 1)
+            if near and len(inside) < 2:
+                return [(near, 0.0)]  # two numbers say more than one
+            ends = [inside[0] * step, inside[-1] * step] if len(inside) else []
+            spare = step / span * size - self._apart(self.tickStrings(ends, 1.0, step))
+            if spare >= 0:
+                break
+            near = step if spare >= TOUCHING - BETWEEN_NUMBERS else 0.0
+        return [(step, 0.0)]
+
+    def tickValues(self, minVal: float, maxVal: float, size: float) -> list[Any]:
+        """At least two numbers where there is room for two: one alone says nothing of the scale."""
+        levels = super().tickValues(minVal, maxVal, size)
+        if size <= 0 or maxVal <= minVal or sum(len(values) for _, values in levels) > 1:
+            return levels
+        low, high = sorted((minVal, maxVal))
+        for step, values in self._finer(low, high, levels[0][0] if levels and levels[0][0] else 1.0):
+            ends = [values[0], values[-1]]
+            if (ends[1] - ends[0]) / (high - low) * size >= self._apart(self.tickStrings(ends, 1.0, step)):
+                return [(step, ends)]
+        return levels
+
+    def _finer(self, low: float, high: float, step: float) -> Iterator[tuple[float, list[float]]]:
+        """(step, the numbers between `low` and `high`) for finer steps that have two or more, the coarsest first."""
+        if self.logMode:
+            digits = [log10(m) for m in (1, 2, 3, 4, 5, 6, 7, 8, 9)]
+            values = [d + digit for d in range(floor(low), ceil(high) + 1) for digit in digits if low <= d + digit <= high]
+            yield from [(1.0, values)] if len(values) > 1 else []
+            return
+        power = 10.0 ** floor(log10(step))
+        for one in (m * 10.0**k * power for k in range(0, -3, -1) for m in (5, 2, 1)):
+            values = [i * one for i in range(ceil(low / one), floor(high / one) + 1)]
+            if one < step and len(values) > 1 and not (self.spec.whole and one < 1):
+                yield one, values
+
+    def logTickValues(self, minVal: float, maxVal: float, size: float, stdTicks: Any) -> list[tuple[Any, list[float]]]:
+        """On a logarithmic axis: decades, and 2 and 5 between them where there are few decades and room."""
+        decades = range(floor(minVal), ceil(maxVal) + 1)
+        wide = size / max(maxVal - minVal, 1e-9)  # px of a decade
+        texts = self.logTickStrings([float(d) for d in decades], 1.0, 1.0)
+        widest = max(advance(self.theme, self.theme.small, False, t) for t in texts)
+        apart = float(self.theme.px(LINE)) if self.vertical else widest + BETWEEN_NUMBERS / 2
+        every = max(1, ceil(apart / wide))
+        found: list[tuple[Any, list[float]]] = [(1.0, [float(d) for d in decades if d % every == 0 and minVal <= d <= maxVal])]
+        for numbers in LOG_NUMBERS if maxVal - minVal < 3 else ():
+            steps = [log10(m) for m in (1, *numbers, 10)]
+            if wide * min(b - a for a, b in pairwise(steps)) >= apart:
+                between = [d + step for d in decades for step in steps[1:-1]]
+                found.append((None, [v for v in between if minVal <= v <= maxVal]))
+                break
+        return found
+
+    def tickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
+        """With a minus sign that is one."""
+        return [text.replace("-", "−") for text in super().tickStrings(values, scale, spacing)]
+
+    def measure(self) -> None:
+        """Beside a plot whose range is known: as wide as its numbers ask for, and no narrower than always."""
+        if self.count or not self.vertical or self.spec.bare:
+            return
+        low, high = sorted(self.range)
+        levels = self.tickValues(low, high, max(self.height(), 1.0))
+        texts = [t for spacing, values in levels for t in self.tickStrings(values, 1.0, spacing)]
+        widest = max((advance(self.theme, self.theme.small, False, t) for t in texts), default=0.0)
+        self._extent(max(44, ceil(widest) + 10) + (18 if self.spec.label else 0))
+
+    def logTickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
+        """Plain numbers where they are short, powers of ten otherwise."""
+        return [f"{10**v:g}" if -4 < v < 5 else f"{10**v:.0e}".replace("e+0", "e").replace("e-0", "e−") for v in values]
+
+    def boundingRect(self) -> QRectF:
+        """Where it paints. Labels begin `TICK` px off the picture: a new picture alone must not have them written again."""
+        if not self.count:  # with room for half of a number at either end: pyqtgraph leaves one out that reaches beyond
+            up, aside = self.theme.px(8), 15  # as far as a plot keeps free beside it
+            return super().boundingRect().adjusted(*((0, -up, 0, up) if self.vertical else (-aside, 0, aside, 0)))
+        rect = self.mapRectFromParent(self.geometry())
+        return rect.adjusted(0, -15, -TICK, 15) if self.vertical else rect.adjusted(-15, TICK, 15, 0)
+
+    def place(self, index: int) -> float:
+        """Pixels along the axis of a label's centre."""
+        view: Any = self.linkedView()
+        x, y = view.viewRange()
+        low, high = y if self.vertical else x
+        part = (self.offset + index * self.pitch - low) / ((high - low) or 1.0)
+        return part * (self.height() if self.vertical else self.width())
+
+    def paint(self, p: QPainter, opt: Any, widget: Any) -> None:
+        """Labels at cells, or pyqtgraph's numbers."""
+        if not self.count:
+            super().paint(p, opt, widget)
+        elif not self.spec.bare:
+            guarded(p, lambda: self._paint_steps(p), self.boundingRect(), self.theme)
+
+    def _paint_steps(self, p: QPainter) -> None:
+        """A label at each cell, as many as there is room for."""
+        view: Any = self.linkedView()
+        length = self.height() if self.vertical else self.width()
+        low, high = view.viewRange()[1 if self.vertical else 0]
+        self.cell = self.pitch * length / ((high - low) or 1.0)
+        font = self._font()
+        metrics = QFontMetricsF(font)
+        if self.spec.spans:
+            self._spans(p, font)
+            self._title(p)
+            return
+        upright = self._upright(metrics)
+        every = self._every(metrics, upright)
+        first = max(0, int((low - self.offset) / self.pitch))
+        last = min(self.count - 1, int((high - self.offset) / self.pitch) + 1)
+        p.setFont(font)
+        chosen = self.place(self.chosen) if self.chosen is not None else -1e9
+        room = metrics.height() if self.vertical or upright else metrics.horizontalAdvance(self._labels()[-1]) + 6
+        for i in range(first - first % every, last + 1, every):
+            at = self.place(i)
+            if -0.5 <= at <= length + 0.5 and (abs(at - chosen) >= room * 0.8 or every == 1) and i != self.chosen:
+                self._label(p, metrics, i, at, upright)
+        if self.chosen is not None and 0 <= chosen <= length and self.chosen < self.count:
+            p.setFont(font)
+            self._label(p, metrics, self.chosen, chosen, upright)
+        self._title(p)
+
+    def _label(self, p: QPainter, metrics: QFontMetricsF, i: int, at: float, upright: bool) -> None:
+        text = str(i) if self._numbers() else self.spec.ticks[i]
+        text = metrics.elidedText(text, Qt.TextElideMode.ElideRight, self.longest + 2)
+        p.setPen(self.theme.colour("accent" if i == self.chosen else "muted"))
+        width, middle = metrics.horizontalAdvance(text), (metrics.ascent() - metrics.descent()) / 2
+        if self.vertical:
+            p.drawText(QPointF(self.width() - TICK - width, at + middle), text)
+        elif upright:
+            p.save()
+            p.translate(at + middle, TICK)
+            p.rotate(-90)
+            p.drawText(QPointF(-width, 0), text)
+            p.restore()
+        else:
+            p.drawText(QPointF(at - width / 2, TICK + metrics.ascent()), text)
+
+    def _spans(self, p: QPainter, font: Any) -> None:
+        """Names of ranges, in the middle of each; one for which there is no room left is left out."""
+        metrics, end = QFontMetricsF(font), -1e9
+        p.setFont(font)
+        p.setPen(self.theme.colour("muted"))
+        for first, stop, name in self.spec.spans:
+            middle = (self.place(first) + self.place(stop - 1)) / 2
+            if self.vertical:
+                left = middle - metrics.height() / 2
+                room = metrics.height()
+            else:
+                room = metrics.horizontalAdvance(name)
+                left = max(middle - room / 2, min(end + 5, middle))
+            if left < end:
+                continue
+            end = left + room
+            if self.vertical:
+                p.drawText(QPointF(self.width() - TICK - metrics.horizontalAdvance(name), left + metrics.ascent()), name)
+            else:
+                p.drawText(QPointF(left, TICK + metrics.ascent()), name)
+
+    def _title(self, p: QPainter) -> None:
+        if not self._titled() or min(self.width(), self.height()) < 1:  # beside a picture without room there is none to name
+            return
+        p.setFont(self.theme.font(self.theme.small))
+        p.setPen(self.theme.colour("muted"))
+        height, title = QFontMetricsF(p.font()).height(), self._short_title(self.spec.label)
+        middle = Qt.AlignmentFlag.AlignCenter
+        if self.vertical:
+            p.save()
+            p.rotate(-90)
+            p.drawText(QRectF(-self.height() - 200, 0, self.height() + 400, height), middle, title)
+            p.restore()
+        else:
+            p.drawText(QRectF(-200, self.height() - height, self.width() + 400, height), middle, title)
+
+    def wheelEvent(self, event: Any) -> None:
+        """Zoom is for both axes together."""
+        event.ignore()
+
+    def mouseDragEvent(self, event: Any) -> None:
+        """So is panning."""
+        event.ignore()

@@ -1,0 +1,334 @@
+# pyright: reportOptionalMemberAccess=false, reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
+# pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false, reportRedeclaration=false
+# pyqtgraph and PySide6 describe themselves wrongly here: pyqtgraph forwards methods at run time and names layouts as methods.
+"""A graph: edges in a few curves (one per kind and strength, so that thousands stay smooth), nodes as small labels on top."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen, QResizeEvent
+from PySide6.QtWidgets import QWidget
+
+from circuitlab.draw.look.colours import hues_rgb
+from circuitlab.draw.look.cross import STRUCK, paint_struck
+from circuitlab.draw.look.paper import Paper
+from circuitlab.draw.look.theme import GRID, Theme
+from circuitlab.draw.plots.plot import LEAST_PICTURE, Overlay, Range
+from circuitlab.draw.plots.points import nearest_towards
+from circuitlab.draw.plots.xy import XYPlot, span
+from circuitlab.draw.pointing.gestures import Id, number
+from circuitlab.figures.contracts.hues import composition_rgb
+from circuitlab.figures.marks import Edges
+
+STRENGTHS = 8
+REACH = 6.0
+KINDS = "QKV"
+DASHES: dict[int, list[float]] = {1: [6.0, 3.0], 2: [1.5, 2.5]}
+WIDE_UP_TO = 400  # edges: above it every line is one pixel wide, which Qt draws much faster
+DASHED_UP_TO = 1500
+DOT = 4.5
+FEW = 8  # nodes of a row that are named on paper however narrow it is
+BADGE = 16.0  # px above a node
+
+
+class EdgesMark(XYPlot):
+    """Realises `Edges`."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(theme, parent)
+        none = np.zeros(0, dtype=np.int64)
+        self.mark: Edges = Edges("", np.zeros((0, 2)), (), none, np.zeros((0, 2), np.int64), np.zeros(0), none)
+        self._on_paper = False
+        self._curves: list[pg.PlotCurveItem] = []
+        self._rgb = np.zeros((0, 3), dtype=np.uint8)
+        self._boxed: list[QRectF] = []
+        self._boxed_for: Any = None
+        self._over = Overlay(self, self._draw_over)
+        plot = self.plot_item
+        plot.hideAxis("left")
+        plot.hideAxis("bottom")
+
+    def show_mark(self, mark: Edges) -> None:
+        """New edges are drawn; a choice alone repaints only the overlay."""
+        old, self.mark, self.mark_name = self.mark, mark, mark.name
+        self._ready = True
+        if any(getattr(mark, k) is not getattr(old, k) for k in ("xy", "ends", "weights", "kinds")):
+            self._fill()
+            self.settle(mark.xy.shape == old.xy.shape)
+            self.forget_hover()
+        if mark.hues is not old.hues:
+            self._rgb = hues_rgb(np.asarray(mark.hues), self.theme)
+        self._name_kinds()
+        self._over.update()
+
+    def _name_kinds(self) -> None:
+        kinds = np.unique(self.mark.kinds).tolist()
+        entries = [(KINDS[k], composition_rgb(k, self.theme.dark)) for k in kinds]
+        dashes = {i: DASHES[k] for i, k in enumerate(kinds) if k in DASHES and self._dashed()}
+        self.legend.show_entries(entries, self.theme, lines=True, dashes=dashes)
+        self._fit_axes()
+
+    def _dashed(self) -> bool:
+        return len(self.mark.ends) <= DASHED_UP_TO or self._on_paper
+
+    def prepare_export(self, paper: Paper) -> None:
+        """There is time for dashes, and they are all that tells kinds apart in grey."""
+        super().prepare_export(paper)
+        self._on_paper = True
+
+    def _pen(self, kind: int, strength: float) -> QPen:
+        wide = len(self.mark.ends) <= WIDE_UP_TO
+        width = (1 + 2 * strength if wide else 1) * self.stroke * (self.theme.scale if wide else 1)
+        pen = pg.mkPen(*composition_rgb(kind, self.theme.dark), round(55 + 200 * strength), width=width)
+        if kind in DASHES and self._dashed():
+            pen.setDashPattern(DASHES[kind])
+        return pen
+
+    def _fill(self) -> None:
+        """One curve of separate segments for each kind and each of eight strengths, weak ones below."""
+        mark = self.mark
+        for curve in self._curves:
+            self.box.removeItem(curve)
+        self._curves = []
+        placed = np.isfinite(mark.xy).all(axis=1)[mark.ends].all(axis=1)  # [edge]
+        bucket = np.clip((np.asarray(mark.weights) * STRENGTHS).astype(int), 0, STRENGTHS - 1)
+        for b in range(STRENGTHS):
+            for kind in range(len(KINDS)):
+                chosen = np.flatnonzero((bucket == b) & (mark.kinds == kind) & placed)
+                if not chosen.size:
+                    continue
+                places = self._places(mark.ends[chosen], mark.kinds[chosen]).reshape(-1, 2)  # [edge · 2, (x, y)]
+                curve = pg.PlotCurveItem(antialias=len(mark.ends) <= DASHED_UP_TO)
+                curve.setData(
+                    np.ascontiguousarray(places[:, 0], dtype=np.float64),
+                    np.ascontiguousarray(places[:, 1], dtype=np.float64),
+                    connect="pairs",
+                    skipFiniteCheck=True,
+                    pen=self._pen(kind, (b + 0.5) / STRENGTHS),
+                )
+                curve.setZValue(b)
+                self.box.addItem(curve, ignoreBounds=True)
+                self._curves.append(curve)
+
+    def restyle(self) -> None:
+        """Nodes and edges in the theme's colours, the legend's text."""
+        if self._ready:
+            self._rgb = hues_rgb(np.asarray(self.mark.hues), self.theme)
+            self._fill()
+            self._name_kinds()
+
+    def _places(self, ends: np.ndarray, kinds: np.ndarray) -> np.ndarray:
+        """[edge, 2, (x, y)]: kinds run beside each other, so that three edges of one pair are three lines."""
+        x = self.mark.xy[:, 0]
+        apart = 0.007 * float(np.ptp(x[np.isfinite(x)])) if np.isfinite(x).any() else 0.0
+        places = self.mark.xy[ends].astype(float)
+        places[:, :, 0] += (np.asarray(kinds)[:, None] - 1) * apart
+        return places
+
+    def full_range(self) -> Range:
+        """All nodes, room for their labels and badges, and at the left for the names of rows."""
+        (left, right), (low, high) = span(self.mark.xy[:, 0], 0.0), span(self.mark.xy[:, 1], 0.0)
+        metrics = QFontMetricsF(self.theme.font(self.theme.small))
+        label = max((metrics.horizontalAdvance(t) for t in self.mark.labels), default=0.0) / 2 + 8
+        rows = max((metrics.horizontalAdvance(t) + 8 for _, t in self.mark.rows), default=0.0)
+        half = metrics.height() / 2 + 6
+        x = _with_room(left, right, self.viewport().width(), label + rows, label)
+        y = _with_room(low, high, self._height_of_plot(), half, half + (self.theme.px(BADGE) if any(self.mark.badges) else 0.0))
+        return x, y
+
+    def _along(self, part: Range) -> tuple[str, str]:
+        """Nodes in sight: places have no measure."""
+        (x0, x1), (y0, y1) = part
+        x, y = self.mark.xy.T
+        seen = int(((x >= x0) & (x <= x1) & (y >= y0) & (y <= y1)).sum())
+        return f"{seen} of {len(x)} nodes", ""
+
+    def _height_of_plot(self) -> float:
+        """px: in layouts that have not happened yet, what will be left of the viewport."""
+        return self.viewport().height() - self.legend.height_for(max(self.viewport().width() - 80, 80)) - GRID
+
+    def resizeEvent(self, event: QResizeEvent) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The room round the nodes is px: in another size it is another part of the picture."""
+        super().resizeEvent(event)
+        if self._ready and not self._zoomed:
+            self.reset_view()
+
+    def least_width(self) -> float:
+        """The names of rows, and the fullest of them: with its names where they are few, as dots that do not touch where not."""
+        metrics = QFontMetricsF(self.theme.font(self.theme.small))
+        named = max((metrics.horizontalAdvance(t) + 8 for _, t in self.mark.rows), default=0.0)
+        _, counts = np.unique(self.mark.xy[:, 1], return_counts=True)
+        most = int(counts.max(initial=1))
+        name = max(map(metrics.horizontalAdvance, self.mark.labels), default=0.0) + 10
+        each = name if most <= FEW else 2.5 * DOT * self.theme.scale
+        return named + max(each * most, LEAST_PICTURE, self.legend.least_width())
+
+    def natural_height(self, width: int) -> int:
+        """Tall enough that layers keep apart."""
+        return min(420, max(200, round(width * 0.55)))
+
+    # gestures --------------------------------------------------------------------------------------------------------
+
+    def _nodes(self) -> np.ndarray:
+        """[node, 2] pixels."""
+        return self.to_pixels(self.mark.xy[:, 0], self.mark.xy[:, 1])
+
+    def _labelled(self, nodes: np.ndarray) -> bool:
+        """Whether labels fit beside each other."""
+        metrics = QFontMetricsF(self.theme.font(self.theme.small))
+        widest = max((metrics.horizontalAdvance(t) for t in self.mark.labels), default=0.0) + 10
+        if len(nodes) < 2:
+            return True
+        sample = nodes[np.isfinite(nodes).all(axis=1)][:200]
+        apart = np.abs(sample[:, None] - sample[None]) / (widest, metrics.height() + 6)
+        crowded = (apart.max(axis=2) + np.eye(len(sample)) * 9 < 0.9).any(axis=1)
+        return not len(crowded) or bool(crowded.mean() < 0.1)
+
+    def _boxes(self) -> list[QRectF]:
+        """A rectangle for each node: its label, or a dot where labels would crowd. Worked out once per view."""
+        frame, view = self.frame(), self.box.viewRange()
+        key = (frame.getRect(), tuple(map(tuple, view)), id(self.mark.xy), id(self.mark.labels), self.theme.small)
+        if key != self._boxed_for:
+            self._boxed_for, self._boxed = key, self._place_boxes(self._nodes())
+        return self._boxed
+
+    def _place_boxes(self, nodes: np.ndarray) -> list[QRectF]:
+        if not self._labelled(nodes):
+            dot = DOT * self.theme.scale
+            return [QRectF(x - dot, y - dot, 2 * dot, 2 * dot) for x, y in nodes.tolist()]
+        metrics = QFontMetricsF(self.theme.font(self.theme.small))
+        height = metrics.height() + 4
+        wide = [metrics.horizontalAdvance(t) + 10 for t in self.mark.labels]
+        return [QRectF(x - w / 2, y - height / 2, w, height) for (x, y), w in zip(nodes.tolist(), wide, strict=True)]
+
+    def id_at(self, at: QPointF) -> Id | None:
+        """(0, node) on a node, else (1, edge) near an edge."""
+        if not len(self.mark.xy) or not self.frame().contains(at):
+            return None
+        for i, box in enumerate(self._boxes()):
+            if box.adjusted(-3, -3, 3, 3).contains(at):
+                return 0, i
+        if not len(self.mark.ends):
+            return None
+        lines = self._lines()
+        away = np.nan_to_num(segment_distance(np.array([at.x(), at.y()]), lines[:, 0], lines[:, 1]), nan=np.inf)
+        nearest = int(away.argmin())
+        if away[nearest] > REACH:
+            return None
+        # Among edges equally near, the strongest: it is the one that is seen.
+        close = np.flatnonzero(away <= away[nearest] + 1.0)
+        return 1, int(close[np.asarray(self.mark.weights)[close].argmax()])
+
+    def _lines(self, edges: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """[edge, 2, (x, y)] pixels of some edges."""
+        places = self._places(self.mark.ends[edges], self.mark.kinds[edges])
+        return self.to_pixels(places[..., 0].ravel(), places[..., 1].ravel()).reshape(-1, 2, 2)
+
+    def readout(self, item: Id) -> str:
+        """A node's label, or the ends, kind and weight of an edge."""
+        kind, i = item
+        if kind == 0:
+            more = [texts[i] for texts in (self.mark.badges, self.mark.hints) if texts]
+            return " · ".join(filter(None, (self.mark.labels[i], *more)))
+        start, end = (self.mark.labels[int(n)] for n in self.mark.ends[i])
+        values = self.mark.weights if self.mark.values is None else self.mark.values
+        return f"{start} → {end} {KINDS[int(self.mark.kinds[i])]} · {number(float(values[i]), self.mark.unit)}"
+
+    def given(self, item: Id) -> Id:
+        """(0, *node id) or (1, *edge id) where the mark has them."""
+        known = (self.mark.node_ids, self.mark.edge_ids)[item[0]]
+        return item if known is None else (item[0], *(int(v) for v in known[item[1]]))
+
+    def walk(self, item: Id | None, dx: int, dy: int) -> Id | None:
+        """To the nearest node in a direction."""
+        if not len(self.mark.xy):
+            return None
+        if item is None or item[0] != 0:
+            return 0, (self.mark.chosen_nodes[0] if self.mark.chosen_nodes else 0)
+        return 0, nearest_towards(self._nodes(), item[1], dx, dy)
+
+    def show_cursor(self, item: Id | None) -> None:
+        """Show the hovered node's or edge's name."""
+        self._over.update()
+
+    # overlay ---------------------------------------------------------------------------------------------------------
+
+    def _draw_over(self, painter: QPainter) -> None:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        hovered = [self._hovered[1]] if self._hovered and self._hovered[0] == 1 and self._hovered[1] < len(self.mark.ends) else []
+        for edges, name in ((self.mark.chosen_edges, "accent"), (hovered, "text")):
+            painter.setPen(QPen(self.theme.colour(name), 2.5 if name == "accent" else 2))
+            for a, b in self._lines(np.array(edges, dtype=int)).tolist() if edges else ():
+                painter.drawLine(QPointF(*a), QPointF(*b))
+        self._draw_nodes(painter)
+
+    def _draw_nodes(self, painter: QPainter) -> None:
+        boxes = self._boxes()
+        self._draw_rows(painter)
+        labelled = bool(boxes) and boxes[0].width() > 2 * DOT * self.theme.scale + 0.1
+        painter.setFont(self.theme.font(self.theme.small))
+        chosen = set(self.mark.chosen_nodes)
+        hovered = self._hovered[1] if self._hovered and self._hovered[0] == 0 else -1
+        ground = np.array(self.theme.colour("background").getRgb()[:3])
+        # A tint with a border in the head's hue: a hundred full hues would drown the edges.
+        tints = np.round(self._rgb * 0.2 + ground * 0.8).astype(int).tolist() if labelled else self._rgb.tolist()
+        for i, box in enumerate(boxes):
+            if box.x() != box.x():
+                continue  # a node without a place
+            ring = (
+                self.theme.colour("accent" if i in chosen else "text")
+                if i in chosen or i == hovered
+                else QColor(*self._rgb[i].tolist())
+            )
+            painter.setPen(QPen(ring, 2.5 if i in chosen else 1.5))
+            painter.setBrush(QColor(*tints[i]))
+            painter.drawRoundedRect(box, 4, 4)
+            if labelled:
+                painter.setPen(self.theme.colour("text"))
+                painter.drawText(box, Qt.AlignmentFlag.AlignCenter, self.mark.labels[i])
+            if self.mark.badges and self.mark.badges[i]:
+                self._draw_badge(painter, box, self.mark.badges[i])
+            if not labelled and (i in chosen or i == hovered):
+                painter.setPen(self.theme.colour("accent" if i in chosen else "text"))
+                painter.drawText(QPointF(box.right() + 4, box.bottom()), self.mark.labels[i])
+        for i in self.mark.struck:
+            if (box := boxes[i]).x() == box.x():
+                side = self.theme.px(STRUCK)
+                paint_struck(painter, QRectF(box.right() - side, box.top() - side, 2 * side, 2 * side), self.theme)
+
+    def _draw_rows(self, painter: QPainter) -> None:
+        """Names of rows at the left edge."""
+        painter.setFont(self.theme.font(self.theme.small))
+        painter.setPen(self.theme.colour("muted"))
+        left = self.frame().left()
+        heights = np.array([y for y, _ in self.mark.rows])
+        places = self.to_pixels(np.zeros(len(heights)), heights)[:, 1].tolist() if len(heights) else []
+        for (_, text), y in zip(self.mark.rows, places, strict=True):
+            painter.drawText(QRectF(left, y - 10, 60, 20), Qt.AlignmentFlag.AlignVCenter, text)
+
+    def _draw_badge(self, painter: QPainter, box: QRectF, text: str) -> None:
+        width = QFontMetricsF(painter.font()).horizontalAdvance(text) + 6
+        badge = self.theme.px(BADGE)
+        place = QRectF(box.center().x() - width / 2, box.top() - badge, width, badge - 2)
+        painter.fillRect(place, self.theme.colour("background", 0.85))
+        painter.setPen(self.theme.colour("muted"))
+        painter.drawText(place, Qt.AlignmentFlag.AlignCenter, text)
+
+
+def _with_room(low: float, high: float, length: float, before: float, after: float) -> tuple[float, float]:
+    """The range from `low` to `high` with `before` and `after` px round it, on `length` px; a third at most on either side."""
+    before, after = (min(room, length / 3) for room in (before, after))
+    scale = (high - low) / max(length - before - after, 1.0)
+    return low - before * scale, high + after * scale
+
+
+def segment_distance(point: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """[m] distance of `point` [2] from the segments `start`, `end` [m, 2]."""
+    along = end - start
+    length = np.maximum((along**2).sum(axis=1), 1e-12)
+    part = np.clip(((point - start) * along).sum(axis=1) / length, 0, 1)[:, None]
+    return np.hypot(*(point - (start + part * along)).T)

@@ -1,0 +1,268 @@
+# pyright: reportOptionalMemberAccess=false, reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
+# pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false, reportRedeclaration=false
+# pyqtgraph and PySide6 describe themselves wrongly here: pyqtgraph forwards methods at run time and names layouts as methods.
+"""What the marks with two axes share: a pyqtgraph plot in our face, zoom, pan and reset, our own gestures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QHelpEvent, QKeyEvent, QPainter
+from PySide6.QtWidgets import QApplication, QToolTip, QWidget
+
+from circuitlab.draw.look.guarded import guarded
+from circuitlab.draw.look.paper import Paper
+from circuitlab.draw.look.plain_text import plain_tip
+from circuitlab.draw.look.theme import Theme
+from circuitlab.draw.plots.axis import LONGEST_ON_PAPER, LabelAxis
+from circuitlab.draw.pointing.gestures import ARROWS, Gestures
+
+LEAST_PICTURE = 40  # px of a picture that stands alone on paper, its axis beside it
+LEAST_BESIDE = 240  # px of a picture on paper
+_ZOOMS = {Qt.Key.Key_Plus: 0.8, Qt.Key.Key_Equal: 0.8, Qt.Key.Key_Minus: 1.25}
+Range = tuple[tuple[float, float], tuple[float, float]]
+
+
+class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMethodOverride]
+    """A plot. Subclasses make their items in `__init__` and fill them in `show_mark`."""
+
+    gestured = Signal(object, str)
+    context = Signal(object, QPoint)
+    noted = Signal()
+    stroke = 1.0
+    _zoomed = False  # by hand
+    _said_part = ""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        self.left_axis, self.bottom_axis = LabelAxis("left", theme), LabelAxis("bottom", theme)
+        axes = {"left": self.left_axis, "bottom": self.bottom_axis}
+        before = set(QApplication.topLevelWidgets())
+        pg.PlotWidget.__init__(self, parent, axisItems=axes, enableMenu=False)
+        # pyqtgraph makes windows of nobody's, an empty one and a menu that is switched off: they go with this widget.
+        for orphan in set(QApplication.topLevelWidgets()) - before - {self}:
+            if orphan.parentWidget() is None:
+                orphan.setParent(self, orphan.windowFlags())
+        self.theme = theme
+        self.mark: Any = None
+        self.setMouseTracking(True)
+        self.setFrameShape(self.Shape.NoFrame)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setMinimumSize(80, 60)
+        self.setBackground(theme.colour("background"))
+        self.setCacheMode(self.CacheModeFlag.CacheNone)  # a cached background would be a picture in every SVG
+        plot = self.plot_item
+        plot.hideButtons()
+        plot.layout.setContentsMargins(0, 0, 0, 0)
+        plot.layout.removeItem(plot.getAxis("top"))  # a legend may stand there
+        for axis in (self.left_axis, self.bottom_axis):
+            axis.setZValue(-1000)  # grid lines under the data
+        self.box: pg.ViewBox = plot.vb
+        self.box.setDefaultPadding(0.0)
+        self.box.disableAutoRange()
+        self.box.sigRangeChanged.connect(self._ranged)
+        self.box.sigRangeChangedManually.connect(self._by_hand)
+
+    @property
+    def plot_item(self) -> Any:
+        """pyqtgraph's own, whose stubs say that it may be None."""
+        return self.getPlotItem()
+
+    # what a subclass says --------------------------------------------------------------------------------------------
+
+    def show_mark(self, mark: Any) -> None:
+        """Draw what differs from the mark that is shown."""
+        raise NotImplementedError
+
+    def full_range(self) -> Range:
+        """(x low, high), (y low, high) of the whole picture."""
+        raise NotImplementedError
+
+    def restyle(self) -> None:
+        """Draw again in `self.theme`."""
+
+    def range_changed(self) -> None:
+        """The zoom or the size has changed."""
+
+    def natural_height(self, width: int) -> int:
+        """The height that a picture of this width asks for."""
+        return min(320, round(width * 0.6))
+
+    def least_height(self, width: int) -> int:
+        """px below which what stands round a picture of this width has no room."""
+        return 0
+
+    def least_width(self) -> float:
+        """px on paper below which nothing of the picture can be read."""
+        return self.left_axis.width() + LEAST_PICTURE
+
+    def note(self) -> str:
+        """What the caption must add about how this was drawn."""
+        return ""
+
+    def prepare_export(self, paper: Paper) -> None:
+        """Called once before the widget is painted on paper: nobody can point at what is cut short."""
+        for axis in (self.left_axis, self.bottom_axis):
+            axis.longest = LONGEST_ON_PAPER
+
+    def fits_on_paper(self, width: float) -> bool:
+        """Whether a picture of this width can be read beside others."""
+        return width >= LEAST_BESIDE
+
+    def set_stroke(self, scale: float) -> None:
+        """How many device pixels a pixel of line width is: pyqtgraph's pens do not grow with the painter."""
+        if scale != self.stroke:
+            self.stroke = scale
+            for axis in (self.left_axis, self.bottom_axis):
+                axis.set_stroke(scale)
+            self.restyle()
+
+    # shared ----------------------------------------------------------------------------------------------------------
+
+    def set_theme(self, theme: Theme) -> None:
+        """Another theme: hues stay, scales begin at its background."""
+        self.theme = theme
+        self.setBackground(theme.colour("background"))
+        for axis in (self.left_axis, self.bottom_axis):
+            axis.set_theme(theme)
+        self.restyle()
+
+    def reset_view(self) -> None:
+        """Show everything."""
+        x, y = self.full_range()
+        self._zoomed = False
+        self.box.setRange(xRange=x, yRange=y, padding=0, disableAutoRange=True)
+        self._say_part()
+
+    def _ranged(self, *_: object) -> None:
+        self.range_changed()
+        self._say_part()
+
+    def _by_hand(self, *_: object) -> None:
+        self._zoomed = True
+        self._say_part()
+
+    # a part of the picture -------------------------------------------------------------------------------------------
+
+    @property
+    def part(self) -> Range | None:
+        """The ranges that are seen, where the person has zoomed or moved the picture; None: all of it."""
+        if not self._zoomed:
+            return None
+        seen = tuple((float(low), float(high)) for low, high in self.box.viewRange())
+        whole = self.full_range()
+        near = lambda a, b, size: abs(a - b) <= 0.005 * abs(size)
+        same = all(near(s[i], w[i], w[1] - w[0]) for s, w in zip(seen, whole, strict=True) for i in (0, 1))
+        return None if same else (seen[0], seen[1])
+
+    def show_part(self, part: Range) -> None:
+        """See these ranges, as by hand."""
+        self._zoomed = True
+        self.box.setRange(xRange=part[0], yRange=part[1], padding=0, disableAutoRange=True)
+        self._say_part()
+
+    def part_words(self) -> str:
+        """“part: source 3–17 of 40”: what a reader must know of a picture that does not show all; "" where it does."""
+        part = self.part
+        if part is None:
+            return ""
+        return f"part: {', '.join(filter(None, self._along(part))) or 'zoomed'}"
+
+    def _along(self, part: Range) -> tuple[str, str]:
+        """What is seen along x and y, "" where that is all or has no measure."""
+        return "", ""
+
+    def _say_part(self) -> None:
+        if self.mark is not None and (words := self.part_words()) != self._said_part:
+            self._said_part = words
+            self.noted.emit()
+
+    def frame(self) -> QRectF:
+        """The plot without its axes, in viewport pixels."""
+        return self.box.mapRectToScene(self.box.rect())
+
+    def to_data(self, at: QPointF) -> QPointF:
+        """A point of the viewport in data units."""
+        return self.box.mapSceneToView(at)
+
+    def to_pixels(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """[n, 2] viewport pixels of data points."""
+        frame = self.frame()
+        (x0, x1), (y0, y1) = self.box.viewRange()
+        down = (np.asarray(y, dtype=float) - y0) / ((y1 - y0) or 1.0)
+        down = down if self.box.yInverted() else 1 - down
+        right = (np.asarray(x, dtype=float) - x0) / ((x1 - x0) or 1.0)
+        return np.stack([frame.left() + right * frame.width(), frame.top() + down * frame.height()], axis=-1)
+
+    def event(self, event: QEvent) -> bool:
+        """Shown, or moved to a screen of another density: lines keep their width."""
+        if event.type() in (QEvent.Type.Show, QEvent.Type.DevicePixelRatioChange):
+            self.set_stroke(self.devicePixelRatioF())
+        return super().event(event)
+
+    def viewportEvent(self, event: QEvent) -> bool:
+        """What an axis has shortened, in full."""
+        if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
+            QToolTip.showText(event.globalPos(), plain_tip(self.axis_tip(QPointF(event.pos()))), self.viewport())
+            return True
+        return super().viewportEvent(event)
+
+    def axis_tip(self, at: QPointF) -> str:
+        """All of a title or a label that is cut short at a point of the viewport, "" where none is."""
+        for axis in (self.left_axis, self.bottom_axis):
+            inside = axis.mapFromScene(at)
+            if axis.rect().adjusted(-2, -2, 2, 2).contains(inside):
+                return axis.tip_at(inside)
+        return ""
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The gestures' keys, + and − to zoom, Ctrl and arrows to pan; pyqtgraph's own are not wanted."""
+        key, pans = Qt.Key(event.key()), bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
+        if key in _ZOOMS and not pans:
+            self.zoom(_ZOOMS[key])
+        elif key in ARROWS and pans:
+            self.pan(*ARROWS[key])
+        else:
+            Gestures.keyPressEvent(self, event)
+
+    def zoom(self, factor: float) -> None:
+        """Show `factor` times as much of each axis that the wheel zooms, round the middle."""
+        across, down = self.box.state["mouseEnabled"]
+        self.box.scaleBy((factor if across else 1.0, factor if down else 1.0))
+        self._by_hand()
+
+    def pan(self, dx: int, dy: int) -> None:
+        """Move by a tenth of what is seen, along the axes that a drag moves: right and down for 1."""
+        across, down = self.box.state["mouseEnabled"]
+        (x0, x1), (y0, y1) = self.box.viewRange()
+        up = 1 if self.box.yInverted() else -1
+        self.box.translateBy(x=0.1 * dx * (x1 - x0) * across, y=0.1 * up * dy * (y1 - y0) * down)
+        self._by_hand()
+
+
+class Overlay(pg.GraphicsObject):
+    """Something painted over the plot in viewport pixels by `draw(painter)`, clipped to the plot."""
+
+    def __init__(self, plot: PlotMark, draw: Any, z: float = 10.0) -> None:
+        super().__init__()
+        self._plot, self._draw = plot, draw
+        self.setZValue(z)
+        plot.box.addItem(self, ignoreBounds=True)
+
+    def boundingRect(self) -> QRectF:
+        """The visible part."""
+        return self.viewRect() or QRectF()
+
+    def viewTransformChanged(self) -> None:
+        """Zoomed: paint again."""
+        self.prepareGeometryChange()
+        self.update()
+
+    def paint(self, painter: QPainter, *_: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """In viewport pixels."""
+        painter.save()
+        painter.setTransform(self.sceneTransform().inverted()[0], True)
+        guarded(painter, lambda: self._draw(painter), self._plot.frame(), self._plot.theme)
+        painter.restore()

@@ -1,0 +1,233 @@
+"""One grammar of the hand for every mark: hover previews, click selects, arrows walk, Enter clicks, Alt+Enter double-clicks.
+
+A mark's widget says what is under a point and how ids follow each other; this mixin turns events into Hits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
+from PySide6.QtGui import (
+    QAccessible,
+    QAccessibleAnnouncementEvent,
+    QContextMenuEvent,
+    QFocusEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QWheelEvent,
+)
+from PySide6.QtWidgets import QAbstractScrollArea
+
+from circuitlab.draw.look.theme import Theme
+from circuitlab.figures.marks import Gesture, Hit
+
+Id = tuple[int, ...]
+_Base = QAbstractScrollArea if TYPE_CHECKING else object
+ARROWS = {
+    Qt.Key.Key_Left: (-1, 0),
+    Qt.Key.Key_Right: (1, 0),
+    Qt.Key.Key_Up: (0, -1),
+    Qt.Key.Key_Down: (0, 1),
+}
+CLICK = 4  # px between press and release: more is a drag
+_KEYBOARD = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason, Qt.FocusReason.ShortcutFocusReason)
+
+
+def number(value: float, unit: str = "", blank: str = "empty") -> str:
+    """A value in a readout: four decimals where they say something, otherwise four figures; `blank` where there is none."""
+    if np.isnan(value):
+        return blank
+    size = abs(value)
+    said = f"{value:.4f}" if size == 0 or 1e-3 <= size < 1e3 else f"{value:.4g}"
+    return f"{said} {unit}".rstrip().replace("-", "−")
+
+
+def gesture_of(keys: Qt.KeyboardModifier) -> Gesture:
+    """What Enter stands for: a click, with Shift a shift-click, with Alt a double-click."""
+    if keys & Qt.KeyboardModifier.AltModifier:
+        return "double-click"
+    return "shift-click" if keys & Qt.KeyboardModifier.ShiftModifier else "click"
+
+
+class Gestures(_Base):
+    """Mixed in before a scroll area; the class declares `gestured = Signal(object, str)` and `context = Signal(object, QPoint)`.
+
+    The class gives `id_at`, `readout`, `walk` and `show_cursor`. What is hovered has been named to the person: as long as the
+    pointer stays where it was then, every gesture means that item, wherever layouts have moved the picture since.
+    """
+
+    theme: Theme
+    gestured: Any
+    context: Any
+    mark_name: str = ""
+    pointer: QPoint | None = None  # in the viewport, while it is the pointer that hovers and not the keyboard
+    _at: QPoint | None = None  # the same on the screen
+    _hovered: Id | None = None
+    _told: bool = False  # whether the last thing that was told is that something is hovered
+    _pressed: QPoint | None = None
+    _ring: bool = False
+
+    def id_at(self, at: QPointF) -> Id | None:
+        """The item under a point of the viewport."""
+        raise NotImplementedError
+
+    def given(self, item: Id) -> Id:
+        """The id that the mark gives an item: what a panel reads."""
+        return item
+
+    def hit(self, item: Id, gesture: Gesture) -> Hit:
+        """The one way from an item of the picture to what is told of it, for every gesture; () is no item."""
+        return Hit(self.mark_name, self.given(item) if item else (), gesture)
+
+    def readout(self, item: Id) -> str:
+        """What the status bar says of an item."""
+        raise NotImplementedError
+
+    def walk(self, item: Id | None, dx: int, dy: int) -> Id | None:
+        """The neighbour of an item, or the first one to go to."""
+        raise NotImplementedError
+
+    def show_cursor(self, item: Id | None) -> None:
+        """Draw what is hovered over."""
+
+    def emit_hit(self, item: Id, gesture: Gesture) -> None:
+        """Tell the view, and who listens to the keyboard's place rather than looks at it."""
+        readout = self.readout(item) if item else ""
+        self.setAccessibleDescription(readout)
+        if readout and self.hasFocus() and QAccessible.isActive():
+            QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, readout))
+        self.gestured.emit(self.hit(item, gesture), readout)
+
+    def hover(self, item: Id | None) -> None:
+        """Move the hovered item; says so only when it changes, or when what was told of it has gone from the screen."""
+        if item == self._hovered and self._told == (item is not None):
+            return
+        self._hovered, self._told = item, item is not None
+        self.show_cursor(item)
+        self.emit_hit(item or (), "hover" if item else "leave")
+
+    @property
+    def named(self) -> str:
+        """What is to be said of the item that is hovered, "" where none is."""
+        return "" if self._hovered is None else self.readout(self._hovered)
+
+    def unsaid(self) -> None:
+        """What was said of the hovered item is no longer on the screen: the next move of the pointer says it again."""
+        self._told = False
+
+    def meant(self, event: QMouseEvent) -> Id | None:
+        """The item that a press means: the one that was named while the pointer stood there, else what is under it."""
+        still = self.pointer is not None and self._at == event.globalPosition().toPoint()
+        return self._hovered if still and self._hovered is not None else self.id_at(event.position())
+
+    def point_again(self) -> None:
+        """The person has moved the picture under the pointer: what is there now is hovered."""
+        if self.pointer is not None and self._at is not None:
+            self.pointer = self.viewport().mapFromGlobal(self._at)
+            self.hover(self.id_at(QPointF(self.pointer)))
+
+    def forget_hover(self) -> None:
+        """The ids have changed under the pointer: nothing is hovered until it moves again."""
+        self._hovered = None
+        self.show_cursor(None)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        """Hover, unless dragging: what is dragged is not pointed at."""
+        super().mouseMoveEvent(event)
+        self.pointer, self._at = event.position().toPoint(), event.globalPosition().toPoint()
+        if not event.buttons():
+            self.hover(self.id_at(event.position()))
+        elif self._pressed is not None and (self.pointer - self._pressed).manhattanLength() > CLICK:
+            self.hover(None)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Remember where, so that a drag is not a click."""
+        super().mousePressEvent(event)
+        self._pressed = event.position().toPoint() if event.button() == Qt.MouseButton.LeftButton else None
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        """Click."""
+        super().mouseReleaseEvent(event)
+        pressed, self._pressed = self._pressed, None
+        if pressed is None:
+            return
+        if (event.position().toPoint() - pressed).manhattanLength() > CLICK:
+            self.point_again()
+            return
+        item = self.meant(event)
+        if item is not None:
+            shift = event.modifiers() & Qt.KeyboardModifier.ShiftModifier
+            self.emit_hit(item, "shift-click" if shift else "click")
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        """Double-click; the release that follows is not another click."""
+        super().mouseDoubleClickEvent(event)
+        self._pressed = None
+        item = self.meant(event)
+        if item is not None and event.button() == Qt.MouseButton.LeftButton:
+            self.emit_hit(item, "double-click")
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        """Our own menu is somebody else's: say where and over what."""
+        keyboard = event.reason() == QContextMenuEvent.Reason.Keyboard
+        still = self.pointer is not None and self._at == event.globalPos() and self._hovered is not None
+        item = self._hovered if keyboard or still else self.id_at(QPointF(event.pos()))
+        self.context.emit(None if item is None else self.hit(item, "click"), event.globalPos())
+        event.accept()
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        """Zoomed or scrolled."""
+        super().wheelEvent(event)
+        self.point_again()
+
+    def leaveEvent(self, event: QEvent) -> None:
+        """The pointer has gone."""
+        super().leaveEvent(event)
+        self.pointer = None
+        self.hover(None)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Arrows, Enter, Esc; everything else goes up to the window."""
+        key, self.pointer = Qt.Key(event.key()), None
+        if key in ARROWS:
+            item = self.walk(self._hovered, *ARROWS[key])
+            if item is not None:
+                self.hover(item)
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self._hovered is not None:
+            self.emit_hit(self._hovered, gesture_of(event.modifiers()))
+        else:
+            if key == Qt.Key.Key_Escape:
+                self._hovered, self._told = None, False
+                self.show_cursor(None)
+                self.emit_hit((), "leave")
+            event.ignore()
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        """The ring shows when the keyboard brought the focus."""
+        super().focusInEvent(event)
+        self._ring = event.reason() in _KEYBOARD
+        self.viewport().update()
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        """No ring."""
+        super().focusOutEvent(event)
+        self._ring = False
+        self.viewport().update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """The mark, then the focus ring."""
+        super().paintEvent(event)
+        self.paint_ring()
+
+    def paint_ring(self) -> None:
+        """The focus ring, last of all."""
+        if self._ring:
+            painter = QPainter(self.viewport())
+            painter.setPen(QPen(self.theme.colour("accent"), 1))
+            painter.drawRect(self.viewport().rect().adjusted(0, 0, -1, -1))
+            painter.end()

@@ -1,0 +1,1 @@
+"""Tables on the screen and on paper."""

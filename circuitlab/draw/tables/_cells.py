@@ -1,0 +1,228 @@
+"""The parts of a table's view: how a cell is painted, and the keys that a QTableView does not have by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QContextMenuEvent, QFontMetricsF, QKeyEvent, QKeySequence, QMouseEvent, QPainter, QPen
+from PySide6.QtWidgets import (
+    QHeaderView,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionHeader,
+    QStyleOptionViewItem,
+    QTableView,
+    QWidget,
+)
+
+from circuitlab.draw.look.colours import NEUTRAL, dark_text, rgb, table
+from circuitlab.draw.look.guarded import guarded
+from circuitlab.draw.look.theme import LIGHT, Theme
+from circuitlab.draw.tables.model import RowsModel, cell_text, is_number
+from circuitlab.figures.marks import RowColumn
+
+DARK_INK, LIGHT_INK = QColor(16, 16, 20), QColor(255, 255, 255)
+MOST_TINTS = 64
+GAP = 5.0  # px above a row before which others are left out
+PAD, TIGHT_PAD = 8, 4  # px beside a text, and where columns have to give way
+
+
+class RowsDelegate(QStyledItemDelegate):
+    """Paints a cell: tint or bar, the chosen row's band, the text. Fonts and tints are made once for a theme and a column."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.theme = LIGHT
+        self.pad = PAD
+
+    @property
+    def theme(self) -> Theme:
+        """Of everything that is painted."""
+        return self._theme
+
+    @theme.setter
+    def theme(self, theme: Theme) -> None:
+        self._theme = theme
+        faces = ((mono, bold) for mono in (False, True) for bold in (False, True))
+        fonts = {(m, b): theme.font(theme.normal if m else theme.normal - 1, mono=m, bold=b) for m, b in faces}
+        self._faces = {face: (font, QFontMetricsF(font)) for face, font in fonts.items()}
+        self._tints: dict[tuple[int, object, object], tuple[np.ndarray, list[QColor], list[bool]]] = {}
+
+    def _tint(self, column: RowColumn) -> tuple[np.ndarray, list[QColor], list[bool]]:
+        """(the values, which stay alive so that their id stays theirs; a colour for each; whether its text is dark)."""
+        key = id(column.values), column.levels, column.map
+        if key not in self._tints:
+            if len(self._tints) > MOST_TINTS:
+                self._tints.clear()
+            assert column.map is not None
+            shades = rgb(np.asarray(column.values, dtype=np.float32), column.levels, column.map, self.theme)
+            self._tints[key] = (column.values, [_colour(c) for c in shades.tolist()], dark_text(shades).tolist())
+        return self._tints[key]
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Any) -> None:
+        rect: Any = option.rect
+        guarded(painter, lambda: self._paint_cell(painter, option, index), QRectF(rect), self.theme)
+
+    def _paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: Any) -> None:
+        model: RowsModel = index.model()
+        row = int(model.order[index.row()])
+        column = model.mark.columns[index.column()]
+        rect: Any = option.rect
+        state: Any = option.state
+        ink = self.theme.colour("text")
+        if state & QStyle.StateFlag.State_Selected:
+            leads = row in model.mark.chosen[:1] or row not in model.mark.chosen
+            painter.fillRect(rect, self.theme.colour("accent", 0.14 if leads else 0.07))
+            if leads and rect.x() <= 0:
+                painter.fillRect(rect.x(), rect.y(), 3, rect.height(), self.theme.colour("accent"))
+        if column.map is not None and is_number(column):
+            values, tints, dark = self._tint(column)
+            if not np.isnan(values[row]):
+                painter.fillRect(rect.adjusted(0, 0, -1, -1), tints[row])
+                ink = DARK_INK if dark[row] else LIGHT_INK
+        elif column.bar and is_number(column):
+            self._bar(painter, QRectF(rect), column, float(column.values[row]))
+        font, metrics = self._faces[column.tokens, row in model.mark.strong]
+        painter.setFont(font)
+        painter.setPen(ink)
+        text = metrics.elidedText(cell_text(column, row), Qt.TextElideMode.ElideRight, rect.width() - 2 * self.pad)
+        side = Qt.AlignmentFlag.AlignRight if is_number(column) else Qt.AlignmentFlag.AlignLeft
+        painter.drawText(QRectF(rect).adjusted(self.pad, 0, -self.pad, 0), side | Qt.AlignmentFlag.AlignVCenter, text)
+        if model.gap_before(index.row()):
+            paint_gap(painter, QRectF(rect.x(), rect.y(), rect.width(), GAP), self.theme)
+
+    def _bar(self, painter: QPainter, rect: QRectF, column: RowColumn, value: float) -> None:
+        """From zero to the value between the column's levels; signed columns start in the middle."""
+        low, high = column.levels
+        if value != value or high <= low:
+            return
+        ends = [f"{end:,.{column.digits}f}" for end in column.levels]
+        metrics = self._faces[False, False][1]
+        room = rect.adjusted(4, 4, -18 - max(metrics.horizontalAdvance(t) for t in ends), -4)  # the number stands clear
+        if room.width() < 16:
+            room = rect.adjusted(4, 4, -4, -4)
+        zero = min(max(-low / (high - low), 0.0), 1.0)
+        end = min(max((value - low) / (high - low), 0.0), 1.0)
+        left, right = sorted((zero, end))
+        bar = QRectF(room.left() + left * room.width(), room.top(), (right - left) * room.width(), room.height())
+        side = table("signed", self.theme)[196 if value >= 0 else 60]
+        colour = _colour(side if low < 0 else NEUTRAL)
+        colour.setAlphaF(0.32 if not self.theme.dark else 0.5)
+        painter.fillRect(bar, colour)
+
+
+def paint_gap(painter: QPainter, room: QRectF, theme: Theme) -> None:
+    """Dots on the ground: here rows are left out."""
+    painter.fillRect(room, theme.colour("background"))
+    painter.setPen(QPen(theme.colour("muted"), 1, Qt.PenStyle.DotLine))
+    painter.drawLine(QPointF(room.left(), room.center().y()), QPointF(room.right(), room.center().y()))
+
+
+def _colour(parts: Any) -> QColor:
+    return QColor(*(int(c) for c in parts))
+
+
+class RowsHeader(QHeaderView):
+    """Says in its text which way a column is sorted: where columns are narrow the style's arrow lies on the name."""
+
+    def initStyleOptionForIndex(self, option: Any, section: int) -> None:
+        """The sign in front of the name, which stays in sight where the name is shortened."""
+        super().initStyleOptionForIndex(option, section)
+        if self.isSortIndicatorShown() and self.sortIndicatorSection() == section:
+            option.text = f"{'▾' if self.sortIndicatorOrder() == Qt.SortOrder.DescendingOrder else '▴'} {option.text}"
+        option.sortIndicator = QStyleOptionHeader.SortIndicator.None_
+
+
+class RowsTable(QTableView):
+    """Whole rows only, and keys that a table does not have by itself."""
+
+    left_by_escape = Signal()
+    entered_key = Signal()
+    copied = Signal()
+    walked = Signal()
+    asked_menu = Signal(QPoint, QPoint)
+    went = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._fitting = False
+
+    def updateGeometries(self) -> None:
+        """A row is seen whole or not at all: what is left of the height below the last one stays empty."""
+        if self._fitting:
+            return
+        self._fitting = True
+        super().updateGeometries()
+        row = self.verticalHeader().defaultSectionSize()
+        for _ in range(3):  # the bar below may go meanwhile
+            high = self.viewport().height()
+            if not high % row or high < row or self.verticalHeader().length() <= high:
+                break
+            margins = self.viewportMargins()
+            margins.setBottom(margins.bottom() + high % row)
+            self.setViewportMargins(margins)
+        self._align()
+        self._fitting = False
+
+    def _align(self) -> None:
+        """The first row seen begins at the top, also at the end, where Qt would put the last one to the bottom."""
+        header, at = self.verticalHeader(), self.verticalScrollBar().value()
+        if header.offset() != header.sectionPosition(header.logicalIndex(at)):
+            header.setOffsetToSectionPosition(at)
+            self.viewport().update()
+
+    def scrollContentsBy(self, dx: int, dy: int) -> None:
+        """By whole rows."""
+        super().scrollContentsBy(dx, dy)
+        if dy:
+            self._align()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.matches(QKeySequence.StandardKey.Copy):
+            self.copied.emit()
+            return
+        if event.key() == Qt.Key.Key_Escape:
+            self.left_by_escape.emit()
+            event.ignore()
+            return
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            if event.modifiers() & Qt.KeyboardModifier.AltModifier and self.currentIndex().isValid():
+                self.doubleClicked.emit(self.currentIndex())
+            else:
+                self.entered_key.emit()
+            return
+        if event.key() == Qt.Key.Key_S and not event.modifiers():
+            self.sort_by_key()
+            return
+        if event.key() == Qt.Key.Key_R and not event.modifiers():
+            event.ignore()
+            return
+        before = self.currentIndex().row()
+        super().keyPressEvent(event)
+        if self.currentIndex().row() != before:
+            self.walked.emit()
+
+    def sort_by_key(self) -> None:
+        """By the column that the keys are in; again: the other way round."""
+        header, column = self.horizontalHeader(), max(self.currentIndex().column(), 0)
+        again = header.sortIndicatorSection() == column and header.sortIndicatorOrder() == Qt.SortOrder.DescendingOrder
+        header.setSortIndicator(column, Qt.SortOrder.AscendingOrder if again else Qt.SortOrder.DescendingOrder)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        at, where = event.pos(), event.globalPos()
+        if event.reason() == QContextMenuEvent.Reason.Keyboard:  # about the row that the keys are on
+            at = self.visualRect(self.currentIndex()).center()
+            where = self.viewport().mapToGlobal(at)
+        self.asked_menu.emit(at, where)
+        event.accept()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        # Dragging must not paint a selection that nobody asked for.
+        if not event.buttons():
+            super().mouseMoveEvent(event)
+
+    def leaveEvent(self, event: Any) -> None:
+        super().leaveEvent(event)
+        self.went.emit()

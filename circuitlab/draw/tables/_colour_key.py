@@ -1,0 +1,94 @@
+"""The key to the colours of a table's cells: unit, lowest value, the map from low to high, highest value, in one line."""
+
+from __future__ import annotations
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, QSize
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from circuitlab.draw.look.colour_bar import short
+from circuitlab.draw.look.colours import table
+from circuitlab.draw.look.theme import Theme
+from circuitlab.draw.tables.model import is_number
+from circuitlab.figures.marks import RowColumn, Rows
+
+STRIP, GAP = 96.0, 5.0  # px of the strip at most, and beside it
+LEAST = 24.0  # px of a strip that says anything
+MARGIN = 4  # px on the screen, before and after
+
+
+def key_column(mark: Rows) -> RowColumn | None:
+    """The column that a table's key is of: the first one in colours; None where it shows none."""
+    return next((c for c in mark.columns if c.map is not None and is_number(c)), None) if mark.key else None
+
+
+def key_words(column: RowColumn) -> str:
+    """The same in words."""
+    return f"colours of {column.name} from {short(column.levels[0])} to {short(column.levels[1])}"
+
+
+def key_height(theme: Theme) -> float:
+    """px of a key."""
+    return QFontMetricsF(theme.font(theme.small)).height() + 4
+
+
+def key_width(column: RowColumn, theme: Theme) -> float:
+    """px that a key asks for at least."""
+    return _texts_width(column, theme) + LEAST
+
+
+def _texts(column: RowColumn) -> tuple[str, str]:
+    return f"{column.name} {short(column.levels[0])}", short(column.levels[1])
+
+
+def _texts_width(column: RowColumn, theme: Theme) -> float:
+    metrics = QFontMetricsF(theme.font(theme.small))
+    return sum(map(metrics.horizontalAdvance, _texts(column))) + 2 * GAP
+
+
+def paint_key(painter: QPainter, room: QRectF, column: RowColumn, theme: Theme) -> None:
+    """In `room`, from its left. The strip is rectangles: on paper too."""
+    assert column.map is not None
+    metrics = QFontMetricsF(theme.font(theme.small))
+    before, after = _texts(column)
+    wide = max(LEAST, min(STRIP * theme.scale, room.width() - _texts_width(column, theme)))
+    base = room.center().y() + (metrics.ascent() - metrics.descent()) / 2
+    painter.setFont(theme.font(theme.small))
+    painter.setPen(theme.colour("muted"))
+    painter.drawText(QPointF(room.left(), base), before)
+    strip = QRectF(room.left() + metrics.horizontalAdvance(before) + GAP, room.center().y() - 4, wide, 8)
+    shades = np.asarray(table(column.map, theme))[1:].tolist()
+    step = wide / len(shades)
+    for i, colour in enumerate(shades):  # each reaches under all that follow
+        left = strip.left() + i * step
+        painter.fillRect(QRectF(left, strip.top(), strip.right() - left, strip.height()), QColor(*colour[:3]))
+    painter.drawText(QPointF(strip.right() + GAP, base), after)
+
+
+class ColourKey(QWidget):
+    """The key below a table on the screen; of no column it is hidden."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.theme, self.column = theme, None
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self.hide()
+
+    column: RowColumn | None
+
+    def show_column(self, column: RowColumn | None, theme: Theme) -> None:
+        """Another scale or theme."""
+        self.column, self.theme = column, theme
+        self.setVisible(column is not None)
+        self.updateGeometry()
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        """A line of small text."""
+        return QSize(80, round(key_height(self.theme)))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """All of it."""
+        if self.column is not None:
+            paint_key(QPainter(self), QRectF(self.rect()).adjusted(MARGIN, 0, -MARGIN, 0), self.column, self.theme)

@@ -1,0 +1,146 @@
+"""How wide the columns of a table are: as their texts ask, stretched where there is room, shortened where there is none."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QFontMetricsF
+from PySide6.QtWidgets import QHeaderView, QTableView
+
+from circuitlab.draw.look.theme import Theme
+from circuitlab.draw.tables._cells import PAD, TIGHT_PAD, RowsDelegate
+from circuitlab.draw.tables.model import RowsModel, cell_text, is_number
+from circuitlab.figures.marks import RowColumn
+
+LEAST_SECTION = 32  # px
+ROW = 22  # px, like the others at text size 1
+LONG = 220  # px at text size 1: words ask for no more, and take what is left
+SHORT_BAR = 28  # beside its number
+SHORTENED = 84  # words are cut down to this, so that the numbers beside them stay in sight
+SHORTEST = 36  # and to this, with titles cut and margins narrowed, before a column is pushed out
+
+
+def _widest(column: RowColumn, metrics: QFontMetricsF) -> float:
+    """px of the longest text among the first rows."""
+    texts = (cell_text(column, r) for r in range(min(200, len(column.values))))
+    return max(map(metrics.horizontalAdvance, texts), default=0.0)
+
+
+class ColumnWidths:
+    """Of a table's header. `fit` when the columns are others, `stretch` when the room is; both get it in px."""
+
+    def __init__(self, table: QTableView, model: RowsModel, theme: Theme) -> None:
+        self.theme = theme
+        self._table, self._model = table, model
+        self._widths: list[int] = []
+        self._least: list[int] = []
+        self._tightest: list[int] = []
+        self._stretched: list[int] = []
+        self._squeezed = False
+        self._left_out: tuple[int, ...] = ()
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Titles of columns for which there is no room; the last ones go first."""
+        return tuple(str(self._model.headerData(i, Qt.Orientation.Horizontal)) for i in self._left_out)
+
+    def fit(self, width: int, height: int) -> None:
+        """As wide as the first rows and the header; bars, else tokens, else sentences share what is left evenly."""
+        header = self._table.horizontalHeader()
+        strong = bool(self._model.mark.strong)  # in bold, which is the wider
+        plain = QFontMetricsF(self.theme.font(self.theme.normal, bold=strong))
+        mono = QFontMetricsF(self.theme.font(self.theme.normal, mono=True, bold=strong))
+        columns, px = self._model.mark.columns, self.theme.px
+        bars = [i for i, c in enumerate(columns) if c.bar]
+        widest_of = [_widest(c, mono if c.tokens else plain) for c in columns]
+        long = [i for i, c in enumerate(columns) if not is_number(c) and widest_of[i] > px(LONG)]
+        self._stretched = bars or [i for i, c in enumerate(columns) if c.tokens] or long
+        self._widths, self._least, self._tightest = [], [], []
+        for i, column in enumerate(columns):
+            title = self._model.headerData(i, Qt.Orientation.Horizontal) or ""
+            widest = widest_of[i]
+            wanted = max(min(widest, px(LONG)) + px(18), plain.horizontalAdvance(title) + px(34))
+            header.setSectionResizeMode(i, QHeaderView.ResizeMode.Interactive)
+            header.resizeSection(i, round(wanted))
+            self._widths.append(round(wanted))
+            shortest = widest + px(16 + SHORT_BAR * column.bar) if is_number(column) else min(widest + px(18), px(SHORTENED))
+            shortest = max(shortest, plain.horizontalAdvance(title) + px(20), LEAST_SECTION)
+            self._least.append(round(min(wanted, shortest)))
+            tightest = widest if is_number(column) else min(widest, px(SHORTEST))
+            self._tightest.append(min(ceil(tightest + 2 * TIGHT_PAD), self._least[-1]))
+        self.stretch(width, height)
+
+    def outgrown(self) -> bool:
+        """Whether other values have numbers too long for the columns; words may be shortened, and nothing jumps for less."""
+        plain = QFontMetricsF(self.theme.font(self.theme.normal))
+        beside, widths = (2 * TIGHT_PAD, self._tightest) if self._squeezed else (self.theme.px(16), self._widths)
+        pairs = zip(self._model.mark.columns, widths, strict=True)
+        return any(is_number(c) and _widest(c, plain) + beside > width for c, width in pairs)
+
+    def stretch(self, width: int, height: int) -> None:
+        """Give what is left to the columns that stretch; where nothing is, words are shortened before numbers are pushed out."""
+        header, bar = self._table.horizontalHeader(), self._table.verticalScrollBar()
+        long = bar.maximum() > 0 or self._model.rowCount() * self.theme.px(ROW) + self.theme.px(32) > height
+        scrolls = long and self._table.verticalScrollBarPolicy() != Qt.ScrollBarPolicy.ScrollBarAlwaysOff
+        room = width - (bar.sizeHint().width() if scrolls else 0)  # the table itself is laid out later
+        fits = sum(self._widths) <= room
+        self._hide_rank(room)
+        self._leave_out(room)
+        for i in self._stretched:
+            mode = QHeaderView.ResizeMode.Stretch if fits else QHeaderView.ResizeMode.Interactive
+            if i < len(self._widths) and header.sectionResizeMode(i) != mode:
+                header.setSectionResizeMode(i, mode)
+        if fits or not self._widths:
+            if self._squeezed:
+                self._spread()
+            return
+        self._squeezed = True
+        seen = [i for i in range(len(self._widths)) if not header.isSectionHidden(i)]
+        tight = sum(self._least[i] for i in seen) > room - 2
+        self._pad(TIGHT_PAD if tight else PAD)
+        asked = (self._least, self._tightest) if tight else (self._widths, self._least)
+        widths, least = ([lengths[i] for i in seen] for lengths in asked)
+        spare = sum(widths) - sum(least)
+        share = min(1.0, max(0.0, sum(widths) - room + 2) / spare) if spare else 0.0
+        for i, wide, smallest in zip(seen, widths, least, strict=True):
+            header.resizeSection(i, int(wide - share * (wide - smallest)))
+
+    def _spread(self) -> None:
+        """There is room again for what had been shortened."""
+        self._squeezed = False
+        self._pad(PAD)
+        for i, width in enumerate(self._widths):
+            if i not in self._stretched:
+                self._table.horizontalHeader().resizeSection(i, width)
+
+    def _leave_out(self, room: int) -> None:
+        """A column is seen whole or not at all, and two of them in any case."""
+        header = self._table.horizontalHeader()
+        first = int(bool(self._widths) and header.isSectionHidden(0) and 0 not in self._left_out)
+        seen = list(range(first, len(self._widths)))
+        while len(seen) > 2 and sum(self._tightest[i] for i in seen) > room - 2:
+            seen.pop()
+        left_out = tuple(range(seen[-1] + 1, len(self._widths))) if seen else ()
+        if left_out != self._left_out or any(not header.isSectionHidden(i) for i in left_out):
+            self._left_out = left_out
+            for i in range(first, len(self._widths)):
+                header.setSectionHidden(i, i in left_out)
+            header.sectionPosition(0)
+
+    def _pad(self, px: int) -> None:
+        """Beside the texts of cells; a column may be as narrow as its number and that."""
+        delegate = self._table.itemDelegate()
+        if isinstance(delegate, RowsDelegate) and delegate.pad != px:
+            delegate.pad = px
+            self._table.viewport().update()
+        self._table.horizontalHeader().setMinimumSectionSize(LEAST_SECTION if px == PAD else 16)
+
+    def _hide_rank(self, room: int) -> None:
+        """The rank is the first column to go: rows stand in its order."""
+        header = self._table.horizontalHeader()
+        ranked = len(self._widths) > 2 and self._model.mark.columns[0].name == "#"
+        hidden = ranked and sum(self._least) > room
+        if self._widths and header.isSectionHidden(0) != hidden:
+            header.setSectionHidden(0, hidden)
+            header.sectionPosition(0)  # Qt places them now; after further resizing it would leave the hidden one its width

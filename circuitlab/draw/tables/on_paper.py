@@ -1,0 +1,276 @@
+"""A table on paper: nothing scrolls and nothing is cut short. Words wrap, columns without room are left out and named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QResizeEvent
+from PySide6.QtWidgets import QWidget
+
+from circuitlab.counting import number_of
+from circuitlab.draw.look.colours import NEUTRAL, dark_text, rgb, table
+from circuitlab.draw.look.theme import Theme
+from circuitlab.draw.painted.mark import PaintedMark
+from circuitlab.draw.pointing.gestures import Id
+from circuitlab.draw.tables._colour_key import key_column, key_height, key_width, key_words, paint_key
+from circuitlab.draw.tables.model import RowsModel, cell_text, is_number
+from circuitlab.figures.marks import RowColumn, Rows
+
+MOST = 40  # rows; all of them are in the CSV
+FEWEST = 12  # rows, where several tables stand below each other
+PAD, GAP = 4.0, 4.0  # px beside a text, above and below it together
+BAR, LONG_BAR = 26.0, 150.0  # px of a bar beside its number, and at most
+SOME_TOKEN = 44.0  # px into which a token may be wrapped
+
+
+@dataclass(frozen=True)
+class _Column:
+    """How wide a column would be and may become, px; whether its texts wrap."""
+
+    at: int
+    wide: float
+    least: float
+
+
+class RowsOnPaper(PaintedMark):
+    """Realises `Rows` where nobody sorts, filters or scrolls."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(theme, parent)
+        self.mark: Rows = Rows("", (), np.zeros((0, 1), dtype=np.int64))
+        self._model = RowsModel(self)
+        self._most = MOST
+        self._fitted: tuple[int, list[tuple[int, float]], list[str], list[float], float] | None = None
+
+    def show_mark(self, mark: Rows) -> None:
+        """Lay out from the beginning: it is drawn once."""
+        self.mark, self.mark_name, self._fitted = mark, mark.name, None
+        self._model.show_rows(mark)
+        self.relayout()
+
+    def restyle(self) -> None:
+        """Other sizes of text."""
+        self._fitted = None
+
+    def show_at_most(self, tables: int) -> None:
+        """Its part of the rows of a figure in which so many tables stand below each other."""
+        self._most, self._fitted = max(MOST // tables, FEWEST), None
+
+    # layout ----------------------------------------------------------------------------------------------------------
+
+    def _font(self, column: RowColumn, row: int = -1) -> QFont:
+        return self.theme.font(self.theme.small, mono=column.tokens, bold=row in self.mark.strong)
+
+    def _title(self, at: int) -> str:
+        return str(self._model.headerData(at, Qt.Orientation.Horizontal))
+
+    def _rows(self) -> list[int]:
+        return self._model.order[: self._most].tolist()
+
+    def _column(self, at: int) -> _Column:
+        column, title = self.mark.columns[at], QFontMetricsF(self.theme.font(self.theme.small))
+        metrics = QFontMetricsF(self._font(column, *self.mark.strong[:1]))  # bold ones are the wider ones
+        texts = [cell_text(column, row) for row in self._rows()]
+        widest = max(map(metrics.horizontalAdvance, texts), default=0.0)
+        words = max(map(title.horizontalAdvance, self._title(at).split()), default=0.0)
+        if is_number(column):
+            least = widest + BAR * column.bar
+        elif column.tokens:
+            least = min(widest, SOME_TOKEN)
+        else:
+            least = max((metrics.horizontalAdvance(w) for text in texts for w in text.split()), default=0.0)
+        whole = max(widest + BAR * column.bar, title.horizontalAdvance(self._title(at)))
+        return _Column(at, ceil(whole) + 2 * PAD, ceil(max(least, words)) + 2 * PAD)
+
+    def fits_on_paper(self, width: float) -> bool:
+        """Whether all columns stand side by side, and words in them do not wrap much."""
+        columns = [self._column(i) for i in range(len(self.mark.columns))]
+        return sum((c.wide + c.least) / 2 for c in columns) <= width
+
+    def least_width(self) -> float:
+        """The first column that is no rank, and one beside it: alone it would say nothing."""
+        columns = [self._column(i) for i in range(len(self.mark.columns))]
+        ranked = len(columns) > 2 and self._title(0) == "#"
+        return sum(c.least for c in columns[ranked : ranked + 2])
+
+    def _fit(self, width: int) -> tuple[list[tuple[int, float]], list[str], list[float], float]:
+        """Columns and their widths, titles of those left out, heights of rows, height of the header; worked out once a width."""
+        if self._fitted is None or self._fitted[0] != width:
+            columns = [self._column(i) for i in range(len(self.mark.columns))]
+            out: list[str] = []
+            while len(columns) > 1 and sum(c.least for c in columns) > width:
+                ranked = columns[0].at == 0 and self._title(0) == "#" and len(columns) > 2
+                out.insert(0, self._title(columns.pop(0 if ranked else -1).at))  # rows stand in the order of their ranks
+            widths = self._shared(columns, float(width))
+            heights = [max(self._height(cell_text(self.mark.columns[i], r), i, w) for i, w in widths) for r in self._rows()]
+            heights = [high + self._gap() * self._model.gap_before(i) for i, high in enumerate(heights)]
+            head = max((self._height(self._title(i), None, w) for i, w in widths), default=0.0)
+            self._fitted = (width, widths, out, heights, head)
+        return self._fitted[1:]
+
+    def _shared(self, columns: list[_Column], width: float) -> list[tuple[int, float]]:
+        """What is left goes to bars; what is missing is taken from words and tokens, each by what it can give."""
+        wide, least = sum(c.wide for c in columns), sum(c.least for c in columns)
+        if wide > width:
+            share = min(1.0, (wide - width) / max(wide - least, 1e-9))
+            return [(c.at, c.wide - share * (c.wide - c.least)) for c in columns]
+        bars = [c.at for c in columns if self.mark.columns[c.at].bar]
+        more = min((width - wide) / max(len(bars), 1), LONG_BAR)
+        given = [(c.at, c.wide + more * (c.at in bars)) for c in columns]
+        rest = (width - sum(w for _, w in given)) / max(len(given), 1)
+        return [(at, w + rest) for at, w in given]
+
+    def _flags(self, at: int | None) -> int:
+        tokens = at is not None and self.mark.columns[at].tokens
+        return int(Qt.TextFlag.TextWrapAnywhere if tokens else Qt.TextFlag.TextWordWrap)
+
+    def _height(self, text: str, at: int | None, width: float) -> float:
+        strong = self.mark.strong[:1]
+        metrics = QFontMetricsF(self.theme.font(self.theme.small) if at is None else self._font(self.mark.columns[at], *strong))
+        room = QRectF(0, 0, width - 2 * PAD + 0.5, 1e5)
+        number = at is not None and is_number(self.mark.columns[at])
+        high = metrics.height() if number else metrics.boundingRect(room, self._flags(at), text).height()
+        return ceil(max(high, metrics.height())) + GAP
+
+    def _top(self, width: int) -> float:
+        """Height of the heading."""
+        if not self.mark.heading:
+            return 0.0
+        metrics = QFontMetricsF(self.theme.font(self.theme.small, bold=True))
+        return metrics.boundingRect(QRectF(0, 0, width, 1e5), self._flags(None), self.mark.heading).height() + GAP
+
+    def content_height(self, width: int) -> int:
+        """Heading, header, rows."""
+        _, _, heights, head = self._fit(max(width, 40))
+        return ceil(self._top(max(width, 40)) + head + sum(heights) + 2 + self._below())
+
+    def _gap(self) -> float:
+        """Height of what says that rows are left out."""
+        return QFontMetricsF(self.theme.font(self.theme.small)).height() + GAP
+
+    def _below(self) -> float:
+        """Height of the key to the colours."""
+        return key_height(self.theme) + GAP if self._key() is not None else 0.0
+
+    def _key(self) -> RowColumn | None:
+        column = key_column(self.mark)
+        return column if column is not None and self.viewport().width() - 2 * PAD >= key_width(column, self.theme) else None
+
+    def _shown(self) -> int:
+        """Rows for which there is height."""
+        width = max(self.viewport().width(), 40)
+        _, _, heights, head = self._fit(width)
+        ends = self._top(width) + head + np.cumsum(heights)
+        return int((ends <= self.viewport().height() - self._below() + 1).sum())
+
+    def note(self) -> str:
+        """What of the table is not here."""
+        n, shown = len(self.mark.ids), self._shown()
+        words = [f"first {shown} of {number_of(n, 'row')}"] if shown < n else []
+        out = self._fit(max(self.viewport().width(), 40))[1]
+        key = key_column(self.mark)
+        words += [key_words(key)] if key is not None and self._key() is None else []
+        return " · ".join([*words, *([f"columns left out: {', '.join(out)}"] if out else [])])
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Other rows and columns fit."""
+        super().resizeEvent(event)
+        self.noted.emit()
+
+    # painting --------------------------------------------------------------------------------------------------------
+
+    def draw(self, painter: QPainter, visible: QRectF) -> None:
+        """All of it, on a white page."""
+        width = max(self.viewport().width(), 40)
+        widths, _, heights, head = self._fit(width)
+        painter.setPen(self.theme.colour("text"))
+        if self.mark.heading:
+            painter.setFont(self.theme.font(self.theme.small, bold=True))
+            painter.drawText(QRectF(0, 0, width, self._top(width)), self._flags(None), self.mark.heading)
+        y, x = self._top(width), 0.0
+        painter.setFont(self.theme.font(self.theme.small))
+        painter.setPen(self.theme.colour("muted"))
+        for at, wide in widths:
+            side = Qt.AlignmentFlag.AlignRight if is_number(self.mark.columns[at]) else Qt.AlignmentFlag.AlignLeft
+            room = QRectF(x + PAD, y, wide - 2 * PAD + 0.5, head - GAP / 2)
+            painter.drawText(room, int(side | Qt.AlignmentFlag.AlignBottom) | self._flags(None), self._title(at))
+            x += wide
+        y += head
+        painter.setPen(self.theme.colour("faint"))
+        painter.drawLine(QPointF(0, y - 1), QPointF(x, y - 1))
+        for place, (row, high) in enumerate(zip(self._rows()[: self._shown()], heights, strict=False)):
+            if self._model.gap_before(place):
+                self._draw_gap(painter, QRectF(0, y, x, self._gap()))
+                y, high = y + self._gap(), high - self._gap()
+            self._draw_row(painter, row, QRectF(0, y, x, high), widths)
+            y += high
+        if (key := self._key()) is not None:
+            paint_key(painter, QRectF(PAD, y + GAP, x - 2 * PAD, key_height(self.theme)), key, self.theme)
+
+    def _draw_gap(self, painter: QPainter, room: QRectF) -> None:
+        """Where rows are left out: how many are listed of how many."""
+        assert self.mark.gap is not None
+        painter.setFont(self.theme.font(self.theme.small))
+        painter.setPen(self.theme.colour("muted"))
+        said = f"⋯ {len(self.mark.ids):,} of {self.mark.gap[1]:,} ⋯"
+        painter.drawText(room, int(Qt.AlignmentFlag.AlignCenter), said)
+
+    def _draw_row(self, painter: QPainter, row: int, place: QRectF, widths: list[tuple[int, float]]) -> None:
+        if row in self.mark.chosen:
+            painter.fillRect(place, self.theme.colour("accent", 0.14))
+            painter.fillRect(QRectF(0, place.top(), 2, place.height()), self.theme.colour("accent"))
+        x = 0.0
+        for at, width in widths:
+            column, cell = self.mark.columns[at], QRectF(x, place.top(), width, place.height())
+            x += width
+            ink = self._ground(painter, column, row, cell)
+            painter.setFont(self._font(column, row))
+            painter.setPen(ink)
+            side = Qt.AlignmentFlag.AlignRight if is_number(column) else Qt.AlignmentFlag.AlignLeft
+            flags = int(side | Qt.AlignmentFlag.AlignVCenter) | (0 if is_number(column) else self._flags(at))
+            painter.drawText(cell.adjusted(PAD, 0, -PAD + 0.5, 0), flags, cell_text(column, row))
+
+    def _ground(self, painter: QPainter, column: RowColumn, row: int, cell: QRectF) -> QColor:
+        """Paint a cell's tint or bar; the ink that reads on it."""
+        ink = self.theme.colour("text")
+        if not is_number(column) or column.values[row] != column.values[row]:
+            return ink
+        value = float(column.values[row])
+        if column.map is not None:
+            shade = rgb(np.array([value], dtype=np.float32), column.levels, column.map, self.theme)[0]
+            painter.fillRect(cell.adjusted(0, 0, -1, -1), QColor(*(int(c) for c in shade)))
+            return QColor(16, 16, 20) if bool(dark_text(shade)) else QColor(255, 255, 255)
+        low, high = column.levels
+        if column.bar and high > low:
+            numbers = max(QFontMetricsF(self._font(column, r)).horizontalAdvance(cell_text(column, r)) for r in self._rows())
+            room = cell.adjusted(PAD, 2, -numbers - 2 * PAD, -2)
+            zero, end = (min(max((v - low) / (high - low), 0.0), 1.0) for v in (0.0, value))
+            left, right = sorted((zero, end))
+            side = table("signed", self.theme)[196 if value >= 0 else 60].tolist() if low < 0 else list(NEUTRAL)
+            colour = QColor(*side)
+            colour.setAlphaF(0.6)
+            painter.fillRect(
+                QRectF(room.left() + left * room.width(), room.top(), (right - left) * room.width(), room.height()), colour
+            )
+        return ink
+
+    # gestures --------------------------------------------------------------------------------------------------------
+
+    def item_rect(self, item: Id) -> QRectF:
+        """Nothing is an item."""
+        return QRectF()
+
+    def id_at(self, at: QPointF) -> Id | None:
+        """Nothing is an item."""
+        return None
+
+    def readout(self, item: Id) -> str:
+        """Nothing to say."""
+        return ""
+
+    def walk(self, item: Id | None, dx: int, dy: int) -> Id | None:
+        """Nowhere."""
+        return None

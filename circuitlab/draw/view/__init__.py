@@ -1,0 +1,1 @@
+"""A whole figure: which widget draws which mark, where they stand, title and caption."""

@@ -1,0 +1,33 @@
+"""A figure with its tables as the person has sorted and filtered them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from circuitlab.draw.view.caption import BETWEEN
+from circuitlab.figures.marks import Figure, Mark, Rows
+
+
+def as_arranged(figure: Figure, widgets: Mapping[tuple[type, str], Any]) -> Figure:
+    """`widgets` draw its marks, by type and name; what a filter has left out is said in the caption."""
+    words: list[str] = []
+    grid = tuple(tuple(_arranged(mark, widgets, words) for mark in row) for row in figure.grid)
+    return replace(figure, grid=grid, caption=BETWEEN.join(filter(None, (figure.caption, *words))))
+
+
+def _arranged(mark: Mark, widgets: Mapping[tuple[type, str], Any], words: list[str]) -> Mark:
+    if not isinstance(mark, Rows):
+        return mark
+    model = widgets[Rows, mark.name].model
+    order = model.order
+    if np.array_equal(order, np.arange(len(mark.ids))):
+        return mark
+    if model.wanted:
+        words.append(f"{len(order):,} of {len(mark.ids):,} rows, those with ‘{model.wanted}’")
+    columns = tuple(replace(c, values=np.asarray(c.values)[order]) for c in mark.columns)
+    chosen, strong = (tuple(np.flatnonzero(np.isin(order, rows)).tolist()) for rows in (mark.chosen, mark.strong))
+    return replace(mark, columns=columns, ids=mark.ids[order], chosen=chosen, strong=strong, sort=None)

@@ -1,0 +1,53 @@
+"""The button beside a caption that does not fit into its few lines: all of it, or the few lines again."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Slot
+from PySide6.QtWidgets import QHBoxLayout, QToolButton, QWidget
+
+from circuitlab.draw.look.theme import GRID, Theme
+from circuitlab.draw.view.caption import Caption
+
+MORE, LESS = "more", "less"
+
+
+class Fold(QToolButton):
+    """Checked while all of `caption` is shown. It is there while the few lines do not hold all of it, and never on paper."""
+
+    def __init__(self, caption: Caption, parent: QWidget, on_paper: bool) -> None:
+        super().__init__(parent)
+        self.caption, self._on_paper = caption, on_paper
+        self.setObjectName("fold")
+        self.setProperty("role", "fold")
+        self.setAccessibleName("Whole caption")
+        self.setCheckable(True)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.hide()
+        self.row = QHBoxLayout()
+        self.row.setSpacing(GRID // 2)
+        self.row.addWidget(caption, 1)
+        self.row.addWidget(self, 0, Qt.AlignmentFlag.AlignBottom)
+        self.toggled.connect(self._fold)
+        caption.fitted.connect(self.refresh)
+        self._say()
+
+    def set_theme(self, theme: Theme) -> None:
+        """As small as the caption."""
+        self.setFont(theme.font(theme.small))
+
+    @Slot(bool)
+    def _fold(self, whole: bool) -> None:
+        self._say()
+        self.caption.unfold(whole)
+
+    def _say(self) -> None:
+        self.setText(LESS if self.isChecked() else MORE)
+        self.setToolTip("A few lines of it" if self.isChecked() else "All that is said of this figure")
+
+    @Slot()
+    def refresh(self) -> None:
+        """The caption has other words, or other room."""
+        needed = self.caption.folds and bool(self.caption.words) and not self._on_paper
+        if self.isHidden() == needed and not self.caption.still:  # nothing comes or goes under a pointer
+            self.caption.beside = self.sizeHint().width() + self.row.spacing() if needed else 0
+            self.setVisible(needed)

@@ -1,0 +1,125 @@
+"""Title and caption of a picture: a few lines at most, the rest in the tool tip and behind a button; on paper all of it.
+
+On the screen their height never moves the picture under a pointer: see `Wrapped`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from PySide6.QtCore import QRect, Qt, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QLabel, QWidget
+
+from circuitlab.draw.look.plain_text import plain_tip
+
+BETWEEN = " · "
+# what a reader must not have to look for: what does not add up, what is not yet or not wholly drawn, estimated (≈), of two texts
+STAYS = re.compile(
+    r"remainder|scale held|zeroed: "
+    r"|so far|drawn as|not compared|first \d|columns left out|colours from|underlined|without any value|part: |− marks"
+    r"|aligned \d|another vocabulary|hues of heads|[^·]*≈"
+)
+
+
+class Wrapped(QLabel):
+    """Wraps `words`; those that do not fit into `lines` (0: any number) go, the last ones first, and an ellipsis says so.
+
+    `steady`: its height is the largest that it has had at its width, until `forget`; and while it is `still` its words make do
+    with the height there is, so that a picture beside it stays where it is. `whole`: the lines do not count. `folds`: they would
+    not hold all words. `beside`: px that stand beside it while it does. `fitted()`: the words are fitted anew.
+    """
+
+    fitted = Signal()
+
+    def __init__(self, parent: QWidget | None = None, steady: bool = False) -> None:
+        super().__init__(parent)
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setWordWrap(True)
+        self.words, self.lines, self.first = "", 0, ()
+        self.steady, self.still = steady, False
+        self.whole = self.folds = False
+        self.beside = 0
+        self._kept = self._across = 0  # px of height, of the width that it was for
+        if steady:
+            self.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop)
+
+    def say(self, words: str, lines: int = 0, first: tuple[str, ...] = ()) -> None:
+        """Other words, or another number of lines; `first` are parts of them that stay."""
+        if (words, lines, first) != (self.words, self.lines, self.first):
+            self.words, self.lines, self.first = words, lines, first
+            self._fit()
+
+    def hold(self, still: bool) -> None:
+        """Keep the height there is, or take the one that the words ask for."""
+        if still != self.still:
+            self.still = still
+            self._fit()
+
+    def unfold(self, whole: bool) -> None:
+        """All words, or as many as the lines hold."""
+        if whole != self.whole:
+            self.whole = whole
+            self.forget()
+
+    def forget(self) -> None:
+        """The room is another: no more height than the words ask for now."""
+        self._kept, still, self.still = 0, self.still, False
+        self._fit()
+        self.still = still
+
+    def heightForWidth(self, width: int) -> int:
+        """That of the words, and no less than it has been."""
+        asked = super().heightForWidth(width)
+        if not self.steady or width != self.width():
+            return asked
+        return self._kept if self.still else max(asked, self._kept)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Another width, other words fit."""
+        super().resizeEvent(event)
+        across = self.width() + self.beside
+        if across != self._across and not self.still:
+            self._across, self._kept = across, 0
+        self._fit()
+
+    def _fits(self, text: str, beside: int = 0) -> bool:
+        metrics = self.fontMetrics()
+        room = QRect(0, 0, max(self.width() + beside, 80), 10000)
+        height = metrics.boundingRect(room, Qt.TextFlag.TextWordWrap, text).height()
+        fits = not self.lines or height <= self.lines * metrics.lineSpacing() + 1
+        return fits and not (self.still and height > self._kept + 1)
+
+    def _fit(self) -> None:
+        text = self.words
+        self.folds = not self._fits(text, self.beside)  # also with the room of what says that it does
+        if self.folds and not self.whole:
+            parts = text.split(BETWEEN)
+            parts = parts[len(self.first) :]
+            stay = [p for p in parts if STAYS.match(p)]
+            go = [p for p in parts if p not in stay]
+            while go and not self._fits(BETWEEN.join((*self.first, *go, *stay, "…"))):
+                go.pop()
+            text = BETWEEN.join((*self.first, *go, *stay, "…"))
+            if not go and not stay and not self.first and parts:  # one long sentence: as many of its words as fit
+                text = self._begun(parts[0])
+        if text != self.text():
+            self.setText(text)
+            self.setToolTip(plain_tip(self.words) if text != self.words else "")
+        self._keep()
+        self.fitted.emit()
+
+    def _begun(self, text: str) -> str:
+        words = text.split(" ")
+        while words and not self._fits(" ".join(words) + "…"):
+            words.pop()
+        return " ".join(words) + "…"
+
+    def _keep(self) -> None:
+        if self.steady and not self.still and (asked := super().heightForWidth(self.width())) != self._kept:
+            self._kept = max(self._kept, asked)
+            self.updateGeometry()
+
+
+class Caption(Wrapped):
+    """What stands under a picture."""

@@ -1,0 +1,416 @@
+"""`FigureView`: a Figure on the screen. Title above, marks in rows, caption below; it draws again only what has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from PySide6.QtCore import QEvent, QPoint, QRect, Qt, Signal, Slot
+from PySide6.QtGui import QFontMetricsF, QGuiApplication, QHideEvent, QKeyEvent, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QApplication, QHBoxLayout, QVBoxLayout, QWidget
+
+from circuitlab.draw.look.paper import Paper
+from circuitlab.draw.look.plain_text import PlainLabel
+from circuitlab.draw.look.theme import GRID, LIGHT, Theme, palette, stylesheet
+from circuitlab.draw.painted.mark import plain_tip
+from circuitlab.draw.plots.plot import PlotMark, Range
+from circuitlab.draw.pointing.focus_order import chain
+from circuitlab.draw.pointing.pointer_note import PointerNote
+from circuitlab.draw.view._arranged import as_arranged
+from circuitlab.draw.view._busy import Busy
+from circuitlab.draw.view._fold import Fold
+from circuitlab.draw.view._realise import realise
+from circuitlab.draw.view._spoken import name_for_readers
+from circuitlab.draw.view.caption import BETWEEN, Caption, Wrapped
+from circuitlab.draw.view.places import Key, Places
+from circuitlab.figures.marks import Figure, Hit, Mark
+
+_HOVERS = ("hover", "leave")
+SHORT_CAPTION = 3  # lines of a short caption on paper
+CAPTION_LINE = 150  # px of height for each line of caption above the second
+
+
+class FigureView(QWidget):
+    """Realises every mark.
+
+    `picked(Hit)`: click, shift-click, double-click, and "leave" on Esc. `hovered(Hit, readout)`: hover, and leave with "".
+    `context_requested(Hit | None, global position)`: right-click or menu key.
+    """
+
+    picked = Signal(object)
+    hovered = Signal(object, str)
+    context_requested = Signal(object, QPoint)
+
+    def __init__(self, theme: Theme = LIGHT, parent: QWidget | None = None, paper: Paper | None = None) -> None:
+        super().__init__(parent)
+        self._theme, self._figure, self._paper = theme, Figure(), paper
+        self._widgets: dict[Key, Any] = {}
+        self._why_above = False
+        self._once: frozenset[str] = frozenset()  # parts of captions that the window says for all its figures
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self._still = False  # while a pointer is on an item: what is written round the picture does not move it
+        self._named: Any = None  # the mark whose item the note at the pointer names
+        self._shown, self._why = PlainLabel(self), PlainLabel(self)
+        self._title, self._caption = Wrapped(self, paper is None), Caption(self, paper is None)
+        for label in (self._shown, self._why):
+            label.setTextFormat(Qt.TextFormat.PlainText)
+        self._why.setWordWrap(True)
+        self._why.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._shown.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignBottom)
+        head = QHBoxLayout()
+        head.addWidget(self._title, 1)
+        head.addWidget(self._shown)
+        self._places = Places(self, self._widgets, paper is not None)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(GRID, GRID // 2, GRID, GRID // 2)
+        layout.setSpacing(GRID // 2)
+        layout.addLayout(head)
+        layout.addLayout(self._places.body, 1)
+        layout.addWidget(self._why, 1)
+        self.fold = Fold(self._caption, self, paper is not None)
+        layout.addLayout(self.fold.row)
+        self._busy = Busy(self, theme)
+        self.note = PointerNote(self, theme)
+        self._label()
+        self.set_theme(theme)
+
+    # what is shown ---------------------------------------------------------------------------------------------------
+
+    @property
+    def figure(self) -> Figure:
+        """The figure that is drawn."""
+        return self._figure
+
+    @property
+    def theme(self) -> Theme:
+        """The theme it is drawn in."""
+        return self._theme
+
+    def widget(self, name: str) -> Any:
+        """The widget of the mark called `name`."""
+        return next(w for (_, known), w in self._widgets.items() if known == name)
+
+    def show_figure(self, figure: Figure) -> None:
+        """Draw a figure. One without marks and without a reason is not an answer yet: the old picture stays."""
+        if figure is self._figure or (not figure.grid and not figure.why_empty and self._figure.grid):
+            return
+        relaid, focused = not self._places.same(figure), self._has_keyboard()
+        self._figure = figure
+        if relaid:
+            self._keep_widgets(figure)
+            self._hold(False)
+            self._places.lay_out(figure)
+            marks = (self._widgets[type(mark), mark.name] for mark in figure.marks())
+            stops = (stop for widget in marks for stop in getattr(widget, "tab_stops", lambda w=widget: [w])())
+            chain([self, *stops, self.fold])
+            self._busy.raise_()
+        for mark in figure.marks():
+            self._widgets[type(mark), mark.name].show_mark(mark)
+        self._places.shown(figure, relaid, self._still)
+        self._label()
+        self._say_again()
+        if not self._still:
+            self._places.leave_frames()
+        if focused and figure.grid and (self.hasFocus() or not self._has_keyboard()):
+            self.take_keyboard()  # there is something to walk now, or what was walked has gone
+
+    def _keep_widgets(self, figure: Figure) -> None:
+        """Widgets by type and name are kept; others are made or thrown away."""
+        wanted = {(type(mark), mark.name) for mark in figure.marks()}
+        for key in [k for k in self._widgets if k not in wanted]:
+            gone = self._widgets.pop(key)
+            gone.hide()
+            gone.deleteLater()
+        for mark in figure.marks():
+            if (type(mark), mark.name) not in self._widgets:
+                self._widgets[type(mark), mark.name] = self._make(mark)
+
+    def _make(self, mark: Mark) -> Any:
+        widget = realise(mark, self._theme, self._paper is not None)
+        widget.setParent(self)
+        widget.gestured.connect(self._gestured)
+        widget.context.connect(self._context)
+        widget.noted.connect(self._noted)
+        if self._paper is not None:
+            widget.prepare_export(self._paper)
+        return widget
+
+    def _label(self) -> None:
+        figure = self._figure
+        caption = self.told
+        seen = BETWEEN.join(part for part in caption.split(BETWEEN) if part not in self._once)
+        shown = f"showing {figure.shown[0]:,} of {figure.shown[1]:,}" if figure.shown else ""
+        self._title.say(figure.title)
+        for label, text in ((self._shown, shown), (self._why, figure.why_empty)):
+            if label.text() != text:
+                label.setText(text)
+        for label in (self._title, self._shown, self._why) if not self._still else ():
+            label.setVisible(bool(label.text()))
+        self._place_why(bool(figure.grid))
+        self._say(seen)
+        if seen != caption:
+            self._caption.setToolTip(plain_tip(caption))
+        name_for_readers(self, figure, self._widgets)
+        self.setAccessibleDescription(caption or figure.why_empty)
+
+    @property
+    def told(self) -> str:
+        """All that the figure says of itself, and of how it is drawn; on paper also what it is a figure of."""
+        about = self._figure.about if self._paper is not None else ()
+        notes = dict.fromkeys(note for w in self._widgets.values() for note in w.note().split(BETWEEN) if note)
+        parts = [w.part_words() for w in self._widgets.values() if isinstance(w, PlotMark)]
+        return BETWEEN.join(t for t in (*about, self._figure.caption, *parts, *notes) if t)
+
+    def parts(self) -> dict[str, Range]:
+        """What is seen of the marks that the person has zoomed or moved, by name."""
+        return {n: w.part for (_, n), w in self._widgets.items() if isinstance(w, PlotMark) and w.part is not None}
+
+    def part_words(self) -> str:
+        """The same in words, "" where every mark is seen whole."""
+        return BETWEEN.join(w.part_words() for w in self._widgets.values() if isinstance(w, PlotMark) and w.part is not None)
+
+    def show_parts(self, parts: Mapping[str, Range]) -> None:
+        """See these parts of the marks."""
+        for name, part in parts.items():
+            self.widget(name).show_part(part)
+
+    def say_once(self, parts: Collection[str]) -> None:
+        """Parts of captions that the window says for all its figures: here they are in the tool tip, and in a copied image."""
+        if (wanted := frozenset(parts)) != self._once:
+            self._once = wanted
+            self._label()
+
+    def room_for_marks(self) -> int:
+        """px of height between the title and the caption."""
+        width = self.width() - 2 * GRID
+        title = self._title.heightForWidth(width) if self._title.isVisibleTo(self) else 0
+        caption = self._caption.heightForWidth(width) if self._caption.isVisibleTo(self) else 0
+        why = self._why.heightForWidth(width) if self._why.isVisibleTo(self) else 0
+        return self.height() - title - caption - why - 3 * GRID
+
+    def _say(self, caption: str) -> None:
+        paper = self._paper
+        if paper is None:
+            self._caption.say(caption, max(2, self.height() // CAPTION_LINE))
+        else:
+            self._caption.say(caption, SHORT_CAPTION if paper.caption == "short" else 0, self._figure.about)
+        if not self._still:
+            self._caption.setVisible(bool(caption) and (paper is None or paper.caption != "none"))
+
+    def _place_why(self, above: bool) -> None:
+        """In the middle of an empty figure; where there is something to click, in front of it."""
+        layout = self.layout()
+        if above == self._why_above or not isinstance(layout, QVBoxLayout):
+            return
+        self._why_above = above
+        layout.removeWidget(self._why)
+        layout.insertWidget(1 if above else 2, self._why, 0 if above else 1)
+        self._why.setAlignment(Qt.AlignmentFlag.AlignLeft if above else Qt.AlignmentFlag.AlignCenter)
+
+    @Slot()
+    def _noted(self) -> None:
+        self._label()
+
+    # gestures --------------------------------------------------------------------------------------------------------
+
+    @Slot(object, str)
+    def _gestured(self, hit: Hit, readout: str) -> None:
+        if hit.gesture not in _HOVERS:
+            self.picked.emit(hit)
+            return
+        mark: Any = self.sender()
+        pointed = hit.gesture == "hover" and getattr(mark, "pointer", True) is not None
+        if pointed:
+            self._hold(True)
+        self._say_at_pointer(mark, readout)
+        self.hovered.emit(hit, readout)
+        if not pointed:
+            self._hold(False)
+
+    def _hold(self, still: bool) -> None:
+        """Keep title, caption and shares of the height as they are while a pointer is on an item, or give them what they need."""
+        if still == self._still or self._paper is not None:
+            return
+        self._still = still
+        for label in (self._title, self._caption):
+            label.hold(still)
+        if not still:
+            self._places.shown(self._figure, False)
+            self._label()
+
+    def _say_at_pointer(self, mark: Any, readout: str) -> None:
+        pointer = getattr(mark, "pointer", None)
+        if readout and pointer is not None:
+            self._named = mark
+            self.note.say(readout, mark.viewport().mapTo(self, pointer))
+        else:
+            self._named = None
+            self.note.hide()
+
+    def _say_again(self) -> None:
+        """Another figure under the same pointer: the note says what stands there now, or goes."""
+        mark = self._named
+        if mark is not None:
+            self._say_at_pointer(mark, mark.named if mark in self._widgets.values() else "")
+
+    def _be_quiet(self) -> None:
+        """What was said at the pointer goes from the screen; the next move of the pointer says it again."""
+        mark, self._named = self._named, None
+        self.note.hide()
+        if mark is not None and mark in self._widgets.values():
+            mark.unsaid()
+
+    @Slot(object, QPoint)
+    def _context(self, hit: Hit | None, where: QPoint) -> None:
+        self._be_quiet()
+        self.context_requested.emit(hit, where)
+
+    def leaveEvent(self, event: QEvent) -> None:
+        """The pointer has gone."""
+        super().leaveEvent(event)
+        self._be_quiet()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        """Behind another tab, closed: nothing is pointed at."""
+        super().hideEvent(event)
+        self._be_quiet()
+        self._hold(False)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """R resets; Esc in any mark releases."""
+        if event.key() == Qt.Key.Key_R and not event.modifiers():
+            self.reset_view()
+            return
+        if event.key() == Qt.Key.Key_Escape and self._figure.grid:
+            self.picked.emit(Hit(self._focused(), (), "leave"))
+        super().keyPressEvent(event)
+
+    def _focused(self) -> str:
+        for (_, name), widget in self._widgets.items():
+            if widget.hasFocus():
+                return name
+        return self._figure.grid[0][0].name
+
+    @property
+    def walked(self) -> QWidget | None:
+        """The mark that has the keyboard, or the first one; None in an empty figure."""
+        marks = [self._widgets[type(mark), mark.name] for mark in self._figure.marks()]
+        return next((w for w in marks if w.hasFocus()), marks[0] if marks else None)
+
+    def zoom(self, factor: float) -> None:
+        """Show `factor` times as much of the walked mark, where it can be zoomed."""
+        if (act := getattr(self.walked, "zoom", None)) is not None:
+            act(factor)
+
+    def _has_keyboard(self) -> bool:
+        focus = self.window().focusWidget()
+        return focus is not None and (focus is self or self.isAncestorOf(focus))
+
+    def take_keyboard(self) -> None:
+        """To the first mark: arrows walk its items from now on. An empty figure hands it on when it has something to walk."""
+        place = self._figure.grid[0][0] if self._figure.grid else None
+        widget = self if place is None else self._widgets[type(place), place.name]
+        widget.setFocus(Qt.FocusReason.ShortcutFocusReason)
+
+    # commands --------------------------------------------------------------------------------------------------------
+
+    def set_theme(self, theme: Theme) -> None:
+        """Another theme: hues stay, scales begin at its background."""
+        self._theme = theme
+        self.setPalette(palette(theme))
+        own, app = stylesheet(theme), QApplication.instance()
+        if isinstance(app, QApplication) and own in app.styleSheet():
+            own = ""  # the application says it: a sheet for each view as well is polished for seconds
+        if self.styleSheet() != own:
+            self.setStyleSheet(own)
+        colours = {self._title: ("text", theme.normal, True), self._shown: ("muted", theme.small, False)}
+        colours |= {self._caption: ("muted", theme.small, False), self._why: ("muted", theme.normal, False)}
+        for label, (name, size, bold) in colours.items():
+            label.setFont(theme.font(size, bold=bold))
+            ink = label.palette()
+            ink.setColor(label.foregroundRole(), theme.colour(name))
+            label.setPalette(ink)
+        background = self.palette()
+        background.setColor(self.backgroundRole(), theme.colour("background"))
+        self.setPalette(background)
+        self.fold.set_theme(theme)
+        self._busy.set_theme(theme)
+        self.note.set_theme(theme)
+        for widget in self._widgets.values():
+            widget.set_theme(theme)
+        self._places.align()
+
+    def set_busy(self, busy: bool, fraction: float | None = None) -> None:
+        """A new answer is being computed: the old picture dims after 150 ms under a thin progress line."""
+        self._busy.set_busy(busy, fraction)
+
+    def reset_view(self) -> None:
+        """Zoom out to everything."""
+        for widget in self._widgets.values():
+            widget.reset_view()
+
+    def as_shown(self) -> Figure:
+        """The figure with its tables as the person has sorted and filtered them."""
+        return as_arranged(self._figure, self._widgets)
+
+    def copy_image(self) -> None:
+        """The picture as it is on the screen, to the clipboard."""
+        self._busy.hide()
+        once = self._once
+        self.say_once(())
+        self.fold.hide()  # nobody can press it there
+        QGuiApplication.clipboard().setPixmap(self.grab(QRect(QPoint(0, 0), self.size())))
+        self.say_once(once)
+        self.fold.refresh()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """The theme's background. Not by the palette: a style sheet's first polish puts back the one it knew before."""
+        painter = QPainter(self)
+        painter.fillRect(event.rect(), self._theme.colour("background"))
+        painter.end()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """The veil covers everything; what was said at the pointer was said of another place."""
+        super().resizeEvent(event)
+        self._be_quiet()
+        self._busy.setGeometry(self.rect())
+        self._places.resized()
+        self._label()
+        for label in (self._title, self._caption):
+            label.forget()
+
+    def set_stroke(self, scale: float) -> None:
+        """Line widths for a painter that is scaled by `scale`."""
+        for widget in self._widgets.values():
+            if hasattr(widget, "set_stroke"):
+                widget.set_stroke(scale)
+
+    def natural_height(self) -> int:
+        """px that the marks ask for at the present width, with what is written round them."""
+        layout = self.layout()
+        assert layout is not None
+        width, margins = max(self.width() - 2 * GRID, 80), layout.contentsMargins()
+        parts = [max(self._widgets[type(m), m.name].natural_height(width // len(row)) for m in row) for row in self._figure.grid]
+        if not self._title.isHidden() or not self._shown.isHidden():
+            parts.insert(0, max(label.sizeHint().height() for label in (self._title, self._shown) if not label.isHidden()))
+        parts += [label.heightForWidth(width) for label in (self._why, self._caption) if not label.isHidden()]
+        return margins.top() + sum(parts) + layout.spacing() * max(0, len(parts) - 1) + margins.bottom()
+
+    def least_width(self) -> float:
+        """px below which a part of the figure cannot be read, each part having the whole width."""
+        words = self._figure.title.split()
+        title = max(map(QFontMetricsF(self._title.font()).horizontalAdvance, words), default=0.0)
+        return max([title, *(w.least_width() for w in self._widgets.values())]) + 2 * GRID
+
+    def lay_out_for_paper(self, width: int, height: int | None = None) -> int:
+        """Give every mark the height it asks for at this width; the height of the whole.
+
+        `height`: marks share it as on the screen; returned is the least height in which nothing is lost.
+        """
+        self._label()
+        self._places.give_heights(width, share=height is not None)
+        layout = self.layout()
+        assert layout is not None
+        layout.activate()
+        high = layout.totalHeightForWidth(width) if height is None else layout.minimumHeightForWidth(width)
+        return max(high, layout.totalMinimumSize().height())
