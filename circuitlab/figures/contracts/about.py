@@ -18,7 +18,8 @@ from circuitlab.session.state import State
 
 if TYPE_CHECKING:
     from circuitlab.engine.request import Answer
-    from circuitlab.figures.contracts.panel import Facts, Panel
+    from circuitlab.figures.contracts.facts import Facts
+    from circuitlab.figures.contracts.panel import Panel
 
 BETWEEN = " · "
 LONGEST = 36  # letters of a prompt

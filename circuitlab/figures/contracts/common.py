@@ -10,8 +10,8 @@ from typing import TypeVar
 import numpy as np
 
 from circuitlab.engine.request import Answer
+from circuitlab.figures.contracts.facts import Facts
 from circuitlab.figures.contracts.memo import memo
-from circuitlab.figures.contracts.panel import Facts
 from circuitlab.figures.marks import Axis, Hit
 from circuitlab.session.cuts import CUT, heads_of, words
 from circuitlab.session.state import State

@@ -24,7 +24,8 @@ from circuitlab.session.state import Pin, State
 
 if TYPE_CHECKING:
     from circuitlab.engine.request import Answer
-    from circuitlab.figures.contracts.panel import Facts, Panel
+    from circuitlab.figures.contracts.facts import Facts
+    from circuitlab.figures.contracts.panel import Panel
     from circuitlab.model.subject import ModelRef
 
 # Of what a mark shows: another way to compute the same (a prefix that is reused, raw and folded weights) differs by no more.

@@ -12,7 +12,7 @@ from circuitlab.model.subject import Head
 
 if TYPE_CHECKING:
     from circuitlab.engine.request import Answer
-    from circuitlab.figures.contracts.panel import Facts
+    from circuitlab.figures.contracts.facts import Facts
 
 TARGET = "target and other"  # the axis of ids that say what is measured
 

@@ -15,110 +15,24 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, Literal
 
-from circuitlab.analysis.base import NO_HEADS, find_analysis
-from circuitlab.engine.engine import Engine
-from circuitlab.engine.measured_models import measured_models
-from circuitlab.engine.request import Answer, Request
-from circuitlab.engine.whereabouts import whereabouts
+from circuitlab.analysis.base import find_analysis
 from circuitlab.errors import Refused, UsageError
 from circuitlab.figures.contracts.about import drawn
+from circuitlab.figures.contracts.facts import WITHOUT_HEADS, WITHOUT_LAYERS, Answers, Facts, Requests, Why, facts_of
 from circuitlab.figures.marks import Figure, Heatmap, Hit, empty
-from circuitlab.model.known_heads import KnownHeads, complaints, known_heads
-from circuitlab.model.subject import ModelRef, Subject
 from circuitlab.session.state import State
 
-WITHOUT_HEADS = Refused(NO_HEADS).what
-WITHOUT_LAYERS = WITHOUT_HEADS.removesuffix(" heads.")
+__all__ = [
+    "WITHOUT_HEADS", "WITHOUT_LAYERS", "Answers", "Facts", "Panel", "Requests", "Why", "control", "facts_of", "find_panel",
+    "panels", "register",
+]  # fmt: skip
+
 Area = Literal["left", "centre", "right", "bottom"]
-
-
-@dataclass(frozen=True)
-class Why:
-    """Why a panel asks for nothing: one sentence with what to do next."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What a panel may know of the open model without asking: handed to `requests` and `figure` by whoever runs them.
-
-    `token_text(id)` is the display form of a token (visible spaces and newlines), `find_tokens(text, most)` the ids that a text
-    may mean, `config` the model's, `name` its title; `others(ref)` the facts of another model, of the pinned one for instance.
-    `whereabouts(subject)` says where weights lie and what a forward pass takes, now.
-    `known_heads()` is what papers have named of its heads, asked anew each time: its files' hash may come late.
-    `vocabulary()` is equal for models in which an id means the same text; `token_of(text)` the one id that is displayed so.
-    `measured(names)`: sources of models whose training was measured, the open one first (`engine.measured_models`).
-    """
-
-    name: str
-    config: Any
-    token_text: Callable[[int], str]
-    find_tokens: Callable[[str, int], tuple[int, ...]] = lambda text, most: ()
-    has_tokenizer: bool = True
-    bos: int | None = None
-    notes: tuple[str, ...] = ()
-    steps: tuple[int, ...] = ()
-    others: Callable[[ModelRef], Facts | None] = lambda ref: None
-    whereabouts: Callable[[Subject], tuple[tuple[str, str, str], ...]] = lambda subject: ()
-    known_heads: Callable[[], KnownHeads | None] = lambda: None
-    measured: Callable[[str], tuple[str, ...]] = lambda names: ()
-    vocabulary: Callable[[], str] = lambda: ""
-    token_of: Callable[[str], int | None] = lambda text: None
-
-    @property
-    def has_bos(self) -> bool:
-        """Whether the tokenizer has a token that begins a sequence; `bos` is its id."""
-        return self.bos is not None
-
-    def tokens(self, ids: tuple[int, ...]) -> tuple[str, ...]:
-        """Display texts of a prompt."""
-        return tuple(map(self.token_text, ids))
-
-
-def _by_id(n: int) -> Callable[[str, int], tuple[int, ...]]:
-    return lambda text, most: (int(text),) if text.isdecimal() and int(text) < n else ()
-
-
-def _one_of(find: Callable[[str, int], tuple[int, ...]]) -> Callable[[str], int | None]:
-    return lambda text: next(iter(find(text, 1)), None)
-
-
-def facts_of(engine: Engine, ref: ModelRef) -> Facts:
-    """The facts of a model, which is opened if it is not. Raises what opening it raises."""
-    there = engine.store.open(ref)
-    opened = there.opened
-    tokenizer, config = opened.weights.tokenizer, opened.weights.config
-
-    def hash_of() -> str:
-        model = engine.store.peek(ref)  # facts outlive a model that is closed, and must not hold its weights
-        return "" if model is None else model.sha256
-
-    return Facts(
-        name=there.name,
-        config=config,
-        token_text=tokenizer.display if tokenizer is not None else str,
-        find_tokens=_by_id(config.d_vocab) if tokenizer is None else tokenizer.search,
-        has_tokenizer=tokenizer is not None,
-        bos=None if tokenizer is None else tokenizer.bos,
-        notes=(*opened.notes, *complaints()),
-        steps=opened.steps,
-        others=lambda other: facts_of(engine, other),
-        whereabouts=lambda subject: whereabouts(engine, subject),
-        known_heads=lambda: known_heads(config, ref.source, hash_of()),
-        measured=lambda names: measured_models(ref.source, names),
-        vocabulary=lambda: f"{config.d_vocab} ids" if tokenizer is None else tokenizer.vocabulary,
-        token_of=_one_of(_by_id(config.d_vocab)) if tokenizer is None else tokenizer.shown_as,
-    )
-
-
-Requests = Mapping[str, Request]
-Answers = Mapping[str, Answer]
 
 
 @dataclass(frozen=True)

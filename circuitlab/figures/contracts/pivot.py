@@ -7,7 +7,7 @@ from dataclasses import replace
 from circuitlab.analysis.circuits.factors import refuse_inexact
 from circuitlab.errors import Refused
 from circuitlab.figures.contracts.common import destination, rotates
-from circuitlab.figures.contracts.panel import WITHOUT_HEADS, Facts, Why
+from circuitlab.figures.contracts.facts import WITHOUT_HEADS, Facts, Why
 from circuitlab.figures.marks import Hit
 from circuitlab.model.subject import Head, Subject
 from circuitlab.session.state import Kind, State

@@ -18,7 +18,7 @@ from circuitlab.model.subject import Target
 from circuitlab.session.state import Pin, State
 
 if TYPE_CHECKING:
-    from circuitlab.figures.contracts.panel import Facts
+    from circuitlab.figures.contracts.facts import Facts
 
 _by_id = lru_cache(maxsize=16)(alignment_of)
 
