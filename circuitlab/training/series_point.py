@@ -18,7 +18,7 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Inputs, Quiet, Result, find_analysis
 from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, OwnTokensResult
-from circuitlab.analysis.interventions.ablation_sweep import Put, cut_streams
+from circuitlab.analysis.interventions.ablation_sweep import Replacement, ablated_streams
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, CopyingScoresResult
 from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
@@ -89,7 +89,7 @@ def zeroed(w: Weights, tokens: Tensor, first: int) -> np.ndarray:
             for layer in range(c.n_layers):
                 cut = torch.zeros(c.n_heads, c.n_layers, c.n_heads, dtype=torch.bool)
                 cut[:, layer] = cuts
-                final = cut_streams(run, cut, Put("zero"), True, dest, lambda: None)
+                final = ablated_streams(run, cut, Replacement("zero"), True, dest, lambda: None)
                 total[layer] += (_mean_losses(w, final, wanted) - before).numpy()
     return total / len(tokens)
 

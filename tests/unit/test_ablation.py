@@ -17,7 +17,7 @@ from circuitlab.analysis.behaviour.in_context import windows
 from circuitlab.analysis.interventions import _metric, ablation_sweep
 from circuitlab.analysis.interventions._gradient_estimate import first_order
 from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult
-from circuitlab.analysis.interventions.ablation_sweep import Holding, bench
+from circuitlab.analysis.interventions.ablation_sweep import Holding, prepare_sweep
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.flights import Flights
 from circuitlab.engine.inputs import InputsOf
@@ -197,7 +197,7 @@ def test_the_estimate_is_the_slope_of_a_small_change(tmp_path: Path, name: str, 
     model = asker.engine.store.open(asker.ref)
     for effect, target in (("second_half", Target()), ("target", Target((3, 5)))):
         inputs = InputsOf(asker.engine, model, subject, Listening(Quiet(), Flights()), asker.engine.cache)
-        made = bench(inputs, "zero", (), frozen, effect, target, -2, lambda: None, True)  # type: ignore[arg-type]
+        made = prepare_sweep(inputs, "zero", (), frozen, effect, target, -2, lambda: None, True)  # type: ignore[arg-type]
         estimate = first_order(made, lambda: None)
         for head in (Head(0, 0), Head(0, 2), Head(1, 1)):
             values = []
@@ -330,8 +330,8 @@ def test_behind_the_last_layer_only_the_logits_are_changed(tmp_path: Path, name:
     """Prompts of twice d_head tokens and more take the way through W_O W_U; the numbers are those of whole passes."""
     monkeypatch.setattr(ablation_sweep, "ROWS", 7)
     asker, used = Asker(directory(tmp_path / "m", CONFIGS[name])), []
-    through = ablation_sweep.behind_last
-    monkeypatch.setattr(ablation_sweep, "behind_last", lambda *a: used.append(1) or through(*a))
+    through = ablation_sweep.last_layer_losses
+    monkeypatch.setattr(ablation_sweep, "last_layer_losses", lambda *a: used.append(1) or through(*a))
     tokens, heads = tuple([0, *TOKENS[1:]] * 4), (Head(1, 0), Head(1, 2))
     edits = fitting(CONFIGS[name], EDITS[:4])
     before = asker.losses(tokens, edits)
@@ -373,7 +373,7 @@ def test_the_same_request_afresh_is_bit_equal_and_only_exact_values_are_averaged
     ("asked", "words"),
     [
         (AblationParams(how="resample"), "another text"),
-        (AblationParams(what="set"), "No heads are given"),
+        (AblationParams(what="set"), "heads"),
         (AblationParams(what="pairs", heads=(Head(0, 1),)), "2 to"),
         (AblationParams(what="pairs", most=1000), "2 to"),
     ],

@@ -12,7 +12,7 @@ import torch
 
 from circuitlab.analysis.base import Quiet
 from circuitlab.analysis.interventions._edge_ablation import Cut, as_interventions, cut_final, cut_of
-from circuitlab.analysis.interventions.ablation_sweep import Put
+from circuitlab.analysis.interventions.ablation_sweep import Replacement
 from circuitlab.analysis.interventions.circuit_faithfulness import KeepOnlyParams, KeepOnlyResult
 from circuitlab.analysis.interventions.edges import KINDS, Edge, count, random_edges, universe
 from circuitlab.engine.engine import Engine
@@ -61,10 +61,10 @@ def by_interventions(weights: Any, rows: np.ndarray, op: Any, source: tuple[int,
     return forward(weights, TOKENS, (*edits, *made)).losses().numpy()
 
 
-def fast(weights: Any, rows: np.ndarray, through: Any, put: Put, edits: Any = ()) -> np.ndarray:
+def fast(weights: Any, rows: np.ndarray, through: Any, replacement: Replacement, edits: Any = ()) -> np.ndarray:
     run = forward(weights, TOKENS, edits)
     cut = cut_of(weights.config, rows, through)
-    final = cut_final(run, cut, put, lambda other: forward(weights, other), lambda: None)
+    final = cut_final(run, cut, replacement, lambda other: forward(weights, other), lambda: None)
     return unembed(weights, weights.unembed(), final).numpy()
 
 
@@ -79,7 +79,7 @@ def test_a_pass_with_edges_cut_is_that_of_a_decoder_in_loops(name: str, through:
         rows = every.rows[rng.random(len(every)) < share]
         edges, unread = slow_cut(weights.config, rows)
         slow = SlowEdges(weights.config, tensors, edges, by=how, unread=unread)
-        np.testing.assert_allclose(fast(weights, rows, through, Put(how)), slow.final(TOKENS), atol=1e-9)  # type: ignore[arg-type]
+        np.testing.assert_allclose(fast(weights, rows, through, Replacement(how)), slow.final(TOKENS), atol=1e-9)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("edits", [(), EDITS, (*PATHS, EDITS[2])], ids=["plain", "edited", "paths"])
@@ -89,12 +89,12 @@ def test_it_is_an_intervention_for_every_edge(name: str, how: Any, edits: Any) -
     weights, _ = of(replace(CONFIGS[name], n_layers=3))
     every, rng = universe(weights.config, ("Q", "K", "V")), np.random.default_rng(2)
     op, source = {"zero": ("zero", ()), "mean": ("mean", OTHER), "resample": ("patch", OTHER)}[how]
-    put = Put(how, source, forward(weights, OTHER) if source else None)
+    replacement = Replacement(how, source, forward(weights, OTHER) if source else None)
     for share in (0.1, 0.9) if name == "gpt2" else (0.5,):
         rows = every.rows[rng.random(len(every)) < share]
         wanted = by_interventions(weights, rows, op, source, edits)
-        np.testing.assert_allclose(losses(fast(weights, rows, every.through, put, edits), TOKENS), wanted, atol=1e-9)
-        few = as_interventions(cut_of(weights.config, rows, every.through), put)
+        np.testing.assert_allclose(losses(fast(weights, rows, every.through, replacement, edits), TOKENS), wanted, atol=1e-9)
+        few = as_interventions(cut_of(weights.config, rows, every.through), replacement)
         assert len(few) < len(rows)
         np.testing.assert_allclose(forward(weights, TOKENS, (*edits, *few)).losses().numpy(), wanted, atol=1e-9)
 

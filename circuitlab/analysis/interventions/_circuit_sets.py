@@ -1,4 +1,4 @@
-"""The sets that are cut in turn when a circuit of heads or of edges is kept alone, and random sets of as many."""
+"""The sets of heads or edges that are ablated in turn to test a circuit, and random sets of the same size."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import torch
 from circuitlab.analysis.chosen_heads import chosen_heads
 from circuitlab.analysis.interventions import ablation_sweep
 from circuitlab.analysis.interventions._edge_ablation import cut_final, cut_of
-from circuitlab.analysis.interventions.ablation_sweep import Bench
+from circuitlab.analysis.interventions.ablation_sweep import AblationSweep
 from circuitlab.analysis.interventions.edges import Through, Universe, random_edges, universe
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 
-NONE, KEPT, CUT = 0, 1, 2  # the first sets: nothing left, the circuit left, the circuit cut
+NONE, KEPT, CUT = 0, 1, 2  # the first three sets: everything ablated, all but the circuit ablated, the circuit ablated
 
 
 class Sets(Protocol):
-    """What the sweep asks of heads and of edges: `members` and `random` as the result has them, `of` how many there are."""
+    """What `keep_only` needs of heads and of edges: `members` and `random` as in the result, `of` the size of the universe."""
 
     members: np.ndarray
     random: np.ndarray
@@ -30,22 +30,22 @@ class Sets(Protocol):
     @property
     def of(self) -> int: ...
     def words(self) -> tuple[str, ...]:
-        """What is cut and what never is, for captions."""
+        """What is ablated and what never is, for captions."""
         ...
 
     def at_once(self, n: int) -> int:
-        """How many sets go together on a prompt of n tokens."""
+        """How many sets fit in one batch on a prompt of n tokens."""
         ...
 
-    def values(self, made: Bench, batch: list[int], tick: Callable[[], None]) -> np.ndarray:
-        """[set]: F with each of these sets cut, in the order of `cut_members`."""
+    def values(self, sweep: AblationSweep, batch: list[int], tick: Callable[[], None]) -> np.ndarray:
+        """[set]: the measure F with each of these sets ablated; indices as in `cut_members`."""
         ...
 
 
 def cut_members(circuit: np.ndarray, random: np.ndarray, of: int, which: int) -> np.ndarray:
-    """Bool [of]: what set `which` cuts, from indices of the circuit [k] and of random sets [sample, k].
+    """Bool [of]: what set number `which` ablates, from indices of the circuit [k] and of random sets [sample, k].
 
-    NONE left, KEPT, CUT; then each member left out, random sets kept, random sets cut.
+    The order: NONE, KEPT, CUT; the circuit without each member; each random set kept alone; each random set ablated.
     """
     k, n, every = len(circuit), len(random), np.ones(of, dtype=bool)
     if which == NONE:
@@ -64,7 +64,7 @@ def cut_members(circuit: np.ndarray, random: np.ndarray, of: int, which: int) ->
 
 @dataclass(eq=False)
 class HeadSets:
-    """Sets of heads; `circuit` [k] and `drawn` [sample, k] are indices layer · n_heads + head."""
+    """Sets of heads. `circuit` [k] and `drawn` [sample, k] are indices layer · n_heads + head."""
 
     config: ModelConfig
     circuit: np.ndarray
@@ -84,15 +84,15 @@ class HeadSets:
     def at_once(self, n: int) -> int:
         return ablation_sweep.at_once(n)
 
-    def values(self, made: Bench, batch: list[int], tick: Callable[[], None]) -> np.ndarray:
+    def values(self, sweep: AblationSweep, batch: list[int], tick: Callable[[], None]) -> np.ndarray:
         cut = np.stack([cut_members(self.circuit, self.drawn, self.of, i) for i in batch])
         shaped = torch.as_tensor(cut.reshape(-1, self.config.n_layers, self.config.n_heads))
-        return made.cut(shaped, tick)[0].cpu().numpy()
+        return sweep.cut(shaped, tick)[0].cpu().numpy()
 
 
 @dataclass(eq=False)
 class EdgeSets:
-    """Sets of edges; `circuit` [k] and `drawn` [sample, k] are indices into `edges`."""
+    """Sets of edges. `circuit` [k] and `drawn` [sample, k] are indices into `edges`."""
 
     config: ModelConfig
     edges: Universe
@@ -119,24 +119,24 @@ class EdgeSets:
     def at_once(self, n: int) -> int:
         return 1
 
-    def values(self, made: Bench, batch: list[int], tick: Callable[[], None]) -> np.ndarray:
-        found = []
+    def values(self, sweep: AblationSweep, batch: list[int], tick: Callable[[], None]) -> np.ndarray:
+        values = []
         for which in batch:
             rows = self.edges.rows[cut_members(self.circuit, self.drawn, self.of, which)]
-            source = lambda tokens: made.inputs.run(tokens, ())
-            final = cut_final(made.run, cut_of(self.config, rows, self.edges.through), made.put, source, tick)
-            found.append(float(made.measure(made.run, final[None, made.measure.dest], tick)[0][0]))
-        return np.array(found)
+            source = lambda tokens: sweep.inputs.run(tokens, ())
+            final = cut_final(sweep.run, cut_of(self.config, rows, self.edges.through), sweep.replacement, source, tick)
+            values.append(float(sweep.measure(sweep.run, final[None, sweep.measure.dest], tick)[0][0]))
+        return np.array(values)
 
 
 def head_sets(config: ModelConfig, heads: tuple[Head, ...], samples: int, seed: int) -> HeadSets:
-    """The circuit, () for all heads, and random sets. Raises `BadInput` for a head that is not there."""
+    """The circuit (`heads`; () for all) and random sets. Raises `BadInput` for a head that the model does not have."""
     flat = np.array([h.layer * config.n_heads + h.head for h in chosen_heads(config, tuple(sorted(set(heads))))], dtype=np.int64)
     return HeadSets(config, flat, random_sets(config, len(flat), samples, seed))
 
 
 def edge_sets(config: ModelConfig, edges: tuple[str, ...], through: tuple[Through, ...], samples: int, seed: int) -> EdgeSets:
-    """The circuit by name, and random sets of as many edges. Raises `UsageError`, or `BadInput` for one that is not there."""
+    """The circuit by edge names, and random sets of as many edges. Raises `UsageError`, or `BadInput` for an unknown edge."""
     every = universe(config, through)
     if not len(every):
         raise BadInput("There is no edge to cut.", expected="through Q, K, V or logits", got=", ".join(through) or "none")
@@ -145,5 +145,5 @@ def edge_sets(config: ModelConfig, edges: tuple[str, ...], through: tuple[Throug
 
 
 def random_sets(config: ModelConfig, size: int, samples: int, seed: int) -> np.ndarray:
-    """[sample, size] indices of heads: sets drawn uniformly, without repeats within a set, each sorted."""
+    """[sample, size] indices of heads: sets drawn uniformly without replacement, each sorted."""
     return random_edges(config.n_layers * config.n_heads, size, samples, seed)

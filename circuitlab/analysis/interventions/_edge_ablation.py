@@ -1,11 +1,11 @@
-"""A forward pass with a set of edges cut: every head reads the stream without what its cut senders wrote.
+"""A forward pass with a set of edges ablated: each head reads the residual stream without its ablated senders' outputs.
 
-    q^h, k^h, v^h of layer m = projection of (x_m + Σ_{s cut for h} Δ_s),    Δ_s = r_s − z_s W_O^s
+    q^h, k^h, v^h of layer m = projection of (x_m + Σ_{s ablated for h} Δ_s),    Δ_s = r_s − z_s W_O^s
 
-r_s is what takes the place of the sender's writing, 0 or a mean or another text's; x_m the stream of this very pass, in which
-senders have already lost what they read. A sender cut for every later reader is added up once for all of them, only the others
-are kept one by one; readers with the same cut senders are projected together. The same as one `Intervention` along a path for
-every cut edge (`as_interventions`), which is what is done on a run that has interventions along paths of its own.
+r_s replaces the sender's output: 0, a mean, or another text's. x_m is the stream of this same pass, in which earlier ablations
+have already taken effect. A sender ablated for every later reader is summed once for all of them, and only the others are kept
+one by one; readers with the same ablated senders are projected together. The result equals one `Intervention` along a path for
+each ablated edge (`as_interventions`), which is the way taken if the run has interventions along paths of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.interventions.ablation_sweep import Put, has_paths
+from circuitlab.analysis.interventions.ablation_sweep import Replacement, has_paths
 from circuitlab.analysis.interventions.edges import Through
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.editor import Editor, SourceRun
@@ -31,9 +31,9 @@ Tick = Callable[[], None]
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """Cut edges: `reads` bool [kind, dest layer, head, source layer, head], kind Q, K, V (key-value heads under the last two).
+    """Ablated edges: `reads` bool [kind, dest layer, head, source layer, head], kind Q, K, V (for K and V, key-value heads).
 
-    `logits` bool [layer, head]: cut for the unembedding. `through`: the kinds that can be cut at all.
+    `logits` bool [layer, head]: ablated for the unembedding. `through`: the kinds of edges that may be ablated.
     """
 
     reads: Tensor
@@ -42,28 +42,28 @@ class Cut:
     n_kv_heads: int
 
     def part(self, kind: int, layers: slice | int) -> Tensor:
-        """`reads` of one kind in these layers, for the heads there are."""
+        """`reads` of one kind in these layers, for the query or key-value heads that exist."""
         return self.reads[kind, layers][..., : self.reads.shape[2] if kind == 0 else self.n_kv_heads, :, :]
 
     @property
     def kinds(self) -> list[int]:
-        """Which of Q, K, V can be cut."""
+        """Indices of Q, K, V among the kinds in `through`."""
         return [i for i, kind in enumerate(("Q", "K", "V")) if kind in self.through]
 
     @property
     def first(self) -> int:
-        """The first layer with a cut reader; the number of layers where there is none."""
+        """The first layer with an ablated reading; the number of layers if there is none."""
         layers = torch.nonzero(self.reads.flatten(2).any(dim=2).any(dim=0))
         return int(layers[0]) if len(layers) else self.reads.shape[1]
 
     def senders(self, layer: int) -> tuple[Tensor, Tensor]:
-        """Bool [head] twice: cut for some later reader in the heads' layers, cut for all of them."""
+        """Two bool [head] of this layer: ablated for some later reader, and ablated for every later reader."""
         seen = torch.cat([self.part(kind, slice(layer + 1, None))[..., layer, :].flatten(0, 1) for kind in self.kinds])
         return seen.any(dim=0), seen.all(dim=0)
 
 
 def cut_of(config: ModelConfig, rows: np.ndarray, through: tuple[Through, ...]) -> Cut:
-    """The cut of edges as numbers [edge, 5] (`edge_sets`)."""
+    """The cut of the edges `rows` [edge, 5], as in `edges.Universe`."""
     n_layers, n_heads = config.n_layers, config.n_heads
     reads = torch.zeros(3, n_layers, n_heads, n_layers, n_heads, dtype=torch.bool)
     logits = torch.zeros(n_layers, n_heads, dtype=torch.bool)
@@ -75,9 +75,9 @@ def cut_of(config: ModelConfig, rows: np.ndarray, through: tuple[Through, ...]) 
     return Cut(reads, logits, through, config.n_kv_heads)
 
 
-def as_interventions(cut: Cut, put: Put) -> tuple[Intervention, ...]:
-    """The same cut, edges to the unembedding left out: one intervention for readers and senders that share all."""
-    op, made = "patch" if put.how == "resample" else put.how, []
+def as_interventions(cut: Cut, replacement: Replacement) -> tuple[Intervention, ...]:
+    """The same cut as interventions, without edges to the unembedding; readers with the same senders share one."""
+    op, interventions = "patch" if replacement.how == "resample" else replacement.how, []
     for kind, name in enumerate(READS):
         for layer in range(1, cut.reads.shape[1]):
             rows = cut.part(kind, layer)[:, :layer]
@@ -86,49 +86,49 @@ def as_interventions(cut: Cut, put: Put) -> tuple[Intervention, ...]:
                 for at, senders in enumerate(row.reshape(layer, -1)):
                     if bool(senders.any()):
                         sender = Site("result", at, tuple(torch.nonzero(senders)[:, 0].tolist()))
-                        made.append(Intervention(op, site, source=put.source, path_from=sender))
-    return tuple(made)
+                        interventions.append(Intervention(op, site, source=replacement.source, path_from=sender))
+    return tuple(interventions)
 
 
 def _alike(rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """(row, [reader]) of every distinct row of bool [reader, sender] that has a cut in it."""
+    """(row, [reader]) for each distinct row of bool [reader, sender] that ablates anything."""
     kinds, of = torch.unique(rows, dim=0, return_inverse=True)
     for i, row in enumerate(kinds):
         if bool(row.any()):
             yield row, torch.nonzero(of == i)[:, 0]
 
 
-def _instead(put: Put, layer: int, heads: tuple[int, ...], written: Tensor) -> Tensor:
-    """What takes the place of what heads write [head, pos, d_model]."""
-    if put.how == "zero":
+def _instead(replacement: Replacement, layer: int, heads: tuple[int, ...], written: Tensor) -> Tensor:
+    """What replaces the outputs of heads, `written` [head, pos, d_model]."""
+    if replacement.how == "zero":
         return torch.zeros_like(written)
-    there = written if put.other is None else put.other.get("result", layer, heads)
-    if put.how == "mean":
-        return there.mean(dim=-2, keepdim=True).expand_as(written)
-    n = min(there.shape[-2], written.shape[-2])  # past the end of the other text it stays as it is
-    return torch.cat([there[:, :n], written[:, n:]], dim=1)
+    donor = written if replacement.other is None else replacement.other.get("result", layer, heads)
+    if replacement.how == "mean":
+        return donor.mean(dim=-2, keepdim=True).expand_as(written)
+    n = min(donor.shape[-2], written.shape[-2])  # past the end of the other text the output is left unchanged
+    return torch.cat([donor[:, :n], written[:, n:]], dim=1)
 
 
-def _changes(run: Run, put: Put, layer: int, chosen: Tensor) -> Tensor:
-    """Δ [chosen head, pos, d_model] of a layer's heads, bool [head]."""
+def _changes(run: Run, replacement: Replacement, layer: int, chosen: Tensor) -> Tensor:
+    """Δ [chosen head, pos, d_model] of the heads of a layer that `chosen` bool [head] marks."""
     heads = tuple(torch.nonzero(chosen)[:, 0].tolist())
     written = run.get("result", layer, heads)
-    return _instead(put, layer, heads, written) - written
+    return _instead(replacement, layer, heads, written) - written
 
 
 class Cutting(Editor):
-    """The interventions of `run`, and a cut. For one pass: it adds up what senders wrote as their layers are done."""
+    """An editor for one pass: it applies the interventions of `run` and a cut, summing Δ as the senders' layers finish."""
 
-    def __init__(self, run: Run, cut: Cut, put: Put, source: SourceRun, tick: Tick) -> None:
+    def __init__(self, run: Run, cut: Cut, replacement: Replacement, source: SourceRun, tick: Tick) -> None:
         self.by_hand = has_paths(run)
-        super().__init__((*run.edits, *(as_interventions(cut, put) if self.by_hand else ())), run.tokens, source)
-        self.cut, self._put, self._tick, self._taken = cut, put, tick, 0
-        self._everyone: Tensor | None = None  # Σ Δ of senders cut for all readers after them
-        self._some: list[tuple[int, Tensor, Tensor]] = []  # layer, which heads, their Δ: cut for some readers only
+        super().__init__((*run.edits, *(as_interventions(cut, replacement) if self.by_hand else ())), run.tokens, source)
+        self.cut, self._replacement, self._tick, self._taken = cut, replacement, tick, 0
+        self._everyone: Tensor | None = None  # Σ Δ of senders ablated for every later reader
+        self._some: list[tuple[int, Tensor, Tensor]] = []  # (layer, heads, Δ) of senders ablated for some readers only
         self.trial = run
 
     def readings(self, run: Run, layer: int) -> list[Reading]:
-        """The readers of this layer, those with the same cut senders together."""
+        """The changed readings of this layer; readers with the same ablated senders together."""
         self.trial = run
         self._tick()
         if self.by_hand:
@@ -142,7 +142,7 @@ class Cutting(Editor):
         some, every = self.cut.senders(layer)
         if not bool(some.any()):
             return
-        change = _changes(run, self._put, layer, some)
+        change = _changes(run, self._replacement, layer, some)
         everyone = every[some]
         if bool(everyone.any()):
             total = change[everyone].sum(0)
@@ -166,15 +166,15 @@ class Cutting(Editor):
         return [Reading(READS[kind], torch.isin(at_all, h)[:, None, None], s) for (_, h), s in zip(alike, sums, strict=True)]
 
     def unread(self) -> Tensor | float:
-        """[pos, d_model]: what the cut takes from what the unembedding reads, after the pass."""
+        """[pos, d_model]: the change of what the unembedding reads, available after the pass."""
         layers = torch.nonzero(self.cut.logits.any(dim=1))[:, 0].tolist()
-        return sum((_changes(self.trial, self._put, i, self.cut.logits[i]).sum(0) for i in layers), 0.0)
+        return sum((_changes(self.trial, self._replacement, i, self.cut.logits[i]).sum(0) for i in layers), 0.0)
 
 
-def cut_final(run: Run, cut: Cut, put: Put, source: SourceRun, tick: Tick) -> Tensor:
-    """[pos, d_model]: what the unembedding reads with these edges of `run` cut, the run's interventions in place."""
+def cut_final(run: Run, cut: Cut, replacement: Replacement, source: SourceRun, tick: Tick) -> Tensor:
+    """[pos, d_model]: what the unembedding reads with these edges ablated, the interventions of `run` included."""
     assert run.final is not None
-    editor = Cutting(run, cut, put, source, tick)
+    editor = Cutting(run, cut, replacement, source, tick)
     with torch.inference_mode():
         first = cut.first
         final = run.final if first == run.weights.config.n_layers else rerun_from(run, editor.edits, editor, first)

@@ -1,10 +1,10 @@
-"""The first-order estimate of every ablation at once: one backward pass.
+"""First-order (gradient) estimates of every single-head ablation from one backward pass.
 
-    effect of cutting head h  ≈  Σ_{pos, d_head} (∂ value / ∂ z_h) · (z'_h − z_h)
+    effect of ablating head h  ≈  Σ_{pos, d_head} (∂ value / ∂ z_h) · (z'_h − z_h)
 
-exact in the limit of a small change (for zero ablation z' = 0: the gradient times minus the activation; Molchanov et al. 2017,
-Nanda 2023 “Attribution Patching”). Layers are computed again one at a time from the recorded streams, so that only one layer's
-values are held. With patterns held, gradients do not pass through them.
+Exact in the limit of a small change. For zero ablation z' = 0, and it is minus gradient times activation (Molchanov et al. 2017;
+Nanda 2023, “Attribution Patching”). Layers are recomputed one at a time from the recorded residual streams, so that only one
+layer's activations are in memory. Gradients do not pass through patterns that are held.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.interventions.ablation_sweep import Bench
+from circuitlab.analysis.interventions.ablation_sweep import AblationSweep
 from circuitlab.model.forward import after_heads, attended
 from circuitlab.model.weights import Layer, Mlp, Norm
 
@@ -24,7 +24,7 @@ T = TypeVar("T", Layer, Mlp, Norm)
 
 
 def ordinary(weights: T) -> T:
-    """The same weights as tensors that a gradient may pass: what was folded in inference mode is copied."""
+    """The same weights as tensors that autograd accepts: tensors created in inference mode are copied."""
 
     def each(value: Any) -> Any:
         if isinstance(value, Tensor):
@@ -37,29 +37,29 @@ def ordinary(weights: T) -> T:
     return dataclasses.replace(weights, **changes)
 
 
-def first_order(made: Bench, tick: Callable[[], None], show: Callable[[Tensor], None] | None = None) -> Tensor:
-    """[layer, head] float64: the estimate, from a bench with a slope. Not for a run with interventions along paths.
+def first_order(sweep: AblationSweep, tick: Callable[[], None], show: Callable[[Tensor], None] | None = None) -> Tensor:
+    """[layer, head] float64: the estimates, for a sweep with a slope on a run without interventions along paths.
 
-    `show(estimate)` is called after each layer, the last one first; NaN: not reached yet.
+    `show(estimate)` is called after each layer, from the last to the first; NaN where not computed yet.
     """
-    assert made.slope is not None
-    run = made.run
+    assert sweep.slope is not None
+    run = sweep.run
     config = run.weights.config
     out = torch.full((config.n_layers, config.n_heads), torch.nan, dtype=torch.float64)
     with torch.inference_mode(False), torch.enable_grad():
-        after = made.slope.clone()
+        after = sweep.slope.clone()
         for i in reversed(range(config.n_layers)):
             tick()
             layer = ordinary(run.weights.layer(i))
             before = run.get("resid_post", i - 1) if i else run.get("resid_pre", 0)
             x = before.clone().requires_grad_()
             edited = run.editor.apply("resid_pre", i, x) if i else x
-            z = attended(run, i, layer, edited, made.held)
+            z = attended(run, i, layer, edited, sweep.held)
             end = after_heads(run, i, layer, edited, z)
             tick()
             by_z, after = torch.autograd.grad(end, (z, x), after, allow_unused=True, materialize_grads=True)
             with torch.no_grad():
-                change = made.put(i, z.detach()) - z.detach()
+                change = sweep.replacement(i, z.detach()) - z.detach()
                 out[i] = (by_z * change).sum(dim=(-1, -2)).double()
                 if show is not None:
                     show(out)

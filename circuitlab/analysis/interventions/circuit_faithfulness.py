@@ -1,16 +1,17 @@
-"""Keep only this circuit: every other head, or edge between heads, is cut; what is left, beside random sets of the same size.
+"""Circuit faithfulness: every head or edge outside the circuit is ablated; what remains, against random sets of the same size.
 
-    faithfulness(S) = (F(S) − F(∅)) / (F(all) − F(∅))          F(S): the value with only the heads or edges of S left
-    completeness(S) = (F(all) − F(all ∖ S)) / (F(all) − F(∅))  how much goes when S itself is cut
+    faithfulness(S) = (F(S) − F(∅)) / (F(all) − F(∅))          F(S): the metric with everything outside S ablated
+    completeness(S) = (F(all) − F(all ∖ S)) / (F(all) − F(∅))  how much is lost when S itself is ablated
     minimality(m)   = faithfulness(S) − faithfulness(S ∖ m)    what is lost when m leaves the circuit
 
-Faithfulness 1: the circuit does as well as the model; above 1: better. Completeness 1: nothing is left without it; the two need
-not agree, since heads stand in for one another (Wang et al. 2022, Interpretability in the Wild, sections 4 and 5, whose
-differences are here divided by F(all) − F(∅)). MLPs, embeddings, norms and biases stay; patterns are computed again.
+Faithfulness 1: the circuit does as well as the model; above 1: better. Completeness 1: nothing of the behaviour is left without
+the circuit. The two need not agree, since other heads can back up ablated ones (Wang et al. 2022, Interpretability in the Wild,
+sections 4 and 5, whose differences are here divided by F(all) − F(∅)). MLPs, embeddings, norms and biases stay, and patterns are
+recomputed.
 
-A head is cut for everyone who reads it. An edge is cut for one reader: the query, key or value of a later head is made of the
-stream without what the sender wrote (`edge_pass`); "all" are the edges of every head to every later head through Q, K and V, and
-with `through` "logits" those of every head to the unembedding. What a head writes still passes MLPs: that is never cut.
+A head is ablated for all of its readers. An edge is ablated for one reader: the query, key or value of a later head is computed
+from the residual stream without the sender's output (`_edge_ablation`). "All" edges lead from each head to each later head
+through Q, K and V and, with `through` "logits", from each head to the unembedding. The way through MLPs is never ablated.
 """
 
 from __future__ import annotations
@@ -22,7 +23,15 @@ import numpy as np
 from circuitlab.analysis.base import Ctx, Inputs, analysis, at_least
 from circuitlab.analysis.interventions._circuit_sets import CUT, KEPT, NONE, Sets, edge_sets, head_sets
 from circuitlab.analysis.interventions._metric import Effect
-from circuitlab.analysis.interventions.ablation_sweep import Bench, How, bench, bytes_of, refused, said, ticker
+from circuitlab.analysis.interventions.ablation_sweep import (
+    AblationSweep,
+    How,
+    prepare_sweep,
+    sweep_bytes,
+    sweep_conventions,
+    sweep_refusal,
+    ticker,
+)
 from circuitlab.analysis.interventions.edges import Through, count
 from circuitlab.analysis.interventions.faithfulness_result import KeepOnlyResult
 from circuitlab.counting import number_of
@@ -36,10 +45,10 @@ MOST = 10_000
 
 @dataclass(frozen=True)
 class KeepOnlyParams:
-    """The circuit: `heads`, () for all; or `edges` by name, as `L0H1->L1H2:K` and `L1H2->logits`, then no heads.
+    """The circuit: `heads` (() for all), or `edges` by name, as `L0H1->L1H2:K` and `L1H2->logits`, and no heads.
 
-    `through`: the kinds of edges that are cut, and drawn. `how`, `source`, `effect`, `target`, `position` as in `ablation`.
-    `samples` random sets of as many heads or edges, drawn by `seed`.
+    `through`: the kinds of edges that may be ablated or drawn. `how`, `source`, `effect`, `target`, `position` as in `ablation`.
+    `samples` random sets of as many heads or edges are drawn with `seed`.
     """
 
     heads: tuple[Head, ...] = ()
@@ -54,10 +63,10 @@ class KeepOnlyParams:
     through: tuple[Through, ...] = ("Q", "K", "V")
 
 
-def _result(made: Bench, sets: Sets, values: np.ndarray, words: tuple[str, ...]) -> KeepOnlyResult:
+def _result(sweep: AblationSweep, sets: Sets, values: np.ndarray, words: tuple[str, ...]) -> KeepOnlyResult:
     k, n = len(sets.members), len(sets.random)
     return KeepOnlyResult(
-        intact=made.before,
+        intact=sweep.before,
         bare=float(values[NONE]),
         circuit=float(values[KEPT]),
         without=float(values[CUT]),
@@ -66,7 +75,7 @@ def _result(made: Bench, sets: Sets, values: np.ndarray, words: tuple[str, ...])
         random_members=sets.random.copy(),
         random_kept=values[3 + k : 3 + k + n].copy(),
         random_cut=values[3 + k + n :].copy(),
-        unit=made.measure.unit,
+        unit=sweep.measure.unit,
         of=sets.of,
         conventions=words,
         done=float(np.mean(~np.isnan(values))),
@@ -74,7 +83,7 @@ def _result(made: Bench, sets: Sets, values: np.ndarray, words: tuple[str, ...])
 
 
 def _left_by(previous: object, values: np.ndarray, sets: Sets) -> np.ndarray:
-    """What a cancelled attempt already holds, in the order of the sets."""
+    """The values that a cancelled attempt already holds, in the order of the sets."""
     if not isinstance(previous, KeepOnlyResult) or not np.array_equal(previous.random_members, sets.random):
         return values
     first = [previous.bare, previous.circuit, previous.without]
@@ -87,20 +96,20 @@ def _refuse(config: ModelConfig, p: KeepOnlyParams) -> str | None:
     if p.edges and p.heads:
         return "a circuit is given by its heads or by its edges: give one of them."
     if p.edges and config.norm_placement != "pre":
-        return "an edge needs norms before the sublayers: here what a head writes reaches the stream through a norm of its own."
-    return refused(config, p.how, p.source, p.effect)
+        return "edges need pre-norm blocks: here a norm stands between a head's output and the residual stream."
+    return sweep_refusal(config, p.how, p.source, p.effect)
 
 
 def _memory(config: ModelConfig, n: int, p: KeepOnlyParams) -> int:
     heads, wide = config.n_layers * config.n_heads, n * config.d_model
     if not p.edges:
         size = len(p.heads) or heads
-        return 32 * p.samples * size + 3 * heads * (p.samples + size) + bytes_of(config, n, p.source)
+        return 32 * p.samples * size + 3 * heads * (p.samples + size) + sweep_bytes(config, n, p.source)
     trial = config.n_layers * n * (config.d_model + (config.n_heads + 2 * config.n_kv_heads) * config.d_head)
     kept = min(len(p.edges), heads) * wide + (9 * config.n_heads + 8) * wide  # senders one by one; readers' streams of a layer
     drawn = 64 * p.samples * len(p.edges)
     edges = 64 * count(config, p.through) + 4 * heads**2
-    return 8 * (trial + kept + 4 * config.n_heads * n * n) + edges + drawn + bytes_of(config, n, p.source)
+    return 8 * (trial + kept + 4 * config.n_heads * n * n) + edges + drawn + sweep_bytes(config, n, p.source)
 
 
 @analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
@@ -109,19 +118,19 @@ def keep_only(inputs: Inputs, p: KeepOnlyParams, ctx: Ctx) -> KeepOnlyResult:
     config = inputs.weights.config
     some = (p.samples, p.seed)
     sets: Sets = edge_sets(config, p.edges, p.through, *some) if p.edges else head_sets(config, p.heads, *some)
-    made = bench(inputs, p.how, p.source, False, p.effect, p.target, p.position, ticker(ctx, 0, 1, "the whole model"))
-    words = (*inputs.subject.conventions.words(), *said(made), *sets.words(), _sample(p, len(sets.members)))
+    sweep = prepare_sweep(inputs, p.how, p.source, False, p.effect, p.target, p.position, ticker(ctx, 0, 1, "the whole model"))
+    words = (*inputs.subject.conventions.words(), *sweep_conventions(sweep), *sets.words(), _sample(p, len(sets.members)))
     k, total = len(sets.members), 3 + len(sets.members) + 2 * p.samples
     values = _left_by(ctx.previous, np.full(total, np.nan), sets)
-    waiting = np.flatnonzero(np.isnan(values)) if not np.isnan(made.before) else np.zeros(0, dtype=np.int64)
+    waiting = np.flatnonzero(np.isnan(values)) if not np.isnan(sweep.before) else np.zeros(0, dtype=np.int64)
     # the circuit and each sample's two sets come early and together
     order = sorted(waiting.tolist(), key=lambda i: i if i < 3 + k else 3 + k + (i - 3 - k) % p.samples)
-    step = sets.at_once(made.run.n)
+    step = sets.at_once(sweep.run.n)
     for batch in (order[i : i + step] for i in range(0, len(order), step)):
         done = int((~np.isnan(values)).sum())
-        values[batch] = sets.values(made, batch, ticker(ctx, done, total, f"set {done + 1}/{total}"))
-        ctx.partial(_result(made, sets, values, words))
-    return _finished(_result(made, sets, values, words), "edge" if p.edges else "head")
+        values[batch] = sets.values(sweep, batch, ticker(ctx, done, total, f"set {done + 1}/{total}"))
+        ctx.partial(_result(sweep, sets, values, words))
+    return _finished(_result(sweep, sets, values, words), "edge" if p.edges else "head")
 
 
 def _sample(p: KeepOnlyParams, size: int) -> str:
