@@ -38,15 +38,15 @@ from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.store import ModelStore, reference, step_of
 from circuitlab.errors import BadInput, UsageError
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.files.streamed import stream_directory
-from circuitlab.model.importing import ImportMap, canonical, refuse_problems, survey
+from circuitlab.model.files.tensors import ResidentTensors
+from circuitlab.model.importing.by_map import ImportMap, canonical, refuse_problems, survey
+from circuitlab.model.importing.streamed import stream_directory
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.loading.family import tokenizer_at
-from circuitlab.model.series import index_of
+from circuitlab.model.records.series import index_of
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
-from circuitlab.model.tensors import ResidentTensors
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.model.whole_numbers import whole_numbers
 from circuitlab.session.state import State
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from circuitlab.model.config import ModelConfig, Rotary
 from circuitlab.model.positions import rotate
 from circuitlab.model.saving import save_directory
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 
 SIGMA = 0.5  # score of the resting place, in units of β
 

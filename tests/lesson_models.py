@@ -10,9 +10,9 @@ import numpy as np
 from safetensors.torch import save_file
 
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.records.series_measures import HEAD_ARRAYS, SeriesMeasures, write_series
 from circuitlab.model.saving import random_tensors, save_directory
-from circuitlab.model.series_measures import HEAD_ARRAYS, SeriesMeasures, write_series
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 from tests.models import FULL, TINY
 
 ROOT = Path(__file__).resolve().parent.parent

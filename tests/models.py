@@ -12,10 +12,10 @@ from tokenizers import decoders, pre_tokenizers
 from tokenizers.models import BPE
 
 from circuitlab.model.config import Experts, ModelConfig, Rotary
+from circuitlab.model.files.tensors import ResidentTensors
 from circuitlab.model.saving import random_tensors, save_directory
 from circuitlab.model.sourced import CanonicalParts, SourcedWeights
-from circuitlab.model.tensors import ResidentTensors
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 
 TINY = ModelConfig(n_layers=2, n_heads=4, d_model=24, d_head=6, d_vocab=260, n_ctx=48, positions="shortformer", prepend_bos=True)
 FULL = replace(TINY, positions="learned", norm="layer", d_mlp=40, activation="gelu_new", biases=("q", "k", "v", "o", "mlp"))

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from circuitlab.model.series import FOLDER
-from circuitlab.model.series_measures import SeriesMeasures, write_series
+from circuitlab.model.records.series import FOLDER
+from circuitlab.model.records.series_measures import SeriesMeasures, write_series
 
 
 def lay_beside(folder: Path, measures: SeriesMeasures) -> None:

@@ -29,8 +29,8 @@ from circuitlab.errors import UsageError
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.prompts import Prompt
+from circuitlab.model.records.series_measures import SeriesMeasures
 from circuitlab.model.run import Run
-from circuitlab.model.series_measures import SeriesMeasures
 from circuitlab.model.subject import Conventions, Subject
 from circuitlab.model.weights import Weights
 

@@ -32,8 +32,8 @@ from circuitlab.engine.texts import text_of
 from circuitlab.errors import BadInput, BadMachine, UsageError, bounded
 from circuitlab.files import write_whole
 from circuitlab.model.intervention import Intervention
-from circuitlab.model.known_heads import KnownHeads, complaints, known_heads
 from circuitlab.model.loading.assumptions import Assumption, pairs
+from circuitlab.model.records.known_heads import KnownHeads, complaints, known_heads
 from circuitlab.model.subject import Head, Target
 from circuitlab.session.cuts import ablation
 
@@ -275,8 +275,8 @@ def _others(assumption: Assumption) -> str:
 
 def import_model(args: argparse.Namespace) -> int:
     """`circuitlab import`."""
-    from circuitlab.model.files.streamed import stream_directory
-    from circuitlab.model.importing import read_map, refuse_problems, survey
+    from circuitlab.model.importing.by_map import read_map, refuse_problems, survey
+    from circuitlab.model.importing.streamed import stream_directory
     from circuitlab.model.loading.character_vocabulary import character_tokenizer
     from circuitlab.model.loading.family import find_tokenizer, tokenizer_at
     from circuitlab.model.loading.found import tensors_at

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from circuitlab.counting import number_of
-from circuitlab.model.hub import HubName, looks_like_a_name, snapshot
+from circuitlab.model.sources.hub import HubName, looks_like_a_name, snapshot
 
 
 def fetch_if_needed(model: str) -> None:
@@ -18,7 +18,7 @@ def fetch_if_needed(model: str) -> None:
     named = model.startswith("hub:") or (looks_like_a_name(model) and not Path(model).expanduser().exists())
     if not named or snapshot(name := HubName.parse(model)) is not None:
         return
-    from circuitlab.model.hub_download import Progress, fetch, plan
+    from circuitlab.model.sources.hub_download import Progress, fetch, plan
 
     what = plan(name)
     print(f"{name}: {number_of(len(what.files), 'file')}, {what.total / 2**20:,.1f} MiB from the hub", file=sys.stderr)

@@ -13,8 +13,8 @@ from circuitlab.engine.store import OpenModel
 from circuitlab.engine.texts import checked_series, checked_text
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.prompts import Prompt, read_prompts
+from circuitlab.model.records.series_measures import SeriesMeasures
 from circuitlab.model.run import Run
-from circuitlab.model.series_measures import SeriesMeasures
 from circuitlab.model.subject import Conventions, ModelRef, Subject
 from circuitlab.model.weights import Weights
 

@@ -8,7 +8,7 @@ from circuitlab.analysis.base import SeriesRef
 from circuitlab.engine.store import reference
 from circuitlab.engine.texts import series_folder
 from circuitlab.errors import BadInput, CircuitLabError
-from circuitlab.model.series_measures import FILE, has_series
+from circuitlab.model.records.series_measures import FILE, has_series
 from circuitlab.model.subject import ModelRef
 from circuitlab.paths import shipped_models
 

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 from circuitlab.analysis.base import SeriesRef, TextRef
 from circuitlab.errors import BadInput
 from circuitlab.model.loading import resolve
-from circuitlab.model.series import series_of
-from circuitlab.model.series_measures import FILE, SeriesMeasures, beside, read_series
+from circuitlab.model.records.series import series_of
+from circuitlab.model.records.series_measures import FILE, SeriesMeasures, beside, read_series
 from circuitlab.model.subject import ModelRef
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 
 _Known = tuple[str, int, int]
 _T = TypeVar("_T")

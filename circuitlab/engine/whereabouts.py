@@ -11,8 +11,8 @@ from circuitlab.engine.estimates import estimate_run, estimate_streaming, estima
 from circuitlab.engine.store import Identity, OpenModel
 from circuitlab.errors import CircuitLabError
 from circuitlab.model.devices import memory_of
+from circuitlab.model.files.tensors import open_safetensors
 from circuitlab.model.subject import Subject
-from circuitlab.model.tensors import open_safetensors
 
 MIB = 2**20
 Row = tuple[str, str, str]

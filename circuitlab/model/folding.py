@@ -22,7 +22,7 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.placed import PlacedWeights
 from circuitlab.model.sourced import SourcedWeights
 from circuitlab.model.subject import Conventions
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.model.weights import Embed, Layer, Mixture, Mlp, Norm, Unembed, Weights, parameters_of
 
 Tokens = slice | Tensor  # consecutive ids, or [token] any

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.model.weights import Embed, Layer, Mlp, Unembed, Unread, Weights, parameters_of
 
 T = TypeVar("T")

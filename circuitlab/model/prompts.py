@@ -17,7 +17,7 @@ from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Target
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 
 _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
 

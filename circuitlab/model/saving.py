@@ -12,9 +12,9 @@ from torch import Tensor
 
 from circuitlab.files import made_folder, whole, write_whole
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.files.tensors import ResidentTensors
 from circuitlab.model.sourced import check_shapes
-from circuitlab.model.tensors import ResidentTensors
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 
 FORMAT = "circuitlab-1"
 ORIGIN = "import.json"  # of an imported model: what it was made of and what was assumed

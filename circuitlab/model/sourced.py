@@ -16,8 +16,8 @@ from torch import Tensor
 from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import Experts, ModelConfig
-from circuitlab.model.tensors import TensorSource, check_kind
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.files.tensors import TensorSource, check_kind
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.model.weights import Embed, Layer, Mixture, Mlp, Norm, Unembed, Unread
 
 _NORMS = ("attn_norm", "mlp_norm", "attn_post_norm", "mlp_post_norm", "q_norm", "k_norm")

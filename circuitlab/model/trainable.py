@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.files.tensors import ResidentTensors
 from circuitlab.model.sourced import CanonicalParts, SourcedWeights
-from circuitlab.model.tensors import ResidentTensors
 
 
 class TrainableWeights(SourcedWeights):

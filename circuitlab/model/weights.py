@@ -18,7 +18,7 @@ from circuitlab.errors import Refused
 from circuitlab.model.config import ModelConfig
 
 if TYPE_CHECKING:
-    from circuitlab.model.tokenizer import Tokenizer
+    from circuitlab.model.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from circuitlab.model.editor import check_edits
 from circuitlab.model.forward import check_tokens
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Head, ModelRef, Target
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.session.state import Selection, State
 
 

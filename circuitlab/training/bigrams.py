@@ -1,4 +1,4 @@
-"""Counts of which token follows which in a training text, kept beside a model for `model/corpus_bigrams.py`.
+"""Counts of which token follows which in a training text, kept beside a model for `model/records/corpus_bigrams.py`.
 
     python -m circuitlab.training.bigrams models/NAME --text corpus/en_novels:0.27 … stdlib:0.45
 
@@ -20,8 +20,8 @@ from safetensors.numpy import save_file
 from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.files import whole
-from circuitlab.model.corpus_bigrams import FILE, FORMAT
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.records.corpus_bigrams import FILE, FORMAT
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.training.corpus import Stream, find_sources, tokenised
 from circuitlab.training.files import beside
 

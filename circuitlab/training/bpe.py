@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as _Tokenizer
 
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.training.corpus import Source, texts
 
 BOS = "<|bos|>"

@@ -10,9 +10,9 @@ import torch
 from circuitlab.counting import number_of
 from circuitlab.files import made_folder, writing
 from circuitlab.model.devices import devices
+from circuitlab.model.records.series import FOLDER, series_of
 from circuitlab.model.saving import save_directory
-from circuitlab.model.series import FOLDER, series_of
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.training.files import linked
 from circuitlab.training.huggingface_export import save_gpt2, save_gpt2_checkpoint
 from circuitlab.training.loop import Trainer

@@ -19,7 +19,7 @@ from circuitlab.cli.train_arguments import add_arguments
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.files import made_folder
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.training.bpe import train_tokenizer
 from circuitlab.training.corpus import Source, Stream, find_sources, tokenised
 from circuitlab.training.device_memory import room_on

@@ -18,7 +18,7 @@ import numpy as np
 
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.training.tables import without_tables
 
 _SUFFIXES = (".txt", ".md", ".py")

@@ -21,7 +21,7 @@ from circuitlab.errors import BadInput
 from circuitlab.files import whole
 from circuitlab.model.block import flat_in, flat_out
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.training.files import beside, write_whole
 
 _ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu", "quick_gelu")  # called the same there

@@ -10,7 +10,7 @@ from typing import Any
 
 from circuitlab.errors import BadInput
 from circuitlab.files import writing
-from circuitlab.model.series import series_of
+from circuitlab.model.records.series import series_of
 from circuitlab.training.corpus import Source, checked_bytes
 from circuitlab.training.files import write_whole
 from circuitlab.training.recipe import Data, Optimiser, Recipe

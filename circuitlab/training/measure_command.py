@@ -10,8 +10,8 @@ import torch
 
 from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
-from circuitlab.model.series_measures import FILE
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.records.series_measures import FILE
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.paths import model_dir, shipped_models
 from circuitlab.training.corpus import find_sources, tokenised
 from circuitlab.training.series_adding import add_to_series

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from circuitlab.errors import BadModel
 from circuitlab.files import made_folder
+from circuitlab.model.records.series import FOLDER, series_of
 from circuitlab.model.saving import FORMAT
-from circuitlab.model.series import FOLDER, series_of
 from circuitlab.training.files import linked, write_whole
 from circuitlab.training.recipe import Recipe
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 
 _CAPITALISED = re.compile(r" [A-Z][a-z]+")
 _LETTERS = re.compile(r"[a-z]{2,}")

@@ -15,7 +15,7 @@ import torch
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.loading import open_model
-from circuitlab.model.series_measures import GONE, OWN_ARRAYS, TEXT_ARRAYS, SeriesMeasures, read_series, write_series
+from circuitlab.model.records.series_measures import GONE, OWN_ARRAYS, TEXT_ARRAYS, SeriesMeasures, read_series, write_series
 from circuitlab.training.corpus import Stream
 from circuitlab.training.measured_texts import held_out_of, sha256
 from circuitlab.training.metrics import losses, repeated_random

@@ -1,6 +1,6 @@
 """Measuring a training series: every checkpoint of a model folder and its final weights, into `series.safetensors` beside them.
 
-What each array is stands in `model/series_measures.py`, how a point is measured in `training/series_point.py`, on what in
+What each array is stands in `model/records/series_measures.py`, how a point is measured in `training/series_point.py`, on what in
 `training/measured_texts.py`. Points that were measured before on the same texts and the same weights are taken over, from an
 earlier file or from what a killed attempt left, so that the same command goes on where it was. Points whose weights were not kept
 stay as they were measured, if that was on the same texts; what they lack is NaN.
@@ -25,9 +25,9 @@ from circuitlab.errors import BadInput, BadMachine, BadModel
 from circuitlab.files import writing
 from circuitlab.model.loading import open_model
 from circuitlab.model.loading.found import weight_files
-from circuitlab.model.series import checkpoint_of
-from circuitlab.model.series_measures import FILE, GONE, TEXT_ARRAYS, SeriesMeasures, read_series, write_series
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.records.series import checkpoint_of
+from circuitlab.model.records.series_measures import FILE, GONE, TEXT_ARRAYS, SeriesMeasures, read_series, write_series
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.training.corpus import Stream
 from circuitlab.training.measured_texts import CONTEXT, WINDOWS, MeasuredTexts, texts_for
 from circuitlab.training.series_point import measure_point

@@ -1,4 +1,4 @@
-"""What is measured of a model at one point of its training: the arrays of `model/series_measures.py`, one point of each.
+"""What is measured of a model at one point of its training: the arrays of `model/records/series_measures.py`, one point of each.
 
     zeroed(h) = mean loss without z_h W_O^h − mean loss,     every attention pattern as it was (Olsson et al. 2022)
 
@@ -24,8 +24,8 @@ from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.folding import under
 from circuitlab.model.forward import embedded, forward, forward_from
+from circuitlab.model.records.series_measures import OWN_ARRAYS
 from circuitlab.model.run import unembed
-from circuitlab.model.series_measures import OWN_ARRAYS
 from circuitlab.model.subject import Conventions, ModelRef, Subject
 from circuitlab.model.weights import Weights
 from circuitlab.training.measured_texts import MeasuredTexts

@@ -19,8 +19,8 @@ from pathlib import Path
 from circuitlab.cli.measure_arguments import add_arguments
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.files import whole
-from circuitlab.model.series import FOLDER, final_step, series_of
-from circuitlab.model.series_measures import GONE, read_series, write_series
+from circuitlab.model.records.series import FOLDER, final_step, series_of
+from circuitlab.model.records.series_measures import GONE, read_series, write_series
 from circuitlab.training.files import beside
 from circuitlab.training.measure_command import run as measure
 from circuitlab.training.series_card import describe

@@ -23,9 +23,9 @@ from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Lines, Points
 from circuitlab.figures.panels.heads import HeadsView
 from circuitlab.figures.panels.predictions import PredictionsView
 from circuitlab.figures.panels.prompt_sets.panel import PromptSetsView
-from circuitlab.model.corpus_bigrams import FILE
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention, Site
+from circuitlab.model.records.corpus_bigrams import FILE
 from circuitlab.model.saving import random_tensors, save_directory
 from circuitlab.model.subject import Head, ModelRef, Target
 from circuitlab.report.render import figure_of

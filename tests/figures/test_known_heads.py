@@ -17,8 +17,8 @@ from circuitlab.figures.contracts.panel import find_panel
 from circuitlab.figures.marks import Edges, Figure, Heatmap, Points, Rows
 from circuitlab.figures.panels.composition import CompositionView
 from circuitlab.figures.panels.head_finder import HeadFinderView
-from circuitlab.model import known_heads as module
-from circuitlab.model.known_heads import known_heads
+from circuitlab.model.records import known_heads as module
+from circuitlab.model.records.known_heads import known_heads
 from circuitlab.model.subject import ModelRef
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import State

@@ -21,7 +21,7 @@ from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Lines, Points
 from circuitlab.figures.panels.training.panel import TrainingView
 from circuitlab.figures.panels.training.points import between, short
-from circuitlab.model.series_measures import GONE, HEAD_ARRAYS, SeriesMeasures
+from circuitlab.model.records.series_measures import GONE, HEAD_ARRAYS, SeriesMeasures
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import Pin, State

@@ -21,7 +21,7 @@ from circuitlab.figures.contracts.vocabulary import aligned, one_vocabulary, pin
 from circuitlab.figures.marks import Figure, Heatmap, Rows, Tokens
 from circuitlab.model.saving import random_tensors, save_directory
 from circuitlab.model.subject import Head, ModelRef, Target
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import Compare, Pin, State
 from tests.figures.test_compare import PAGES, on_page

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from circuitlab.gui.shell.hub_dialog import HubDialog
 from circuitlab.gui.shell.window import Window
-from circuitlab.model.hub import HubName, snapshot
+from circuitlab.model.sources.hub import HubName, snapshot
 from tests.hub_server import Hub, reached
 from tests.models import CONFIGS, directory
 

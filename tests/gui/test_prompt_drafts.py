@@ -14,8 +14,8 @@ from circuitlab.gui.docks.prompt_reading import Read
 from circuitlab.gui.panel.panel_dock import PanelDock
 from circuitlab.gui.shell.errors import ErrorDialog
 from circuitlab.gui.shell.window import Window
-from circuitlab.model import tokenizer_process
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text import tokenizer_process
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.session.jsonfile import state_from_text, state_to_text
 from tests.gui.driving import TEXT, dock, settle, shown_window
 from tests.models import byte_tokenizer, directory

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.series_measures import HEAD_ARRAYS, SeriesMeasures, write_series
+from circuitlab.model.records.series_measures import HEAD_ARRAYS, SeriesMeasures, write_series
 from circuitlab.model.subject import ModelRef
 from tests.models import TINY, random_tensors
 from tests.series_files import keep

@@ -19,10 +19,10 @@ from circuitlab.analysis.spectra.positivity_plane import PreviousHeadSpectrumPar
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
+from circuitlab.model.files.tensors import ResidentTensors
 from circuitlab.model.forward import forward
 from circuitlab.model.sourced import CanonicalParts, SourcedWeights
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
-from circuitlab.model.tensors import ResidentTensors
 from tests.constructed import SIGMA, directory_of, gap, letter_tokenizer, rope_induction
 
 EPSILON = 0.01

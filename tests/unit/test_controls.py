@@ -9,7 +9,7 @@ import pytest
 
 import circuitlab.api as lab
 from circuitlab.errors import BadInput
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.paths import model_dir
 
 

@@ -96,9 +96,9 @@ _OTHERWISE = {
     "files.py",
     "cli/parser.py",
     "training/files.py",
-    "model/hub_download.py",
-    "model/hub_transfer.py",
-    "model/files/streamed.py",
+    "model/sources/hub_download.py",
+    "model/sources/hub_transfer.py",
+    "model/importing/streamed.py",
 }
 _WRITERS = {"write_text", "write_bytes", "savez", "savez_compressed"}
 

@@ -19,13 +19,13 @@ from circuitlab.errors import BadModel, Cancelled
 from circuitlab.model.config import ModelConfig, Rotary
 from circuitlab.model.files.described import Inert, key_of
 from circuitlab.model.files.pickled import read_pickle
+from circuitlab.model.files.tensors import MappedTensors, check_finite, copied, open_safetensors
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.forward import forward
 from circuitlab.model.loading import open_model
 from circuitlab.model.loading.found import weight_files
 from circuitlab.model.loading.layout import matrix
 from circuitlab.model.subject import ModelRef
-from circuitlab.model.tensors import MappedTensors, check_finite, copied, open_safetensors
 from tests.fuzz.corpus import CORPUS
 from tests.models import CONFIGS, directory
 

@@ -11,14 +11,14 @@ import pytest
 
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadMachine, BadModel, Cancelled, UsageError
-from circuitlab.model.hub import HubName, looks_like_a_name, snapshot
 from circuitlab.model.loading import open_model
+from circuitlab.model.sources.hub import HubName, looks_like_a_name, snapshot
 from tests.hub_server import COMMIT, Hub, reached
 from tests.models import CONFIGS, directory
 
 pytest.importorskip("huggingface_hub")
 
-from circuitlab.model.hub_download import Progress, fetch, plan, revisions
+from circuitlab.model.sources.hub_download import Progress, fetch, plan, revisions
 
 NAME = HubName("somebody/small")
 
@@ -145,7 +145,7 @@ def test_a_commit_and_a_name_of_a_shard_never_become_a_path(hub: Hub, tmp_path: 
     hub.commit = "../../x"
     with pytest.raises(BadModel, match="not a hash"):
         plan(NAME)
-    from circuitlab.model.hub_transfer import is_bare
+    from circuitlab.model.sources.hub_transfer import is_bare
 
     assert not any(is_bare(n) for n in ("model-/../x.safetensors", "..", ".x", "a\\b", "/x", "a\nb", "C:x", ""))
     assert all(is_bare(n) for n in ("model-00001-of-00002.safetensors", "pytorch_model.bin", "config.json"))

@@ -22,7 +22,7 @@ from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, Cancelled, Refused
 from circuitlab.model.intervention import Intervention, Site
-from circuitlab.model.series_measures import HEAD_ARRAYS, SeriesMeasures
+from circuitlab.model.records.series_measures import HEAD_ARRAYS, SeriesMeasures
 from circuitlab.model.subject import Conventions, ModelRef, Subject
 from tests.models import CONFIGS, directory
 from tests.reference.slow_forward import SlowModel

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from circuitlab.errors import BadInput, UsageError
+from circuitlab.model.files.tensors import ResidentTensors
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.sourced import CanonicalParts, SourcedWeights
-from circuitlab.model.tensors import ResidentTensors
 from tests.models import CONFIGS, TINY, weights_of
 
 TOKENS = (0, 3, 5, 1, 3, 5, 2, 6, 3)

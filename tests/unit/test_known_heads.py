@@ -16,9 +16,9 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadModel
 from circuitlab.figures.contracts.panel import facts_of
-from circuitlab.model import known_heads as module
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.known_heads import complaints, known_heads, read
+from circuitlab.model.records import known_heads as module
+from circuitlab.model.records.known_heads import complaints, known_heads, read
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.paths import resource
 from tests.models import TINY, directory

@@ -13,14 +13,14 @@ from safetensors.torch import load_file, save_file
 
 from circuitlab.errors import BadModel
 from circuitlab.model.config import Experts, ModelConfig, Rotary
+from circuitlab.model.files.tensors import ResidentTensors
 from circuitlab.model.forward import forward
 from circuitlab.model.loading import families, open_model
 from circuitlab.model.loading.layout import LaidOut, Layout, stored
 from circuitlab.model.saving import random_tensors
 from circuitlab.model.sourced import CanonicalParts, SourcedWeights, expected_shapes
 from circuitlab.model.subject import ModelRef
-from circuitlab.model.tensors import ResidentTensors
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 from tests.models import CONFIGS, byte_tokenizer, directory
 
 

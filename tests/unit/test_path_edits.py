@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.files.tensors import ResidentTensors
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention, Op, Site, SiteName
 from circuitlab.model.sourced import CanonicalParts, SourcedWeights
-from circuitlab.model.tensors import ResidentTensors
 from tests.models import CONFIGS, weights_of
 from tests.reference.slow_edges import Edge, SlowEdges
 

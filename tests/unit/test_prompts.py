@@ -17,7 +17,7 @@ from circuitlab.errors import BadInput, UsageError
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.prompts import Prompt, lines_of, read_prompts
 from circuitlab.model.subject import Target
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.paths import model_dir, resource
 from tests.models import TINY, byte_tokenizer
 

@@ -29,9 +29,9 @@ from circuitlab.errors import BadInput, BadModel, CircuitLabError, OverBudget, R
 from circuitlab.model.constructed import SOURCES, RopeInduction, build, closed_forms, parameters_of
 from circuitlab.model.constructed.features import codes, embedding, features, reading
 from circuitlab.model.constructed.matrices import configuration, tensors
-from circuitlab.model.corpus_bigrams import corpus_of
 from circuitlab.model.forward import forward, logits
 from circuitlab.model.intervention import Intervention, Site
+from circuitlab.model.records.corpus_bigrams import corpus_of
 from circuitlab.model.run import Run
 from circuitlab.model.saving import save_directory
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject

@@ -16,8 +16,8 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadModel
-from circuitlab.model.series import FOLDER, checkpoint_of, series_of
-from circuitlab.model.series_measures import FILE, GONE, HEAD_ARRAYS, SeriesMeasures, read_series, write_series
+from circuitlab.model.records.series import FOLDER, checkpoint_of, series_of
+from circuitlab.model.records.series_measures import FILE, GONE, HEAD_ARRAYS, SeriesMeasures, read_series, write_series
 from circuitlab.model.subject import ModelRef, Subject
 from tests.models import directory
 from tests.series_files import keep_scaled

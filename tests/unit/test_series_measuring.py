@@ -22,8 +22,8 @@ from circuitlab.errors import BadInput, BadMachine, BadModel
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.loading import open_model
-from circuitlab.model.series import series_of
-from circuitlab.model.series_measures import (
+from circuitlab.model.records.series import series_of
+from circuitlab.model.records.series_measures import (
     FILE,
     GONE,
     HEAD_ARRAYS,

@@ -23,8 +23,16 @@ from circuitlab.figures.panels.training.panel import TrainingView
 from circuitlab.figures.panels.training.points import phase_words
 from circuitlab.model.loading import open_model
 from circuitlab.model.loading.found import weight_files
-from circuitlab.model.series import checkpoint_of, series_of
-from circuitlab.model.series_measures import GONE, HEAD_ARRAYS, OWN_ARRAYS, TEXT_ARRAYS, SeriesMeasures, has_series, read_series
+from circuitlab.model.records.series import checkpoint_of, series_of
+from circuitlab.model.records.series_measures import (
+    GONE,
+    HEAD_ARRAYS,
+    OWN_ARRAYS,
+    TEXT_ARRAYS,
+    SeriesMeasures,
+    has_series,
+    read_series,
+)
 from circuitlab.model.subject import Head, ModelRef, Subject
 from circuitlab.paths import model_dir, shipped, shipped_models
 from circuitlab.report.render import figure_of

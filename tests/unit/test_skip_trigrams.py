@@ -24,7 +24,7 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, BadModel, Refused
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.corpus_bigrams import FILE, _read
+from circuitlab.model.records.corpus_bigrams import FILE, _read
 from circuitlab.model.subject import Conventions, Head, ModelRef
 from circuitlab.training.bigrams import counted, write, write_bigrams
 from circuitlab.training.corpus import Stream

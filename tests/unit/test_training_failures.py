@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from circuitlab.cli.parser import main
 from circuitlab.errors import BadInput, BadMachine
 from circuitlab.files import writing
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.training.corpus import Stream
 from circuitlab.training.files import Lock, write_whole
 from circuitlab.training.loop import Trainer

@@ -19,7 +19,7 @@ from circuitlab.engine.measured_models import measured_models
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, BadModel, Refused
-from circuitlab.model.series_measures import GONE, HEAD_ARRAYS, SeriesMeasures, read_series, write_series
+from circuitlab.model.records.series_measures import GONE, HEAD_ARRAYS, SeriesMeasures, read_series, write_series
 from circuitlab.model.subject import ModelRef, Subject
 from circuitlab.paths import model_dir, shipped_models
 from tests.models import directory

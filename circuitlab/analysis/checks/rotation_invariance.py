@@ -30,7 +30,7 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.folding import centres_writes
 from circuitlab.model.forward import forward
 from circuitlab.model.positions import sinusoid_table
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.model.weights import NO_NEURONS, Embed, Layer, Norm, Unembed, Weights
 
 FLOPS = 2e9  # of one step between two ticks

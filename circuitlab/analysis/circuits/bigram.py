@@ -20,7 +20,7 @@ from circuitlab.analysis.circuits.direct_path import DirectPathParams, correlati
 from circuitlab.analysis.circuits.factors import refuse_inexact, words
 from circuitlab.analysis.circuits.vocabulary_rows import check_count, check_token
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.corpus_bigrams import corpus_of
+from circuitlab.model.records.corpus_bigrams import corpus_of
 
 
 @dataclass(frozen=True)

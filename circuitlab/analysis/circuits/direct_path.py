@@ -24,7 +24,7 @@ from circuitlab.analysis.circuits.factors import is_token_map, refuse_inexact, w
 from circuitlab.analysis.circuits.unembedding_gram import UnembeddingGramParams
 from circuitlab.analysis.circuits.vocabulary_rows import tile_rows
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.corpus_bigrams import CorpusBigrams, corpus_of
+from circuitlab.model.records.corpus_bigrams import CorpusBigrams, corpus_of
 from circuitlab.model.run import unembed
 from circuitlab.model.weights import Unembed, Weights
 

@@ -38,7 +38,7 @@ from circuitlab.analysis.circuits.vocabulary_rows import (
 from circuitlab.counting import number_of
 from circuitlab.errors import Refused
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.corpus_bigrams import CorpusBigrams, corpus_of
+from circuitlab.model.records.corpus_bigrams import CorpusBigrams, corpus_of
 from circuitlab.model.subject import Head
 
 WIDTH = 32  # destinations and outs of a source among which bugs are looked for

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from circuitlab.analysis.behaviour.in_context import windows
-from circuitlab.model.series_measures import SeriesMeasures
+from circuitlab.model.records.series_measures import SeriesMeasures
 
 _KINDS = ("float16", "bfloat16", "float32", "float64")
 WIDTH = 10  # indices averaged at either end of a text, where the series does not say which it took

@@ -19,7 +19,7 @@ from circuitlab.analysis.training._provenance import texts_of, words_on_tokens
 from circuitlab.analysis.training.series import memory_of_series, points_of, read, refuse_unnamed
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
-from circuitlab.model.series_measures import SeriesMeasures
+from circuitlab.model.records.series_measures import SeriesMeasures
 
 FEWEST = 3  # points: two always lie on a line
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from circuitlab.analysis.training._provenance import indices_of
 from circuitlab.analysis.training.phase_change import PhaseRule, phase_change
-from circuitlab.model.series_measures import SeriesMeasures
+from circuitlab.model.records.series_measures import SeriesMeasures
 
 RANDOM, REPEATED, TEXT = 0, 1, 2
 KINDS = ("repeated random tokens", "repeated text", "text")

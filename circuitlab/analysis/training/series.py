@@ -38,7 +38,7 @@ from circuitlab.analysis.training.scores import (
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, BadModel
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.series_measures import HEAD_ARRAYS, OWN_ARRAYS, SeriesMeasures
+from circuitlab.model.records.series_measures import HEAD_ARRAYS, OWN_ARRAYS, SeriesMeasures
 from circuitlab.model.subject import ModelRef
 
 LARGEST = 2**22  # numbers of a series that is read here: beyond what any has, and what `memory` reckons with

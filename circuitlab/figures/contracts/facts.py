@@ -12,7 +12,7 @@ from circuitlab.engine.measured_models import measured_models
 from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.whereabouts import whereabouts
 from circuitlab.errors import Refused
-from circuitlab.model.known_heads import KnownHeads, complaints, known_heads
+from circuitlab.model.records.known_heads import KnownHeads, complaints, known_heads
 from circuitlab.model.subject import ModelRef, Subject
 
 WITHOUT_HEADS = Refused(NO_HEADS).what

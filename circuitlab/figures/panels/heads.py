@@ -15,7 +15,7 @@ from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, 
 from circuitlab.figures.contracts.pivot import of_weights
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.panels.overview import pick_head
-from circuitlab.model.known_heads import KnownHeads
+from circuitlab.model.records.known_heads import KnownHeads
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 

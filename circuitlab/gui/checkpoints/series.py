@@ -12,7 +12,7 @@ from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.store import OpenModel
 from circuitlab.figures.panels.training.points import short
 from circuitlab.gui.work.bench import Bench
-from circuitlab.model.series_measures import has_series
+from circuitlab.model.records.series_measures import has_series
 from circuitlab.model.subject import ModelRef, Subject
 from circuitlab.session.fitting import one_series
 

@@ -9,7 +9,7 @@ from circuitlab.engine.continuation import written_on
 from circuitlab.errors import BadInput, Cancelled
 from circuitlab.gui.work.bench import Bench
 from circuitlab.gui.work.job import Job
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 
 SLOT = "continuation"
 

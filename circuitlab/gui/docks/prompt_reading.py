@@ -11,7 +11,7 @@ from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.gui.work.bench import Bench
 from circuitlab.gui.work.job import Job
 from circuitlab.model.forward import check_tokens
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 
 READ, CUT = "prompt/read", "prompt/cut"
 _IDS = re.compile(r"[,\s]+")

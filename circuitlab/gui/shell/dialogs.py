@@ -22,7 +22,7 @@ from circuitlab.gui.shell.settings_dialog import SettingsDialog
 from circuitlab.gui.shell.shortcut_sheet import ShortcutSheet
 from circuitlab.gui.training.dialog import TrainingDialog
 from circuitlab.gui.work.bench import Bench
-from circuitlab.model.hub import HubName
+from circuitlab.model.sources.hub import HubName
 from circuitlab.model.subject import ModelRef
 
 log = logging.getLogger("circuitlab.dialogs")

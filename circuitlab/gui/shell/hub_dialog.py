@@ -26,7 +26,7 @@ from circuitlab.gui.shell.opening import Opening
 from circuitlab.gui.widgets.dialog import Dialog
 from circuitlab.gui.widgets.labels import words
 from circuitlab.gui.work.job import Job
-from circuitlab.model.hub import HubName, cache_folder, snapshot
+from circuitlab.model.sources.hub import HubName, cache_folder, snapshot
 
 LOOK, FETCH = "hub-look", "hub-fetch"
 _EXAMPLE = "OWNER/NAME, for instance EleutherAI/pythia-70m"
@@ -124,7 +124,7 @@ class HubDialog(Dialog):
             return
 
         def work(job: Job) -> object:
-            from circuitlab.model.hub_download import plan, revisions
+            from circuitlab.model.sources.hub_download import plan, revisions
 
             return revisions(name.repo), plan(name)
 
@@ -143,7 +143,7 @@ class HubDialog(Dialog):
             return
 
         def work(job: Job) -> Path:
-            from circuitlab.model.hub_download import Progress, fetch, plan
+            from circuitlab.model.sources.hub_download import Progress, fetch, plan
 
             def say(progress: Progress) -> None:
                 share = 1000 * progress.done // max(1, progress.total)
@@ -178,7 +178,7 @@ class HubDialog(Dialog):
         self._refresh()
 
     def _show_plan(self, revisions: tuple[str, ...], plan: object) -> None:
-        from circuitlab.model.hub_download import Plan
+        from circuitlab.model.sources.hub_download import Plan
 
         assert isinstance(plan, Plan)
         now = self.revision.currentText()

@@ -18,8 +18,8 @@ from circuitlab.gui.work.bench import Bench
 from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.settings import stored
 from circuitlab.model.constructed import SOURCES
-from circuitlab.model.hub import HubName, snapshot
 from circuitlab.model.loading.assumptions import Assumption
+from circuitlab.model.sources.hub import HubName, snapshot
 from circuitlab.model.subject import ModelRef
 from circuitlab.paths import shipped, shipped_models
 from circuitlab.session.fitting import prepare, state_on

@@ -15,7 +15,7 @@ import numpy as np
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, BadMachine
 from circuitlab.model.devices import NAMES
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.training.command import device_of, fitting
 from circuitlab.training.corpus import find_sources
 from circuitlab.training.identity import FILE as RUN

@@ -15,7 +15,7 @@ from circuitlab.gui.work.driver import Driver
 from circuitlab.gui.work.runner import Runner
 from circuitlab.gui.work.settings import Settings
 from circuitlab.model.subject import ModelRef
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.session.fitting import with_what_there_is
 from circuitlab.session.state import State
 

@@ -16,8 +16,8 @@ from circuitlab.model.constructed.card import card, notes
 from circuitlab.model.constructed.matrices import configuration, tensors
 from circuitlab.model.constructed.parameters import KIND, NAME, RopeInduction
 from circuitlab.model.constructed.tokenizer import letter_tokenizer
+from circuitlab.model.files.tensors import ResidentTensors
 from circuitlab.model.sourced import CanonicalParts, SourcedWeights
-from circuitlab.model.tensors import ResidentTensors
 
 SOURCES = (KIND + NAME,)
 

@@ -9,7 +9,7 @@ from tokenizers import Regex, decoders, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Inner
 from tokenizers.models import BPE
 
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 
 LETTERS = string.ascii_uppercase + string.ascii_lowercase
 

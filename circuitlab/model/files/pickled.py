@@ -21,9 +21,9 @@ from circuitlab.model.files.archive import LARGEST_PICKLE, damaged, entries, is_
 from circuitlab.model.files.choosing import Chosen, beside, choose
 from circuitlab.model.files.described import OddKey, Other, Strided
 from circuitlab.model.files.places import Place, check_name, check_shape
+from circuitlab.model.files.tensors import MappedTensors
 from circuitlab.model.files.unpickling import DAMAGE, Unwanted, unpickled
 from circuitlab.model.files.whole_file import WholeFile
-from circuitlab.model.tensors import MappedTensors
 
 _PROTOCOL = tuple(bytes((0x80, n)) for n in range(2, 6))  # the first bytes of a pickle, of torch's older format too
 _MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001  # how torch's older format begins

@@ -19,7 +19,7 @@ from circuitlab.errors import BadModel
 from circuitlab.model.files.archive import LARGEST_PICKLE
 from circuitlab.model.files.unpickling import DAMAGE, Unwanted, unpickled
 from circuitlab.model.files.whole_file import WholeFile
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 
 _META = "meta.pkl"
 _MOST = 2**20

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.files.tensors import copied
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
 from circuitlab.model.loading.found import Found, read_json
 from circuitlab.model.saving import FORMAT, ORIGIN
 from circuitlab.model.sourced import CanonicalParts, SourcedWeights
-from circuitlab.model.tensors import copied
 
 _LONGEST_CARD = 2**20  # characters
 

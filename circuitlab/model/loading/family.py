@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from circuitlab.errors import BadModel, UnknownFamily
+from circuitlab.model.files.tensors import KeptTensors
 from circuitlab.model.files.whole_file import shown
-from circuitlab.model.hub import HubName, in_cache
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.loading.character_vocabulary import character_tokenizer
 from circuitlab.model.loading.found import Found, look, read_json
@@ -21,11 +21,9 @@ from circuitlab.model.loading.llama2c_tokenizer import read_tokenizer
 from circuitlab.model.loading.refusals import refuse_parts
 from circuitlab.model.loading.tokenizer_files import find_tokenizer as find_tokenizer
 from circuitlab.model.loading.tokenizer_files import fitted
-from circuitlab.model.series import series_of
+from circuitlab.model.records.series import series_of
 from circuitlab.model.sourced import SourcedWeights
-from circuitlab.model.subject import ModelRef
-from circuitlab.model.tensors import KeptTensors
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.model.weights import Weights
 from circuitlab.paths import model_dir, shipped_models
 
@@ -192,22 +190,3 @@ def tokenizer_at(said: str) -> Tokenizer | None:
     if found is None:
         raise BadModel("There is no tokenizer there.", expected="a tokenizer.json", got=str(place))
     return found
-
-
-def resolve(ref: ModelRef) -> Path:
-    """The directory of a reference; of a constructed model a place where nothing lies. Raises `BadModel`."""
-    kind, _, rest = ref.source.partition(":")
-    if kind == "builtin":
-        if rest not in shipped_models():
-            raise BadModel(
-                "There is no such shipped model.", expected=" ".join(shipped_models()) or "none shipped", got=repr(rest)
-            )
-        return model_dir(rest)
-    if kind == "file":
-        return Path(rest)
-    if kind == "hub":
-        return in_cache(HubName.parse(rest))
-    if kind == "construct":
-        return Path(ref.source)
-    expected = "file:PATH, builtin:NAME, hub:NAME or construct:NAME"
-    raise BadModel("That is not a model reference.", expected=expected, got=repr(ref.source))

@@ -15,12 +15,12 @@ from typing import Any
 from circuitlab.errors import BadModel
 from circuitlab.model.files.pickled import read_pickle
 from circuitlab.model.files.strict_json import read_object
+from circuitlab.model.files.tensors import MappedTensors, TensorSource, open_safetensors, open_shards, shard_table
 from circuitlab.model.files.whole_file import shown
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.loading.other_formats import refuse_adapter, refuse_folder, refuse_format, refuse_text
 from circuitlab.model.loading.refusals import refuse_parts, refuse_unsupported
-from circuitlab.model.series import checkpoint_of
-from circuitlab.model.tensors import MappedTensors, TensorSource, open_safetensors, open_shards, shard_table
+from circuitlab.model.records.series import checkpoint_of
 
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 

@@ -14,13 +14,13 @@ from typing import Literal
 from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import Activation, BiasName, ModelConfig
+from circuitlab.model.files.tensors import TensorSource
 from circuitlab.model.loading.assumptions import Assumed
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
 from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.huggingface import scale_note
 from circuitlab.model.loading.layout import Layout, Stored, identity, lay_out, linear, matrix, norm, stacked, stored
 from circuitlab.model.sourced import SourcedWeights
-from circuitlab.model.tensors import TensorSource
 
 _FIRST, _TOKENS, _PLACES = "blocks.0.sa.heads.0.key.weight", "token_embedding_table.weight", "position_embedding_table.weight"
 _PREFIXES = ("", "module.", "_orig_mod.", "model.")

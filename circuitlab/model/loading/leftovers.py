@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 
 from circuitlab.errors import BadModel
-from circuitlab.model.tensors import WEIGHT_KINDS, TensorSource
+from circuitlab.model.files.tensors import WEIGHT_KINDS, TensorSource
 
 # words of a name that speak of attention: `attn_blocks`, `self_attn`, `sa`, `q_proj`, `W_K`, `key.weight`, `c_attn`, `to_q`
 _ATTENTION = re.compile(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from circuitlab.model.tensors import TensorSource
+from circuitlab.model.files.tensors import TensorSource
 
 _MOST = 40
 _NUMBER = re.compile(r"(?<![A-Za-z0-9_])\d+(?![A-Za-z0-9_])")

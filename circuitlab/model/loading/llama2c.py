@@ -19,6 +19,7 @@ from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig, Rotary
 from circuitlab.model.files.places import Place
+from circuitlab.model.files.tensors import MappedTensors
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.loading.assumptions import Assumed
 from circuitlab.model.loading.family import Family, Keep, Opened
@@ -27,7 +28,6 @@ from circuitlab.model.loading.huggingface import scale_note
 from circuitlab.model.loading.layout import Layout, Stored, lay_out, stored
 from circuitlab.model.loading.llama2c_tokenizer import beside
 from circuitlab.model.sourced import SourcedWeights
-from circuitlab.model.tensors import MappedTensors
 
 _MAGIC = 0x616B3432
 _SIZES = struct.Struct("<7i")

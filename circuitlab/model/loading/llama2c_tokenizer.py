@@ -15,7 +15,7 @@ from tokenizers.models import BPE
 
 from circuitlab.errors import BadModel
 from circuitlab.model.files.whole_file import WholeFile
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 
 _LARGEST = 2**25  # bytes
 _SPECIAL = ("<unk>", "<s>", "</s>")  # ids 0, 1 and 2

@@ -12,13 +12,13 @@ from typing import Any
 
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.files.tensors import TensorSource
 from circuitlab.model.loading.assumptions import Assumed
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
 from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.huggingface import scale_note, size
 from circuitlab.model.loading.layout import Layout, Stored, lay_out, linear, matrix, norm, stored
 from circuitlab.model.sourced import SourcedWeights
-from circuitlab.model.tensors import TensorSource
 
 _FIRST = "transformer.h.0.attn.c_attn.weight"
 _PREFIXES = ("_orig_mod.", "module._orig_mod.", "module.", "model.", "")

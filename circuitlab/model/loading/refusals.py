@@ -13,7 +13,7 @@ from typing import Any
 
 from circuitlab.errors import BadModel
 from circuitlab.model.files.whole_file import shown
-from circuitlab.model.series import series_of
+from circuitlab.model.records.series import series_of
 
 
 @dataclass(frozen=True)

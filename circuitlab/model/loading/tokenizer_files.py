@@ -23,7 +23,7 @@ from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.loading.found import read_json
 from circuitlab.model.loading.other_formats import refuse_format
 from circuitlab.model.sourced import SourcedWeights
-from circuitlab.model.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer
 
 # Where Qwen's tokenizer cuts a text before its merges: digits one by one, line ends apart.
 _QWEN_CUTS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"

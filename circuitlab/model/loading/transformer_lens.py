@@ -16,6 +16,8 @@ from torch import Tensor
 
 from circuitlab.errors import BadModel
 from circuitlab.model.config import BiasName, ModelConfig
+from circuitlab.model.files.renamed import RenamedTensors
+from circuitlab.model.files.tensors import TensorSource
 from circuitlab.model.loading.assumptions import Assumed
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
 from circuitlab.model.loading.found import Found
@@ -24,9 +26,7 @@ from circuitlab.model.loading.hooked_config import Architecture, read_config
 from circuitlab.model.loading.hooked_inference import infer
 from circuitlab.model.loading.huggingface import size
 from circuitlab.model.loading.layout import Layout, Stored, Which, lay_out, stored
-from circuitlab.model.renamed import RenamedTensors
 from circuitlab.model.sourced import SourcedWeights
-from circuitlab.model.tensors import TensorSource
 
 _BUFFERS = ("attn.mask", "attn.IGNORE", "attn.rotary_sin", "attn.rotary_cos")
 _BIASES: tuple[tuple[BiasName, str], ...] = (("q", "attn.b_Q"), ("k", "attn.b_K"), ("v", "attn.b_V"), ("o", "attn.b_O"))

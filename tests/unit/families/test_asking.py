@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from circuitlab.model.files.tensors import ResidentTensors
 from circuitlab.model.loading import families, family, open_model
 from circuitlab.model.loading.found import Found
-from circuitlab.model.tensors import ResidentTensors
 from tests.models import directory
 
 SPELT = {"gemma3_text": "gemma3", "glm4": "glm", "cohere2": "cohere", "openai-gpt": "openai_gpt", "gpt_neox": "gpt_neox"}

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from circuitlab.errors import BadModel
+from circuitlab.model.files.tensors import ResidentTensors
 from circuitlab.model.loading import families
 from circuitlab.model.loading.found import Found
-from circuitlab.model.tensors import ResidentTensors
 from tests.unit.families import test_alibi, test_decoders, test_experts, test_llama
 
 NASTY: tuple[Any, ...] = (None, -1, 0, 3, "x", [], {}, [[1]], {"a": 1}, ["sliding_attention"], True, 10**30, float("nan"), 0.3)

@@ -15,11 +15,11 @@ from torch import Tensor
 import circuitlab.api as lab
 from circuitlab.cli.parser import main
 from circuitlab.errors import BadModel, Cancelled, UsageError
-from circuitlab.model.files.streamed import stream_directory
+from circuitlab.model.files.tensors import ResidentTensors
 from circuitlab.model.forward import forward
-from circuitlab.model.importing import map_of, refuse_problems, survey
+from circuitlab.model.importing.by_map import map_of, refuse_problems, survey
+from circuitlab.model.importing.streamed import stream_directory
 from circuitlab.model.loading import open_model
-from circuitlab.model.tensors import ResidentTensors
 from tests.models import CONFIGS, weights_of
 
 IDS = (3, 0, 7, 7, 2, 9)
@@ -121,7 +121,7 @@ def test_check_writes_nothing_and_says_all_that_is_wrong(
 def test_shapes_that_do_not_fit_are_said_with_both(foreign: Path, tmp_path: Path) -> None:
     text = _map(tmp_path / "map.toml").read_text().replace("d_vocab = 260", "d_vocab = 261")
     (tmp_path / "map.toml").write_text(text)
-    from circuitlab.model.importing import read_map
+    from circuitlab.model.importing.by_map import read_map
     from circuitlab.model.loading.found import tensors_at
 
     found, _ = survey(read_map(tmp_path / "map.toml"), tensors_at(foreign).needed())
@@ -169,7 +169,7 @@ def test_permuted_and_halved_tensors(tmp_path: Path) -> None:
 
 
 def test_a_stopped_import_leaves_no_weights(foreign: Path, tmp_path: Path) -> None:
-    from circuitlab.model.importing import read_map
+    from circuitlab.model.importing.by_map import read_map
     from circuitlab.model.loading.found import tensors_at
 
     _, parts = survey(read_map(_map(tmp_path / "map.toml")), tensors_at(foreign).needed())

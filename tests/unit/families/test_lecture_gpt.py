@@ -13,7 +13,7 @@ from circuitlab.cli.parser import main
 from circuitlab.errors import BadInput, BadModel, UsageError
 from circuitlab.model.folding import under
 from circuitlab.model.forward import forward
-from circuitlab.model.importing import map_of
+from circuitlab.model.importing.by_map import map_of
 from circuitlab.model.loading import open_model
 from circuitlab.model.subject import Conventions
 from tests.lecture_model import SIZES, lecture

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from circuitlab.errors import BadModel
+from circuitlab.model.files.tensors import ResidentTensors
 from circuitlab.model.loading import families
 from circuitlab.model.loading.found import Found
-from circuitlab.model.tensors import ResidentTensors
 
 TYPES = (
     "gpt2 gpt_neo gpt_neox gptj opt llama mistral qwen2 qwen3 gemma gemma2 gemma3_text phi phi3 olmo olmo2 olmo3 stablelm "

@@ -26,7 +26,7 @@ from circuitlab.figures.panels.training.points import (
     time,
     with_error,
 )
-from circuitlab.model.series_measures import GONE
+from circuitlab.model.records.series_measures import GONE
 from circuitlab.session.state import State
 
 

@@ -17,7 +17,7 @@ from circuitlab.figures.panels.training.overlay import overlay
 from circuitlab.figures.panels.training.pages import curves, heads_over_training, loss_by_index, zeroed
 from circuitlab.figures.panels.training.plane import plane
 from circuitlab.figures.panels.training.points import MARKS, NO_LAYERS, OWN
-from circuitlab.model.series_measures import GONE
+from circuitlab.model.records.series_measures import GONE
 from circuitlab.model.subject import Head, Subject
 from circuitlab.session.state import State
 

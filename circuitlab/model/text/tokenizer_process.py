@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, BadModel
-from circuitlab.model.tokenizer_child import read_frame, write_frame
+from circuitlab.model.text.tokenizer_child import read_frame, write_frame
 
 LOADING = 30.0  # s: a vocabulary of a quarter of a million tokens loads in two
 SECONDS, A_CHARACTER = 2.0, 20e-6  # s for any text, and for each of its characters: a hundred times what byte-level BPE takes

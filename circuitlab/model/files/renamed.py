@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from circuitlab.model.tensors import TensorSource
+from circuitlab.model.files.tensors import TensorSource
 
 _INDEXED = re.compile(r"^(.*)\[(\d+)\]$")
 

@@ -23,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.loading import resolve
+from circuitlab.model.sources.references import resolve
 from circuitlab.model.subject import ModelRef
 
 FILE = "bigrams.safetensors"

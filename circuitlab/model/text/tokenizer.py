@@ -25,8 +25,8 @@ from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, BadModel
 from circuitlab.files import write_whole
 from circuitlab.model.files.whole_file import WholeFile
-from circuitlab.model.tokenizer_process import TokenizerProcess, failed
-from circuitlab.model.tokenizer_rules import unbounded
+from circuitlab.model.text.tokenizer_process import TokenizerProcess, failed
+from circuitlab.model.text.tokenizer_rules import unbounded
 
 log = logging.getLogger("circuitlab.tokenizer")
 T = TypeVar("T")

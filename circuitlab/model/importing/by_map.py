@@ -29,13 +29,13 @@ import torch
 from circuitlab.errors import BadModel, UsageError
 from circuitlab.files import read_at_most
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.import_unseen import defaults, unseen
+from circuitlab.model.files.renamed import Sliced, whole_of
+from circuitlab.model.files.tensors import WEIGHT_KINDS, TensorSource
+from circuitlab.model.importing.unseen import defaults, unseen
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.loading.layout import LaidOut, Layout, Misfit, Stored, Which, identity, stacked, stored
 from circuitlab.model.loading.leftovers import attention_among
-from circuitlab.model.renamed import Sliced, whole_of
 from circuitlab.model.sourced import expected_shapes
-from circuitlab.model.tensors import WEIGHT_KINDS, TensorSource
 
 _STEPS = {"from", "transpose", "permute", "split", "half", "heads", "offset", "identity"}
 _MAPS = {"W_Q": "q", "W_K": "k", "W_V": "v", "W_O": "o"}

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from circuitlab.errors import BadModel, CircuitLabError
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.strict_json import read_object
-from circuitlab.model.hub import HubName
+from circuitlab.model.sources.hub import HubName
 from circuitlab.model.subject import Head
 from circuitlab.paths import resource
 

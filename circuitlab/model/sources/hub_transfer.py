@@ -17,8 +17,8 @@ from typing import IO, Any
 
 from circuitlab.counting import number_of
 from circuitlab.errors import BadMachine, BadModel, CircuitLabError
-from circuitlab.model.hub import HubName, cache_folder
-from circuitlab.model.hub_meter import Meter
+from circuitlab.model.sources.hub import HubName, cache_folder
+from circuitlab.model.sources.hub_meter import Meter
 
 PART = ".circuitlab-part"
 _ATTEMPTS = 5  # broken connections in a row without a byte between them

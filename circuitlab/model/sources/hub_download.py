@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from circuitlab.errors import BadMachine, BadModel, CircuitLabError
-from circuitlab.model.hub import INDEXES, SINGLE, HubName, snapshot
-from circuitlab.model.hub_meter import Meter, Progress, Said
-from circuitlab.model.hub_transfer import PART, Wanted, checked_hash, into_cache, is_bare
+from circuitlab.model.sources.hub import INDEXES, SINGLE, HubName, snapshot
+from circuitlab.model.sources.hub_meter import Meter, Progress, Said
+from circuitlab.model.sources.hub_transfer import PART, Wanted, checked_hash, into_cache, is_bare
 
 __all__ = ["Plan", "Progress", "Wanted", "fetch", "plan", "revisions"]
 

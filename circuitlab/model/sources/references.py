@@ -1,0 +1,29 @@
+"""Where the files of a `ModelRef` are: a path, a shipped model, or the hub's cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from circuitlab.errors import BadModel
+from circuitlab.model.sources.hub import HubName, in_cache
+from circuitlab.model.subject import ModelRef
+from circuitlab.paths import model_dir, shipped_models
+
+
+def resolve(ref: ModelRef) -> Path:
+    """The folder or file of a reference; for a constructed model, a path where nothing lies. Raises `BadModel`."""
+    kind, _, rest = ref.source.partition(":")
+    if kind == "builtin":
+        if rest not in shipped_models():
+            raise BadModel(
+                "There is no such shipped model.", expected=" ".join(shipped_models()) or "none shipped", got=repr(rest)
+            )
+        return model_dir(rest)
+    if kind == "file":
+        return Path(rest)
+    if kind == "hub":
+        return in_cache(HubName.parse(rest))
+    if kind == "construct":
+        return Path(ref.source)
+    expected = "file:PATH, builtin:NAME, hub:NAME or construct:NAME"
+    raise BadModel("That is not a model reference.", expected=expected, got=repr(ref.source))
