@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 
 def once(answer: Answer, key: Hashable, make: Callable[[], T], *beside: object) -> T:
-    """`make()` once per result, key and the other objects that it is made of, None where there is none (`memo`)."""
-    return memo((answer.result, *beside), key, make)
+    """`memo` of an answer and of other objects beside it."""
+    return memo((answer, *beside), key, make)
 
 
 def number(value: float, spec: str = ".2f") -> str:

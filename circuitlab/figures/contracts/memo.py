@@ -1,7 +1,7 @@
-"""Work that figures do once: what is derived from answers stays the same object, so that it is not drawn again.
+"""What figures derive from answers is computed once and stays the same object, so that it is not drawn again.
 
-Remembered by the objects that it was made of, weakly: with any one of them what was made of it goes. An `id` of an object that
-nobody holds is given to another one, and with it another one's numbers.
+One memo for all of them, weak on every object that it is keyed by: when one of these dies, what was derived from it goes too. A
+bare `id` would not do: that of an object which nobody holds is given to the next one, and with it the first one's numbers.
 """
 
 from __future__ import annotations
@@ -12,25 +12,32 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
+from circuitlab.engine.request import Answer
+
 T = TypeVar("T")
-MOST = 256  # groups of objects: what was made of two or more may hold one of them, which then never goes by itself
+MOST = 256  # groups of objects: a value derived from two or more may hold one of them, which then never dies by itself
 _LOCK = threading.RLock()
-_MADE: OrderedDict[tuple[int, ...], tuple[tuple[weakref.ref[Any], ...], dict[Hashable, Any]]] = OrderedDict()
+_GROUPS: OrderedDict[tuple[int, ...], tuple[tuple[weakref.ref[Any], ...], dict[Hashable, Any]]] = OrderedDict()
 
 
-def memo(of: tuple[object, ...], key: Hashable, make: Callable[[], T]) -> T:
-    """`make()` once for these objects (None among them stands for itself) and this key."""
-    where = tuple(map(id, of))
+def memo(of: object, key: Hashable, make: Callable[[], T]) -> T:
+    """`make()`, called once for `of` and `key`.
+
+    `of`: the object that the value is derived from, or a tuple of all of them; an `Answer` stands for its result, and None for
+    something that is not there. `key` tells several values of the same objects apart, and holds what else `make` reads.
+    """
+    objects = [one.result if isinstance(one, Answer) else one for one in (of if isinstance(of, tuple) else (of,))]
+    ids = tuple(map(id, objects))
     with _LOCK:
-        found = _MADE.get(where)
-        if found is None or any(ref() is None for ref in found[0]):
-            pop = _MADE.pop  # bound: at the end of the process a module's names go before what it remembers
-            forget = lambda _: pop(where, None)
-            found = _MADE[where] = tuple(weakref.ref(one, forget) for one in of if one is not None), {}
-        _MADE.move_to_end(where)
-        made = found[1]
-        if key not in made:
-            made[key] = make()
-        while len(_MADE) > MOST:
-            _MADE.popitem(last=False)
-        return made[key]
+        group = _GROUPS.get(ids)
+        if group is None or any(ref() is None for ref in group[0]):
+            pop = _GROUPS.pop  # bound: at the end of the process a module's names go before what it remembers
+            forget = lambda _: pop(ids, None)
+            group = _GROUPS[ids] = tuple(weakref.ref(one, forget) for one in objects if one is not None), {}
+        _GROUPS.move_to_end(ids)
+        values = group[1]
+        if key not in values:
+            values[key] = make()
+        while len(_GROUPS) > MOST:
+            _GROUPS.popitem(last=False)
+        return values[key]
