@@ -1,13 +1,13 @@
-"""What is measured at a position, as a linear function of the normalised final stream: a logit, a difference, or a direction.
+"""The target at a position: a logit, a logit difference or a direction, as a linear function of the normalised final stream.
 
-    value = n(x_L) · D + offset,        n the final norm (x itself without one),        D a column of W_U, or a difference of two
+    value = n(x_L) · D + offset,        n: the final norm (the identity without one),   D: a column of W_U, or a difference of two
 
-At a recorded norm scale s it is linear in the stream itself, so that what components wrote can be added up:
+At a recorded norm scale s it is linear in the residual stream itself, so the contributions of components add up:
 
     value = x_L · D' + constant,        D' = s · centre(gain ∘ D) (LayerNorm; RMSNorm does not centre)
     constant = bias · D + offset
 
-Logits are those before a soft cap, where a model has one.
+Logits are those before the soft cap, in models that have one.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from circuitlab.model.run import Run
 from circuitlab.model.subject import Target
 from circuitlab.model.weights import Weights
 
-LESS = ", less its vocabulary mean"  # of a logit where W_U is centred: it is measured against all tokens alike
+LESS = ", less its vocabulary mean"  # said of a logit under a centred W_U: it is measured against the mean over all tokens
 
 
 @dataclass(frozen=True, eq=False)
-class Aim:
-    """A target made definite at `positions` [n]: `D` [n, d_model], `offset` [n] (from b_U), `ids` int64 [n, 2], −1 for none.
+class TargetVector:
+    """A target at `positions` [n]: directions `D` [n, d_model], `offset` [n] (from b_U), token `ids` int64 [n, 2], −1 for none.
 
-    `words` says in a caption what is measured.
+    `words` names it in a caption.
     """
 
     positions: Tensor
@@ -43,7 +43,7 @@ class Aim:
     words: str
 
     def measure(self, weights: Weights, x: Tensor) -> Tensor:
-        """[..., n]: the value for final streams x [..., n, d_model], each with its own norm."""
+        """[..., n]: the target's values for final streams x [..., n, d_model], each normalised by its own scale."""
         c, ends = weights.config, weights.unembed()
         if c.final_norm:
             x = block.normalise(x, ends.norm, c.norm, c.norm_eps)
@@ -61,24 +61,24 @@ class Aim:
 
 
 def final_scale(weights: Weights, x: Tensor) -> Tensor:
-    """[..., pos, 1]: what the final norm multiplies the final stream x [..., pos, d_model] by; 1 without a final norm."""
+    """[..., pos, 1]: the factor 1/scale of the final norm for final streams x [..., pos, d_model]; 1 without a final norm."""
     c = weights.config
     return block.norm_scale(x, c.norm if c.final_norm else "none", c.norm_eps)
 
 
 def position_of(n: int, position: int) -> int:
-    """A position of a prompt of n tokens, −1 the last. Raises `BadInput` for one that is not there."""
-    found = position if position >= 0 else n + position
-    if not 0 <= found < n:
+    """A position of a prompt of n tokens as an index from 0; −1 is the last. Raises `BadInput` outside the prompt."""
+    index = position if position >= 0 else n + position
+    if not 0 <= index < n:
         raise BadInput("There is no such position.", expected=f"0..{n - 1}, or -1 for the last", got=str(position))
-    return found
+    return index
 
 
-def aim_at(inputs: Inputs, target: Target, positions: Sequence[int], run: Run | None = None) -> Aim:
-    """The target at these positions of `run` (of the subject's own run).
+def target_at(inputs: Inputs, target: Target, positions: Sequence[int], run: Run | None = None) -> TargetVector:
+    """The target at these positions of `run`; by default of the subject's own run.
 
-    Without ids the target is the token that follows; after the last token, the one the run itself finds most probable.
-    Raises `BadInput` for ids outside the vocabulary and for a direction of another width.
+    A target without ids is the token that follows; after the last token, the run's own most probable token.
+    Raises `BadInput` for ids outside the vocabulary and for a direction whose length is not d_model.
     """
     weights, run = inputs.weights, run or inputs.run()
     c, ends = weights.config, weights.unembed()
@@ -90,7 +90,7 @@ def aim_at(inputs: Inputs, target: Target, positions: Sequence[int], run: Run | 
             )
         D = torch.tensor(target.direction, dtype=ends.W_U.dtype).expand(len(where), -1)
         none = torch.full((len(where), 2), -1)
-        return Aim(where, D, torch.zeros(len(where), dtype=D.dtype), none, "a direction in the normalised final stream")
+        return TargetVector(where, D, torch.zeros(len(where), dtype=D.dtype), none, "a direction in the normalised final stream")
     ids = _ids(run, target, where)
     D = ends.W_U[:, ids[:, 0]].T.contiguous()
     offset = torch.zeros(len(where), dtype=D.dtype) if ends.b_U is None else ends.b_U[ids[:, 0]]
@@ -98,7 +98,7 @@ def aim_at(inputs: Inputs, target: Target, positions: Sequence[int], run: Run | 
         D = D - ends.W_U[:, ids[:, 1]].T
         offset = offset if ends.b_U is None else offset - ends.b_U[ids[:, 1]]
     less = LESS if inputs.subject.conventions.centre and not c.logit_soft_cap else ""  # folding has centred W_U then
-    return Aim(where, D, offset, ids, _words(run, target, where, c.logit_soft_cap, less))
+    return TargetVector(where, D, offset, ids, _words(run, target, where, c.logit_soft_cap, less))
 
 
 def _ids(run: Run, target: Target, where: Tensor) -> Tensor:

@@ -119,9 +119,7 @@ class Resolver:
         )
         if setup.edge:
             source, reader = self._heads(setup.edge, model)
-            selection = selection.with_edge(source, reader, setup.edge_kind or "K")
-            if heads:  # those said beside the pair stand behind it
-                selection = replace(selection, heads=tuple(dict.fromkeys((reader, *heads))))
+            selection = selection.with_edge(source, reader, setup.edge_kind or "K", *heads)
         return replace(state, selection=selection)
 
     def _reference(self, setup: Setup) -> ModelRef:

@@ -1,6 +1,6 @@
-"""Interventions as a person meets them: what can be cut where one points, and how a cut is called.
+"""Interventions in the window: which ones the context menu offers for the selection, and how they are named.
 
-Offers are States: what the bench would be with the cut made. Where nothing is pinned the reference is then the same without it
+An offer holds a State: the session after the intervention. If nothing is pinned, its reference is the same session without it
 (`State.reference`), so that every panel can show before, after and the difference at once.
 """
 
@@ -15,7 +15,7 @@ from circuitlab.model.intervention import HEADLESS, Intervention, Op, Site, Site
 from circuitlab.model.subject import Head, Target
 from circuitlab.session.state import State
 
-CUT = "✕"  # the sign of what is cut, on heads and before the words
+CUT = "✕"  # the sign of an intervention, on heads and before its words
 READ_BY: dict[str, SiteName] = {"Q": "q", "K": "k", "V": "v"}
 _OPS: dict[Op, str] = {
     "zero": "zero",
@@ -29,31 +29,31 @@ _OPS: dict[Op, str] = {
 
 @dataclass(frozen=True)
 class Offer:
-    """One entry of a menu: what it says, and the bench after it."""
+    """An entry of a context menu: its text, and the State it leads to."""
 
     title: str
     state: State
 
 
-Offering = Callable[[State, ModelConfig], "tuple[Offer, ...]"]
-_ALSO: list[Offering] = []
+OfferMaker = Callable[[State, ModelConfig], "tuple[Offer, ...]"]
+_PANEL_OFFERS: list[OfferMaker] = []
 
 
-def also(offering: Offering) -> Offering:
-    """Add what a panel can do with the thing pointed at; it is offered after the interventions."""
-    _ALSO.append(offering)
-    return offering
+def register_offer(maker: OfferMaker) -> OfferMaker:
+    """Add a panel's own offers for the selection; they follow the interventions in the menu."""
+    _PANEL_OFFERS.append(maker)
+    return maker
 
 
 def ablation(head: Head) -> Intervention:
-    """What ablating a head means here: its z, and with it what it adds to the stream, is zero."""
+    """Zero ablation of a head: its z is 0, and with it its output to the residual stream."""
     return Intervention("zero", Site("z", head.layer, (head.head,)))
 
 
 def with_edits(state: State, *edits: Intervention) -> State:
-    """The state with these interventions on, after those that it has."""
-    kept = tuple((e, on) for e, on in state.edits if e not in edits)
-    return replace(state, edits=(*kept, *((e, True) for e in edits)))
+    """The state with these interventions added, switched on."""
+    others = tuple((e, on) for e, on in state.edits if e not in edits)
+    return replace(state, edits=(*others, *((e, True) for e in edits)))
 
 
 def without_edit(state: State, edit: Intervention) -> State:
@@ -62,12 +62,12 @@ def without_edit(state: State, edit: Intervention) -> State:
 
 
 def switched(state: State, edit: Intervention, on: bool) -> State:
-    """The state with one intervention on or off."""
+    """The state with one intervention switched on or off."""
     return replace(state, edits=tuple((e, on if e == edit else was) for e, was in state.edits))
 
 
 def place(site: Site) -> str:
-    """`"z of L1H1 at 12"`."""
+    """A site in words: `"z of L1H1 at 12"`."""
     heads = " ".join(str(Head(site.layer, h)) for h in site.heads)
     who = heads or (f"layer {site.layer}" if site.name in ("resid_pre", "mlp_out") else f"all heads of layer {site.layer}")
     positions = " at " + ", ".join(map(str, site.positions)) if site.positions else ""
@@ -76,7 +76,7 @@ def place(site: Site) -> str:
 
 
 def words(edit: Intervention) -> str:
-    """One line: what is done, where."""
+    """An intervention in one line: the operation and its site."""
     what = _OPS[edit.op]
     by = f" × {edit.value[0]:g}" if edit.op == "scale" else ""
     other = " (another prompt's)" if edit.source else ""
@@ -88,7 +88,7 @@ _DONE: dict[Op, str] = {"zero": "zeroed", "mean": "mean", "set": "set", "freeze"
 
 
 def _who(edit: Intervention) -> str:
-    """What an intervention is at, in a few letters."""
+    """The site of an intervention in a few letters."""
     site, sender = edit.site, edit.path_from
     if site.heads:
         name = str(Head(site.layer, site.heads[0])) + (f" +{len(site.heads) - 1}" if len(site.heads) > 1 else "")
@@ -100,9 +100,9 @@ def _who(edit: Intervention) -> str:
 
 
 def shortly(edits: Sequence[Intervention], room: bool = True) -> str:
-    """Which interventions are in force, as short as it can be said: `"L0H1 zeroed"`, `"L0H1 zeroed +2"`; "" for none.
+    """The interventions in force, as short as possible: `"L0H1 zeroed"`, `"L0H1 zeroed +2"`; "" for none.
 
-    Without `room` what is done is left out, not to whom: `"L0H1 +2"`.
+    Without `room` the operation is left out, not the site: `"L0H1 +2"`.
     """
     if not edits:
         return ""
@@ -113,7 +113,7 @@ def shortly(edits: Sequence[Intervention], room: bool = True) -> str:
 
 
 def heads_of(edit: Intervention, config: ModelConfig) -> tuple[Head, ...]:
-    """The heads inside which an intervention is made; those of a group where it is made in their common key or value."""
+    """The heads inside which an intervention acts; all heads of the group if it acts on their shared key or value."""
     site = edit.site
     if site.name in HEADLESS:
         return ()
@@ -125,15 +125,15 @@ def heads_of(edit: Intervention, config: ModelConfig) -> tuple[Head, ...]:
 
 
 def offers(state: State, config: ModelConfig, token_text: Callable[[int], str] = str) -> tuple[Offer, ...]:
-    """What can be done with what this state's selection points at."""
+    """The context menu's offers for this state's selection."""
     heads = tuple(h for h in state.selection.heads if h.layer < config.n_layers and h.head < config.n_heads)
-    made = [*_of_edge(state, config), *_of_heads(state, heads), *_of_cell(state, heads), *_of_pin(state, heads)]
+    entries = [*_of_edge(state, config), *_of_heads(state, heads), *_of_cell(state, heads), *_of_pin(state, heads)]
     if not config.attention_only and heads:
         layer = heads[0].layer
         cut = Intervention("zero", Site("mlp_out", layer))
-        made.append(Offer(f"Zero the MLP of layer {layer}", with_edits(state, cut)))
-    made += [one for offering in _ALSO for one in offering(state, config)]
-    return (*made, *_of_token(state, token_text))
+        entries.append(Offer(f"Zero the MLP of layer {layer}", with_edits(state, cut)))
+    entries += [one for maker in _PANEL_OFFERS for one in maker(state, config)]
+    return (*entries, *_of_token(state, token_text))
 
 
 def _named(heads: tuple[Head, ...]) -> str:
@@ -145,7 +145,7 @@ def _of_heads(state: State, heads: tuple[Head, ...]) -> list[Offer]:
         return []
     names = _named(heads)
     at = lambda op, name: with_edits(state, *(Intervention(op, Site(name, h.layer, (h.head,))) for h in heads))
-    made = [
+    entries = [
         Offer(f"Zero {names}", at("zero", "z")),
         Offer(f"Replace {names} by the mean over this prompt", at("mean", "z")),
         Offer(f"Freeze the pattern of {names}", at("freeze", "pattern")),
@@ -153,8 +153,8 @@ def _of_heads(state: State, heads: tuple[Head, ...]) -> list[Offer]:
     position = state.selection.destination
     if position is not None:
         cuts = (Intervention("zero", Site("z", h.layer, (h.head,), (position,))) for h in heads)
-        made.append(Offer(f"Zero {names} at position {position}", with_edits(state, *cuts)))
-    return made
+        entries.append(Offer(f"Zero {names} at position {position}", with_edits(state, *cuts)))
+    return entries
 
 
 def _of_cell(state: State, heads: tuple[Head, ...]) -> list[Offer]:
@@ -179,36 +179,36 @@ def _of_edge(state: State, config: ModelConfig) -> list[Offer]:
 
 
 def _of_pin(state: State, heads: tuple[Head, ...]) -> list[Offer]:
-    """Patches from the reference, where it is another text of the same model."""
+    """Patches from the reference, if it is another text on the same model."""
     pin = state.reference
     if pin is None or pin.subject.model != state.model or pin.subject.tokens == state.tokens or not pin.subject.tokens:
         return []
     source = pin.subject.tokens
     align = tuple(int(a) for a in alignment_of(state.tokens, source).align)
     patch = lambda site: Intervention("patch", site, source=source, align=align)
-    made = []
+    entries = []
     if heads:
         cuts = (patch(Site("z", h.layer, (h.head,))) for h in heads)
-        made.append(Offer(f"Patch {_named(heads)} from ‘{pin.label}’", with_edits(state, *cuts)))
+        entries.append(Offer(f"Patch {_named(heads)} from ‘{pin.label}’", with_edits(state, *cuts)))
     position = state.selection.destination
     if position is not None and heads and align[position] >= 0:
         layer = heads[0].layer
         cut = patch(Site("resid_pre", layer, (), (position,)))
         title = f"Patch the stream before layer {layer} at {position} from ‘{pin.label}’"
-        made.append(Offer(title, with_edits(state, cut)))
-    return made
+        entries.append(Offer(title, with_edits(state, cut)))
+    return entries
 
 
 def _of_token(state: State, token_text: Callable[[int], str]) -> list[Offer]:
-    """What attributions, patches, lenses and sweeps measure."""
+    """Targets for attributions, patching, lenses and sweeps."""
     token, target = state.selection.token, state.selection.target
-    made = []
+    entries = []
     if token is not None and target.tokens != (token,):
-        made.append(Offer(f"Measure ‘{token_text(token)}’", state.select(target=Target((token,)))))
+        entries.append(Offer(f"Measure ‘{token_text(token)}’", state.select(target=Target((token,)))))
     if token is not None and len(target.tokens) == 1 and target.tokens[0] != token:
         first = target.tokens[0]
         title = f"Measure ‘{token_text(first)}’ − ‘{token_text(token)}’"
-        made.append(Offer(title, state.select(target=Target((first, token)))))
+        entries.append(Offer(title, state.select(target=Target((first, token)))))
     if target != Target():
-        made.append(Offer("Measure the token that follows", state.select(target=Target())))
-    return made
+        entries.append(Offer("Measure the token that follows", state.select(target=Target())))
+    return entries

@@ -31,13 +31,13 @@ def state_on(model: OpenModel, state: State, text: str | None) -> State:
         words, tokens = encoded
     else:
         # ids that were typed for a model without words stay; those of another model's words would mean nothing here
-        kept = () if state.text else tuple(t for t in state.tokens if t < config.d_vocab)[: config.n_ctx]
-        words, tokens = "", kept or repeated_ids(config)
+        ids = () if state.text else tuple(t for t in state.tokens if t < config.d_vocab)[: config.n_ctx]
+        words, tokens = "", ids or repeated_ids(config)
     heads = tuple(h for h in state.selection.heads if h.layer < config.n_layers and h.head < config.n_heads)
     # interventions name heads of the model they were made for
     edits = state.edits if state.model == model.ref else ()
-    made = replace(state, model=model.ref, bos=bos, edits=edits, selection=Selection(heads=heads or (Head(0, 0),)))
-    return made.with_text(words, tokens)
+    moved = replace(state, model=model.ref, bos=bos, edits=edits, selection=Selection(heads=heads or (Head(0, 0),)))
+    return moved.with_text(words, tokens)
 
 
 def prepare(model: OpenModel, text: str) -> None:
@@ -61,8 +61,8 @@ def _encoded(tokenizer: Tokenizer, text: str, bos: bool, most: int) -> tuple[str
 
 def repeated_ids(config: ModelConfig) -> tuple[int, ...]:
     """A first prompt for a model without words: a few random ids, the same at every start, and then the same ids again."""
-    drawn = random.Random(0)
-    half = [drawn.randrange(config.d_vocab) for _ in range(max(1, min(12, config.n_ctx // 2)))]
+    rng = random.Random(0)
+    half = [rng.randrange(config.d_vocab) for _ in range(max(1, min(12, config.n_ctx // 2)))]
     return tuple(half + half)[: config.n_ctx]
 
 
@@ -105,10 +105,10 @@ def _same_tokens(model: OpenModel, state: State, before: OpenModel | None, shown
         return True
     if before is None:  # nobody knows any more what the ids meant there
         return False
-    there = before.opened.weights.tokenizer
-    if tokenizer is None or there is None:
-        return tokenizer is there
-    return all(tokenizer.display(t) == there.display(t) for t in state.tokens)
+    old_tokenizer = before.opened.weights.tokenizer
+    if tokenizer is None or old_tokenizer is None:
+        return tokenizer is old_tokenizer
+    return all(tokenizer.display(t) == old_tokenizer.display(t) for t in state.tokens)
 
 
 def _possible(config: ModelConfig, edit: Intervention, n: int) -> bool:

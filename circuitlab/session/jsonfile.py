@@ -35,17 +35,17 @@ def state_from_text(text: str, views: Mapping[str, type[Any]]) -> State:
 def _state(data: Any, views: Mapping[str, type[Any]]) -> State:
     if not isinstance(data, dict):
         raise UsageError("The state is not an object.", expected="an object", got=repr(data)[:60])
-    known = fields(State)
-    if unknown := sorted(set(data) - set(known)):
-        raise UsageError("The state has fields that are not known.", expected=" ".join(known), got=" ".join(unknown))
-    plain = {n: from_json(known[n][0], v, n) for n, v in data.items() if n != "views"}
-    kept = data.get("views", {})
-    if not isinstance(kept, dict):
-        raise UsageError("The state's views are not an object.", expected="an object", got=repr(kept)[:60])
-    made = {n: from_json(views[n], v, f"views.{n}") if n in views else v for n, v in kept.items()}
+    field_types = fields(State)
+    if unknown := sorted(set(data) - set(field_types)):
+        raise UsageError("The state has fields that are not known.", expected=" ".join(field_types), got=" ".join(unknown))
+    plain = {n: from_json(field_types[n][0], v, n) for n, v in data.items() if n != "views"}
+    view_data = data.get("views", {})
+    if not isinstance(view_data, dict):
+        raise UsageError("The state's views are not an object.", expected="an object", got=repr(view_data)[:60])
+    parsed_views = {n: from_json(views[n], v, f"views.{n}") if n in views else v for n, v in view_data.items()}
     if "model" not in plain:
         raise UsageError("The state lacks its model.", expected="model", got="none")
-    state = State(**plain, views=made)
+    state = State(**plain, views=parsed_views)
     # files of before the uncut state was read off the cut one have it among the pins
     state = replace(state, pins=tuple(pin for pin in state.pins if pin.label != UNCUT or pin.subject.edits))
     for selection in (state.selection, *(pin.selection for pin in state.pins)):

@@ -29,18 +29,18 @@ def differences(state: State, pin: Pin, name_of: Callable[[ModelRef], str]) -> t
 
     Of two points of one training only the step is named; of a text its end, which is where one types.
     """
-    there, now = pin.subject, state.subject
-    found: list[str] = []
-    if there.model != now.model:
-        name, mine = name_of(there.model), name_of(now.model)
-        series = replace(there.model, checkpoint=None) == replace(now.model, checkpoint=None)
+    pinned, now = pin.subject, state.subject
+    names: list[str] = []
+    if pinned.model != now.model:
+        name, mine = name_of(pinned.model), name_of(now.model)
+        series = replace(pinned.model, checkpoint=None) == replace(now.model, checkpoint=None)
         base, _, step = name.partition(" · ")
-        found.append((step or "final weights") if series and mine.partition(" · ")[0] == base else name)
-    if there.tokens != now.tokens:
+        names.append((step or "final weights") if series and mine.partition(" · ")[0] == base else name)
+    if pinned.tokens != now.tokens:
         short = pin.text if len(pin.text) <= LONGEST else f"…{pin.text[1 - LONGEST :]}"
-        found.append(f"“{short}”" if short.strip() else number_of(len(there.tokens), "token"))
-    if there.edits != now.edits:
-        found.append(", ".join(map(words, there.edits[:2])) + (" …" if there.edits[2:] else "") if there.edits else "uncut")
-    pairs = zip(there.conventions.words(), now.conventions.words(), strict=True)
-    found += [said for said, mine in pairs if said != mine]
-    return tuple(found)
+        names.append(f"“{short}”" if short.strip() else number_of(len(pinned.tokens), "token"))
+    if pinned.edits != now.edits:
+        names.append(", ".join(map(words, pinned.edits[:2])) + (" …" if pinned.edits[2:] else "") if pinned.edits else "uncut")
+    pairs = zip(pinned.conventions.words(), now.conventions.words(), strict=True)
+    names += [theirs for theirs, mine in pairs if theirs != mine]
+    return tuple(names)

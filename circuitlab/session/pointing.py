@@ -1,6 +1,6 @@
-"""What a gesture points at, read off the panel's own `pick`: for menus, which are about that thing, and for double-clicks.
+"""The thing under the pointer, found through a panel's own `pick`: for context menus, which are about it, and double clicks.
 
-A click on what is chosen lets go of it. A right click or the second click of a double one never does: they mean the thing.
+A click on what is selected deselects it. A right click and the second click of a double click never do.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ NOBODY = Head(-1, -1)
 
 
 def on_picture_of(drawn: State | None, state: State, picked: State) -> State:
-    """`picked` of `state` by a gesture on a picture drawn of `drawn`: nothing that the picture has and the state has not.
+    """`picked`, which a gesture made of `state` on a picture of the state `drawn`, without what only that picture has.
 
-    While an answer is awaited the picture of an earlier prompt stays: its positions are those of other tokens, and its heads may
-    be those of another model.
+    While an answer is computed the picture of the earlier prompt stays. Its positions are those of other tokens, and its heads
+    may be those of another model.
     """
     if drawn is None or picked is state or (drawn.model, drawn.tokens) == (state.model, state.tokens):
         return picked
@@ -30,7 +30,7 @@ def on_picture_of(drawn: State | None, state: State, picked: State) -> State:
 
 
 def pointed_at(state: State, pick: Pick) -> State:
-    """The state with the thing under the pointer chosen, also where a click would let go of it."""
+    """The state with the thing under the pointer selected, even if a click would deselect it."""
     picked = pick(state)
     old, new = state.selection, picked.selection
     if old.edge is not None and new.edge is None:
@@ -41,35 +41,34 @@ def pointed_at(state: State, pick: Pick) -> State:
 
 
 def aimed(state: State, pick: Pick) -> State:
-    """What a menu on the thing under the pointer is about: that thing, and of the selection what it does not replace.
+    """The state whose selection a context menu is about: the thing under the pointer, and what it leaves of the selection.
 
-    An edge is meant only where one is pointed at. Of chosen heads all are meant where one of them is pointed at. Nothing else of
-    the state changes, whatever a click would do; where the thing means nothing to the panel the selection is meant.
+    An edge stays selected only if one is under the pointer. If the pointer is on one of several selected heads, all of them stay.
+    Nothing but the selection changes, whatever a click would do; if the panel has nothing under the pointer, nothing does.
     """
     old = state.selection
     alone = replace(old.released(), token=None)
-    found = pick(replace(state, selection=alone)).selection
+    picked = pick(replace(state, selection=alone)).selection
     heads = pick(replace(state, selection=alone.with_heads(NOBODY))).selection.heads
-    if found == alone and heads == (NOBODY,):
+    if picked == alone and heads == (NOBODY,):
         return state
-    if found.edge is not None:
-        selection = replace(old, heads=found.heads, edge=found.edge, edge_kind=found.edge_kind)
+    if picked.edge is not None:
+        selection = old.with_edge(*picked.edge, picked.edge_kind, *picked.heads)
     else:
-        selection = _heads(old, found, heads)
-    placed = found.destination is not None
-    if placed:
-        selection = replace(selection, destination=found.destination, source=found.source, locked=found.locked, token=None)
-    elif found.source is not None:
-        selection = replace(selection, source=found.source)
-    if found.token is not None:
-        selection = replace(selection, token=found.token)
+        selection = _heads(old, picked, heads)
+    if picked.destination is not None:
+        selection = replace(selection, destination=picked.destination, source=picked.source, locked=picked.locked, token=None)
+    elif picked.source is not None:
+        selection = replace(selection, source=picked.source)
+    if picked.token is not None:
+        selection = replace(selection, token=picked.token)
     return replace(state, selection=selection)
 
 
-def _heads(old: Selection, found: Selection, heads: tuple[Head, ...]) -> Selection:
-    """The chosen heads, or the one pointed at where it is not among them."""
+def _heads(old: Selection, picked: Selection, heads: tuple[Head, ...]) -> Selection:
+    """The selected heads, or the head under the pointer if it is not among them."""
     chosen = old.without_edge()
-    pointed = heads if NOBODY not in heads else found.heads
+    pointed = heads if NOBODY not in heads else picked.heads
     if len(pointed) == 1 and pointed[0] in chosen.heads:
         return chosen
     return chosen.with_heads(*pointed)

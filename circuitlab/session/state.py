@@ -1,4 +1,4 @@
-"""Everything the person has chosen, as one frozen value. Undo, bookmark, session file and lesson step are all a State."""
+"""The user's whole session as one frozen value: undo steps, bookmarks, session files and lesson steps are all States."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
 
 Compare = Literal["now", "reference", "difference"]
-UNCUT = "uncut"  # what the reference beside a cut is called where nothing is pinned
+UNCUT = "uncut"  # the name of the reference when nothing is pinned and interventions are on: the same state without them
 Kind = Literal["Q", "K", "V"]
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What is pointed at, the same in every panel.
+    """What is selected, the same in every panel.
 
-    `heads`: first one leads. `destination`, `source`: positions, None where nothing is selected (panels then use the last
-    position). `token`: a vocabulary id that was asked for; None: the token of the prompt that is read. `edge`: (source,
-    destination) heads of a composition through `edge_kind`; it is chosen only while its destination leads, and change comes
-    through `with_heads` and `with_edge`. `locked`: chosen by a click, so hovering does not move it.
+    `heads`: the first one leads. `destination`, `source`: token positions, None for no selection (panels then use the last
+    position). `token`: a vocabulary id; None for the token at the position that is read. `edge`: the (source, destination) heads
+    of a composition through `edge_kind`. An edge is selected only while its destination leads, so heads and edge change through
+    `with_heads` and `with_edge` alone. `locked`: selected by a click, so that hovering does not move it.
     """
 
     heads: tuple[Head, ...] = (Head(0, 0),)
@@ -34,7 +34,7 @@ class Selection:
     target: Target = Target()
 
     def __post_init__(self) -> None:
-        """However it was made: no edge beside another head, no kind without an edge."""
+        """However it is built: an edge goes when another head leads, and without an edge the kind is "K"."""
         if self.edge is not None and self.heads[:1] != self.edge[1:]:
             object.__setattr__(self, "edge", None)
         if self.edge is None:
@@ -46,20 +46,20 @@ class Selection:
         return self.heads[0]
 
     def with_heads(self, *heads: Head) -> Selection:
-        """These heads, the first one leading; a chosen edge is let go of."""
+        """These heads selected, the first one leading, and no edge."""
         return replace(self, heads=heads, edge=None)
 
-    def with_edge(self, source: Head, destination: Head, kind: Kind) -> Selection:
-        """This composition: its later head leads, the earlier one stands behind it."""
-        heads = (destination,) if source == destination else (destination, source)
+    def with_edge(self, source: Head, destination: Head, kind: Kind, *others: Head) -> Selection:
+        """This composition selected: its destination leads, then `others`; the source if none are given."""
+        heads = tuple(dict.fromkeys((destination, *(others or (source,)))))
         return replace(self, heads=heads, edge=(source, destination), edge_kind=kind)
 
     def without_edge(self) -> Selection:
-        """No composition: the head that read is left alone."""
+        """No composition selected: of its two heads only the destination stays."""
         return self if self.edge is None else self.with_heads(self.edge[1])
 
     def released(self) -> Selection:
-        """No token is locked any more, and no composition is chosen."""
+        """No position locked and no composition selected."""
         return replace(self.without_edge(), destination=None, source=None, locked=False)
 
     def clamped(self, n_tokens: int) -> Selection:
@@ -71,7 +71,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Pin:
-    """A subject kept for comparison, with what was selected and read then."""
+    """A subject pinned for comparison, with the selection and the text it had."""
 
     label: str
     subject: Subject
@@ -81,7 +81,7 @@ class Pin:
 
 @dataclass(frozen=True)
 class Note:
-    """A remark of the person, tied to a panel or to nothing."""
+    """A user's note, about one panel or about none."""
 
     text: str
     panel: str = ""
@@ -89,7 +89,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Bookmark:
-    """A State under a name, as its JSON text (a State cannot hold itself)."""
+    """A named State, as its JSON text (a State cannot contain itself)."""
 
     label: str
     state: str
@@ -97,13 +97,13 @@ class Bookmark:
 
 @dataclass(frozen=True)
 class State:
-    """The whole bench. Text and tokens change together, through `with_text` and `with_tokens`.
+    """The whole session. Text and tokens change together, through `with_text` and `with_tokens`.
 
-    `text` is "" when ids were typed directly. `bos` says whether the tokens begin with the beginning-of-sequence token.
-    `views` holds each panel's control settings by panel name; a panel that is not in it stands at its defaults.
-    `edits` are interventions with an on/off switch each. `pins`: what the person has kept to compare with, the newest first.
-    `draft`: what stands in the editor where that is not `text`, because the model cannot take it or its tokens are still to come;
-    everything else is about text and tokens, which stay what they were before it.
+    `text` is "" if token ids were typed directly. `bos`: whether the tokens begin with the beginning-of-sequence token.
+    `views`: each panel's control settings by panel name; a panel without an entry has its defaults.
+    `edits`: interventions, each with an on/off switch. `pins`: pinned subjects to compare with, the newest first.
+    `draft`: the editor's content while it differs from `text`, because the model cannot take it or it is not tokenized yet;
+    everything else still refers to `text` and `tokens`.
     """
 
     model: ModelRef
@@ -122,14 +122,14 @@ class State:
 
     @property
     def subject(self) -> Subject:
-        """What is asked about now: enabled interventions only."""
+        """What requests are about now: model, tokens, enabled interventions and conventions."""
         return Subject(self.model, self.tokens, tuple(e for e, on in self.edits if on), self.conventions)
 
     @property
     def reference(self) -> Pin | None:
-        """What differences are taken to: what is pinned, else, beside a cut, this very state without it.
+        """What differences are taken from: the newest pin, or else this state without its interventions, if it has any.
 
-        A pin stays what it was; the uncut state is read off this one, so it has the text that is typed after the cut.
+        A pin stays as it was pinned. The state without interventions follows this one, so it has text typed later too.
         """
         if self.pins or not self.subject.edits:
             return self.pinned
@@ -137,13 +137,13 @@ class State:
 
     @property
     def pinned(self) -> Pin | None:
-        """What the person has pinned, the newest; None for nothing."""
+        """The newest pin, or None."""
         return self.pins[0] if self.pins else None
 
     def at(self, pin: Pin) -> State:
-        """This state as it would be on the pinned subject: same views and selection, the pin's model, text and edits.
+        """This state on the pinned subject: the same views and selection with the pin's model, text and interventions.
 
-        The pin is its reference too, so that a panel asks on either side for what a comparison needs.
+        The pin is its reference too, so that a panel requests on both sides what a comparison needs.
         """
         subject = pin.subject
         return replace(
@@ -158,48 +158,49 @@ class State:
         )
 
     def with_text(self, text: str, tokens: tuple[int, ...]) -> State:
-        """New text with its tokens (BOS included where `bos`); there is no draft any more.
+        """This state with a new text and its tokens (with BOS if `bos`), and without a draft.
 
-        A selection that points past the end is dropped; interventions that no longer fit are switched off.
+        Selected positions past the end are dropped; interventions that no longer fit are switched off.
         """
         edits = tuple((e, on and e.fits(len(tokens))) for e, on in self.edits)
         selection = self.selection.clamped(len(tokens))
         return replace(self, text=text, tokens=tokens, draft="", edits=edits, selection=selection)
 
     def with_tokens(self, tokens: tuple[int, ...]) -> State:
-        """Tokens typed as ids, without text."""
+        """This state with tokens typed as ids, without text."""
         return self.with_text("", tokens)
 
     def select(self, **changes: Any) -> State:
-        """This state with fields of its selection changed; `heads` or `edge` (with `edge_kind`) as the two methods below do."""
+        """This state with fields of its selection changed; `heads` and `edge` (with `edge_kind`) change as in `Selection`.
+
+        Raises `ValueError` for heads beside an edge whose destination they do not lead with.
+        """
         selection = self.selection.without_edge() if "edge" in changes else self.selection
         heads, edge, kind = changes.pop("heads", None), changes.pop("edge", None), changes.pop("edge_kind", "K")
         if edge is not None:
-            selection = selection.with_edge(edge[0], edge[1], kind)
-            if heads is not None:
-                if heads[0] != selection.head:
-                    raise ValueError(f"{heads[0]} cannot lead beside the edge {edge}: it is chosen while its destination leads")
-                selection = replace(selection, heads=heads)
+            if heads and heads[0] != edge[1]:
+                raise ValueError(f"{heads[0]} cannot lead beside the edge {edge}: it is selected while its destination leads")
+            selection = selection.with_edge(edge[0], edge[1], kind, *(heads or ()))
         elif heads is not None:
             selection = selection.with_heads(*heads)
         return replace(self, selection=replace(selection, **changes))
 
     def with_heads(self, *heads: Head) -> State:
-        """These heads chosen, the first one leading."""
+        """This state with these heads selected, the first one leading."""
         return replace(self, selection=self.selection.with_heads(*heads))
 
     def with_edge(self, source: Head, destination: Head, kind: Kind) -> State:
-        """This composition chosen."""
+        """This state with this composition selected."""
         return replace(self, selection=self.selection.with_edge(source, destination, kind))
 
     def without_edge(self) -> State:
-        """No composition chosen."""
+        """This state without a selected composition."""
         return replace(self, selection=self.selection.without_edge())
 
     def view(self, name: str, kind: type[Any]) -> Any:
-        """The settings of panel `name`, its defaults if it has none."""
-        found = self.views.get(name)
-        return found if isinstance(found, kind) else kind()
+        """The settings of panel `name`, of type `kind`; the defaults if there are none."""
+        view = self.views.get(name)
+        return view if isinstance(view, kind) else kind()
 
     def with_view(self, name: str, view: Any) -> State:
         """This state with panel `name` set to `view`."""

@@ -208,7 +208,7 @@ def test_what_cannot_be_asked_is_refused_or_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no edge"):
         lab(KeepOnlyParams(edges=CIRCUIT, through=()))
     for name in ("both-norms-capped", "post-residual", "post-sublayer"):
-        with pytest.raises(Refused, match="norms before"):
+        with pytest.raises(Refused, match="Edges need"):
             Lab(tmp_path, name)(KeepOnlyParams(edges=CIRCUIT))
 
 

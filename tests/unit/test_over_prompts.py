@@ -20,7 +20,7 @@ from circuitlab.analysis.base import Ctx, Inputs, Quiet, Remainder, Result, Tabl
 from circuitlab.analysis.behaviour.over_prompts import OverPromptsParams, OverPromptsResult, averaged, statistics
 from circuitlab.analysis.interventions.patching import PatchingParams
 from circuitlab.analysis.interventions.path_patching import PathPatchingParams
-from circuitlab.analysis.target import aim_at, position_of
+from circuitlab.analysis.target import position_of, target_at
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -64,7 +64,9 @@ def probe(inputs: Inputs, p: ProbeParams, ctx: Ctx) -> ProbeResult:
     """The target at a position and its length; attention to the first token."""
     run = inputs.run()
     at = position_of(run.n, p.position)
-    value = aim_at(inputs, p.target, [at]).measure(inputs.weights, run.get("resid_post", run.weights.config.n_layers - 1)[[at]])
+    value = target_at(inputs, p.target, [at]).measure(
+        inputs.weights, run.get("resid_post", run.weights.config.n_layers - 1)[[at]]
+    )
     layers = range(run.weights.config.n_layers)
     attention = np.array([run.get("pattern", i)[:, at, 0].numpy() for i in layers])
     return ProbeResult(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.target import Aim, final_scale
+from circuitlab.analysis.target import TargetVector, final_scale
 from circuitlab.model import block
 from circuitlab.model.block import QKV
 from circuitlab.model.config import ModelConfig
@@ -52,7 +52,7 @@ class Directions:
         return Directions(E, self.scale * block.norm_scale(written, config.norm, config.norm_eps)), bias
 
 
-def directions(weights: Weights, aim: Aim, final: Tensor, shared: bool) -> tuple[Directions, Tensor]:
+def directions(weights: Weights, aim: TargetVector, final: Tensor, shared: bool) -> tuple[Directions, Tensor]:
     """(D', constant [pos]) of a target at the recorded scale of final streams [pos, d_model]; `shared`: the same D at each."""
     scale = final_scale(weights, final)
     base, constant = aim.at_scale(weights, torch.ones_like(scale))

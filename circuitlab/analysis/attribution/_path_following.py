@@ -21,7 +21,7 @@ from circuitlab.analysis.attribution.path_terms import (
     through,
 )
 from circuitlab.analysis.base import Ctx
-from circuitlab.analysis.target import Aim, final_scale
+from circuitlab.analysis.target import TargetVector, final_scale
 from circuitlab.model.positions import sinusoid_table
 from circuitlab.model.run import Run
 
@@ -41,7 +41,7 @@ class Followed:
     direct: Tensor
 
 
-def follow(run: Run, aim: Aim, names: tuple[str, ...], order: int, ctx: Ctx) -> Followed:
+def follow(run: Run, aim: TargetVector, names: tuple[str, ...], order: int, ctx: Ctx) -> Followed:
     """Paths to a target at one position from every source (`names`), up to `order` heads long."""
     c, position = run.weights.config, int(aim.positions[0])
     n = positions_read(run, position)

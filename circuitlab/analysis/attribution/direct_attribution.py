@@ -30,7 +30,7 @@ from circuitlab.analysis.attribution._contributions import (
     z_of,
 )
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over, read_only
-from circuitlab.analysis.target import Aim, aim_at, position_of
+from circuitlab.analysis.target import TargetVector, position_of, target_at
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Head, Target
@@ -99,7 +99,7 @@ class _Sweep:
     """The arrays that are filled layer by layer, in place, and what fills them."""
 
     run: Run
-    aim: Aim
+    aim: TargetVector
     D: Directions
     dest: slice
     at: int
@@ -145,7 +145,7 @@ def _sweep(inputs: Inputs, p: DirectAttributionParams, ctx: Ctx) -> tuple[_Sweep
     run, weights = inputs.run(), inputs.weights
     position = position_of(run.n, p.position)
     dest = slice(position, position + 1) if p.positions == "one" else slice(0, run.n)
-    aim = aim_at(inputs, p.target, range(run.n)[dest])
+    aim = target_at(inputs, p.target, range(run.n)[dest])
     assert run.final is not None
     shared = bool(p.target.tokens or p.target.direction)
     D, constant = directions(weights, aim, run.final[dest], shared)

@@ -24,7 +24,7 @@ from circuitlab.analysis.attribution.query_key_parts import added_positions, rea
 from circuitlab.analysis.attribution.score_expansion import ScoreExpansionParams, cell
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, scalar
 from circuitlab.analysis.chosen_heads import check_heads
-from circuitlab.analysis.target import Aim, aim_at
+from circuitlab.analysis.target import TargetVector, target_at
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Head, Target
@@ -112,7 +112,7 @@ def head_step(inputs: Inputs, p: HeadStepParams, ctx: Ctx) -> HeadStepResult:
         ctx.tick(0, 2, "head")
         found |= _writing(run, p.head, d, s, found["pattern"])
         ctx.tick(1, 2, "logit effect")
-        aim = aim_at(inputs, p.target, [d], run)
+        aim = target_at(inputs, p.target, [d], run)
         passage = Passage(run, p.head.layer, c.n_layers, slice(d, d + 1))
         found |= _effects(run, aim, passage, found["result"], found["moved"], p.k)
     arrays = {
@@ -167,7 +167,7 @@ def _writing(run: Run, head: Head, d: int, s: int, pattern: Tensor) -> dict[str,
     return {"v": v, "weighted": weighted, "z": z, "result": result, "moved": weighted @ W_O}
 
 
-def _effects(run: Run, aim: Aim, passage: Passage, result: Tensor, moved: Tensor, k: int) -> dict[str, Tensor]:
+def _effects(run: Run, aim: TargetVector, passage: Passage, result: Tensor, moved: Tensor, k: int) -> dict[str, Tensor]:
     """What the head's output, and the source's part of it, do to logits at the recorded norm scales."""
     both = passage.scale * passage.apply(torch.stack([result, moved]))
     logits = both @ run.weights.unembed().W_U

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, read_only, scalar
-from circuitlab.analysis.target import Aim, aim_at, final_scale, position_of
+from circuitlab.analysis.target import TargetVector, final_scale, position_of, target_at
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import Run
@@ -125,7 +125,7 @@ class _Lens:
     actual: np.ndarray
     arrays: dict[str, np.ndarray]
 
-    def tile(self, start: int, ctx: Ctx, aim: Aim) -> None:
+    def tile(self, start: int, ctx: Ctx, aim: TargetVector) -> None:
         """Every stage at the positions [start, start + ROWS) of the chosen ones: the end first, then down to the beginning."""
         weights, run, n = self.inputs.weights, self.run, len(self.positions)
         rows = slice(start, min(start + ROWS, n))
@@ -207,7 +207,7 @@ def logit_lens(inputs: Inputs, p: LogitLensParams, ctx: Ctx) -> LogitLensResult:
     """What the model would predict from the stream at every layer and position."""
     with torch.inference_mode():
         lens = _lens(inputs, p, ctx.previous)
-        aim, n = aim_at(inputs, p.target, lens.positions.tolist()), len(lens.positions)
+        aim, n = target_at(inputs, p.target, lens.positions.tolist()), len(lens.positions)
         for start in range(0, n, ROWS):
             if np.isnan(lens.arrays["entropy"][:, start : start + ROWS]).any():
                 lens.tile(start, ctx, aim)

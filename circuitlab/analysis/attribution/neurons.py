@@ -19,7 +19,7 @@ from torch import Tensor
 
 from circuitlab.analysis.attribution._contributions import Directions, directions, kept_share, refuse_norm_on_stream
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, at_least, over, read_only, scalar
-from circuitlab.analysis.target import aim_at, position_of
+from circuitlab.analysis.target import position_of, target_at
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import Run
@@ -158,7 +158,7 @@ def neurons(inputs: Inputs, p: NeuronsParams, ctx: Ctx) -> NeuronsResult:
     row, k = slice(position, position + 1), max(1, p.k)
     with torch.inference_mode():
         assert run.final is not None
-        aim = aim_at(inputs, p.target, (position,))
+        aim = target_at(inputs, p.target, (position,))
         D, _ = directions(inputs.weights, aim, run.final[row], shared=True)
         none = torch.zeros(0, dtype=D.base.dtype)
         kept = _Kept(torch.zeros(0, 2, dtype=torch.int64), none, none, none.reshape(0, c.d_model))

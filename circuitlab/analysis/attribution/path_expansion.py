@@ -31,7 +31,7 @@ from circuitlab.analysis.attribution._path_following import Followed, follow
 from circuitlab.analysis.attribution._path_orders import contributions_by_order
 from circuitlab.analysis.attribution.path_terms import refuse_on_stream
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, at_least, over, read_only, scalar
-from circuitlab.analysis.target import LESS, Aim, aim_at, position_of
+from circuitlab.analysis.target import LESS, TargetVector, position_of, target_at
 from circuitlab.counting import number_of
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
@@ -144,7 +144,7 @@ def path_expansion(inputs: Inputs, p: PathExpansionParams, ctx: Ctx) -> PathExpa
     position = position_of(run.n, p.position)
     with torch.inference_mode():
         ctx.tick(0, 2 * c.n_layers, "the target")
-        aim = aim_at(inputs, p.target, (position,), run)
+        aim = target_at(inputs, p.target, (position,), run)
         names = sources_of(c, bool(run.edits), p.measure)
         whole, beside, span = _whole(run, aim, position, p.measure)
         found = follow(run, aim, names, p.order, ctx)
@@ -167,7 +167,7 @@ def path_expansion(inputs: Inputs, p: PathExpansionParams, ctx: Ctx) -> PathExpa
         return replace(made, remainder=remainder, done=1.0)
 
 
-def _whole(run: Run, aim: Aim, position: int, measure: Measure) -> tuple[float, float, float]:
+def _whole(run: Run, aim: TargetVector, position: int, measure: Measure) -> tuple[float, float, float]:
     """The target itself, what a log-probability has beside its logit, and the range of what it is measured in."""
     assert run.final is not None
     x = run.final[position : position + 1]
@@ -237,7 +237,7 @@ def _with_deeper(made: PathExpansionResult, by_order: Tensor, order: int) -> Pat
     return replace(made, head_orders=by_head, orders=orders)
 
 
-def _words(made: PathExpansionResult, aim: Aim, p: PathExpansionParams, run: Run) -> list[str]:
+def _words(made: PathExpansionResult, aim: TargetVector, p: PathExpansionParams, run: Run) -> list[str]:
     measured = aim.words.replace("logit", "log-probability", 1).replace(LESS, "") if p.measure == "log_prob" else aim.words
     said = [f"{measured}, position {made.position}", "patterns, norm scales and MLP outputs as recorded"]
     if run.edits:

@@ -30,7 +30,7 @@ from circuitlab.analysis.attribution._contributions import (
 )
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over, read_only, scalar
 from circuitlab.analysis.chosen_heads import chosen_heads
-from circuitlab.analysis.target import LESS, Aim, aim_at, position_of
+from circuitlab.analysis.target import LESS, TargetVector, position_of, target_at
 from circuitlab.counting import number_of
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
@@ -97,7 +97,7 @@ class TokenAttributionResult(Result):
         return Table((*columns, *(Column(n, v, "logit") for n, v in zip(names, self.values, strict=True))))
 
 
-def centred_aim(inputs: Inputs, aim: Aim, target: Target) -> Aim:
+def centred_target(inputs: Inputs, aim: TargetVector, target: Target) -> TargetVector:
     """The target less its mean over the vocabulary: changes the logit of one token only, and only where W_U is not centred."""
     if target.direction or len(target.tokens) == 2:
         return aim
@@ -136,7 +136,7 @@ class _Sent:
         self, inputs: Inputs, p: TokenAttributionParams, run: Run, heads: tuple[Head, ...], position: int, dest: slice
     ) -> None:
         self.inputs, self.p, self.run, self.heads, self.position, self.dest = inputs, p, run, heads, position, dest
-        self.aim = centred_aim(inputs, aim_at(inputs, p.target, range(run.n)[dest]), p.target)
+        self.aim = centred_target(inputs, target_at(inputs, p.target, range(run.n)[dest]), p.target)
         assert run.final is not None
         shared = bool(p.target.tokens or p.target.direction)
         self.D, _ = directions(inputs.weights, self.aim, run.final[dest], shared)

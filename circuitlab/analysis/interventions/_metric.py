@@ -12,7 +12,7 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Inputs
 from circuitlab.analysis.behaviour.in_context import windows
-from circuitlab.analysis.target import Aim, aim_at, position_of
+from circuitlab.analysis.target import TargetVector, position_of, target_at
 from circuitlab.model import block
 from circuitlab.model.run import ROWS, Run, unembed
 from circuitlab.model.subject import Target
@@ -34,7 +34,7 @@ class Measure:
     tokens: tuple[int, ...]
     at: Tensor
     coefficients: Tensor
-    aim: Aim | None
+    aim: TargetVector | None
     words: str
     unit: str
 
@@ -116,7 +116,7 @@ def measure_of(inputs: Inputs, run: Run, effect: Effect, target: Target, positio
     n, nothing = run.n, torch.zeros(0, dtype=torch.float64)
     if effect == "target":
         at = position_of(n, position)
-        aim = aim_at(inputs, target, (at,), run)
+        aim = target_at(inputs, target, (at,), run)
         return Measure(run.tokens, torch.tensor([at]), nothing, aim, f"{aim.words} at position {at}", "logit")
     if effect == "in_context":
         return _in_context(run)

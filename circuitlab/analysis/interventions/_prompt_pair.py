@@ -11,7 +11,7 @@ from torch import Tensor
 from circuitlab.analysis.base import Ctx, Inputs
 from circuitlab.analysis.interventions._partial_reruns import Span, Tick, span_of
 from circuitlab.analysis.interventions.alignment import Alignment, alignment_of
-from circuitlab.analysis.target import Aim, aim_at, position_of
+from circuitlab.analysis.target import TargetVector, position_of, target_at
 from circuitlab.errors import BadInput
 from circuitlab.model.forward import check_tokens, forward
 from circuitlab.model.intervention import Intervention
@@ -30,7 +30,7 @@ class TwoRuns:
     run: Run
     there: Run
     aligned: Alignment
-    aim: Aim
+    aim: TargetVector
     at: int
     span: Span
     clean: float
@@ -93,7 +93,7 @@ def two_runs(inputs: Inputs, source: tuple[int, ...], target: Target, position: 
     partner = int(aligned.align[at])
     if contrast and partner >= 0 and not (target.tokens or target.direction):
         target = Target(tuple(dict.fromkeys((_top(there, partner), _top(run, at)))))
-    aim = aim_at(inputs, target, (at,), run)
+    aim = target_at(inputs, target, (at,), run)
     clean, other = _measured(aim, run, at), _measured(aim, there, partner) if partner >= 0 else math.nan
     return TwoRuns(inputs, run, there, aligned, aim, at, span_of(run, at), clean, other)
 
@@ -103,7 +103,7 @@ def _top(run: Run, position: int) -> int:
     return int(run.logits(slice(position, position + 1)).argmax())
 
 
-def _measured(aim: Aim, run: Run, position: int) -> float:
+def _measured(aim: TargetVector, run: Run, position: int) -> float:
     assert run.final is not None
     with torch.inference_mode():
         return float(aim.measure(run.weights, run.final[position, None])[0])

@@ -33,7 +33,7 @@ from circuitlab.analysis.interventions._partial_reruns import (
     waves_of,
 )
 from circuitlab.analysis.interventions._prompt_pair import TwoRuns
-from circuitlab.analysis.target import Aim
+from circuitlab.analysis.target import TargetVector
 from circuitlab.model import block
 from circuitlab.model.block import QKV
 from circuitlab.model.config import ModelConfig
@@ -78,7 +78,7 @@ class PatchedBlock:
         equal = (self.here == self.new).all(-1)
         return equal.all(0)[None] if self.what == "attn_out" else torch.atleast_2d(equal)
 
-    def values(self, cells: Cells, aim: Aim, tick: Tick) -> Iterator[tuple[list[int], Tensor]]:
+    def values(self, cells: Cells, aim: TargetVector, tick: Tick) -> Iterator[tuple[list[int], Tensor]]:
         """(cells, the target's value [cell]) wave by wave."""
         starts = cells.starts
         for wave in waves_of(batches_of(starts, self.span), starts, self.span):

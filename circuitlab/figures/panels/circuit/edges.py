@@ -17,7 +17,7 @@ from circuitlab.figures.contracts.panel import Facts, Why, control
 from circuitlab.figures.contracts.pivot import pair, there
 from circuitlab.figures.marks import Hit, RowColumn, Rows
 from circuitlab.figures.panels.ablation import Measured
-from circuitlab.session.cuts import Offer, also
+from circuitlab.session.cuts import Offer, register_offer
 from circuitlab.session.state import State
 
 KEPT, OFFERED = 0, 1  # rows of the list: an edge in it, the chosen edge that is not
@@ -141,7 +141,7 @@ def pick_edge(state: State, hit: Hit) -> State:
     return state.with_edge(edge.source, edge.dest, edge.kind)
 
 
-@also
+@register_offer
 def offers(state: State, config: Any) -> tuple[Offer, ...]:
     """To take the chosen edge into the circuit of this panel, or out of it."""
     found = state.selection.edge
