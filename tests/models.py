@@ -13,8 +13,8 @@ from tokenizers.models import BPE
 
 from circuitlab.model.config import Experts, ModelConfig, Rotary
 from circuitlab.model.files.tensors import ResidentTensors
+from circuitlab.model.lazy_weights import CanonicalParts, LazyWeights
 from circuitlab.model.saving import random_tensors, save_directory
-from circuitlab.model.sourced import CanonicalParts, SourcedWeights
 from circuitlab.model.text.tokenizer import Tokenizer
 
 TINY = ModelConfig(n_layers=2, n_heads=4, d_model=24, d_head=6, d_vocab=260, n_ctx=48, positions="shortformer", prepend_bos=True)
@@ -80,10 +80,10 @@ CONFIGS: dict[str, ModelConfig] = {
 }
 
 
-def weights_of(config: ModelConfig, seed: int = 0, scale: float = 0.35) -> tuple[SourcedWeights, dict[str, torch.Tensor]]:
+def weights_of(config: ModelConfig, seed: int = 0, scale: float = 0.35) -> tuple[LazyWeights, dict[str, torch.Tensor]]:
     """Random weights of a configuration, and the tensors that they are made of."""
     tensors = random_tensors(config, seed, scale)
-    return SourcedWeights(config, None, CanonicalParts(config, ResidentTensors(tensors))), tensors
+    return LazyWeights(config, None, CanonicalParts(config, ResidentTensors(tensors))), tensors
 
 
 def byte_tokenizer() -> Tokenizer:

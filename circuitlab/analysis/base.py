@@ -263,7 +263,7 @@ class Ctx(Protocol):
         ...
 
 
-class Quiet:
+class NullContext:
     """A `Ctx` that nobody listens to: for calls from code and from tests."""
 
     previous: Result | None = None

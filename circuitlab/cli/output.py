@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from circuitlab.analysis.base import Quiet, Table
+from circuitlab.analysis.base import NullContext, Table
 from circuitlab.counting import number_of
 from circuitlab.engine.export_data import Told
 
@@ -48,7 +48,7 @@ def _cell(value: Any, of: str) -> str:
     return str(value)
 
 
-class _Telling(Quiet):
+class _Telling(NullContext):
     """Says how far the work is, on one line that is written over."""
 
     def __init__(self, title: str) -> None:
@@ -64,10 +64,10 @@ class _Telling(Quiet):
 
 
 @contextmanager
-def progress(title: str) -> Iterator[Quiet]:
+def progress(title: str) -> Iterator[NullContext]:
     """A `Ctx` that shows progress on a terminal and says nothing elsewhere."""
     if not sys.stderr.isatty():
-        yield Quiet()
+        yield NullContext()
         return
     telling = _Telling(title)
     try:

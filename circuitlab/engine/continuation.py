@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.base import NullContext
 from circuitlab.engine.engine import Engine
 from circuitlab.errors import BadInput
 from circuitlab.model.subject import Subject
@@ -36,7 +36,7 @@ def written_on(
     for i in range(min(n, model.opened.weights.config.n_ctx - len(tokens))):
         if stop(i):
             break
-        run = engine.run_of(model, replace(subject, tokens=tokens), Quiet())
+        run = engine.run_of(model, replace(subject, tokens=tokens), NullContext())
         logits = run.logits(slice(len(tokens) - 1, None))[0].cpu().double()
         chosen = torch.multinomial((logits / temperature).softmax(0), 1, generator=generator) if sampled else logits.argmax()
         tokens = (*tokens, int(chosen))

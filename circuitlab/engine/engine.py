@@ -19,13 +19,13 @@ from typing import Any
 import torch
 
 from circuitlab import __version__
-from circuitlab.analysis.base import Analysis, Ctx, Quiet, TextRef, find_analysis
+from circuitlab.analysis.base import Analysis, Ctx, NullContext, TextRef, find_analysis
 from circuitlab.counting import number_of
 from circuitlab.engine.cache import Cache
 from circuitlab.engine.estimates import estimate_run, estimate_streaming, estimate_weights
-from circuitlab.engine.flights import Flights
+from circuitlab.engine.in_flight import InFlight
 from circuitlab.engine.inputs import Clean, InputsOf
-from circuitlab.engine.listening import Listening
+from circuitlab.engine.recording_context import RecordingContext
 from circuitlab.engine.request import Answer, Provenance, Request
 from circuitlab.engine.store import ModelStore, OpenModel
 from circuitlab.engine.texts import Texts, read_text
@@ -81,7 +81,7 @@ class Engine:
     def __init__(self, store: ModelStore, memory: int = 4 * GIB, device: str = "cpu") -> None:
         self.store, self.cache, self.device = store, Cache(0), checked(device)
         self.budget(memory)
-        self._flights = Flights()
+        self._in_flight = InFlight()
         self._texts = Texts()
 
     def budget(self, memory: int) -> None:
@@ -133,7 +133,7 @@ class Engine:
         and handed to the next attempt as `ctx.previous`.
         """
         cache = Cache(self.memory) if fresh else self.cache
-        answer = self.answer_in(cache, request, ctx or Quiet())
+        answer = self.answer_in(cache, request, ctx or NullContext())
         if fresh:
             model = self.store.open(answer.request.subject.model)
             self._keep(self.key(answer.request, model, answer.provenance.device), answer)
@@ -145,12 +145,12 @@ class Engine:
         request = replace(request, params=self._texts.settled(request.params))
         place = self.place(request)
         key = self.key(request, model, place)
-        with self._flights.alone((id(cache), key), lambda: ctx.tick(0, 1, "waiting for the same question")):
+        with self._in_flight.alone((id(cache), key), lambda: ctx.tick(0, 1, "waiting for the same question")):
             held = cache.get(key)
             if isinstance(held, Answer) and held.complete:
                 return _for(held, request, model)
-            listening = Listening(ctx, self._flights, held.result if isinstance(held, Answer) else None)
-            return self._compute(cache, request, model, key, listening, place)
+            recording = RecordingContext(ctx, self._in_flight, held.result if isinstance(held, Answer) else None)
+            return self._compute(cache, request, model, key, recording, place)
 
     def identified(self, answer: Answer) -> Answer:
         """The answer with the sha256 of its weights, for files. Reads the model's files where that has not been done."""
@@ -201,7 +201,9 @@ class Engine:
                 remedy="Compute on the CPU, or shorten the prompt.",
             )
 
-    def _compute(self, cache: Cache, request: Request, model: OpenModel, key: Hashable, ctx: Listening, place: str) -> Answer:
+    def _compute(
+        self, cache: Cache, request: Request, model: OpenModel, key: Hashable, ctx: RecordingContext, place: str
+    ) -> Answer:
         analysis: Analysis[Any, Any] = find_analysis(request.analysis)
         self.check(request)
         began = time.perf_counter()
@@ -236,8 +238,8 @@ class Engine:
         """`run_of` with a given cache; only runs of the engine's own cache begin where another one left off."""
         about = ("run", model.key, subject.conventions, subject.edits, place)
         key = (*about, subject.tokens)
-        ctx = ctx if isinstance(ctx, Listening) else Listening(ctx, self._flights)
-        with self._flights.alone((id(cache), key), lambda: ctx.tick(0, 1, "waiting for the same forward pass")):
+        ctx = ctx if isinstance(ctx, RecordingContext) else RecordingContext(ctx, self._in_flight)
+        with self._in_flight.alone((id(cache), key), lambda: ctx.tick(0, 1, "waiting for the same forward pass")):
             held = cache.get(key)
             if isinstance(held, Run):
                 return held

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from circuitlab.analysis.base import Ctx, Quiet, Result, SeriesRef, TextRef
+from circuitlab.analysis.base import Ctx, NullContext, Result, SeriesRef, TextRef
 from circuitlab.engine.cache import Cache
-from circuitlab.engine.listening import Listening
+from circuitlab.engine.recording_context import RecordingContext
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import OpenModel
 from circuitlab.engine.texts import checked_series, checked_text
@@ -26,7 +26,7 @@ class InputsOf:
     """What one running analysis sees. `cache` is the engine's, or one of its own for an answer computed afresh."""
 
     def __init__(
-        self, engine: Engine, model: OpenModel, subject: Subject, ctx: Listening, cache: Cache, place: str = "cpu"
+        self, engine: Engine, model: OpenModel, subject: Subject, ctx: RecordingContext, cache: Cache, place: str = "cpu"
     ) -> None:
         self._engine, self._model, self._ctx, self._cache, self._place = engine, model, ctx, cache, place
         self._last: tuple[Subject, Run] | None = None
@@ -91,4 +91,4 @@ class Clean:
 
     def let_go(self) -> None:
         """The forward pass is done: from now on nobody listens."""
-        self._ctx = Quiet()
+        self._ctx = NullContext()

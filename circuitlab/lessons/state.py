@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult
-from circuitlab.analysis.base import Ctx, Quiet
+from circuitlab.analysis.base import Ctx, NullContext
 from circuitlab.analysis.behaviour.samples import bos_of, fitted, repeated_random
 from circuitlab.counting import number_of
 from circuitlab.engine.codec import params_of
@@ -46,7 +46,7 @@ class Resolver:
     """Makes States of Setups with the engine's models. `views`: the view types by panel; `base`: what notes are kept of."""
 
     def __init__(self, engine: Engine, views: Mapping[str, type[Any]], base: State, ctx: Ctx | None = None) -> None:
-        self.engine, self.views, self.base, self.ctx = engine, views, base, ctx or Quiet()
+        self.engine, self.views, self.base, self.ctx = engine, views, base, ctx or NullContext()
 
     def ready(self, setup: Setup, step: Step) -> Ready:
         """The whole of a step. Raises `BadInput`, `BadModel` …; what fails of a value is the value's."""

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.placed import PlacedWeights
-from circuitlab.model.sourced import SourcedWeights
+from circuitlab.model.lazy_weights import LazyWeights
+from circuitlab.model.on_device import WeightsOnDevice
 from circuitlab.model.subject import Conventions
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.model.weights import Embed, Layer, Mixture, Mlp, Norm, Unembed, Weights, parameters_of
@@ -73,8 +73,8 @@ class FoldedWeights:
         self._embed: Embed | None = None
         self._unembed: Unembed | None = None
         # as they lie in the file: what is converted here is a copy of our own, which may then be folded in place
-        self._lying: Weights = raw.as_stored() if isinstance(raw, SourcedWeights) else raw
-        self._stored = self._lying if device == "cpu" else PlacedWeights(self._lying, device)
+        self._lying: Weights = raw.as_stored() if isinstance(raw, LazyWeights) else raw
+        self._stored = self._lying if device == "cpu" else WeightsOnDevice(self._lying, device)
         self._device = torch.device(device)
         self._mean_out: Tensor | None = None
         c = raw.config

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.tensors import ResidentTensors
-from circuitlab.model.sourced import CanonicalParts, SourcedWeights
+from circuitlab.model.lazy_weights import CanonicalParts, LazyWeights
 
 
-class TrainableWeights(SourcedWeights):
+class TrainableWeights(LazyWeights):
     """`Weights` whose canonical tensors are leaves of autograd; `tensors` holds them by name."""
 
     def __init__(self, config: ModelConfig, tensors: Mapping[str, Tensor]) -> None:

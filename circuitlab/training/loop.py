@@ -29,8 +29,8 @@ from circuitlab.files import made_folder
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.devices import making_on
 from circuitlab.model.forward import logits
+from circuitlab.model.lazy_weights import expected_shapes
 from circuitlab.model.positions import sinusoid_table
-from circuitlab.model.sourced import expected_shapes
 from circuitlab.model.trainable import TrainableWeights
 from circuitlab.training.batches import batch
 from circuitlab.training.corpus import Stream

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from circuitlab.analysis.base import Inputs, Quiet, Result, find_analysis
+from circuitlab.analysis.base import Inputs, NullContext, Result, find_analysis
 from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, OwnTokensResult
 from circuitlab.analysis.interventions.ablation_sweep import Replacement, ablated_streams
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, CopyingScoresResult
@@ -106,7 +106,7 @@ def copying(w: Weights) -> np.ndarray:
     analysis, params = find_analysis("copying_scores"), CopyingScoresParams(diagonal="none", qk=False)
     if not w.config.n_layers or analysis.refuse(w.config, params):
         return np.full((w.config.n_layers, w.config.n_heads), np.nan)
-    result = analysis.run(cast(Inputs, _OfWeights(w)), params, Quiet())
+    result = analysis.run(cast(Inputs, _OfWeights(w)), params, NullContext())
     assert isinstance(result, CopyingScoresResult)
     return result.copying
 
@@ -117,7 +117,7 @@ def own_tokens(w: Weights) -> tuple[np.ndarray, np.ndarray]:
     if not w.config.n_layers or analysis.refuse(w.config, params):
         nothing = np.full((w.config.n_layers, w.config.n_heads), np.nan)
         return nothing, nothing.copy()
-    result = analysis.run(cast(Inputs, _OfWeights(w)), params, Quiet())
+    result = analysis.run(cast(Inputs, _OfWeights(w)), params, NullContext())
     assert isinstance(result, OwnTokensResult)
     return result.top1, result.top10
 
@@ -140,5 +140,5 @@ class _OfWeights:
     def answer(self, name: str, params: Any) -> Result:
         """Another analysis, computed once."""
         if (name, params) not in self._answers:
-            self._answers[name, params] = find_analysis(name).run(cast(Inputs, self), params, Quiet())
+            self._answers[name, params] = find_analysis(name).run(cast(Inputs, self), params, NullContext())
         return self._answers[name, params]

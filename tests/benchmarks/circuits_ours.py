@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.attention.head_scores import scores_on
-from circuitlab.analysis.base import Quiet, analyses
+from circuitlab.analysis.base import NullContext, analyses
 from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Head, Subject, Target
@@ -37,7 +37,7 @@ class Bench(Asker):
 
     def run(self) -> Run:
         """The first prompt's forward pass, into the engine's cache."""
-        return self.engine.run_of(self.store.open(self.ref), Subject(self.ref, self.tokens, (), RAW), Quiet())
+        return self.engine.run_of(self.store.open(self.ref), Subject(self.ref, self.tokens, (), RAW), NullContext())
 
     def fresh_with_run(self) -> None:
         """An engine that has the forward pass and no answer."""
@@ -49,7 +49,7 @@ class Bench(Asker):
         return timed(lambda: self.run().logits(), rounds, self.fresh)
 
 
-class First(Quiet):
+class First(NullContext):
     """Remembers when the first partial result came, and the first with a value for every head."""
 
     def __init__(self) -> None:
@@ -129,7 +129,7 @@ def head_scores(o: dict[str, Any]) -> dict[str, Any]:
     b = Bench(o)
     batch = torch.from_numpy(np.load(o["batch"]))
     seen: Any = SimpleNamespace(weights=b.store.open(b.ref).weights(RAW))  # all that this part of the analysis looks at
-    once = lambda: scores_on(seen, batch, batch, Quiet(), "").mean(axis=1)
+    once = lambda: scores_on(seen, batch, batch, NullContext(), "").mean(axis=1)
     np.save(o["out"], once())
     samples, length = batch.shape
     whole = lambda: b.ask("head_scores", block=length // 2, repeats=2, samples=samples)

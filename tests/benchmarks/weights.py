@@ -102,8 +102,8 @@ def streamed(sizes: dict[str, int]) -> tuple[str, int]:
     file = path / "model.safetensors"
     if not (path / "config.json").is_file():
         from circuitlab.model.config import ModelConfig
+        from circuitlab.model.lazy_weights import expected_shapes
         from circuitlab.model.saving import FORMAT
-        from circuitlab.model.sourced import expected_shapes
 
         config = ModelConfig(**sizes, n_ctx=64, positions="none", d_mlp=4 * sizes["d_model"])  # type: ignore[arg-type]
         path.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from circuitlab.analysis.base import Quiet, Result, find_analysis
+from circuitlab.analysis.base import NullContext, Result, find_analysis
 from circuitlab.analysis.composition.frobenius import by_grams_is_cheaper
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
@@ -236,7 +236,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-class _Stop(Quiet):
+class _Stop(NullContext):
     """Cancels at the first tick after `at`; remembers when it was asked to."""
 
     def __init__(self, at: float) -> None:

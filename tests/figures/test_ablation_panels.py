@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.base import NullContext
 from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult
 from circuitlab.analysis.interventions.circuit_faithfulness import KeepOnlyParams, KeepOnlyResult
 from circuitlab.engine.engine import Engine
@@ -69,7 +69,7 @@ def test_the_map_the_ranking_and_the_text_hold_the_exact_effects(engine: Engine,
 
 
 def test_estimates_are_marked_in_the_map_the_ranking_the_title_and_the_caption(engine: Engine, state: State) -> None:
-    class First(Quiet):
+    class First(NullContext):
         def __init__(self) -> None:
             self.kept: list[AblationResult] = []
 

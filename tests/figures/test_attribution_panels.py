@@ -14,7 +14,7 @@ from circuitlab.analysis.attribution.logit_lens import LogitLensParams
 from circuitlab.analysis.attribution.neurons import NeuronsParams
 from circuitlab.analysis.attribution.residual_norms import ResidualNormsParams
 from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams
-from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.base import NullContext
 from circuitlab.draw.export.pictures import render
 from circuitlab.draw.heatmap._texts import shortened
 from circuitlab.engine.engine import Engine
@@ -276,7 +276,7 @@ def test_texts_are_written_where_they_fit(width: int, written: bool) -> None:
 def test_what_is_not_there_yet_is_left_empty(engine: Engine, states: dict[str, State], panel: str, view: Any) -> None:
     state, shown = states["gpt2"].select(destination=2, locked=True).with_view(panel, view), list[Any]()
 
-    class Shown(Quiet):
+    class Shown(NullContext):
         def partial(self, result: Any) -> None:
             shown.append(result)
 

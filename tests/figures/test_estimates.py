@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.base import NullContext
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
@@ -21,7 +21,7 @@ from tests.models import CONFIGS, directory
 TOKENS, PINNED = (0, 5, 9, 5, 7, 5, 9, 8) * 3, (0, 5, 3, 5, 7, 5, 9, 8) * 3
 
 
-class Kept(Quiet):
+class Kept(NullContext):
     def __init__(self) -> None:
         self.seen: list[Any] = []
 

@@ -17,7 +17,7 @@ from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent, QGuiApplication, QImage
 from PySide6.QtWidgets import QApplication, QFileDialog, QTableView
 
-from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.base import NullContext
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.errors import BadModel, Cancelled
@@ -289,7 +289,7 @@ def test_continuing_writes_the_most_probable_tokens(qtbot: Any, window: Window) 
     for _ in range(3):
         from dataclasses import replace
 
-        run = engine.run_of(engine.store.open(state.model), replace(state, tokens=tokens).subject, Quiet())
+        run = engine.run_of(engine.store.open(state.model), replace(state, tokens=tokens).subject, NullContext())
         tokens = (*tokens, int(run.logits()[-1].argmax()))
     assert window.bench.document.state.tokens == tokens
     settle(qtbot, window)

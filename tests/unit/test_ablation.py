@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 import torch
 
-from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.base import NullContext
 from circuitlab.analysis.behaviour.in_context import windows
 from circuitlab.analysis.interventions import _metric, ablation_sweep
 from circuitlab.analysis.interventions._gradient_estimate import first_order
 from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult
 from circuitlab.analysis.interventions.ablation_sweep import Holding, prepare_sweep
 from circuitlab.engine.engine import Engine
-from circuitlab.engine.flights import Flights
+from circuitlab.engine.in_flight import InFlight
 from circuitlab.engine.inputs import InputsOf
-from circuitlab.engine.listening import Listening
+from circuitlab.engine.recording_context import RecordingContext
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, Cancelled, Refused
@@ -196,7 +196,7 @@ def test_the_estimate_is_the_slope_of_a_small_change(tmp_path: Path, name: str, 
     subject, size = Subject(asker.ref, TOKENS, edits, asker.conventions), 1e-5
     model = asker.engine.store.open(asker.ref)
     for effect, target in (("second_half", Target()), ("target", Target((3, 5)))):
-        inputs = InputsOf(asker.engine, model, subject, Listening(Quiet(), Flights()), asker.engine.cache)
+        inputs = InputsOf(asker.engine, model, subject, RecordingContext(NullContext(), InFlight()), asker.engine.cache)
         made = prepare_sweep(inputs, "zero", (), frozen, effect, target, -2, lambda: None, True)  # type: ignore[arg-type]
         estimate = first_order(made, lambda: None)
         for head in (Head(0, 0), Head(0, 2), Head(1, 1)):
@@ -215,7 +215,7 @@ class Plain(Editor):
         super().__init__(edits, run.tokens, source)
 
 
-class Watcher(Quiet):
+class Watcher(NullContext):
     """Remembers partial results; stops after `most` of them."""
 
     def __init__(self, most: int = 10**9) -> None:
@@ -391,7 +391,7 @@ def test_a_head_or_a_position_that_is_not_there_is_said(ask: Asker) -> None:
 
 
 def test_ticks_come_twice_a_layer_and_with_every_tile_that_is_unembedded(ask: Asker) -> None:
-    class Counter(Quiet):
+    class Counter(NullContext):
         n = 0
 
         def tick(self, done: int, total: int, text: str = "") -> None:

@@ -16,7 +16,7 @@ from circuitlab.analysis.attention.head_scores import HeadScoresParams
 from circuitlab.analysis.attention.overview import GAP, OverviewParams, pooled
 from circuitlab.analysis.attention.pattern import AttentionParams
 from circuitlab.analysis.attention.score_definitions import SCORES
-from circuitlab.analysis.base import Quiet, analyses
+from circuitlab.analysis.base import NullContext, analyses
 from circuitlab.analysis.behaviour.predictions import PredictionsParams
 from circuitlab.analysis.behaviour.samples import different_random
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams
@@ -299,7 +299,7 @@ def test_the_same_request_computed_afresh_is_bit_equal(tmp_path: Path, name: str
         asker("token_loss", TokenLossParams(), (4, 5, 6))
         edits = CUT if name in OF_TWO_RUNS else ()
         request = Request(name, params, Subject(asker.ref, TOKENS, edits))
-        prints.add(asker.engine.answer(request, Quiet(), fresh=True).fingerprint)
+        prints.add(asker.engine.answer(request, NullContext(), fresh=True).fingerprint)
     assert len(prints) == 1
 
 

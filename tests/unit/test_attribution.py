@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 from circuitlab.analysis.attribution.direct_attribution import DirectAttributionParams
 from circuitlab.analysis.attribution.residual_norms import ResidualNormsParams
 from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams
-from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.base import NullContext
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -183,7 +183,7 @@ def test_a_norm_on_the_stream_is_refused_in_a_sentence(folder: Path) -> None:
         asker(folder, "gpt2")("direct_attribution", DirectAttributionParams(position=9))
 
 
-class _Stops(Quiet):
+class _Stops(NullContext):
     """Cancels at the nth tick that speaks of a layer of the analysis itself; keeps what partial results were shown."""
 
     def __init__(self, after: int) -> None:

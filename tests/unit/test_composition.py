@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.base import NullContext
 from circuitlab.analysis.composition.frobenius import again, by_grams, by_grams_is_cheaper
 from circuitlab.analysis.composition.scores import CompositionParams, CompositionResult
 from circuitlab.engine.engine import Engine
@@ -170,7 +170,7 @@ def test_small_tiles_give_the_same_scores_and_cancel(tmp_path: Path, monkeypatch
     monkeypatch.setattr("circuitlab.analysis.composition.frobenius.TILE_FLOPS", 1.0)
     ticks = []
 
-    class Count(Quiet):
+    class Count(NullContext):
         def tick(self, done: int, total: int, text: str = "") -> None:
             ticks.append((done, total))
             assert done <= total
@@ -179,7 +179,7 @@ def test_small_tiles_give_the_same_scores_and_cancel(tmp_path: Path, monkeypatch
     np.testing.assert_allclose(tiled.scores, whole.scores, rtol=1e-6)
     assert len(ticks) >= 3 * TINY.n_heads
 
-    class Stop(Quiet):
+    class Stop(NullContext):
         def tick(self, done: int, total: int, text: str = "") -> None:
             if done:
                 raise Cancelled

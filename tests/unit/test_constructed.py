@@ -21,16 +21,16 @@ from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.model.files.tensors import ResidentTensors
 from circuitlab.model.forward import forward
-from circuitlab.model.sourced import CanonicalParts, SourcedWeights
+from circuitlab.model.lazy_weights import CanonicalParts, LazyWeights
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from tests.constructed import SIGMA, directory_of, gap, letter_tokenizer, rope_induction
 
 EPSILON = 0.01
 
 
-def _weights(**changes: float) -> SourcedWeights:
+def _weights(**changes: float) -> LazyWeights:
     config, tensors = rope_induction(**changes)  # type: ignore[arg-type]
-    return SourcedWeights(config, None, CanonicalParts(config, ResidentTensors(tensors)), torch.float64)
+    return LazyWeights(config, None, CanonicalParts(config, ResidentTensors(tensors)), torch.float64)
 
 
 def _texts(config_letters: int, n: int, count: int) -> list[tuple[int, ...]]:
@@ -83,7 +83,7 @@ def test_the_literal_reading_of_the_shift_looks_forward_and_fails() -> None:
 
     assert config.rotary is not None
     tensors["layers.0.W_Q"][0, -1] = 12.8 * rotate(tensors["layers.0.W_K"][0, -1:], config.rotary, 1)[0]
-    run = forward(SourcedWeights(config, None, CanonicalParts(config, ResidentTensors(tensors)), torch.float64), (0, 1, 2, 3, 4))
+    run = forward(LazyWeights(config, None, CanonicalParts(config, ResidentTensors(tensors)), torch.float64), (0, 1, 2, 3, 4))
     pattern = run.get("pattern", 0)[0]
     assert bool((pattern.diagonal()[1:] > 0.9).all())
 

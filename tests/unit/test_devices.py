@@ -78,7 +78,7 @@ def test_the_forward_pass_and_every_value_of_a_run(elsewhere: None, tmp_path: Pa
     runs = []
     for device in ("cpu", NAME):
         engine = Engine(ModelStore(), GIB, device)
-        runs.append(engine.run_of(engine.store.open(ref), subject, engine_module.Quiet()))
+        runs.append(engine.run_of(engine.store.open(ref), subject, engine_module.NullContext()))
     here, there = runs
     named = [n for n in NAMES if not (CONFIGS[config].attention_only and n.startswith("mlp"))]
     for layer in range(2):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from circuitlab.analysis import base
 from circuitlab.analysis.attention.head_scores import HeadScoresParams
 from circuitlab.analysis.attention.pattern import AttentionParams
-from circuitlab.analysis.base import Quiet, Result, TextRef, analyses
+from circuitlab.analysis.base import NullContext, Result, TextRef, analyses
 from circuitlab.analysis.behaviour.predictions import PredictionsParams
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams
 from circuitlab.engine.cache import Cache
@@ -107,7 +107,7 @@ def test_an_empty_prompt_is_refused(ref: ModelRef) -> None:
         Engine(ModelStore()).answer(_ask(ref, ()))
 
 
-class _Stop(Quiet):
+class _Stop(NullContext):
     """Cancels at the n-th tick."""
 
     def __init__(self, after: int) -> None:

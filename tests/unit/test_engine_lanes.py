@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from circuitlab.analysis.attention.pattern import AttentionParams
-from circuitlab.analysis.base import Quiet, Result
+from circuitlab.analysis.base import NullContext, Result
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams
 from circuitlab.engine import engine as engine_module
 from circuitlab.engine.engine import Engine
-from circuitlab.engine.flights import Flights
-from circuitlab.engine.listening import Listening
+from circuitlab.engine.in_flight import InFlight
+from circuitlab.engine.recording_context import RecordingContext
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore, file_identity
 from circuitlab.errors import BadModel, Cancelled, OverBudget
@@ -39,7 +39,7 @@ def _started(work: Callable[[], Any]) -> threading.Thread:
     return thread
 
 
-class _Slow(Quiet):
+class _Slow(NullContext):
     """The slow lane: stands still in its first tick until the live lane is done."""
 
     def __init__(self) -> None:
@@ -71,11 +71,11 @@ def test_who_waits_for_another_can_be_cancelled(ref: ModelRef) -> None:
     key = (id(engine.cache), engine.key(request, model))
 
     def hold() -> None:
-        with engine._flights.alone(key, lambda: None):
+        with engine._in_flight.alone(key, lambda: None):
             began.set()
             assert go.wait(20)
 
-    class Cancelling(Quiet):
+    class Cancelling(NullContext):
         def tick(self, done: int, total: int, text: str = "") -> None:
             raise Cancelled
 
@@ -106,15 +106,15 @@ def test_many_threads_with_one_question_run_the_model_once(ref: ModelRef, monkey
 
 
 def test_a_computation_that_asks_for_itself_is_a_fault_and_no_standstill() -> None:
-    flights = Flights()
-    with flights.alone("a", lambda: None), pytest.raises(RuntimeError, match="itself"), flights.alone("a", lambda: None):
+    in_flight = InFlight()
+    with in_flight.alone("a", lambda: None), pytest.raises(RuntimeError, match="itself"), in_flight.alone("a", lambda: None):
         pass
-    with flights.alone("a", lambda: None):
+    with in_flight.alone("a", lambda: None):
         pass
 
 
 def test_a_kept_run_does_not_hear_the_request_that_made_it(ref: ModelRef) -> None:
-    class Once(Quiet):
+    class Once(NullContext):
         dead = False
 
         def tick(self, done: int, total: int, text: str = "") -> None:
@@ -130,7 +130,7 @@ def test_a_kept_run_does_not_hear_the_request_that_made_it(ref: ModelRef) -> Non
 
 
 def test_partial_results_of_an_inner_analysis_are_not_shown_as_the_outer_ones() -> None:
-    class Hearing(Quiet):
+    class Hearing(NullContext):
         def __init__(self) -> None:
             self.heard: list[Result] = []
             self.previous = Result(conventions=("what the outer one left",))
@@ -139,8 +139,8 @@ def test_partial_results_of_an_inner_analysis_are_not_shown_as_the_outer_ones() 
             self.heard.append(result)
 
     hearing = Hearing()
-    outer = Listening(hearing, Flights())
-    inner = Listening(outer, Flights())
+    outer = RecordingContext(hearing, InFlight())
+    inner = RecordingContext(outer, InFlight())
     assert outer.previous is hearing.previous
     assert inner.previous is None
     inner.partial(Result(done=0.5))

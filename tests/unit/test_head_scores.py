@@ -15,7 +15,7 @@ from circuitlab.analysis.attention.copying_on_random_tokens import CopyingHeadSc
 from circuitlab.analysis.attention.head_scores import HeadScoresParams
 from circuitlab.analysis.attention.prefix_matching import PrefixStripeParams
 from circuitlab.analysis.attention.score_definitions import SCORES
-from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.base import NullContext
 from circuitlab.analysis.behaviour.samples import different_random, fitted, repeated_random
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
@@ -138,7 +138,7 @@ def test_samples_and_refusals(tmp_path: Path) -> None:
         answer(path, "copying_head_score", CopyingHeadScoreParams(samples=0))
     request = Request("copying_head_score", CopyingHeadScoreParams(samples=2), Subject(ModelRef(f"file:{path}")))
     engine = Engine(ModelStore())
-    assert len({engine.answer(request, Quiet(), fresh=True).fingerprint for _ in range(2)}) == 1
+    assert len({engine.answer(request, NullContext(), fresh=True).fingerprint for _ in range(2)}) == 1
 
 
 @pytest.mark.parametrize(

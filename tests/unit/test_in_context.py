@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from circuitlab.analysis.base import Quiet, SeriesRef, TextRef
+from circuitlab.analysis.base import NullContext, SeriesRef, TextRef
 from circuitlab.analysis.behaviour.in_context import InContextParams, InContextResult, log_slope, windows
 from circuitlab.analysis.behaviour.samples import pieces
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams
@@ -163,7 +163,7 @@ def test_interventions_act_where_they_are_asked_for(ask: Asker) -> None:
     assert "no interventions" in plain.conventions and "no interventions" not in cut.conventions
 
 
-class Stopping(Quiet):
+class Stopping(NullContext):
     """Cancels at the n-th tick; keeps what it was shown."""
 
     def __init__(self, after: int) -> None:
@@ -186,8 +186,8 @@ def test_a_cancelled_attempt_is_gone_on_from(ask: Asker) -> None:
     half = stopping.shown[-1]
     assert 0 < half.done < 1 and np.isfinite(half.loss[1:]).all() and len(half.scores) == len(stopping.shown)
     more = Stopping(10**9)
-    on, fresh = ask.engine.answer(request, more), ask.engine.answer(request, Quiet(), fresh=True)
-    assert on.fingerprint == fresh.fingerprint == ask.engine.answer(request, Quiet(), fresh=True).fingerprint
+    on, fresh = ask.engine.answer(request, more), ask.engine.answer(request, NullContext(), fresh=True)
+    assert on.fingerprint == fresh.fingerprint == ask.engine.answer(request, NullContext(), fresh=True).fingerprint
     assert len(more.shown) + len(stopping.shown) == 7  # of eight texts the last needs no snapshot
 
 

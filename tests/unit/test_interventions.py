@@ -11,7 +11,7 @@ from circuitlab.errors import BadInput, UsageError
 from circuitlab.model.files.tensors import ResidentTensors
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention, Site
-from circuitlab.model.sourced import CanonicalParts, SourcedWeights
+from circuitlab.model.lazy_weights import CanonicalParts, LazyWeights
 from tests.models import CONFIGS, TINY, weights_of
 
 TOKENS = (0, 3, 5, 1, 3, 5, 2, 6, 3)
@@ -25,7 +25,7 @@ def test_zeroing_a_head_is_zeroing_its_output_matrix(name: str, site: str) -> No
     weights, tensors = weights_of(config)
     cut = {k: v.clone() for k, v in tensors.items()}
     cut["layers.0.W_O"][2] = 0
-    wanted = forward(SourcedWeights(config, None, CanonicalParts(config, ResidentTensors(cut))), TOKENS).logits()
+    wanted = forward(LazyWeights(config, None, CanonicalParts(config, ResidentTensors(cut))), TOKENS).logits()
     run = forward(weights, TOKENS, (Intervention("zero", Site(site, 0, (2,))),))  # type: ignore[arg-type]
     torch.testing.assert_close(run.logits(), wanted, atol=1e-4, rtol=1e-4)
 

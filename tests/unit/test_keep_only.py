@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.base import NullContext
 from circuitlab.analysis.interventions import ablation_sweep
 from circuitlab.analysis.interventions._circuit_sets import random_sets
 from circuitlab.analysis.interventions.circuit_faithfulness import KeepOnlyParams, KeepOnlyResult
@@ -134,7 +134,7 @@ def test_one_token_says_why_and_the_longest_prompt_works(ask: Asker) -> None:
     assert np.isfinite(ask(KeepOnlyParams(CIRCUIT, samples=0), tuple([3, 4] * 24)).faithfulness)
 
 
-class Watcher(Quiet):
+class Watcher(NullContext):
     """Stops after some partial results."""
 
     def __init__(self, most: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.base import NullContext
 from circuitlab.analysis.interventions._edge_ablation import Cut, as_interventions, cut_final, cut_of
 from circuitlab.analysis.interventions.ablation_sweep import Replacement
 from circuitlab.analysis.interventions.circuit_faithfulness import KeepOnlyParams, KeepOnlyResult
@@ -225,7 +225,7 @@ def test_one_token_the_longest_prompt_and_one_layer(tmp_path: Path) -> None:
     assert np.isfinite(one(KeepOnlyParams(edges=("L0H0->logits",), through=("logits",), samples=1)).faithfulness)
 
 
-class Watcher(Quiet):
+class Watcher(NullContext):
     """Stops after some partial results."""
 
     def __init__(self, most: int = 10**9) -> None:

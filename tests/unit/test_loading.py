@@ -15,10 +15,10 @@ from circuitlab.errors import BadModel
 from circuitlab.model.config import Experts, ModelConfig, Rotary
 from circuitlab.model.files.tensors import ResidentTensors
 from circuitlab.model.forward import forward
+from circuitlab.model.lazy_weights import CanonicalParts, LazyWeights, expected_shapes
 from circuitlab.model.loading import families, open_model
 from circuitlab.model.loading.layout import LaidOut, Layout, stored
 from circuitlab.model.saving import random_tensors
-from circuitlab.model.sourced import CanonicalParts, SourcedWeights, expected_shapes
 from circuitlab.model.subject import ModelRef
 from circuitlab.model.text.tokenizer import Tokenizer
 from tests.models import CONFIGS, byte_tokenizer, directory
@@ -283,7 +283,7 @@ def test_only_what_is_used_is_read(name: str, laid_out: bool) -> None:
     ends = {n: stored(n) for n in names if not n.startswith("layers.")}
     block = {n.removeprefix("layers.0."): stored(n) for n in names if n.startswith("layers.0.")}
     parts = LaidOut(config, Layout(ends, block), source) if laid_out else CanonicalParts(config, source)
-    weights = SourcedWeights(config, None, parts)
+    weights = LazyWeights(config, None, parts)
     source.asked.clear()
     weights.embed()
     assert source.asked == {"embed.W_E", "embed.W_pos"}

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 from circuitlab.analysis.attribution import logit_lens as module
 from circuitlab.analysis.attribution.direct_attribution import DirectAttributionParams
 from circuitlab.analysis.attribution.logit_lens import FINAL, OWN, LogitLensParams
-from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.base import NullContext
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -158,7 +158,7 @@ def test_tiles_and_ranges_change_no_number(folder: Path, monkeypatch: pytest.Mon
     assert not ask(LogitLensParams((2, 3))).across()  # the last position is not among them
 
 
-class _Stops(Quiet):
+class _Stops(NullContext):
     """Cancels at the first tick of a tile after the first; keeps the partial results."""
 
     def __init__(self, stops: bool = True) -> None:

@@ -16,7 +16,7 @@ from circuitlab.analysis import base
 from circuitlab.analysis.attribution.neurons import NeuronsParams
 from circuitlab.analysis.attribution.term_importance import TermImportanceParams
 from circuitlab.analysis.attribution.token_attribution import NEAR, TokenAttributionParams
-from circuitlab.analysis.base import Ctx, Inputs, Quiet, Remainder, Result, Table, TextRef, analysis
+from circuitlab.analysis.base import Ctx, Inputs, NullContext, Remainder, Result, Table, TextRef, analysis
 from circuitlab.analysis.behaviour.over_prompts import OverPromptsParams, OverPromptsResult, averaged, statistics
 from circuitlab.analysis.interventions.patching import PatchingParams
 from circuitlab.analysis.interventions.path_patching import PathPatchingParams
@@ -198,7 +198,7 @@ def test_a_changed_file_is_another_question(ask: Asker) -> None:
     assert ask().counted == 2 != first.counted
 
 
-class Stops(Quiet):
+class Stops(NullContext):
     """Cancels when `after` prompts are in; keeps what it was shown."""
 
     def __init__(self, after: int) -> None:
@@ -226,7 +226,7 @@ def test_partial_results_and_going_on(ask: Asker) -> None:
     real = base._REGISTRY["probe"]
     counted = lambda inputs, p, ctx: asked.append(p) or real.run(inputs, p, ctx)
     base._REGISTRY["probe"] = replace(real, run=counted)
-    going_on = Quiet()
+    going_on = NullContext()
     going_on.previous = last
     ask.engine = Engine(ask.engine.store)  # which has no answer of the inner analysis either
     after = ask.engine.answer(ask.request(), going_on).result
@@ -407,7 +407,7 @@ def test_weights_go_on_with_what_a_cancelled_answer_holds(ask: Asker) -> None:
         ask.engine.answer(request, stops)
     last: Any = stops.seen[-1]
     assert np.isfinite(last.weights[:2]).all() and np.isnan(last.weights[2:]).all()
-    going_on = Quiet()
+    going_on = NullContext()
     going_on.previous = last
     after: Any = Engine(ask.engine.store).answer(request, going_on).result
     whole: Any = Engine(ask.engine.store).answer(request, fresh=True).result

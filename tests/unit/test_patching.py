@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.base import NullContext
 from circuitlab.analysis.interventions.alignment import alignment_of
 from circuitlab.analysis.interventions.patched_block import SITES
 from circuitlab.analysis.interventions.patching import PatchingParams, PatchingResult
@@ -223,7 +223,7 @@ def test_beside_an_intervention_along_a_path(tmp_path: Path) -> None:
         lab(PatchingParams(LONGER, "resid_mid", target=PAIR), PATH)
 
 
-class Until(Quiet):
+class Until(NullContext):
     """Cancels at the given tick; remembers partial results."""
 
     def __init__(self, last: float = np.inf) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.base import NullContext
 from circuitlab.analysis.interventions.patched_block import SITES
 from circuitlab.analysis.interventions.patching import PatchingParams, PatchingResult
 from circuitlab.errors import Cancelled
@@ -21,7 +21,7 @@ KINDS = ("resid_pre", "attn_out", "mlp_out", "head", "pattern", "q", "k", "v")
 STEP = 1e-5
 
 
-class Kept(Quiet):
+class Kept(NullContext):
     """Remembers partial results; cancels once `last` of them are there."""
 
     def __init__(self, last: float = np.inf) -> None:

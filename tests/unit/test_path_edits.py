@@ -12,7 +12,7 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.tensors import ResidentTensors
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention, Op, Site, SiteName
-from circuitlab.model.sourced import CanonicalParts, SourcedWeights
+from circuitlab.model.lazy_weights import CanonicalParts, LazyWeights
 from tests.models import CONFIGS, weights_of
 from tests.reference.slow_edges import Edge, SlowEdges
 
@@ -21,12 +21,12 @@ NAMES: dict[str, SiteName] = {"Q": "q", "K": "k", "V": "v"}
 MODELS = ("attention-only", "gpt2", "llama", "odd", "parallel", "smeared-rotary")
 
 
-def of(config: ModelConfig) -> tuple[SourcedWeights, dict[str, torch.Tensor]]:
+def of(config: ModelConfig) -> tuple[LazyWeights, dict[str, torch.Tensor]]:
     tensors = weights_of(config)[1]
-    return SourcedWeights(config, None, CanonicalParts(config, ResidentTensors(tensors)), torch.float64), tensors
+    return LazyWeights(config, None, CanonicalParts(config, ResidentTensors(tensors)), torch.float64), tensors
 
 
-def double(name: str) -> tuple[SourcedWeights, dict[str, torch.Tensor]]:
+def double(name: str) -> tuple[LazyWeights, dict[str, torch.Tensor]]:
     return of(replace(CONFIGS[name], n_layers=3))
 
 
@@ -36,7 +36,7 @@ def edit(edge: Edge, op: Op = "zero", positions: tuple[int, ...] = ()) -> Interv
     return Intervention(op, Site(NAMES[kind], layer, (head,), positions), path_from=source)
 
 
-def same(weights: SourcedWeights, edits: tuple[Intervention, ...], slow: SlowEdges) -> None:
+def same(weights: LazyWeights, edits: tuple[Intervention, ...], slow: SlowEdges) -> None:
     found = forward(weights, TOKENS, edits).logits().numpy()
     np.testing.assert_allclose(found, slow.final(TOKENS), atol=1e-9)
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.attribution.path_expansion import PathExpansionParams, PathExpansionResult
-from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.base import NullContext
 from circuitlab.analysis.composition.virtual_head import VirtualHeadParams, VirtualHeadResult
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
@@ -425,13 +425,13 @@ def test_what_cannot_be_asked(model: Make) -> None:
 def test_listed_paths_come_before_deeper_orders_and_twice_is_the_same(model: Make) -> None:
     asker, seen = model("gpt2", Conventions()), []
 
-    class Listening(Quiet):
+    class Listening(NullContext):
         def partial(self, result: Any) -> None:
             seen.append(result)
 
     request = Request("path_expansion", PathExpansionParams(), Subject(asker.ref, TOKENS, (), asker.conventions))
     first = asker.engine.answer(request, Listening(), fresh=True)
-    assert first.fingerprint == asker.engine.answer(request, Quiet(), fresh=True).fingerprint
+    assert first.fingerprint == asker.engine.answer(request, NullContext(), fresh=True).fingerprint
     assert seen[0].done < 1
     result = first.result
     assert isinstance(result, PathExpansionResult)

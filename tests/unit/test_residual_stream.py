@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.base import NullContext
 from circuitlab.analysis.checks.privileged_basis import Moments, PrivilegedBasisParams, PrivilegedBasisResult, kurtosis
 from circuitlab.analysis.checks.rotation_invariance import RotationCheckParams, RotationCheckResult, Turned, random_orthogonal
 from circuitlab.analysis.composition.subspace_overlap import WEIGHTED, SubspaceOverlapParams, SubspaceOverlapResult
@@ -170,7 +170,7 @@ def test_subspaces_that_are_not_kept_small_steps_and_cancelling(tmp_path: Path, 
     for array, value in whole.arrays().items():
         np.testing.assert_allclose(value, again.arrays()[array], rtol=1e-10, atol=1e-12)
 
-    class Stop(Quiet):
+    class Stop(NullContext):
         def tick(self, done: int, total: int, text: str = "") -> None:
             assert 0 <= done <= total
             if text == "angles":
@@ -279,7 +279,7 @@ def test_rotation_in_float32_in_parts_and_cancelled(tmp_path: Path, monkeypatch:
     names, difference, share, reason = (c.values for c in parts.table().columns)
     assert names[0] == "as it is" and share[0] == difference[0] / parts.logit_range and "mean" in reason[0]
 
-    class Stop(Quiet):
+    class Stop(NullContext):
         def tick(self, done: int, total: int, text: str = "") -> None:
             if text == "turning the model":
                 raise Cancelled

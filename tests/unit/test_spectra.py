@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from circuitlab.analysis.attention.head_scores import HeadScoresParams
-from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.base import NullContext
 from circuitlab.analysis.circuits.effective_embedding import EffectiveEmbeddingParams
 from circuitlab.analysis.circuits.factor_products import effective_rank
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams
@@ -269,7 +269,7 @@ def test_pairs_and_the_plane_are_those_of_the_whole_matrices(tmp_path: Path, nam
 def test_the_plane_comes_first_and_pairs_are_kept(tmp_path: Path) -> None:
     path, engine, shown = directory(tmp_path / "m", replace(TINY, n_layers=3)), Engine(ModelStore()), []
 
-    class Watch(Quiet):
+    class Watch(NullContext):
         def partial(self, result: Any) -> None:
             shown.append(result)
 
@@ -293,7 +293,7 @@ def test_pairs_that_were_cancelled_go_on_where_they_stopped(tmp_path: Path, monk
         ask(path, "pair_positivity", PairPositivityParams(), Stop("layer 2"), engine)
     seen: list[str] = []
 
-    class Words(Quiet):
+    class Words(NullContext):
         def tick(self, done: int, total: int, text: str = "") -> None:
             seen.append(text)
 
@@ -478,7 +478,7 @@ def test_rope_induction_has_its_closed_forms(tmp_path: Path) -> None:
     assert plane.pairs[1, 0, 0, 0] == plane.weighted[1, 0] == pytest.approx(1)
 
 
-class Stop(Quiet):
+class Stop(NullContext):
     """Cancels at the second tick of a layer's work."""
 
     def __init__(self, word: str) -> None:

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import circuitlab.analysis.circuits.largest_entries as largest
-from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.base import NullContext
 from circuitlab.analysis.circuits.effective_embedding import EffectiveEmbeddingParams
 from circuitlab.analysis.circuits.largest_entries import LargestEntriesParams, lengths
 from circuitlab.analysis.circuits.ov_table import OvTableParams
@@ -264,9 +264,9 @@ def test_lengths_bound_every_entry_and_do_not_depend_on_the_split() -> None:
     A[:, 7] *= 0.01
     B[5] = 0
     S = torch.randn(8, 8, generator=generator).double()
-    a, b, slack = lengths(A, B, Quiet())
+    a, b, slack = lengths(A, B, NullContext())
     assert bool((torch.outer(a, b) * (1 + 1e-9) + slack >= A @ B.T).all())
-    for x, y in zip(lengths(A @ S, B @ torch.linalg.inv(S).T, Quiet()), (a, b), strict=False):
+    for x, y in zip(lengths(A @ S, B @ torch.linalg.inv(S).T, NullContext()), (a, b), strict=False):
         torch.testing.assert_close(x, y, atol=1e-6, rtol=1e-6)
     assert float((a**2).sum()) == pytest.approx(float((b**2).sum()))  # both are the sum of singular values
     assert float((a**2).sum()) == pytest.approx(float(torch.linalg.svdvals(A @ B.T).sum()))
@@ -282,7 +282,7 @@ def test_bounds_skip_what_they_can_and_lose_nothing(tmp_path: Path, monkeypatch:
     save_file(tensors, path / "model.safetensors")
     partial: list[Any] = []
 
-    class Watching(Quiet):
+    class Watching(NullContext):
         def partial(self, result: Any) -> None:
             partial.append(result)
 
@@ -302,8 +302,8 @@ def test_nothing_is_lost_where_the_bound_is_the_entry(monkeypatch: pytest.Monkey
     generator = torch.Generator().manual_seed(5)
     direction = torch.tensor([[3.0, 4.0]]).double()  # rank 1: an entry is the product of the lengths, or minus it
     A, B = (torch.randn(n, 1, generator=generator).double() * direction for n in (200, 300))
-    search = largest._Search(A, B, 150, Quiet())
-    assert all(done < 1 for done in search.tiles(Quiet()))
+    search = largest._Search(A, B, 150, NullContext())
+    assert all(done < 1 for done in search.tiles(NullContext()))
     found, whole = search.result((), 1.0), A @ B.T
     assert {*(found.rows_ids * 300 + found.cols_ids).tolist()} == {*torch.topk(whole.flatten(), 150).indices.tolist()}
     assert found.skipped > 0.5

@@ -14,7 +14,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from circuitlab.analysis.attribution.term_importance import TermImportanceParams, TermImportanceResult, listed_orders
-from circuitlab.analysis.base import Quiet, TextRef
+from circuitlab.analysis.base import NullContext, TextRef
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
@@ -286,7 +286,7 @@ def test_a_file_is_cut_into_pieces_with_a_standard_error(tmp_path: Path) -> None
     assert found.layer_reduction[0, 0] != 0
 
 
-class Stopping(Quiet):
+class Stopping(NullContext):
     """Cancels at the n-th tick; keeps what it was shown."""
 
     def __init__(self, after: int) -> None:
@@ -325,7 +325,7 @@ def test_a_cancelled_attempt_is_gone_on_from(tmp_path: Path) -> None:
     there = ~np.isnan(kept.losses)
     np.testing.assert_array_equal(kept.losses[there], on.losses[there])
     assert stopping.unembedded + more.unembedded <= afresh.unembedded + 2  # what was there is not measured again
-    assert fresh.fingerprint == ask.engine.answer(request, Quiet(), fresh=True).fingerprint
+    assert fresh.fingerprint == ask.engine.answer(request, NullContext(), fresh=True).fingerprint
 
 
 @pytest.mark.parametrize("name", ["attention-only", "gpt2", "odd"])

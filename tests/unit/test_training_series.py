@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from circuitlab.analysis.base import Quiet, SeriesRef
+from circuitlab.analysis.base import NullContext, SeriesRef
 from circuitlab.analysis.training.pca import TrainingPcaParams, TrainingPcaResult, components
 from circuitlab.analysis.training.phase_change import PhaseRule, phase_change
 from circuitlab.analysis.training.series import KINDS, TrainingSeriesParams, TrainingSeriesResult, best
@@ -66,7 +66,7 @@ def ask(tmp_path: Path) -> Ask:
             lay_beside(folder, one)
         kind = TrainingPcaParams if name == "training_pca" else TrainingSeriesParams
         made = kind(tuple(SeriesRef(f"file:{f}") for f in folders), **params)
-        return engine.answer(Request(name, made, Subject(ModelRef(f"file:{folders[0]}"))), Quiet(), fresh).result
+        return engine.answer(Request(name, made, Subject(ModelRef(f"file:{folders[0]}"))), NullContext(), fresh).result
 
     return asked
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.base import NullContext
 from circuitlab.analysis.composition.virtual_weight import VirtualWeightParams
 from circuitlab.analysis.composition.virtual_weight_path import Place, between
 from circuitlab.engine.engine import Engine
@@ -338,7 +338,7 @@ def test_a_mapped_model_gives_the_same_numbers(tmp_path: Path) -> None:
 
 
 def test_a_cancel_is_heard(tmp_path: Path) -> None:
-    class Impatient(Quiet):
+    class Impatient(NullContext):
         def tick(self, done: int, total: int, text: str = "") -> None:
             if text.startswith("layer 1"):
                 raise Cancelled

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.base import NullContext
 from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams
 from circuitlab.analysis.circuits.embedding_products import EmbeddingProductsParams
 from circuitlab.analysis.circuits.factors import embedding, exactness, heads_of, refuse_inexact, turned
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.inputs import InputsOf
-from circuitlab.engine.listening import Listening
+from circuitlab.engine.recording_context import RecordingContext
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadModel
@@ -32,7 +32,7 @@ DOUBLE = Conventions(dtype="float64")
 
 def _inputs(path: Path, conventions: Conventions = DOUBLE) -> InputsOf:
     engine, ref = Engine(ModelStore()), ModelRef(f"file:{path}")
-    ctx = Listening(Quiet(), engine._flights)
+    ctx = RecordingContext(NullContext(), engine._in_flight)
     return InputsOf(engine, engine.store.open(ref), Subject(ref, (), (), conventions), ctx, engine.cache)
 
 
@@ -107,7 +107,7 @@ def test_a_weight_that_is_not_finite_is_named_also_in_a_mapped_file(tmp_path: Pa
     model = engine.store.open(ref)
     assert not model.opened.weights.resident
     assert "as they are needed" in model.opened.notes[-1]
-    inputs = InputsOf(engine, model, Subject(ref), Listening(Quiet(), engine._flights), engine.cache)
+    inputs = InputsOf(engine, model, Subject(ref), RecordingContext(NullContext(), engine._in_flight), engine.cache)
     heads_of(inputs, 0)
     with pytest.raises(BadModel, match=r"layers\.1\.W_K"):
         heads_of(inputs, 1)

@@ -9,8 +9,8 @@ from typing import Any
 from circuitlab.analysis.base import NO_HEADS
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.measured_models import measured_models
+from circuitlab.engine.memory_report import memory_report
 from circuitlab.engine.request import Answer, Request
-from circuitlab.engine.whereabouts import whereabouts
 from circuitlab.errors import Refused
 from circuitlab.model.records.known_heads import KnownHeads, complaints, known_heads
 from circuitlab.model.subject import ModelRef, Subject
@@ -34,7 +34,7 @@ class Facts:
 
     `token_text(id)` is the display form of a token (visible spaces and newlines), `find_tokens(text, most)` the ids that a text
     may mean, `config` the model's, `name` its title; `others(ref)` the facts of another model, of the pinned one for instance.
-    `whereabouts(subject)` says where weights lie and what a forward pass takes, now.
+    `memory_report(subject)` says where weights lie and what a forward pass takes, now.
     `known_heads()` is what papers have named of its heads, asked anew each time: its files' hash may come late.
     `vocabulary()` is equal for models in which an id means the same text; `token_of(text)` the one id that is displayed so.
     `measured(names)`: sources of models whose training was measured, the open one first (`engine.measured_models`).
@@ -49,7 +49,7 @@ class Facts:
     notes: tuple[str, ...] = ()
     steps: tuple[int, ...] = ()
     others: Callable[[ModelRef], Facts | None] = lambda ref: None
-    whereabouts: Callable[[Subject], tuple[tuple[str, str, str], ...]] = lambda subject: ()
+    memory_report: Callable[[Subject], tuple[tuple[str, str, str], ...]] = lambda subject: ()
     known_heads: Callable[[], KnownHeads | None] = lambda: None
     measured: Callable[[str], tuple[str, ...]] = lambda names: ()
     vocabulary: Callable[[], str] = lambda: ""
@@ -93,7 +93,7 @@ def facts_of(engine: Engine, ref: ModelRef) -> Facts:
         notes=(*opened.notes, *complaints()),
         steps=opened.steps,
         others=lambda other: facts_of(engine, other),
-        whereabouts=lambda subject: whereabouts(engine, subject),
+        memory_report=lambda subject: memory_report(engine, subject),
         known_heads=lambda: known_heads(config, ref.source, hash_of()),
         measured=lambda names: measured_models(ref.source, names),
         vocabulary=lambda: f"{config.d_vocab} ids" if tokenizer is None else tokenizer.vocabulary,

@@ -36,7 +36,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     result = answer.result
     assert isinstance(result, ModelFactsResult)
     notes = [("loading", "note", note) for note in facts.notes]
-    told = (*facts.whereabouts(state.subject), *notes)
+    told = (*facts.memory_report(state.subject), *notes)
     rows = once(answer, ("rows", told), lambda: _rows((*result.facts, *told)))
     return Figure(((rows,),), facts.name, caption(answer, result.exactness))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from circuitlab.analysis.base import Quiet
+from circuitlab.analysis.base import NullContext
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Cancelled, CircuitLabError, reason
 from circuitlab.figures.contracts.panel import panels
@@ -28,7 +28,7 @@ log = logging.getLogger("circuitlab.lessons")
 SLOT, LEFT = "lesson", "lesson-left"
 
 
-class _Stoppable(Quiet):
+class _Stoppable(NullContext):
     """The `Ctx` of what is computed to set up a step: another step stops it."""
 
     def __init__(self, job: Job) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from circuitlab.analysis.base import Quiet, find_analysis
+from circuitlab.analysis.base import NullContext, find_analysis
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.errors import Cancelled
@@ -19,7 +19,7 @@ log = logging.getLogger("circuitlab.prefetch")
 AT_MOST = 64 * 2**20  # bytes: what somebody may want must not push out what somebody looks at
 
 
-class _Idle(Quiet):
+class _Idle(NullContext):
     """The `Ctx` of a prefetch: stopped as soon as anything else is wanted."""
 
     def __init__(self, stopped: threading.Event) -> None:

@@ -17,7 +17,7 @@ from circuitlab.model.constructed.matrices import configuration, tensors
 from circuitlab.model.constructed.parameters import KIND, NAME, RopeInduction
 from circuitlab.model.constructed.tokenizer import letter_tokenizer
 from circuitlab.model.files.tensors import ResidentTensors
-from circuitlab.model.sourced import CanonicalParts, SourcedWeights
+from circuitlab.model.lazy_weights import CanonicalParts, LazyWeights
 
 SOURCES = (KIND + NAME,)
 
@@ -27,7 +27,7 @@ class Constructed:
     """A constructed model. `source` is its canonical reference; `sha256` that of its tensors in the order of their names."""
 
     source: str
-    weights: SourcedWeights
+    weights: LazyWeights
     card: str
     notes: tuple[str, ...]
     nbytes: int
@@ -37,7 +37,7 @@ class Constructed:
 def build(p: RopeInduction) -> Constructed:
     """The model of these parameters."""
     config, made = configuration(p), tensors(p)
-    weights = SourcedWeights(config, letter_tokenizer(p.letters), CanonicalParts(config, ResidentTensors(made)))
+    weights = LazyWeights(config, letter_tokenizer(p.letters), CanonicalParts(config, ResidentTensors(made)))
     size = sum(x.nbytes for x in made.values())
     return Constructed(KIND + str(p), weights, card(p), notes(p), size, _sha256(made))
 

@@ -32,10 +32,10 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.renamed import Sliced, whole_of
 from circuitlab.model.files.tensors import WEIGHT_KINDS, TensorSource
 from circuitlab.model.importing.unseen import defaults, unseen
+from circuitlab.model.lazy_weights import expected_shapes
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.loading.layout import LaidOut, Layout, Misfit, Stored, Which, identity, stacked, stored
 from circuitlab.model.loading.leftovers import attention_among
-from circuitlab.model.sourced import expected_shapes
 
 _STEPS = {"from", "transpose", "permute", "split", "half", "heads", "offset", "identity"}
 _MAPS = {"W_Q": "q", "W_K": "k", "W_V": "v", "W_O": "o"}

@@ -14,9 +14,9 @@ from torch import Tensor
 from circuitlab.errors import UsageError
 from circuitlab.files import made_folder, whole, write_whole
 from circuitlab.model.files.tensors import check_finite
+from circuitlab.model.lazy_weights import expected_shapes
 from circuitlab.model.loading.layout import LaidOut, Stored
 from circuitlab.model.saving import FORMAT, ORIGIN
-from circuitlab.model.sourced import expected_shapes
 from circuitlab.model.text.tokenizer import Tokenizer
 
 _NAMES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}

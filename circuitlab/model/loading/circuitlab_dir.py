@@ -7,10 +7,10 @@ from pathlib import Path
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.tensors import copied
+from circuitlab.model.lazy_weights import CanonicalParts, LazyWeights
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
 from circuitlab.model.loading.found import Found, read_json
 from circuitlab.model.saving import FORMAT, ORIGIN
-from circuitlab.model.sourced import CanonicalParts, SourcedWeights
 
 _LONGEST_CARD = 2**20  # characters
 
@@ -21,7 +21,7 @@ def _load(found: Found, keep: Keep) -> Opened:
     parts = CanonicalParts(made, mapped)  # shapes are checked before anything is copied
     if keep == "resident":
         parts = CanonicalParts(made, copied(mapped))
-    notes, weights = _origin(found.folder), SourcedWeights(made, find_tokenizer(found.folder), parts)
+    notes, weights = _origin(found.folder), LazyWeights(made, find_tokenizer(found.folder), parts)
     return Opened(weights, notes, found.files, card_of(found.folder), "CircuitLab")
 
 

@@ -11,12 +11,12 @@ from typing import Any
 from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig, Rotary
+from circuitlab.model.lazy_weights import LazyWeights
 from circuitlab.model.loading.family import Keep, Opened, find_tokenizer
 from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.huggingface import flag, head_size, number, size
 from circuitlab.model.loading.layout import Layout, Stored, Which, lay_out, linear, norm, stored
 from circuitlab.model.loading.rotary_scaling import context, rotary
-from circuitlab.model.sourced import SourcedWeights
 
 ReadConfig = Callable[[Mapping[str, Any]], tuple[ModelConfig, tuple[str, ...]]]
 
@@ -139,4 +139,4 @@ def lay_out_and_open(read: tuple[ModelConfig, tuple[str, ...]], where: Layout, f
     """The model whose tensors lie as `where` says. Raises `BadModel`."""
     config, notes = read
     parts, unused = lay_out(config, where, found.needed(), keep == "resident")
-    return Opened(SourcedWeights(config, find_tokenizer(found.folder), parts), (*notes, *unused), found.files, "", title)
+    return Opened(LazyWeights(config, find_tokenizer(found.folder), parts), (*notes, *unused), found.files, "", title)

@@ -13,6 +13,7 @@ from typing import Literal
 from circuitlab.errors import BadModel, UnknownFamily
 from circuitlab.model.files.tensors import KeptTensors
 from circuitlab.model.files.whole_file import shown
+from circuitlab.model.lazy_weights import LazyWeights
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.loading.character_vocabulary import character_tokenizer
 from circuitlab.model.loading.found import Found, look, read_json
@@ -22,7 +23,6 @@ from circuitlab.model.loading.refusals import refuse_parts
 from circuitlab.model.loading.tokenizer_files import find_tokenizer as find_tokenizer
 from circuitlab.model.loading.tokenizer_files import fitted
 from circuitlab.model.records.series import series_of
-from circuitlab.model.sourced import SourcedWeights
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.model.weights import Weights
 from circuitlab.paths import model_dir, shipped_models
@@ -145,7 +145,7 @@ def _settled(opened: Opened, found: Found) -> Opened:
     """
     assumptions, weights, notes = (*found.assumed, *opened.assumptions), opened.weights, tuple[str, ...]()
     said = found.assume.get("tokenizer")
-    if isinstance(weights, SourcedWeights) and (said is not None or weights.tokenizer is None):
+    if isinstance(weights, LazyWeights) and (said is not None or weights.tokenizer is None):
         assumed, notes = _with_tokenizer(weights, found, said)
         assumptions = (*assumptions, assumed)
     names = [a.name for a in assumptions]
@@ -155,7 +155,7 @@ def _settled(opened: Opened, found: Found) -> Opened:
             expected=" ".join(names) or "nothing: the files say it all",
             got=" ".join(unknown)[:80],
         )
-    if isinstance(weights, SourcedWeights):
+    if isinstance(weights, LazyWeights):
         weights, more = fitted(weights, found.folder)
         notes = (*notes, *more)
     if found.skipped:
@@ -163,7 +163,7 @@ def _settled(opened: Opened, found: Found) -> Opened:
     return replace(opened, weights=weights, notes=(*opened.notes, *notes), assumptions=assumptions)
 
 
-def _with_tokenizer(weights: SourcedWeights, found: Found, said: str | None) -> tuple[Assumption, tuple[str, ...]]:
+def _with_tokenizer(weights: LazyWeights, found: Found, said: str | None) -> tuple[Assumption, tuple[str, ...]]:
     """Give the weights the tokenizer that was said, or that of the characters saved with them: what was assumed, and notes."""
     characters, where, note = character_tokenizer(found.said, found.folder)
     default = _CHARACTERS if characters is not None else "none"

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.lazy_weights import LazyWeights
 from circuitlab.model.loading.circuitlab_dir import card_of
 from circuitlab.model.loading.decoder_parts import filled, tied_note
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
 from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.huggingface import activation, flag, head_size, number, refuse, scale_note, size
 from circuitlab.model.loading.layout import Layout, Stored, lay_out, norm, stored
-from circuitlab.model.sourced import SourcedWeights
 
 _SCALES = "scale_attn_by_inverse_layer_idx"
 _DEFAULTS = {
@@ -80,7 +80,7 @@ def _load(found: Found, keep: Keep) -> Opened:
     config, notes = read_config(found.config)
     where = layout(config, flag(found.config, _SCALES, False))
     parts, unused = lay_out(config, where, found.needed(), keep == "resident")
-    weights = SourcedWeights(config, find_tokenizer(found.folder), parts)
+    weights = LazyWeights(config, find_tokenizer(found.folder), parts)
     return Opened(weights, (*notes, *unused), found.files, card_of(found.folder), "GPT-2")
 
 

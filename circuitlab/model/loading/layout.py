@@ -21,8 +21,8 @@ from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.tensors import TensorSource, check_kind, copied
+from circuitlab.model.lazy_weights import Named, expected_shapes
 from circuitlab.model.loading.leftovers import refuse_attention
-from circuitlab.model.sourced import Named, expected_shapes
 
 Step = Callable[[ModelConfig, Tensor], Tensor]
 Which = Literal["q", "k", "v", "o"]

@@ -15,12 +15,12 @@ from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import Activation, BiasName, ModelConfig
 from circuitlab.model.files.tensors import TensorSource
+from circuitlab.model.lazy_weights import LazyWeights
 from circuitlab.model.loading.assumptions import Assumed
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
 from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.huggingface import scale_note
 from circuitlab.model.loading.layout import Layout, Stored, identity, lay_out, linear, matrix, norm, stacked, stored
-from circuitlab.model.sourced import SourcedWeights
 
 _FIRST, _TOKENS, _PLACES = "blocks.0.sa.heads.0.key.weight", "token_embedding_table.weight", "position_embedding_table.weight"
 _PREFIXES = ("", "module.", "_orig_mod.", "model.")
@@ -141,7 +141,7 @@ def _load(found: Found, keep: Keep) -> Opened:
     notes += (
         ["no output projection: the heads' results stand beside each other"] if "blocks.0.sa.proj.weight" not in names else []
     )
-    weights = SourcedWeights(config, find_tokenizer(found.folder), parts)
+    weights = LazyWeights(config, find_tokenizer(found.folder), parts)
     return Opened(weights, (*notes, *unused), found.files, "", "the GPT of Karpathy's lecture", tuple(ask.made))
 
 

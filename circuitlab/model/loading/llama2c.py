@@ -21,13 +21,13 @@ from circuitlab.model.config import ModelConfig, Rotary
 from circuitlab.model.files.places import Place
 from circuitlab.model.files.tensors import MappedTensors
 from circuitlab.model.files.whole_file import WholeFile
+from circuitlab.model.lazy_weights import LazyWeights
 from circuitlab.model.loading.assumptions import Assumed
 from circuitlab.model.loading.family import Family, Keep, Opened
 from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.huggingface import scale_note
 from circuitlab.model.loading.layout import Layout, Stored, lay_out, stored
 from circuitlab.model.loading.llama2c_tokenizer import beside
-from circuitlab.model.sourced import SourcedWeights
 
 _MAGIC = 0x616B3432
 _SIZES = struct.Struct("<7i")
@@ -154,7 +154,7 @@ def _load(found: Found, keep: Keep) -> Opened:
     parts, unused = lay_out(config, layout(config), MappedTensors(file, where), keep == "resident")
     notes = (scale_note(config.score_scale, config.d_head, "llama2.c's own"), *unused)
     notes += ("unembedding tied to the embedding",) if h.shared else ()
-    return Opened(SourcedWeights(config, beside(path, h.d_vocab), parts), notes, found.files, "", "llama2.c", tuple(ask.made))
+    return Opened(LazyWeights(config, beside(path, h.d_vocab), parts), notes, found.files, "", "llama2.c", tuple(ask.made))
 
 
 def _claims(found: Found) -> bool:

@@ -13,12 +13,12 @@ from typing import Any
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.tensors import TensorSource
+from circuitlab.model.lazy_weights import LazyWeights
 from circuitlab.model.loading.assumptions import Assumed
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
 from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.huggingface import scale_note, size
 from circuitlab.model.loading.layout import Layout, Stored, lay_out, linear, matrix, norm, stored
-from circuitlab.model.sourced import SourcedWeights
 
 _FIRST = "transformer.h.0.attn.c_attn.weight"
 _PREFIXES = ("_orig_mod.", "module._orig_mod.", "module.", "model.", "")
@@ -95,7 +95,7 @@ def _load(found: Found, keep: Keep) -> Opened:
     parts, unused = lay_out(config, layout(config, prefix), source, keep == "resident")
     notes = (scale_note(config.score_scale, config.d_head, "nanoGPT's own"), *unused)
     notes += ("unembedding tied to the embedding",) if config.tied else ()
-    weights = SourcedWeights(config, find_tokenizer(found.folder), parts)
+    weights = LazyWeights(config, find_tokenizer(found.folder), parts)
     return Opened(weights, notes, found.files, "", "nanoGPT", tuple(ask.made))
 
 

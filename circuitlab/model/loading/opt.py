@@ -14,12 +14,12 @@ from torch import Tensor
 
 from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.lazy_weights import LazyWeights
 from circuitlab.model.loading.decoder_parts import attention, filled, mlp, tied_note
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
 from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.huggingface import activation, flag, head_size, scale_note, size
 from circuitlab.model.loading.layout import Layout, Stored, lay_out, linear, norm, stored
-from circuitlab.model.sourced import SourcedWeights
 
 _DEFAULTS = {
     "max_position_embeddings": 2048,
@@ -105,7 +105,7 @@ def _load(found: Found, keep: Keep) -> Opened:
     one_table = flag(found.config, "tie_word_embeddings", True)
     where = layout(config, _projected(found.config), one_table, flag(found.config, "layer_norm_elementwise_affine", True))
     parts, unused = lay_out(config, where, found.needed(), keep == "resident")
-    return Opened(SourcedWeights(config, find_tokenizer(found.folder), parts), (*notes, *unused), found.files, "", "OPT")
+    return Opened(LazyWeights(config, find_tokenizer(found.folder), parts), (*notes, *unused), found.files, "", "OPT")
 
 
 FAMILY = Family("opt", "OPT", lambda f: f.model_type == "opt", _load)

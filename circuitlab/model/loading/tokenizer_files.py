@@ -20,9 +20,9 @@ from tokenizers.models import BPE
 from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.files.whole_file import WholeFile
+from circuitlab.model.lazy_weights import LazyWeights
 from circuitlab.model.loading.found import read_json
 from circuitlab.model.loading.other_formats import refuse_format
-from circuitlab.model.sourced import SourcedWeights
 from circuitlab.model.text.tokenizer import Tokenizer
 
 # Where Qwen's tokenizer cuts a text before its merges: digits one by one, line ends apart.
@@ -52,7 +52,7 @@ def find_tokenizer(folder: Path) -> Tokenizer | None:
     return tokenizer
 
 
-def fitted(weights: SourcedWeights, folder: Path) -> tuple[SourcedWeights, tuple[str, ...]]:
+def fitted(weights: LazyWeights, folder: Path) -> tuple[LazyWeights, tuple[str, ...]]:
     """The weights with BOS in front of prompts where the tokenizer puts it there, and what a person should know of the two."""
     tokenizer, config = weights.tokenizer, weights.config
     if tokenizer is None:
@@ -73,7 +73,7 @@ def fitted(weights: SourcedWeights, folder: Path) -> tuple[SourcedWeights, tuple
             "the ids above have no text"
         )
     if tokenizer.adds_bos and not config.prepend_bos:
-        weights = SourcedWeights(replace(config, prepend_bos=True), tokenizer, weights.parts, weights.dtype)
+        weights = LazyWeights(replace(config, prepend_bos=True), tokenizer, weights.parts, weights.dtype)
     return weights, tuple(notes)
 
 

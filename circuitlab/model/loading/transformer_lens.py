@@ -18,6 +18,7 @@ from circuitlab.errors import BadModel
 from circuitlab.model.config import BiasName, ModelConfig
 from circuitlab.model.files.renamed import RenamedTensors
 from circuitlab.model.files.tensors import TensorSource
+from circuitlab.model.lazy_weights import LazyWeights
 from circuitlab.model.loading.assumptions import Assumed
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
 from circuitlab.model.loading.found import Found
@@ -26,7 +27,6 @@ from circuitlab.model.loading.hooked_config import Architecture, read_config
 from circuitlab.model.loading.hooked_inference import infer
 from circuitlab.model.loading.huggingface import size
 from circuitlab.model.loading.layout import Layout, Stored, Which, lay_out, stored
-from circuitlab.model.sourced import SourcedWeights
 
 _BUFFERS = ("attn.mask", "attn.IGNORE", "attn.rotary_sin", "attn.rotary_cos")
 _BIASES: tuple[tuple[BiasName, str], ...] = (("q", "attn.b_Q"), ("k", "attn.b_K"), ("v", "attn.b_V"), ("o", "attn.b_O"))
@@ -321,7 +321,7 @@ def _load(found: Found, keep: Keep) -> Opened:
     notes = [f"the file calls its blocks {names.called}"] if names.called else []
     notes += [*arch.notes, *left, *unused, *_notes(where, arch, made)]
     notes += ["no configuration: what the tensors do not show is assumed"] if not known else []
-    weights = SourcedWeights(made, find_tokenizer(found.folder), parts)
+    weights = LazyWeights(made, find_tokenizer(found.folder), parts)
     return Opened(weights, tuple(notes), found.files, "", "TransformerLens", tuple(ask.made))
 
 

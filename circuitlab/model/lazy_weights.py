@@ -1,6 +1,6 @@
 """Weights built from named tensors, layer by layer, by canonical names; and the folding of conventions.
 
-A checkpoint family translates its own names and layouts into a `LayerSource`; `SourcedWeights` is then the one face for
+A checkpoint family translates its own names and layouts into a `LayerSource`; `LazyWeights` is then the one face for
 resident and memory-mapped models alike.
 """
 
@@ -55,7 +55,7 @@ class Parts(Protocol):
     def layer(self, i: int) -> Mapping[str, Tensor]: ...
 
 
-class SourcedWeights:
+class LazyWeights:
     """`Weights` over `Parts`, converted to `dtype` when asked if they are stored in another (None: as they are)."""
 
     def __init__(
@@ -68,9 +68,9 @@ class SourcedWeights:
         """How many parameters the parts are made of, shared ones once; None where the parts do not know."""
         return getattr(self.parts, "n_parameters", None)
 
-    def as_stored(self) -> SourcedWeights:
+    def as_stored(self) -> LazyWeights:
         """The same tensors in the file's own dtype."""
-        return SourcedWeights(self.config, self.tokenizer, self.parts, None)
+        return LazyWeights(self.config, self.tokenizer, self.parts, None)
 
     def embed(self) -> Embed:
         """The embeddings."""

@@ -19,7 +19,7 @@ from circuitlab.model.weights import Embed, Layer, Mlp, Unembed, Unread, Weights
 T = TypeVar("T")
 
 
-class PlacedWeights:
+class WeightsOnDevice:
     """`raw`, every tensor of it on `device`."""
 
     def __init__(self, raw: Weights, device: str) -> None:

@@ -25,7 +25,7 @@ def size(n_bytes: int) -> str:
     return f"{n_bytes / MIB:,.0f} MiB" if n_bytes >= 10 * MIB else f"{n_bytes / MIB:,.1f} MiB"
 
 
-def whereabouts(engine: Engine, subject: Subject) -> tuple[Row, ...]:
+def memory_report(engine: Engine, subject: Subject) -> tuple[Row, ...]:
     """(group, name, value), in the order of reading; () for a model that is not open. Computes nothing and reads headers only."""
     model = engine.store.peek(subject.model)
     if model is None:
