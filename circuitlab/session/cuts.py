@@ -99,7 +99,7 @@ def _who(edit: Intervention) -> str:
     return f"{Head(sender.layer, sender.heads[0]) if sender.heads else f'MLP {sender.layer}'} → {name}"
 
 
-def shortly(edits: Sequence[Intervention], room: bool = True) -> str:
+def short_words(edits: Sequence[Intervention], room: bool = True) -> str:
     """The interventions in force, as short as possible: `"L0H1 zeroed"`, `"L0H1 zeroed +2"`; "" for none.
 
     Without `room` the operation is left out, not the site: `"L0H1 +2"`.

@@ -27,8 +27,8 @@ from circuitlab.model.constructed.parameters import Variant
 from circuitlab.model.constructed.tokenizer import letter_tokenizer
 from circuitlab.model.subject import Conventions, ModelRef
 from circuitlab.report.render import figure_of
-from circuitlab.session.jsonfile import state_from_text, state_to_text
 from circuitlab.session.state import Pin, State
+from circuitlab.session.state_json import state_from_text, state_to_text
 from tests.models import CONFIGS, directory
 
 PANEL = find_panel("laboratory")

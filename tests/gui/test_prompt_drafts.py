@@ -16,7 +16,7 @@ from circuitlab.gui.shell.errors import ErrorDialog
 from circuitlab.gui.shell.window import Window
 from circuitlab.model.text import tokenizer_process
 from circuitlab.model.text.tokenizer import Tokenizer
-from circuitlab.session.jsonfile import state_from_text, state_to_text
+from circuitlab.session.state_json import state_from_text, state_to_text
 from tests.gui.driving import TEXT, dock, settle, shown_window
 from tests.models import byte_tokenizer, directory
 from tests.unit.test_hostile_tokenizers import cut, doubling, written

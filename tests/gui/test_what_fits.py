@@ -17,7 +17,7 @@ from circuitlab.gui.work.bench import Bench
 from circuitlab.gui.work.document import Document
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head, ModelRef, Target
-from circuitlab.session.fitting import with_what_there_is
+from circuitlab.session.model_change import without_missing
 from circuitlab.session.state import Pin, Selection, State
 from tests.gui.driving import dock, settle
 from tests.models import TINY, directory
@@ -74,7 +74,7 @@ def misfit(config: ModelConfig, state: State) -> str:
 @given(st.lists(MOVES, max_size=12))
 def test_no_move_leaves_a_selection_that_its_model_does_not_have(moves: list[Any]) -> None:
     document = Document(State(LARGE, tokens=(1, 2, 3)))
-    document.fit = lambda state, shown: with_what_there_is(CONFIGS[state.model], state, shown.selection)
+    document.fit = lambda state, shown: without_missing(CONFIGS[state.model], state, shown.selection)
     for move in moves:
         move(document)
         for state in (document.state, document.recorded):
@@ -85,7 +85,7 @@ def test_no_move_leaves_a_selection_that_its_model_does_not_have(moves: list[Any
 def test_what_fits_is_the_same_object_and_what_does_not_gives_way_to_what_was_chosen(selection: Selection) -> None:
     state, config = State(LARGE, tokens=(1, 2, 3), selection=selection), CONFIGS[LARGE]
     before = Selection((Head(2, 4),))
-    made = with_what_there_is(config, state, before)
+    made = without_missing(config, state, before)
     assert (made is state) == (not misfit(config, state) and not (selection.locked and selection.destination is None))
     there = tuple(h for h in selection.heads if h.layer in range(3) and h.head in range(5))
     assert made.selection.heads == (there or before.heads)
@@ -152,14 +152,14 @@ def test_a_menu_that_was_open_when_the_model_changed_acts_on_what_is_there(qtbot
 
 def test_a_state_of_another_vocabulary_is_fitted_though_its_model_was_closed(window: Window, tmp_path: Path) -> None:
     from circuitlab.engine.store import reference
-    from circuitlab.session.fitting import fitted
+    from circuitlab.session.model_change import state_for
 
     bench = window.bench
     other = bench.engine.store.open(
         reference(str(directory(tmp_path / "odd", replace(TINY, n_heads=1, n_kv_heads=1, d_vocab=300))))
     )
     state = replace(bench.document.recorded, model=other.ref, text="", tokens=(259, 400), selection=Selection((Head(1, 3),)))
-    made = fitted(other, state, None, bench.document.recorded)
+    made = state_for(other, state, None, bench.document.recorded)
     assert all(t < 300 for t in made.tokens) and made.selection.heads == (Head(0, 0),)
 
 

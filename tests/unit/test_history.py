@@ -9,8 +9,8 @@ import pytest
 from circuitlab.errors import BadInput
 from circuitlab.model.subject import ModelRef
 from circuitlab.session.history import History
-from circuitlab.session.jsonfile import state_from_text, state_to_text
 from circuitlab.session.state import Pin, State
+from circuitlab.session.state_json import state_from_text, state_to_text
 
 REF = ModelRef("file:m")
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from circuitlab.session.cuts import ablation, with_edits
-from circuitlab.session.jsonfile import state_from_text, state_to_text
-from circuitlab.session.pointing import aimed, on_picture_of, pointed_at
+from circuitlab.session.gestures import menu_state, pointed_at, without_stale_positions
 from circuitlab.session.state import UNCUT, Pin, Selection, State
+from circuitlab.session.state_json import state_from_text, state_to_text
 
 STATE = State(ModelRef("builtin:m")).with_tokens((1, 2, 3, 4, 5))
 heads = st.builds(Head, st.integers(0, 3), st.integers(0, 3))
@@ -74,50 +74,50 @@ OTHER = STATE.with_edge(Head(0, 0), Head(1, 0), "V").select(destination=2, sourc
 
 @pytest.mark.parametrize("before", [STATE, OTHER, toggled(STATE)])
 def test_a_menu_on_an_edge_is_about_that_edge(before: State) -> None:
-    found = aimed(before, toggled).selection
-    assert (found.edge, found.edge_kind, found.head) == ((Head(0, 1), Head(1, 2)), "K", Head(1, 2))
-    assert pointed_at(before, toggled).selection.edge == found.edge
+    menu = menu_state(before, toggled).selection
+    assert (menu.edge, menu.edge_kind, menu.head) == ((Head(0, 1), Head(1, 2)), "K", Head(1, 2))
+    assert pointed_at(before, toggled).selection.edge == menu.edge
 
 
 @pytest.mark.parametrize("before", [STATE, OTHER, cell(STATE), cell(OTHER)])
 def test_a_menu_on_a_cell_is_about_that_cell_and_no_edge(before: State) -> None:
-    found = aimed(before, cell).selection
-    assert (found.destination, found.source, found.edge) == (3, 1, None)
-    assert found.head == before.selection.head
+    menu = menu_state(before, cell).selection
+    assert (menu.destination, menu.source, menu.edge) == (3, 1, None)
+    assert menu.head == before.selection.head
     assert pointed_at(before, cell).selection.destination == 3
 
 
 @pytest.mark.parametrize("head", [Head(0, 3), Head(1, 0), Head(0, 0)])
 def test_a_menu_on_a_head_is_about_that_head_not_the_chosen_edge(head: Head) -> None:
-    found = aimed(OTHER, alone(head)).selection
-    assert (found.heads, found.edge) == ((head,), None)
-    assert (found.destination, found.source) == (2, 2)  # a place within that head
+    menu = menu_state(OTHER, alone(head)).selection
+    assert (menu.heads, menu.edge) == ((head,), None)
+    assert (menu.destination, menu.source) == (2, 2)  # a place within that head
 
 
 def test_of_chosen_heads_all_are_meant() -> None:
     now = STATE.select(heads=(Head(0, 0), Head(0, 1)))
-    assert aimed(now, alone(Head(0, 1))).selection.heads == now.selection.heads
-    assert aimed(now, alone(Head(1, 1))).selection.heads == (Head(1, 1),)
+    assert menu_state(now, alone(Head(0, 1))).selection.heads == now.selection.heads
+    assert menu_state(now, alone(Head(1, 1))).selection.heads == (Head(1, 1),)
 
 
 def test_a_menu_changes_nothing_but_what_is_selected() -> None:
-    assert aimed(OTHER, lambda state: state) is OTHER
+    assert menu_state(OTHER, lambda state: state) is OTHER
     other = lambda state: replace(state.with_heads(Head(3, 3)), model=ModelRef("builtin:n"), compare="difference")
-    found = aimed(OTHER, other)
-    assert found.selection.heads == (Head(3, 3),)
-    assert replace(found, selection=OTHER.selection) == OTHER
+    menu = menu_state(OTHER, other)
+    assert menu.selection.heads == (Head(3, 3),)
+    assert replace(menu, selection=OTHER.selection) == OTHER
 
 
 def test_a_gesture_on_the_picture_of_an_earlier_prompt_chooses_no_position() -> None:
     drawn = State(ModelRef("a"), tokens=(1, 2, 3, 4))
     now = State(ModelRef("a"), tokens=(5, 6)).select(destination=1, locked=True)
     picked = now.with_heads(Head(1, 2)).select(destination=3, source=2, locked=True)
-    kept = on_picture_of(drawn, now, picked)
-    assert kept.selection.heads == (Head(1, 2),)
-    assert (kept.selection.destination, kept.selection.source, kept.selection.locked) == (1, None, True)
-    assert on_picture_of(now, now, picked) is picked
-    assert on_picture_of(replace(drawn, model=ModelRef("b")), now, picked) is now
-    assert on_picture_of(None, now, picked) is picked
+    picked_now = without_stale_positions(drawn, now, picked)
+    assert picked_now.selection.heads == (Head(1, 2),)
+    assert (picked_now.selection.destination, picked_now.selection.source, picked_now.selection.locked) == (1, None, True)
+    assert without_stale_positions(now, now, picked) is picked
+    assert without_stale_positions(replace(drawn, model=ModelRef("b")), now, picked) is now
+    assert without_stale_positions(None, now, picked) is picked
 
 
 def test_the_uncut_reference_is_this_very_state_without_its_cut_and_a_pin_stays_what_it_was() -> None:
@@ -137,5 +137,5 @@ def test_the_uncut_reference_is_this_very_state_without_its_cut_and_a_pin_stays_
 
 def test_an_uncut_state_that_was_kept_among_the_pins_of_a_file_is_read_off_the_state_again() -> None:
     cut = with_edits(State(ModelRef("a"), tokens=(1, 2, 3)), ablation(Head(0, 1)))
-    kept = replace(cut, pins=(Pin(UNCUT, Subject(ModelRef("a"), (1, 2))), Pin("mine", Subject(ModelRef("a"), (1,)))))
-    assert [pin.label for pin in state_from_text(state_to_text(kept), {}).pins] == ["mine"]
+    older = replace(cut, pins=(Pin(UNCUT, Subject(ModelRef("a"), (1, 2))), Pin("mine", Subject(ModelRef("a"), (1,)))))
+    assert [pin.label for pin in state_from_text(state_to_text(older), {}).pins] == ["mine"]

@@ -14,8 +14,8 @@ from circuitlab.figures.contracts.panel import panels
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from circuitlab.session.history import LONGEST, History
-from circuitlab.session.jsonfile import state_from_text, state_to_text
 from circuitlab.session.state import Bookmark, Note, Pin, Selection, State, Target
+from circuitlab.session.state_json import state_from_text, state_to_text
 
 VIEWS: dict[str, type[Any]] = {name: panel.view for name, panel in panels().items()}
 REF = ModelRef("builtin:attn-only-2l")

@@ -13,7 +13,7 @@ from circuitlab.figures.contracts.compare_marks import SAME
 from circuitlab.figures.contracts.compare_questions import asked_heads
 from circuitlab.figures.marks import Figure
 from circuitlab.model.subject import Head
-from circuitlab.session.cuts import CUT, shortly, words
+from circuitlab.session.cuts import CUT, short_words, words
 from circuitlab.session.state import State
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def drawn(panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer], r
         return figure
     aside = bool(state.subject.edits) and panel.of_heads and bool(now) and not read(now) & {"tokens", "edits"}
     crossed = any(getattr(mark, "struck", ()) for mark in figure.marks())
-    which = f"{CUT} {shortly(state.subject.edits)}" if crossed else ""
+    which = f"{CUT} {short_words(state.subject.edits)}" if crossed else ""
     cut = " ".join(filter(None, (WITHOUT if aside and SAME not in figure.title else "", which)))
     title = " · ".join(filter(None, (figure.title, cut)))
     caption = " · ".join(filter(None, (figure.caption, "" if crossed else silenced(state, facts, now))))

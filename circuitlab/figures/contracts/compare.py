@@ -19,7 +19,7 @@ from circuitlab.figures.contracts.table_scales import on_one_scale as tables_on_
 from circuitlab.figures.contracts.vocabulary import aligned, one_vocabulary, pinned_state
 from circuitlab.figures.marks import Figure, Heatmap, Lines, Mark, Rows, Tokens
 from circuitlab.figures.marks.texts import ALONE
-from circuitlab.session.pins import called
+from circuitlab.session.reference_names import reference_name
 from circuitlab.session.state import Pin, State
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def short_label(state: State, pin: Pin, facts: Facts) -> str:
         known = facts if ref == state.model else facts.others(ref)
         return ref.name if known is None else known.name
 
-    return called(state, pin, name_of)
+    return reference_name(state, pin, name_of)
 
 
 def _say(figure: Figure, words: str) -> Figure:

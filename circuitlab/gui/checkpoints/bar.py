@@ -18,7 +18,7 @@ from circuitlab.gui.widgets.labels import ShortLabel
 from circuitlab.gui.widgets.strip import FULL, SHORTEST, SIGNS
 from circuitlab.gui.work.bench import Bench
 from circuitlab.gui.work.moves import Moves
-from circuitlab.session.fitting import one_series
+from circuitlab.session.model_change import one_series
 from circuitlab.session.state import State
 
 PLAY_TIP, PAUSE_TIP = "Play the training (Ctrl+T)", "Stop here (Ctrl+T)"

@@ -14,7 +14,7 @@ from circuitlab.figures.panels.training.points import short
 from circuitlab.gui.work.bench import Bench
 from circuitlab.model.records.series_measures import has_series
 from circuitlab.model.subject import ModelRef, Subject
-from circuitlab.session.fitting import one_series
+from circuitlab.session.model_change import one_series
 
 SLOT = "checkpoints/series/now"
 NOWHERE = (float("nan"), float("nan"))

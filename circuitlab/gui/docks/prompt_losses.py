@@ -19,7 +19,7 @@ from circuitlab.figures.contracts.held_scales import HeldScales
 from circuitlab.figures.contracts.vocabulary import aligned_with_reference
 from circuitlab.figures.marks import ColourMap, Figure, Hit, Tokens, empty
 from circuitlab.gui.work.bench import Bench
-from circuitlab.session.pins import called
+from circuitlab.session.reference_names import reference_name
 from circuitlab.session.state import State
 
 SLOT, REFERENCE = "prompt/loss/now", "prompt/loss/ref"
@@ -164,7 +164,7 @@ class LossStrip(QObject):
         aligned = aligned_with_reference(state, self.bench.facts(state.model))
         there = np.where((aligned.align >= 0) & ~aligned.differs, before.loss[np.maximum(aligned.align, 0)], np.nan)
         same = "" if aligned.whole else f" · {aligned.words}; only equal tokens are compared"
-        top, name = float(np.log(self.bench.facts().config.d_vocab_out)), called(state, pin, self.bench.name_of)
+        top, name = float(np.log(self.bench.facts().config.d_vocab_out)), reference_name(state, pin, self.bench.name_of)
         if state.compare == "reference":
             return there, (0.0, top), "loss", f"colour: loss in {name}, mean {before.mean:.3f} nats{same}"
         change = now.loss - there

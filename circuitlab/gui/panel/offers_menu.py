@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QMenu, QWidget
 from circuitlab.figures.marks import Hit
 from circuitlab.gui.work.bench import Bench
 from circuitlab.session.cuts import Offer, offers
-from circuitlab.session.pointing import aimed
+from circuitlab.session.gestures import menu_state
 from circuitlab.session.state import State
 
 
@@ -52,7 +52,7 @@ class OffersMenu(QMenu):
         """By title."""
         state = self.bench.document.recorded
         facts = self.bench.facts(state.model)
-        meant = state if hit is None else aimed(state, lambda before: self._pick(before, hit))
+        meant = state if hit is None else menu_state(state, lambda before: self._pick(before, hit))
         return {o.title: o for o in offers(meant, facts.config, facts.token_text)}
 
     @Slot()

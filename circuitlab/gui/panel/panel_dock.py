@@ -26,7 +26,7 @@ from circuitlab.gui.panel.token_search import TokenSearch
 from circuitlab.gui.widgets.room import Room
 from circuitlab.gui.work.bench import Bench
 from circuitlab.model.subject import Conventions
-from circuitlab.session.pointing import on_picture_of, pointed_at
+from circuitlab.session.gestures import pointed_at, without_stale_positions
 from circuitlab.session.state import State
 
 log = logging.getLogger("circuitlab.panel")
@@ -343,7 +343,7 @@ class PanelDock(QDockWidget):
 
     def pick(self, state: State, hit: Hit) -> State:
         """The state after a gesture on the picture, which may be of an earlier prompt."""
-        return on_picture_of(self._pictured, state, self.panel.pick(state, hit))
+        return without_stale_positions(self._pictured, state, self.panel.pick(state, hit))
 
     @Slot(object)
     def _picked(self, hit: Hit) -> None:

@@ -27,8 +27,8 @@ from circuitlab.gui.widgets.strip import FULL, SIGNS, Strip
 from circuitlab.gui.work.bench import Bench
 from circuitlab.gui.work.moves import COMPARE, CONVENTIONS, Moves
 from circuitlab.model.devices import devices
-from circuitlab.session.cuts import CUT, shortly, words
-from circuitlab.session.pins import differences
+from circuitlab.session.cuts import CUT, short_words, words
+from circuitlab.session.reference_names import differences
 from circuitlab.session.state import State
 
 MESSAGE = 8000  # ms: what has happened is no news any more
@@ -200,8 +200,10 @@ class TopBar(QToolBar):
         for name, _, on, _, _ in CONVENTIONS:
             self._choices[name].setChecked(getattr(state.conventions, name) == on)
         edits = state.subject.edits
-        what = words(edits[0]) if len(edits) == 1 else shortly(edits)
-        self._edits = tuple(f"{said} {CUT}" if said else "" for said in (what, shortly(edits), shortly(edits, room=False)))
+        what = words(edits[0]) if len(edits) == 1 else short_words(edits)
+        self._edits = tuple(
+            f"{text} {CUT}" if text else "" for text in (what, short_words(edits), short_words(edits, room=False))
+        )
         self.edits.setToolTip(tip_of("In force; click to remove all:\n" + "\n".join(map(words, edits))))
         self.edits.setVisible(bool(edits))
         self.pinned.setText(self._reference(state))

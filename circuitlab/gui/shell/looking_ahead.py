@@ -17,7 +17,7 @@ from circuitlab.figures.contracts.panel import Facts, Why
 from circuitlab.gui.panel.panel_dock import PanelDock
 from circuitlab.gui.work.bench import Bench
 from circuitlab.model.subject import Head
-from circuitlab.session.fitting import one_series
+from circuitlab.session.model_change import one_series
 from circuitlab.session.state import State
 
 PAUSE = 250  # ms without a change

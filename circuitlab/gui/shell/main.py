@@ -27,7 +27,7 @@ from circuitlab.gui.work.settings import Settings
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.strict_json import read_object
 from circuitlab.model.subject import Head, ModelRef
-from circuitlab.session.fitting import state_on
+from circuitlab.session.model_change import state_on
 from circuitlab.session.state import State
 
 USUAL, LARGEST, PART = QSize(1280, 800), QSize(1920, 1200), 0.8  # of a first window, and of the screen where that is more

@@ -22,7 +22,7 @@ from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.sources.hub import HubName, snapshot
 from circuitlab.model.subject import ModelRef
 from circuitlab.paths import shipped, shipped_models
-from circuitlab.session.fitting import prepare, state_on
+from circuitlab.session.model_change import state_on, warm_tokenizer
 from circuitlab.session.state import State
 
 log = logging.getLogger("circuitlab.opening")
@@ -99,7 +99,7 @@ class Opening(QObject):
     def _read(self, ref: ModelRef, words: str, job: Job) -> OpenModel:
         """On the file thread. An open that was cancelled meanwhile changes nothing in the window."""
         model = self.bench.engine.store.open(ref)
-        prepare(model, words)
+        warm_tokenizer(model, words)
         if job.cancelled.is_set():
             raise Cancelled
         return model

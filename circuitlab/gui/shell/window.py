@@ -175,7 +175,7 @@ class Window(QMainWindow):
 
     def copy_session(self) -> None:
         """The whole State as JSON, on the clipboard."""
-        from circuitlab.session.jsonfile import state_to_text
+        from circuitlab.session.state_json import state_to_text
 
         QGuiApplication.clipboard().setText(state_to_text(self.bench.document.recorded))
         self.bench.message.emit("Session copied as JSON.")

@@ -16,7 +16,7 @@ from circuitlab.gui.work.runner import Runner
 from circuitlab.gui.work.settings import Settings
 from circuitlab.model.subject import ModelRef
 from circuitlab.model.text.tokenizer import Tokenizer
-from circuitlab.session.fitting import with_what_there_is
+from circuitlab.session.model_change import without_missing
 from circuitlab.session.state import State
 
 MOST_FACTS = 64  # models whose facts are kept: a slider may pass over thousands
@@ -52,13 +52,13 @@ class Bench(QObject):
     def _fit(self, state: State, shown: State) -> State:
         """With a selection that its model has, as far as the model is known."""
         facts = self._others(state.model)
-        return state if facts is None else with_what_there_is(facts.config, state, shown.selection)
+        return state if facts is None else without_missing(facts.config, state, shown.selection)
 
     @Slot(object)
     def _dropped(self, wanted: State) -> None:
         facts = self._others(wanted.model)
         if facts is not None and facts.config.n_layers:
-            here = set(with_what_there_is(facts.config, wanted, wanted.selection).selection.heads)
+            here = set(without_missing(facts.config, wanted, wanted.selection).selection.heads)
             if absent := [str(head) for head in wanted.selection.heads if head not in here]:
                 self.message.emit(f"{facts.name} has no {' '.join(absent[:4])}: the selection stays.")
 

@@ -16,7 +16,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from circuitlab.errors import Cancelled
 from circuitlab.gui.work.job import Job
 from circuitlab.model.subject import ModelRef
-from circuitlab.session.fitting import fitted, prepare
+from circuitlab.session.model_change import state_for, warm_tokenizer
 from circuitlab.session.state import State
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Driver(QObject):
         store, shown = self.bench.engine.store, self.bench.document.recorded
         model = store.peek(state.model)
         if model is not None and state.model != shown.model:
-            state = fitted(model, state, store.peek(shown.model), shown)
+            state = state_for(model, state, store.peek(shown.model), shown)
         self.bench.document.apply(state, label, merge)
 
     def _want(self, wish: Wish) -> None:
@@ -146,7 +146,7 @@ class Driver(QObject):
 
         def work(job: Job) -> None:
             for ref in wish.needs:  # the reference first: it is used, and not the one that is closed to make room
-                prepare(store.open(ref), text)
+                warm_tokenizer(store.open(ref), text)
 
         self.bench.runner.do(SLOT, f"open {wish.needs[-1].name}", work, LANE)
 

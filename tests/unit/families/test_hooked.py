@@ -26,8 +26,8 @@ from circuitlab.model.forward import forward
 from circuitlab.model.loading import Opened, open_model
 from circuitlab.model.loading.assumptions import pairs
 from circuitlab.model.subject import Conventions, ModelRef, Subject
-from circuitlab.session.jsonfile import state_from_text, state_to_text
 from circuitlab.session.state import State
+from circuitlab.session.state_json import state_from_text, state_to_text
 from tests.fuzz.corpus import CORPUS
 from tests.reference.make_hooked import FOLDER, MODELS, TOKENS
 

@@ -12,10 +12,10 @@ from circuitlab.model.subject import Head
 from circuitlab.session.state import Selection, State
 
 Pick = Callable[[State], State]
-NOBODY = Head(-1, -1)
+NO_HEAD = Head(-1, -1)
 
 
-def on_picture_of(drawn: State | None, state: State, picked: State) -> State:
+def without_stale_positions(drawn: State | None, state: State, picked: State) -> State:
     """`picked`, which a gesture made of `state` on a picture of the state `drawn`, without what only that picture has.
 
     While an answer is computed the picture of the earlier prompt stays. Its positions are those of other tokens, and its heads
@@ -40,7 +40,7 @@ def pointed_at(state: State, pick: Pick) -> State:
     return picked
 
 
-def aimed(state: State, pick: Pick) -> State:
+def menu_state(state: State, pick: Pick) -> State:
     """The state whose selection a context menu is about: the thing under the pointer, and what it leaves of the selection.
 
     An edge stays selected only if one is under the pointer. If the pointer is on one of several selected heads, all of them stay.
@@ -49,8 +49,8 @@ def aimed(state: State, pick: Pick) -> State:
     old = state.selection
     alone = replace(old.released(), token=None)
     picked = pick(replace(state, selection=alone)).selection
-    heads = pick(replace(state, selection=alone.with_heads(NOBODY))).selection.heads
-    if picked == alone and heads == (NOBODY,):
+    heads = pick(replace(state, selection=alone.with_heads(NO_HEAD))).selection.heads
+    if picked == alone and heads == (NO_HEAD,):
         return state
     if picked.edge is not None:
         selection = old.with_edge(*picked.edge, picked.edge_kind, *picked.heads)
@@ -68,7 +68,7 @@ def aimed(state: State, pick: Pick) -> State:
 def _heads(old: Selection, picked: Selection, heads: tuple[Head, ...]) -> Selection:
     """The selected heads, or the head under the pointer if it is not among them."""
     chosen = old.without_edge()
-    pointed = heads if NOBODY not in heads else picked.heads
+    pointed = heads if NO_HEAD not in heads else picked.heads
     if len(pointed) == 1 and pointed[0] in chosen.heads:
         return chosen
     return chosen.with_heads(*pointed)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.session.cuts import ablation, words
-from circuitlab.session.pins import SHORT, called, differences
+from circuitlab.session.reference_names import SHORT, differences, reference_name
 from circuitlab.session.state import Pin, State
 
 STATE = State(ModelRef("builtin:a"), "the cat", (1, 2))
@@ -42,7 +42,7 @@ def test_each_thing_that_differs_is_named_and_nothing_else() -> None:
 
 
 def test_a_reference_is_called_by_its_short_name_or_by_what_it_has_otherwise() -> None:
-    named = lambda state, pin, label="a, final weights, “a long text of many words”": called(
+    named = lambda state, pin, label="a, final weights, “a long text of many words”": reference_name(
         state, replace(pinned(pin), label=label), NAMES.__getitem__
     )
     step = replace(STATE, model=ModelRef("builtin:a", 3))

@@ -1,4 +1,4 @@
-"""A State as JSON and back. Views of panels that are not known here are kept as they came."""
+"""A State to JSON text and back. Views of panels that this version does not have are preserved unread."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ VERSION = 1
 
 
 def state_to_text(state: State) -> str:
-    """The JSON text of a state."""
+    """The state as JSON text."""
     return json.dumps({"circuitlab": VERSION, "state": to_json(state)}, ensure_ascii=False, indent=1)
 
 
 def state_from_text(text: str, views: Mapping[str, type[Any]]) -> State:
-    """The state of a JSON text; `views` are the view types by panel name. Raises `BadInput`."""
+    """The state that a JSON text holds; `views` are the view types by panel name. Raises `BadInput`."""
     try:
         data = json.loads(text)
         if not isinstance(data, dict) or data.get("circuitlab") != VERSION:
@@ -46,7 +46,7 @@ def _state(data: Any, views: Mapping[str, type[Any]]) -> State:
     if "model" not in plain:
         raise UsageError("The state lacks its model.", expected="model", got="none")
     state = State(**plain, views=parsed_views)
-    # files of before the uncut state was read off the cut one have it among the pins
+    # older files hold the state without interventions as a pin; now it follows from the state itself
     state = replace(state, pins=tuple(pin for pin in state.pins if pin.label != UNCUT or pin.subject.edits))
     for selection in (state.selection, *(pin.selection for pin in state.pins)):
         _check(selection)
@@ -54,7 +54,7 @@ def _state(data: Any, views: Mapping[str, type[Any]]) -> State:
 
 
 def _check(selection: Selection) -> None:
-    """What the types cannot say: panels rely on a leading head and on positions from 0."""
+    """Check what the types cannot: panels rely on a leading head and on positions from 0."""
     places = [p for p in (selection.destination, selection.source, *(n for h in selection.heads for n in h)) if p is not None]
     if not selection.heads or min(places) < 0:
         raise UsageError("The selection cannot be read.", expected="at least one head, nothing below 0", got=str(selection)[:120])

@@ -1,4 +1,4 @@
-"""What a pinned subject differs in from the one on the screen: what a comparison is called."""
+"""Names of a comparison's reference, from what the pinned subject has otherwise than the one on the screen."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from circuitlab.model.subject import ModelRef
 from circuitlab.session.cuts import words
 from circuitlab.session.state import Pin, State
 
-LONGEST = 24  # characters of a text
-SHORT = 16  # characters of a name that fits a title and the header of a column
+LONGEST = 24  # characters of a text in a name
+SHORT = 16  # characters of a name that fits a title and a column header
 
 
-def called(state: State, pin: Pin, name_of: Callable[[ModelRef], str]) -> str:
-    """The reference in a word or two: its own name where that is short, else the first thing that it has otherwise."""
+def reference_name(state: State, pin: Pin, name_of: Callable[[ModelRef], str]) -> str:
+    """A short name of the reference: its label if that is short, else the first of its differences."""
     if len(pin.label) <= SHORT:
         return pin.label
     name = next(iter(differences(state, pin, name_of)), pin.label).replace(" · ", " ")
@@ -25,9 +25,9 @@ def called(state: State, pin: Pin, name_of: Callable[[ModelRef], str]) -> str:
 
 
 def differences(state: State, pin: Pin, name_of: Callable[[ModelRef], str]) -> tuple[str, ...]:
-    """What the pin has that the state has otherwise, in the pin's words; () where they are the same.
+    """What the pin has that differs from the state, in the pin's words; () if nothing does.
 
-    Of two points of one training only the step is named; of a text its end, which is where one types.
+    Of two checkpoints of one training run only the step is named; of a text its end, where typing happens.
     """
     pinned, now = pin.subject, state.subject
     names: list[str] = []

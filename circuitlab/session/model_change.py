@@ -1,4 +1,4 @@
-"""A state on another model: what means the same there is kept, what does not is dropped."""
+"""Carrying a State over to another model: what means the same there is kept, the rest is dropped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from circuitlab.session.state import Selection, State
 
 
 def state_on(model: OpenModel, state: State, text: str | None) -> State:
-    """`state` on another model: the text is kept (cut where the context ends), its tokens are the new model's."""
+    """`state` on another model with its text, or `text`, tokenized anew and truncated to the new model's context."""
     weights = model.opened.weights
     tokenizer, config = weights.tokenizer, weights.config
     bos = config.prepend_bos and tokenizer is not None and tokenizer.bos is not None
@@ -30,28 +30,28 @@ def state_on(model: OpenModel, state: State, text: str | None) -> State:
     if encoded is not None:
         words, tokens = encoded
     else:
-        # ids that were typed for a model without words stay; those of another model's words would mean nothing here
+        # ids typed by hand stay; ids that came from another model's tokenizer would mean nothing here
         ids = () if state.text else tuple(t for t in state.tokens if t < config.d_vocab)[: config.n_ctx]
-        words, tokens = "", ids or repeated_ids(config)
+        words, tokens = "", ids or first_ids(config)
     heads = tuple(h for h in state.selection.heads if h.layer < config.n_layers and h.head < config.n_heads)
-    # interventions name heads of the model they were made for
+    # interventions refer to heads of the model they were made on
     edits = state.edits if state.model == model.ref else ()
     moved = replace(state, model=model.ref, bos=bos, edits=edits, selection=Selection(heads=heads or (Head(0, 0),)))
     return moved.with_text(words, tokens)
 
 
-def prepare(model: OpenModel, text: str) -> None:
-    """On a worker: what fitting a state with this text will ask of the model's tokenizer, which keeps the answer."""
+def warm_tokenizer(model: OpenModel, text: str) -> None:
+    """On a worker thread: encode what `state_for` will encode, so that the tokenizer has it cached."""
     tokenizer = model.opened.weights.tokenizer
     if tokenizer is None:
         return
-    for words in ("", text):  # the editor asks what the empty text is
+    for words in ("", text):  # the editor encodes the empty text
         with suppress(BadInput):
             tokenizer.encode(words)
 
 
 def _encoded(tokenizer: Tokenizer, text: str, bos: bool, most: int) -> tuple[str, tuple[int, ...]] | None:
-    """A text with its tokens, cut where the context ends; None where the tokenizer cannot take it."""
+    """A text and its tokens, truncated to `most` tokens; None if the tokenizer cannot encode it."""
     try:
         whole = tokenizer.encode(text, bos)
         return (text, whole) if len(whole) <= most else (tokenizer.decode(whole[:most]), whole[:most])
@@ -59,26 +59,24 @@ def _encoded(tokenizer: Tokenizer, text: str, bos: bool, most: int) -> tuple[str
         return None
 
 
-def repeated_ids(config: ModelConfig) -> tuple[int, ...]:
-    """A first prompt for a model without words: a few random ids, the same at every start, and then the same ids again."""
+def first_ids(config: ModelConfig) -> tuple[int, ...]:
+    """A first prompt for a model without a tokenizer: a few random ids, the same at every start, repeated once."""
     rng = random.Random(0)
     half = [rng.randrange(config.d_vocab) for _ in range(max(1, min(12, config.n_ctx // 2)))]
     return tuple(half + half)[: config.n_ctx]
 
 
 def one_series(a: ModelRef, b: ModelRef) -> bool:
-    """Whether two references name points of one training: their shapes, words and edits are the same."""
+    """Whether two references are checkpoints of one training run, with the same shape, vocabulary and source."""
     return replace(a, checkpoint=None) == replace(b, checkpoint=None)
 
 
-def fitted(model: OpenModel, state: State, before: OpenModel | None, shown: State) -> State:
-    """`state`, which wants `model` in place of that of `shown`: with what it has that means something there.
+def state_for(model: OpenModel, state: State, before: OpenModel | None, shown: State) -> State:
+    """`state`, which has `model` instead of the model of `shown`, with everything that still has a meaning there.
 
-    `before` is the model of `shown`, None where it has been closed to make room.
-
-    Tokens stay where they are the text's under the new tokenizer too, or ids that were typed for this model; selection and
-    interventions stay where the new shape has them. Where the tokens are others the text is encoded anew, and positions and
-    interventions are dropped.
+    `before` is the opened model of `shown`, None if it has been closed to free memory. Tokens stay if the new tokenizer gives
+    the same ones for the text, or if they were typed as ids for this model; the selection and the interventions then stay as far
+    as the new shape has them. Otherwise the text is encoded anew, and positions and interventions are dropped.
     """
     if one_series(model.ref, shown.model):
         return state
@@ -90,7 +88,7 @@ def fitted(model: OpenModel, state: State, before: OpenModel | None, shown: Stat
 
 
 def _same_tokens(model: OpenModel, state: State, before: OpenModel | None, shown: State) -> bool:
-    """Whether the tokens of `state` are what its text is made of, or what was typed, on the new model as well."""
+    """Whether the tokens of `state` mean the same on the new model: the encoding of its text, or ids typed for it."""
     tokenizer = model.opened.weights.tokenizer
     try:
         check_tokens(model.opened.weights.config, state.tokens)
@@ -101,9 +99,9 @@ def _same_tokens(model: OpenModel, state: State, before: OpenModel | None, shown
     if state.text:
         encoded = None if tokenizer is None else _encoded(tokenizer, state.text, state.bos, len(state.tokens) + 1)
         return encoded is not None and encoded[1] == state.tokens
-    if state.tokens != shown.tokens:  # typed together with the wish for this model
+    if state.tokens != shown.tokens:  # typed together with the choice of this model
         return True
-    if before is None:  # nobody knows any more what the ids meant there
+    if before is None:  # the old tokenizer is gone, and with it the meaning of the ids
         return False
     old_tokenizer = before.opened.weights.tokenizer
     if tokenizer is None or old_tokenizer is None:
@@ -119,17 +117,17 @@ def _possible(config: ModelConfig, edit: Intervention, n: int) -> bool:
     return True
 
 
-def with_what_there_is(config: ModelConfig, state: State, shown: Selection) -> State:
-    """`state` without what its selection names and a model of this shape, or its prompt, does not have; else the same object.
+def without_missing(config: ModelConfig, state: State, shown: Selection) -> State:
+    """`state` without selected heads, tokens and positions that the model or the prompt does not have.
 
-    Where none of its heads is there, those of `shown` stay.
+    The same object if there are none. If the model has none of its heads, the heads of `shown` stay selected.
     """
     selection = _selection(config, state.selection, shown).clamped(len(state.tokens))
     return state if selection == state.selection else replace(state, selection=selection)
 
 
 def _selection(config: ModelConfig, chosen: Selection, shown: Selection | None = None) -> Selection:
-    """Without heads and tokens that the model does not have."""
+    """The selection without heads, tokens and directions that the model does not have."""
     has = lambda h: 0 <= h.layer < config.n_layers and 0 <= h.head < config.n_heads
     target = chosen.target
     if any(not 0 <= t < config.d_vocab_out for t in target.tokens) or len(target.direction) not in (0, config.d_model):
@@ -139,6 +137,6 @@ def _selection(config: ModelConfig, chosen: Selection, shown: Selection | None =
         chosen,
         heads=heads or (Head(0, 0),),
         token=chosen.token if chosen.token is not None and 0 <= chosen.token < config.d_vocab else None,
-        edge=chosen.edge if chosen.edge is not None and all(map(has, chosen.edge)) else None,  # and no longer if others lead now
+        edge=chosen.edge if chosen.edge is not None and all(map(has, chosen.edge)) else None,
         target=target,
     )
