@@ -52,6 +52,13 @@ def test_versions_of_qt_that_break_are_refused(version: str) -> None:
     assert version not in qt.specifier
 
 
+def test_the_source_archive_carries_what_its_tests_read() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    carried = {name.strip("/") for name in project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]}
+    assert not [name for name in carried if not (ROOT / name).exists()]
+    assert carried >= {"circuitlab", "tests", "docs", "resources", "models", "CONTRIBUTING.md", "CHANGELOG.md", "constraints.txt"}
+
+
 # -- make ------------------------------------------------------------------------------------------------------------------
 
 
