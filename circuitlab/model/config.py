@@ -42,9 +42,9 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 class Rotary:
     """Rotary positions: pair i of a head's first `dims` columns turns by `position · θ_i`, θ_i = base^(−2i/dims).
 
-    `pairs`: "interleaved" turns columns (2i, 2i+1), "half" turns (i, i + dims/2). `dims` 0 means all of `d_head`.
-    `theta` gives the frequencies outright, one per pair, in place of `base`. `amplitude` multiplies what is turned (the attention
-    factor of YaRN and LongRoPE, applied to queries and keys alike).
+    `pairs`: "interleaved" rotates columns (2i, 2i+1), "half" (i, i + dims/2). `dims` 0 means all of `d_head`.
+    `theta` gives the frequencies outright, one a pair, in place of `base`. `amplitude` scales the rotated columns: the attention
+    factor of YaRN and LongRoPE, applied to queries and keys alike.
     """
 
     base: float = 10000.0

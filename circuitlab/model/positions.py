@@ -40,8 +40,8 @@ def rotate(x: Tensor, rotary: Rotary, start: int) -> Tensor:
     turning, rest = x[..., :dims], x[..., dims:]
     if rotary.pairs == "interleaved":
         a, b = turning[..., 0::2], turning[..., 1::2]
-        turned = torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
+        rotated = torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
     else:
         a, b = turning.chunk(2, dim=-1)
-        turned = torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
-    return torch.cat([turned, rest], dim=-1) if rest.shape[-1] else turned
+        rotated = torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
+    return torch.cat([rotated, rest], dim=-1) if rest.shape[-1] else rotated

@@ -102,7 +102,7 @@ def test_z_of_vectors_is_that_of_a_random_cosine(tmp_path: Path, d: int) -> None
 
 
 def test_baseline_and_z_are_those_of_a_random_turn(tmp_path: Path) -> None:
-    """Monte Carlo: one side turned by random orthogonal matrices, both spectra kept."""
+    """Monte Carlo: one side rotated by random orthogonal matrices, both spectra kept."""
     config = replace(TINY, n_heads=1, n_kv_heads=1)
     path = directory(tmp_path / "m", config)
     found, w = ask(path), doubles(path)

@@ -13,7 +13,12 @@ import torch
 
 from circuitlab.analysis.base import NullContext
 from circuitlab.analysis.checks.privileged_basis import Moments, PrivilegedBasisParams, PrivilegedBasisResult, kurtosis
-from circuitlab.analysis.checks.rotation_invariance import RotationCheckParams, RotationCheckResult, Turned, random_orthogonal
+from circuitlab.analysis.checks.rotation_invariance import (
+    RotatedWeights,
+    RotationCheckParams,
+    RotationCheckResult,
+    random_orthogonal,
+)
 from circuitlab.analysis.composition.subspace_overlap import WEIGHTED, SubspaceOverlapParams, SubspaceOverlapResult
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
@@ -261,8 +266,8 @@ def test_a_layernorm_alone_moves_logits_unless_the_rotation_keeps_the_ones(tmp_p
     weights = under(ModelStore().open(ModelRef(f"file:{path}")).opened.weights, plain)
     ones = torch.linalg.qr(torch.cat([torch.ones(24, 1), torch.randn(24, 23)], 1).double()).Q  # first column along the ones
     inner = torch.block_diag(torch.ones(1, 1, dtype=torch.float64), random_orthogonal(23, 0, lambda: None))
-    turned = Turned(weights, ones @ inner @ ones.T, torch.arange(260), False, lambda: None)
-    difference = forward(turned, TOKENS).logits() - forward(weights, TOKENS).logits()
+    rotated = RotatedWeights(weights, ones @ inner @ ones.T, torch.arange(260), False, lambda: None)
+    difference = forward(rotated, TOKENS).logits() - forward(weights, TOKENS).logits()
     assert float(difference.abs().max()) < 1e-10
 
 

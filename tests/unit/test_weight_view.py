@@ -12,7 +12,7 @@ import torch
 from circuitlab.analysis.base import NullContext
 from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams
 from circuitlab.analysis.circuits.embedding_products import EmbeddingProductsParams
-from circuitlab.analysis.circuits.factors import embedding, exactness, heads_of, refuse_inexact, turned
+from circuitlab.analysis.circuits.factors import embedding, exactness, heads_of, refuse_inexact, rotated
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.inputs import InputsOf
 from circuitlab.engine.recording_context import RecordingContext
@@ -51,7 +51,7 @@ def test_factors_give_the_models_scores_and_results_of_layer_0(tmp_path: Path, n
         scores, result = run.get("scores", 0)[h], run.get("pattern", 0)[h] @ x @ heads.W_V[h] @ heads.W_O[h]
         for d in range(len(tokens)):
             for s in range(d + 1):
-                q = turned(x[d] @ heads.W_Q[h], config, 0, d - s)
+                q = rotated(x[d] @ heads.W_Q[h], config, 0, d - s)
                 expected = config.score_scale * q @ (x[s] @ heads.W_K[h])
                 at_distance = config.slopes[h] * (d - s) if config.slopes else 0.0
                 torch.testing.assert_close(scores[d, s], expected - at_distance)

@@ -1,4 +1,4 @@
-"""Whether single dimensions of the residual stream mean something: kurtosis against that in a randomly turned basis.
+"""Whether single dimensions of the residual stream mean something: kurtosis against that in a randomly rotated basis.
 
     kurtosis(v) = mean((v − mean v)⁴) / mean((v − mean v)²)²        3 for a normal distribution, more for few large entries
 
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
-from circuitlab.analysis.checks.rotation_invariance import FLOPS, random_orthogonal, turned_rows
+from circuitlab.analysis.checks.rotation_invariance import FLOPS, random_orthogonal, rotated_rows
 from circuitlab.analysis.circuits.factors import embedding, heads_of
 from circuitlab.analysis.composition.virtual_weight_path import mlp_of
 from circuitlab.counting import number_of
@@ -117,7 +117,7 @@ def _memory(c: ModelConfig, n: int, p: PrivilegedBasisParams) -> int:
 
 
 def _tile(d: int) -> int:
-    """Rows that are turned at a time."""
+    """Rows that are rotated at a time."""
     return max(16, int(FLOPS / (4 * d * d)))
 
 
@@ -165,7 +165,7 @@ def _of_stream(inputs: Inputs, Q: Tensor, first: int, ctx: Ctx) -> tuple[np.ndar
         assert x is not None
         tick = lambda at=layer: ctx.tick(at, c.n_layers + 1, f"stream {at}")
         x = x[first:].double()
-        for i, values in enumerate((x, turned_rows(x, Q, tick))):
+        for i, values in enumerate((x, rotated_rows(x, Q, tick))):
             tick()
             over_positions[i, layer] = kurtosis(values, 0).cpu().numpy()
             over_dimensions[i, layer] = float(kurtosis(values, 1).nanmean())
@@ -200,15 +200,15 @@ def _moments(writer: _Writer, Q: Tensor, ctx: Ctx) -> tuple[Moments, Moments]:
     """Of the columns of W and of W Q. Raises `BadModel` where a weight is not finite."""
     tick = lambda: ctx.tick(0, 1, writer.name)
     Q, n, d = Q.to(writer.outer.dtype), len(writer.outer if writer.inner is None else writer.inner), len(Q)
-    # of a product the factor is turned: d_head rows in place of d_model
-    turned = writer if writer.inner is None else writer._replace(outer=turned_rows(writer.outer, Q, tick))
+    # of a product the factor is rotated: d_head rows in place of d_model
+    rotated = writer if writer.inner is None else writer._replace(outer=rotated_rows(writer.outer, Q, tick))
     mean = writer.rows(0, _tile(d)).double().mean(0)
     plain, other = Moments(mean), Moments(mean @ Q.double())
     for start in range(0, n, _tile(d)):
         tick()
         rows = writer.rows(start, start + _tile(d))
         plain.add(rows)
-        other.add(rows @ Q if turned is writer else turned.rows(start, start + _tile(d)))
+        other.add(rows @ Q if rotated is writer else rotated.rows(start, start + _tile(d)))
     if not plain.finite:
         raise BadModel(f"The weights of {writer.name} are not finite.", expected="finite weights", got="NaN or infinity")
     return plain, other

@@ -1,4 +1,4 @@
-"""The whole model turned by a random orthogonal matrix: whether its logits move, and why they do where they do.
+"""The whole model rotated by a random orthogonal matrix: whether its logits move, and why they do where they do.
 
     W_E, W_pos, W_O, W_out, b_O, b_out → · Q          W_Q, W_K, W_V, W_in, W_gate, W_U → Qᵀ ·
 
@@ -7,7 +7,7 @@ Nothing but norms and their gains sees the basis of the stream (Elhage et al. 20
     RMS(x Q) = RMS(x) Q,     but a gain scales each dimension,     and LayerNorm subtracts the mean, the part along all ones.
 
 Gains fold into the weights that read behind them; what writes can be centred, and a LayerNorm of a stream without a mean is an
-RMS. Turned after that, no logit moves. Two answers stand beside each other: the model as it is, and folded and centred.
+RMS. Rotated after that, no logit moves. Two answers stand beside each other: the model as it is, and folded and centred.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class RotationCheckParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RotationCheckResult(Result):
-    """`difference` [2]: largest |logit of the turned model − logit|, of the model as it is and folded and centred (`names`).
+    """`difference` [2]: largest |logit of the rotated model − logit|, of the model as it is and folded and centred (`names`).
 
     `logit_range`: largest minus smallest logit of the model as it is. `reasons` [2]: what in the model sees the basis, "" where
     nothing does and the difference is rounding.
@@ -88,7 +88,7 @@ def random_orthogonal(d: int, seed: int, step: Step) -> Tensor:
     return Q
 
 
-def turned_rows(x: Tensor, Q: Tensor, step: Step) -> Tensor:
+def rotated_rows(x: Tensor, Q: Tensor, step: Step) -> Tensor:
     """x Q for x [..., d_model], a tile of rows at a time."""
     rows, out = x.reshape(-1, x.shape[-1]), torch.empty(x.numel() // x.shape[-1], Q.shape[1], dtype=x.dtype)
     tile = max(1, int(FLOPS / (2 * Q.numel())))
@@ -98,8 +98,8 @@ def turned_rows(x: Tensor, Q: Tensor, step: Step) -> Tensor:
     return out.view(*x.shape[:-1], Q.shape[1])
 
 
-class Turned:
-    """`Weights` of the turned model. Its embedding holds the rows of `ids` alone, in that order: all that a prompt reads."""
+class RotatedWeights:
+    """`Weights` of the rotated model. Its embedding holds the rows of `ids` alone, in that order: all that a prompt reads."""
 
     resident = False
 
@@ -109,7 +109,7 @@ class Turned:
         self._gained: set[str] = set()
         c = raw.config
         norm = "rms" if rms else c.norm
-        # the table of sinusoidal positions is written to the stream too: as a learned one it can be turned
+        # the table of sinusoidal positions is written to the stream too: as a learned one it can be rotated
         self._table = c.positions == "sinusoidal"
         self.config: ModelConfig = replace(c, norm=norm, positions="learned" if self._table else c.positions)
 
@@ -119,7 +119,7 @@ class Turned:
         return None
 
     def _rows(self, W: Tensor) -> Tensor:
-        return turned_rows(W, self._Q, self._step)
+        return rotated_rows(W, self._Q, self._step)
 
     def _reads(self, W: Tensor) -> Tensor:
         """Qᵀ W of W [..., d_model, n]."""
@@ -187,7 +187,7 @@ def _refuse(c: ModelConfig, p: RotationCheckParams) -> str | None:
 
 @analysis(version=1, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
 def rotation_check(inputs: Inputs, p: RotationCheckParams, ctx: Ctx) -> RotationCheckResult:
-    """Whether the logits of this prompt move when the whole model is turned by a random orthogonal matrix."""
+    """Whether the logits of this prompt move when the whole model is rotated by a random orthogonal matrix."""
     conventions = inputs.subject.conventions
     plain = inputs.presented(replace(conventions, fold_norm=False, centre=False))
     both = replace(conventions, fold_norm=True, centre=True)
@@ -224,10 +224,10 @@ def _moved(weights: Weights, tokens: tuple[int, ...], Q: Tensor, rms: bool, ctx:
     c = weights.config
     step = lambda: ctx.tick(0, 1, "turning the model")
     ids, places = np.unique(np.array(tokens), return_inverse=True)
-    other = Turned(weights, Q, torch.as_tensor(ids), rms, step)
+    other = RotatedWeights(weights, Q, torch.as_tensor(ids), rms, step)
     listen = lambda text: lambda i, n: ctx.tick(i, n, text)
     one = forward(weights, tokens, tick=listen("the model")).final
-    two = forward(other, tuple(int(i) for i in places), tick=listen("the turned model")).final
+    two = forward(other, tuple(int(i) for i in places), tick=listen("the rotated model")).final
     assert one is not None and two is not None
     ends = weights.unembed()
     if c.final_norm:

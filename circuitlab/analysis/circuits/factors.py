@@ -127,16 +127,16 @@ def check_finite(layer: Layer, i: int) -> None:
             raise BadModel(f"The weights layers.{i}.{name} are not finite.", expected="finite weights", got="NaN or infinity")
 
 
-def turned(x: Tensor, config: ModelConfig, layer: int, distance: int) -> Tensor:
+def rotated(x: Tensor, config: ModelConfig, layer: int, distance: int) -> Tensor:
     """Query weights (or queries) [..., d_head] as a destination sees them `distance` positions behind the source.
 
-    `x R_δ` with δ = source − destination = −distance ≤ 0, so that `turned(x_d W_Q) · (x_s W_K)` is the model's own `q · k`.
+    `x R_δ` with δ = source − destination = −distance ≤ 0, so that `rotated(x_d W_Q) · (x_s W_K)` is the model's own `q · k`.
     Distance 0 is "position-free". The same tensor where this layer does not rotate.
     """
     rotary = config.rotation(layer)
     if rotary is None or (distance == 0 and rotary.amplitude == 1):
         return x
-    # turned by its own angle and scaled for both sides: the keys that it meets are left as they are
+    # rotated by its own angle and scaled for both sides: the keys that it meets are left as they are
     return rotate(x.unsqueeze(-2), replace(rotary, amplitude=rotary.amplitude**2), distance).squeeze(-2)
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.circuits.factor_products import root
-from circuitlab.analysis.circuits.factors import turned, words
+from circuitlab.analysis.circuits.factors import rotated, words
 from circuitlab.analysis.circuits.ov_table import ov_bias_words
 from circuitlab.analysis.circuits.qk_table import check_distance, score_words
 from circuitlab.analysis.circuits.vocabulary_rows import (
@@ -118,7 +118,7 @@ def _qk(inputs: Inputs, p: LargestEntriesParams, ctx: Ctx) -> _Factors:
     """A [destination, d_head], B [source, d_head]."""
     c, head = inputs.weights.config, one_head(inputs, p.head)
     queries, keys = side_of(inputs, p.head, p.embed), side_of(inputs, p.head, p.embed, p.through)
-    A = c.score_scale * turned(queries.times(head.W_Q, ctx, "queries"), c, p.head.layer, p.distance)
+    A = c.score_scale * rotated(queries.times(head.W_Q, ctx, "queries"), c, p.head.layer, p.distance)
     B = keys.times(head.W_K, ctx, "keys")
     said = (f"keys: {keys.said}" if keys.said else "", "QK: rows minus their means over sources")
     return A, B - B.mean(0), (*said, *score_words(c, head, p.distance))

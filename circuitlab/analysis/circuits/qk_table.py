@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, scalar
-from circuitlab.analysis.circuits.factors import turned, words
+from circuitlab.analysis.circuits.factors import rotated, words
 from circuitlab.analysis.circuits.vocabulary_rows import (
     Embedding,
     Ends,
@@ -129,7 +129,7 @@ def _row(inputs: Inputs, p: QkTableParams, head: OneHead, ctx: Ctx) -> _Found:
     c = inputs.weights.config
     queries = side_of(inputs, p.head, p.embed, p.behind if p.side == "query" else None, every=False)
     keys = side_of(inputs, p.head, p.embed, p.behind if p.side == "key" else None)
-    q = turned(queries.row(p.token) @ head.W_Q, c, p.head.layer, p.distance)
+    q = rotated(queries.row(p.token) @ head.W_Q, c, p.head.layer, p.distance)
     readers = [head.W_K @ q, *_bias_reader(c, head, p.distance)]
     rows = c.score_scale * keys.times(torch.stack(readers, dim=1), ctx, "keys")
     mean = rows.mean(0)
@@ -144,7 +144,7 @@ def _column(inputs: Inputs, p: QkTableParams, head: OneHead, ctx: Ctx) -> _Found
     bias = _bias_reader(c, head, p.distance)
     keys = side_of(inputs, p.head, p.embed, p.behind if p.side == "key" else None, every=bool(bias))
     # the rotation moves from the query to the key: (x R_δ) · k = x · (k R_−δ)
-    k = turned(keys.row(p.token) @ head.W_K, c, p.head.layer, -p.distance)
+    k = rotated(keys.row(p.token) @ head.W_K, c, p.head.layer, -p.distance)
     column = c.score_scale * queries.times((head.W_Q @ k)[:, None], ctx, "queries")[:, 0]
     rows = torch.zeros(c.d_vocab, 0)
     if bias:
@@ -156,7 +156,7 @@ def _column(inputs: Inputs, p: QkTableParams, head: OneHead, ctx: Ctx) -> _Found
 
 def _bias_reader(c: ModelConfig, head: OneHead, distance: int) -> list[Tensor]:
     """[d_model] that reads the bias row from keys' rows; none without a query bias."""
-    return [] if head.b_Q is None else [head.W_K @ turned(head.b_Q, c, head.head.layer, distance)]
+    return [] if head.b_Q is None else [head.W_K @ rotated(head.b_Q, c, head.head.layer, distance)]
 
 
 def _bias_ends(rows: Tensor, k: int) -> Ends:

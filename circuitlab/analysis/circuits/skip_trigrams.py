@@ -21,7 +21,7 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams
-from circuitlab.analysis.circuits.factors import is_token_map, turned, words
+from circuitlab.analysis.circuits.factors import is_token_map, rotated, words
 from circuitlab.analysis.circuits.ov_table import ov_bias_words
 from circuitlab.analysis.circuits.qk_table import check_distance, score_words
 from circuitlab.analysis.circuits.vocabulary_rows import (
@@ -153,7 +153,7 @@ def _strongest(inputs: Inputs, p: SkipTrigramsParams, head: OneHead, ctx: Ctx) -
     keys, values = side.times(head.W_K, ctx, "keys"), side.times(head.W_V, ctx, "values")
     keys -= keys.mean(0)
     outs, n = out_factor(inputs, head.W_O, ctx)
-    W_Q = turned(head.W_Q, c, p.head.layer, p.distance).double()
+    W_Q = rotated(head.W_Q, c, p.head.layer, p.distance).double()
     column = _squares(keys, W_Q.T @ torch.tensor(embed.gram(False)) @ W_Q)
     row = _squares(values, (outs @ outs.T).double())
     chosen = torch.topk(column * row, min(p.sources, len(keys))).indices
@@ -168,7 +168,7 @@ def _squares(W: Tensor, gram: Tensor) -> Tensor:
 
 def _scores(c: ModelConfig, side: Side, head: OneHead, keys: Tensor, distance: int, ctx: Ctx) -> Tensor:
     """[d_vocab, source]: scores of every destination with some centred keys [source, d_head]; the rotation moves to the key."""
-    reader = head.W_Q @ turned(keys, c, head.head.layer, -distance).T
+    reader = head.W_Q @ rotated(keys, c, head.head.layer, -distance).T
     return c.score_scale * side.times(reader, ctx, "destinations")
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
-from circuitlab.analysis.circuits.factors import is_token_map, turned, words
+from circuitlab.analysis.circuits.factors import is_token_map, rotated, words
 from circuitlab.analysis.circuits.ov_table import ov_bias_words
 from circuitlab.analysis.circuits.qk_table import check_distance, score_words
 from circuitlab.analysis.circuits.vocabulary_rows import (
@@ -111,11 +111,11 @@ def token_circuits(inputs: Inputs, p: TokenCircuitsParams, ctx: Ctx) -> TokenCir
         through = side_of(inputs, p.head, p.embed, p.behind)
         keys = side_of(inputs, p.head, p.embed, p.behind if p.side == "key" else None)
         queries = side_of(inputs, p.head, p.embed, p.behind if p.side == "query" else None)
-        q = turned(queries.row(p.token) @ head.W_Q, c, p.head.layer, p.distance)
-        k = turned(keys.row(p.token) @ head.W_K, c, p.head.layer, -p.distance)
+        q = rotated(queries.row(p.token) @ head.W_Q, c, p.head.layer, p.distance)
+        k = rotated(keys.row(p.token) @ head.W_K, c, p.head.layer, -p.distance)
         readers = [(keys, head.W_K @ q), (queries, head.W_Q @ k)]
         if head.b_Q is not None:
-            readers.append((keys, head.W_K @ turned(head.b_Q, c, p.head.layer, p.distance)))
+            readers.append((keys, head.W_K @ rotated(head.b_Q, c, p.head.layer, p.distance)))
         if is_token_map(c):
             out, mean = inputs.weights.unembed().W_U[:, p.token], unembed_mean(inputs)
             readers.append((through, head.W_V @ (head.W_O @ (out if mean is None else out - mean))))

@@ -6,7 +6,7 @@ each over the product of the two norms, all of them Frobenius. Reduced first: wi
 likewise on the right W_Q R, R Rᵀ = W_Kᵀ W_K [Q]; W_K R, R Rᵀ = W_Qᵀ W_Q [K]; W_V R, R Rᵀ = W_O W_Oᵀ [V]. What is left are squared
 norms of products of reduced factors, for all pairs (`block_norms`). A chunk of layers with another is held at a time.
 
-Baseline: one side turned at random with both spectra kept, in d dimensions (P and R: A Aᵀ and Bᵀ B of the reduced factors A, B)
+Baseline: one side rotated at random with both spectra kept, in d dimensions (P and R: A Aᵀ and Bᵀ B of the reduced factors A, B)
 
     E[score²] = 1/d,     Var[score²] = 2 nP nR / ((d−1)(d+2)(tr P tr R)²),     nP = ‖P‖² − (tr P)²/d,     z = (score² − 1/d)/sd
 
@@ -194,7 +194,7 @@ def composition(inputs: Inputs, p: CompositionParams, ctx: Ctx) -> CompositionRe
     said = words(
         inputs,
         reading_words(inputs),
-        f"baseline √(1/{d}): one side turned at random, both spectra kept",
+        f"baseline √(1/{d}): one side rotated at random, both spectra kept",
         "rotary: at distance 0" if c.positions == "rotary" else "",
         "one layer: there are no pairs" if c.n_layers < 2 else "",
     )

@@ -4,7 +4,7 @@
 
     cos θ_1 ≥ … ≥ cos θ_r = singular values of U_1ᵀ U_2,     mean cos² = ‖U_1ᵀ U_2‖² / min(r_1, r_2)
 
-(Björck and Golub 1973). Chance: one subspace turned at random, E[mean cos²] = max(r_1, r_2)/d, d_head/d at full rank. The
+(Björck and Golub 1973). Chance: one subspace rotated at random, E[mean cos²] = max(r_1, r_2)/d, d_head/d at full rank. The
 subspaces are those of the products, so that no gauge is seen; U comes from QR of the factors and an SVD of d_head × d_head.
 
 What spans everything has no angle. There the overlap is weighted, with X = W_E, W_pos, W_Uᵀ, W_inᵀ of the first MLP or W_out of

@@ -11,7 +11,7 @@ the MLP's Jacobian at a position of the prompt or its mean over all of them, the
 Only the direct product is what the weights say, exactly. Across layers the patterns are assumed to be the identity, and
 `W_in W_out` leaves the nonlinearity out: the caption says so in place of "exact".
 
-Chance is the rms of ‖A P B‖ / (‖A‖‖B‖) with both ends turned at random against what stands between: ‖P‖_F / d_model, which is
+Chance is the rms of ‖A P B‖ / (‖A‖‖B‖) with both ends rotated at random against what stands between: ‖P‖_F / d_model, which is
 1/√d_model for a direct product, P = I.
 
 The product of a head is the gauge-free one: W_OV, W_QK, never W_O or W_Q alone. With F the shorter side's factor
@@ -109,7 +109,7 @@ class VirtualWeightParams:
 class VirtualWeightResult(Result):
     """`norm` is the Frobenius norm of the product asked for; `relative` is it over `writer_norm · reader_norm`, 0 if one is 0.
 
-    `baseline`: the rms of `relative` with both sides turned at random, ‖P‖_F / d_model (1/√d_model of a direct product).
+    `baseline`: the rms of `relative` with both sides rotated at random, ‖P‖_F / d_model (1/√d_model of a direct product).
     `direct_norm`, `across_norm`: NaN where not computed. `singular_values` [r], largest first. `left_ids`, `left` [direction, k]:
     the largest entries, by size, of the left singular vectors (the writer's tokens), `right_ids`, `right` of the right ones (the
     reader's tokens); [direction, 0] where a side is not tokens. The sign that a pair of vectors shares means nothing.
@@ -362,7 +362,7 @@ def _said(inputs: Inputs, p: VirtualWeightParams, path: list[Place], at: At | No
         said += (
             [] if c.attention_only else [mlps.get(p.mlp, f"MLPs by their Jacobian, {'mean of ' * (p.mlp == RECORDED[1])}{where}")]
         )
-    how = "both ends turned at random against what stands between" if path else "one side turned at random, both spectra kept"
+    how = "both ends rotated at random against what stands between" if path else "one side rotated at random, both spectra kept"
     said += [f"chance: {how}"]
     if p.reader.startswith("QK"):
         rotates = c.positions == "rotary" and c.positional(p.reader_head.layer)

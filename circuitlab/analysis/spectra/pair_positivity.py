@@ -111,11 +111,11 @@ class Reader:
         """From the factors of a layer."""
         assert G.left is not None and G.right is not None
         n_heads, _, d_head = heads.W_Q.shape
-        row, turned = (G.right.to(heads.W_Q.dtype) @ heads.W_Q).double(), []
+        row, rotated = (G.right.to(heads.W_Q.dtype) @ heads.W_Q).double(), []
         for part, _ in parts(heads, list(range(n_heads))):
             tick()
-            turned.append(G.product @ beside(part.W_Q))
-        return cls(beside(heads.W_K), torch.cat(turned, 1), row, G.left.to(heads.W_Q.dtype), d_head)
+            rotated.append(G.product @ beside(part.W_Q))
+        return cls(beside(heads.W_K), torch.cat(rotated, 1), row, G.left.to(heads.W_Q.dtype), d_head)
 
     def blocks(self, product: Tensor) -> Tensor:
         """[src, dest, n, d_head] float64 of [src, n, dest · d_head]."""

@@ -36,7 +36,7 @@ from circuitlab.analysis.circuits.factor_products import (
     singular_values,
     tensor,
 )
-from circuitlab.analysis.circuits.factors import by_layer, turned, words
+from circuitlab.analysis.circuits.factors import by_layer, rotated, words
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_table
 from circuitlab.analysis.spectra.ov_spectrum import readers, refuse_behind, spectrum_memory, spectrum_table, zeros
 from circuitlab.errors import BadInput
@@ -110,7 +110,7 @@ def qk_spectrum(inputs: Inputs, p: QkSpectrumParams, ctx: Ctx) -> QkSpectrumResu
             heads = factors_of(inputs, layer)
             for part, where in parts(heads, index):
                 ctx.tick(places[0], len(chosen), f"QK spectrum of layer {layer}")
-                W_Q, W_K = turned(part.W_Q, c, layer, p.distance), part.W_K
+                W_Q, W_K = rotated(part.W_Q, c, layer, p.distance), part.W_K
                 W_Q, W_K = (W_Q, moved(W_K)) if p.side == "key" else (moved(W_Q), W_K)
                 side = sides.get(_ends(p, Head(layer, 0)), _Sides())
                 values = Values.of(*side.small(W_Q, W_K), W_Q.dtype)

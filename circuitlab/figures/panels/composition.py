@@ -301,7 +301,7 @@ def _list(answer: Answer, view: CompositionView, pairs: Pairs, kinds: tuple[str,
             RowColumn("destination", name(pairs.dest_layer, pairs.dest)),
             RowColumn("score", pairs.score, digits=3, bar=True, levels=(0.0, top_level(pairs.score))),
             RowColumn("− baseline", pairs.score - np.float32(result.baseline), digits=3),
-            RowColumn("z", pairs.z, digits=1, tip="(score² − 1/d) / sd, one side turned at random; skewed: no p-value"),
+            RowColumn("z", pairs.z, digits=1, tip="(score² − 1/d) / sd, one side rotated at random; skewed: no p-value"),
         )
         return columns, pairs.keys()
 

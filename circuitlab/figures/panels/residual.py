@@ -189,7 +189,7 @@ def _rotation(answer: Answer) -> Figure:
         )
         return Rows("rotation", columns, ids(np.arange(len(result.names))))
 
-    title = f"every weight turned by one random rotation · logits span {result.logit_range:.1f}"
+    title = f"every weight rotated by one random orthogonal matrix · logits span {result.logit_range:.1f}"
     return Figure(((once(answer, "rows", make),),), title, captions((answer,)))
 
 

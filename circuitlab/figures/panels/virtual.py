@@ -156,7 +156,7 @@ PANEL = register(
             "Who writes and who reads: the chosen edge of Composition, chosen heads, embeddings, MLPs or the unembedding. The "
             "direct product is exact. Across layers it is not: every pattern is set to the identity, and MLPs are left out, "
             "taken as linear, or replaced by their Jacobian at the selected position or its mean over the prompt, norms at "
-            "recorded scales. Chance is what remains of both norms when the two ends are turned at random against what stands "
+            "recorded scales. Chance is what remains of both norms when the two ends are rotated at random against what stands "
             "between."
         ),
         requests=requests,

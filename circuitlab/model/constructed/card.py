@@ -45,7 +45,7 @@ of them 0.
 |---|---|
 | W_E | writes the token into `tok` ({_TOKENS[p.variant]}), and 1 into `one` |
 | layer 0 W_K | reads `one`: the same key c = (1, 0, 1, 0, …) for every token, so that only the rotation tells positions apart |
-| layer 0 W_Q | α times the same, turned back by {p.offset}: the query here meets the key {p.offset} behind it in step |
+| layer 0 W_Q | α times the same, rotated back by {p.offset}: the query here meets the key {p.offset} behind it in step |
 | layer 0 W_V, W_O | copy what `tok` says of that token into `prev` |
 | layer 1 W_Q, W_K | {_LAYER_1[p.variant]} |
 | layer 1 W_V, W_O | copy what `tok` says of the token found there into `out`, times γ |

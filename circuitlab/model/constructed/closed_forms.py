@@ -75,12 +75,12 @@ def _by_token(p: RopeInduction, delta: np.ndarray) -> Iterator[np.ndarray]:
     if not p.token_in_key:
         yield curve[None]
         return
-    turned, still = _keys(p)
+    rotated, still = _keys(p)
     turn = np.exp(1j * np.array(p.theta())[:, None] * delta)
-    asked, asking = (share * np.real(x @ turn) for x in (turned, turned.conj()))
+    asked, asking = (share * np.real(x @ turn) for x in (rotated, rotated.conj()))
     for letter in range(1, p.d_vocab):
-        held = turned[letter].nonzero()[0]
-        both = np.real((turned[letter, held].conj() * turned[:, held]) @ turn[held]) + (still @ still[letter])[:, None]
+        held = rotated[letter].nonzero()[0]
+        both = np.real((rotated[letter, held].conj() * rotated[:, held]) @ turn[held]) + (still @ still[letter])[:, None]
         yield share**2 * curve + asking[letter] + asked + both
 
 
@@ -165,8 +165,8 @@ def scores_0(p: RopeInduction, tokens: Sequence[int]) -> np.ndarray:
         steps = np.arange(p.offset + 1 - len(tokens), p.offset + len(tokens))
         curve = sum_of_cosines(p, steps)
         return p.alpha * curve[place[None, :] - place[:, None] + len(tokens) - 1]
-    turned, still = (x[list(tokens)] for x in _keys(p))
-    z, angle = 1 - p.token_in_key + turned, np.array(p.theta())
+    rotated, still = (x[list(tokens)] for x in _keys(p))
+    z, angle = 1 - p.token_in_key + rotated, np.array(p.theta())
     looking, standing = z * np.exp(1j * (place[:, None] - p.offset) * angle), z * np.exp(1j * place[:, None] * angle)
     return p.alpha * ((looking.conj() @ standing.T).real + still @ still.T)
 

@@ -50,7 +50,7 @@ def configuration(p: RopeInduction) -> ModelConfig:
 
 
 def _turned(x: np.ndarray, p: RopeInduction, by: float) -> np.ndarray:
-    """Rows [n, d_head] turned by `by` positions: `x R(by)ᵀ` of row vectors; columns beyond `p.d_head` stand still."""
+    """Rows [n, d_head] rotated by `by` positions: `x R(by)ᵀ` of row vectors; columns beyond `p.d_head` stand still."""
     out, angle = x.copy(), by * np.array(p.theta())
     a, b = x[:, 0 : p.d_head : 2], x[:, 1 : p.d_head : 2]
     out[:, 0 : p.d_head : 2] = a * np.cos(angle) - b * np.sin(angle)

@@ -28,7 +28,7 @@ def filled(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[dict
     return {**config, **{name: defaults[name] for name in assumed}}, (f"not stated, the family's own: {said}",) if said else ()
 
 
-def turned(config: Mapping[str, Any], d_head: int, partial: float, n_ctx: int) -> tuple[Rotary, int, tuple[str, ...]]:
+def rotary_fields(config: Mapping[str, Any], d_head: int, partial: float, n_ctx: int) -> tuple[Rotary, int, tuple[str, ...]]:
     """Rotary positions of the first columns of each head, in halves, the context over which they hold, and notes.
 
     `partial` and `n_ctx` are the family's defaults. Raises `BadModel` where no pair would turn.
@@ -66,7 +66,7 @@ def rotary_sizes(
     """
     d_model, n_heads = size(config, "hidden_size"), size(config, "num_attention_heads")
     d_head = head_size(config, d_model, n_heads)
-    rotary, n_ctx, notes = turned(turning, d_head, partial, default_context)
+    rotary, n_ctx, notes = rotary_fields(turning, d_head, partial, default_context)
     fields = {
         "n_layers": size(config, "num_hidden_layers"),
         "n_heads": n_heads,

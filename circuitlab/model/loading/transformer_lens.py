@@ -222,24 +222,24 @@ def configuration(sizes: Sizes, arch: Architecture, biases: tuple[BiasName, ...]
 
 def layout(config: ModelConfig, names: Names, found: Axes, arch: Architecture) -> Layout:
     """Where the file keeps each tensor."""
-    turned = lambda name: _turned(stored(name), short(name), found)
-    ends = {"embed.W_E": turned("embed.W_E"), "unembed.W_U": turned("unembed.W_U")}
+    oriented = lambda name: _oriented(stored(name), short(name), found)
+    ends = {"embed.W_E": oriented("embed.W_E"), "unembed.W_U": oriented("unembed.W_U")}
     if arch.embed_norm or "embed.ln.w" in names:  # LayerNorm, whatever the others are
         ends["embed.W_E"] = ends["embed.W_E"].normed("embed.ln.w", "embed.ln.b", config.norm_eps)
-    ends |= {"embed.W_pos": turned("pos_embed.W_pos")} if config.stored_positions else {}
+    ends |= {"embed.W_pos": oriented("pos_embed.W_pos")} if config.stored_positions else {}
     ends |= {"unembed.b_U": stored("unembed.b_U")} if "unembed" in config.biases else {}
     block: dict[str, Stored] = {}
     for which in ("q", "k", "v", "o") if config.n_layers else ():
         part = which.upper()
         at = lambda name: names.attention(name).replace("blocks.0.", "blocks.{i}.")
-        block[f"W_{part}"] = _turned_heads(names, at(f"W_{part}"), which, found)
+        block[f"W_{part}"] = _oriented_heads(names, at(f"W_{part}"), which, found)
         if which in config.biases:
             flat = which != "o" and len(names.shape(names.attention(f"b_{part}"))) == 1
             block[f"b_{part}"] = stored(at(f"b_{part}")).heads(which) if flat else stored(at(f"b_{part}"))
     if config.d_mlp:
-        block |= {f"mlp.W_{name}": turned(f"blocks.{{i}}.mlp.W_{name}") for name in ("in", "out")}
+        block |= {f"mlp.W_{name}": oriented(f"blocks.{{i}}.mlp.W_{name}") for name in ("in", "out")}
         block |= _mlp_biases(config) if "mlp" in config.biases else {}
-        block |= {"mlp.W_gate": turned("blocks.{i}.mlp.W_gate")} if config.gated else {}
+        block |= {"mlp.W_gate": oriented("blocks.{i}.mlp.W_gate")} if config.gated else {}
     norms, final = _norms(config, names, arch)
     prefixes = (names.prefix,) if names.prefix else ("",)
     zero = tuple(n for n in ("b_Q", "b_K", "b_V", "b_O", "b_in", "b_out", "b_U") if not _has_bias(config, n))
@@ -252,15 +252,15 @@ def _has_bias(config: ModelConfig, name: str) -> bool:
     return kind in config.biases
 
 
-def _turned(where: Stored, which: str, found: Axes) -> Stored:
+def _oriented(where: Stored, which: str, found: Axes) -> Stored:
     return where.T if which in found.transposed else where
 
 
-def _turned_heads(names: Names, name: str, which: Which, found: Axes) -> Stored:
+def _oriented_heads(names: Names, name: str, which: Which, found: Axes) -> Stored:
     """W_Q … of one layer: heads in an axis of their own or flat, either order of the axes."""
     exchanged = short(name) in found.transposed
     if len(names.shape(name.replace("{i}", "0"))) == 2:
-        return _turned(stored(name), short(name), found).heads(which)
+        return _oriented(stored(name), short(name), found).heads(which)
     return stored(name).then(lambda c, x: x.transpose(1, 2)) if exchanged else stored(name)
 
 
