@@ -100,7 +100,7 @@ def test_afresh_it_is_bit_equal_and_refusals_say_why(tmp_path: Path) -> None:
         lab(PathPatchingParams(LONGER, Head(0, 0), receivers=(Head(0, 1),)), name="path_patching")
     with pytest.raises(BadInput, match="no such head"):
         lab(PathPatchingParams(LONGER, Head(0, 9)), name="path_patching")
-    with pytest.raises(Refused, match="norms before"):
+    with pytest.raises(Refused, match="aths need"):
         Lab(tmp_path / "b", CONFIGS["both-norms-capped"])(PathPatchingParams(LONGER), name="path_patching")
     with pytest.raises(Refused, match="no MLP"):
         Lab(tmp_path / "a", TINY)(PathPatchingParams(LONGER, writer="mlp"), name="path_patching")

@@ -1,4 +1,4 @@
-"""This run and the run on another prompt, aligned, with the target measured on both: what every patch begins with."""
+"""This run and the run on another prompt, aligned, with the target measured on both: the basis of all patching."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from circuitlab.model.subject import Target
 
 
 @dataclass(frozen=True, eq=False)
-class TwoRuns:
-    """`run` with the subject's interventions; `there` on the tokens `source` without any. The target is read at position `at`.
+class PromptPair:
+    """`run` has the subject's interventions; `other_run`, on the tokens `source`, has none. The target is read at position `at`.
 
-    `clean`, `other`: the target on this prompt, and on the other one at the position that belongs to `at`; NaN without one.
+    `clean`, `other`: the target on this prompt, and on the other one at the partner of `at`; NaN without a partner.
     """
 
     inputs: Inputs
     run: Run
-    there: Run
+    other_run: Run
     aligned: Alignment
     aim: TargetVector
     at: int
@@ -39,28 +39,28 @@ class TwoRuns:
     @property
     def source(self) -> tuple[int, ...]:
         """The other prompt's tokens."""
-        return self.there.tokens
+        return self.other_run.tokens
 
     @property
     def align(self) -> tuple[int, ...]:
-        """The alignment as an `Intervention` has it."""
+        """The alignment in the form of `Intervention.align`."""
         return tuple(self.aligned.align.tolist())
 
     @property
     def paths(self) -> bool:
-        """Whether an intervention acts along a path: what it does depends on what its sender writes in the changed run."""
+        """Whether an intervention acts along a path, so that its effect depends on its sender's output in the changed run."""
         return any(e.path_from is not None for e in self.run.edits)
 
     def shared(self, layer: int) -> int:
-        """How many first positions are the same in both runs at this layer: the same tokens there, and nothing has intervened."""
+        """How many leading positions agree in both runs at this layer: the same tokens and no intervention so far."""
         return 0 if any(e.site.layer <= layer for e in self.run.edits) else self.aligned.first_difference
 
     def intervened(self, edit: Intervention, tick: Tick) -> Tensor:
-        """[1]: the target of this run with one more intervention, by a forward pass of its own."""
+        """[1]: the target of this run with one more intervention, from a forward pass of its own."""
         run, edits = self.run, (*self.run.edits, edit)
-        made = forward(run.weights, run.tokens, edits, None, lambda tokens: self.inputs.run(tokens, ()), lambda i, n: tick())
-        assert made.final is not None
-        return self.aim.measure(run.weights, made.final[self.at, None])
+        changed = forward(run.weights, run.tokens, edits, None, lambda tokens: self.inputs.run(tokens, ()), lambda i, n: tick())
+        assert changed.final is not None
+        return self.aim.measure(run.weights, changed.final[self.at, None])
 
     def words(self) -> tuple[str, ...]:
         """For captions: the target, its values on both prompts, the alignment."""
@@ -69,33 +69,32 @@ class TwoRuns:
         return (f"{self.aim.words} at position {self.at}: {ends}", *same, self.aligned.words, "later patterns recomputed")
 
 
-def two_runs(inputs: Inputs, source: tuple[int, ...], target: Target, position: int, contrast: bool, ctx: Ctx) -> TwoRuns:
+def prompt_pair(inputs: Inputs, source: tuple[int, ...], target: Target, position: int, contrast: bool, ctx: Ctx) -> PromptPair:
     """Both runs; `source` () stands for this prompt without its interventions.
 
-    Raises `BadInput` as the forward pass does, and where the other run is this very one: nothing could change.
-
-    `contrast`: without a target of its own, what the other prompt makes most probable minus what this one does.
+    `contrast`: without a target, take the other prompt's most probable token minus this prompt's.
+    Raises `BadInput` as the forward pass does, and if both runs are the same, so that nothing could be patched.
     """
     if source in ((), inputs.subject.tokens) and not inputs.subject.edits:
         raise BadInput(
             "There is nothing to patch: the other run is this very one.",
             expected="source: the tokens of another prompt; or an intervention, whose effect the same prompt without it undoes",
             got="no source" if not source else "this prompt's own tokens, and no intervention",
-            remedy="Give source=…, or cut something first.",
+            remedy="Give source=…, or ablate something first.",
         )
     if source:
         check_tokens(inputs.weights.config, source, "The other prompt")
     run = inputs.run()
     ctx.tick(0, 1, "the other prompt")
-    there = inputs.run(source or run.tokens, ())
-    aligned = alignment_of(run.tokens, there.tokens)
+    other_run = inputs.run(source or run.tokens, ())
+    aligned = alignment_of(run.tokens, other_run.tokens)
     at = position_of(run.n, position)
     partner = int(aligned.align[at])
     if contrast and partner >= 0 and not (target.tokens or target.direction):
-        target = Target(tuple(dict.fromkeys((_top(there, partner), _top(run, at)))))
+        target = Target(tuple(dict.fromkeys((_top(other_run, partner), _top(run, at)))))
     aim = target_at(inputs, target, (at,), run)
-    clean, other = _measured(aim, run, at), _measured(aim, there, partner) if partner >= 0 else math.nan
-    return TwoRuns(inputs, run, there, aligned, aim, at, span_of(run, at), clean, other)
+    clean, other = _measured(aim, run, at), _measured(aim, other_run, partner) if partner >= 0 else math.nan
+    return PromptPair(inputs, run, other_run, aligned, aim, at, span_of(run, at), clean, other)
 
 
 def _top(run: Run, position: int) -> int:
@@ -110,7 +109,7 @@ def _measured(aim: TargetVector, run: Run, position: int) -> float:
 
 
 def differ(clean: float, other: float) -> bool:
-    """Whether the two are far enough apart to divide by their difference."""
+    """Whether two target values are far enough apart to divide by their difference."""
     return abs(other - clean) > 1e-6 * max(1.0, abs(clean), abs(other))
 
 

@@ -94,12 +94,12 @@ class AblationResult(Result):
         heads = [str(Head(i, h)) for i in range(n_layers) for h in range(n_heads)]
         alone = np.concatenate([np.full(len(heads), np.nan), self.set_sums])
         kind = np.where(self.exact.ravel(), "exact", np.where(np.isnan(self.effect.ravel()), "not computed", "first-order"))
-        done = np.where(np.isnan(self.set_effect), "not computed", "exact")
+        set_kind = np.where(np.isnan(self.set_effect), "not computed", "exact")
         return Table(
             (
                 Column("ablated", np.array([*heads, *self.set_names])),
                 Column("effect", np.concatenate([self.effect.ravel(), self.set_effect]), self.unit),
-                Column("is", np.concatenate([kind, done])),
+                Column("is", np.concatenate([kind, set_kind])),
                 Column("sum_of_each", alone, self.unit),
             )
         )

@@ -1,8 +1,8 @@
-"""Which position of another prompt belongs to each position of this one.
+"""Alignment of two prompts: the partner position in the other prompt for each position of this one.
 
 Prompts of equal length are aligned position by position. Otherwise the longest blocks of equal tokens are matched (Ratcliff and
-Obershelp 1988, as in Python's `difflib`); a block that was replaced by another is aligned from its end, so that the last token of
-a name stands beside the last token of the other name. What remains has no partner: −1.
+Obershelp 1988, as in Python's `difflib`); a replaced block is aligned from its end, so that the last token of a name is paired
+with the last token of the other name. Other positions have no partner: −1.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from circuitlab.counting import number_of
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """`align` int64 [pos]: the position there of each of ours, −1 for none; `differs` bool [pos]: aligned to another token.
+    """`align` int64 [pos]: each position's partner in the other prompt, −1 for none; `differs` bool [pos]: it is another token.
 
-    `words` says in a caption how it was made.
+    `words` describes the alignment in a caption.
     """
 
     align: np.ndarray
@@ -29,21 +29,21 @@ class Alignment:
 
     @property
     def whole(self) -> bool:
-        """Whether every token stands at its own position there."""
+        """Whether both prompts have the same tokens at the same positions."""
         return self.first_difference == len(self.align)
 
     @property
     def first_difference(self) -> int:
-        """The first position that is not the very same token at the very same position there; the length if all are."""
+        """The first position whose token or place differs in the other prompt; the prompt's length if none does."""
         other = self.differs | (self.align != np.arange(len(self.align)))
         return int(other.argmax()) if other.any() else len(self.align)
 
 
 def alignment_of(tokens: tuple[int, ...], source: tuple[int, ...]) -> Alignment:
-    """The alignment of `tokens` (ours) with `source` (theirs)."""
+    """The alignment of this prompt's `tokens` with the other prompt's, `source`."""
     align = np.arange(len(tokens)) if len(tokens) == len(source) else _matched(tokens, source)
-    there = np.array(source)[np.maximum(align, 0)] if source else np.full(len(tokens), -1)
-    differs = (align >= 0) & (there != np.array(tokens))
+    partners = np.array(source)[np.maximum(align, 0)] if source else np.full(len(tokens), -1)
+    differs = (align >= 0) & (partners != np.array(tokens))
     return Alignment(read_only(align), read_only(differs), _words(align, differs, len(source)))
 
 
@@ -58,6 +58,6 @@ def _matched(tokens: tuple[int, ...], source: tuple[int, ...]) -> np.ndarray:
 
 def _words(align: np.ndarray, differs: np.ndarray, n_there: int) -> str:
     n, alone = len(align), int((align < 0).sum())
-    said = "position by position" if n == n_there else f"{number_of(n, 'token')} here, {n_there} there, matched by equal blocks"
+    method = "position by position" if n == n_there else f"{number_of(n, 'token')} here, {n_there} there, matched by equal blocks"
     changed = number_of(int(differs.sum()), "token differs", "tokens differ")
-    return f"aligned {said}: {changed}" + (f", {number_of(alone, 'here has', 'here have')} no partner" if alone else "")
+    return f"aligned {method}: {changed}" + (f", {number_of(alone, 'here has', 'here have')} no partner" if alone else "")

@@ -1,9 +1,9 @@
-"""Edges between heads by name, all edges there are, and random sets of them.
+"""Edges between heads: their names, the universe of all edges, and random sets of them.
 
 An edge leads from what a head writes to the input of one later head's query, key or value (Elhage et al. 2021: Q-, K- and
 V-composition), or to the unembedding: `L0H1->L1H2:K`, `L1H2->logits`. As numbers: (source layer, head, destination layer, head,
-kind), kind an index into KINDS, destination −1, −1 for the unembedding. Heads of a key-value group read one key and one value: an
-edge through K or V is named by the first head of the group.
+kind), with kind an index into KINDS and destination (−1, −1) for the unembedding. Heads of a key-value group share a key and a
+value, so an edge through K or V is named after the first head of the group.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FORM = re.compile(r"^\s*(L\d+H\d+)\s*(?:->|→)\s*(?:(L\d+H\d+)\s*:\s*([QKV])|(
 
 
 class Edge(NamedTuple):
-    """`source` -> `dest` through `kind`; `dest` None: the unembedding."""
+    """An edge `source` -> `dest` through `kind`; `dest` None means the unembedding."""
 
     source: Head
     dest: Head | None
@@ -36,7 +36,7 @@ class Edge(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Edge:
-        """`"L0H1->L1H2:K"` or `"L1H2->logits"`. Raises `UsageError`."""
+        """The edge of a name, `"L0H1->L1H2:K"` or `"L1H2->logits"`. Raises `UsageError`."""
         match = _FORM.match(text)
         if not match:
             raise UsageError("An edge could not be read.", expected="L0H1->L1H2:K, or L1H2->logits", got=repr(text))
@@ -46,7 +46,7 @@ class Edge(NamedTuple):
 
     @classmethod
     def of(cls, row: Iterable[int]) -> Edge:
-        """From its five numbers."""
+        """The edge of its five numbers."""
         a, b, c, d, kind = map(int, row)
         return cls(Head(a, b), None if c < 0 else Head(c, d), KINDS[kind])
 
@@ -56,7 +56,7 @@ class Edge(NamedTuple):
         return (self.source.layer, self.source.head, dest.layer, dest.head, KINDS.index(self.kind))
 
     def grouped(self, config: ModelConfig) -> Edge:
-        """The same edge by the name of the first head that reads this key or value."""
+        """The same edge, named after the first head of the group that shares this key or value."""
         if self.dest is None or self.kind == "Q":
             return self
         return self._replace(dest=Head(self.dest.layer, self.dest.head - self.dest.head % config.group))
@@ -64,7 +64,7 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Universe:
-    """Every edge that may be cut: `rows` int32 [edge, 5], sorted. `through`: the kinds among them."""
+    """All edges that may be ablated: `rows` int32 [edge, 5], sorted; `through`: the kinds among them."""
 
     rows: np.ndarray
     through: tuple[Through, ...]
@@ -73,27 +73,27 @@ class Universe:
         return len(self.rows)
 
     def find(self, config: ModelConfig, names: Iterable[str]) -> np.ndarray:
-        """[edge] indices of edges by name, sorted, each once. Raises `UsageError`, or `BadInput` for one that is not there."""
-        known = _keys(self.rows)
-        found = []
+        """[edge] sorted unique indices of edges given by name. Raises `UsageError`, or `BadInput` for an unknown edge."""
+        keys = _keys(self.rows)
+        indices = []
         for edge in (Edge.parse(name).grouped(config) for name in names):
             key = _keys(np.array([edge.row()], dtype=np.int64))[0]
-            at = int(np.searchsorted(known, key))
-            if at == len(known) or known[at] != key or not _inside(config, edge):
+            at = int(np.searchsorted(keys, key))
+            if at == len(keys) or keys[at] != key or not _inside(config, edge):
                 raise BadInput("There is no such edge.", expected=_expected(config, self.through), got=str(edge))
-            found.append(at)
-        return np.unique(np.array(found, dtype=np.int64))
+            indices.append(at)
+        return np.unique(np.array(indices, dtype=np.int64))
 
 
 def count(config: ModelConfig, through: tuple[Through, ...]) -> int:
-    """How many edges there are."""
+    """The number of edges in the universe."""
     pairs = config.n_layers * (config.n_layers - 1) // 2
     readers = sum(config.n_heads if kind == "Q" else config.n_kv_heads for kind in set(through) - {"logits"})
     return pairs * config.n_heads * readers + ("logits" in through) * config.n_layers * config.n_heads
 
 
 def universe(config: ModelConfig, through: tuple[Through, ...]) -> Universe:
-    """Every head to every later head through Q, K and V as chosen, every head to the unembedding with "logits"."""
+    """All edges from each head to each later head through the given Q, K and V, and with "logits" to the unembedding."""
     layers, heads, parts = np.arange(config.n_layers), np.arange(config.n_heads), []
     for kind in sorted(set(through), key=KINDS.index):
         readers = heads if kind == "Q" else heads[:: config.group]
@@ -106,18 +106,18 @@ def universe(config: ModelConfig, through: tuple[Through, ...]) -> Universe:
 
 
 def random_edges(n_edges: int, size: int, samples: int, seed: int) -> np.ndarray:
-    """[sample, size] indices of edges: sets drawn uniformly from all, without repeats within a set, each sorted."""
+    """[sample, size] indices of edges: sets drawn uniformly without replacement, each sorted."""
     rng = np.random.default_rng(seed)
-    drawn = [np.sort(rng.choice(n_edges, size, replace=False)) for _ in range(samples)]
-    return np.stack(drawn) if drawn else np.zeros((0, size), dtype=np.int64)
+    sets = [np.sort(rng.choice(n_edges, size, replace=False)) for _ in range(samples)]
+    return np.stack(sets) if sets else np.zeros((0, size), dtype=np.int64)
 
 
 def _keys(rows: np.ndarray) -> np.ndarray:
-    """One sortable number an edge."""
-    made = np.zeros(len(rows), dtype=np.int64)
+    """[edge] int64: one sortable number per edge."""
+    keys = np.zeros(len(rows), dtype=np.int64)
     for column in rows.T:
-        made = made * 4096 + column.astype(np.int64) + 1
-    return made
+        keys = keys * 4096 + column.astype(np.int64) + 1
+    return keys
 
 
 def _inside(config: ModelConfig, edge: Edge) -> bool:

@@ -1,4 +1,4 @@
-"""What is found when everything but a circuit is cut: values, the shares made of them, and random sets beside."""
+"""The result of a faithfulness test: metric values, the shares derived from them, and random sets for comparison."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ SMALLEST = 1e-5  # of |F(all)| + |F(∅)|: a smaller difference is rounding
 
 
 def names_of(members: np.ndarray) -> tuple[str, ...]:
-    """Heads [member, 2] or edges [member, 5] by name."""
+    """The names of heads [member, 2] or edges [member, 5]."""
     return tuple(str(Edge.of(m) if len(m) == 5 else Head(*m)) for m in members.tolist())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KeepOnlyResult(Result):
-    """Values F in `unit`: `intact`, `bare` (nothing left), `circuit`, `without` (the circuit cut); NaN: not computed yet.
+    """Metric values F in `unit`: `intact` F(all), `bare` F(∅), `circuit` F(S), `without` F(all ∖ S); NaN: not computed yet.
 
-    `members` int [member, 2 or 5]: the circuit, heads as (layer, head) or edges as `edge_sets` numbers them; `left_out` [member]:
-    F(S ∖ m). Random sets: `random_members` int [sample, member, 2 or 5], `random_kept` and `random_cut` [sample]: F with only
-    that set, and without it. `of`: how many heads or edges there are in all.
+    `members` int [member, 2 or 5]: the circuit S, heads as (layer, head) or edges as numbered in `edges`; `left_out` [member]:
+    F(S ∖ m). Random sets: `random_members` int [sample, member, 2 or 5]; `random_kept`, `random_cut` [sample]: F with only that
+    set left, and with only that set ablated. `of`: the number of heads or edges in all.
     """
 
     intact: float = scalar("{unit}")
@@ -56,38 +56,38 @@ class KeepOnlyResult(Result):
 
     @property
     def whole(self) -> float:
-        """F(all) − F(∅); NaN where it is too small to divide by."""
+        """F(all) − F(∅); NaN if it is too small to divide by."""
         size = abs(self.intact) + abs(self.bare)
         difference = self.intact - self.bare
         return difference if abs(difference) > SMALLEST * size else float("nan")
 
     @property
     def faithfulness(self) -> float:
-        """Of the circuit."""
+        """(F(S) − F(∅)) / (F(all) − F(∅)) of the circuit."""
         return (self.circuit - self.bare) / self.whole
 
     @property
     def completeness(self) -> float:
-        """Of the circuit."""
+        """(F(all) − F(all ∖ S)) / (F(all) − F(∅)) of the circuit."""
         return (self.intact - self.without) / self.whole
 
     @property
     def minimality(self) -> np.ndarray:
-        """[member]: what each head or edge of the circuit adds to its faithfulness."""
+        """[member]: the faithfulness lost when this head or edge leaves the circuit."""
         return (self.circuit - self.left_out) / self.whole
 
     @property
     def random_faithfulness(self) -> np.ndarray:
-        """[sample]."""
+        """[sample]: the faithfulness of each random set."""
         return (self.random_kept - self.bare) / self.whole
 
     @property
     def random_completeness(self) -> np.ndarray:
-        """[sample]."""
+        """[sample]: the completeness of each random set."""
         return (self.intact - self.random_cut) / self.whole
 
     def rank(self, name: str) -> tuple[int, int]:
-        """(rank from 1, of how many) of the circuit's "faithfulness" or "completeness" among itself and the random sets."""
+        """(rank from 1, number of sets) of the circuit's "faithfulness" or "completeness" among the random sets and itself."""
         own, others = getattr(self, name), getattr(self, f"random_{name}")
         others = others[~np.isnan(others)]
         return 1 + int((others > own).sum()), 1 + len(others)
@@ -99,19 +99,19 @@ class KeepOnlyResult(Result):
         nothing = np.full(len(self.members), np.nan)
         faithful = np.concatenate([[self.faithfulness], self.faithfulness - self.minimality, self.random_faithfulness])
         complete = np.concatenate([[self.completeness], nothing, self.random_completeness])
-        kept = np.concatenate([[self.circuit], self.left_out, self.random_kept])
+        values = np.concatenate([[self.circuit], self.left_out, self.random_kept])
         return Table(
             (
                 Column("kind", np.array(kind)),
                 Column("edges" if self.are_edges else "heads", np.array(names)),
-                Column("value", kept, self.unit),
+                Column("value", values, self.unit),
                 Column("faithfulness", faithful),
                 Column("completeness", complete),
             )
         )
 
     def across(self) -> Mapping[str, np.ndarray]:
-        """Faithfulness and completeness of the circuit and of the random sets [sample], and minimality [member]."""
+        """Faithfulness and completeness, of the circuit and of the random sets [sample], and minimality [member]."""
         return {
             "faithfulness": np.array(self.faithfulness),
             "completeness": np.array(self.completeness),

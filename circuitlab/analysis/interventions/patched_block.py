@@ -1,14 +1,14 @@
-"""One block of a run in which some of its values stand as they are in another run, for many choices of which at once.
+"""One block of a run with some of its activations taken from another run, for many choices of activations at once.
 
-A cell of a sweep is a head (or none, for what has no heads) and the positions at which the value is exchanged:
+A cell of a sweep is a head (or none, for activations that are not of heads) and the positions that are patched:
 
-    resid_pre                        the block runs again on the changed stream
-    q, k, v, pattern                 the head's attention runs again, and what it writes changes by (z' − z) W_O
-    head, attn_out                   the sum of what heads write changes by the difference
-    resid_mid, mlp_out               the rest of the block
+    resid_pre                        the block is recomputed on the changed stream
+    q, k, v, pattern                 the head's attention is recomputed, and its output changes by (z' − z) W_O
+    head, attn_out                   the sum of head outputs changes by the difference
+    resid_mid, mlp_out               the rest of the block is recomputed
 
-Only rows that can change are computed; the others are the run's own. With grouped keys and values a head is a key-value head in
-"k" and "v", and all query heads of its group attend anew.
+Only rows that can change are computed; the others are the run's own. With grouped keys and values, the head of "k" and "v" is a
+key-value head, and all query heads of its group are recomputed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from circuitlab.analysis.interventions._partial_reruns import (
     changed_block,
     waves_of,
 )
-from circuitlab.analysis.interventions._prompt_pair import TwoRuns
+from circuitlab.analysis.interventions._prompt_pair import PromptPair
 from circuitlab.analysis.target import TargetVector
 from circuitlab.model import block
 from circuitlab.model.block import QKV
@@ -49,9 +49,9 @@ SITES: dict[str, SiteName] = {"attn_out": "result", "head": "result"}
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Which values are exchanged, cell by cell: the head (0 for what has none), the first position that changes, and all of them.
+    """What each cell patches: its head (0 if the activation is not of heads), its first position, and all its positions.
 
-    `where(cells)` is bool [cell, pos] up to the span's stop, with at least one position each.
+    `where(cells)` is bool [cell, pos] up to the span's stop, with at least one position per cell.
     """
 
     heads: list[int]
@@ -61,9 +61,9 @@ class Cells:
 
 @dataclass(eq=False)
 class PatchedBlock:
-    """Block `index` of `run`: a value as it is `here` and as it comes in, `new`, both [(head,) pos, width] up to the span's stop.
+    """Block `index` of `run` with an activation `here` and its replacement `new`, [(head,) pos, width] up to the span's stop.
 
-    At "attn_out" the values are those of "head", exchanged together: what every head writes.
+    For "attn_out" they are the outputs of all heads, as for "head", and are patched together.
     """
 
     run: Run
@@ -74,12 +74,12 @@ class PatchedBlock:
     span: Span
 
     def same(self) -> Tensor:
-        """Bool [head or 1, pos]: where nothing would change."""
+        """Bool [head or 1, pos]: where the replacement equals the activation."""
         equal = (self.here == self.new).all(-1)
         return equal.all(0)[None] if self.what == "attn_out" else torch.atleast_2d(equal)
 
     def values(self, cells: Cells, aim: TargetVector, tick: Tick) -> Iterator[tuple[list[int], Tensor]]:
-        """(cells, the target's value [cell]) wave by wave."""
+        """(cells, target values [cell]) wave by wave."""
         starts = cells.starts
         for wave in waves_of(batches_of(starts, self.span), starts, self.span):
             batches = []
@@ -92,7 +92,7 @@ class PatchedBlock:
             yield done, aim.measure(self.run.weights, final[:, None])[:, 0]
 
     def _batch(self, layer: Layer, cells: list[int], heads: list[int], where: Tensor, tick: Tick) -> Batch:
-        """Streams after this block, from the first changed position on."""
+        """The streams after this block, from the first changed position on."""
         rows = self._rows(where)
         if self.what == "resid_pre":
             start = 0 if self.span.whole else int(where.any(0).int().argmax())
@@ -112,7 +112,7 @@ class PatchedBlock:
         return Batch(cells, post, rows.start)
 
     def _rows(self, where: Tensor) -> slice:
-        """The rows of this block's output that must be computed."""
+        """The positions of this block's output that must be recomputed."""
         if self.span.whole:
             return slice(0, self.span.stop)
         if self.index == self.run.weights.config.n_layers - 1:
@@ -122,7 +122,7 @@ class PatchedBlock:
         return slice(int(touched[0]), int(touched[-1]) + 1 if alone else self.span.stop)
 
     def _exchanged(self, where: Tensor, rows: slice) -> Tensor:
-        """[cell, row, d_model] of a value without heads."""
+        """[cell, row, d_model]: an activation that is not of heads, patched at `where`."""
         return torch.where(where[:, rows, None], self.new[rows], self.here[rows])
 
     def _mid(self, layer: Layer, x: Tensor, heads: list[int], where: Tensor, rows: slice) -> Tensor:
@@ -137,27 +137,27 @@ class PatchedBlock:
         return after_attention(config, layer, x, post_norm(config, layer, out, "attn"))
 
     def _change(self, layer: Layer, heads: list[int], where: Tensor, rows: slice) -> Tensor:
-        """[cell, row, d_model]: how the sum of what heads write changes."""
+        """[cell, row, d_model]: the change of the sum of head outputs."""
         if self.what in ("head", "attn_out"):
             change = self.new[:, rows] - self.here[:, rows]
             change = change.sum(0) if self.what == "attn_out" else change[heads]
             return torch.where(where[:, rows, None], change, torch.zeros_like(change))
-        found = [torch.empty(0)] * len(heads)
+        changes = [torch.empty(0)] * len(heads)
         for head in sorted(set(heads)):
             cells = [c for c, h in enumerate(heads) if h == head]
             for cell, one in zip(cells, self._attending_anew(layer, head, where[cells], rows), strict=True):
-                found[cell] = one
-        return torch.stack(found)
+                changes[cell] = one
+        return torch.stack(changes)
 
     def _attending_anew(self, layer: Layer, head: int, where: Tensor, rows: slice) -> Tensor:
-        """[cell, row, d_model]: `_change` where one head's q, k, v or pattern is exchanged."""
+        """[cell, row, d_model]: `_change` for one head whose q, k, v or pattern is patched."""
         config, run, i, stop = self.run.weights.config, self.run, self.index, self.span.stop
         shared = self.what in ("k", "v")
         group = tuple(range(head * config.group, (head + 1) * config.group)) if shared else (head,)
-        kept, kv = run.captured[i], config.kv_head(group[0])
+        recorded, kv = run.captured[i], config.kv_head(group[0])
         exchanged = lambda own, r: torch.where(where[:, None, r, None], self.new[head, r], own)
-        q = kept.q[None, list(group), rows]
-        k, v = kept.k[None, None, kv, :stop], kept.v[None, None, kv, :stop]
+        q = recorded.q[None, list(group), rows]
+        k, v = recorded.k[None, None, kv, :stop], recorded.v[None, None, kv, :stop]
         q = exchanged(q, rows) if self.what == "q" else q
         k = exchanged(k, slice(0, stop)) if self.what == "k" else k
         v = exchanged(v, slice(0, stop)) if self.what == "v" else v
@@ -170,45 +170,46 @@ class PatchedBlock:
 
 
 def reach(config: ModelConfig, layer: int, what: What) -> float:
-    """How many positions ahead a value of this layer can act on the last stream."""
+    """How many positions ahead an activation of this layer can affect the final stream."""
     own = what in ("resid_pre", "k", "v")
     layers = range(layer if own else layer + 1, config.n_layers)
     # a smeared key carries its stream one position further
     return sum(config.window(i) - 1 + config.smeared_keys if config.window(i) else math.inf for i in layers)
 
 
-def patched_block(two: TwoRuns, layer: int, what: What, tick: Tick) -> PatchedBlock:
-    """The values of one layer here and, aligned, there."""
-    run, there, stop = two.run, two.there, slice(0, two.span.stop)
+def patched_block(pair: PromptPair, layer: int, what: What, tick: Tick) -> PatchedBlock:
+    """One layer's activations in this run, and their aligned replacements from the other run."""
+    run, other_run, stop = pair.run, pair.other_run, slice(0, pair.span.stop)
     if what == "resid_mid":
-        here, from_there = run.get("resid_mid", layer, (), stop), there.get("resid_mid", layer)
-        rows = torch.as_tensor(two.aligned.align.copy())[stop]
-        new = torch.where((rows >= 0)[:, None], from_there[rows.clamp(min=0)], here)
-        return PatchedBlock(run, layer, what, here, new, two.span)
+        here, theirs = run.get("resid_mid", layer, (), stop), other_run.get("resid_mid", layer)
+        rows = torch.as_tensor(pair.aligned.align.copy())[stop]
+        new = torch.where((rows >= 0)[:, None], theirs[rows.clamp(min=0)], here)
+        return PatchedBlock(run, layer, what, here, new, pair.span)
     name: SiteName = SITES.get(what, what)  # type: ignore[arg-type]
-    edit = Intervention("patch", Site(name, layer), source=two.source, align=two.align)
-    editor = Editor((edit,), run.tokens, lambda _: there)
+    edit = Intervention("patch", Site(name, layer), source=pair.source, align=pair.align)
+    editor = Editor((edit,), run.tokens, lambda _: other_run)
     if name not in ("result", "pattern"):
         here = run.get(name, layer, (), stop)
-        return PatchedBlock(run, layer, what, here, editor.operate(edit, edit.site, here, 0, None), two.span)
+        return PatchedBlock(run, layer, what, here, editor.operate(edit, edit.site, here, 0, None), pair.span)
     pairs = []
-    for head in range(run.weights.config.n_heads):  # one at a time: in a long prompt all of them take long
+    for head in range(run.weights.config.n_heads):  # one at a time, so that long prompts can be cancelled in time
         tick()
         here = run.get(name, layer, (head,), stop)
         here = here[..., stop] if what == "pattern" else here
         pairs.append((here, editor.operate(edit, edit.site, here, 0, (head,))))
-    return PatchedBlock(run, layer, what, torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs]), two.span)
+    return PatchedBlock(run, layer, what, torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs]), pair.span)
 
 
-def inside_cone(made: PatchedBlock, shared: int) -> Tensor:
-    """Bool [head or 1, pos] up to the span's stop: which cells can have an effect; the first `shared` positions cannot.
+def inside_cone(patched: PatchedBlock, shared: int) -> Tensor:
+    """Bool [head or 1, pos] up to the span's stop: the causal cone, cells that can have an effect.
 
-    A mean over this prompt lets every position act on every other.
+    The first `shared` positions, which are the same in both runs, cannot. With a mean over this prompt every position can affect
+    every other.
     """
-    run, span = made.run, made.span
+    run, span = patched.run, patched.span
     position = torch.arange(span.stop)
-    differs = ~made.same() & (position >= shared)
+    differs = ~patched.same() & (position >= shared)
     if span.whole:
         return differs
     ahead = span.at - position
-    return differs & (ahead >= 0) & (ahead <= reach(run.weights.config, made.index, made.what))
+    return differs & (ahead >= 0) & (ahead <= reach(run.weights.config, patched.index, patched.what))

@@ -1,16 +1,16 @@
-"""Patching: what the target becomes where one value of this run is taken from the run on another prompt.
+"""Activation patching: the target of this run with one activation at a time replaced by that of the run on another prompt.
 
-    values[row, pos] = target of this run, with the row's value at position pos exchanged for that of the other run
+    values[row, pos] = target of this run, with the row's activation at position pos taken from the other run
 
 The other run has no interventions; this run keeps its own. `clean` is the target on this prompt, `other` on the other one;
-`normalised` = (patched − clean) / (other − clean) is 0 where nothing changes and 1 where the patch alone makes the difference.
-Everything after the exchanged value is computed again, patterns included: the same as an `Intervention("patch", …)` at that site
+`normalised` = (patched − clean) / (other − clean) is 0 if the patch changes nothing and 1 if it alone restores the other value.
+Everything after the patched activation is recomputed, patterns included: the same as an `Intervention("patch", …)` at that site
 ("resid_mid" has no site of its own; "head" is the site `result`; "attn_out" is `result` of all heads). The method is activation
 patching (Vig et al. 2020; Meng et al. 2022; Wang et al. 2022).
 
-Cells outside the causal cone are not computed: their value is `clean`, exactly. Outside is what no later layer can bring to the
-position that is read, and what is the same in both runs: every position before the first difference.
-With `estimate`, a first-order one of every cell (`patching_first_order`) stands until its exact value replaces it.
+Cells outside the causal cone are not computed: their value is exactly `clean`. A cell is outside if no later layer can carry it
+to the position that is read, or if the activation is the same in both runs, as at every position before the first difference.
+With `estimate`, each cell shows a first-order estimate (`_attribution_patching`) until its exact value replaces it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only, scalar
 from circuitlab.analysis.chosen_heads import check_heads
-from circuitlab.analysis.interventions._attribution_patching import first_order, gradients, off_by, passed_entries, slope_of
-from circuitlab.analysis.interventions._partial_reruns import ROWS, WAVE, Tick
-from circuitlab.analysis.interventions._prompt_pair import differ, two_runs
+from circuitlab.analysis.interventions._attribution_patching import backward_entries, first_order, gradients, off_by, slope_of
+from circuitlab.analysis.interventions._partial_reruns import Tick, rerun_entries
+from circuitlab.analysis.interventions._prompt_pair import differ, prompt_pair
 from circuitlab.analysis.interventions.patched_block import BY_HEAD, SITES, Cells, What, inside_cone, patched_block
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import Intervention, Site, SiteName
 from circuitlab.model.subject import Head, Target
 
-SAID: dict[str, str] = {
+VALUE_NAMES: dict[str, str] = {
     "resid_pre": "stream before the block",
     "resid_mid": "stream after attention",
     "attn_out": "attention output",
@@ -51,10 +51,10 @@ SAID: dict[str, str] = {
 class PatchingParams:
     """`source`: the other prompt's tokens; () stands for this prompt without its interventions.
 
-    `what` is exchanged: for each head (of a key or value: each key-value head), or for each layer where it has no heads.
-    `grid` "position": at each position by itself; "all": at all positions at once. `heads` restricts the rows.
-    `estimate`: first-order estimates until exact values are there (none where an intervention acts along a path). `contrast`:
-    without a target, the logit of what the other prompt makes most probable minus that of what this one does.
+    `what` is patched: per head (keys and values: per key-value head), or per layer if it is not of heads.
+    `grid` "position": one position at a time; "all": all positions at once. `heads` restricts the rows.
+    `estimate`: show first-order estimates until exact values replace them (none if an intervention acts along a path).
+    `contrast`: without a target, the logit of the other prompt's most probable token minus that of this prompt's.
     """
 
     source: tuple[int, ...] = ()
@@ -71,13 +71,14 @@ class PatchingParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PatchingResult(Result):
-    """`values` [row, col]: the target after the patch; where not `exact` bool [row, col]: a first-order estimate of it, or NaN.
+    """`values` [row, col]: the target after patching; a first-order estimate or NaN where `exact` bool [row, col] is false.
 
-    `estimate` [row, col]: estimated effects, kept beside the exact ones that replace them; NaN where there are none.
-    `rows` int64 [row, 2]: (layer, head), head −1 where the row is a layer, a key-value head at "k" and "v". `positions` int64
-    [col], or (−1,) for all at once. `inside` bool [row, col]: whether the cell can have any effect. `align` int64 [pos]: the
-    position there of each of ours, −1 for none; `differs` bool [pos]: aligned to another token. `clean`, `other`: the target on
-    this prompt and on the other one, NaN where the position `at` that is read has no partner there; `ids` int64 [2]: its tokens.
+    `estimate` [row, col]: estimated effects, kept beside the exact ones that replace them; NaN for none.
+    `rows` int64 [row, 2]: (layer, head), head −1 for a whole layer, a key-value head for "k" and "v". `positions` int64 [col],
+    or (−1,) for all at once. `inside` bool [row, col]: whether the cell is inside the causal cone. `align` int64 [pos]: the
+    partner of each position in the other prompt, −1 for none; `differs` bool [pos]: the partner is another token. `clean`,
+    `other`: the target on this and on the other prompt, NaN if the position `at` that is read has no partner; `ids` int64 [2]:
+    the target's tokens.
     """
 
     values: np.ndarray = over("row", "column", unit="logit")
@@ -101,24 +102,24 @@ class PatchingResult(Result):
 
     @property
     def normalised(self) -> np.ndarray:
-        """[row, col]: (patched − clean) / (other − clean); NaN where the two prompts give the same."""
+        """[row, col]: (patched − clean) / (other − clean); NaN if both prompts give the same value."""
         if not differ(self.clean, self.other):
             return np.full_like(self.values, np.nan)
         return self.effect / (self.other - self.clean)
 
     def across(self) -> Mapping[str, np.ndarray]:
-        """`effect`, `normalised` [layer, head] ([layer] of what has no heads), where all positions are exchanged at once."""
+        """`effect`, `normalised` [layer, head] (or [layer]), if all positions are patched at once; else nothing."""
         layer, head = self.rows.T
         n_heads = int(head.max()) + 1 if len(head) else 0
         every = np.array_equal(layer * max(n_heads, 1) + np.maximum(head, 0), np.arange(len(self.rows)))
         if tuple(self.positions) != (-1,) or not every:
             return {}
         shape = (-1, n_heads) if n_heads else (-1,)
-        known = lambda x: np.where(self.exact, x, np.nan)[:, 0].reshape(shape)
-        return {"effect": known(self.effect), "normalised": known(self.normalised)}
+        exact_grid = lambda x: np.where(self.exact, x, np.nan)[:, 0].reshape(shape)
+        return {"effect": exact_grid(self.effect), "normalised": exact_grid(self.normalised)}
 
     def table(self) -> Table:
-        """One row a cell."""
+        """One row per cell."""
         row, col = np.indices(self.values.shape).reshape(2, -1)
         names = np.array([f"L{a}" if h < 0 else str(Head(int(a), int(h))) for a, h in self.rows], dtype=str)
         return Table(
@@ -137,27 +138,23 @@ class PatchingResult(Result):
 
 
 def rows_of(config: ModelConfig, what: What, heads: tuple[Head, ...]) -> list[tuple[int, int]]:
-    """(layer, head) of every row; head −1 for what has none. Raises `BadInput` for heads that are not there."""
+    """(layer, head) of every row, head −1 for a whole layer. Raises `BadInput` for heads that the model does not have."""
     check_heads(config, *heads)
     if what not in BY_HEAD:
         layers = {h.layer for h in heads} or range(config.n_layers)
         return [(i, -1) for i in sorted(layers)]
     kv = what in ("k", "v")
     n = config.n_kv_heads if kv else config.n_heads
-    wanted = {(h.layer, config.kv_head(h.head) if kv else h.head) for h in heads}
-    return sorted(wanted) or [(i, h) for i in range(config.n_layers) for h in range(n)]
+    chosen = {(h.layer, config.kv_head(h.head) if kv else h.head) for h in heads}
+    return sorted(chosen) or [(i, h) for i in range(config.n_layers) for h in range(n)]
 
 
 def _memory(config: ModelConfig, n: int, p: PatchingParams) -> int:
-    there = (len(p.source) or n) * (config.d_model + (config.n_heads + 2 * config.n_kv_heads) * config.d_head) * config.n_layers
     wide = config.n_heads * (n if p.what == "pattern" else config.d_model)
     values = 4 * n * wide + 4 * n * config.n_heads * n
-    rows = max(ROWS, n)
-    batch = rows * (3 * config.n_heads * n + 3 * config.d_mlp + 8 * config.n_heads * config.d_head + 6 * config.d_model)
-    batch += rows * config.n_heads * config.d_model  # what each head writes, where an intervention reads it
-    wave = 3 * (WAVE + rows) * config.d_model
-    values += passed_entries(config, n) if p.estimate else 0
-    return 8 * (there + values + batch + wave) + config.n_layers * config.n_heads * n * (n + 32)
+    values += backward_entries(config, n) if p.estimate else 0
+    cells = config.n_layers * config.n_heads * n * (n + 32)
+    return 8 * (values + rerun_entries(config, n, len(p.source) or n)) + cells
 
 
 def _refuse(config: ModelConfig, p: PatchingParams) -> str | None:
@@ -168,7 +165,7 @@ def _refuse(config: ModelConfig, p: PatchingParams) -> str | None:
 
 @analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def patching(inputs: Inputs, p: PatchingParams, ctx: Ctx) -> PatchingResult:
-    """The target with one value after another taken from the run on another prompt."""
+    """Activation patching: the target with one activation at a time taken from the run on another prompt."""
     sweep = _Sweep(inputs, p, ctx)
     with torch.inference_mode():
         sweep.estimates()
@@ -178,13 +175,13 @@ def patching(inputs: Inputs, p: PatchingParams, ctx: Ctx) -> PatchingResult:
 
 
 class _Sweep:
-    """The grid as it fills. What a cancelled sweep left is taken over."""
+    """The grid while it is computed, starting from what a cancelled sweep holds."""
 
     def __init__(self, inputs: Inputs, p: PatchingParams, ctx: Ctx) -> None:
         self.p, self.ctx = p, ctx
-        self.two = two_runs(inputs, p.source, p.target, p.position, p.contrast, ctx)
+        self.pair = prompt_pair(inputs, p.source, p.target, p.position, p.contrast, ctx)
         self.rows = rows_of(inputs.weights.config, p.what, p.heads)
-        n_cols = self.two.run.n if p.grid == "position" else 1
+        n_cols = self.pair.run.n if p.grid == "position" else 1
         self.values = np.full((len(self.rows), n_cols), np.nan)
         self.inside, self.estimate = np.zeros(self.values.shape, dtype=bool), np.full(self.values.shape, np.nan)
         before = ctx.previous
@@ -193,53 +190,53 @@ class _Sweep:
             self.estimate = before.estimate.copy()
 
     def estimates(self) -> None:
-        """First-order estimates of all cells, the last layer first, unless they are there already."""
-        two, n_layers = self.two, self.two.run.weights.config.n_layers
-        if not self.p.estimate or two.paths or not (np.isnan(self.values) & np.isnan(self.estimate)).any():
+        """Compute first-order estimates of all cells, the last layer first, unless a cancelled sweep holds them."""
+        pair, n_layers = self.pair, self.pair.run.weights.config.n_layers
+        if not self.p.estimate or pair.paths or not (np.isnan(self.values) & np.isnan(self.estimate)).any():
             return
         tick = lambda: self.ctx.tick(0, self.values.size, "first-order estimate")
-        after = slope_of(two, tick)
+        after = slope_of(pair, tick)
         for layer in reversed(range(min(i for i, _ in self.rows), n_layers)):
-            by_value, after = gradients(two.run, layer, self.p.what, after, tick)
-            made = patched_block(two, layer, self.p.what, tick)
-            cone = inside_cone(made, two.shared(layer))
-            found = np.where(cone.cpu().numpy(), first_order(made, by_value).cpu().numpy(), 0.0)
+            by_value, after = gradients(pair.run, layer, self.p.what, after, tick)
+            patched = patched_block(pair, layer, self.p.what, tick)
+            cone = inside_cone(patched, pair.shared(layer))
+            estimated = np.where(cone.cpu().numpy(), first_order(patched, by_value).cpu().numpy(), 0.0)
             for row, col in self._places(layer, cone.cpu().numpy()):
-                one = found[max(self.rows[row][1], 0)]
+                one = estimated[max(self.rows[row][1], 0)]
                 self.estimate[row, col] = one.sum() if self.p.grid == "all" else one[col]
             self.ctx.partial(self.result(min(0.999, float((~np.isnan(self.values)).mean()))))
 
     def layer(self, layer: int) -> None:
-        """All cells of one layer that are not there yet."""
+        """Compute all remaining cells of one layer."""
         if not np.isnan(self.values[[i == layer for i, _ in self.rows]]).any():
             return
         done = int((~np.isnan(self.values)).sum())
         tick = lambda: self.ctx.tick(done, self.values.size, f"layer {layer}")
-        made = patched_block(self.two, layer, self.p.what, tick)
-        cone = inside_cone(made, self.two.shared(layer))
+        patched = patched_block(self.pair, layer, self.p.what, tick)
+        cone = inside_cone(patched, self.pair.shared(layer))
         places = self._places(layer, cone.cpu().numpy())
         if not places:
             return
         cells = self._cells(places, cone)
-        waves = self._one_by_one(layer, cells, tick) if self.two.paths else made.values(cells, self.two.aim, tick)
-        for found, values in waves:
-            for cell, value in zip(found, values.tolist(), strict=True):
+        waves = self._one_by_one(layer, cells, tick) if self.pair.paths else patched.values(cells, self.pair.aim, tick)
+        for done_cells, values in waves:
+            for cell, value in zip(done_cells, values.tolist(), strict=True):
                 self.values[places[cell]] = value
             done = int((~np.isnan(self.values)).sum())
             self.ctx.partial(self.result(min(0.999, done / self.values.size)))
 
     def _places(self, layer: int, cone: np.ndarray) -> list[tuple[int, int]]:
-        """(row, column) of the layer's cells that must be computed; the others are filled in."""
-        found = []
+        """(row, column) of the layer's cells that must be computed; cells outside the cone are set to `clean`."""
+        places = []
         for row in (r for r, (i, _) in enumerate(self.rows) if i == layer):
-            seen = cone[max(self.rows[row][1], 0)]
+            in_cone = cone[max(self.rows[row][1], 0)]
             if self.p.grid == "all":
-                self.inside[row] = seen.any()
+                self.inside[row] = in_cone.any()
             else:
-                self.inside[row, : len(seen)] = seen
-            self.values[row, ~self.inside[row]] = self.two.clean
-            found += [(row, int(col)) for col in np.flatnonzero(np.isnan(self.values[row]))]
-        return found
+                self.inside[row, : len(in_cone)] = in_cone
+            self.values[row, ~self.inside[row]] = self.pair.clean
+            places += [(row, int(col)) for col in np.flatnonzero(np.isnan(self.values[row]))]
+        return places
 
     def _cells(self, places: list[tuple[int, int]], cone: Tensor) -> Cells:
         heads = [max(self.rows[row][1], 0) for row, _ in places]
@@ -251,8 +248,8 @@ class _Sweep:
         return Cells(heads, columns, lambda cells: every == torch.tensor([columns[c] for c in cells])[:, None])
 
     def _one_by_one(self, layer: int, cells: Cells, tick: Tick) -> Iterator[tuple[list[int], Tensor]]:
-        """As `PatchedBlock.values`, a forward pass a cell: interventions along paths read the changed run itself."""
-        what, two = self.p.what, self.two
+        """As `PatchedBlock.values`, with a forward pass per cell: interventions along paths read the changed run itself."""
+        what, pair = self.p.what, self.pair
         if what == "resid_mid":
             why = "The stream after attention cannot be patched while an intervention acts along a path."
             raise BadInput(why, expected="another value, or no such intervention", got="resid_mid")
@@ -260,39 +257,39 @@ class _Sweep:
         for cell, head in enumerate(cells.heads):
             chosen = (head,) if what in BY_HEAD else ()
             positions = tuple(cells.where([cell])[0].nonzero()[:, 0].tolist())
-            edit = Intervention("patch", Site(name, layer, chosen, positions), source=two.source, align=two.align)
-            yield [cell], two.intervened(edit, tick)
+            edit = Intervention("patch", Site(name, layer, chosen, positions), source=pair.source, align=pair.align)
+            yield [cell], pair.intervened(edit, tick)
 
     def result(self, done: float) -> PatchingResult:
         """A snapshot."""
-        positions = np.arange(self.two.run.n) if self.p.grid == "position" else np.array([-1])
+        positions = np.arange(self.pair.run.n) if self.p.grid == "position" else np.array([-1])
         return PatchingResult(
-            values=np.where(np.isnan(self.values), self.two.clean + self.estimate, self.values),
+            values=np.where(np.isnan(self.values), self.pair.clean + self.estimate, self.values),
             rows=read_only(np.array(self.rows, dtype=np.int64)),
             positions=positions,
             inside=self.inside.copy(),
             exact=~np.isnan(self.values),
             estimate=self.estimate.copy(),
-            align=self.two.aligned.align,
-            differs=self.two.aligned.differs,
-            ids=read_only(self.two.aim.ids[0].cpu().numpy().copy()),
-            clean=self.two.clean,
-            other=self.two.other,
-            at=self.two.at,
+            align=self.pair.aligned.align,
+            differs=self.pair.aligned.differs,
+            ids=read_only(self.pair.aim.ids[0].cpu().numpy().copy()),
+            clean=self.pair.clean,
+            other=self.pair.other,
+            at=self.pair.at,
             conventions=self._words(),
             done=done,
         )
 
     def _words(self) -> tuple[str, ...]:
-        p, inputs = self.p, self.two.inputs
+        p, inputs = self.p, self.pair.inputs
         where = "at each position" if p.grid == "position" else "at all positions at once"
         grouped = ["of key-value heads"] if p.what in ("k", "v") and inputs.weights.config.group > 1 else []
         source = "from the other prompt" if p.source else "from this prompt without its interventions"
-        said = " ".join([SAID[p.what], *grouped, where, source])
+        exchange_words = " ".join([VALUE_NAMES[p.what], *grouped, where, source])
         return (
             *inputs.subject.conventions.words(),
-            said,
-            *self.two.words(),
-            *off_by(self.values - self.two.clean, self.estimate),
+            exchange_words,
+            *self.pair.words(),
+            *off_by(self.values - self.pair.clean, self.estimate),
             *(("first-order estimates keep each token's experts",) if p.estimate and inputs.weights.config.experts else ()),
         )
