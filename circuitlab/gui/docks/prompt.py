@@ -160,8 +160,9 @@ class PromptDock(QDockWidget):
         margins = body.layout().contentsMargins()  # type: ignore[union-attr]
         notice, width = self.notice.layout(), max(self.split.width(), 1)
         warning = 0 if self.notice.isHidden() or notice is None else notice.totalHeightForWidth(width) + 4
-        most = max(LEAST_LOSSES.height(), (self.window().height() - self.bar.sizeHint().height()) // MOST)
-        return self.bar.sizeHint().height() + margins.top() + min(inside, most) + warning + margins.bottom()
+        bar = self.bar.sizeHint().height()
+        most = max(LEAST_LOSSES.height(), (self.window().height() - bar) // MOST)
+        return bar + margins.top() + min(inside, most) + warning + margins.bottom()
 
     def ask_height(self) -> int:
         """The same; another is said from now on."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QEvent, QObject, QRect, QSize, Qt, Slot
+from PySide6.QtCore import QEvent, QObject, QRect, Qt, Slot
 from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QMainWindow, QMenu, QSizePolicy, QToolButton, QWidget
+from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QMainWindow, QMenu, QSizePolicy, QSpacerItem, QToolButton, QWidget
 
 from circuitlab.draw.look.plain_text import PlainLabel, tip_of
 from circuitlab.draw.look.theme import Theme
 from circuitlab.draw.pointing.focus_order import chain, stops
 from circuitlab.gui.widgets.buttons import tint
 from circuitlab.gui.widgets.one_row import OneRow
+from circuitlab.gui.widgets.room import Room
 from circuitlab.gui.work.bench import Bench
 
 LEAST = 26  # px of height at text size 1
@@ -33,19 +34,18 @@ class TitleBar(QWidget):
         self.title.setTextFormat(Qt.TextFormat.PlainText)
         self.title.setProperty("role", "title")
         self.title.setContentsMargins(4, 0, 8, 0)
-        self._least, self._used, self._accent = LEAST, False, QColor()
+        self._used, self._accent = False, QColor()
         self._buttons: list[tuple[QToolButton, str]] = []
         row = QHBoxLayout(self)
         row.setContentsMargins(4, 1, 4, 1)
         row.setSpacing(0)
+        self._strut = QSpacerItem(0, LEAST)
+        row.addSpacerItem(self._strut)
         row.addWidget(self.title)
         if middle is None:
             row.addStretch(1)
         else:
-            policy = middle.sizePolicy()
-            policy.setHorizontalPolicy(QSizePolicy.Policy.Expanding)
-            middle.setSizePolicy(policy)
-            row.addWidget(middle, 1)
+            row.addWidget(Room(middle, self, None), 1)
         if menu is not None:
             self.more = self._button("menu", "Menu of this panel: copy, export, pin, explain", None)
             self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
@@ -91,12 +91,20 @@ class TitleBar(QWidget):
     @Slot(object)
     def set_theme(self, theme: Theme) -> None:
         """Icons in the theme's grey, as large as its text."""
-        self._least, self._accent = theme.px(LEAST), theme.colour("accent")
+        self._accent = theme.colour("accent")
         for button, name in self._buttons:
             tint(button, name, theme)
         if self.middle is not None and isinstance(row := self.middle.layout(), OneRow):
             row.set_theme(theme)
-        self.updateGeometry()
+        self._set_least(theme.px(LEAST))
+
+    def _set_least(self, height: int) -> None:
+        """px of height in every dock, whatever controls it has; a spacer, so that Qt asks for it without calling Python."""
+        row = self.layout()
+        assert row is not None
+        fixed, least, margins = QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Minimum, row.contentsMargins()
+        self._strut.changeSize(0, height - margins.top() - margins.bottom(), fixed, least)
+        row.invalidate()
 
     def show_used(self, used: bool) -> None:
         """Whether keys without a pointer (F11, export) mean this dock: a stroke at the beginning of the line says so."""
@@ -128,16 +136,6 @@ class TitleBar(QWidget):
         window = self.dock.parentWidget()
         tabbed = isinstance(window, QMainWindow) and bool(window.tabifiedDockWidgets(self.dock))
         self.title.setVisible(not tabbed or self.dock.isFloating())
-
-    def sizeHint(self) -> QSize:
-        """A line of controls, the same in every dock."""
-        hint = super().sizeHint()
-        return QSize(hint.width(), max(hint.height(), self._least))
-
-    def minimumSizeHint(self) -> QSize:
-        """Never less."""
-        hint = super().minimumSizeHint()
-        return QSize(hint.width(), self.sizeHint().height())
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """A double-click on the bar maximises rather than floats."""

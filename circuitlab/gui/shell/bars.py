@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QAction, QActionGroup, QIcon
 from PySide6.QtWidgets import (
     QButtonGroup,
+    QHBoxLayout,
     QMenu,
     QProgressBar,
     QStatusBar,
@@ -23,6 +24,7 @@ from circuitlab.gui.shell.opening import Opening
 from circuitlab.gui.widgets.buttons import flat, tint
 from circuitlab.gui.widgets.icons import icon
 from circuitlab.gui.widgets.labels import ShortLabel, label
+from circuitlab.gui.widgets.room import Room
 from circuitlab.gui.widgets.strip import FULL, SIGNS, Strip
 from circuitlab.gui.work.bench import Bench
 from circuitlab.gui.work.moves import COMPARE, CONVENTIONS, Moves
@@ -313,9 +315,7 @@ class Status(QStatusBar):
         self.cancel.setProperty("role", "primary")
         self.cancel.clicked.connect(bench.runner.cancel_all)
         self.memory = label(self, "caption")
-        self.addWidget(self.readout, 1)
-        for widget in (self.running, self.progress, self.cancel, self.memory):
-            self.addPermanentWidget(widget)
+        self._lay_out()
         self.pace = QTimer(self)
         self.pace.setSingleShot(True)
         self.pace.setInterval(100)
@@ -328,7 +328,21 @@ class Status(QStatusBar):
         bench.readout.connect(self._point)
         bench.message.connect(self.say)
         bench.runner.jobs_changed.connect(self._changed)
+        bench.theme_changed.connect(self.refresh)
         self.refresh()
+
+    def _lay_out(self) -> None:
+        """All of them in a room: with jobs they come and go at every keystroke, and the window is not to be laid out for it."""
+        line = QWidget(self)
+        row = QHBoxLayout(line)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(6)
+        row.addWidget(self.readout, 1)
+        row.addStretch(0)
+        for widget in (self.running, self.progress, self.cancel, self.memory):
+            row.addWidget(widget)
+        self.room = Room(line, self, QSize(160, 0))
+        self.addWidget(self.room, 1)
 
     @Slot(str)
     def say(self, message: str) -> None:
@@ -353,8 +367,10 @@ class Status(QStatusBar):
             self.pace.start()
 
     @Slot()
-    def refresh(self) -> None:
-        """What runs now."""
+    def refresh(self, *_: object) -> None:
+        """What runs now; in a line as high as all of it asks for, also while nothing runs."""
+        inside = (self.readout, self.running, self.progress, self.cancel, self.memory)
+        self.room.setMinimumHeight(max(widget.sizeHint().height() for widget in inside))
         jobs = self.bench.runner.jobs
         for widget in (self.running, self.progress, self.cancel):
             widget.setVisible(bool(jobs))
