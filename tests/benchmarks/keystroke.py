@@ -46,7 +46,7 @@ def main() -> None:
     """See the module."""
     import torch
 
-    from circuitlab.draw.app import application
+    from circuitlab.draw.look.app import application
     from circuitlab.gui.shell.main import make_window, settle
 
     torch.set_num_threads(1)
@@ -64,7 +64,7 @@ def main() -> None:
 
     quiet()
     window.prompt.editor.setFocus()
-    calls: Counter[str] = Counter()
+    last: Counter[str] = Counter()
     for letter in "the cat":
         with counted() as calls:
             window.prompt.editor.insertPlainText(letter)
@@ -72,9 +72,10 @@ def main() -> None:
                 app.processEvents()
             settle(window)
         print(f"{letter!r}: {calls.total():,} calls, size hints {named(calls, HINTS)}, layouts {named(calls, LAYOUTS)}")
+        last = calls
         quiet()
-    for name, n in calls.most_common(30):
-        print(f"{n:7,} {n / calls.total():6.1%}  {name}")
+    for name, n in last.most_common(30):
+        print(f"{n:7,} {n / last.total():6.1%}  {name}")
     window.close()
 
 
