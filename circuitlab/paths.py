@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tomllib
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -32,6 +33,15 @@ def shipped_models() -> tuple[str, ...]:
     """Names of the models that ship with CircuitLab, sorted."""
     folder = shipped("models")
     return tuple(sorted(p.name for p in folder.iterdir() if (p / "config.json").is_file())) if folder.is_dir() else ()
+
+
+def shipped_recipes() -> dict[str, str]:
+    """The title of each shipped training recipe by its name, sorted."""
+    titles = {}
+    for path in sorted(resource("recipes").glob("*.toml")):
+        with path.open("rb") as file:
+            titles[path.stem] = str(tomllib.load(file).get("title", ""))
+    return titles
 
 
 def _base(variable: str, mac: str, windows: str, fallback: str) -> Path:

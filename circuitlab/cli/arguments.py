@@ -1,14 +1,15 @@
-"""What all commands' options share: an option is said once."""
+"""What the options of all commands share: an option is given once, and `--threads` is bounded."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from typing import Any
 
 
 class _Once(argparse.Action):
-    """Stores a value; a second one is refused instead of taking the first one's place."""
+    """Stores a value; refuses a second one instead of letting it replace the first."""
 
     def __call__(
         self,
@@ -17,17 +18,32 @@ class _Once(argparse.Action):
         values: str | Sequence[Any] | None,
         option: str | None = None,
     ) -> None:
-        said = getattr(namespace, "_said", frozenset[str]())
-        if option is not None and self.dest in said:
+        given = getattr(namespace, "_given", frozenset[str]())
+        if option is not None and self.dest in given:
             raise argparse.ArgumentError(self, "given twice")
-        namespace._said = said | {self.dest}
+        namespace._given = given | {self.dest}
         setattr(namespace, self.dest, values)
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser all of whose options are said once, those of its commands too."""
+    """A parser that takes each option once, those of its subcommands too."""
 
-    def __init__(self, *given: Any, **more: Any) -> None:
-        super().__init__(*given, **more)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.register("action", None, _Once)
         self.register("action", "store", _Once)
+
+
+# more threads than this are of no use on any machine; a library that is told to start a hundred thousand ends the process
+MOST_THREADS = max(256, 4 * (os.cpu_count() or 1))
+
+
+def threads(text: str) -> int:
+    """The value of `--threads`. Raises what argparse shows as a usage error."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if not 1 <= value <= MOST_THREADS:
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is not a number of threads from 1 to {MOST_THREADS}")
+    return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from circuitlab.thread_count import threads
+from circuitlab.cli.arguments import threads
 
 
 def _count(text: str) -> int:

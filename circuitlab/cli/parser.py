@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from circuitlab import __version__, paths
-from circuitlab.cli.arguments import Parser
+from circuitlab.cli.arguments import Parser, threads
 from circuitlab.errors import BadMachine, CircuitLabError, UsageError, bounded
 from circuitlab.files import FULL
-from circuitlab.thread_count import threads
 
 COMMANDS = ("open", "compute", "analyses", "panels", "figure", "info", "import", "train", "measure", "lessons", "doctor")
 MODEL = "a shipped model's name, a folder, a weight file, or OWNER/NAME on the hub, perhaps with @REVISION"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from circuitlab.thread_count import threads
+from circuitlab.cli.arguments import threads
 
 EXITS = "exit status: 0 done, 2 usage, 3 bad text, recipe or machine, 130 stopped (the state is saved)"
 
@@ -26,9 +26,9 @@ class _Epilog(argparse.RawDescriptionHelpFormatter):
     def add_text(self, text: str | None) -> None:
         if text != EXITS:  # the epilog: a usage line, which an error prints too, goes without
             return super().add_text(text)
-        from circuitlab.training.recipe_titles import shipped_titles
+        from circuitlab.paths import shipped_recipes
 
-        found = shipped_titles()
+        found = shipped_recipes()
         wide = max(map(len, found), default=0)
         lines = [f"  {name:<{wide}}  {title}" for name, title in found.items()]
         what = "A recipe is a TOML file; circuitlab/training/recipe.py explains each of its keys."

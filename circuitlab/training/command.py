@@ -7,27 +7,31 @@ up from), `checkpoints/`, `metrics.json`, `progress.json`, and at the end `model
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import shlex
+import signal
 import sys
+import threading
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import numpy as np
 
 from circuitlab.cli.train_arguments import add_arguments
 from circuitlab.counting import number_of
-from circuitlab.errors import BadInput, CircuitLabError
+from circuitlab.errors import BadInput, BadMachine, CircuitLabError
 from circuitlab.files import made_folder
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.training.bpe import train_tokenizer
 from circuitlab.training.corpus import Source, Stream, find_sources, tokenised
-from circuitlab.training.device_memory import room_on
 from circuitlab.training.files import Lock, write_whole
 from circuitlab.training.identity import claim, identity
 from circuitlab.training.progress import Progress
 from circuitlab.training.recipe import Recipe, read_recipe
-from circuitlab.training.stopping import Interrupts
 
 
 def run(args: argparse.Namespace) -> int:
@@ -52,6 +56,57 @@ def run(args: argparse.Namespace) -> int:
                 progress.failed(str(error) or "Stopped.")
                 raise
     return 0
+
+
+class Interrupts:
+    """Ctrl-C and SIGTERM while a run trains: the first asks it to stop after the current step, so that nothing is lost.
+
+    A context manager. `deferred`: set while training, so that a signal only sets `requested`. Otherwise, and for the second
+    signal, KeyboardInterrupt is raised. Outside the main thread, where Python allows no handlers, it does nothing.
+    """
+
+    def __init__(self) -> None:
+        self.requested, self.deferred = False, False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {n: signal.signal(n, self._handle) for n in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.deferred and not self.requested:
+            self.requested = True
+        else:
+            raise KeyboardInterrupt
+
+
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")  # CUDA and Metal; torch on a CPU; on Windows
+
+
+@contextlib.contextmanager
+def room_on(device: str, recipe: Recipe) -> Iterator[None]:
+    """Turns torch's out-of-memory errors into a `BadMachine` that says what did not fit; other errors pass unchanged.
+
+    The last saved state stands: a step interrupted in the optimiser may have updated only some of the weights.
+    """
+    try:
+        yield
+    except RuntimeError as error:  # torch.OutOfMemoryError is one, but only CUDA's is of that class
+        if not any(phrase in str(error) for phrase in _OUT_OF_MEMORY):
+            raise
+        most = max(recipe.stages, key=lambda s: s.batch * s.context)
+        raise BadMachine(
+            "There is not enough memory to train this model.",
+            expected=f"room for {most.batch} × {most.context} tokens on {device}",
+            got=str(error).splitlines()[0][:160],
+            remedy="Free memory, and the same command resumes from the last saved state; or use a smaller batch in a recipe of "
+            "your own, or another --device.",
+        ) from error
 
 
 def prepare(
@@ -126,10 +181,10 @@ def _train(
     say(f"on {device_words(device)}")
     if trainer.resume(say):
         say(f"resumed at step {trainer.step}")
-    interrupts.held = True
-    trainer.train(say, args.stop_at, lambda: interrupts.asked)
-    interrupts.held = False
-    if interrupts.asked:  # in the last step, or while its checkpoint was measured
+    interrupts.deferred = True
+    trainer.train(say, args.stop_at, lambda: interrupts.requested)
+    interrupts.deferred = False
+    if interrupts.requested:  # in the last step, or while its checkpoint was measured
         raise trainer.stopped()
     if trainer.seconds:
         speed = trainer.tokens_seen / trainer.seconds

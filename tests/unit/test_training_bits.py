@@ -15,10 +15,10 @@ import torch
 
 from circuitlab.errors import Cancelled
 from circuitlab.training import loop
+from circuitlab.training.command import Interrupts
 from circuitlab.training.corpus import Stream
 from circuitlab.training.loop import Trainer
 from circuitlab.training.recipe import Checkpoints, Recipe, Stage, read_recipe
-from circuitlab.training.stopping import Interrupts
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -111,8 +111,8 @@ def test_a_signal_stops_after_a_whole_step(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(loop.Trainer, "one_step", asked)
     before = signal.getsignal(number)
     with Interrupts() as interrupts, pytest.raises(Cancelled, match="Stopped at step 12") as raised:
-        interrupts.held = True
-        Trainer(recipe, streams(), tmp_path / "stopped").train(lambda line: None, stop=lambda: interrupts.asked)
+        interrupts.deferred = True
+        Trainer(recipe, streams(), tmp_path / "stopped").train(lambda line: None, stop=lambda: interrupts.requested)
     assert raised.value.exit_code == 130
     assert signal.getsignal(number) == before
     monkeypatch.undo()
@@ -124,9 +124,9 @@ def test_a_signal_stops_after_a_whole_step(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_second_signal_does_not_wait() -> None:
     with Interrupts() as interrupts:
-        interrupts.held = True
+        interrupts.deferred = True
         os.kill(os.getpid(), signal.SIGINT)
-        assert interrupts.asked
+        assert interrupts.requested
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     with Interrupts(), pytest.raises(KeyboardInterrupt):  # before training: nothing to save

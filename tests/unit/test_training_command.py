@@ -15,9 +15,9 @@ from circuitlab.cli.parser import main
 from circuitlab.errors import BadInput
 from circuitlab.model.forward import logits
 from circuitlab.model.loading import open_model
+from circuitlab.paths import shipped_recipes
 from circuitlab.training import files
 from circuitlab.training.recipe import Checkpoints, Data, Optimiser, Recipe, Stage, read_recipe
-from circuitlab.training.recipe_titles import shipped_titles
 
 WORDS = "the grey heron stood in the shallow water and the small boat went by; def f(x): return x + 1\n"
 
@@ -104,7 +104,7 @@ def test_the_help_lists_the_shipped_recipes_and_loads_no_torch() -> None:
     code = "import sys; from circuitlab.cli.parser import main; main(['train', '--help']); assert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    for name, title in shipped_titles().items():
+    for name, title in shipped_recipes().items():
         assert f"  {name} " in done.stdout and title in done.stdout
         assert title and read_recipe(name).title == title
     assert "circuitlab/training/recipe.py" in done.stdout and "130" in done.stdout

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from circuitlab.errors import BadInput
-from circuitlab.paths import resource
+from circuitlab.paths import resource, shipped_recipes
 from circuitlab.training.recipe import read_recipe
-from circuitlab.training.recipe_titles import shipped_titles
 
 
 def recipe_file(tmp_path: Path, old: str, new: str) -> str:
@@ -69,5 +68,5 @@ def test_a_recipe_of_nonsense_is_refused(tmp_path: Path, old: str, new: str, sai
 
 
 def test_the_shipped_recipes_are_possible() -> None:
-    for name in shipped_titles():
+    for name in shipped_recipes():
         assert read_recipe(name).config().n_ctx == max(s.context for s in read_recipe(name).stages)

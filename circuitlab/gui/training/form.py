@@ -18,8 +18,7 @@ from circuitlab.gui.widgets.buttons import push
 from circuitlab.gui.widgets.labels import words
 from circuitlab.gui.work.bench import Bench
 from circuitlab.gui.work.job import Job
-from circuitlab.paths import model_dir, shipped_models
-from circuitlab.training.recipe_titles import shipped_titles
+from circuitlab.paths import model_dir, shipped_models, shipped_recipes
 
 SLOT = "training-check"
 FIRST = "Add the text to train on: files, or folders with .txt, .md and .py files in them."
@@ -55,7 +54,7 @@ class TrainingForm(QWidget):
         self.recipe.setAccessibleName("Recipe")
         self.recipe.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.recipe.setMinimumContentsLength(24)
-        for name, title in shipped_titles().items():
+        for name, title in shipped_recipes().items():
             self.recipe.addItem(f"{name}: {title}", name)
         self.recipe.currentIndexChanged.connect(self._suggest)
         self.recipe_file = push(self, "Recipe file…", self._browse_recipe)

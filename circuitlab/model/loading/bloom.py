@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.loading.alibi import alibi_notes
-from circuitlab.model.loading.decoder_parts import filled, fused_attention, lay_out_and_open, mlp
+from circuitlab.model.loading.decoder_parts import alibi_notes, filled, fused_attention, lay_out_and_open, mlp
 from circuitlab.model.loading.family import Family, Keep, Opened
 from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.gated_decoder import Read

@@ -57,6 +57,16 @@ def tied_note(config: ModelConfig) -> tuple[str, ...]:
     return ("unembedding tied to the embedding",) if config.tied else ()
 
 
+def alibi_notes(config: ModelConfig) -> tuple[str, ...]:
+    """Notes on ALiBi (Press et al. 2021): the slopes of the heads, and that the context is no limit of the formula."""
+    first, last = max(config.slopes), min(config.slopes)
+    steepest = config.slopes.index(first)
+    return (
+        f"ALiBi: scores fall by {first:.3g} (head {steepest}) to {last:.3g} a position, the same in every layer",
+        f"context {config.n_ctx}: that of training; the bias itself would go on",
+    )
+
+
 def rotary_sizes(
     config: Mapping[str, Any], turning: Mapping[str, Any], partial: float, default_context: int
 ) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -12,8 +12,15 @@ from dataclasses import replace
 from typing import Any
 
 from circuitlab.model.config import ModelConfig, alibi_slopes
-from circuitlab.model.loading.alibi import alibi_notes
-from circuitlab.model.loading.decoder_parts import filled, fused_attention, lay_out_and_open, mlp, shared_norm, tied_note
+from circuitlab.model.loading.decoder_parts import (
+    alibi_notes,
+    filled,
+    fused_attention,
+    lay_out_and_open,
+    mlp,
+    shared_norm,
+    tied_note,
+)
 from circuitlab.model.loading.family import Family, Keep, Opened
 from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.gated_decoder import Read

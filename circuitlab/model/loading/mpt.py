@@ -7,8 +7,7 @@ from typing import Any
 
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.loading.alibi import alibi_notes
-from circuitlab.model.loading.decoder_parts import filled, mlp, opener, tied_note
+from circuitlab.model.loading.decoder_parts import alibi_notes, filled, mlp, opener, tied_note
 from circuitlab.model.loading.family import Family
 from circuitlab.model.loading.gated_decoder import Read
 from circuitlab.model.loading.huggingface import flag, head_size, number, refuse, scale_note, size
