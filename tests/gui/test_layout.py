@@ -226,7 +226,7 @@ def test_controls_without_room_stand_behind_a_button_and_work_there(qtbot: Any, 
     assert not row.more.isVisible() and all(one.isVisible() for one in hidden)
     panel.controls.show_view(replace(panel.controls._view, lock_range=True))
     QApplication.processEvents()
-    assert panel.controls._widgets["high"].isVisible(), "what has come to have a meaning is in the row"
+    assert panel.controls.form.widgets["high"].isVisible(), "what has come to have a meaning is in the row"
 
 
 @pytest.mark.parametrize("scale", [1.0, 1.3, 1.6])

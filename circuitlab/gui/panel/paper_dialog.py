@@ -7,33 +7,24 @@ from dataclasses import replace
 from typing import Any
 
 from PySide6.QtCore import Qt, Slot
-from PySide6.QtWidgets import (
-    QCheckBox,
-    QComboBox,
-    QDialogButtonBox,
-    QDoubleSpinBox,
-    QFormLayout,
-    QPushButton,
-    QSpinBox,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QCheckBox, QComboBox, QDialogButtonBox, QFormLayout, QPushButton, QVBoxLayout, QWidget
 
 from circuitlab.draw.look.paper import LIMITS, PRESETS, Paper
 from circuitlab.draw.look.plain_text import PlainLabel, tip_of
 from circuitlab.errors import UsageError
 from circuitlab.gui.widgets.dialog import Dialog
+from circuitlab.gui.widgets.form import Field, Form
 from circuitlab.gui.work.settings import stored
 
 OTHER = "other"
 _CHOICES = {
-    "caption": (("short", "three lines"), ("full", "all of it"), ("none", "none")),
-    "ink": (("colour", "colour"), ("grey", "grey, negative values marked")),
-    "text": (
-        ("auto", "outlines in SVG, fonts in PDF"),
-        ("fonts", "fonts: it can be searched"),
-        ("outlines", "outlines: it looks the same everywhere"),
-    ),
+    "caption": {"short": "three lines", "full": "all of it", "none": "none"},
+    "ink": {"colour": "colour", "grey": "grey, negative values marked"},
+    "text": {
+        "auto": "outlines in SVG, fonts in PDF",
+        "fonts": "fonts: it can be searched",
+        "outlines": "outlines: it looks the same everywhere",
+    },
 }
 _TITLES = {
     "width_mm": "Width",
@@ -52,6 +43,14 @@ _TIPS = {
     "text": "Text of SVG and PDF",
     "dpi": "Of a PNG",
 }
+
+
+def _field(name: str) -> Field:
+    low, high, unit = LIMITS.get(name, (0.0, 0.0, ""))
+    field = Field(name, _TITLES[name], float, _TIPS.get(name, ""), _CHOICES.get(name, {}), low, high, decimals=1, live=True)
+    if name == "dpi":
+        return replace(field, kind=int)
+    return replace(field, unit=f" {unit}", **({"low": 0.0, "lowest": "as the content asks"} if name == "height_mm" else {}))
 
 
 def remembered(remember: bool) -> Paper:
@@ -96,7 +95,8 @@ class PaperDialog(Dialog):
         self.subject.setText(subject)
         self.subject.setWordWrap(True)
         self.subject.setVisible(bool(subject))
-        self.fields: dict[str, QComboBox | QDoubleSpinBox | QSpinBox] = {}
+        self.form = Form(map(_field, _TITLES), self)
+        self.fields = self.form.widgets
         self.preset = QComboBox(self)
         self.preset.setObjectName("preset")
         self.preset.setAccessibleName("Size")
@@ -108,11 +108,7 @@ class PaperDialog(Dialog):
         form.setVerticalSpacing(8)
         form.addRow("Size", self.preset)
         for name, title in _TITLES.items():
-            self.fields[name] = field = self._field(name)
-            field.setObjectName(name)
-            field.setAccessibleName(title)
-            field.setToolTip(tip_of(_TIPS.get(name, "")))
-            form.addRow(title, field)
+            form.addRow(title, self.fields[name])
         self.part = QCheckBox("Only what is seen", self)
         self.part.setToolTip(tip_of(part))
         self.part.setChecked(bool(part))
@@ -126,7 +122,7 @@ class PaperDialog(Dialog):
         self._lay_out(form)
         self._show(paper)
         self.preset.activated.connect(self._sized)
-        self.fields["width_mm"].valueChanged.connect(self._name_width)  # type: ignore[union-attr]
+        self.fields["width_mm"].valueChanged.connect(self._name_width)
 
     def _lay_out(self, form: QFormLayout) -> None:
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
@@ -145,43 +141,20 @@ class PaperDialog(Dialog):
         box.addWidget(self.problem)
         box.addWidget(buttons)
 
-    def _field(self, name: str) -> QComboBox | QDoubleSpinBox | QSpinBox:
-        if name in _CHOICES:
-            combo = QComboBox(self)
-            for value, words in _CHOICES[name]:
-                combo.addItem(words, value)
-            return combo
-        low, high, unit = LIMITS[name]
-        spin = QSpinBox(self) if name == "dpi" else QDoubleSpinBox(self)
-        if isinstance(spin, QSpinBox):
-            spin.setRange(int(low), int(high))
-        else:
-            spin.setRange(0 if name == "height_mm" else low, high)
-            spin.setDecimals(1)
-            spin.setSuffix(f" {unit}")
-        if name == "height_mm":
-            spin.setSpecialValueText("as the content asks")
-        return spin
-
     def _show(self, paper: Paper) -> None:
-        for name, field in self.fields.items():
-            value = getattr(paper, name)
-            if isinstance(field, QComboBox):
-                field.setCurrentIndex(field.findData(value))
-            else:
-                field.setValue(value or 0)
+        self.form.show_values({name: getattr(paper, name) or 0 for name in self.fields})
         self._name_width()
 
     @Slot()
     def _name_width(self, *_: object) -> None:
         """The name of a width that has one."""
-        at = self.preset.findData(self.fields["width_mm"].value())  # type: ignore[union-attr]
+        at = self.preset.findData(self.fields["width_mm"].value())
         self.preset.setCurrentIndex(at if at >= 0 else self.preset.count() - 1)
 
     @Slot(int)
     def _sized(self, at: int) -> None:
         if self.preset.itemData(at):
-            self.fields["width_mm"].setValue(self.preset.itemData(at))  # type: ignore[union-attr]
+            self.fields["width_mm"].setValue(self.preset.itemData(at))
 
     @Slot()
     def restore(self) -> None:
@@ -191,9 +164,9 @@ class PaperDialog(Dialog):
     @Slot()
     def accept(self) -> None:
         """Only with a paper that can be; else the reason stands here."""
-        said = {n: f.currentData() if isinstance(f, QComboBox) else f.value() for n, f in self.fields.items()}
+        values = self.form.values()
         try:
-            paper = replace(Paper(), **{**said, "height_mm": said["height_mm"] or None})
+            paper = replace(Paper(), **{**values, "height_mm": values["height_mm"] or None})
             self._check(paper)
         except UsageError as error:
             self.problem.setText(f"{error.what} Expected: {error.expected}.")

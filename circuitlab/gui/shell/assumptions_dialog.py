@@ -9,27 +9,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 from PySide6.QtCore import Qt, Slot
-from PySide6.QtWidgets import (
-    QComboBox,
-    QFormLayout,
-    QHBoxLayout,
-    QLineEdit,
-    QPushButton,
-    QScrollArea,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QFormLayout, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from circuitlab.draw.pointing.focus_order import chain_as_read
 from circuitlab.engine.store import OpenModel
 from circuitlab.errors import Cancelled, CircuitLabError, reason
 from circuitlab.gui.shell.opening import Opening, asked_of
 from circuitlab.gui.widgets.dialog import Dialog
+from circuitlab.gui.widgets.form import Field, Form
 from circuitlab.gui.widgets.labels import words
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.subject import ModelRef
 
 SLOT = "assume"
+
+
+def _field(row: Assumption) -> Field:
+    choices = {choice: choice for choice in (*row.choices, row.value)} if row.choices else {}
+    style = "free" if row.free else ""
+    return Field(row.name, row.name.replace("_", " "), choices=choices, placeholder="not said yet", style=style)
 
 
 class AssumptionsDialog(Dialog):
@@ -41,7 +39,6 @@ class AssumptionsDialog(Dialog):
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.opening, self.runner, self.ref = opening, opening.bench.runner, ref
         self._trying = ref
-        self.fields: dict[str, QComboBox | QLineEdit] = {}
         self._lay_out()
         self.show_rows(rows)
         self.runner.finished.connect(self._finished)
@@ -79,45 +76,31 @@ class AssumptionsDialog(Dialog):
     def show_rows(self, rows: tuple[Assumption, ...]) -> None:
         """One row an assumption; the fields hold what is assumed now."""
         self._shown = {row.name: row.value for row in rows}
-        self.fields = {}
         inside = QWidget(self.area)
-        form = QFormLayout(inside)
-        form.setContentsMargins(0, 0, 8, 0)
-        form.setHorizontalSpacing(16)
-        form.setVerticalSpacing(4)
+        self.form = Form(map(_field, rows), inside)
+        self.form.show_values(self._shown)
+        self.fields = self.form.widgets
+        layout = QFormLayout(inside)
+        layout.setContentsMargins(0, 0, 8, 0)
+        layout.setHorizontalSpacing(16)
+        layout.setVerticalSpacing(4)
         for row in rows:
-            field = self._field(row)
-            field.setObjectName(f"assume.{row.name}")
-            field.setAccessibleName(row.name.replace("_", " "))
-            if isinstance(field, QComboBox) and (line := field.lineEdit()) is not None:
-                line.setAccessibleName(field.accessibleName())
-            self.fields[row.name] = field
-            form.addRow(row.name.replace("_", " "), field)
+            field = self.fields[row.name]
+            field.setEnabled(row.free or len(row.choices) != 1)
+            layout.addRow(row.name.replace("_", " "), field)
             why = words(inside, "caption", selectable=False)
             why.setText(row.why)
             why.setContentsMargins(0, 0, 0, 8)
-            form.addRow("", why)
+            layout.addRow("", why)
         self.area.setWidget(inside)
         self.intro.setText(f"No file of {self.ref.name} says the following. It decides what every number means.")
         self.reset.setEnabled(bool(self.ref.assume))
         if self.isVisible():
             chain_as_read(self)
 
-    def _field(self, row: Assumption) -> QComboBox | QLineEdit:
-        if not row.choices:
-            line = QLineEdit(row.value, self)
-            line.setPlaceholderText("not said yet")
-            return line
-        combo = QComboBox(self)
-        combo.addItems(list(dict.fromkeys((*row.choices, row.value))))
-        combo.setEditable(row.free)
-        combo.setCurrentText(row.value)
-        combo.setEnabled(row.free or len(row.choices) > 1)
-        return combo
-
     def values(self) -> dict[str, str]:
         """What stands in the fields."""
-        return {n: (f.currentText() if isinstance(f, QComboBox) else f.text()).strip() for n, f in self.fields.items()}
+        return {name: value.strip() for name, value in self.form.values().items()}
 
     @Slot()
     def open_again(self) -> None:

@@ -10,11 +10,12 @@ from pathlib import Path
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QComboBox, QFileDialog, QFormLayout, QHBoxLayout, QLineEdit, QSpinBox, QWidget
 
-from circuitlab.draw.look.plain_text import PlainLabel, tip_of
+from circuitlab.draw.look.plain_text import PlainLabel
 from circuitlab.errors import Cancelled, CircuitLabError, reason
 from circuitlab.gui.training.job import DEVICES, Checked, TrainingJob, check, in_words
 from circuitlab.gui.training.texts import TrainingTexts
 from circuitlab.gui.widgets.buttons import push
+from circuitlab.gui.widgets.form import Field, Form
 from circuitlab.gui.widgets.labels import words
 from circuitlab.gui.work.bench import Bench
 from circuitlab.gui.work.job import Job
@@ -22,6 +23,8 @@ from circuitlab.paths import model_dir, shipped_models, shipped_recipes
 
 SLOT = "training-check"
 FIRST = "Add the text to train on: files, or folders with .txt, .md and .py files in them."
+ONE_TOKENIZER = "Models of one tokenizer can be compared token by token"
+SEED, SEEDS = -1, 2**31 - 1  # the recipe's own, and the largest
 PAUSE = 300  # ms after the last change before it is checked
 
 
@@ -39,9 +42,7 @@ class TrainingForm(QWidget):
         self._pause.setSingleShot(True)
         self._pause.setInterval(PAUSE)
         self._pause.timeout.connect(self.check)
-        self._make_choices()
-        self.texts = TrainingTexts(self)
-        self.texts.changed.connect(self._moved)
+        self._make_widgets()
         self._lay_out()
         self.runner.finished.connect(self._finished)
         self.runner.failed.connect(self._failed)
@@ -49,47 +50,33 @@ class TrainingForm(QWidget):
 
     # -- what it is made of -------------------------------------------------------------------------------------------
 
-    def _make_choices(self) -> None:
-        self.recipe = QComboBox(self)
-        self.recipe.setAccessibleName("Recipe")
+    def _fields(self) -> tuple[Field, ...]:
+        tokenizers = {str(file): f"that of {name}" for name in shipped_models() if (file := _tokenizer(name)).is_file()}
+        return (
+            Field("recipe", "Recipe", choices={name: f"{name}: {title}" for name, title in shipped_recipes().items()}),
+            Field("out", "Folder of the run", live=True),
+            Field("tokenizer", "Tokenizer", str, ONE_TOKENIZER, {"": "trained on the text"} | tokenizers),
+            Field("seed", "Seed", int, "Another seed makes another model", {}, SEED, SEEDS, lowest="the recipe’s", live=True),
+            Field("threads", "Threads", int, "One thread gives bit-equal results each time", {}, 1, 256, live=True),
+            Field("device", "Device", str, "auto: CUDA where there is one, else the CPU", {name: name for name in DEVICES}),
+        )
+
+    def _make_widgets(self) -> None:
+        self.fields = Form(self._fields(), self)
+        self.fields.show_values({"seed": SEED})
+        self.fields.changed.connect(self._field_changed)
+        self.recipe: QComboBox = self.fields.widgets["recipe"]
         self.recipe.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.recipe.setMinimumContentsLength(24)
-        for name, title in shipped_recipes().items():
-            self.recipe.addItem(f"{name}: {title}", name)
-        self.recipe.currentIndexChanged.connect(self._suggest)
         self.recipe_file = push(self, "Recipe file…", self._browse_recipe)
-        self.out = QLineEdit(self)
-        self.out.setAccessibleName("Folder of the run")
-        self.out.textChanged.connect(self._moved)
+        self.out: QLineEdit = self.fields.widgets["out"]
         self.out_browse = push(self, "Choose…", self._browse_out)
-        self.tokenizer = QComboBox(self)
-        self.tokenizer.setAccessibleName("Tokenizer")
-        self.tokenizer.setToolTip("Models of one tokenizer can be compared token by token")
-        self.tokenizer.addItem("trained on the text", "")
-        for name in shipped_models():
-            if (file := model_dir(name) / "tokenizer.json").is_file():
-                self.tokenizer.addItem(f"that of {name}", str(file))
-        self.tokenizer.currentIndexChanged.connect(self._moved)
-        self.seed = self._spin("Seed", -1, 2**31 - 1, -1, "the recipe’s", "Another seed makes another model")
-        self.threads = self._spin("Threads", 1, 256, 1, "", "One thread gives bit-equal results each time")
-        self.device = QComboBox(self)
-        self.device.setAccessibleName("Device")
-        self.device.addItems(DEVICES)
-        self.device.setToolTip("auto: CUDA where there is one, else the CPU")
-        self.device.currentIndexChanged.connect(self._moved)
+        self.seed: QSpinBox = self.fields.widgets["seed"]
+        self.texts = TrainingTexts(self)
+        self.texts.changed.connect(self._moved)
         self.said = words(self)
         self.said.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.said.setMinimumHeight(5 * self.fontMetrics().lineSpacing())
-
-    def _spin(self, name: str, low: int, high: int, value: int, special: str, tip: str) -> QSpinBox:
-        made = QSpinBox(self)
-        made.setAccessibleName(name)
-        made.setRange(low, high)
-        made.setValue(value)
-        made.setSpecialValueText(special)
-        made.setToolTip(tip_of(tip))
-        made.valueChanged.connect(self._moved)
-        return made
 
     def _lay_out(self) -> None:
         form = QFormLayout(self)
@@ -99,12 +86,12 @@ class TrainingForm(QWidget):
         form.addRow("Recipe", _row(self.recipe, self.recipe_file, stretch=0))
         form.addRow("Text", self.texts)
         form.addRow("Folder of the run", _row(self.out, self.out_browse, stretch=0))
-        form.addRow("Tokenizer", self.tokenizer)
+        form.addRow("Tokenizer", self.fields.widgets["tokenizer"])
         more = _row(self.seed)
-        for name, field in (("Device", self.device), ("Threads", self.threads)):
+        for label, name in (("Device", "device"), ("Threads", "threads")):
             more.addSpacing(16)
-            more.addWidget(PlainLabel(name, self))
-            more.addWidget(field)
+            more.addWidget(PlainLabel(label, self))
+            more.addWidget(self.fields.widgets[name])
         more.addStretch(1)
         form.addRow("Seed", more)
         form.addRow("", self.said)
@@ -113,15 +100,9 @@ class TrainingForm(QWidget):
 
     def job(self) -> TrainingJob:
         """What the fields say."""
-        return TrainingJob(
-            recipe=str(self.recipe.currentData() or ""),
-            text=self.texts.texts(),
-            out=self.out.text().strip(),
-            tokenizer=str(self.tokenizer.currentData() or ""),
-            seed=None if self.seed.value() < 0 else self.seed.value(),
-            device=self.device.currentText(),
-            threads=self.threads.value(),
-        )
+        values = self.fields.values()
+        seed = None if values["seed"] == SEED else values["seed"]
+        return TrainingJob(text=self.texts.texts(), **(values | {"out": values["out"].strip(), "seed": seed}))
 
     def choose_recipe(self, path: str) -> None:
         """A recipe of one's own, or a shipped one by its name."""
@@ -147,14 +128,20 @@ class TrainingForm(QWidget):
         self.runner.do(SLOT, "check what is to be trained", work)
 
     @Slot()
-    def _moved(self, *_: object) -> None:
+    def _moved(self) -> None:
         if self.checked is not None:
             self.checked = None
             self.checked_changed.emit()
         self._pause.start()
 
-    @Slot()
-    def _suggest(self, *_: object) -> None:
+    @Slot(str)
+    def _field_changed(self, name: str) -> None:
+        if name == "recipe":
+            self._suggest()
+        else:
+            self._moved()
+
+    def _suggest(self) -> None:
         """A folder of the recipe's name, where the person has not chosen one."""
         if self.out.text() == self._filled_out:
             self._filled_out = str(Path.home() / "circuitlab-runs" / Path(str(self.recipe.currentData() or "run")).stem)
@@ -199,6 +186,10 @@ class TrainingForm(QWidget):
         path = QFileDialog.getExistingDirectory(self, "Folder of the run", str(Path(self.out.text()).parent))
         if path:
             self.out.setText(path)
+
+
+def _tokenizer(model: str) -> Path:
+    return model_dir(model) / "tokenizer.json"
 
 
 def _row(*widgets: QWidget, stretch: int = -1) -> QHBoxLayout:
