@@ -58,7 +58,7 @@ def main() -> None:
 
     def quiet() -> None:
         settle(window)
-        while window.prompt.timer.isActive() or window.ahead.timer.isActive() or window.bench.runner.prefetch.busy:
+        while window.prompt.timer.isActive() or window.ahead.timer.isActive() or window.context.runner.prefetch.busy:
             app.processEvents()
         settle(window)
 

@@ -25,13 +25,13 @@ def wait_for(dock):
     while dock.waiting:
         app.processEvents(QEventLoop.ProcessEventsFlag.AllEvents | QEventLoop.ProcessEventsFlag.WaitForMoreEvents)
 def settle(window):
-    while window.waiting or window.bench.runner.busy or window.prompt.timer.isActive():
+    while window.waiting or window.context.runner.busy or window.prompt.timer.isActive():
         app.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 5)
 def opened(text_tokens):
     window = gui.make_window(sys.argv[1], None, remember=False)
     window.resize(1280, 800)
     window.show()
-    window.bench.document.apply(window.bench.document.recorded.with_tokens(tuple(text_tokens)), 'x')
+    window.context.document.apply(window.context.document.recorded.with_tokens(tuple(text_tokens)), 'x')
     settle(window)
     return window
 torch.manual_seed(1)
@@ -49,12 +49,12 @@ for name, dock in window.docks.items():
 settle(window)
 dock = window.docks['attention']
 heads = [Head(3, 1), Head(3, 2), Head(4, 5)]
-state = window.bench.document.recorded
+state = window.context.document.recorded
 for head in heads:
-    window.bench.document.apply(state.select(heads=(head,)), 'h'); settle(window)
+    window.context.document.apply(state.select(heads=(head,)), 'h'); settle(window)
 arrays = []
 def ours(head):
-    window.bench.document.apply(state.select(heads=(head,)), 'h')
+    window.context.document.apply(state.select(heads=(head,)), 'h')
     assert not dock.waiting
     app.processEvents()
 plot = pg.PlotWidget(); item = pg.ImageItem(); plot.addItem(item)
@@ -79,14 +79,14 @@ TYPING = (
 from circuitlab.model import forward as f
 tokens = torch.randint(0, 50257, (64,)).tolist()
 window = opened(tokens)
-weights = window.bench.engine.store.open(window.bench.document.state.model).weights(window.bench.document.state.conventions)
+weights = window.context.engine.store.open(window.context.document.state.model).weights(window.context.document.state.conventions)
 dock = window.docks['attention']
 times = []
 for k in range(int(sys.argv[3])):
     longer = tuple(tokens) + (100 + k,)
-    state = window.bench.document.recorded
+    state = window.context.document.recorded
     a = time.perf_counter()
-    window.bench.document.apply(state.with_tokens(longer), 'typing')
+    window.context.document.apply(state.with_tokens(longer), 'typing')
     wait_for(dock)
     dock.view.repaint()
     b = time.perf_counter()
@@ -107,12 +107,12 @@ gaps, last = [], [time.perf_counter()]
 def tick():
     now = time.perf_counter(); gaps.append(now - last[0]); last[0] = now
 timer = QTimer(); timer.setInterval(5); timer.timeout.connect(tick); timer.start()
-state = window.bench.document.recorded
+state = window.context.document.recorded
 end = time.perf_counter() + float(sys.argv[3]); k = 0
 while time.perf_counter() < end:
     k += 1
-    window.bench.document.apply(state.with_tokens(tuple(torch.randint(0, 50257, (1024,)).tolist())), 'x')
-    while window.waiting or window.bench.runner.busy:
+    window.context.document.apply(state.with_tokens(tuple(torch.randint(0, 50257, (1024,)).tolist())), 'x')
+    while window.waiting or window.context.runner.busy:
         app.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 5)
 gaps.sort()
 q = lambda p: gaps[min(len(gaps) - 1, int(p * len(gaps)))]
@@ -127,15 +127,15 @@ TABLE = (
 window = opened([1, 2, 3])
 for name, dock in window.docks.items():
     dock.setVisible(name == 'circuits')
-window.bench.document.apply(window.bench.document.recorded.select(heads=(Head(3, 1),)), 'h')
+window.context.document.apply(window.context.document.recorded.select(heads=(Head(3, 1),)), 'h')
 settle(window)
 dock = window.docks['circuits']
-state = window.bench.document.recorded
-weights = window.bench.engine.store.open(state.model).weights(state.conventions)
+state = window.context.document.recorded
+weights = window.context.engine.store.open(state.model).weights(state.conventions)
 W_E, W_U, layer = weights.embed().W_E, weights.unembed().W_U, weights.layer(3)
 W_Q, W_K, W_V, W_O = (W[1].contiguous() for W in (layer.W_Q, layer.W_K, layer.W_V, layer.W_O))
 def ours(token):
-    window.bench.document.apply(state.select(token=token), 't')
+    window.context.document.apply(state.select(token=token), 't')
     wait_for(dock)
     app.processEvents()
 @torch.inference_mode()
@@ -158,26 +158,26 @@ STEP = (
     + """
 window = gui.make_window(None, None, remember=False)
 window.resize(1280, 800); window.show(); settle(window)
-bench, bar, ahead = window.bench, window.checkpoints, window.ahead
+context, bar, ahead = window.context, window.checkpoints, window.ahead
 docks = [d for d in window.docks.values() if getattr(d, 'shown', False)]
 def painted(act):
     a = time.perf_counter(); act()
-    while window.waiting or bench.driver.waiting:
+    while window.waiting or context.driver.waiting:
         app.processEvents(QEventLoop.ProcessEventsFlag.AllEvents | QEventLoop.ProcessEventsFlag.WaitForMoreEvents)
     for dock in docks: dock.view.repaint()
     return time.perf_counter() - a
 def prefetched():
-    while window.waiting or bench.runner.busy or ahead.timer.isActive() or bench.runner.prefetch.busy:
+    while window.waiting or context.runner.busy or ahead.timer.isActive() or context.runner.prefetch.busy:
         app.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 5)
 bar.to(2); settle(window)
 times = []
 for k in range(int(sys.argv[3])):
     prefetched()
-    before = bench.document.recorded
+    before = context.document.recorded
     step = painted(bar.step_on)
-    after = bench.document.recorded; settle(window)
-    painted(lambda: bench.driver.show(before, 'back')); settle(window)
-    times.append((step, painted(lambda: bench.driver.show(after, 'again')))); settle(window)
+    after = context.document.recorded; settle(window)
+    painted(lambda: context.driver.show(before, 'back')); settle(window)
+    times.append((step, painted(lambda: context.driver.show(after, 'again')))); settle(window)
 print(json.dumps(dict(ours=statistics.median(t[0] for t in times), bare=statistics.median(t[1] for t in times))))
 window.close()
 """
@@ -190,19 +190,19 @@ from circuitlab.gui.widgets.number_slider import NumberSlider
 window = gui.make_window('rope-induction', 'A B C D A B C D A', remember=False)
 window.resize(1280, 800); window.show(); settle(window)
 window.layout_of_docks.arrange('Laboratory'); settle(window)
-bench = window.bench
+context = window.context
 hand = window.docks['laboratory'].controls.findChild(NumberSlider, 'alpha').slider
 hand.setSliderDown(True)
 times = []
 for k in range(int(sys.argv[3]) + 3):
-    settle(window); before = bench.document.recorded
+    settle(window); before = context.document.recorded
     a, c = time.perf_counter(), time.thread_time()
     hand.setValue(550 + 8 * k % 440)
-    while window.waiting or bench.driver.waiting or bench.runner.busy:
+    while window.waiting or context.driver.waiting or context.runner.busy:
         app.processEvents(QEventLoop.ProcessEventsFlag.AllEvents | QEventLoop.ProcessEventsFlag.WaitForMoreEvents)
     app.sendPostedEvents(); app.processEvents()
     times.append((time.perf_counter() - a, time.thread_time() - c))
-    assert bench.document.recorded != before
+    assert context.document.recorded != before
 times = times[3:]; took = sorted(t[0] for t in times)
 print(json.dumps(dict(p50=statistics.median(took), p90=took[int(.9 * len(took))], busy=statistics.median(t[1] for t in times))))
 window.close()

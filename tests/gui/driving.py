@@ -22,7 +22,7 @@ TEXT = "one two one two one"
 def settle(qtbot: Any, window: Window) -> None:
     """Until every visible dock shows its answer."""
     qtbot.waitUntil(
-        lambda: not window.waiting and not window.bench.runner.busy and not window.prompt.timer.isActive(),
+        lambda: not window.waiting and not window.context.runner.busy and not window.prompt.timer.isActive(),
         timeout=20000,
     )
     QApplication.processEvents()

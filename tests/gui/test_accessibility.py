@@ -126,7 +126,7 @@ def test_every_dialog_is_named_and_read_in_order(qtbot: Any, window: Window, nam
 def test_the_value_under_the_keys_is_spoken(qtbot: Any, window: Window) -> None:
     window.activateWindow()
     said: list[str] = []
-    window.bench.readout.connect(said.append)
+    window.context.readout.connect(said.append)
     for name in ("attention", "overview"):
         window.layout_of_docks.go_to(name)
         settle(qtbot, window)

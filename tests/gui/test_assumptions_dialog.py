@@ -56,9 +56,9 @@ def test_every_assumption_has_a_row_and_another_value_opens_another_model(window
     scale.setCurrentText("0.25")
     with qtbot.waitSignal(window.opening.opened, timeout=20000):
         dialog.again.click()
-    ref = window.bench.document.state.model
+    ref = window.context.document.state.model
     assert ref == ModelRef(f"file:{inferred}", None, (("positions", "shortformer"), ("score_scale", "0.25")))
-    config = window.bench.facts().config
+    config = window.context.facts().config
     assert (config.positions, config.score_scale) == ("shortformer", 0.25)
     assert "as you said" in dialog.said.text()
     assert {a.name for a in window.opening.assumptions() if a.why.startswith("as you said")} == {"positions", "score_scale"}
@@ -66,23 +66,23 @@ def test_every_assumption_has_a_row_and_another_value_opens_another_model(window
     dialog.fields["positions"].setCurrentText("learned")  # type: ignore[union-attr]
     with qtbot.waitSignal(window.opening.opened, timeout=20000):
         dialog.again.click()
-    assert window.bench.document.state.model.assume == (("positions", "learned"), ("score_scale", "0.25"))
+    assert window.context.document.state.model.assume == (("positions", "learned"), ("score_scale", "0.25"))
     with qtbot.waitSignal(window.opening.opened, timeout=20000):
         dialog.reset.click()
-    assert window.bench.document.state.model.assume == ()
+    assert window.context.document.state.model.assume == ()
     assert window.opening.assumptions() == before
     settle(qtbot, window)
 
 
 def test_what_cannot_be_is_said_in_place_and_the_open_model_stays(window: Window, qtbot: QtBot, inferred: Path) -> None:
-    before = window.bench.document.state
+    before = window.context.document.state
     dialog = _dialog(window)
     tokenizer = dialog.fields["tokenizer"]
     assert isinstance(tokenizer, QLineEdit)
     tokenizer.setText("/nowhere/tokenizer.json")
     dialog.again.click()
     qtbot.waitUntil(lambda: "not there" in dialog.said.text(), timeout=20000)
-    assert window.bench.document.state == before
+    assert window.context.document.state == before
     assert dialog.again.isEnabled()
     assert tokenizer.text() == "/nowhere/tokenizer.json"
     tokenizer.setText("none")
@@ -95,24 +95,24 @@ def test_a_file_that_does_not_say_enough_is_asked_about(window: Window, qtbot: Q
     shapes = {"embed.W_E": (7, 10), "pos_embed.W_pos": (9, 10), "unembed.W_U": (10, 7)}
     shapes |= {f"blocks.0.attn.W_{n}": (10, 12) for n in "QKV"} | {"blocks.0.attn.W_O": (12, 10)}  # heads side by side
     torch.save({n: torch.randn(s, generator=rng) for n, s in shapes.items()}, tmp_path / "flat.pt")
-    before = window.bench.document.state.model
+    before = window.context.document.state.model
     with qtbot.waitSignal(window.opening.asked, timeout=20000):
         window.open_model(str(tmp_path / "flat.pt"))
     dialog = window.findChild(AssumptionsDialog)
     assert isinstance(dialog, AssumptionsDialog)
     assert "n_heads" in dialog.said.text() and "--assume" not in dialog.said.text()
     assert list(dialog.fields) == ["n_heads"]
-    assert window.bench.document.state.model == before
+    assert window.context.document.state.model == before
     heads = dialog.fields["n_heads"]
     assert isinstance(heads, QLineEdit)
     heads.setText("three")
     dialog.again.click()
     qtbot.waitUntil(lambda: "whole number" in dialog.said.text(), timeout=20000)
-    assert window.bench.document.state.model == before
+    assert window.context.document.state.model == before
     heads.setText("3")
     with qtbot.waitSignal(window.opening.opened, timeout=20000):
         dialog.again.click()
-    assert window.bench.facts().config.n_heads == 3
+    assert window.context.facts().config.n_heads == 3
     assert "n_heads" in dialog.fields and "norm" in dialog.fields
     settle(qtbot, window)
 
@@ -130,5 +130,5 @@ def test_a_file_of_two_sets_of_weights_asks_which(window: Window, qtbot: QtBot, 
     key.setCurrentText("ema")
     with qtbot.waitSignal(window.opening.opened, timeout=20000):
         dialog.again.click()
-    assert window.bench.document.state.model.assume == (("under", "ema"),)
+    assert window.context.document.state.model.assume == (("under", "ema"),)
     settle(qtbot, window)

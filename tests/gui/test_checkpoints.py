@@ -51,7 +51,7 @@ def trained(qtbot: Any, folder: Path) -> Iterator[Window]:
 
 
 def shown(window: Window) -> int | None:
-    return window.bench.document.state.model.checkpoint
+    return window.context.document.state.model.checkpoint
 
 
 def at(window: Window, index: int) -> QPoint:
@@ -66,7 +66,7 @@ def drag(slider: SeriesSlider, window: Window, *points: int) -> None:
 
 def pattern(window: Window, checkpoint: int) -> np.ndarray:
     """Of the leading head, from the tensors of the checkpoint."""
-    state = window.bench.document.recorded
+    state = window.context.document.recorded
     weights, _ = weights_of(TINY, 10 + checkpoint)
     head = state.selection.head
     return forward(weights, state.tokens).get("pattern", head.layer, (head.head,))[0].numpy()
@@ -81,12 +81,12 @@ def same_pattern(drawn: np.ndarray, expected: np.ndarray) -> None:
 
 def test_a_model_without_a_series_has_no_bar(qtbot: Any, window: Window) -> None:
     assert not window.checkpoints.isVisible() and window.checkpoints.points == ()
-    before = window.bench.document.recorded
+    before = window.context.document.recorded
     for command in (c for c in COMMANDS if c.submenu == "Training"):
         assert not command.enabled(window)
         command.run(window)  # a shortcut may come all the same
     settle(qtbot, window)
-    assert window.bench.document.recorded == before and not window.checkpoints.player.playing
+    assert window.context.document.recorded == before and not window.checkpoints.player.playing
 
 
 def test_the_bar_knows_steps_tokens_the_final_weights_and_the_phase_change(trained: Window) -> None:
@@ -105,8 +105,8 @@ def test_a_last_checkpoint_that_is_the_final_weights_is_not_shown_twice(qtbot: A
     settle(qtbot, window)
     bar = window.checkpoints
     assert [(p.checkpoint, p.step) for p in bar.points] == [*zip(range(4), STEPS, strict=False), (None, 400)]
-    with qtbot.waitSignal(window.bench.driver.settled, timeout=5000):
-        window.bench.driver.go(replace(window.bench.document.recorded.model, checkpoint=4), "there")
+    with qtbot.waitSignal(window.context.driver.settled, timeout=5000):
+        window.context.driver.go(replace(window.context.document.recorded.model, checkpoint=4), "there")
     assert bar.slider.value() == 4 and bar.position == 4
     window.close()
     window.deleteLater()
@@ -122,23 +122,23 @@ def test_the_prompt_keeps_its_colours_from_one_checkpoint_to_the_next(
     settle(qtbot, trained)
     assert drawn and all(np.isfinite(values[1:]).all() for values in drawn), "no flash of tokens without a colour"
     weights, _ = weights_of(TINY, 10 + 4)
-    tokens = torch.tensor(trained.bench.document.recorded.tokens)
+    tokens = torch.tensor(trained.context.document.recorded.tokens)
     said = logits(weights, tokens[None])[0].double().log_softmax(-1)
     np.testing.assert_allclose(drawn[-1][1:], -said[:-1].gather(1, tokens[1:, None])[:, 0].numpy(), atol=1e-4)
     losses = trained.prompt.losses
     assert losses._asked is not None
     losses._asked = replace(losses._asked, subject=replace(losses._asked.subject, tokens=(1, 2)))
     assert losses.waiting
-    trained.bench.runner.failed.emit(SLOT, Cancelled())
+    trained.context.runner.failed.emit(SLOT, Cancelled())
     assert np.isnan(drawn[-1]).all(), "what could not be computed is not shown as what was"
 
 
 def test_a_drag_is_live_drives_every_panel_and_is_one_step_of_undo(qtbot: Any, trained: Window) -> None:
     window, slider = trained, trained.checkpoints.slider
     asked: list[str] = []
-    submit = window.bench.runner._submit
-    window.bench.runner._submit = lambda slot, *more: (asked.append(slot), submit(slot, *more))[1]  # type: ignore[method-assign]
-    first, before = window.bench.document.recorded, pixels(dock(window, "predictions").view)
+    submit = window.context.runner._submit
+    window.context.runner._submit = lambda slot, *more: (asked.append(slot), submit(slot, *more))[1]  # type: ignore[method-assign]
+    first, before = window.context.document.recorded, pixels(dock(window, "predictions").view)
     drag(slider, window, 4, 3, 2, 1, 2)
     qtbot.waitUntil(lambda: shown(window) == 2, timeout=5000)
     settle(qtbot, window)
@@ -152,7 +152,7 @@ def test_a_drag_is_live_drives_every_panel_and_is_one_step_of_undo(qtbot: Any, t
     assert dock(window, "model").view.figure.title == "trained · step 200"
     window.undo()
     settle(qtbot, window)
-    assert window.bench.document.recorded == first and slider.value() == 5
+    assert window.context.document.recorded == first and slider.value() == 5
     drag(slider, window, 1)
     settle(qtbot, window)
     drag(slider, window, 3)
@@ -163,7 +163,7 @@ def test_a_drag_is_live_drives_every_panel_and_is_one_step_of_undo(qtbot: Any, t
 
 
 def test_interventions_selection_and_text_survive_a_step(qtbot: Any, trained: Window) -> None:
-    document = trained.bench.document
+    document = trained.context.document
     state = with_edits(document.recorded, Intervention("zero", Site("result", 1, (2,))))
     document.apply(state.select(destination=3, source=1, locked=True), "x")
     before = document.recorded
@@ -174,7 +174,7 @@ def test_interventions_selection_and_text_survive_a_step(qtbot: Any, trained: Wi
 
 def test_keys_step_and_steps_in_a_row_are_one_step_of_undo(qtbot: Any, trained: Window) -> None:
     trained.setFocus()
-    first = trained.bench.document.recorded
+    first = trained.context.document.recorded
     for expected in (4, 3, 2):
         qtbot.keyClick(trained, Qt.Key.Key_BracketLeft)
         qtbot.waitUntil(lambda wanted=expected: shown(trained) == wanted, timeout=5000)
@@ -186,7 +186,7 @@ def test_keys_step_and_steps_in_a_row_are_one_step_of_undo(qtbot: Any, trained: 
     settle(qtbot, trained)
     assert not trained.checkpoints.previous.isEnabled()
     trained.undo()
-    assert trained.bench.document.recorded == first
+    assert trained.context.document.recorded == first
     qtbot.keyClicks(trained.prompt.editor, "[")
     assert trained.prompt.editor.toPlainText() == TEXT + "[" and shown(trained) is None
 
@@ -198,11 +198,11 @@ def test_playing_shows_every_point_whole_and_stops_at_the_end(qtbot: Any, traine
     show = bar._show
 
     def spy(index: int) -> None:
-        seen.append((shown(window), window.waiting or window.bench.driver.waiting))
+        seen.append((shown(window), window.waiting or window.context.driver.waiting))
         show(index)
 
     bar._show = spy  # type: ignore[method-assign]
-    first = window.bench.document.recorded
+    first = window.context.document.recorded
     qtbot.keyClick(window, Qt.Key.Key_T, Qt.KeyboardModifier.ControlModifier)
     assert bar.player.playing and bar.play_button.toolTip().startswith("Stop")
     qtbot.waitUntil(lambda: not bar.player.playing, timeout=30_000)
@@ -223,7 +223,7 @@ def test_playing_begins_again_where_it_loops_until_it_is_stopped(qtbot: Any, tra
     bar.player.speed = 1000
     bar.loop.click()
     seen: list[int | None] = []
-    trained.bench.document.changed.connect(lambda old, new: seen.append(new.model.checkpoint))
+    trained.context.document.changed.connect(lambda old, new: seen.append(new.model.checkpoint))
     bar.to(4)
     bar.play_button.click()
     qtbot.waitUntil(lambda: seen[-4:] == [None, 0, 1, 2], timeout=30_000)
@@ -259,12 +259,12 @@ def test_a_scale_of_differences_only_grows_while_a_training_moves(qtbot: Any, tr
     if by == "play":
         bar.player.speed = 1000
         bar.play_or_stop()
-        assert window.bench.holds_scales
+        assert window.context.holds_scales
         qtbot.waitUntil(lambda: not bar.player.playing, timeout=30_000)
     else:
         drag(bar.slider, window, 0, 1, 2, 3, 4)
     settle(qtbot, window)
-    assert not window.bench.holds_scales
+    assert not window.context.holds_scales
     for name, drawn in seen.items():
         held = [top for top, caption in drawn if "scale held" in caption]
         assert held == sorted(held), name
@@ -282,7 +282,7 @@ def test_the_losses_of_one_point_are_never_set_against_the_reference_of_another(
 ) -> None:
     """The uncut reference moves with the slider: until both have come the picture of before stays."""
     window, losses = trained, trained.prompt.losses
-    document = window.bench.document
+    document = window.context.document
     state = with_edits(document.recorded, Intervention("zero", Site("result", 1, (2,))))
     document.apply(replace(state, compare="difference"), "cut")
     settle(qtbot, window)
@@ -317,7 +317,7 @@ def test_compare_to_a_checkpoint_and_slide_shows_differences(qtbot: Any, trained
     bar.to(1)
     settle(qtbot, window)
     bar.pin.click()
-    assert window.bench.document.recorded.pins[0].label == "step 100" and bar.slider.pinned == 1
+    assert window.context.document.recorded.pins[0].label == "step 100" and bar.slider.pinned == 1
     settle(qtbot, window)
     before, let_go = bar.slider.geometry(), []
     bar.slider.sliderReleased.connect(lambda: let_go.append(bar.slider.geometry()))
@@ -334,13 +334,13 @@ def test_compare_to_a_checkpoint_and_slide_shows_differences(qtbot: Any, trained
     window.undo()
     window.undo()
     settle(qtbot, window)
-    assert not window.bench.document.recorded.pins and shown(window) == 1 and bar.slider.pinned is None
+    assert not window.context.document.recorded.pins and shown(window) == 1 and bar.slider.pinned is None
 
 
 def test_a_pin_of_the_final_weights_is_named_so(qtbot: Any, trained: Window) -> None:
     window = trained
     window.moves.pin()
-    assert "final weights" in window.bench.document.recorded.pins[0].label
+    assert "final weights" in window.context.document.recorded.pins[0].label
     window.checkpoints.to(3)
     window.moves.compare("difference")
     settle(qtbot, window)
@@ -348,26 +348,27 @@ def test_a_pin_of_the_final_weights_is_named_so(qtbot: Any, trained: Window) -> 
     assert "now minus final weights," in window.prompt.losses.view.figure.caption
     window.moves.pin()
     assert (
-        "step 300" in window.bench.document.recorded.pins[0].label and "final" not in window.bench.document.recorded.pins[0].label
+        "step 300" in window.context.document.recorded.pins[0].label
+        and "final" not in window.context.document.recorded.pins[0].label
     )
 
 
 def test_an_unreadable_checkpoint_is_said_and_the_slider_goes_back(qtbot: Any, trained: Window, folder: Path) -> None:
     window, bar = trained, trained.checkpoints
     errors: list[Exception] = []
-    window.bench.failed.disconnect()
-    window.bench.failed.connect(errors.append)
+    window.context.failed.disconnect()
+    window.context.failed.connect(errors.append)
     window.ahead.stop()
     bar.to(1)
     window.ahead.stop()
     settle(qtbot, window)
     window.ahead.stop()
     (folder / "checkpoints" / "step-000200.safetensors").write_bytes(b"nothing")
-    window.bench.engine.store._models.pop(ModelRef(f"file:{folder}", 2), None)
-    before = window.bench.document.recorded
-    with qtbot.waitSignal(window.bench.driver.given_up, timeout=5000):
+    window.context.engine.store._models.pop(ModelRef(f"file:{folder}", 2), None)
+    before = window.context.document.recorded
+    with qtbot.waitSignal(window.context.driver.given_up, timeout=5000):
         bar.step_on()
-    assert len(errors) == 1 and window.bench.document.recorded == before
+    assert len(errors) == 1 and window.context.document.recorded == before
     assert bar.slider.value() == 1 and bar.label.text().startswith("step 100")
     bar.player.speed = 1000
     bar.play_or_stop()
@@ -380,7 +381,7 @@ def test_an_unreadable_checkpoint_is_said_and_the_slider_goes_back(qtbot: Any, t
 def test_the_next_checkpoints_are_ready_before_they_are_asked_for(
     qtbot: Any, trained: Window, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    window, runner = trained, trained.bench.runner
+    window, runner = trained, trained.context.runner
     window.checkpoints.to(1)
     qtbot.waitUntil(lambda: shown(window) == 1)
     asked: list[str] = []
@@ -388,7 +389,7 @@ def test_the_next_checkpoints_are_ready_before_they_are_asked_for(
         qtbot.waitUntil(lambda: not (runner.busy or window.ahead.timer.isActive() or runner.prefetch.busy), timeout=20_000)
         monkeypatch.setattr(Runner, "_submit", lambda self, slot, *more: asked.append(slot))
         window.checkpoints.step_on()
-        assert not window.waiting and not window.bench.driver.waiting and asked == []
+        assert not window.waiting and not window.context.driver.waiting and asked == []
         monkeypatch.undo()
     assert shown(window) == 3
 

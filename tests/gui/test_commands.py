@@ -18,11 +18,11 @@ def go(window: Window, name: str) -> Any:
     """The recorded state after a command of the menus."""
     (action,) = (a for a in window.menus.actions if isinstance(a, CommandAction) and a.command.name == name)
     action.trigger()
-    return window.bench.document.recorded
+    return window.context.document.recorded
 
 
 def test_heads_are_walked_like_the_arrows_of_their_keys(qtbot: Any, window: Window) -> None:
-    assert window.bench.document.recorded.selection.heads == (Head(0, 0),)
+    assert window.context.document.recorded.selection.heads == (Head(0, 0),)
     walk = ("right", Head(0, 1)), ("right", Head(0, 2)), ("down", Head(1, 2)), ("left", Head(1, 1)), ("up", Head(0, 1))
     for way, head in (*walk, ("up", Head(1, 1)), ("down", Head(0, 1))):  # over the edge to the other side
         assert KEYS[f"head-{way}"] == f"Alt+{way.title()}"
@@ -32,7 +32,7 @@ def test_heads_are_walked_like_the_arrows_of_their_keys(qtbot: Any, window: Wind
 
 
 def test_tokens_are_walked_from_the_end_and_no_further_than_the_ends(qtbot: Any, window: Window) -> None:
-    last = len(window.bench.document.recorded.tokens) - 1
+    last = len(window.context.document.recorded.tokens) - 1
     for way, at in (("left", last - 1), ("left", last - 2), ("right", last - 1), ("right", last), ("right", last)):
         assert KEYS[f"token-{way}"] == f"Alt+Shift+{way.title()}"
         assert go(window, f"token-{way}").selection.destination == at
@@ -46,7 +46,7 @@ def test_the_newest_pin_is_the_reference_and_comparisons_take_turns(qtbot: Any, 
     first = go(window, "pin").pins[0]
     go(window, "ablate")
     second = go(window, "pin").pins[0]
-    state = window.bench.document.recorded
+    state = window.context.document.recorded
     assert (first.subject.edits, len(second.subject.edits)) == ((), 1)
     assert state.pins == (second, first) and state.reference == second
     assert [go(window, "compare").compare for _ in range(3)] == ["reference", "difference", "now"]

@@ -19,9 +19,9 @@ def test_it_is_opened_from_the_menu_and_every_panel_answers(qtbot: Any, window: 
     with qtbot.waitSignal(window.opening.opened, timeout=10_000):
         action.trigger()
     settle(qtbot, window)
-    assert window.bench.document.state.model == ModelRef("construct:rope-induction")
+    assert window.context.document.state.model == ModelRef("construct:rope-induction")
     window.prompt.editor.setPlainText("A B C D A")
-    qtbot.waitUntil(lambda: window.bench.document.state.tokens == (0, 1, 2, 3, 4, 1))
+    qtbot.waitUntil(lambda: window.context.document.state.tokens == (0, 1, 2, 3, 4, 1))
     settle(qtbot, window)
     shown = heat(window).values
     assert shown.shape == (6, 6) and np.nanmin(shown[range(1, 6), range(5)]) > 0.99
@@ -30,10 +30,10 @@ def test_it_is_opened_from_the_menu_and_every_panel_answers(qtbot: Any, window: 
 def test_parameters_are_opened_as_typed_and_wrong_ones_change_nothing(qtbot: Any, window: Window) -> None:
     with qtbot.waitSignal(window.opening.opened, timeout=10_000):
         window.opening.open("rope-induction?alpha=20.0")
-    assert window.bench.document.state.model.source == "construct:rope-induction?alpha=20"
+    assert window.context.document.state.model.source == "construct:rope-induction?alpha=20"
     failures: list[Exception] = []
-    window.bench.failed.disconnect()
-    window.bench.failed.connect(failures.append)
+    window.context.failed.disconnect()
+    window.context.failed.connect(failures.append)
     window.opening.open("rope-induction?offset=0")
     qtbot.waitUntil(lambda: bool(failures))
-    assert "back" in str(failures[0]) and window.bench.document.state.model.source.endswith("alpha=20")
+    assert "back" in str(failures[0]) and window.context.document.state.model.source.endswith("alpha=20")

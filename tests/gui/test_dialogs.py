@@ -49,14 +49,14 @@ from tests.gui.room import cut
 DIALOGS: dict[str, Callable[[Window], QDialog]] = {
     "settings": lambda w: SettingsDialog(w.settings, w),
     "assumed": lambda w: AssumptionsDialog(
-        w.opening, w.bench.document.state.model, (Assumption("score_scale", "1", (), "no file says it"),), w
+        w.opening, w.context.document.state.model, (Assumption("score_scale", "1", (), "no file says it"),), w
     ),
     "hub": lambda w: HubDialog(w.opening, w),
-    "training": lambda w: TrainingDialog(w.bench, w),
+    "training": lambda w: TrainingDialog(w.context, w),
     "explain": lambda w: dock(w, "attention").actions_menu.explainer(),
     "error": lambda w: ErrorDialog(BadModel("It is not there.", remedy="Look elsewhere."), w),
     "paper": lambda w: PaperDialog(Paper(), w),
-    "palette": lambda w: Palette([*w.menus.actions, *w.menus.lessons], w, Known(w.bench, w.opening)),
+    "palette": lambda w: Palette([*w.menus.actions, *w.menus.lessons], w, Known(w.context, w.opening)),
     "shortcuts": lambda w: ShortcutSheet(w.menus.actions, w),
 }
 BOXES: dict[str, Callable[[Window], QDialog]] = {

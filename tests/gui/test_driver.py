@@ -30,135 +30,135 @@ CUT = Intervention("zero", Site("result", 1, (2,)))
 @pytest.fixture
 def refs(window: Window) -> list[ModelRef]:
     """The window's model with a series."""
-    return checkpoints(Path(window.bench.document.state.model.source.removeprefix("file:")))
+    return checkpoints(Path(window.context.document.state.model.source.removeprefix("file:")))
 
 
 def test_a_checkpoint_is_opened_off_the_gui_thread_and_drives_the_panels(
     qtbot: Any, window: Window, refs: list[ModelRef], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench, before = window.bench, heat(window).values.copy()
+    context, before = window.context, heat(window).values.copy()
     threads: list[bool] = []
-    staged = type(bench.engine.store)._staged
+    staged = type(context.engine.store)._staged
 
     def spy(store: Any, ref: ModelRef) -> OpenModel:
         threads.append(threading.current_thread() is threading.main_thread())
         return staged(store, ref)
 
-    monkeypatch.setattr(type(bench.engine.store), "_staged", spy)
-    bench.document.apply(with_edits(bench.document.recorded, CUT), "cut")
-    kept = bench.document.recorded
-    with qtbot.waitSignal(bench.driver.settled, timeout=5000):
-        bench.driver.go(refs[1], "step", "checkpoint")
-        assert bench.driver.waiting and bench.document.state == kept and bench.driver.intended.model == refs[1]
+    monkeypatch.setattr(type(context.engine.store), "_staged", spy)
+    context.document.apply(with_edits(context.document.recorded, CUT), "cut")
+    kept = context.document.recorded
+    with qtbot.waitSignal(context.driver.settled, timeout=5000):
+        context.driver.go(refs[1], "step", "checkpoint")
+        assert context.driver.waiting and context.document.state == kept and context.driver.intended.model == refs[1]
     settle(qtbot, window)
-    assert bench.document.state == replace(kept, model=refs[1]) and not bench.driver.waiting
+    assert context.document.state == replace(kept, model=refs[1]) and not context.driver.waiting
     assert heat(window).values.shape == before.shape and (heat(window).values != before).any()
     assert threads and not any(threads) and QThread.currentThread() is QApplication.instance().thread()  # type: ignore[union-attr]
     assert window.opening.recent() == []
 
 
 def test_of_a_burst_the_newest_wins_and_undo_is_one_step(qtbot: Any, window: Window, refs: list[ModelRef]) -> None:
-    bench = window.bench
-    first = bench.document.recorded
+    context = window.context
+    first = context.document.recorded
     for ref in refs:
-        bench.driver.go(ref, "step", "checkpoint")
-    qtbot.waitUntil(lambda: bench.document.state.model == refs[-1], timeout=5000)
+        context.driver.go(ref, "step", "checkpoint")
+    qtbot.waitUntil(lambda: context.document.state.model == refs[-1], timeout=5000)
     settle(qtbot, window)
     window.undo()
     settle(qtbot, window)
-    assert bench.document.state == first
+    assert context.document.state == first
     window.redo()
     settle(qtbot, window)
-    assert bench.document.state.model == refs[-1]
+    assert context.document.state.model == refs[-1]
 
 
 def test_what_cannot_be_read_is_said_and_changes_nothing(qtbot: Any, window: Window, refs: list[ModelRef]) -> None:
-    bench, errors = window.bench, []
-    bench.failed.disconnect()
-    bench.failed.connect(errors.append)
+    context, errors = window.context, []
+    context.failed.disconnect()
+    context.failed.connect(errors.append)
     folder = Path(refs[0].source.removeprefix("file:"))
     (folder / "checkpoints" / "step-000200.safetensors").write_bytes(b"no weights")
-    before = bench.document.recorded
-    with qtbot.waitSignal(bench.driver.given_up, timeout=5000):
-        bench.driver.go(refs[2], "step")
-    assert len(errors) == 1 and bench.document.recorded == before and not bench.driver.waiting
-    with qtbot.waitSignal(bench.driver.settled, timeout=5000):
-        bench.driver.go(refs[3], "step")
-    assert bench.document.recorded.model == refs[3]
+    before = context.document.recorded
+    with qtbot.waitSignal(context.driver.given_up, timeout=5000):
+        context.driver.go(refs[2], "step")
+    assert len(errors) == 1 and context.document.recorded == before and not context.driver.waiting
+    with qtbot.waitSignal(context.driver.settled, timeout=5000):
+        context.driver.go(refs[3], "step")
+    assert context.document.recorded.model == refs[3]
 
 
 def test_undo_takes_back_what_is_on_its_way(qtbot: Any, window: Window, refs: list[ModelRef]) -> None:
-    bench, before = window.bench, window.bench.document.recorded
-    bench.driver.go(refs[2], "step")
-    assert bench.driver.waiting
+    context, before = window.context, window.context.document.recorded
+    context.driver.go(refs[2], "step")
+    assert context.driver.waiting
     window.undo()
-    assert not bench.driver.waiting
+    assert not context.driver.waiting
     settle(qtbot, window)
-    assert bench.document.recorded == before
+    assert context.document.recorded == before
 
 
 def test_what_is_typed_while_a_model_is_opened_stays(qtbot: Any, window: Window, refs: list[ModelRef]) -> None:
-    bench = window.bench
-    with qtbot.waitSignal(bench.driver.settled, timeout=5000):
-        bench.driver.go(refs[2], "step")
-        bench.document.apply(bench.document.recorded.select(heads=(Head(1, 3),)), "head")
-    assert bench.document.recorded.model == refs[2] and bench.document.recorded.selection.heads == (Head(1, 3),)
+    context = window.context
+    with qtbot.waitSignal(context.driver.settled, timeout=5000):
+        context.driver.go(refs[2], "step")
+        context.document.apply(context.document.recorded.select(heads=(Head(1, 3),)), "head")
+    assert context.document.recorded.model == refs[2] and context.document.recorded.selection.heads == (Head(1, 3),)
 
 
 def test_undo_opens_what_has_been_closed_checkpoints_and_constructed_models_too(
     qtbot: Any, window: Window, refs: list[ModelRef]
 ) -> None:
-    bench, store = window.bench, window.bench.engine.store
+    context, store = window.context, window.context.engine.store
     models = [refs[1], reference("construct:rope-induction?alpha=20"), refs[3]]
     for ref in models:
-        with qtbot.waitSignal(bench.driver.settled, timeout=10_000):
-            bench.driver.go(ref, "step")
+        with qtbot.waitSignal(context.driver.settled, timeout=10_000):
+            context.driver.go(ref, "step")
         settle(qtbot, window)
     for act, expected in ((window.undo, models[1]), (window.undo, models[0]), (window.redo, models[1])):
         for ref in models:
             store._models.pop(ref, None)
         act()
-        qtbot.waitUntil(lambda wanted=expected: bench.document.state.model == wanted, timeout=10_000)
+        qtbot.waitUntil(lambda wanted=expected: context.document.state.model == wanted, timeout=10_000)
         settle(qtbot, window)
-        assert heat(window).values.shape == (len(bench.document.state.tokens),) * 2
+        assert heat(window).values.shape == (len(context.document.state.tokens),) * 2
     store._models.clear()
-    bench.document.undo()  # as the editor of the prompt does
-    assert bench.document.state.model == models[0]
+    context.document.undo()  # as the editor of the prompt does
+    assert context.document.state.model == models[0]
     qtbot.waitUntil(lambda: store.peek(models[0]) is not None, timeout=10_000)
     settle(qtbot, window)
-    assert heat(window).values.shape == (len(bench.document.state.tokens),) * 2
+    assert heat(window).values.shape == (len(context.document.state.tokens),) * 2
 
 
 def test_another_shape_keeps_what_it_has_and_drops_the_rest(qtbot: Any, window: Window, tmp_path: Path) -> None:
-    bench = window.bench
+    context = window.context
     small = directory(tmp_path / "small", TINY, n_layers=1, n_heads=3, n_kv_heads=3)
-    state = with_edits(bench.document.recorded, CUT, Intervention("zero", Site("result", 0, (1,))))
-    bench.document.apply(state.select(heads=(Head(1, 0), Head(0, 2)), destination=3, locked=True), "x")
-    with qtbot.waitSignal(bench.driver.settled, timeout=5000):
-        bench.driver.go(reference(str(small)), "small")
+    state = with_edits(context.document.recorded, CUT, Intervention("zero", Site("result", 0, (1,))))
+    context.document.apply(state.select(heads=(Head(1, 0), Head(0, 2)), destination=3, locked=True), "x")
+    with qtbot.waitSignal(context.driver.settled, timeout=5000):
+        context.driver.go(reference(str(small)), "small")
     settle(qtbot, window)
-    now = bench.document.recorded
+    now = context.document.recorded
     assert now.tokens == state.tokens and now.text == state.text
     assert [edit.site.layer for edit, _ in now.edits] == [0]
     assert now.selection.heads == (Head(0, 2),) and now.selection.destination == 3
     assert heat(window).values.shape == (len(now.tokens),) * 2
-    with qtbot.waitSignal(bench.driver.settled, timeout=10_000):
-        bench.driver.go(reference("construct:rope-induction"), "constructed")
+    with qtbot.waitSignal(context.driver.settled, timeout=10_000):
+        context.driver.go(reference("construct:rope-induction"), "constructed")
     settle(qtbot, window)
-    now = bench.document.recorded
+    now = context.document.recorded
     assert now.edits == () and now.selection.destination is None
-    assert all(t < bench.facts().config.d_vocab for t in now.tokens)
+    assert all(t < context.facts().config.d_vocab for t in now.tokens)
 
 
 def test_a_pinned_model_is_opened_with_the_state(qtbot: Any, window: Window, refs: list[ModelRef], tmp_path: Path) -> None:
-    bench = window.bench
+    context = window.context
     other = tmp_path / "other"
     shutil.copytree(refs[0].source.removeprefix("file:"), other)
-    now = bench.document.recorded
+    now = context.document.recorded
     pin = Pin("other", replace(now.subject, model=ModelRef(f"file:{other}", 4)), text=now.text)
-    with qtbot.waitSignal(bench.driver.settled, timeout=5000):
-        bench.driver.show(replace(now, model=refs[0], pins=(pin,), compare="difference"), "pinned")
-    assert bench.engine.store.peek(pin.subject.model) is not None
+    with qtbot.waitSignal(context.driver.settled, timeout=5000):
+        context.driver.show(replace(now, model=refs[0], pins=(pin,), compare="difference"), "pinned")
+    assert context.engine.store.peek(pin.subject.model) is not None
     settle(qtbot, window)
     assert dock(window, "attention").view.figure.title.startswith("now − other")
 
@@ -166,23 +166,23 @@ def test_a_pinned_model_is_opened_with_the_state(qtbot: Any, window: Window, ref
 def test_a_pinned_model_that_has_been_closed_is_not_opened_to_be_drawn(
     qtbot: Any, window: Window, refs: list[ModelRef], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = window.bench
-    state = bench.document.recorded
+    context = window.context
+    state = context.document.recorded
     pin = Pin("early", replace(state.subject, model=refs[0]), state.selection, state.text)
-    bench.driver.show(replace(state, pins=(pin,), compare="difference"), "pin")
+    context.driver.show(replace(state, pins=(pin,), compare="difference"), "pin")
     settle(qtbot, window)
-    assert bench.facts().others(refs[0]) is not None
+    assert context.facts().others(refs[0]) is not None
     here: list[ModelRef] = []
-    staged = type(bench.engine.store)._staged
+    staged = type(context.engine.store)._staged
 
     def spy(store: Any, ref: ModelRef) -> OpenModel:
         if threading.current_thread() is threading.main_thread():
             here.append(ref)
         return staged(store, ref)
 
-    monkeypatch.setattr(type(bench.engine.store), "_staged", spy)
-    del bench.engine.store._models[refs[0]]
-    bench.document.apply(bench.document.recorded.select(heads=(Head(1, 1),)), "another head")
+    monkeypatch.setattr(type(context.engine.store), "_staged", spy)
+    del context.engine.store._models[refs[0]]
+    context.document.apply(context.document.recorded.select(heads=(Head(1, 1),)), "another head")
     settle(qtbot, window)
     dock(window, "attention").draw()
     assert not here
@@ -194,5 +194,5 @@ def test_losses_that_failed_are_not_waited_for(qtbot: Any, window: Window) -> No
     losses._asked_before = losses._asked
     losses._before = None
     assert losses.waiting
-    window.bench.runner.failed.emit(REFERENCE, Cancelled())
+    window.context.runner.failed.emit(REFERENCE, Cancelled())
     assert not losses.waiting

@@ -39,19 +39,19 @@ def test_hash_and_files_are_not_read_on_the_windows_thread(
 ) -> None:
     from dataclasses import replace
 
-    panel, store = dock(window, "heads"), window.bench.engine.store
+    panel, store = dock(window, "heads"), window.context.engine.store
     answers = panel.answers["now"]
-    known = next(iter(answers.values())).provenance.weights or store.sha256(window.bench.document.state.model)
+    known = next(iter(answers.values())).provenance.weights or store.sha256(window.context.document.state.model)
     for role, answer in answers.items():  # as where the file had not been hashed when it was computed
         answers[role] = replace(answer, provenance=replace(answer.provenance, weights=""))
-    ref = window.bench.document.state.model
+    ref = window.context.document.state.model
     model = store.open(ref)
     model.sha256 = ""
     if closed:
         store._models.pop(ref)
     reads.clear()
     said: list[str] = []
-    window.bench.message.connect(said.append)
+    window.context.message.connect(said.append)
     panel.actions_menu.write_data(tmp_path / "a.json")
     assert not any(main for _, main in reads)
     qtbot.waitUntil(lambda: any("a.json" in words for words in said), timeout=20000)
@@ -71,7 +71,7 @@ def test_a_failure_on_the_worker_is_said(qtbot: Any, window: Window, tmp_path: P
     from circuitlab.gui.panel import panel_data
 
     monkeypatch.setattr(panel_data, "at_hand", lambda *_: False)
-    window.bench.failed.disconnect(window.dialogs.show_error)
-    with qtbot.waitSignal(window.bench.failed, timeout=20000) as caught:
+    window.context.failed.disconnect(window.dialogs.show_error)
+    with qtbot.waitSignal(window.context.failed, timeout=20000) as caught:
         dock(window, "heads").actions_menu.write_data(tmp_path / "no" / "such" / "a.csv")
     assert "written" in str(caught.args[0]).lower()

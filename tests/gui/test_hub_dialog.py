@@ -44,14 +44,14 @@ def test_looked_up_downloaded_opened(window: Window, qtbot: QtBot, hub: Hub) -> 
     dialog.revision.setCurrentText("step64")
     with qtbot.waitSignal(window.opening.opened, timeout=20000):
         dialog.get.click()
-    assert window.bench.document.state.model.source == "hub:somebody/small@step64"
+    assert window.context.document.state.model.source == "hub:somebody/small@step64"
     assert "small@step64" in window.windowTitle()
     assert not dialog.isVisible()
 
 
 def test_stopped_and_taken_up_again(window: Window, qtbot: QtBot, hub: Hub) -> None:
     hub.wait = threading.Event()
-    before = window.bench.document.state.model
+    before = window.context.document.state.model
     dialog = _dialog(window)
     dialog.name.setText(NAME.repo)
     dialog.get.click()
@@ -59,12 +59,12 @@ def test_stopped_and_taken_up_again(window: Window, qtbot: QtBot, hub: Hub) -> N
     qtbot.waitUntil(lambda: "MiB" in dialog.said.text() and dialog.bar.value() > 0, timeout=20000)
     dialog.stop.click()
     qtbot.waitUntil(lambda: "goes on from there" in dialog.said.text(), timeout=20000)
-    assert window.bench.document.state.model == before
+    assert window.context.document.state.model == before
     assert snapshot(NAME) is None
     hub.wait.set()
     with qtbot.waitSignal(window.opening.opened, timeout=20000):
         dialog.get.click()
-    assert window.bench.document.state.model.source == "hub:somebody/small"
+    assert window.context.document.state.model.source == "hub:somebody/small"
 
 
 def test_a_model_that_is_not_there_is_said_in_the_dialog(window: Window, qtbot: QtBot, hub: Hub) -> None:
@@ -78,7 +78,7 @@ def test_a_model_that_is_not_there_is_said_in_the_dialog(window: Window, qtbot: 
 def test_opening_by_name_asks_the_hub_where_the_cache_has_nothing(window: Window, qtbot: QtBot, hub: Hub) -> None:
     with qtbot.waitSignal(window.opening.opened, timeout=20000):
         window.open_model("somebody/small")
-    assert window.bench.document.state.model.source == "hub:somebody/small"
+    assert window.context.document.state.model.source == "hub:somebody/small"
     hub.log.clear()
     with qtbot.waitSignal(window.opening.opened, timeout=20000):
         window.open_model("somebody/small")

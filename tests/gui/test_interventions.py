@@ -55,10 +55,10 @@ def test_a_cell_is_cut_from_its_menu_listed_switched_and_removed(qtbot: Any, win
     qtbot.mouseClick(row.on, Qt.MouseButton.LeftButton, pos=QPoint(6, row.on.height() // 2))
     settle(qtbot, window)
     np.testing.assert_allclose(heat(window).values, before, atol=1e-6)
-    assert window.bench.document.state.edits[0][1] is False
+    assert window.context.document.state.edits[0][1] is False
     qtbot.mouseClick(row.remove, Qt.MouseButton.LeftButton)
     settle(qtbot, window)
-    assert not window.bench.document.state.edits
+    assert not window.context.document.state.edits
     assert listed.none.isVisible()
 
 
@@ -66,7 +66,7 @@ def test_the_first_cut_makes_before_and_after_one_key_apart(qtbot: Any, window: 
     assert strip(window).map == "loss"
     cut(window, "overview", None, "Zero L0H0")
     settle(qtbot, window)
-    state = window.bench.document.state
+    state = window.context.document.state
     assert state.reference is not None and state.reference.label == "uncut"
     now = heat(window)
     window.moves.compare("reference")
@@ -78,27 +78,27 @@ def test_the_first_cut_makes_before_and_after_one_key_apart(qtbot: Any, window: 
     assert change.map == "signed"
     assert "change of loss" in window.prompt.losses.view.figure.caption
     assert np.nanmax(np.abs(change.values)) > 0
-    window.bench.document.undo()
-    window.bench.document.undo()
-    window.bench.document.undo()
+    window.context.document.undo()
+    window.context.document.undo()
+    window.context.document.undo()
     settle(qtbot, window)
-    assert window.bench.document.state.reference is None
-    assert not window.bench.document.state.edits
+    assert window.context.document.state.reference is None
+    assert not window.context.document.state.edits
 
 
 def test_after_a_cut_the_reference_has_the_text_that_is_typed_on(qtbot: Any, window: Window) -> None:
     cut(window, "overview", None, "Zero L0H0")
     window.moves.compare("difference")
     settle(qtbot, window)
-    window.bench.document.apply(window.bench.document.recorded.with_heads(Head(1, 0)), "a head that reads the cut one")
+    window.context.document.apply(window.context.document.recorded.with_heads(Head(1, 0)), "a head that reads the cut one")
     typed = window.prompt.editor.toPlainText() + " two"
     window.prompt.editor.setPlainText(typed)
-    qtbot.waitUntil(lambda: window.bench.document.recorded.text == typed)
+    qtbot.waitUntil(lambda: window.context.document.recorded.text == typed)
     settle(qtbot, window)
-    state, top = window.bench.document.state, window.top
+    state, top = window.context.document.state, window.top
     change = heat(window).values
     assert change.shape == (len(state.tokens),) * 2
-    engine, zeroed = window.bench.engine, state.subject
+    engine, zeroed = window.context.engine, state.subject
     asked = (Request("attention", AttentionParams((Head(1, 0),)), s) for s in (zeroed, replace(zeroed, edits=())))
     patterns = [engine.answer(request).result.values[0] for request in asked]  # type: ignore[attr-defined]
     np.testing.assert_allclose(change, patterns[0] - patterns[1], atol=1e-6)
@@ -110,9 +110,9 @@ def test_after_a_cut_the_reference_has_the_text_that_is_typed_on(qtbot: Any, win
 
 def test_prompts_of_different_lengths_are_aligned_in_the_difference(qtbot: Any, window: Window) -> None:
     window.moves.pin()
-    state = window.bench.document.recorded
+    state = window.context.document.recorded
     tokens = state.tokens
-    window.bench.document.apply(state.with_tokens((*tokens[:3], 7, *tokens[3:])), "insert")
+    window.context.document.apply(state.with_tokens((*tokens[:3], 7, *tokens[3:])), "insert")
     window.moves.compare("difference")
     settle(qtbot, window)
     found = heat(window)
@@ -129,17 +129,17 @@ def test_what_is_measured_is_chosen_in_the_bar_and_from_a_token(qtbot: Any, wind
     assert tokens is not None
     token = int(tokens.ids[2][0])  # type: ignore[attr-defined]
     cut(window, "predictions", Hit("tokens", (token,)), "Measure")
-    assert window.bench.document.state.selection.target == Target((token,))
+    assert window.context.document.state.selection.target == Target((token,))
     window.top.target._second(token + 1)
-    assert window.bench.document.state.selection.target == Target((token, token + 1))
+    assert window.context.document.state.selection.target == Target((token, token + 1))
     assert "−" in window.top.target.text()
     window.top.target.menu().aboutToShow.emit()
     window.top.target.follows.trigger()
-    assert window.bench.document.state.selection.target == Target()
+    assert window.context.document.state.selection.target == Target()
 
 
 def test_a_head_that_another_model_lacks_is_not_offered(qtbot: Any, window: Window) -> None:
-    window.bench.document.apply(window.bench.document.state.select(heads=(Head(9, 9),)), "far")
+    window.context.document.apply(window.context.document.state.select(heads=(Head(9, 9),)), "far")
     menu = dock(window, "attention").actions_menu
     menu.aim(None)
     assert not [a for a in menu.cuts.actions() if "L9H9" in a.text()]
@@ -147,7 +147,7 @@ def test_a_head_that_another_model_lacks_is_not_offered(qtbot: Any, window: Wind
 
 def test_the_chosen_edge_is_kept_and_let_go_under_the_right_button(qtbot: Any, window: Window) -> None:
     window.layout_of_docks.go_to("keep_only")
-    document = window.bench.document
+    document = window.context.document
     document.apply(document.state.select(edge=(Head(0, 1), Head(1, 2)), edge_kind="K"), "edge")
     settle(qtbot, window)
     panel = dock(window, "keep_only")
@@ -181,7 +181,7 @@ def test_an_edge_of_the_drawn_graph_is_kept_from_its_own_menu(qtbot: Any, window
     hit = Hit(graph.name, (1, *graph.edge_ids[0].tolist()))
     cut(window, "composition", hit, "Keep the edge ")
     settle(qtbot, window)
-    state = window.bench.document.state
+    state = window.context.document.state
     edge = state.selection.edge
     assert edge is not None
     wanted = f"{edge[0]}->{edge[1]}:{state.selection.edge_kind}"
@@ -206,7 +206,7 @@ def test_the_menu_is_about_what_is_pointed_at_not_about_the_chosen_edge(qtbot: A
     graph = next(m for m in dock(window, "composition").view.figure.marks() if isinstance(m, Edges))
     assert graph.edge_ids is not None
     *_, dest_layer, dest, source_layer, source, kind = graph.edge_ids[0].tolist()
-    document = window.bench.document
+    document = window.context.document
     document.apply(document.state.with_edge(Head(source_layer, source), Head(dest_layer, dest), KINDS[kind]), "edge")
     settle(qtbot, window)
     other = next(i for i, key in enumerate(graph.edge_ids.tolist()) if key[-5:-1] != [dest_layer, dest, source_layer, source])
@@ -223,7 +223,7 @@ def test_the_menu_is_about_what_is_pointed_at_not_about_the_chosen_edge(qtbot: A
 
 
 def test_the_bar_names_what_is_cut_however_little_room_it_has(qtbot: Any, window: Window) -> None:
-    document, top = window.bench.document, window.top
+    document, top = window.context.document, window.top
     document.apply(document.recorded.with_heads(Head(1, 1)), "another head than the cut one")
     document.apply(with_edits(document.recorded, ablation(Head(0, 1))), "cut")
     for stage in range(SIGNS + 1):

@@ -42,7 +42,7 @@ def test_a_keystroke_lays_out_no_window(qtbot: Any, tmp_path: Path, monkeypatch:
         QApplication.processEvents()  # the first layout is over
         requests = LayoutRequests(window)
         hints.clear()
-        tokens = len(window.bench.document.state.tokens)
+        tokens = len(window.context.document.state.tokens)
         for n, letter in enumerate("xyz", 1):
             qtbot.keyClicks(window.prompt.editor, letter)
             settle(qtbot, window)

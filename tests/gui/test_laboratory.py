@@ -64,14 +64,14 @@ def said(panel: PanelDock) -> str:
 
 
 def page(qtbot: Any, window: Window, name: str) -> PanelDock:
-    panel, document = dock(window, LAB), window.bench.document
+    panel, document = dock(window, LAB), window.context.document
     document.apply(document.recorded.with_view(LAB, LaboratoryView(page=name)), f"page {name}")  # type: ignore[arg-type]
     settle(qtbot, window)
     return panel
 
 
 def alpha(window: Window) -> float:
-    found = parameters(window.bench.document.recorded)
+    found = parameters(window.context.document.recorded)
     assert found is not None
     return found.alpha
 
@@ -83,14 +83,14 @@ def test_a_slider_is_the_model_and_repaints_the_panels(qtbot: Any, lab: Window) 
     first: Any = panel.view.figure.find("measured")
     typed(panel, "alpha", 1.0)
     settle(qtbot, lab)
-    assert lab.bench.document.state.model == ModelRef("construct:rope-induction?alpha=1")
+    assert lab.context.document.state.model == ModelRef("construct:rope-induction?alpha=1")
     now: Any = panel.view.figure.find("measured")
     assert now.values[4, 3] < 0.6 < first.values[4, 3] and "too little" in said(panel)
     assert (pixels(measured) != before).any() and (pixels(attention) != beside).any()
     assert lab.prompt.editor.toPlainText() == TEXT
     lab.undo()
     settle(qtbot, lab)
-    assert lab.bench.document.state.model == ModelRef("construct:rope-induction")
+    assert lab.context.document.state.model == ModelRef("construct:rope-induction")
     assert slider(panel, "alpha").value() == 12.8
     np.testing.assert_array_equal(pixels(measured), before)
     lab.redo()
@@ -130,7 +130,7 @@ def test_a_slider_paints_what_it_changes_and_lays_nothing_else_out(qtbot: Any, l
 
 def test_a_drag_is_one_step_and_another_drag_another(qtbot: Any, lab: Window) -> None:
     panel = page(qtbot, lab, "clock")
-    history: Any = lab.bench.document._history
+    history: Any = lab.context.document._history
     steps, moved = len(history._steps), slider(panel, "alpha")
     for places in ((300, 400, 500, 510), (600, 650)):
         moved.slider.sliderPressed.emit()
@@ -144,21 +144,21 @@ def test_a_drag_is_one_step_and_another_drag_another(qtbot: Any, lab: Window) ->
     assert 0.1 < alpha(lab) < last
     lab.undo()
     settle(qtbot, lab)
-    assert alpha(lab) == 12.8 and lab.bench.document.undo_label == "page clock"
+    assert alpha(lab) == 12.8 and lab.context.document.undo_label == "page clock"
 
 
 def test_hundreds_of_values_heap_nothing_up(qtbot: Any, lab: Window) -> None:
-    panel, bench = page(qtbot, lab, "clock"), lab.bench
+    panel, context = page(qtbot, lab, "clock"), lab.context
     for name in ("attention", "predictions", "composition", "circuits", "model"):
         lab.docks[name].hide()
-    store = bench.engine.store
+    store = context.engine.store
     for k in range(40):
         typed(panel, "alpha", round(0.5 + 0.1 * k, 1))
         qtbot.waitUntil(lambda k=k: alpha(lab) == round(0.5 + 0.1 * k, 1), timeout=10_000)
         assert len(store._models) <= MOST_CONSTRUCTED + 1
     settle(qtbot, lab)
-    assert len(store._doors) == 0 and len(bench._facts) <= 64 and lab.opening.recent() == []
-    history: Any = bench.document._history
+    assert len(store._doors) == 0 and len(context._facts) <= 64 and lab.opening.recent() == []
+    history: Any = context.document._history
     assert len(history._steps) <= 4
     lab.undo()
     qtbot.waitUntil(lambda: alpha(lab) == 12.8)
@@ -169,11 +169,11 @@ def test_hundreds_of_values_heap_nothing_up(qtbot: Any, lab: Window) -> None:
 def test_what_cannot_be_springs_back_and_says_why(qtbot: Any, lab: Window) -> None:
     panel = page(qtbot, lab, "clock")
     said: list[str] = []
-    lab.bench.message.connect(said.append)
-    offset, before = slider(panel, "offset"), lab.bench.document.recorded
+    lab.context.message.connect(said.append)
+    offset, before = slider(panel, "offset"), lab.context.document.recorded
     typed(panel, "offset", 70)
     settle(qtbot, lab)
-    assert lab.bench.document.recorded == before and offset.value() == 1
+    assert lab.context.document.recorded == before and offset.value() == 1
     assert any("cannot look 70 positions back" in words for words in said)
     assert panel.view.figure.grid
 
@@ -185,12 +185,12 @@ def test_a_variant_takes_its_values_and_the_pages_their_sliders(qtbot: Any, lab:
     variant: Any = panel.controls.findChild(QComboBox, "variant")
     variant.setCurrentIndex(variant.findData("sinusoidal"))
     settle(qtbot, lab)
-    assert lab.bench.document.recorded.model.source == "construct:rope-induction?variant=sinusoidal"
+    assert lab.context.document.recorded.model.source == "construct:rope-induction?variant=sinusoidal"
     assert slider(panel, "beta").value() == 615 and "5 of 5 predictions right" in said(panel)
     # σ is shown with three digits; moving β must not round it
     typed(panel, "beta", 600)
     settle(qtbot, lab)
-    assert lab.bench.document.recorded.model.source == "construct:rope-induction?variant=sinusoidal&beta=600"
+    assert lab.context.document.recorded.model.source == "construct:rope-induction?variant=sinusoidal&beta=600"
     page(qtbot, lab, "clock")
     assert shown() == {"alpha", "d_head", "offset", "base", "n_ctx"}
     frequencies: Any = panel.controls.findChild(QComboBox, "frequencies")
@@ -210,7 +210,7 @@ def test_from_another_model_a_click_leads_in(qtbot: Any, window: Window) -> None
     table = panel.view.widget("open").table
     at = table.visualRect(table.model().index(0, 0)).center()
     QTest.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier, at)
-    qtbot.waitUntil(lambda: window.bench.document.recorded.model == ModelRef("construct:rope-induction"), timeout=10_000)
+    qtbot.waitUntil(lambda: window.context.document.recorded.model == ModelRef("construct:rope-induction"), timeout=10_000)
     settle(qtbot, window)
     assert window.prompt.editor.toPlainText() == TEXT and panel.view.figure.find("hands") is not None
     window.undo()

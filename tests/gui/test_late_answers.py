@@ -21,7 +21,7 @@ def panel_docks(window: Window) -> list[PanelDock]:
 
 
 def test_a_hidden_dock_draws_nothing_under_a_newer_state(qtbot: Any, window: Window, caplog: pytest.LogCaptureFixture) -> None:
-    document, runner = window.bench.document, window.bench.runner
+    document, runner = window.context.document, window.context.runner
     last = len(document.state.tokens) - 1
     edge = document.state.with_edge(Head(0, 1), Head(1, 2), "K").select(destination=last, source=last - 1, locked=True)
     document.apply(edge, "an edge")
@@ -29,7 +29,7 @@ def test_a_hidden_dock_draws_nothing_under_a_newer_state(qtbot: Any, window: Win
     for each in docks:
         each.refresh()  # as if it had been in front
     settle(qtbot, window)
-    window.bench.runner.cancel_all()
+    window.context.runner.cancel_all()
     late = [(f"{d.panel.name}/{role}/{side}", a) for d in docks for side in ("now", "ref") for role, a in d.answers[side].items()]
     assert len({slot.split("/")[0] for slot, _ in late}) > 15
     for each in docks:
@@ -52,23 +52,23 @@ def test_a_hidden_dock_draws_nothing_under_a_newer_state(qtbot: Any, window: Win
 
 def test_what_is_drawn_is_of_the_state_that_asked_for_it(qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
     """Under a drag: three heads are asked for, the answer to the second comes, the third is still being computed."""
-    document, attention, engine = window.bench.document, dock(window, "attention"), window.bench.engine
+    document, attention, engine = window.context.document, dock(window, "attention"), window.context.engine
     document.apply(document.state.with_heads(Head(0, 0)), "first")
     settle(qtbot, window)
-    monkeypatch.setattr(window.bench.runner, "ask", lambda slot, request: None)
+    monkeypatch.setattr(window.context.runner, "ask", lambda slot, request: None)
     asked = list[Request]()
     for head in (Head(1, 1), Head(1, 3)):
         document.apply(document.state.with_heads(head), "next")
         asked.append(attention.asked["now"]["attention"])
         assert attention.view.figure.title.startswith("L0H0")
     assert attention.waiting
-    window.bench.runner.answered.emit("attention/attention/now", engine.answer(asked[0]))
+    window.context.runner.answered.emit("attention/attention/now", engine.answer(asked[0]))
     assert attention.view.figure.title.startswith("L1H1")
     assert attention.waiting
-    window.bench.runner.answered.emit("attention/attention/now", engine.answer(asked[1]))
+    window.context.runner.answered.emit("attention/attention/now", engine.answer(asked[1]))
     assert attention.view.figure.title.startswith("L1H3")
     assert not attention.waiting
-    window.bench.runner.answered.emit("attention/attention/now", engine.answer(asked[0]))
+    window.context.runner.answered.emit("attention/attention/now", engine.answer(asked[0]))
     attention.draw()
     assert attention.view.figure.title.startswith("L1H3"), "a slower answer to an earlier question takes nobody's place"
     assert attention.answers["now"]["attention"].request == asked[1]
@@ -76,6 +76,6 @@ def test_what_is_drawn_is_of_the_state_that_asked_for_it(qtbot: Any, window: Win
 
 def test_a_failure_of_what_nobody_asks_for_any_more_is_not_shown(qtbot: Any, window: Window) -> None:
     attention = dock(window, "attention")
-    window.bench.runner.failed.emit("attention/of another page/now", CircuitLabError("out of memory"))
+    window.context.runner.failed.emit("attention/of another page/now", CircuitLabError("out of memory"))
     assert attention.view.figure.grid
     assert not attention.view.figure.why_empty

@@ -217,7 +217,7 @@ def test_controls_without_room_stand_behind_a_button_and_work_there(qtbot: Any, 
     box = panel.controls.findChild(QCheckBox, "leave_out_bos") or row.drawer.findChild(QCheckBox, "leave_out_bos")
     box.click()
     settle(qtbot, window)
-    assert window.bench.document.state.view("attention", panel.panel.view).leave_out_bos
+    assert window.context.document.state.view("attention", panel.panel.view).leave_out_bos
     row.drawer.close()
     qtbot.waitUntil(lambda: box.window() is window)
     qtbot.waitUntil(lambda: [holder.control for holder in row.behind] == hidden)
@@ -267,7 +267,7 @@ def test_the_top_is_one_line_that_says_less_before_anything_leaves_it(qtbot: Any
         assert window.width() == 1280
         assert top.pinned.width() >= 60
         for said in (top.pinned.toolTip(), top.pinned.accessibleDescription()):
-            assert top.pinned.text() in unescape(said) and window.bench.document.state.pins[0].label in unescape(said)
+            assert top.pinned.text() in unescape(said) and window.context.document.state.pins[0].label in unescape(said)
 
 
 def test_a_label_is_cut_where_it_says_least(qtbot: Any) -> None:
@@ -313,7 +313,7 @@ def test_tables_follow_the_size_of_text_there_and_back(qtbot: Any, window: Windo
         settle(qtbot, window)
         row, header, font = measured()
         assert abs(row - scale * before[0]) <= 1 and header > 1.1 * before[1] and abs(font - scale * before[2]) <= 1
-        metrics = QFontMetricsF(window.bench.theme.font(window.bench.theme.normal))
+        metrics = QFontMetricsF(window.context.theme.font(window.context.theme.normal))
         head = table.horizontalHeader()
         for i, column in enumerate(table.model().mark.columns):
             if column.name in ("p", "logit") and not head.isSectionHidden(i):

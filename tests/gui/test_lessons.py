@@ -49,7 +49,7 @@ def opened(qtbot: Any) -> Iterator[Callable[[], Window]]:
     def open_window() -> Window:
         window = gui.make_window(None, "one two one two", remember=False)
         made.append(window)
-        window.bench.failed.disconnect(window.dialogs.show_error)
+        window.context.failed.disconnect(window.dialogs.show_error)
         window.resize(1280, 800)
         window.show()
         settle(qtbot, window)
@@ -63,10 +63,12 @@ def opened(qtbot: Any) -> Iterator[Callable[[], Window]]:
 
 def settle(qtbot: Any, window: Window) -> None:
     """Until nothing is set up, computed or opened any more."""
-    bench = window.bench
+    context = window.context
     QApplication.processEvents()
     qtbot.waitUntil(
-        lambda: not window.waiting and not bench.runner.busy and not bench.driver.waiting and not window.prompt.timer.isActive(),
+        lambda: (
+            not window.waiting and not context.runner.busy and not context.driver.waiting and not window.prompt.timer.isActive()
+        ),
         timeout=LATE,
     )
     QApplication.processEvents()
@@ -75,8 +77,8 @@ def settle(qtbot: Any, window: Window) -> None:
 def walk(qtbot: Any, window: Window, lesson: Lesson) -> None:
     """To its end; every complaint of every step at once."""
     failures: list[BaseException] = []
-    window.bench.failed.connect(failures.append)
-    before, tour = window.bench.document.recorded, window.lessons.tour
+    window.context.failed.connect(failures.append)
+    before, tour = window.context.document.recorded, window.lessons.tour
     wrong: list[str] = []
     window.lessons.begin(lesson)
     for number, step in enumerate(lesson.steps):
@@ -89,7 +91,7 @@ def walk(qtbot: Any, window: Window, lesson: Lesson) -> None:
     settle(qtbot, window)
     assert not wrong, "\n".join(wrong)
     assert tour.lesson is None and tour.places.done(lesson)
-    assert window.bench.document.recorded == before
+    assert window.context.document.recorded == before
 
 
 def complaints(window: Window, lesson: Lesson, number: int) -> Iterator[str]:
@@ -190,11 +192,11 @@ Words.
 @pytest.fixture
 def own(window: Window) -> Lesson:
     """A lesson of the person's own on the model that is open."""
-    source = window.bench.document.state.model.source.removeprefix("file:")
+    source = window.context.document.state.model.source.removeprefix("file:")
     place = paths.config_home() / "lessons"
     place.mkdir(parents=True)
     (place / "mine.md").write_text(OWN.replace("MODEL", source), encoding="utf-8")
-    window.bench.failed.disconnect(window.dialogs.show_error)
+    window.context.failed.disconnect(window.dialogs.show_error)
     window.lessons.open()
     window.lessons.fill()
     return window.lessons.list.lessons[-1]
@@ -205,7 +207,7 @@ def shown(window: Window) -> set[str]:
 
 
 def test_a_lesson_is_begun_from_the_list_and_left_as_if_it_had_not_been(qtbot: Any, window: Window, own: Lesson) -> None:
-    lessons, document, tour = window.lessons, window.bench.document, window.lessons.tour
+    lessons, document, tour = window.lessons, window.context.document, window.lessons.tour
     before, docks_before = document.recorded, shown(window)
     assert own.title == "Mine" and lessons.pages.currentIndex() == 0 and "lessons" in docks_before
     lessons.list.setCurrentRow(len(lessons.list.lessons) - 1)
@@ -219,7 +221,7 @@ def test_a_lesson_is_begun_from_the_list_and_left_as_if_it_had_not_been(qtbot: A
     document.apply(replace(state, notes=(Note("seen"),)), "note")
     window.lessons.page.next.click()
     settle(qtbot, window)
-    assert document.recorded.text == "ab cab" and tour.number == 1, "a step without a block leaves the bench alone"
+    assert document.recorded.text == "ab cab" and tour.number == 1, "a step without a block leaves the window alone"
     qtbot.keyClick(window, Qt.Key.Key_PageDown, Qt.KeyboardModifier.AltModifier)
     settle(qtbot, window)
     assert document.recorded.text == "xyz" and shown(window) == {"prompt", "heads", "lessons"}
@@ -251,9 +253,9 @@ def test_numbers_come_from_the_engine_and_say_when_they_do_not(qtbot: Any, windo
     window.lessons.begin(own)
     assert "Loss …, …" in window.lessons.page.text.toPlainText()
     settle(qtbot, window)
-    bench, said = window.bench, window.lessons.tour.said
-    ask = lambda state: bench.engine.answer(replace(request, subject=state)).result.mean
-    request, state = window.lessons.tour.ready.asked["loss"][1], bench.document.recorded
+    context, said = window.context, window.lessons.tour.said
+    ask = lambda state: context.engine.answer(replace(request, subject=state)).result.mean
+    request, state = window.lessons.tour.ready.asked["loss"][1], context.document.recorded
     loss, cut = ask(state.subject), ask(replace(state.subject, edits=window.lessons.tour.ready.asked["rise"][1].subject.edits))
     assert said["loss"] == f"{loss:.2f}" and said["rise"] == f"{cut - loss:+.4f}".replace("-", "−") and cut != loss
     assert "not computed" in said["wrong"] and "past the end" in said["wrong"]
@@ -279,7 +281,7 @@ def test_links_point_into_the_window_and_none_leaves_it_unasked(
     for href in ("head:L0H2", "panel:heads", out, out, *nowhere):
         text.anchorClicked.emit(href)
     settle(qtbot, window)
-    assert window.bench.document.recorded.selection.heads == (Head(0, 2),) and on_screen(window.docks["heads"])
+    assert window.context.document.recorded.selection.heads == (Head(0, 2),) and on_screen(window.docks["heads"])
     assert len(asked) == 2 and "https://example.org/a" in asked[0] and went == ["https://example.org/a"]
 
 
@@ -290,17 +292,17 @@ def test_what_cannot_be_set_up_is_said_and_walked_past(qtbot: Any, window: Windo
     assert not page.warning.isHidden() and "could not be set up" in page.warning.text()
     window.lessons.tour.back()
     settle(qtbot, window)
-    assert page.warning.isHidden() and window.bench.document.recorded.text == "xyz"
+    assert page.warning.isHidden() and window.context.document.recorded.text == "xyz"
     window.lessons.tour.go(3)
     page.dots.chosen.emit(0)
     settle(qtbot, window)
-    assert window.lessons.tour.number == 0 and window.bench.document.recorded.text == "ab cab"
+    assert window.lessons.tour.number == 0 and window.context.document.recorded.text == "ab cab"
 
 
 def test_the_page_says_when_the_window_shows_something_else_than_its_numbers(qtbot: Any, window: Window, own: Lesson) -> None:
     window.lessons.begin(own)
     settle(qtbot, window)
-    page, document = window.lessons.page, window.bench.document
+    page, document = window.lessons.page, window.context.document
     assert page.stray.isHidden()
     document.apply(document.recorded.select(heads=(Head(0, 2),)), "look at another head")
     assert page.stray.isHidden(), "another head is looked at, the numbers are of the same run"

@@ -29,7 +29,7 @@ def test_a_message_is_covered_by_what_is_pointed_at_and_ends(qtbot: Any, window:
 def test_the_end_of_a_message_leaves_the_value_that_is_pointed_at(qtbot: Any, window: Window) -> None:
     status = window.status
     status.say("done")
-    window.bench.readout.emit("position 3")
+    window.context.readout.emit("position 3")
     status.ends.timeout.emit()
     assert status.readout.text() == "position 3"
 
@@ -44,14 +44,14 @@ def test_a_pin_is_taken_away_where_it_stands(qtbot: Any, window: Window) -> None
     assert top.pinned.text() == "vs uncut"
     top.unpin.click()
     settle(qtbot, window)
-    assert not window.bench.document.recorded.pins and not top.unpin.isVisible()
+    assert not window.context.document.recorded.pins and not top.unpin.isVisible()
     assert top.pinned.text() == "vs uncut", "the cut is still there"
 
 
 def test_undo_and_redo_say_what_they_did(qtbot: Any, window: Window) -> None:
     window.moves.ablate()
     settle(qtbot, window)
-    label = window.bench.document.undo_label
+    label = window.context.document.undo_label
     assert "L0H0" in label
     for step, words in ((window.undo, "Undone"), (window.redo, "again")):
         step()

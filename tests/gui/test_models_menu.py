@@ -55,7 +55,7 @@ def test_a_shipped_model_opened_by_its_path_is_one_entry(remembering: Window) ->
 
 
 def test_the_open_model_is_marked(remembering: Window, qtbot: Any) -> None:
-    remembering.opening.remember_model(remembering.bench.document.state.model)
+    remembering.opening.remember_model(remembering.context.document.state.model)
     marked = [a for a in entries(remembering) if a.isChecked()]
-    assert [a.data() for a in marked] == [remembering.bench.document.state.model.source]
+    assert [a.data() for a in marked] == [remembering.context.document.state.model.source]
     assert isinstance(stored().value("recent"), (list, str))

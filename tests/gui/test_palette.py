@@ -19,7 +19,7 @@ from tests.gui.driving import dock, settle
 
 def opened(qtbot: Any, window: Window, typed: str = "") -> Palette:
     window.menus.refresh()
-    palette = Palette([*window.menus.actions, *window.menus.lessons], window, Known(window.bench, window.opening))
+    palette = Palette([*window.menus.actions, *window.menus.lessons], window, Known(window.context, window.opening))
     window.menus.enable()
     qtbot.addWidget(palette)
     qtbot.keyClicks(palette.line, typed)
@@ -45,7 +45,7 @@ def test_panels_heads_models_and_tokens_are_known(qtbot: Any, window: Window) ->
     palette = opened(qtbot, window, "L1H3")
     assert palette.entries[0].title == "L1H3"
     palette.choose()
-    assert window.bench.document.recorded.selection.heads == (Head(1, 3),)
+    assert window.context.document.recorded.selection.heads == (Head(1, 3),)
     assert [e.title for e in opened(qtbot, window, "l0").entries[:4]] == ["L0H0", "L0H1", "L0H2", "L0H3"]
     assert not any(e.title.startswith("L7") for e in opened(qtbot, window, "L7H0").entries)
     assert "Open attn-only-1l" in [e.title for e in opened(qtbot, window, "attn-only-1l").entries][:2]
@@ -56,13 +56,13 @@ def test_a_token_of_the_prompt_is_read_at_and_one_of_the_vocabulary_measured(qtb
     entries = opened(qtbot, window, "w").entries
     assert any("position" in e.title for e in entries[:8])
     next(e for e in entries if "position" in e.title).run()
-    selection = window.bench.document.recorded.selection
+    selection = window.context.document.recorded.selection
     assert selection.locked and selection.destination is not None
-    assert window.bench.facts().token_text(window.bench.document.recorded.tokens[selection.destination]) == "w"
+    assert window.context.facts().token_text(window.context.document.recorded.tokens[selection.destination]) == "w"
     token = next(e for e in opened(qtbot, window, "w").entries if e.title.startswith("Measure"))
     token.run()
-    target = window.bench.document.recorded.selection.target
-    assert target != Target() and window.bench.facts().token_text(target.tokens[0]) in token.title
+    target = window.context.document.recorded.selection.target
+    assert target != Target() and window.context.facts().token_text(target.tokens[0]) in token.title
     settle(qtbot, window)
 
 

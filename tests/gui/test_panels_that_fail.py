@@ -21,7 +21,7 @@ def _with(window: Window, qtbot: QtBot, models: str, page: str = "table") -> Pan
     dock = window.docks["side_by_side"]
     assert isinstance(dock, PanelDock)
     view = SideBySideView(page=page, models=models)  # type: ignore[arg-type]
-    window.bench.document.apply(window.bench.document.state.with_view("side_by_side", view), "other models")
+    window.context.document.apply(window.context.document.state.with_view("side_by_side", view), "other models")
     settle(qtbot, window)
     return dock
 
@@ -54,8 +54,8 @@ FAULTS = [KeyboardInterrupt(), ValueError("x" * 100_000), MemoryError(), BadInpu
 def test_why_a_panel_failed_is_bounded_and_in_words(window: Window, qtbot: QtBot, error: BaseException) -> None:
     dock, heard = window.docks["attention"], []
     assert isinstance(dock, PanelDock)
-    window.bench.failed.disconnect()  # the dialog would wait for somebody
-    window.bench.failed.connect(heard.append)
+    window.context.failed.disconnect()  # the dialog would wait for somebody
+    window.context.failed.connect(heard.append)
     role = next(iter(dock.asked["now"]))
     dock._failed(f"attention/{role}/now", error)
     said = dock.view.figure.why_empty

@@ -26,22 +26,22 @@ LONG = "x" * 60  # 61 tokens with BOS; the context holds 48
 
 def overflow(qtbot: Any, window: Window, text: str = LONG) -> None:
     window.prompt.editor.setPlainText(text)
-    qtbot.waitUntil(lambda: window.bench.document.recorded.draft == text)
+    qtbot.waitUntil(lambda: window.context.document.recorded.draft == text)
     settle(qtbot, window)
 
 
 def test_a_prompt_too_long_is_counted_and_the_panels_say_what_they_show(qtbot: Any, window: Window) -> None:
-    subject = window.bench.document.state.subject
+    subject = window.context.document.state.subject
     overflow(qtbot, window)
     prompt = window.prompt
     assert prompt.count.text().startswith("61 / 48")
     assert prompt.count.property("role") == "warning"
     assert prompt.warning.isVisible() and "13 more" in prompt.warning.text()
-    assert window.bench.document.state.subject == subject
+    assert window.context.document.state.subject == subject
     assert "earlier prompt" in dock(window, "attention").view.figure.title
     assert "the prompt before" in prompt.losses.view.figure.caption
     prompt.editor.setPlainText(TEXT)
-    qtbot.waitUntil(lambda: not window.bench.document.recorded.draft)
+    qtbot.waitUntil(lambda: not window.context.document.recorded.draft)
     settle(qtbot, window)
     assert not prompt.warning.isVisible()
     assert prompt.count.property("role") == "caption"
@@ -72,9 +72,9 @@ def test_the_first_tokens_are_offered_and_taken_back(qtbot: Any, window: Window)
     text = "äöü " * 20  # two bytes a letter: the cut falls within one
     overflow(qtbot, window, text)
     window.prompt.shorten.click()
-    qtbot.waitUntil(lambda: not window.bench.document.recorded.draft)
+    qtbot.waitUntil(lambda: not window.context.document.recorded.draft)
     settle(qtbot, window)
-    state = window.bench.document.recorded
+    state = window.context.document.recorded
     assert text.startswith(state.text) and 46 <= len(state.tokens) <= 48
     assert state.tokens == byte_tokenizer().encode(state.text, True)
     assert window.prompt.editor.toPlainText() == state.text
@@ -87,14 +87,14 @@ def test_ids_too_many_are_cut_as_ids(qtbot: Any, tmp_path: Path) -> None:
     with shown_window(qtbot, directory(tmp_path / "ids", tokenizer=False)) as window:
         overflow(qtbot, window, " ".join(["7"] * 50))
         window.prompt.shorten.click()
-        qtbot.waitUntil(lambda: window.bench.document.recorded.tokens == (7,) * 48)
+        qtbot.waitUntil(lambda: window.context.document.recorded.tokens == (7,) * 48)
         settle(qtbot, window)
 
 
 def test_what_is_no_prompt_at_all_is_not_lost_either(qtbot: Any, tmp_path: Path) -> None:
     with shown_window(qtbot, directory(tmp_path / "ids", tokenizer=False)) as window:
         window.prompt.editor.setPlainText("3 4")
-        qtbot.waitUntil(lambda: window.bench.document.recorded.tokens == (3, 4))
+        qtbot.waitUntil(lambda: window.context.document.recorded.tokens == (3, 4))
         settle(qtbot, window)
         window.prompt._typed_at = 0.0  # a pause: another burst
         overflow(qtbot, window, "3 4 x")
@@ -110,24 +110,24 @@ def test_bos_finds_no_room_in_a_full_context(qtbot: Any, window: Window) -> None
     window.prompt.bos.click()
     overflow(qtbot, window, "y" * 60)
     window.prompt.shorten.click()
-    qtbot.waitUntil(lambda: len(window.bench.document.recorded.tokens) == 48)
+    qtbot.waitUntil(lambda: len(window.context.document.recorded.tokens) == 48)
     window.prompt.bos.click()
-    assert not window.bench.document.recorded.bos and not window.prompt.bos.isChecked()
+    assert not window.context.document.recorded.bos and not window.prompt.bos.isChecked()
     assert "no room" in window.status.readout.text()
     settle(qtbot, window)
 
 
 def test_a_draft_is_kept_in_a_session_and_taken_by_a_longer_context(qtbot: Any, window: Window, tmp_path: Path) -> None:
     overflow(qtbot, window)
-    state = window.bench.document.recorded
+    state = window.context.document.recorded
     assert state_from_text(state_to_text(state), {}).draft == LONG
     window.prompt.writing.start(1)
-    assert window.bench.document.recorded.tokens == state.tokens, "nothing is written behind a text that is not shown"
+    assert window.context.document.recorded.tokens == state.tokens, "nothing is written behind a text that is not shown"
     window.open_model(str(directory(tmp_path / "longer", n_ctx=100)))
-    qtbot.waitUntil(lambda: window.bench.document.recorded.model.name == "longer")
+    qtbot.waitUntil(lambda: window.context.document.recorded.model.name == "longer")
     settle(qtbot, window)
-    assert window.bench.document.recorded.text == LONG
-    assert len(window.bench.document.recorded.tokens) == 61
+    assert window.context.document.recorded.text == LONG
+    assert len(window.context.document.recorded.tokens) == 61
 
 
 def test_a_long_text_is_read_on_another_thread(qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,9 +157,9 @@ def test_a_hostile_tokenizer_is_said_and_typing_goes_on(
     written(folder, **(changes | {"added_tokens": spec["added_tokens"]}))
     if "normalizer" in changes:  # one letter is too much for it: the model is not opened
         monkeypatch.setattr(ErrorDialog, "exec", lambda dialog: None)
-        with qtbot.waitSignal(window.bench.failed, timeout=20000):
+        with qtbot.waitSignal(window.context.failed, timeout=20000):
             window.open_model(str(folder))
-        assert window.bench.document.recorded.text == TEXT
+        assert window.context.document.recorded.text == TEXT
         return
     threads: list[threading.Thread] = []
     encode = tokenizer_process.TokenizerProcess.encode
@@ -170,7 +170,7 @@ def test_a_hostile_tokenizer_is_said_and_typing_goes_on(
 
     monkeypatch.setattr(tokenizer_process.TokenizerProcess, "encode", watched)
     window.open_model(str(folder))
-    qtbot.waitUntil(lambda: window.bench.document.recorded.model.name == "hostile", timeout=20000)
+    qtbot.waitUntil(lambda: window.context.document.recorded.model.name == "hostile", timeout=20000)
     settle(qtbot, window)
     with qtbot.waitSignal(window.prompt.reading.read, timeout=20000) as heard:
         window.prompt.editor.setPlainText("a" * 4000)
@@ -178,6 +178,6 @@ def test_a_hostile_tokenizer_is_said_and_typing_goes_on(
     assert isinstance(read, Read) and read.error is not None
     assert read.error.what in window.prompt.warning.text()
     window.prompt.editor.setPlainText("one")
-    qtbot.waitUntil(lambda: window.bench.document.recorded.text == "one", timeout=20000)
+    qtbot.waitUntil(lambda: window.context.document.recorded.text == "one", timeout=20000)
     settle(qtbot, window)
     assert threads and threading.main_thread() not in threads

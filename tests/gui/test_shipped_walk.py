@@ -36,15 +36,15 @@ def test_a_model_without_layers_is_never_said_to_have_a_head(qtbot: Any, tmp_pat
     with shown_window(qtbot, directory(tmp_path / "bare", TINY, n_layers=0)) as window:
         assert window.top.heads.text() == "no heads"
         said: list[str] = []
-        window.bench.readout.connect(said.append)
-        before = window.bench.document.recorded
+        window.context.readout.connect(said.append)
+        before = window.context.document.recorded
         for command in COMMANDS:
             if command.name in ("head-left", "head-down", "all-heads", "ablate"):
                 command.run(window)
-        assert window.bench.document.recorded is before
+        assert window.context.document.recorded is before
         assert all("no layers" in words for words in said) and len(said) == 4
         for name in ("attention", "overview", "heads", "head_finder", "circuits"):
-            assert "no layers" in dock(window, name).panel.figure(before, window.bench.facts(), {}, {}).why_empty
+            assert "no layers" in dock(window, name).panel.figure(before, window.context.facts(), {}, {}).why_empty
 
 
 @pytest.mark.parametrize("name", ["attn-only-0l", "another one"])

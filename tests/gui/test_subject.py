@@ -34,7 +34,7 @@ def test_the_settings_dialog_holds_every_setting_and_acts_at_once(qtbot: Any, wi
     assert isinstance(memory, QDoubleSpinBox)
     memory.setValue(1.5)
     assert window.settings["memory"] == 1.5
-    assert window.bench.engine.memory == round(1.5 * 2**30)
+    assert window.context.engine.memory == round(1.5 * 2**30)
     before = dock(window, "attention").font().pixelSize()
     dialog.fields["text_scale"].setValue(1.4)  # type: ignore[attr-defined]
     assert QApplication.font().pixelSize() > before
@@ -57,24 +57,24 @@ def test_conventions_are_chosen_in_the_bar_and_said_in_every_caption(qtbot: Any,
     centred = next(a for a in window.top.conventions.menu().actions() if a.data() == "centre")
     centred.trigger()
     settle(qtbot, window)
-    assert not window.bench.document.state.conventions.centre
+    assert not window.context.document.state.conventions.centre
     raw = dock(window, "predictions").view.figure.find("tokens")
     assert isinstance(raw, Rows)
     assert not np.allclose(raw.columns[3].values, logits.columns[3].values)  # logits move
     np.testing.assert_allclose(raw.columns[2].values, logits.columns[2].values, atol=1e-6)  # probabilities do not
     assert "not centred" in dock(window, "predictions").view.figure.caption
-    window.bench.document.undo()
-    assert window.bench.document.state.conventions.centre
+    window.context.document.undo()
+    assert window.context.document.state.conventions.centre
 
 
 def test_an_ablated_head_is_named_and_moves_what_comes_after(qtbot: Any, window: Window) -> None:
-    window.bench.document.apply(window.bench.document.recorded.select(heads=(Head(0, 1),)), "x")
+    window.context.document.apply(window.context.document.recorded.select(heads=(Head(0, 1),)), "x")
     settle(qtbot, window)
     before = dock(window, "overview").view.figure.find("heads")
     assert isinstance(before, Heatmap)
     window.moves.ablate()
     settle(qtbot, window)
-    (edit,) = window.bench.document.state.subject.edits
+    (edit,) = window.context.document.state.subject.edits
     assert (edit.site.layer, edit.site.heads) == (0, (1,)), Site
     assert "L0H1" in window.top.edits.text()
     assert window.top.edits.isVisible()
@@ -86,16 +86,16 @@ def test_an_ablated_head_is_named_and_moves_what_comes_after(qtbot: Any, window:
     assert not np.array_equal(after.values[cols + 2 :], before.values[cols + 2 :], equal_nan=True)
     window.moves.ablate()
     settle(qtbot, window)
-    assert not window.bench.document.state.subject.edits
+    assert not window.context.document.state.subject.edits
     assert not window.top.edits.isVisible()
 
 
 @pytest.mark.parametrize(("name", "mark"), [("overview", "heads"), ("heads", "map")])
 def test_maps_of_all_heads_show_the_difference_to_the_pin(qtbot: Any, window: Window, name: str, mark: str) -> None:
     panel = dock(window, name)
-    window.bench.document.apply(window.bench.document.recorded.with_view("heads", panel_view(window, on="text")), "x")
+    window.context.document.apply(window.context.document.recorded.with_view("heads", panel_view(window, on="text")), "x")
     window.moves.pin()
-    window.bench.document.apply(window.bench.document.recorded.select(heads=(Head(0, 0),)), "x")
+    window.context.document.apply(window.context.document.recorded.select(heads=(Head(0, 0),)), "x")
     window.moves.ablate()
     settle(qtbot, window)
     now = panel.view.figure.find(mark)
@@ -121,7 +121,7 @@ def test_maps_of_all_heads_show_the_difference_to_the_pin(qtbot: Any, window: Wi
 
 def panel_view(window: Window, **changes: Any) -> Any:
     panel = dock(window, "heads").panel
-    return replace(window.bench.document.state.view("heads", panel.view), **changes)
+    return replace(window.context.document.state.view("heads", panel.view), **changes)
 
 
 def test_a_double_click_brings_the_panel_forward_that_reads_closely(qtbot: Any, window: Window) -> None:
@@ -129,8 +129,8 @@ def test_a_double_click_brings_the_panel_forward_that_reads_closely(qtbot: Any, 
     dock(window, "overview").view.picked.emit(Hit("heads", (1, 2), "double-click"))
     assert dock(window, "attention").isVisible()
     settle(qtbot, window)
-    assert window.bench.document.state.selection.head == Head(1, 2)
-    assert heat(window).values.shape[0] == len(window.bench.document.state.tokens)
+    assert window.context.document.state.selection.head == Head(1, 2)
+    assert heat(window).values.shape[0] == len(window.context.document.state.tokens)
 
 
 def contrast(a: tuple[int, ...], b: tuple[int, ...]) -> float:
@@ -165,7 +165,7 @@ def normed(qtbot: Any, tmp_path: Path) -> Iterator[Window]:
 def test_folded_is_compared_with_raw_through_the_pin(qtbot: Any, normed: Window) -> None:
     window = normed
     window.layout_of_docks.arrange("Weights")
-    document = window.bench.document
+    document = window.context.document
     view = replace(document.recorded.view("composition", dock(window, "composition").panel.view), form="matrix", by="score")
     document.apply(document.recorded.with_view("composition", view), "x")
     settle(qtbot, window)
@@ -201,17 +201,17 @@ def test_conventions_are_commands_of_the_palette_and_the_menus(qtbot: Any, windo
     for name, field in (("convention-fold_norm", "fold_norm"), ("convention-centre", "centre")):
         assert actions[name].isCheckable()
         actions[name].trigger()
-        assert not getattr(window.bench.document.state.conventions, field)
+        assert not getattr(window.context.document.state.conventions, field)
         window.menus.refresh()
         assert not actions[name].isChecked()
         assert not next(a for a in window.top.conventions.menu().actions() if a.data() == field).isChecked()
     settle(qtbot, window)
     window.moves.pin()
-    assert window.bench.document.state.pins[0].label.endswith("norm not folded, not centred")
+    assert window.context.document.state.pins[0].label.endswith("norm not folded, not centred")
     actions["raw"].trigger()
-    assert window.bench.document.state.conventions == Conventions()
+    assert window.context.document.state.conventions == Conventions()
     actions["convention-dtype"].trigger()
-    assert window.bench.document.state.conventions.dtype == "float64"
+    assert window.context.document.state.conventions.dtype == "float64"
     settle(qtbot, window)
     assert "float64" in dock(window, "attention").view.figure.caption
 
@@ -220,7 +220,7 @@ def test_conventions_stand_once_in_the_bar_and_in_what_leaves_the_window(
     qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not under each of the panels; a panel's picture that is copied or exported has them."""
-    bar, words = window.top.conventions.text(), window.bench.document.state.conventions.words()
+    bar, words = window.top.conventions.text(), window.context.document.state.conventions.words()
     assert all(word in bar for word in words)
     panels = [d for d in window.docks.values() if isinstance(d, PanelDock) and d.shown and d.view.figure.grid]
     assert len(panels) > 2
@@ -233,7 +233,7 @@ def test_conventions_stand_once_in_the_bar_and_in_what_leaves_the_window(
     window.moves.convention("centre", False)
     settle(qtbot, window)
     assert "not centred" in dock(window, "attention").view._caption.text(), "what is unusual is said where it matters"
-    window.bench.document.undo()
+    window.context.document.undo()
     settle(qtbot, window)
     view, grab = dock(window, "attention").view, FigureView.grab
     seen: list[str] = []

@@ -111,8 +111,8 @@ def commands(engine: Engine, state: State) -> Iterator[tuple[str, State]]:
 
     def after(act: Any) -> State:
         document = Document(state)
-        bench = SimpleNamespace(document=document, facts=lambda ref=None: facts, name_of=str, readout=QUIET, message=QUIET)
-        act(Moves(bench))  # type: ignore[arg-type]
+        context = SimpleNamespace(document=document, facts=lambda ref=None: facts, name_of=str, readout=QUIET, message=QUIET)
+        act(Moves(context))  # type: ignore[arg-type]
         return document.recorded
 
     yield "Alt+Right", after(lambda m: m.walk_heads(0, 1))

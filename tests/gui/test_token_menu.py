@@ -46,8 +46,8 @@ def chosen(menu: TokenMenu, action: QAction) -> None:
 
 
 def test_it_offers_what_can_be_done_at_that_position(window: Window) -> None:
-    document = window.bench.document
-    tokens, facts = document.recorded.tokens, window.bench.facts()
+    document = window.context.document
+    tokens, facts = document.recorded.tokens, window.context.facts()
     menu, text = opened(window), facts.token_text(tokens[AT])
     assert titles(menu)[:3] == [f"Choose position {AT}, ‘{text}’", "Intervene, measure", f"Measure ‘{text}’"]
     assert {"Copy token", f"Copy id {tokens[AT]}", "Pin as the reference", "Copy image"} <= set(titles(menu))
@@ -56,7 +56,7 @@ def test_it_offers_what_can_be_done_at_that_position(window: Window) -> None:
 
 
 def test_choosing_cutting_and_measuring_are_about_the_token_that_was_pointed_at(qtbot: Any, window: Window) -> None:
-    document = window.bench.document
+    document = window.context.document
     tokens = document.recorded.tokens
     menu = opened(window)
     chosen(menu, menu.choose)
@@ -88,12 +88,12 @@ def test_patches_are_offered_from_another_prompt(qtbot: Any, window: Window) -> 
 
 
 def test_a_token_is_copied_as_it_stands_in_the_text(window: Window) -> None:
-    tokens, clipboard = window.bench.document.recorded.tokens, QGuiApplication.clipboard()
-    tokenizer = window.bench.tokenizer()
+    tokens, clipboard = window.context.document.recorded.tokens, QGuiApplication.clipboard()
+    tokenizer = window.context.tokenizer()
     assert tokenizer is not None
     menu = opened(window)
     chosen(menu, menu.copy_token)
-    assert clipboard.text() == tokenizer.decode((tokens[AT],)) and clipboard.text() in window.bench.document.recorded.text
+    assert clipboard.text() == tokenizer.decode((tokens[AT],)) and clipboard.text() in window.context.document.recorded.text
     chosen(opened(window), menu.copy_id)
     assert clipboard.text() == str(tokens[AT])
 
@@ -114,19 +114,19 @@ def test_by_the_menu_key_and_beside_the_tokens(qtbot: Any, window: Window) -> No
 
 def test_another_prompt_by_the_time_of_choosing(window: Window, qtbot: Any) -> None:
     menu, said = opened(window), list[str]()
-    window.bench.message.connect(said.append)
+    window.context.message.connect(said.append)
     window.prompt.editor.setPlainText("one")
     window.prompt.commit()
     settle(qtbot, window)
-    now = window.bench.document.recorded
+    now = window.context.document.recorded
     for action in (menu.choose, menu.measure, menu.copy_token):
         chosen(menu, action)
-    assert window.bench.document.recorded == now and len(said) == 3
+    assert window.context.document.recorded == now and len(said) == 3
 
 
 @pytest.mark.parametrize("head", [Head(0, 1), Head(1, 2)])
 def test_a_panels_menu_offers_the_same_at_that_position(window: Window, head: Head) -> None:
-    window.bench.document.apply(window.bench.document.recorded.with_heads(head), "head")
+    window.context.document.apply(window.context.document.recorded.with_heads(head), "head")
     panel = dock(window, "attention")
     from circuitlab.figures.marks import Hit
 

@@ -116,7 +116,7 @@ def test_a_model_is_trained_and_opened(window: Window, qtbot: QtBot, dialog: Tra
     assert not view.resume.isEnabled()
     with qtbot.waitSignal(window.opening.opened, timeout=WAIT):
         view.open.click()
-    assert window.bench.document.state.model.source == f"file:{out / 'model'}"
+    assert window.context.document.state.model.source == f"file:{out / 'model'}"
 
 
 def test_stopped_killed_and_taken_up_again_nothing_is_lost(
@@ -146,7 +146,7 @@ def test_stopped_killed_and_taken_up_again_nothing_is_lost(
     assert not (out / "model" / "config.json").is_file()
     view.open.click()
     assert view.open.text() == "Open the newest checkpoint"
-    qtbot.waitUntil(lambda: window.bench.document.state.model.source == f"file:{out / 'so-far'}", timeout=WAIT)
+    qtbot.waitUntil(lambda: window.context.document.state.model.source == f"file:{out / 'so-far'}", timeout=WAIT)
     view.resume.click()
     assert view.error.isHidden()
     qtbot.waitUntil(lambda: ended(dialog), timeout=WAIT)

@@ -39,7 +39,7 @@ def open_panel(qtbot: Any, window: Window, name: str) -> Any:
 
 
 def answer(window: Window, name: str, params: Any) -> Any:
-    return window.bench.engine.answer(Request(name, params, of_weights(window.bench.document.state))).result
+    return window.context.engine.answer(Request(name, params, of_weights(window.context.document.state))).result
 
 
 def click_at(qtbot: Any, widget: Any, place: np.ndarray) -> None:
@@ -61,7 +61,7 @@ def test_an_edge_is_clicked_and_its_pair_is_read_in_the_tables(qtbot: Any, weigh
             click_at(qtbot, widget, place)
             break
     settle(qtbot, weights)
-    selection = weights.bench.document.state.selection
+    selection = weights.context.document.state.selection
     source, destination = Head(*key[2:4]), Head(*key[:2])
     assert selection.edge == (source, destination)
     assert selection.edge_kind == "QKV"[key[4]]
@@ -75,7 +75,7 @@ def test_an_edge_is_clicked_and_its_pair_is_read_in_the_tables(qtbot: Any, weigh
     assert isinstance(again, Edges)
     assert again.chosen_edges == (strongest,)
     dock(weights, "overview").view.picked.emit(Hit("heads", (0, 1), "click"))
-    assert weights.bench.document.state.selection.edge is None
+    assert weights.context.document.state.selection.edge is None
     settle(qtbot, weights)
 
 
@@ -99,7 +99,7 @@ def test_sliders_and_pages_change_what_is_drawn(qtbot: Any, weights: Window) -> 
     np.testing.assert_allclose(heat.values[1, 2], found.scores[1, 1, 1, 0, 2] - found.baseline, rtol=1e-5)
     panel.view.picked.emit(Hit("K", (1, 1, 0, 2), "click"))
     settle(qtbot, weights)
-    assert weights.bench.document.state.selection.edge == (Head(0, 2), Head(1, 1))
+    assert weights.context.document.state.selection.edge == (Head(0, 2), Head(1, 1))
     chosen = panel.view.figure.find("K")
     assert isinstance(chosen, Heatmap)
     assert (chosen.row, chosen.col) == (1, 2)
@@ -118,10 +118,10 @@ def test_a_token_is_found_and_read_and_another_is_clicked(qtbot: Any, weights: W
     qtbot.keyClick(panel.search, Qt.Key.Key_Return)
     settle(qtbot, weights)
     token = weights.prompt.tokens_of("w", False)[0]
-    assert weights.bench.document.state.selection.token == token
+    assert weights.context.document.state.selection.token == token
     raises = panel.view.figure.find("raises")
     assert isinstance(raises, Rows)
-    head = weights.bench.document.state.selection.head
+    head = weights.context.document.state.selection.head
     expected = answer(weights, "ov_table", OvTableParams(head, token, "source", 12))
     np.testing.assert_array_equal(raises.ids[:12, 0], expected.top_ids)
     np.testing.assert_allclose(raises.columns[1].values[:12], expected.top, rtol=1e-5)
@@ -129,11 +129,11 @@ def test_a_token_is_found_and_read_and_another_is_clicked(qtbot: Any, weights: W
     row = table.visualRect(table.model().index(1, 0)).center()
     qtbot.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, pos=row)
     settle(qtbot, weights)
-    assert weights.bench.document.state.selection.token == int(expected.top_ids[1])
+    assert weights.context.document.state.selection.token == int(expected.top_ids[1])
     # The prompt takes over again when a token of it is clicked.
     weights.prompt.losses.view.picked.emit(Hit("text", (2,), "click"))
     settle(qtbot, weights)
-    state = weights.bench.document.state
+    state = weights.context.document.state
     assert state.selection.token is None
     assert f"(id {state.tokens[2]})" in panel.view.figure.title
 
@@ -145,9 +145,9 @@ def test_a_search_by_id_and_by_beginning(qtbot: Any, weights: Window) -> None:
     search.clear()
     qtbot.keyClicks(search, "no such thing")
     assert search._found == ()
-    before = weights.bench.document.state
+    before = weights.context.document.state
     qtbot.keyClick(search, Qt.Key.Key_Return)
-    assert weights.bench.document.state is before
+    assert weights.context.document.state is before
 
 
 @pytest.mark.parametrize("page", ["eigenvalues", "copying", "plane", "singular values"])
@@ -158,12 +158,12 @@ def test_every_page_of_the_spectra_is_drawn(qtbot: Any, weights: Window, page: s
     assert panel.view.figure.grid
     mark = panel.view.figure.marks()[-1 if page == "copying" else 0]
     if isinstance(mark, Points):
-        chosen = tuple(weights.bench.document.state.selection.head)
+        chosen = tuple(weights.context.document.state.selection.head)
         others = [tuple(i) for i in mark.ids.tolist() if tuple(i[:2]) != chosen]
         assert bool(others) == (page != "eigenvalues")
         for other in others[-1:]:
             panel.view.picked.emit(Hit(mark.name, other, "click"))
-            assert weights.bench.document.state.selection.head == Head(*other[:2])
+            assert weights.context.document.state.selection.head == Head(*other[:2])
 
 
 @pytest.mark.parametrize("name", ["bigram", "virtual", "residual"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from circuitlab.figures.marks import Gesture, Hit
 from circuitlab.gui.shell.palette import Palette
 from circuitlab.gui.shell.window import Window
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.document import Document
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head, ModelRef, Target
@@ -96,14 +96,14 @@ def two(qtbot: Any, window: Window, tmp_path: Path) -> Window:
     """A window on a model of 2 × 1, its reference one of 2 × 4."""
     window.moves.pin()
     window.open_model(str(directory(tmp_path / "one", replace(TINY, n_heads=1, n_kv_heads=1))))
-    qtbot.waitUntil(lambda: window.bench.facts().config.n_heads == 1, timeout=20000)
+    qtbot.waitUntil(lambda: window.context.facts().config.n_heads == 1, timeout=20000)
     settle(qtbot, window)
     return window
 
 
 def test_a_head_of_the_reference_that_the_model_does_not_have_is_not_chosen(qtbot: Any, two: Window) -> None:
-    document, said = two.bench.document, list[str]()
-    two.bench.message.connect(said.append)
+    document, said = two.context.document, list[str]()
+    two.context.message.connect(said.append)
     two.moves.compare("reference")
     settle(qtbot, two)
     heads = dock(two, "heads")
@@ -114,7 +114,7 @@ def test_a_head_of_the_reference_that_the_model_does_not_have_is_not_chosen(qtbo
             Hit("map", (1, 3), gesture)
         )
         for state in (document.state, document.recorded):
-            assert not misfit(two.bench.facts().config, state)
+            assert not misfit(two.context.facts().config, state)
     assert document.recorded.selection.heads == before.heads
     assert any("L1H3" in words for words in said)
 
@@ -128,22 +128,22 @@ def test_a_head_from_a_palette_that_was_open_when_the_model_changed(
         palette.line.setText("L1H3")
         assert palette.entries[0].title == "L1H3"
         window.open_model(small)
-        qtbot.waitUntil(lambda: window.bench.facts().config.n_heads == 1, timeout=20000)
+        qtbot.waitUntil(lambda: window.context.facts().config.n_heads == 1, timeout=20000)
         palette.choose()
 
     monkeypatch.setattr(Palette, "exec", choose)
     window.dialogs.show_palette()
     settle(qtbot, window)
-    assert not misfit(window.bench.facts().config, window.bench.document.recorded)
+    assert not misfit(window.context.facts().config, window.context.document.recorded)
 
 
 def test_a_menu_that_was_open_when_the_model_changed_acts_on_what_is_there(qtbot: Any, window: Window, tmp_path: Path) -> None:
-    heads, document = dock(window, "heads"), window.bench.document
+    heads, document = dock(window, "heads"), window.context.document
     menu = heads.actions_menu
     menu.aim(Hit("map", (1, 3)))
     zero = next(a for a in menu.cuts.actions() if a.data() == "Zero L1H3")
     window.open_model(str(directory(tmp_path / "one", replace(TINY, n_heads=1, n_kv_heads=1))))
-    qtbot.waitUntil(lambda: window.bench.facts().config.n_heads == 1, timeout=20000)
+    qtbot.waitUntil(lambda: window.context.facts().config.n_heads == 1, timeout=20000)
     settle(qtbot, window)
     now = document.recorded
     zero.trigger()
@@ -154,19 +154,19 @@ def test_a_state_of_another_vocabulary_is_fitted_though_its_model_was_closed(win
     from circuitlab.engine.store import reference
     from circuitlab.session.model_change import state_for
 
-    bench = window.bench
-    other = bench.engine.store.open(
+    context = window.context
+    other = context.engine.store.open(
         reference(str(directory(tmp_path / "odd", replace(TINY, n_heads=1, n_kv_heads=1, d_vocab=300))))
     )
-    state = replace(bench.document.recorded, model=other.ref, text="", tokens=(259, 400), selection=Selection((Head(1, 3),)))
-    made = state_for(other, state, None, bench.document.recorded)
+    state = replace(context.document.recorded, model=other.ref, text="", tokens=(259, 400), selection=Selection((Head(1, 3),)))
+    made = state_for(other, state, None, context.document.recorded)
     assert all(t < 300 for t in made.tokens) and made.selection.heads == (Head(0, 0),)
 
 
 def test_pins_of_another_shape_do_not_matter(window: Window) -> None:
     """A pin keeps its own selection: it is about its own model."""
-    bench: Bench = window.bench
-    state = bench.document.recorded
+    context: AppContext = window.context
+    state = context.document.recorded
     pin = Pin("there", state.subject, Selection((Head(7, 7),)))
-    bench.document.apply(replace(state, pins=(pin,)), "pin")
-    assert bench.document.recorded.pins == (pin,)
+    context.document.apply(replace(state, pins=(pin,)), "pin")
+    assert context.document.recorded.pins == (pin,)

@@ -37,7 +37,7 @@ from tests.models import directory
 def test_the_first_picture_is_whole(window: Window) -> None:
     for name in ("attention", "overview", "predictions", "heads"):
         assert dock(window, name).view.figure.grid, name
-    n = len(window.bench.document.state.tokens)
+    n = len(window.context.document.state.tokens)
     assert heat(window).values.shape == (n, n)
     assert len(np.unique(pixels(dock(window, "attention").view).reshape(-1, 4), axis=0)) > 20
     assert window.prompt.editor.toPlainText() == TEXT
@@ -49,46 +49,46 @@ def test_the_first_picture_is_whole(window: Window) -> None:
 def test_typing_moves_the_attention_and_is_undone_as_one_step(qtbot: Any, window: Window) -> None:
     before, shape = pixels(dock(window, "attention").view), heat(window).values.shape
     qtbot.keyClicks(window.prompt.editor, " two")
-    with qtbot.waitSignal(window.bench.document.changed, timeout=5000):
+    with qtbot.waitSignal(window.context.document.changed, timeout=5000):
         pass
     settle(qtbot, window)
     assert heat(window).values.shape == (shape[0] + 4, shape[1] + 4)
     assert not np.array_equal(pixels(dock(window, "attention").view), before)
-    assert window.bench.document.state.text == TEXT + " two"
-    window.bench.document.undo()
+    assert window.context.document.state.text == TEXT + " two"
+    window.context.document.undo()
     settle(qtbot, window)
     assert window.prompt.editor.toPlainText() == TEXT
     assert heat(window).values.shape == shape
-    window.bench.document.redo()
+    window.context.document.redo()
     settle(qtbot, window)
     assert window.prompt.editor.toPlainText() == TEXT + " two"
 
 
 def test_undo_in_the_editor_is_the_documents(qtbot: Any, window: Window) -> None:
     qtbot.keyClicks(window.prompt.editor, "x")
-    qtbot.waitUntil(lambda: window.bench.document.state.text == TEXT + "x")
+    qtbot.waitUntil(lambda: window.context.document.state.text == TEXT + "x")
     qtbot.keyClick(window.prompt.editor, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
-    assert window.bench.document.state.text == TEXT
+    assert window.context.document.state.text == TEXT
 
 
 def test_choosing_a_head_changes_the_large_picture(qtbot: Any, window: Window) -> None:
     overview = dock(window, "overview")
     overview.view.picked.emit(Hit("heads", (1, 3), "click"))
     settle(qtbot, window)
-    assert window.bench.document.state.selection.heads == (Head(1, 3),)
+    assert window.context.document.state.selection.heads == (Head(1, 3),)
     shown = heat(window).values
     overview.view.picked.emit(Hit("heads", (0, 2), "shift-click"))
     settle(qtbot, window)
-    assert window.bench.document.state.selection.heads == (Head(1, 3), Head(0, 2))
+    assert window.context.document.state.selection.heads == (Head(1, 3), Head(0, 2))
     np.testing.assert_array_equal(heat(window).values, shown)
     window.moves.walk_heads(-1, 1)
-    assert window.bench.document.state.selection.heads == (Head(0, 0),)
+    assert window.context.document.state.selection.heads == (Head(0, 0),)
     settle(qtbot, window)
     assert "L0H0" in dock(window, "attention").view.figure.title
 
 
 def test_hover_previews_click_locks_click_again_and_esc_release(qtbot: Any, window: Window) -> None:
-    document, view = window.bench.document, dock(window, "attention").view
+    document, view = window.context.document, dock(window, "attention").view
     window.release()
     recorded = document.recorded
     view.hovered.emit(Hit("text", (3,), "hover"), "position 3")
@@ -127,7 +127,7 @@ def test_predictions_follow_the_selection(qtbot: Any, window: Window) -> None:
     rows = dock(window, "predictions").view.figure.marks()[0]
     assert isinstance(rows, Rows)
     dock(window, "predictions").view.picked.emit(Hit("tokens", (int(rows.ids[0, 0]),), "click"))
-    assert window.bench.document.state.selection.token == int(rows.ids[0, 0])
+    assert window.context.document.state.selection.token == int(rows.ids[0, 0])
 
 
 @pytest.mark.parametrize("show", ["scores", "value_weighted", "contribution"])
@@ -138,7 +138,7 @@ def test_controls_change_what_is_shown_and_are_undone(qtbot: Any, window: Window
     box.setCurrentIndex(box.findData(show))
     settle(qtbot, window)
     assert not np.array_equal(heat(window).values, shown, equal_nan=True)
-    window.bench.document.undo()
+    window.context.document.undo()
     settle(qtbot, window)
     assert box.currentData() == "pattern"
     np.testing.assert_array_equal(heat(window).values, shown)
@@ -156,32 +156,32 @@ def test_several_heads_are_averaged_or_told_apart_by_hue(qtbot: Any, window: Win
 
 
 def test_bos_can_be_left_off(qtbot: Any, window: Window) -> None:
-    n = len(window.bench.document.state.tokens)
+    n = len(window.context.document.state.tokens)
     window.prompt.bos.click()
     settle(qtbot, window)
-    assert len(window.bench.document.state.tokens) == n - 1
-    assert not window.bench.document.state.bos
+    assert len(window.context.document.state.tokens) == n - 1
+    assert not window.context.document.state.bos
 
 
 def test_a_prompt_that_does_not_fit_keeps_the_last_good_state(qtbot: Any, window: Window) -> None:
-    state = window.bench.document.state
+    state = window.context.document.state
     window.prompt.editor.setPlainText("x" * 60)
     qtbot.waitUntil(lambda: "13 more tokens" in window.prompt.warning.text())
-    assert replace(window.bench.document.state, draft="") == state
+    assert replace(window.context.document.state, draft="") == state
     window.prompt.editor.setPlainText("")
-    qtbot.waitUntil(lambda: window.bench.document.state.tokens == (0,))
+    qtbot.waitUntil(lambda: window.context.document.state.tokens == (0,))
     settle(qtbot, window)
     assert window.prompt.warning.text() == ""
     assert window.prompt.editor.toPlainText() == "", "BOS alone is the empty text, not the id 0"
     qtbot.keyClicks(window.prompt.editor, "ab")
-    qtbot.waitUntil(lambda: window.bench.document.state.text == "ab")
+    qtbot.waitUntil(lambda: window.context.document.state.text == "ab")
     settle(qtbot, window)
 
 
 def test_an_empty_prompt_says_what_to_do(qtbot: Any, window: Window) -> None:
     window.prompt.bos.click()
     window.prompt.editor.setPlainText("")
-    qtbot.waitUntil(lambda: window.bench.document.state.tokens == ())
+    qtbot.waitUntil(lambda: window.context.document.state.tokens == ())
     settle(qtbot, window)
     for name in ("attention", "overview", "predictions"):
         assert "Type some text" in dock(window, name).view.figure.why_empty, name
@@ -190,13 +190,13 @@ def test_an_empty_prompt_says_what_to_do(qtbot: Any, window: Window) -> None:
 def test_ids_are_typed_where_there_is_no_tokenizer(qtbot: Any, window: Window, tmp_path: Path) -> None:
     window.open_model(str(directory(tmp_path / "ids", tokenizer=False)))
     settle(qtbot, window)
-    qtbot.waitUntil(lambda: window.bench.document.state.model.name == "ids")
+    qtbot.waitUntil(lambda: window.context.document.state.model.name == "ids")
     window.prompt.editor.setPlainText("3, 4 5")
-    qtbot.waitUntil(lambda: window.bench.document.state.tokens == (3, 4, 5))
+    qtbot.waitUntil(lambda: window.context.document.state.tokens == (3, 4, 5))
     settle(qtbot, window)
     window.prompt.editor.setPlainText("3 x")
     qtbot.waitUntil(lambda: "token ids" in window.prompt.warning.text())
-    assert window.bench.document.state.tokens == (3, 4, 5)
+    assert window.context.document.state.tokens == (3, 4, 5)
 
 
 def test_a_model_that_cannot_be_opened_changes_nothing(
@@ -204,20 +204,20 @@ def test_a_model_that_cannot_be_opened_changes_nothing(
 ) -> None:
     shown: list[ErrorDialog] = []
     monkeypatch.setattr(ErrorDialog, "exec", lambda dialog: shown.append(dialog))
-    state = window.bench.document.state
+    state = window.context.document.state
     for wrong, said in ((tmp_path / "nowhere", "nowhere is not there"), (tmp_path, "config.json is not there")):
         window.open_model(str(wrong))
         qtbot.waitUntil(lambda: bool(shown), timeout=5000)
         dialog = shown.pop()
         assert said in dialog.text()
         assert "Traceback" in dialog.report
-        assert window.bench.document.state == state
+        assert window.context.document.state == state
     assert heat(window).values.shape[0] == len(state.tokens)
 
 
 def test_a_cancelled_open_changes_nothing(qtbot: Any, window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cancelled while its files are being read; opened again, it opens."""
-    state, store, go_on = window.bench.document.state, window.bench.engine.store, threading.Event()
+    state, store, go_on = window.context.document.state, window.context.engine.store, threading.Event()
     opener = store._opener
 
     def slowly(*words: Any) -> Any:
@@ -227,40 +227,43 @@ def test_a_cancelled_open_changes_nothing(qtbot: Any, window: Window, tmp_path: 
     monkeypatch.setattr(store, "_opener", slowly)
     path = str(directory(tmp_path / "other", n_layers=1))
     window.open_model(path)
-    qtbot.waitUntil(lambda: any(job.slot == "open" and job.began for job in window.bench.runner.jobs))
-    window.bench.runner.cancel_slot("open")
-    with qtbot.waitSignal(window.bench.runner.failed, timeout=20000) as heard:
+    qtbot.waitUntil(lambda: any(job.slot == "open" and job.began for job in window.context.runner.jobs))
+    window.context.runner.cancel_slot("open")
+    with qtbot.waitSignal(window.context.runner.failed, timeout=20000) as heard:
         go_on.set()
     assert heard.args[0] == "open"
-    assert window.bench.document.state == state
+    assert window.context.document.state == state
     with qtbot.waitSignal(window.opening.opened, timeout=20000):
         window.open_model(path)
-    assert window.bench.document.state.model.name == "other"
+    assert window.context.document.state.model.name == "other"
 
 
 def test_another_model_takes_text_and_is_undone(qtbot: Any, window: Window, tmp_path: Path) -> None:
-    path, before = directory(tmp_path / "wide", n_layers=3, n_heads=2, n_kv_heads=2, d_head=12), window.bench.document.state.model
+    path, before = (
+        directory(tmp_path / "wide", n_layers=3, n_heads=2, n_kv_heads=2, d_head=12),
+        window.context.document.state.model,
+    )
     event = QMimeData()
     event.setUrls([QUrl.fromLocalFile(str(path / "config.json"))])
     drop = QDropEvent(QPointF(5, 5), Qt.DropAction.CopyAction, event, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
     window.dropEvent(drop)
-    qtbot.waitUntil(lambda: window.bench.document.state.model.name == "wide")
+    qtbot.waitUntil(lambda: window.context.document.state.model.name == "wide")
     settle(qtbot, window)
     assert heat(window, "overview").tiles is not None
     assert heat(window, "overview").tiles.rows == 3  # type: ignore[union-attr]
-    assert window.bench.document.state.text == TEXT
+    assert window.context.document.state.text == TEXT
     assert window.windowTitle() == "wide · CircuitLab"
-    window.bench.document.undo()
+    window.context.document.undo()
     settle(qtbot, window)
-    assert window.bench.document.state.model == before
-    assert window.windowTitle() == f"{window.bench.name_of(before)} · CircuitLab"
+    assert window.context.document.state.model == before
+    assert window.windowTitle() == f"{window.context.name_of(before)} · CircuitLab"
     assert heat(window, "overview").tiles.rows == 2  # type: ignore[union-attr]
 
 
 def test_pin_and_compare_show_reference_and_difference(qtbot: Any, window: Window) -> None:
     window.moves.pin()
-    window.bench.document.apply(
-        window.bench.document.recorded.with_text("one two one six one", window.prompt.tokens_of("one two one six one", True)),
+    window.context.document.apply(
+        window.context.document.recorded.with_text("one two one six one", window.prompt.tokens_of("one two one six one", True)),
         "x",
     )
     settle(qtbot, window)
@@ -276,22 +279,22 @@ def test_pin_and_compare_show_reference_and_difference(qtbot: Any, window: Windo
     assert "tokens differ" in dock(window, "attention").view.figure.caption
     window.moves.unpin()
     settle(qtbot, window)
-    assert window.bench.document.state.compare == "now"
+    assert window.context.document.state.compare == "now"
 
 
 def test_continuing_writes_the_most_probable_tokens(qtbot: Any, window: Window) -> None:
-    state = window.bench.document.state
-    engine = window.bench.engine
+    state = window.context.document.state
+    engine = window.context.engine
     window.prompt.writing.number.setValue(3)
     window.prompt.writing.go.click()
-    qtbot.waitUntil(lambda: len(window.bench.document.state.tokens) == len(state.tokens) + 3, timeout=10000)
+    qtbot.waitUntil(lambda: len(window.context.document.state.tokens) == len(state.tokens) + 3, timeout=10000)
     tokens = state.tokens
     for _ in range(3):
         from dataclasses import replace
 
         run = engine.run_of(engine.store.open(state.model), replace(state, tokens=tokens).subject, NullContext())
         tokens = (*tokens, int(run.logits()[-1].argmax()))
-    assert window.bench.document.state.tokens == tokens
+    assert window.context.document.state.tokens == tokens
     settle(qtbot, window)
 
 
@@ -321,11 +324,11 @@ def test_maximise_and_back(qtbot: Any, window: Window) -> None:
 def test_a_hidden_panel_asks_for_nothing(qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
     window.docks["predictions"].hide()
     asked: list[str] = []
-    runner = window.bench.runner
+    runner = window.context.runner
     ask = runner.ask
     monkeypatch.setattr(runner, "ask", lambda slot, request: (asked.append(slot), ask(slot, request))[1])
     window.prompt.editor.setPlainText("six one six")
-    qtbot.waitUntil(lambda: window.bench.document.state.text == "six one six")
+    qtbot.waitUntil(lambda: window.context.document.state.text == "six one six")
     settle(qtbot, window)
     assert asked
     assert not any(slot.startswith("predictions") for slot in asked)
@@ -348,7 +351,7 @@ def test_what_is_on_the_screen_goes_into_a_file(qtbot: Any, window: Window, tmp_
 def test_every_answer_goes_out_now_and_reference(qtbot: Any, window: Window, tmp_path: Path, form: str) -> None:
     attention = dock(window, "attention")
     actions, said = attention.actions_menu, []
-    window.bench.message.connect(said.append)
+    window.context.message.connect(said.append)
     window.moves.pin()
     window.moves.ablate()
     window.moves.compare("difference")
@@ -403,9 +406,9 @@ def test_the_palette_finds_and_runs_every_command(qtbot: Any, window: Window) ->
     assert {c.title for c in COMMANDS} <= titles
     qtbot.keyClicks(palette.line, "nxthd")
     assert palette.list.item(0).text().startswith("Next head")
-    head = window.bench.document.state.selection.head
+    head = window.context.document.state.selection.head
     palette.choose()
-    assert window.bench.document.state.selection.head == Head(head.layer, (head.head + 1) % 4)
+    assert window.context.document.state.selection.head == Head(head.layer, (head.head + 1) % 4)
     settle(qtbot, window)
 
 
@@ -422,14 +425,14 @@ def test_the_top_bar_asks_for_a_folder_and_shows_the_commands(
     menu.aboutToShow.emit()
     with qtbot.waitSignal(window.opening.opened, timeout=20000):
         next(a for a in menu.actions() if a.text() == "Open a folder…").trigger()
-    assert window.bench.document.state.model.name == "chosen"
+    assert window.context.document.state.model.name == "chosen"
     settle(qtbot, window)
 
 
 def test_panels_are_drawn_again_when_it_is_computed_on_another_device(window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[str] = []
-    monkeypatch.setattr(dock(window, "attention"), "draw", lambda: drawn.append(window.bench.engine.device))
-    window.bench.engine.device = "elsewhere"
+    monkeypatch.setattr(dock(window, "attention"), "draw", lambda: drawn.append(window.context.engine.device))
+    window.context.engine.device = "elsewhere"
     window.settings.changed.emit("device")
     assert drawn == ["cpu"]
 
@@ -490,8 +493,8 @@ def test_cancelling_a_slow_answer_keeps_the_window_alive(qtbot: Any, window: Win
     box.setCurrentIndex(1)
     qtbot.waitUntil(lambda: bool(started))
     began = time.monotonic()
-    window.bench.runner.cancel_all()
-    qtbot.waitUntil(lambda: not window.bench.runner.busy, timeout=3000)
+    window.context.runner.cancel_all()
+    qtbot.waitUntil(lambda: not window.context.runner.busy, timeout=3000)
     assert time.monotonic() - began < 1.0
     assert "Cancelled" in dock(window, "heads").view.figure.why_empty
 
@@ -504,7 +507,7 @@ def test_a_fault_on_a_worker_is_shown_and_the_window_goes_on(qtbot: Any, window:
         broken.setattr(Engine, "answer", lambda *a, **k: 1 / 0)
         window.moves.walk_heads(0, 1)
         qtbot.waitUntil(lambda: bool(shown))
-        qtbot.waitUntil(lambda: not window.bench.runner.busy)
+        qtbot.waitUntil(lambda: not window.context.runner.busy)
     assert "ZeroDivisionError" in shown[0].report
     window.moves.walk_heads(0, 1)
     settle(qtbot, window)
@@ -553,8 +556,8 @@ def test_cancelled_is_no_error(qtbot: Any, window: Window, monkeypatch: pytest.M
     shown: list[Any] = []
     monkeypatch.setattr(ErrorDialog, "exec", lambda dialog: shown.append(dialog))
     job: Callable[..., Any] = lambda j: (_ for _ in ()).throw(Cancelled())
-    window.bench.runner.do("open", "x", job)
-    qtbot.waitUntil(lambda: not window.bench.runner.busy)
+    window.context.runner.do("open", "x", job)
+    qtbot.waitUntil(lambda: not window.context.runner.busy)
     assert not shown
 
 

@@ -70,8 +70,8 @@ class Watch(logging.Handler):
 
 def check_state(window: Window) -> None:
     """Raise `Fault` where the State does not belong to the open model."""
-    for state in (window.bench.document.state, window.bench.document.recorded):
-        config = window.bench.facts(state.model).config
+    for state in (window.context.document.state, window.context.document.recorded):
+        config = window.context.facts(state.model).config
         if bad := [t for t in state.tokens if not 0 <= t < config.d_vocab]:
             raise Fault(f"tokens {bad[:3]} outside the vocabulary of {config.d_vocab}")
         selection, n = state.selection, len(state.tokens)
@@ -86,16 +86,16 @@ def check_undo(window: Window, steps: int) -> None:
     """Back as far as there is, `steps` at most, and on again: the same State. Raises `Fault`."""
     window.prompt.commit()
     settle(window)
-    before = window.bench.document.recorded
+    before = window.context.document.recorded
     count = 0
-    while count < steps and window.bench.document.undo_label:
+    while count < steps and window.context.document.undo_label:
         window.undo()
         settle(window)
         count += 1
     for _ in range(count):
         window.redo()
         settle(window)
-    if (after := window.bench.document.recorded) != before:
+    if (after := window.context.document.recorded) != before:
         raise Fault(f"{count} steps back and on again lead elsewhere: {_difference(before, after)}")
 
 
@@ -106,7 +106,7 @@ def _difference(before: State, after: State) -> str:
 
 def census(window: Window, start: State) -> Counter[str]:
     """How many objects of each class the window has, brought back to where it began: every panel seen, the first State."""
-    document = window.bench.document
+    document = window.context.document
     if window.layout_of_docks.maximised:
         window.toggle_maximised()
     window.lessons.put_back()
@@ -143,9 +143,9 @@ def play(events: tuple[Event, ...], folder: Path) -> None:
     window.resize(1280, 800)
     window.show()
     settle(window)
-    start = window.bench.document.recorded
+    start = window.context.document.recorded
     for lane in LANES:  # a lane has its thread from its first work on
-        window.bench.runner.do(f"monkey.{lane}", "nothing", lambda job: None, lane)
+        window.context.runner.do(f"monkey.{lane}", "nothing", lambda job: None, lane)
     window.dialogs.ask_hub()  # outlives being closed
     settle(window)
     for dialog in window.findChildren(QDialog):

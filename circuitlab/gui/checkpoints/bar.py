@@ -16,7 +16,7 @@ from circuitlab.gui.checkpoints.series_slider import SeriesSlider
 from circuitlab.gui.widgets.buttons import flat, tint
 from circuitlab.gui.widgets.labels import ShortLabel
 from circuitlab.gui.widgets.strip import FULL, SHORTEST, SIGNS
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.moves import Moves
 from circuitlab.session.model_change import one_series
 from circuitlab.session.state import State
@@ -27,12 +27,12 @@ PLAY_TIP, PAUSE_TIP = "Play the training (Ctrl+T)", "Stop here (Ctrl+T)"
 class CheckpointBar(QWidget):
     """Shown while the open model has a series. `waiting()` says whether a visible panel still awaits an answer."""
 
-    def __init__(self, bench: Bench, moves: Moves, waiting: Callable[[], bool], parent: QWidget) -> None:
+    def __init__(self, context: AppContext, moves: Moves, waiting: Callable[[], bool], parent: QWidget) -> None:
         super().__init__(parent)
         self.setObjectName("bar.checkpoints")
-        self.bench, self.moves = bench, moves
-        self.player = Player(waiting, lambda: bench.driver.waiting, self)
-        self.series = Series(bench, self)
+        self.context, self.moves = context, moves
+        self.player = Player(waiting, lambda: context.driver.waiting, self)
+        self.series = Series(context, self)
         self._burst = 0  # drags and playings so far: each is one step of undo
         self._make_buttons()
         self.slider = SeriesSlider(self)
@@ -45,7 +45,7 @@ class CheckpointBar(QWidget):
         for widget in (*self._steppers, self.loop, self.pace, self.slider, self.label, self.pin):
             row.addWidget(widget, 1 if widget is self.slider else 0)
         self._connect()
-        self.set_theme(bench.theme)
+        self.set_theme(context.theme)
         self.refresh()
 
     def _make_buttons(self) -> None:
@@ -79,7 +79,7 @@ class CheckpointBar(QWidget):
         self.loop.toggled.connect(again.setChecked)
 
     def _connect(self) -> None:
-        bench = self.bench
+        context = self.context
         self.first.clicked.connect(self.to_first)
         self.previous.clicked.connect(self.step_back)
         self.play_button.clicked.connect(self.play_or_stop)
@@ -95,9 +95,9 @@ class CheckpointBar(QWidget):
         self.player.changed.connect(self._hold)
         self.slider.sliderPressed.connect(self._hold)
         self.slider.sliderReleased.connect(self._hold)
-        bench.document.changed.connect(self._changed)
-        bench.driver.given_up.connect(self._given_up)
-        bench.theme_changed.connect(self.set_theme)
+        context.document.changed.connect(self._changed)
+        context.driver.given_up.connect(self._given_up)
+        context.theme_changed.connect(self.set_theme)
 
     @Slot(object)
     def set_theme(self, theme: Theme) -> None:
@@ -133,7 +133,7 @@ class CheckpointBar(QWidget):
     @property
     def position(self) -> int:
         """Index of the point that is shown, or on its way."""
-        return self.series.index(self.bench.driver.intended.model)
+        return self.series.index(self.context.driver.intended.model)
 
     @Slot(object, object)
     def _changed(self, old: State, new: State) -> None:
@@ -146,8 +146,8 @@ class CheckpointBar(QWidget):
     @Slot()
     def refresh(self) -> None:
         """Show the series of the open model, and where in it we are."""
-        ref = self.bench.document.state.model
-        model = self.bench.engine.store.peek(ref)
+        ref = self.context.document.state.model
+        model = self.context.engine.store.peek(ref)
         if model is None:
             return  # it is being opened again
         if self.series.take(model):
@@ -155,7 +155,7 @@ class CheckpointBar(QWidget):
             self._show_series()
         if self.isHidden() == bool(self.points):
             self.setVisible(bool(self.points))
-        pin = self.bench.document.state.pinned
+        pin = self.context.document.state.pinned
         ours = pin is not None and one_series(pin.subject.model, ref)
         self.slider.pinned = self.series.index(pin.subject.model) if pin is not None and ours else None
         if not self.slider.isSliderDown():
@@ -192,7 +192,7 @@ class CheckpointBar(QWidget):
     @Slot()
     def _hold(self) -> None:
         """Colours keep their scale through one play, and one drag."""
-        self.bench.hold_scales(self.player.playing or self.slider.isSliderDown())
+        self.context.hold_scales(self.player.playing or self.slider.isSliderDown())
 
     @Slot(int)
     def _slid(self, index: int) -> None:
@@ -230,14 +230,14 @@ class CheckpointBar(QWidget):
     def pin_this(self) -> None:
         """This checkpoint becomes the reference: every panel shows the difference to it, wherever the slider goes."""
         if self.points:
-            point = self.points[self.series.index(self.bench.document.recorded.model)]
+            point = self.points[self.series.index(self.context.document.recorded.model)]
             self.moves.pin_to_compare("final weights" if point.checkpoint is None else f"step {point.step:,}")
 
     def _go(self, index: int, merge: str) -> None:
-        ref = replace(self.bench.document.recorded.model, checkpoint=self.points[index].checkpoint)
+        ref = replace(self.context.document.recorded.model, checkpoint=self.points[index].checkpoint)
         self.slider.show_value(index)
         self._say()
-        self.bench.driver.go(ref, self.points[index].words, merge)
+        self.context.driver.go(ref, self.points[index].words, merge)
 
     @Slot()
     def _given_up(self) -> None:
@@ -276,11 +276,11 @@ class CheckpointBar(QWidget):
 
     @Slot()
     def _passed(self) -> None:
-        self.bench.message.emit("A panel takes long: the film goes on without it, and it is dimmed until it has its answer.")
+        self.context.message.emit("A panel takes long: the film goes on without it, and it is dimmed until it has its answer.")
 
     @Slot()
     def _played(self) -> None:
         """The button says what it does now."""
         playing = self.player.playing
-        tint(self.play_button, "pause" if playing else "play", self.bench.theme)
+        tint(self.play_button, "pause" if playing else "play", self.context.theme)
         self.play_button.setToolTip(tip_of(PAUSE_TIP if playing else PLAY_TIP))

@@ -11,7 +11,7 @@ from circuitlab.analysis.training.series import RANDOM, TrainingSeriesParams, Tr
 from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.store import OpenModel
 from circuitlab.figures.panels.training.points import short
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.model.records.series_measures import has_series
 from circuitlab.model.subject import ModelRef, Subject
 from circuitlab.session.model_change import one_series
@@ -50,13 +50,13 @@ class Series(QObject):
 
     measured = Signal()
 
-    def __init__(self, bench: Bench, parent: QObject) -> None:
+    def __init__(self, context: AppContext, parent: QObject) -> None:
         super().__init__(parent)
-        self.bench = bench
+        self.context = context
         self.points: tuple[Point, ...] = ()
         self.phase = NOWHERE
         self._model: OpenModel | None = None
-        bench.runner.answered.connect(self._answered)
+        context.runner.answered.connect(self._answered)
 
     def index(self, ref: ModelRef) -> int:
         """Of a point; the last checkpoint is found in the final weights where they stand for it."""
@@ -72,7 +72,7 @@ class Series(QObject):
         if checkpoints and has_series(model.path):
             final = replace(model.ref, checkpoint=None)
             params = TrainingSeriesParams(models=(SeriesRef(final.source),))
-            found = self.bench.runner.ask(SLOT, Request("training_series", params, Subject(final)))
+            found = self.context.runner.ask(SLOT, Request("training_series", params, Subject(final)))
             if found is not None:
                 self._fill(found)
         return True

@@ -7,7 +7,7 @@ from PySide6.QtCore import QObject, Slot
 from circuitlab.counting import number_of
 from circuitlab.engine.continuation import written_on
 from circuitlab.errors import BadInput, Cancelled
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
 from circuitlab.model.text.tokenizer import Tokenizer
 
@@ -26,40 +26,40 @@ def _text_of(tokenizer: Tokenizer, tokens: tuple[int, ...], bos: bool) -> str:
 class Continuation(QObject):
     """Runs `written_on` and puts its outcome into the document."""
 
-    def __init__(self, bench: Bench, parent: QObject | None = None) -> None:
+    def __init__(self, context: AppContext, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.bench, self._state = bench, bench.document.state
-        bench.runner.finished.connect(self._finished)
-        bench.runner.failed.connect(self._failed)
+        self.context, self._state = context, context.document.state
+        context.runner.finished.connect(self._finished)
+        context.runner.failed.connect(self._failed)
 
     def start(self, n: int, sampled: bool, temperature: float = 1.0, seed: int = 0) -> None:
         """Write `n` tokens."""
-        state, bench = self.bench.document.recorded, self.bench
-        self._state, tokenizer = state, bench.tokenizer()
+        state, context = self.context.document.recorded, self.context
+        self._state, tokenizer = state, context.tokenizer()
 
         def work(job: Job) -> tuple[tuple[int, ...], str]:
             def stop(i: int) -> bool:
                 job.done, job.total, job.text = i, n, "tokens"
                 return job.cancelled.is_set()
 
-            tokens = written_on(bench.engine, state.subject, n, sampled, seed, stop, temperature)
+            tokens = written_on(context.engine, state.subject, n, sampled, seed, stop, temperature)
             return tokens, "" if tokenizer is None else _text_of(tokenizer, tokens, state.bos)
 
-        self.bench.runner.do(SLOT, f"continue by {number_of(n, 'token')}", work, "slow")
+        self.context.runner.do(SLOT, f"continue by {number_of(n, 'token')}", work, "slow")
 
     @Slot(str, object)
     def _finished(self, slot: str, written: object) -> None:
         if slot != SLOT or not isinstance(written, tuple):
             return
         tokens, text = written
-        state = self.bench.document.recorded
+        state = self.context.document.recorded
         if state.tokens != self._state.tokens or tokens == state.tokens:
-            self.bench.message.emit("Nothing was added: the text has changed, or the context is full.")
+            self.context.message.emit("Nothing was added: the text has changed, or the context is full.")
             return
-        self.bench.document.apply(state.with_text(text, tokens), "continue")
-        self.bench.message.emit(f"{number_of(len(tokens) - len(state.tokens), 'token')} written.")
+        self.context.document.apply(state.with_text(text, tokens), "continue")
+        self.context.message.emit(f"{number_of(len(tokens) - len(state.tokens), 'token')} written.")
 
     @Slot(str, object)
     def _failed(self, slot: str, error: object) -> None:
         if slot == SLOT and not isinstance(error, Cancelled):
-            self.bench.failed.emit(error)
+            self.context.failed.emit(error)

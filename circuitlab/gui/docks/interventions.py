@@ -17,7 +17,7 @@ from circuitlab.gui.panel.panel_dock import on_screen
 from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.widgets.labels import ShortLabel
 from circuitlab.gui.widgets.one_row import OneRow
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.moves import Moves
 from circuitlab.model.intervention import Intervention
 from circuitlab.session.cuts import words
@@ -74,10 +74,10 @@ class EditRow(QWidget):
 class InterventionsDock(QDockWidget):
     """See the module."""
 
-    def __init__(self, bench: Bench, moves: Moves, parent: QWidget | None = None) -> None:
+    def __init__(self, context: AppContext, moves: Moves, parent: QWidget | None = None) -> None:
         super().__init__("Interventions", parent)
         self.setObjectName("dock.interventions")
-        self.bench, self.moves = bench, moves
+        self.context, self.moves = context, moves
         self.rows: list[EditRow] = []
         self.answers: dict[str, Answer] = {}
         self.asked: dict[str, Request] = {}
@@ -92,9 +92,9 @@ class InterventionsDock(QDockWidget):
         self.clear.clicked.connect(moves.clear_edits)
         for widget in (self.all, self.clear):
             row.addWidget(widget)
-        self.bar = TitleBar(self, bench, head)
-        bench.document.changed.connect(self._changed)
-        bench.runner.answered.connect(self._answered)
+        self.bar = TitleBar(self, context, head)
+        context.document.changed.connect(self._changed)
+        context.runner.answered.connect(self._answered)
         self.visibilityChanged.connect(self._changed)
         self.refresh()
 
@@ -126,7 +126,7 @@ class InterventionsDock(QDockWidget):
 
     def refresh(self) -> None:
         """List what there is, ask for the losses with and without."""
-        state = self.bench.document.state
+        state = self.context.document.state
         while len(self.rows) > len(state.edits):
             row = self.rows.pop()
             self.box.removeWidget(row)
@@ -154,7 +154,7 @@ class InterventionsDock(QDockWidget):
         self.asked = wanted
         self.answers = {side: a for side, a in self.answers.items() if side in wanted and a.request == wanted[side]}
         for side, request in new.items():
-            found = self.bench.runner.ask(f"interventions/{side}/now", request)
+            found = self.context.runner.ask(f"interventions/{side}/now", request)
             if found is not None:
                 self.answers[side] = found
 
@@ -184,7 +184,7 @@ class InterventionsDock(QDockWidget):
         if not np.isfinite(change).any():  # one token, or none that the model can predict
             return
         at = int(np.nanargmax(np.abs(change))) + 1
-        token = self.bench.facts().token_text(int(cut.tokens[at]))
+        token = self.context.facts().token_text(int(cut.tokens[at]))
         self.effect.setText(
             f"mean loss {whole.mean:.3f} → {cut.mean:.3f} nats ({cut.mean - whole.mean:+.3f}) over "
             f"{number_of(whole.n_predicted, 'token')}; "

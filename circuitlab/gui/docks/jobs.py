@@ -10,16 +10,16 @@ from PySide6.QtWidgets import QDockWidget, QFrame, QHBoxLayout, QScrollArea, QTo
 from circuitlab.draw.look.plain_text import PlainLabel
 from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.widgets.labels import ShortLabel
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
 
 
 class JobRow(QWidget):
     """One job."""
 
-    def __init__(self, bench: Bench, parent: QWidget) -> None:
+    def __init__(self, context: AppContext, parent: QWidget) -> None:
         super().__init__(parent)
-        self.bench, self.job = bench, None  # type: ignore[var-annotated]
+        self.context, self.job = context, None  # type: ignore[var-annotated]
         self.label = ShortLabel(self, fills=True)
         self.stop = QToolButton(self)
         self.stop.setText("Cancel")
@@ -42,16 +42,16 @@ class JobRow(QWidget):
     @Slot()
     def _cancel(self) -> None:
         if self.job is not None:
-            self.bench.runner.cancel(self.job)
+            self.context.runner.cancel(self.job)
 
 
 class JobsDock(QDockWidget):
     """See the module."""
 
-    def __init__(self, bench: Bench, parent: QWidget | None = None) -> None:
+    def __init__(self, context: AppContext, parent: QWidget | None = None) -> None:
         super().__init__("Jobs", parent)
         self.setObjectName("dock.jobs")
-        self.bench = bench
+        self.context = context
         body = QWidget(self)
         self.box = QVBoxLayout(body)
         self.box.setContentsMargins(8, 8, 8, 8)
@@ -70,12 +70,12 @@ class JobsDock(QDockWidget):
         scroll.setMinimumHeight(60)
         scroll.setWidget(body)
         self.setWidget(scroll)
-        self.bar = TitleBar(self, bench)
+        self.bar = TitleBar(self, context)
         self.pace = QTimer(self)
         self.pace.setSingleShot(True)
         self.pace.setInterval(100)
         self.pace.timeout.connect(self.refresh)
-        bench.runner.jobs_changed.connect(self._changed)
+        context.runner.jobs_changed.connect(self._changed)
         self.refresh()
 
     @Slot()
@@ -86,19 +86,19 @@ class JobsDock(QDockWidget):
     @Slot()
     def refresh(self) -> None:
         """List the jobs there are now."""
-        jobs = self.bench.runner.jobs
+        jobs = self.context.runner.jobs
         while len(self.rows) > len(jobs):
             row = self.rows.pop()
             self.box.removeWidget(row)
             row.deleteLater()
         while len(self.rows) < len(jobs):
-            self.rows.append(JobRow(self.bench, self))
+            self.rows.append(JobRow(self.context, self))
             self.box.insertWidget(len(self.rows) - 1, self.rows[-1])
         for row, job in zip(self.rows, jobs, strict=True):
             row.show_job(job)
         self.idle.setVisible(not jobs)
-        cache = self.bench.engine.cache
-        budget = self.bench.engine.memory
+        cache = self.context.engine.cache
+        budget = self.context.engine.memory
         self.memory.setText(
             f"results and runs held: {cache.nbytes / 2**20:,.1f} of {cache.limit / 2**20:,.0f} MiB"
             f" · budget {budget / 2**30:.1f} GiB"

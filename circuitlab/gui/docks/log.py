@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QComboBox, QDockWidget, QHBoxLayout, QLineEdit, QP
 
 from circuitlab.draw.look.theme import Theme
 from circuitlab.gui.panel.title_bar import TitleBar
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.paths import log_file
 
 LONGEST = 5000
@@ -51,9 +51,9 @@ def file_handler(level: str = "INFO") -> logging.Handler | None:
 class LogDock(QDockWidget):
     """See the module."""
 
-    def __init__(self, bench: Bench, parent: QWidget | None = None) -> None:
+    def __init__(self, context: AppContext, parent: QWidget | None = None) -> None:
         super().__init__("Log", parent)
-        self.bench = bench
+        self.context = context
         self.setObjectName("dock.log")
         self.lines: deque[tuple[int, str]] = deque(maxlen=LONGEST)
         self.level = QComboBox(self)
@@ -69,21 +69,21 @@ class LogDock(QDockWidget):
         self.text.setAccessibleName("Log")
         self.text.setMaximumBlockCount(LONGEST)
         self.text.setPlaceholderText("Nothing at this level yet.")
-        self.text.setFont(bench.theme.font(bench.theme.small, mono=True))
+        self.text.setFont(context.theme.font(context.theme.small, mono=True))
         self.setWidget(self.text)
         head = QWidget(self)
         row = QHBoxLayout(head)
         row.setContentsMargins(0, 0, 8, 0)
         row.addWidget(self.level)
         row.addWidget(self.search, 1)
-        self.bar = TitleBar(self, bench, head)
-        bench.theme_changed.connect(self._themed)
+        self.bar = TitleBar(self, context, head)
+        context.theme_changed.connect(self._themed)
         self.handler = LogHandler(self)
         self.handler.written.connect(self._written)
         self.level.currentTextChanged.connect(self.fill)
         self.search.textChanged.connect(self.fill)
-        self._file = file_handler(bench.settings["log_level"])
-        bench.settings.changed.connect(self._setting)
+        self._file = file_handler(context.settings["log_level"])
+        context.settings.changed.connect(self._setting)
         root = logging.getLogger("circuitlab")
         root.setLevel(logging.DEBUG)
         for handler in (self.handler, self._file):
@@ -100,7 +100,7 @@ class LogDock(QDockWidget):
     @Slot(str)
     def _setting(self, name: str) -> None:
         if name == "log_level" and self._file is not None:
-            self._file.setLevel(self.bench.settings[name])
+            self._file.setLevel(self.context.settings[name])
 
     @Slot(int, str)
     def _written(self, level: int, line: str) -> None:

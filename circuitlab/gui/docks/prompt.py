@@ -31,7 +31,7 @@ from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.widgets.buttons import push
 from circuitlab.gui.widgets.one_row import OneRow
 from circuitlab.gui.widgets.room import Room
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.paths import resource
 from circuitlab.session.state import State
 
@@ -52,20 +52,20 @@ class PromptDock(QDockWidget):
 
     height_wanted = Signal()
 
-    def __init__(self, bench: Bench, parent: QWidget | None = None) -> None:
+    def __init__(self, context: AppContext, parent: QWidget | None = None) -> None:
         super().__init__("Prompt", parent)
         self.setObjectName("dock.prompt")
-        self.bench = bench
+        self.context = context
         self._filling = False
         self._burst, self._typed_at = 0, 0.0
         self._wanted = 0  # px of height when it was last asked for
-        self.reading = Reading(bench, self)
+        self.reading = Reading(context, self)
         self._make_widgets()
         self._lay_out()
         self.timer = QTimer(self)
         self.timer.setSingleShot(True)
-        self.timer.setInterval(bench.settings["debounce"])
-        bench.settings.changed.connect(self._setting)
+        self.timer.setInterval(context.settings["debounce"])
+        context.settings.changed.connect(self._setting)
         self._connect()
 
     def _make_widgets(self) -> None:
@@ -74,9 +74,9 @@ class PromptDock(QDockWidget):
         self.editor.setPlaceholderText("Type text here.")
         self.editor.setAccessibleName("Prompt text")
         self.editor.setTabChangesFocus(True)
-        self.losses = LossStrip(self.bench, self)
+        self.losses = LossStrip(self.context, self)
         self.token_menu = TokenMenu(self)
-        self.writing = WritingControls(self.bench, self)
+        self.writing = WritingControls(self.context, self)
         self.count = PlainLabel(self)
         self.count.setProperty("role", "caption")
         self.bos = QCheckBox("BOS", self)
@@ -120,10 +120,10 @@ class PromptDock(QDockWidget):
         row = OneRow(head)
         for widget in (self.sample, self.bos, self.count, *self.writing.widgets):
             row.addWidget(widget)
-        self.bar = TitleBar(self, self.bench, head)
+        self.bar = TitleBar(self, self.context, head)
 
     def _connect(self) -> None:
-        bench = self.bench
+        context = self.context
         self.timer.timeout.connect(self.commit)
         self.editor.textChanged.connect(self._typed)
         self.bos.toggled.connect(self._bos)
@@ -138,7 +138,7 @@ class PromptDock(QDockWidget):
         self.editor.installEventFilter(self)
         self.reading.read.connect(self._read)
         self.reading.cut.connect(self._cut)
-        bench.document.changed.connect(self._changed)
+        context.document.changed.connect(self._changed)
 
     def showEvent(self, event: QShowEvent) -> None:
         """First look."""
@@ -183,7 +183,7 @@ class PromptDock(QDockWidget):
             if undo or redo:
                 if event.type() == QEvent.Type.KeyPress:
                     self.commit()
-                    (self.bench.driver.undo if undo else self.bench.driver.redo)()
+                    (self.context.driver.undo if undo else self.context.driver.redo)()
                 event.accept()
                 return True
         return False
@@ -205,7 +205,7 @@ class PromptDock(QDockWidget):
     @Slot(str)
     def _setting(self, name: str) -> None:
         if name == "debounce":
-            self.timer.setInterval(self.bench.settings[name])
+            self.timer.setInterval(self.context.settings[name])
 
     @Slot()
     def commit(self) -> None:
@@ -214,7 +214,7 @@ class PromptDock(QDockWidget):
         What the model cannot take, and what takes long to read, is taken in as a draft: nothing that was typed is ever lost.
         """
         self.timer.stop()
-        state, text = self.bench.document.recorded, self.editor.toPlainText()
+        state, text = self.context.document.recorded, self.editor.toPlainText()
         if self._filling or text == self._text_of(state):
             return
         now = time.monotonic()
@@ -227,16 +227,16 @@ class PromptDock(QDockWidget):
 
     def _take(self, state: State, read: Read) -> None:
         """What was read becomes the prompt, or a draft."""
-        kept = read.text if self.bench.tokenizer() is not None else ""
+        kept = read.text if self.context.tokenizer() is not None else ""
         self._apply(state.with_text(kept, read.tokens) if read.error is None else replace(state, draft=read.text))
 
     def _apply(self, state: State) -> None:
-        self.bench.document.apply(state, "typing", f"typing {self._burst}")
+        self.context.document.apply(state, "typing", f"typing {self._burst}")
 
     @Slot(object)
     def _read(self, read: Read) -> None:
         """Tokens of the draft have come, or it is known why there are none."""
-        state = self.bench.document.recorded
+        state = self.context.document.recorded
         if (state.draft, state.bos) != (read.text, read.bos):
             return
         if read.error is None:
@@ -246,7 +246,7 @@ class PromptDock(QDockWidget):
 
     def _judge(self, state: State) -> None:
         """What the window says of the text in the editor: how many tokens it has, and whether the panels are about it."""
-        limit = self.bench.facts().config.n_ctx
+        limit = self.context.facts().config.n_ctx
         if not state.draft:
             self._count(f"{len(state.tokens)} / {number_of(limit, 'token')}")
         elif self.reading.quick(state.draft):
@@ -257,7 +257,7 @@ class PromptDock(QDockWidget):
             self.reading.later(state.draft, state.bos)
 
     def _show_draft(self, read: Read) -> None:
-        limit, error = self.bench.facts().config.n_ctx, read.error
+        limit, error = self.context.facts().config.n_ctx, read.error
         number = str(len(read.tokens)) if read.tokens else "?"
         self._count(f"{number} / {number_of(limit, 'token')}", error is not None)
         over = len(read.tokens) - limit
@@ -281,15 +281,15 @@ class PromptDock(QDockWidget):
 
     @Slot()
     def _shorten(self) -> None:
-        state = self.bench.document.recorded
+        state = self.context.document.recorded
         self.reading.begin(state.draft or self.editor.toPlainText(), state.bos)
 
     @Slot(object)
     def _cut(self, read: Read) -> None:
-        state = self.bench.document.recorded
+        state = self.context.document.recorded
         if state.draft and read.error is None:
-            kept = read.text if self.bench.tokenizer() is not None else ""
-            self.bench.document.apply(state.with_text(kept, read.tokens), f"the first {number_of(len(read.tokens), 'token')}")
+            kept = read.text if self.context.tokenizer() is not None else ""
+            self.context.document.apply(state.with_text(kept, read.tokens), f"the first {number_of(len(read.tokens), 'token')}")
 
     @Slot(str)
     def _warn(self, text: str, offer: str = "") -> None:
@@ -303,19 +303,19 @@ class PromptDock(QDockWidget):
 
     @Slot(bool)
     def _bos(self, on: bool) -> None:
-        state = self.bench.document.recorded
+        state = self.context.document.recorded
         if self._filling or on == state.bos:
             return
-        tokenizer, limit = self.bench.tokenizer(), self.bench.facts().config.n_ctx
+        tokenizer, limit = self.context.tokenizer(), self.context.facts().config.n_ctx
         bos = None if tokenizer is None else tokenizer.bos
         rest = state.tokens[1:] if state.bos and state.tokens[:1] == (bos,) else state.tokens
         tokens = (bos, *rest) if on and bos is not None else rest
         if len(tokens) > limit:
-            self.bench.message.emit(f"There is no room for BOS: the context holds {number_of(limit, 'token')}.")
+            self.context.message.emit(f"There is no room for BOS: the context holds {number_of(limit, 'token')}.")
             self.refresh()
             return
         changed = replace(state, bos=on).with_text(state.text, tokens)
-        self.bench.document.apply(replace(changed, draft=state.draft), "BOS on" if on else "BOS off")
+        self.context.document.apply(replace(changed, draft=state.draft), "BOS on" if on else "BOS off")
 
     @Slot(int)
     def _sample(self, index: int) -> None:
@@ -332,7 +332,7 @@ class PromptDock(QDockWidget):
         """What the editor shows: the text; ids of tokens that came without one. BOS alone is the empty text."""
         if state.draft:
             return state.draft
-        tokenizer = self.bench.tokenizer()
+        tokenizer = self.context.tokenizer()
         bare = tokenizer is not None and state.tokens == tokenizer.encode("", state.bos)
         return state.text if state.text or bare else " ".join(map(str, state.tokens))
 
@@ -345,11 +345,11 @@ class PromptDock(QDockWidget):
 
     def refresh(self) -> None:
         """Show the document's text and tokens; ask for their losses."""
-        state = self.bench.document.state
-        if self.bench.engine.store.peek(state.model) is None:
+        state = self.context.document.state
+        if self.context.engine.store.peek(state.model) is None:
             self.losses.view.show_figure(empty("Open a model: File → Open model…"))
             return
-        facts = self.bench.facts()
+        facts = self.context.facts()
         self._filling = True
         if self._text_of(state) != self.editor.toPlainText() and not self.timer.isActive():
             self.editor.setPlainText(self._text_of(state))

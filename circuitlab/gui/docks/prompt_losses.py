@@ -18,7 +18,7 @@ from circuitlab.figures.contracts.compare_marks import figured, scale_of
 from circuitlab.figures.contracts.held_scales import HeldScales
 from circuitlab.figures.contracts.vocabulary import aligned_with_reference
 from circuitlab.figures.marks import ColourMap, Figure, Hit, Tokens, empty
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.session.reference_names import reference_name
 from circuitlab.session.state import State
 
@@ -35,9 +35,9 @@ class LossStrip(QObject):
     failed = Signal(str)
     drawn = Signal()
 
-    def __init__(self, bench: Bench, parent: QWidget) -> None:
+    def __init__(self, context: AppContext, parent: QWidget) -> None:
         super().__init__(parent)
-        self.bench = bench
+        self.context = context
         self.view = FigureView(parent=parent)
         self.view.setWindowTitle("the prompt’s tokens")  # what it is called: its figure has no title of its own
         self._answer: Answer | None = None
@@ -47,26 +47,26 @@ class LossStrip(QObject):
         self._lost: tuple[Request | None, Request | None] = None, None  # the last that failed: now, reference
         self._coloured: tuple[str, ...] = ()  # texts of the tokens that `_answer` is about
         self._texts: tuple[object, tuple[str, ...], tuple[str, ...]] = (None, (), ())
-        bench.runner.answered.connect(self._answered)
-        bench.runner.failed.connect(self._failed)
+        context.runner.answered.connect(self._answered)
+        context.runner.failed.connect(self._failed)
         self._pictured: object = None  # what besides the model `_picture` is of
         self._picture: Picture = np.zeros(0), (0.0, 1.0), "loss", ""
         self._scales = HeldScales()
-        bench.scales_held.connect(self._scales_held)
-        bench.theme_changed.connect(self.view.set_theme)
-        self.view.set_theme(bench.theme)
+        context.scales_held.connect(self._scales_held)
+        context.theme_changed.connect(self.view.set_theme)
+        self.view.set_theme(context.theme)
         self.view.picked.connect(self._picked)
         self.view.hovered.connect(self._hovered)
 
     def refresh(self) -> None:
         """Ask for what the document says now, draw what is there."""
-        state = self.bench.document.state
+        state = self.context.document.state
         request = Request("token_loss", TokenLossParams(), state.subject)
         if not state.tokens:
             self._asked = self._answer = None
         elif request != self._asked:
             self._asked = request
-            found = self.bench.runner.ask(SLOT, request)
+            found = self.context.runner.ask(SLOT, request)
             self._answer = found or self._answer
         self._ask_before(state)
         self.draw()
@@ -78,7 +78,7 @@ class LossStrip(QObject):
         request = Request("token_loss", TokenLossParams(), pin.subject) if compared and pin is not None else None
         if request != self._asked_before:
             self._asked_before = request
-            self._before = None if request is None else self.bench.runner.ask(REFERENCE, request)
+            self._before = None if request is None else self.context.runner.ask(REFERENCE, request)
 
     @Slot(str, object)
     def _answered(self, slot: str, answer: Answer) -> None:
@@ -109,7 +109,7 @@ class LossStrip(QObject):
 
     def draw(self) -> None:
         """Coloured where the losses of exactly these tokens are known; while others of them come, those of before stay."""
-        state = self.bench.document.state
+        state = self.context.document.state
         self.view.set_busy(self.waiting)
         if not state.tokens:
             self.view.show_figure(empty("The prompt is empty: type some text, or choose a sample."))
@@ -128,7 +128,7 @@ class LossStrip(QObject):
 
     def _held(self, figure: Figure, of: object) -> Figure:
         """On a scale that only grows, while a training is played or dragged through."""
-        return self._scales.held(figure, of) if self.bench.holds_scales else figure
+        return self._scales.held(figure, of) if self.context.holds_scales else figure
 
     @Slot(bool)
     def _scales_held(self, on: bool) -> None:
@@ -146,7 +146,7 @@ class LossStrip(QObject):
         return self._answer.result if asked or (self.waiting and self._coloured == texts) else None
 
     def _alone(self, n: int, result: object) -> Picture:
-        top = float(np.log(self.bench.facts().config.d_vocab_out))
+        top = float(np.log(self.context.facts().config.d_vocab_out))
         values = result.loss if isinstance(result, TokenLossResult) else np.full(n, np.nan, np.float32)
         said = "colour: loss of each token in nats"
         if isinstance(result, TokenLossResult) and result.n_predicted:
@@ -161,10 +161,10 @@ class LossStrip(QObject):
         if state.compare == "now" or pin is None or not both:
             return None
         assert isinstance(now, TokenLossResult) and isinstance(before, TokenLossResult)
-        aligned = aligned_with_reference(state, self.bench.facts(state.model))
+        aligned = aligned_with_reference(state, self.context.facts(state.model))
         there = np.where((aligned.align >= 0) & ~aligned.differs, before.loss[np.maximum(aligned.align, 0)], np.nan)
         same = "" if aligned.whole else f" · {aligned.words}; only equal tokens are compared"
-        top, name = float(np.log(self.bench.facts().config.d_vocab_out)), reference_name(state, pin, self.bench.name_of)
+        top, name = float(np.log(self.context.facts().config.d_vocab_out)), reference_name(state, pin, self.context.name_of)
         if state.compare == "reference":
             return there, (0.0, top), "loss", f"colour: loss in {name}, mean {before.mean:.3f} nats{same}"
         change = now.loss - there
@@ -177,20 +177,20 @@ class LossStrip(QObject):
         """Display texts and tooltips, the same objects while the tokens and the training are the same."""
         known = state.tokens, replace(state.model, checkpoint=None)  # other models may mean other words by the same ids
         if self._texts[0] != known:
-            texts = self.bench.facts().tokens(state.tokens)
+            texts = self.context.facts().tokens(state.tokens)
             tips = tuple(f"position {i} · {t} · id {k}" for i, (t, k) in enumerate(zip(texts, state.tokens, strict=True)))
             self._texts = (known, texts, tips)
         return self._texts[1], self._texts[2]
 
     @Slot(object)
     def _picked(self, hit: Hit) -> None:
-        document = self.bench.document
+        document = self.context.document
         document.apply(pick_position(document.recorded, hit), "select a token")
 
     @Slot(object, str)
     def _hovered(self, hit: Hit, readout: str) -> None:
-        self.bench.readout.emit(readout)
-        document = self.bench.document
+        self.context.readout.emit(readout)
+        document = self.context.document
         if hit.gesture == "leave":
             document.end_preview()
         else:

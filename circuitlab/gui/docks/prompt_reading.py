@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QObject, Signal, Slot
 
 from circuitlab.errors import BadInput, CircuitLabError
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
 from circuitlab.model.forward import check_tokens
 from circuitlab.model.text.tokenizer import Tokenizer
@@ -41,19 +41,19 @@ class Reading(QObject):
     read = Signal(object)
     cut = Signal(object)
 
-    def __init__(self, bench: Bench, parent: QObject | None = None) -> None:
+    def __init__(self, context: AppContext, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.bench = bench
-        bench.runner.finished.connect(self._finished)
+        self.context = context
+        context.runner.finished.connect(self._finished)
 
     def quick(self, text: str) -> bool:
         """Whether a keystroke may wait for the tokens of a text."""
-        tokenizer = self.bench.tokenizer()
+        tokenizer = self.context.tokenizer()
         return tokenizer is None or tokenizer.quick(text)
 
     def tokens_of(self, text: str, bos: bool) -> tuple[int, ...]:
         """The prompt's tokens; without a tokenizer `text` holds ids. Raises `BadInput`."""
-        tokenizer = self.bench.tokenizer()
+        tokenizer = self.context.tokenizer()
         return parse_ids(text) if tokenizer is None else tokenizer.encode(text, bos)
 
     def now(self, text: str, bos: bool) -> Read:
@@ -62,20 +62,20 @@ class Reading(QObject):
         try:
             tokens = self.tokens_of(text, bos)
             if tokens:
-                check_tokens(self.bench.facts().config, tokens)
+                check_tokens(self.context.facts().config, tokens)
         except CircuitLabError as error:
             return Read(text, bos, tokens, error)
         return Read(text, bos, tokens)
 
     def later(self, text: str, bos: bool) -> None:
         """Encode on the thread of texts; `read` when that is done, or has failed."""
-        tokenizer = self.bench.tokenizer()
+        tokenizer = self.context.tokenizer()
         if tokenizer is not None:
-            self.bench.runner.do(READ, "read the prompt", lambda job: _encoded(tokenizer, text, bos), "text")
+            self.context.runner.do(READ, "read the prompt", lambda job: _encoded(tokenizer, text, bos), "text")
 
     def begin(self, text: str, bos: bool) -> None:
         """`cut` with as much of the beginning of a text as the context holds."""
-        tokenizer, most = self.bench.tokenizer(), self.bench.facts().config.n_ctx
+        tokenizer, most = self.context.tokenizer(), self.context.facts().config.n_ctx
 
         def work(job: Job) -> Read:
             if tokenizer is None:
@@ -83,7 +83,7 @@ class Reading(QObject):
                 return Read(" ".join(map(str, ids)), bos, ids)
             return _encoded(tokenizer, tokenizer.beginning(text, most, bos), bos)
 
-        self.bench.runner.do(CUT, "cut the prompt", work, "text")
+        self.context.runner.do(CUT, "cut the prompt", work, "text")
 
     @Slot(str, object)
     def _finished(self, slot: str, value: object) -> None:

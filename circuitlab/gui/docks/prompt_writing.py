@@ -9,7 +9,7 @@ from circuitlab.draw.look.plain_text import tip_of
 from circuitlab.draw.look.theme import Theme
 from circuitlab.gui.docks.continuation import SLOT, Continuation
 from circuitlab.gui.widgets.icons import icon
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 
 
 class WritingControls(QObject):
@@ -17,16 +17,16 @@ class WritingControls(QObject):
 
     about_to_write = Signal()
 
-    def __init__(self, bench: Bench, parent: QWidget) -> None:
+    def __init__(self, context: AppContext, parent: QWidget) -> None:
         super().__init__(parent)
-        self.bench = bench
+        self.context = context
         self._says: tuple[bool, Theme] | None = None  # what the button says: whether it runs, in which theme
-        self.continuation = Continuation(bench, self)
+        self.continuation = Continuation(context, self)
         self._make_widgets(parent)
         self.go.clicked.connect(self.start_or_stop)
         self.how.currentIndexChanged.connect(self._how)
-        bench.runner.jobs_changed.connect(self._writing)
-        bench.theme_changed.connect(self._writing)
+        context.runner.jobs_changed.connect(self._writing)
+        context.theme_changed.connect(self._writing)
         self._how()
         self._writing()
 
@@ -69,27 +69,27 @@ class WritingControls(QObject):
     @Slot()
     def _writing(self, *_: object) -> None:
         """The button continues, or stops what is being written."""
-        running = self.bench.runner.is_busy(SLOT)
-        if (running, self.bench.theme) == self._says:
+        running = self.context.runner.is_busy(SLOT)
+        if (running, self.context.theme) == self._says:
             return  # told of every job: to set the same words again has the window laid out again
-        self._says = running, self.bench.theme
+        self._says = running, self.context.theme
         self.go.setText("Stop" if running else "Continue")
-        self.go.setIcon(icon("stop" if running else "play", self.bench.theme, "text"))
+        self.go.setIcon(icon("stop" if running else "play", self.context.theme, "text"))
         self.go.setToolTip(tip_of("Stop writing; what is written stays" if running else "Let the model write on (Ctrl+Return)"))
 
     @Slot()
     def start_or_stop(self) -> None:
         """The button: start, or stop what is being written."""
-        if self.bench.runner.is_busy(SLOT):
-            self.bench.runner.cancel_slot(SLOT)
+        if self.context.runner.is_busy(SLOT):
+            self.context.runner.cancel_slot(SLOT)
         else:
             self.start()
 
     def start(self, n: int | None = None) -> None:
         """Let the model write on by `n` tokens, None: as many as the field says."""
         self.about_to_write.emit()
-        if self.bench.document.recorded.draft:
-            self.bench.message.emit("The text in the editor is not what the model has read: nothing was added.")
+        if self.context.document.recorded.draft:
+            self.context.message.emit("The text in the editor is not what the model has read: nothing was added.")
             return
         sampled = self.how.currentText() == "sampled"
         self.continuation.start(n or self.number.value(), sampled, self.temperature.value(), self.seed.value())

@@ -22,9 +22,9 @@ class TokenMenu(QMenu):
 
     def __init__(self, dock: PromptDock) -> None:
         super().__init__("Token", dock)
-        self.dock, self.bench = dock, dock.bench
+        self.dock, self.context = dock, dock.context
         self.setObjectName("menu.prompt")
-        self.cuts = OffersMenu(self.bench, pick_position, dock, self)
+        self.cuts = OffersMenu(self.context, pick_position, dock, self)
         self.cuts.setObjectName("menu.prompt.cuts")
         self._of: tuple[tuple[int, ...], int] | None = None  # the prompt's tokens, and the position among them
         self.choose = self.addAction("")
@@ -44,7 +44,7 @@ class TokenMenu(QMenu):
 
     def aim(self, hit: Hit | None) -> None:
         """What it is about: the token under the pointer, else the one that is chosen."""
-        state = self.bench.document.recorded
+        state = self.context.document.recorded
         at = hit.id[0] if hit is not None and hit.id else state.selection.destination
         known = at is not None and at < len(state.tokens)
         self._of = (state.tokens, at) if known and at is not None else None
@@ -53,7 +53,7 @@ class TokenMenu(QMenu):
             action.setVisible(self._of is not None)
         if self._of is None or at is None:
             return
-        token, facts = state.tokens[at], self.bench.facts(state.model)
+        token, facts = state.tokens[at], self.context.facts(state.model)
         text = facts.token_text(token).replace("&", "&&")
         chosen = state.selection.locked and state.selection.destination == at
         self.choose.setText(f"Release position {at}, ‘{text}’" if chosen else f"Choose position {at}, ‘{text}’")
@@ -64,28 +64,28 @@ class TokenMenu(QMenu):
 
     def _there(self) -> tuple[int, int] | None:
         """(position, id) of what the menu was opened on, None where the prompt is another by now."""
-        if self._of is not None and self._of[0] == self.bench.document.recorded.tokens:
+        if self._of is not None and self._of[0] == self.context.document.recorded.tokens:
             return self._of[1], self._of[0][self._of[1]]
-        self.bench.message.emit("The prompt is another by now.")
+        self.context.message.emit("The prompt is another by now.")
         return None
 
     @Slot()
     def _choose(self) -> None:
         if (there := self._there()) is not None:
-            document = self.bench.document
+            document = self.context.document
             document.apply(pick_position(document.recorded, Hit("prompt", (there[0],), "click")), "select a token")
 
     @Slot()
     def _measure(self) -> None:
         if (there := self._there()) is not None:
-            state, token = self.bench.document.recorded, there[1]
-            text = self.bench.facts(state.model).token_text(token)
-            self.bench.document.apply(state.select(target=Target((token,))), f"target: ‘{text}’")
+            state, token = self.context.document.recorded, there[1]
+            text = self.context.facts(state.model).token_text(token)
+            self.context.document.apply(state.select(target=Target((token,))), f"target: ‘{text}’")
 
     @Slot()
     def _copy_token(self) -> None:
         """As it stands in the text; one that is no whole character, as it is shown."""
-        tokenizer = self.bench.tokenizer()
+        tokenizer = self.context.tokenizer()
         if tokenizer is not None and (there := self._there()) is not None:
             text = tokenizer.decode((there[1],))
             self._copy(tokenizer.display(there[1]) if not text or "\ufffd" in text else text, "Token copied.")
@@ -97,7 +97,7 @@ class TokenMenu(QMenu):
 
     def _copy(self, text: str, said: str) -> None:
         QGuiApplication.clipboard().setText(text)
-        self.bench.message.emit(said)
+        self.context.message.emit(said)
 
     @Slot()
     def _pin(self) -> None:
@@ -108,4 +108,4 @@ class TokenMenu(QMenu):
     @Slot()
     def _copy_image(self) -> None:
         self.dock.losses.view.copy_image()
-        self.bench.message.emit("Image copied.")
+        self.context.message.emit("Image copied.")

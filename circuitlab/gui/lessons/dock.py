@@ -22,7 +22,7 @@ from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.places.arrangements import Arrangement
 from circuitlab.gui.places.kept_layout import Placed
 from circuitlab.gui.places.layout import Layout
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.lessons.lesson import Lesson, files, lessons, read, titles
 from circuitlab.lessons.step import Setup
 from circuitlab.model.subject import Head
@@ -35,7 +35,7 @@ NONE = "There is no lesson. Lessons are Markdown files in resources/lessons, or 
 class Host(Protocol):
     """What lessons need of the window that they set."""
 
-    bench: Bench
+    context: AppContext
     remember: bool
     docks: dict[str, QDockWidget]
     layout_of_docks: Layout
@@ -49,16 +49,16 @@ class LessonsDock(QDockWidget):
     def __init__(self, window: QWidget, host: Host) -> None:
         super().__init__("Lessons", window)
         self.setObjectName("dock.lessons")
-        self.main, self.bench = host, host.bench
-        self.tour = Tour(self.bench, host.remember, self)
-        self.ring = Ring(self.bench, window)
+        self.main, self.context = host, host.context
+        self.tour = Tour(self.context, host.remember, self)
+        self.ring = Ring(self.context, window)
         self._before: Placed | None = None
         self._filled = False
         self.pages = QStackedWidget(self)
         self.pages.setMinimumWidth(280)
-        self.list = LessonList(self.bench, self.tour.places, self)
+        self.list = LessonList(self.context, self.tour.places, self)
         self.problem = PlainLabel(self)
-        self.page = LessonPage(self.bench, self.tour, self)
+        self.page = LessonPage(self.context, self.tour, self)
         self._lay_out()
         self._connect()
 
@@ -76,10 +76,10 @@ class LessonsDock(QDockWidget):
         self.pages.addWidget(front)
         self.pages.addWidget(self.page)
         self.setWidget(self.pages)
-        self.bar = TitleBar(self, self.bench)
+        self.bar = TitleBar(self, self.context)
 
     def _connect(self) -> None:
-        self.bench.runner.finished.connect(self._come)
+        self.context.runner.finished.connect(self._come)
         self.list.wanted.connect(self.begin)
         self.page.followed.connect(self.follow)
         self.tour.changed.connect(self._turn)
@@ -87,14 +87,14 @@ class LessonsDock(QDockWidget):
         self.tour.shown.connect(self._arrange)
         self.tour.left.connect(self.put_back)
         self.visibilityChanged.connect(self._seen)
-        self.bench.theme_changed.connect(self._theme)
+        self.context.theme_changed.connect(self._theme)
 
     # -- the list -------------------------------------------------------------------------------------------------------
 
     @Slot(bool)
     def _seen(self, visible: bool) -> None:
-        if visible and not self._filled and not self.bench.runner.is_busy(READING):
-            self.bench.runner.do(READING, "Read the lessons", lambda job: lessons())
+        if visible and not self._filled and not self.context.runner.is_busy(READING):
+            self.context.runner.do(READING, "Read the lessons", lambda job: lessons())
 
     @Slot(str, object)
     def _come(self, slot: str, value: object) -> None:
@@ -230,7 +230,7 @@ class LessonsDock(QDockWidget):
         try:
             self._follow(kind, where)
         except (CircuitLabError, ValueError) as error:
-            self.bench.message.emit(str(error).partition("\n")[0])
+            self.context.message.emit(str(error).partition("\n")[0])
 
     def _follow(self, kind: str, where: str) -> None:
         if kind == "panel" and where in self.main.docks:
@@ -243,16 +243,16 @@ class LessonsDock(QDockWidget):
         elif kind == "lesson":
             self.begin_named(where)
         elif kind == "value":
-            self.bench.message.emit(self.tour.tips.get(where, "").replace("\n", " · "))
+            self.context.message.emit(self.tour.tips.get(where, "").replace("\n", " · "))
         elif kind in ("http", "https"):
             self._leave_for(QUrl(f"{kind}:{where}"))
 
     def _select(self, head: Head) -> None:
-        config, state = self.bench.facts().config, self.bench.document.recorded
+        config, state = self.context.facts().config, self.context.document.recorded
         if head.layer < config.n_layers and head.head < config.n_heads:
-            self.bench.document.apply(state.with_heads(head), f"select {head}")
+            self.context.document.apply(state.with_heads(head), f"select {head}")
         else:
-            self.bench.message.emit(f"{self.bench.name_of(state.model)} has no head {head}.")
+            self.context.message.emit(f"{self.context.name_of(state.model)} has no head {head}.")
 
     def _leave_for(self, url: QUrl) -> None:
         question = f"Open this page in the browser?\n\n{url.toString()}"

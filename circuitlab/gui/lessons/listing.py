@@ -20,7 +20,7 @@ from circuitlab.counting import number_of
 from circuitlab.draw.look.plain_text import tip_of
 from circuitlab.draw.look.theme import Theme
 from circuitlab.gui.lessons.tour import Places
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.lessons.lesson import Lesson
 
 SIDE, GAP, ABOVE = 16, 3, 9  # px
@@ -36,7 +36,7 @@ class _Rows(QStyledItemDelegate):
 
     def _parts(self, index: QModelIndex | QPersistentModelIndex, width: int) -> list[tuple[str, str, bool, QRect]]:
         """(text, colour, bold, where) of each line; the first rectangle begins at 0, 0."""
-        lesson, theme = self.owner.lessons[index.row()], self.owner.bench.theme
+        lesson, theme = self.owner.lessons[index.row()], self.owner.context.theme
         room, y, made = width - 2 * SIDE, ABOVE, []
         lines = ((lesson.title, "text", True), (lesson.about, "muted", False), (self.owner.standing(lesson), "muted", False))
         for i, (text, colour, bold) in enumerate(lines):
@@ -53,7 +53,7 @@ class _Rows(QStyledItemDelegate):
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> None:
         """The lines; the one that is done or begun says so in the accent."""
-        theme = self.owner.bench.theme
+        theme = self.owner.context.theme
         rect: QRect = option.rect  # type: ignore[attr-defined]
         state: QStyle.StateFlag = option.state  # type: ignore[attr-defined]
         painter.save()
@@ -76,9 +76,9 @@ class LessonList(QListWidget):
 
     wanted = Signal(object)
 
-    def __init__(self, bench: Bench, places: Places, parent: QWidget) -> None:
+    def __init__(self, context: AppContext, places: Places, parent: QWidget) -> None:
         super().__init__(parent)
-        self.bench, self.places = bench, places
+        self.context, self.places = context, places
         self.lessons: tuple[Lesson, ...] = ()
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setAccessibleName("Lessons")
@@ -88,8 +88,8 @@ class LessonList(QListWidget):
         self.setItemDelegate(_Rows(self))
         self.itemActivated.connect(self._chosen)
         self.itemClicked.connect(self._chosen)
-        bench.theme_changed.connect(self.set_theme)
-        self.set_theme(bench.theme)
+        context.theme_changed.connect(self.set_theme)
+        self.set_theme(context.theme)
 
     def fill(self, lessons: Sequence[Lesson]) -> None:
         """These, in this order."""

@@ -11,7 +11,7 @@ from circuitlab.draw.look.theme import Theme
 from circuitlab.errors import reason
 from circuitlab.gui.lessons.text_view import LessonText
 from circuitlab.gui.lessons.tour import Tour
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 
 SIDE = 16  # px beside text and buttons
 
@@ -22,9 +22,9 @@ class Dots(QWidget):
     chosen = Signal(int)
     STEP, RADIUS = 14, 3
 
-    def __init__(self, bench: Bench, parent: QWidget) -> None:
+    def __init__(self, context: AppContext, parent: QWidget) -> None:
         super().__init__(parent)
-        self.bench = bench
+        self.context = context
         self._n = self._at = 0
         self.setCursor(Qt.CursorShape.PointingHandCursor)
 
@@ -50,7 +50,7 @@ class Dots(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Filled, accent, hollow."""
-        painter, theme = QPainter(self), self.bench.theme
+        painter, theme = QPainter(self), self.context.theme
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         for i in range(self._n):
             name = "accent" if i == self._at else "muted" if i < self._at else "faint"
@@ -72,15 +72,13 @@ class LessonPage(QWidget):
 
     followed = Signal(str, str)
 
-    def __init__(self, bench: Bench, tour: Tour, parent: QWidget) -> None:
+    def __init__(self, context: AppContext, tour: Tour, parent: QWidget) -> None:
         super().__init__(parent)
-        self.bench, self.tour = bench, tour
-        self.leave = self._button(
-            "‹ All lessons", "Back to the list. What was on the bench before the lesson comes back", tour.leave
-        )
+        self.context, self.tour = context, tour
+        self.leave = self._button("‹ All lessons", "Back to the list. What you had before the lesson comes back", tour.leave)
         self.place = self._label("caption")
         self.title, self.heading, self.warning = self._label("caption"), self._label("lesson"), self._label("warning")
-        self.dots = Dots(bench, self)
+        self.dots = Dots(context, self)
         self.dots.chosen.connect(tour.go)
         self.text = LessonText(self)
         self.text.followed.connect(self.followed)
@@ -95,9 +93,9 @@ class LessonPage(QWidget):
         self._lay_out()
         tour.changed.connect(self.refresh)
         tour.spoke.connect(self.speak)
-        bench.document.changed.connect(self._watch)
-        bench.theme_changed.connect(self.set_theme)
-        self.set_theme(bench.theme)
+        context.document.changed.connect(self._watch)
+        context.theme_changed.connect(self.set_theme)
+        self.set_theme(context.theme)
 
     def _button(self, text: str, tip: str, act: object) -> QToolButton:
         made = QToolButton(self)
@@ -201,5 +199,5 @@ class LessonPage(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         """The page is as bright as a figure."""
         painter = QPainter(self)
-        painter.fillRect(QRect(0, 0, self.width(), self.height()), self.bench.theme.colour("background"))
+        painter.fillRect(QRect(0, 0, self.width(), self.height()), self.context.theme.colour("background"))
         painter.end()

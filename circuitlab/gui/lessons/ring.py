@@ -6,7 +6,7 @@ from PySide6.QtCore import QEasingCurve, QPropertyAnimation, Qt, QTimer, Slot
 from PySide6.QtGui import QGuiApplication, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QDockWidget, QGraphicsOpacityEffect, QWidget
 
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 
 LASTS, AFTER = 1800, 250  # ms: how long it is seen; what laying out the docks may take before
 
@@ -14,12 +14,12 @@ LASTS, AFTER = 1800, 250  # ms: how long it is seen; what laying out the docks m
 class Ring(QWidget):
     """`around(dock)` shows it. Without a screen there is none: nothing would see it go."""
 
-    def __init__(self, bench: Bench, parent: QWidget) -> None:
+    def __init__(self, context: AppContext, parent: QWidget) -> None:
         super().__init__(parent)
         self.setObjectName("lesson.ring")
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.bench = bench
+        self.context = context
         self._dock: QDockWidget | None = None
         self._effect = QGraphicsOpacityEffect(self)
         self.setGraphicsEffect(self._effect)
@@ -53,6 +53,6 @@ class Ring(QWidget):
         """Two pixels of the accent."""
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(QPen(self.bench.theme.colour("accent"), 2))
+        painter.setPen(QPen(self.context.theme.colour("accent"), 2))
         painter.drawRoundedRect(self.rect().adjusted(1, 1, -2, -2), 4, 4)
         painter.end()

@@ -1,4 +1,4 @@
-"""Walking a lesson: the step that is shown, its State on the bench, its numbers, the place in each lesson, and the way back."""
+"""Walking a lesson: the step that is shown, its State in the window, its numbers, the place in each lesson, and the way back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from circuitlab.analysis.base import NullContext
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Cancelled, CircuitLabError, reason
 from circuitlab.figures.contracts.panel import panels
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.settings import stored
 from circuitlab.lessons.lesson import Lesson, Step
@@ -77,7 +77,7 @@ class Places:
 
 
 class Tour(QObject):
-    """`changed()`: another lesson, step or state of it. `spoke()`: a number has come. `setting(Setup)`: the bench is about to be
+    """`changed()`: another lesson, step or state of it. `spoke()`: a number has come. `setting(Setup)`: the window is about to be
     set; `shown(Setup, bool)`: it is, its docks are to be arranged (True: whatever they are now). `left()`: the lesson is over.
     """
 
@@ -87,9 +87,9 @@ class Tour(QObject):
     shown = Signal(object, bool)
     left = Signal()
 
-    def __init__(self, bench: Bench, remember: bool, parent: QObject | None = None) -> None:
+    def __init__(self, context: AppContext, remember: bool, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.bench, self.places = bench, Places(remember)
+        self.context, self.places = context, Places(remember)
         self.lesson: Lesson | None = None
         self.number = 0
         self.ready: Ready | None = None
@@ -99,9 +99,9 @@ class Tour(QObject):
         self._numbers: dict[str, float | Head] = {}
         self._before: State | None = None
         self._again = False
-        bench.runner.finished.connect(self._finished)
-        bench.runner.answered.connect(self._answered)
-        bench.runner.failed.connect(self._failed)
+        context.runner.finished.connect(self._finished)
+        context.runner.answered.connect(self._answered)
+        context.runner.failed.connect(self._failed)
 
     # -- where we are ---------------------------------------------------------------------------------------------------
 
@@ -113,15 +113,15 @@ class Tour(QObject):
 
     @property
     def waiting(self) -> bool:
-        """Whether the bench is being set, or a number is still to come."""
-        return self.bench.runner.is_busy(SLOT) or PENDING in self.said.values()
+        """Whether the step is being set up, or a number is still to come."""
+        return self.context.runner.is_busy(SLOT) or PENDING in self.said.values()
 
     @property
     def strayed(self) -> bool:
-        """Whether the bench has another model, prompt or cut by now than the numbers of the step are about."""
-        if self.ready is None or self.bench.driver.waiting or self.bench.runner.is_busy(SLOT):
+        """Whether the window shows another model, prompt or ablation by now than the numbers of the step are about."""
+        if self.ready is None or self.context.driver.waiting or self.context.runner.is_busy(SLOT):
             return False
-        return self.bench.document.state.subject != self.ready.state.subject
+        return self.context.document.state.subject != self.ready.state.subject
 
     @property
     def text(self) -> str:
@@ -132,15 +132,15 @@ class Tour(QObject):
     # -- walking --------------------------------------------------------------------------------------------------------
 
     def start(self, lesson: Lesson, number: int | None = None) -> None:
-        """Begin a lesson, or go on where it was left. What is on the bench now comes back at its end."""
+        """Begin a lesson, or go on where it was left. What the window shows now comes back at its end."""
         if self._before is None:
-            self._before = self.bench.document.recorded
+            self._before = self.context.document.recorded
         self.lesson = lesson
         self.ready = None
         self.go(self.places.step(lesson) if number is None else number)
 
     def go(self, number: int, again: bool = False) -> None:
-        """Show a step. One that only talks leaves the bench as it is where it is come to from the step before."""
+        """Show a step. One that only talks leaves the window as it is when it is reached from the step before."""
         if self.lesson is None or not 0 <= number < len(self.lesson.steps):
             return
         follows = number == self.number + 1 and not again and self.ready is not None and self.error is None
@@ -170,7 +170,7 @@ class Tour(QObject):
         self.go(self.number - 1)
 
     def again(self) -> None:
-        """The bench as this step has it, whatever was tried meanwhile."""
+        """The window as this step sets it up, whatever was tried meanwhile."""
         self.go(self.number, again=True)
 
     def leave(self) -> None:
@@ -182,11 +182,11 @@ class Tour(QObject):
         self.lesson, self.ready, self._before, self.error = None, None, None, None
         self.said, self.number = {}, 0
         if before is not None:
-            now = self.bench.document.recorded
+            now = self.context.document.recorded
             own = replace(before, notes=now.notes, bookmarks=now.bookmarks)
-            self.bench.document.gather(before, LEFT)  # undo leads to what was before, not into the lesson
+            self.context.document.gather(before, LEFT)  # undo leads to what was before, not into the lesson
             if own != now:
-                self.bench.driver.show(own, f"leave “{title}”", LEFT)
+                self.context.driver.show(own, f"leave “{title}”", LEFT)
         self.left.emit()
         self.changed.emit()
 
@@ -194,33 +194,33 @@ class Tour(QObject):
         slots = [SLOT, *(self._slot(name) for name in self.said)]
         self.said = {}  # before the jobs are told: their end no longer matters
         for slot in slots:
-            self.bench.runner.cancel_slot(slot)
+            self.context.runner.cancel_slot(slot)
 
-    # -- the bench and the numbers --------------------------------------------------------------------------------------
+    # -- the State and the numbers --------------------------------------------------------------------------------------
 
     def _set_up(self, setup: Setup, step: Step) -> None:
         """On the file thread: models are opened, texts of tokens found, heads chosen by their scores."""
         views = {name: panel.view for name, panel in panels().items()}
-        base, engine = self._before or self.bench.document.recorded, self.bench.engine
+        base, engine = self._before or self.context.document.recorded, self.context.engine
         assert self.lesson is not None
         title = f"{self.lesson.title}: {step.title}"
-        self.bench.runner.do(SLOT, title, lambda job: Resolver(engine, views, base, _Stoppable(job)).ready(setup, step))
+        self.context.runner.do(SLOT, title, lambda job: Resolver(engine, views, base, _Stoppable(job)).ready(setup, step))
 
     @Slot(str, object)
     def _finished(self, slot: str, value: object) -> None:
         if slot != SLOT or self.lesson is None or not isinstance(value, Ready):
             return
         self.ready = value
-        now = self.bench.document.recorded
+        now = self.context.document.recorded
         state = replace(value.state, notes=now.notes, bookmarks=now.bookmarks)
         setup = self.lesson.setup(self.number)
         self.setting.emit(setup)
-        self.bench.driver.show(state, f"{self.lesson.title}: {self.step.title}")
+        self.context.driver.show(state, f"{self.lesson.title}: {self.step.title}")
         self.shown.emit(setup, self._again)
         for name, error in value.failed.items():
             self._fail(name, error)
         for name, (_, request) in value.asked.items():
-            if (found := self.bench.runner.ask(self._slot(name), request)) is not None:
+            if (found := self.context.runner.ask(self._slot(name), request)) is not None:
                 self._hear(name, found)
         self.changed.emit()
 
@@ -281,7 +281,7 @@ class Tour(QObject):
                 return
             number = number - other
         try:
-            facts = self.bench.facts(self.ready.asked[name][1].subject.model)
+            facts = self.context.facts(self.ready.asked[name][1].subject.model)
             self.said[name] = written(number, value.format, facts.token_text)
         except (CircuitLabError, ValueError, ArithmeticError, LookupError) as error:
             self._fail(name, error)
@@ -296,8 +296,8 @@ class Tour(QObject):
                     self._fail(one, error)
 
     def to_checkpoint(self, step: int) -> None:
-        """A link to a training step of the model on the bench. Raises `BadInput` where it has no series."""
-        ref = self.bench.document.recorded.model
-        model = self.bench.engine.store.peek(ref)  # every checkpoint knows the steps of all; nothing is opened here
+        """A link to a training step of the open model. Raises `BadInput` where it has no series."""
+        ref = self.context.document.recorded.model
+        model = self.context.engine.store.peek(ref)  # every checkpoint knows the steps of all; nothing is opened here
         index = nearest(ref, () if model is None else model.opened.steps, step)
-        self.bench.driver.go(replace(ref, checkpoint=index), f"step {step}")
+        self.context.driver.go(replace(ref, checkpoint=index), f"step {step}")

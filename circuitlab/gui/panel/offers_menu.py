@@ -1,4 +1,4 @@
-"""“Intervene, measure”: what can be done with the thing pointed at, offered where it is, done to what is on the bench then."""
+"""“Intervene, measure”: what can be done with the thing pointed at, offered where it is, done to what the window shows then."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QMenu, QWidget
 
 from circuitlab.figures.marks import Hit
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.session.cuts import Offer, offers
 from circuitlab.session.gestures import menu_state
 from circuitlab.session.state import State
@@ -21,9 +21,9 @@ class OffersMenu(QMenu):
     `aim(hit)` before it is shown: the item under the pointer, or with None what is selected.
     """
 
-    def __init__(self, bench: Bench, pick: Callable[[State, Hit], State], owner: QWidget, parent: QMenu) -> None:
+    def __init__(self, context: AppContext, pick: Callable[[State, Hit], State], owner: QWidget, parent: QMenu) -> None:
         super().__init__("Intervene, measure", parent)
-        self.bench, self._pick, self._owner = bench, pick, owner
+        self.context, self._pick, self._owner = context, pick, owner
         self.hit: Hit | None = None  # what is pointed at
         self._listed: Hit | None = None  # what the entries are about
         self.aboutToShow.connect(self.fill)
@@ -50,20 +50,20 @@ class OffersMenu(QMenu):
 
     def _offers(self, hit: Hit | None) -> dict[str, Offer]:
         """By title."""
-        state = self.bench.document.recorded
-        facts = self.bench.facts(state.model)
+        state = self.context.document.recorded
+        facts = self.context.facts(state.model)
         meant = state if hit is None else menu_state(state, lambda before: self._pick(before, hit))
         return {o.title: o for o in offers(meant, facts.config, facts.token_text)}
 
     @Slot()
     def _take(self) -> None:
-        """On what is on the bench now: while the menu was open a model may have been opened, or words typed."""
+        """On what the window shows now: while the menu was open a model may have been opened, or words typed."""
         action, moves = self.sender(), getattr(self._owner.parentWidget(), "moves", None)
         if not isinstance(action, QAction) or moves is None:
             return
         title = str(action.data())
         offer = self._offers(self._listed).get(title)
         if offer is None:
-            self.bench.message.emit("That was offered for what was on the bench before.")
+            self.context.message.emit("That was offered for what the window showed before.")
         else:
             moves.take(offer.state, title)

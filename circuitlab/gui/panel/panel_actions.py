@@ -56,14 +56,14 @@ class PanelActions(QMenu):
                 self.addSeparator()
             else:
                 self.addAction(title).triggered.connect(handler)
-        self.cuts = OffersMenu(dock.bench, dock.pick, dock, self)
+        self.cuts = OffersMenu(dock.context, dock.pick, dock, self)
         self.cuts.setObjectName(f"menu.{dock.panel.name}.cuts")
         self.insertMenu(self.actions()[0], self.cuts)
         self.insertSeparator(self.actions()[1])
         self.aboutToHide.connect(self.cuts.forget)
         self._slot = f"export {dock.panel.name}: "
-        dock.bench.runner.finished.connect(self._finished)
-        dock.bench.runner.failed.connect(self._failed)
+        dock.context.runner.finished.connect(self._finished)
+        dock.context.runner.failed.connect(self._failed)
 
     @Slot()
     def open_own(self) -> None:
@@ -71,7 +71,7 @@ class PanelActions(QMenu):
         if self.dock.panel.opens:
             self.dock.opens.emit(self.dock.panel.opens)
         else:
-            self.dock.bench.message.emit(f"{self.dock.panel.title} has no panel to go on to.")
+            self.dock.context.message.emit(f"{self.dock.panel.title} has no panel to go on to.")
 
     @Slot()
     def show_menu(self) -> None:
@@ -86,7 +86,7 @@ class PanelActions(QMenu):
         if not fold.isHidden():
             fold.toggle()
         else:
-            self.dock.bench.message.emit(f"The caption of {self.dock.panel.title} is all there.")
+            self.dock.context.message.emit(f"The caption of {self.dock.panel.title} is all there.")
 
     @Slot()
     def maximise(self) -> None:
@@ -118,7 +118,7 @@ class PanelActions(QMenu):
     def copy_image(self) -> None:
         """To the clipboard."""
         self.dock.view.copy_image()
-        self.dock.bench.message.emit("Image copied.")
+        self.dock.context.message.emit("Image copied.")
 
     @Slot()
     def copy_table(self) -> None:
@@ -135,17 +135,17 @@ class PanelActions(QMenu):
         try:
             text, n = made(self.dock)
         except CircuitLabError as error:
-            self.dock.bench.failed.emit(error)
+            self.dock.context.failed.emit(error)
             return
         if n:
             QGuiApplication.clipboard().setText(text)
-        self.dock.bench.message.emit((one if n == 1 else f"{n} {more}") if n else panel_data.NOTHING)
+        self.dock.context.message.emit((one if n == 1 else f"{n} {more}") if n else panel_data.NOTHING)
 
     @Slot()
     def export_picture(self) -> None:
         """Ask how large and in what type and ink, then for a file; write the figure."""
         window, part = self.dock.window(), self.dock.view.part_words()
-        dialog = PaperDialog(remembered(self.dock.bench.settings.remember), window, part, self.subject(), self._check)
+        dialog = PaperDialog(remembered(self.dock.context.settings.remember), window, part, self.subject(), self._check)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.accepted.connect(self._paper_chosen)
         dialog.open()
@@ -154,8 +154,8 @@ class PanelActions(QMenu):
         """What the figure shows: panel, heads, model."""
         title = self._seen().title
         heads = dict.fromkeys(re.findall(r"\bL\d+H\d+\b", title))
-        bench = self.dock.bench
-        return ", ".join((self.dock.panel.title, *heads, bench.facts(bench.document.state.model).name))
+        context = self.dock.context
+        return ", ".join((self.dock.panel.title, *heads, context.facts(context.document.state.model).name))
 
     def _seen(self) -> Figure:
         """The figure as it is on the screen."""
@@ -169,7 +169,7 @@ class PanelActions(QMenu):
     def _paper_chosen(self) -> None:
         dialog = self.sender()
         assert isinstance(dialog, PaperDialog)
-        if self.dock.bench.settings.remember:
+        if self.dock.context.settings.remember:
             keep(dialog.paper)
         name, _ = QFileDialog.getSaveFileName(self.dock, "Export picture", f"{self.dock.panel.name}.pdf", _PICTURES)
         if name:
@@ -180,16 +180,16 @@ class PanelActions(QMenu):
         try:
             parts = {} if whole else self.dock.view.parts()
             export(self._seen(), path, paper, parts)
-            self.dock.bench.message.emit(f"Written: {path}")
+            self.dock.context.message.emit(f"Written: {path}")
         except CircuitLabError as error:
-            self.dock.bench.failed.emit(error)
+            self.dock.context.failed.emit(error)
 
     @Slot()
     def export_data(self) -> None:
         """Ask for a file, write the numbers."""
         n = len(panel_data.drawn(self.dock))
         if not n:
-            self.dock.bench.message.emit(panel_data.NOTHING)
+            self.dock.context.message.emit(panel_data.NOTHING)
             return
         more, kinds = (".zip", _ZIPPED) if n > 1 else ("", _DATA)
         name, _ = QFileDialog.getSaveFileName(self.dock, "Export data", f"{self.dock.panel.name}.csv{more}", kinds)
@@ -198,17 +198,19 @@ class PanelActions(QMenu):
 
     def write_data(self, path: Path) -> None:
         """Write every answer that is drawn: one as a file, several as a zip; on a worker where files are to be read first."""
-        bench, drawn = self.dock.bench, self.dock.drawn()
-        if not panel_data.at_hand(bench.engine, drawn):
-            bench.runner.do(f"{self._slot}{path}", f"write {path.name}", lambda job: panel_data.write(bench.engine, drawn, path))
+        context, drawn = self.dock.context, self.dock.drawn()
+        if not panel_data.at_hand(context.engine, drawn):
+            context.runner.do(
+                f"{self._slot}{path}", f"write {path.name}", lambda job: panel_data.write(context.engine, drawn, path)
+            )
             return
         try:
-            self._wrote(panel_data.write(bench.engine, drawn, path))
+            self._wrote(panel_data.write(context.engine, drawn, path))
         except CircuitLabError as error:
-            bench.failed.emit(error)
+            context.failed.emit(error)
 
     def _wrote(self, path: Path | None) -> None:
-        self.dock.bench.message.emit(f"Written: {path}" if path else panel_data.NOTHING)
+        self.dock.context.message.emit(f"Written: {path}" if path else panel_data.NOTHING)
 
     @Slot(str, object)
     def _finished(self, slot: str, value: object) -> None:
@@ -218,7 +220,7 @@ class PanelActions(QMenu):
     @Slot(str, object)
     def _failed(self, slot: str, error: BaseException) -> None:
         if slot.startswith(self._slot) and not isinstance(error, Cancelled):
-            self.dock.bench.failed.emit(error)
+            self.dock.context.failed.emit(error)
 
     @Slot()
     def explain(self) -> None:
@@ -227,7 +229,7 @@ class PanelActions(QMenu):
 
     def explainer(self) -> ExplainDialog:
         """The dialog that Explain shows."""
-        bench = self.dock.bench
-        n = len(bench.document.state.tokens)
+        context = self.dock.context
+        n = len(context.document.state.tokens)
         caption = self.dock.view.figure.caption
-        return ExplainDialog(self.dock.panel, bench.facts(), n, caption, bench.theme, self.dock)
+        return ExplainDialog(self.dock.panel, context.facts(), n, caption, context.theme, self.dock)

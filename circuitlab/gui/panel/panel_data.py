@@ -53,7 +53,7 @@ def table_text_of(dock: PanelDock) -> tuple[str, int]:
     """The tables with tabs between their columns, each under its name where they are several; and how many. Raises `BadModel`."""
     from circuitlab.engine.export_data import Told, table_text
 
-    told = _told(dock.bench.engine, dock.drawn(), identified=False)
+    told = _told(dock.context.engine, dock.drawn(), identified=False)
     tables = {n: table_text(a.table() if isinstance(a, Told) else a.table, "\t") for n, a in told.items()}
     parts = [f"{name}\n{text}" for name, text in tables.items()] if len(tables) > 1 else list(tables.values())
     return "\n".join(parts), len(parts)
@@ -68,7 +68,7 @@ def python_of(dock: PanelDock) -> tuple[str, int]:
     if len(requests) < 2:
         return "".join(map(snippet, requests.values())), len(requests)
     both = [role for role in sides.get("now", {}) if role in sides.get("ref", {})]
-    known = _told(dock.bench.engine, sides, identified=False)
+    known = _told(dock.context.engine, sides, identified=False)
     return snippet_of(requests, {(r, f"reference-{r}"): f"difference-{r}" in known for r in both}), len(requests)
 
 

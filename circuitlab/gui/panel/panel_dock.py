@@ -24,7 +24,7 @@ from circuitlab.gui.panel.panel_actions import PanelActions
 from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.panel.token_search import TokenSearch
 from circuitlab.gui.widgets.room import Room
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.model.subject import Conventions
 from circuitlab.session.gestures import pointed_at, without_stale_positions
 from circuitlab.session.state import State
@@ -44,9 +44,9 @@ class PanelDock(QDockWidget):
 
     opens = Signal(str)
 
-    def __init__(self, panel: Panel, bench: Bench, parent: QWidget | None = None) -> None:
+    def __init__(self, panel: Panel, context: AppContext, parent: QWidget | None = None) -> None:
         super().__init__(panel.title, parent)
-        self.panel, self.bench = panel, bench
+        self.panel, self.context = panel, context
         self.setObjectName(f"dock.{panel.name}")
         self.setAllowedAreas(Qt.DockWidgetArea.AllDockWidgetAreas)
         self.view = FigureView(parent=self)
@@ -66,12 +66,12 @@ class PanelDock(QDockWidget):
 
     def _lay_out(self) -> None:
         if self.panel.searches_tokens:
-            self.search = TokenSearch(self.bench, self.controls)
+            self.search = TokenSearch(self.context, self.controls)
             self.search.chosen.connect(self._found)
             self.controls.layout().addWidget(self.search)  # type: ignore[union-attr]
         if self.panel.writes is None:
             self.setWidget(Room(self.view, self))
-            self.bar = TitleBar(self, self.bench, self.controls, self.actions_menu)
+            self.bar = TitleBar(self, self.context, self.controls, self.actions_menu)
             return
         body = QWidget(self)  # its controls are what it is about: all of them are seen, above the figure
         box = QVBoxLayout(body)
@@ -81,22 +81,22 @@ class PanelDock(QDockWidget):
         box.addWidget(self.controls)
         box.addWidget(Room(self.view, body), 1)
         self.setWidget(body)
-        self.bar = TitleBar(self, self.bench, None, self.actions_menu)
+        self.bar = TitleBar(self, self.context, None, self.actions_menu)
 
     def _connect(self) -> None:
-        bench = self.bench
-        bench.document.changed.connect(self._changed)
-        bench.runner.answered.connect(self._answered)
-        bench.runner.failed.connect(self._failed)
-        bench.theme_changed.connect(self.view.set_theme)
-        bench.scales_held.connect(self._scales_held)
+        context = self.context
+        context.document.changed.connect(self._changed)
+        context.runner.answered.connect(self._answered)
+        context.runner.failed.connect(self._failed)
+        context.theme_changed.connect(self.view.set_theme)
+        context.scales_held.connect(self._scales_held)
         self.controls.changed.connect(self._controlled)
         self.view.picked.connect(self._picked)
         self.view.hovered.connect(self._hovered)
-        self.bench.driver.waiting_changed.connect(self._driven)
+        self.context.driver.waiting_changed.connect(self._driven)
         self.view.context_requested.connect(self._context)
         self.visibilityChanged.connect(self._visible)
-        self.view.set_theme(bench.theme)
+        self.view.set_theme(context.theme)
 
     @property
     def shown(self) -> bool:
@@ -127,11 +127,11 @@ class PanelDock(QDockWidget):
     def refresh(self) -> None:
         """Ask for what the state needs, draw what is there."""
         self._stale = False
-        state = self.bench.document.state
-        if self.bench.engine.store.peek(state.model) is None:
+        state = self.context.document.state
+        if self.context.engine.store.peek(state.model) is None:
             self.view.set_busy(True)  # it is being opened again; what is on the screen stays meanwhile
             return
-        self.controls.show_view(self.panel.controls(state), self.bench.facts())
+        self.controls.show_view(self.panel.controls(state), self.context.facts())
         self._state = state
         self._ask("now", state)
         self._remember(state)
@@ -144,7 +144,7 @@ class PanelDock(QDockWidget):
 
     def _pinned(self, state: State) -> State | None:
         """What the reference is asked; None without one, and where it has nothing of what is asked about."""
-        found = "" if state.reference is None else pinned(state, self.bench.facts(state.model))
+        found = "" if state.reference is None else pinned(state, self.context.facts(state.model))
         return None if isinstance(found, str) else found
 
     def _ask(self, side: str, state: State) -> None:
@@ -155,7 +155,7 @@ class PanelDock(QDockWidget):
         new = {role: request for role, request in requests.items() if before.get(role) != request}
         for role, request in new.items():
             self._failures.pop((side, role), None)
-            found = self.bench.runner.ask(f"{self.panel.name}/{role}/{side}", request)
+            found = self.context.runner.ask(f"{self.panel.name}/{role}/{side}", request)
             if found is not None:
                 self.answers[side][role] = found
 
@@ -220,7 +220,7 @@ class PanelDock(QDockWidget):
             error = CircuitLabError("Cancelled.", remedy="Compute again stands in this panel’s menu (⋯).")
         self._failures[side, role] = error if isinstance(error, CircuitLabError) else _unforeseen(error)
         if isinstance(error, Exception) and not isinstance(error, CircuitLabError):
-            self.bench.failed.emit(error)
+            self.context.failed.emit(error)
         self._news()
 
     def figure(self) -> Figure:
@@ -229,10 +229,10 @@ class PanelDock(QDockWidget):
             return empty(bounded(f"{reason(self._failure)} {self._failure.remedy}", 2 * LONGEST), self.panel.title)
         state, now, ref = self._drawn()
         self._pictured = state
-        return self.panel.figure(state, self.bench.facts(state.model), now, ref)
+        return self.panel.figure(state, self.context.facts(state.model), now, ref)
 
     def _drawn(self) -> tuple[State, dict[str, Answer], dict[str, Answer]]:
-        state = self._state or self.bench.document.state
+        state = self._state or self.context.document.state
         return self._drawable() or (state, *self._answering(state))
 
     def drawn(self) -> dict[str, dict[str, Answer]]:
@@ -244,7 +244,7 @@ class PanelDock(QDockWidget):
         """Its title says where the tokens it is about are not those in the editor."""
         asked = [r for side in self.asked.values() for r in side.values()]
         about_text = any(needs(find_analysis(r.analysis), r.params) == "tokens" for r in asked)
-        if not (self.bench.document.state.draft and about_text and figure.grid):
+        if not (self.context.document.state.draft and about_text and figure.grid):
             return figure
         return replace(figure, title=f"{figure.title} · earlier prompt".removeprefix(" · "))
 
@@ -272,7 +272,7 @@ class PanelDock(QDockWidget):
         return self._requests(state), {} if before is None else self._requests(before)
 
     def _requests(self, state: State) -> dict[str, Request]:
-        wanted = self.panel.requests(state, self.bench.facts(state.model))
+        wanted = self.panel.requests(state, self.context.facts(state.model))
         return {} if isinstance(wanted, Why) else dict(wanted)
 
     def _quick_ones(self, state: State) -> list[list[str]]:
@@ -301,12 +301,12 @@ class PanelDock(QDockWidget):
                 self.view.show_figure(
                     empty(f"This figure could not be drawn: {reason(error)}. The Log has the details.", self.panel.title)
                 )
-        self.view.set_busy(awaited or self.bench.driver.waiting)
+        self.view.set_busy(awaited or self.context.driver.waiting)
 
     def _held(self, figure: Figure) -> Figure:
         """On scales that only grow, while they are held and nothing is looked at but another point of the training."""
         state = self._pictured
-        if not self.bench.holds_scales or state is None:
+        if not self.context.holds_scales or state is None:
             return figure
         of = self.panel.controls(state), state.compare, state.pins, state.selection.heads, state.tokens, state.edits
         return self._scales.held(figure, of)
@@ -323,23 +323,23 @@ class PanelDock(QDockWidget):
     @Slot()
     def _driven(self) -> None:
         """Another model is being opened for what is wanted, or it is no longer."""
-        busy = self.bench.driver.waiting or self.waiting
+        busy = self.context.driver.waiting or self.waiting
         if not busy or self.shown:
             self.view.set_busy(busy)
 
     @Slot(object)
     def _controlled(self, view: object) -> None:
-        bench, before = self.bench, self.bench.driver.intended
+        context, before = self.context, self.context.driver.intended
         try:
             state = self.panel.controlled(before, view)
         except CircuitLabError as error:  # what cannot be springs back, and the status line says why
-            self.controls.show_view(self.panel.controls(before), bench.facts())
-            bench.message.emit(" · ".join(w for w in (error.what, error.expected, error.remedy) if w))
+            self.controls.show_view(self.panel.controls(before), context.facts())
+            context.message.emit(" · ".join(w for w in (error.what, error.expected, error.remedy) if w))
             return
         shown = self.panel.controls(before)
         moved = [f.name for f in fields(shown) if getattr(view, f.name) != getattr(shown, f.name)]
         burst = ".".join(("view", self.panel.name, *moved, str(self.controls.burst)))
-        bench.driver.show(state, f"{self.panel.title}: {', '.join(moved)}".replace("_", " "), burst)
+        context.driver.show(state, f"{self.panel.title}: {', '.join(moved)}".replace("_", " "), burst)
 
     def pick(self, state: State, hit: Hit) -> State:
         """The state after a gesture on the picture, which may be of an earlier prompt."""
@@ -347,11 +347,11 @@ class PanelDock(QDockWidget):
 
     @Slot(object)
     def _picked(self, hit: Hit) -> None:
-        before, pick = self.bench.driver.intended, lambda state: self.pick(state, hit)
+        before, pick = self.context.driver.intended, lambda state: self.pick(state, hit)
         # the click before the second one has chosen it already
         state = pointed_at(before, pick) if hit.gesture == "double-click" else pick(before)
         if state is not before:
-            self.bench.driver.show(state, f"select in {self.panel.title}")
+            self.context.driver.show(state, f"select in {self.panel.title}")
         if hit.gesture == "double-click" and self.panel.opens:
             self.opens.emit(self.panel.opens)
 
@@ -361,8 +361,8 @@ class PanelDock(QDockWidget):
 
     @Slot(object, str)
     def _hovered(self, hit: Hit, readout: str) -> None:
-        self.bench.readout.emit(readout)
-        document = self.bench.document
+        self.context.readout.emit(readout)
+        document = self.context.document
         if hit.gesture == "leave":
             document.end_preview()
         elif (state := self.pick(document.recorded, hit)).model == document.recorded.model:

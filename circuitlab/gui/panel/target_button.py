@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QFormLayout, QMenu, QToolButton, QWidget, QWidgetA
 
 from circuitlab.figures.contracts.panel import Facts
 from circuitlab.gui.panel.token_search import TokenSearch
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.model.subject import Target
 from circuitlab.session.state import State
 
@@ -25,9 +25,9 @@ def target_words(target: Target, facts: Facts) -> str:
 class TargetButton(QToolButton):
     """Says the target; its menu changes it."""
 
-    def __init__(self, bench: Bench, parent: QWidget) -> None:
+    def __init__(self, context: AppContext, parent: QWidget) -> None:
         super().__init__(parent)
-        self.bench = bench
+        self.context = context
         self._words, self._less = "", False
         self.setObjectName("subject.target")
         self.setToolTip(TIP)
@@ -41,7 +41,7 @@ class TargetButton(QToolButton):
         menu.addSeparator()
         box = QWidget(menu)
         form = QFormLayout(box)
-        self.first, self.second = TokenSearch(bench, box), TokenSearch(bench, box)
+        self.first, self.second = TokenSearch(context, box), TokenSearch(context, box)
         form.addRow("token", self.first)
         form.addRow("minus", self.second)
         self.first.chosen.connect(self._first)
@@ -51,14 +51,14 @@ class TargetButton(QToolButton):
         menu.addAction(search)
         menu.aboutToShow.connect(self._fill)
         self.setMenu(menu)
-        bench.document.changed.connect(self.refresh)
+        context.document.changed.connect(self.refresh)
 
     @Slot()
     def refresh(self, *_: object) -> None:
         """Show the target."""
-        state = self.bench.document.state
-        if self.bench.engine.store.peek(state.model) is not None:
-            self._words = target_words(state.selection.target, self.bench.facts())
+        state = self.context.document.state
+        if self.context.engine.store.peek(state.model) is not None:
+            self._words = target_words(state.selection.target, self.context.facts())
             self.say_less(self._less)
 
     def say_less(self, less: bool) -> None:
@@ -68,16 +68,16 @@ class TargetButton(QToolButton):
 
     @Slot()
     def _fill(self) -> None:
-        state = self.bench.document.recorded
+        state = self.context.document.recorded
         self.follows.setChecked(state.selection.target == Target())
         token = state.selection.token
         self.chosen.setVisible(token is not None)
         if token is not None:
-            self.chosen.setText(f"The chosen token ‘{self.bench.facts().token_text(token)}’".replace("&", "&&"))
+            self.chosen.setText(f"The chosen token ‘{self.context.facts().token_text(token)}’".replace("&", "&&"))
 
     def _aim(self, target: Target) -> None:
-        state: State = self.bench.document.recorded
-        self.bench.document.apply(state.select(target=target), f"target: {target_words(target, self.bench.facts())}")
+        state: State = self.context.document.recorded
+        self.context.document.apply(state.select(target=target), f"target: {target_words(target, self.context.facts())}")
 
     @Slot()
     def _follow(self) -> None:
@@ -85,7 +85,7 @@ class TargetButton(QToolButton):
 
     @Slot()
     def _choose(self) -> None:
-        token = self.bench.document.recorded.selection.token
+        token = self.context.document.recorded.selection.token
         if token is not None:
             self._aim(Target((token,)))
 
@@ -96,8 +96,8 @@ class TargetButton(QToolButton):
     @Slot(int)
     def _second(self, token: int) -> None:
         """Minus this one; what it is subtracted from must have been chosen."""
-        first = self.bench.document.recorded.selection.target.tokens[:1]
+        first = self.context.document.recorded.selection.target.tokens[:1]
         if not first:
-            self.bench.message.emit("Choose the token first, then what is subtracted from it.")
+            self.context.message.emit("Choose the token first, then what is subtracted from it.")
         elif first[0] != token:
             self._aim(Target((first[0], token)))

@@ -14,7 +14,7 @@ from circuitlab.draw.pointing.focus_order import chain, stops
 from circuitlab.gui.widgets.buttons import tint
 from circuitlab.gui.widgets.one_row import OneRow
 from circuitlab.gui.widgets.room import Room
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 
 LEAST = 26  # px of height at text size 1
 STROKE = 3  # px of width
@@ -27,7 +27,7 @@ class TitleBar(QWidget):
     a menu, floating stands in it.
     """
 
-    def __init__(self, dock: QDockWidget, bench: Bench, middle: QWidget | None = None, menu: QMenu | None = None) -> None:
+    def __init__(self, dock: QDockWidget, context: AppContext, middle: QWidget | None = None, menu: QMenu | None = None) -> None:
         super().__init__(dock)
         self.dock, self.middle = dock, middle
         self.title = PlainLabel(dock.windowTitle(), self)
@@ -58,8 +58,8 @@ class TitleBar(QWidget):
         self._button("close", "Close; the View menu brings it back", dock.close)
         for button, _ in self._buttons:
             row.addWidget(button)
-        bench.theme_changed.connect(self.set_theme)
-        self.set_theme(bench.theme)
+        context.theme_changed.connect(self.set_theme)
+        self.set_theme(context.theme)
         dock.visibilityChanged.connect(self.refresh)
         dock.topLevelChanged.connect(self.refresh)
         dock.installEventFilter(self)

@@ -6,7 +6,7 @@ from PySide6.QtCore import QModelIndex, QStringListModel, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QCompleter, QLineEdit, QWidget
 
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 
 MOST = 12
 
@@ -16,9 +16,9 @@ class TokenSearch(QLineEdit):
 
     chosen = Signal(int)
 
-    def __init__(self, bench: Bench, parent: QWidget | None = None) -> None:
+    def __init__(self, context: AppContext, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.bench = bench
+        self.context = context
         self._found: tuple[int, ...] = ()
         self._names = QStringListModel(self)
         self.list = QCompleter(self._names, self)
@@ -35,7 +35,7 @@ class TokenSearch(QLineEdit):
 
     @Slot(str)
     def _typed(self, text: str) -> None:
-        facts = self.bench.facts()
+        facts = self.context.facts()
         self._found = facts.find_tokens(text, MOST)
         self._names.setStringList([f"{facts.token_text(i)}   {i}" for i in self._found])
 
@@ -58,6 +58,6 @@ class TokenSearch(QLineEdit):
             token = self._found[place]
             if (popup := self.list.popup()) is not None:
                 popup.hide()
-            self.setText(self.bench.facts().token_text(token))
+            self.setText(self.context.facts().token_text(token))
             self.selectAll()
             self.chosen.emit(token)

@@ -17,7 +17,7 @@ from circuitlab.gui.places.arrangements import ARRANGEMENTS, Arrangement
 from circuitlab.gui.places.dock_sizes import ACROSS, DOWN, TOP, DockSizes, Sizes
 from circuitlab.gui.places.kept_layout import Placed, keep, kept, place_on_screen
 from circuitlab.gui.places.last_used import LastUsed
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 
 VERSION = 5  # of what saveState holds: a layout of another version is not restored
 LEFT, RIGHT = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.RightDockWidgetArea
@@ -33,9 +33,9 @@ class Layout(QObject):
     a command without a pointer means.
     """
 
-    def __init__(self, window: QMainWindow, docks: Mapping[str, QDockWidget], bench: Bench) -> None:
+    def __init__(self, window: QMainWindow, docks: Mapping[str, QDockWidget], context: AppContext) -> None:
         super().__init__(window)
-        self.window, self.docks, self.bench = window, docks, bench
+        self.window, self.docks, self.context = window, docks, context
         self.sizes = DockSizes(window, docks)
         self.maximised = ""
         self._before: Placed | None = None
@@ -55,7 +55,7 @@ class Layout(QObject):
             dock.installEventFilter(self)
             dock.dockLocationChanged.connect(self._somewhere_else)
             dock.topLevelChanged.connect(self._somewhere_else)
-        bench.theme_changed.connect(self._keep_prompt)
+        context.theme_changed.connect(self._keep_prompt)
         if isinstance(prompt := docks["prompt"], PromptDock):
             prompt.height_wanted.connect(self.keep_prompt)
 
@@ -251,7 +251,7 @@ class Layout(QObject):
 
     def _room(self) -> tuple[int, int]:
         """px at text size 1 for what stands below the prompt."""
-        scale = self.bench.settings["text_scale"]
+        scale = self.context.settings["text_scale"]
         size = self.window.size() if self.window.isVisible() else self.window.size().expandedTo(USUAL)
         width = size.width() - (ASIDE_WIDTH if self.aside else 0)
         return round(width / scale), round(size.height() / scale) - BARS

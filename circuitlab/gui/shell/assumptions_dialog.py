@@ -37,7 +37,7 @@ class AssumptionsDialog(Dialog):
         super().__init__(parent)
         self.setWindowTitle("What was assumed")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.opening, self.runner, self.ref = opening, opening.bench.runner, ref
+        self.opening, self.runner, self.ref = opening, opening.context.runner, ref
         self._trying = ref
         self._lay_out()
         self.show_rows(rows)

@@ -26,7 +26,7 @@ from circuitlab.gui.widgets.icons import icon
 from circuitlab.gui.widgets.labels import ShortLabel, label
 from circuitlab.gui.widgets.room import Room
 from circuitlab.gui.widgets.strip import FULL, SIGNS, Strip
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.moves import COMPARE, CONVENTIONS, Moves
 from circuitlab.model.devices import devices
 from circuitlab.session.cuts import CUT, short_words, words
@@ -54,11 +54,11 @@ class TopBar(QToolBar):
     asks_palette = Signal()
     device_changed = Signal()
 
-    def __init__(self, bench: Bench, opening: Opening, moves: Moves, parent: QWidget) -> None:
+    def __init__(self, context: AppContext, opening: Opening, moves: Moves, parent: QWidget) -> None:
         super().__init__("Subject", parent)
         self.setObjectName("bar.subject")
         self.setMovable(False)
-        self.bench, self.opening, self.moves = bench, opening, moves
+        self.context, self.opening, self.moves = context, opening, moves
         self._make_subject()
         self._make_comparison()
         self.strip = Strip(self)
@@ -69,9 +69,9 @@ class TopBar(QToolBar):
         self._stage = FULL
         self.strip.owners.append(self.compact)
         self.addWidget(self.strip)
-        bench.document.changed.connect(self._changed)
-        bench.theme_changed.connect(self.set_theme)
-        self.set_theme(bench.theme)
+        context.document.changed.connect(self._changed)
+        context.theme_changed.connect(self.set_theme)
+        self.set_theme(context.theme)
         self.refresh()
 
     def _make_subject(self) -> None:
@@ -83,7 +83,7 @@ class TopBar(QToolBar):
         self.model.setMenu(menu)
         self.heads = ShortLabel(self, "title", least=64)
         self.heads.setContentsMargins(8, 0, 8, 0)
-        self.target = TargetButton(self.bench, self)
+        self.target = TargetButton(self.context, self)
         self.conventions = flat(self, "subject.conventions", "", "Conventions: how weights are presented")
         self.conventions.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         menu = QMenu(self.conventions)
@@ -114,28 +114,28 @@ class TopBar(QToolBar):
             action.triggered.connect(self._device)
             group.addAction(action)
             self._devices[device.name] = action
-        self.bench.settings.changed.connect(self._setting)
-        self.bench.engine.use_device(self._wanted())
+        self.context.settings.changed.connect(self._setting)
+        self.context.engine.use_device(self._wanted())
 
     def _wanted(self) -> str:
-        wanted = self.bench.settings["device"]
+        wanted = self.context.settings["device"]
         return wanted if wanted in self._devices else "cpu"
 
     @Slot()
     def _device(self) -> None:
         action = self.sender()
         if isinstance(action, QAction):
-            self.bench.settings.set("device", action.data())
+            self.context.settings.set("device", action.data())
 
     @Slot(str)
     def _setting(self, name: str) -> None:
         """Compute on the device of the settings from now on; on the CPU where that one is not there."""
         found = self._wanted()
-        if name != "device" or found == self.bench.engine.device:
+        if name != "device" or found == self.context.engine.device:
             return
-        self.bench.engine.use_device(found)
+        self.context.engine.use_device(found)
         self.refresh()
-        self.bench.runner.jobs_changed.emit()
+        self.context.runner.jobs_changed.emit()
         self.device_changed.emit()
 
     def _make_comparison(self) -> None:
@@ -184,14 +184,14 @@ class TopBar(QToolBar):
 
     def refresh(self) -> None:
         """Show the state."""
-        state = self.bench.document.state
+        state = self.context.document.state
         self._called = self._name(state)
         heads = self._heads(state)
         hint = self._published(state)
         self.heads.setText(f"{heads} · published: {hint[0]}" if hint[0] else heads)
         self.heads.setToolTip(tip_of("\n".join(filter(None, (heads, *hint[1:])))))
         self.target.refresh()
-        device = self.bench.engine.device
+        device = self.context.engine.device
         elsewhere = () if device == "cpu" else (device,)
         said = (*state.conventions.words(), *elsewhere, "BOS" if state.bos else "no BOS")
         for name, action in self._devices.items():
@@ -221,11 +221,11 @@ class TopBar(QToolBar):
     def compact(self, stage: int) -> None:
         """Say less, the higher the stage: what a tool tip, a menu or every caption says as well goes first."""
         self._stage = stage
-        beside = self.bench.document.state.reference is not None
+        beside = self.context.document.state.reference is not None
         self.palette_button.setToolButtonStyle(_style(stage >= 1))
         self.pin.setToolButtonStyle(_style(stage >= SIGNS))
         self.conventions.setToolButtonStyle(_style(stage >= SIGNS))
-        self.conventions.setIcon(icon("controls", self.bench.theme) if stage >= SIGNS else QIcon())
+        self.conventions.setIcon(icon("controls", self.context.theme) if stage >= SIGNS else QIcon())
         name = SHORT_NAME // 2 if stage >= SIGNS else SHORT_NAME if stage >= 4 else 3 * SHORT_NAME
         most = self.fontMetrics().averageCharWidth() * name
         called = self.model.fontMetrics().elidedText(self._called, Qt.TextElideMode.ElideMiddle, most)
@@ -242,20 +242,20 @@ class TopBar(QToolBar):
 
     def _name(self, state: State) -> str:
         """Of the model; the step of a checkpoint stands beside the slider."""
-        model = self.bench.engine.store.peek(state.model)
+        model = self.context.engine.store.peek(state.model)
         series = model is not None and self.strip.middle is not None and not self.strip.middle.isHidden()
-        return state.model.named(1) if series else self.bench.name_of(state.model)
+        return state.model.named(1) if series else self.context.name_of(state.model)
 
     def _heads(self, state: State) -> str:
         """The chosen heads; where the open model has no heads at all, that."""
-        if self.bench.engine.store.peek(state.model) is not None and not self.bench.facts().config.n_layers:
+        if self.context.engine.store.peek(state.model) is not None and not self.context.facts().config.n_layers:
             return "no heads"
         return " ".join(map(str, state.selection.heads[:6])) + (" …" if len(state.selection.heads) > 6 else "")
 
     def _reference(self, state: State) -> str:
         """What the reference has otherwise than what is on the screen."""
         pin = state.reference
-        return "" if pin is None else f"vs {', '.join(differences(state, pin, self.bench.name_of)) or 'the same, pinned'}"
+        return "" if pin is None else f"vs {', '.join(differences(state, pin, self.context.name_of)) or 'the same, pinned'}"
 
     @staticmethod
     def _about_reference(state: State) -> str:
@@ -268,7 +268,7 @@ class TopBar(QToolBar):
 
     def _published(self, state: State) -> tuple[str, ...]:
         """What papers have called the chosen heads: the leading one's roles, then a line for each head that has any."""
-        known = self.bench.facts().known_heads() if self.bench.engine.store.peek(state.model) is not None else None
+        known = self.context.facts().known_heads() if self.context.engine.store.peek(state.model) is not None else None
         if known is None:
             return ("",)
         said = [f"{head} {words}" for head in state.selection.heads if (words := known.words(head))]
@@ -302,9 +302,9 @@ class TopBar(QToolBar):
 class Status(QStatusBar):
     """Readout on the left; what runs, Cancel, device and memory on the right."""
 
-    def __init__(self, bench: Bench, parent: QWidget) -> None:
+    def __init__(self, context: AppContext, parent: QWidget) -> None:
         super().__init__(parent)
-        self.bench = bench
+        self.context = context
         self.readout = ShortLabel(self)
         self.readout.setContentsMargins(8, 0, 8, 0)
         self.running = ShortLabel(self, "caption", 320)
@@ -313,7 +313,7 @@ class Status(QStatusBar):
         self.progress.setTextVisible(False)
         self.cancel = flat(self, "status.cancel", "Cancel", "Cancel everything that runs (Ctrl+.)")
         self.cancel.setProperty("role", "primary")
-        self.cancel.clicked.connect(bench.runner.cancel_all)
+        self.cancel.clicked.connect(context.runner.cancel_all)
         self.memory = label(self, "caption")
         self._lay_out()
         self.pace = QTimer(self)
@@ -325,10 +325,10 @@ class Status(QStatusBar):
         self.ends.setSingleShot(True)
         self.ends.setInterval(MESSAGE)
         self.ends.timeout.connect(self._end_message)
-        bench.readout.connect(self._point)
-        bench.message.connect(self.say)
-        bench.runner.jobs_changed.connect(self._changed)
-        bench.theme_changed.connect(self.refresh)
+        context.readout.connect(self._point)
+        context.message.connect(self.say)
+        context.runner.jobs_changed.connect(self._changed)
+        context.theme_changed.connect(self.refresh)
         self.refresh()
 
     def _lay_out(self) -> None:
@@ -371,7 +371,7 @@ class Status(QStatusBar):
         """What runs now; in a line as high as all of it asks for, also while nothing runs."""
         inside = (self.readout, self.running, self.progress, self.cancel, self.memory)
         self.room.setMinimumHeight(max(widget.sizeHint().height() for widget in inside))
-        jobs = self.bench.runner.jobs
+        jobs = self.context.runner.jobs
         for widget in (self.running, self.progress, self.cancel):
             widget.setVisible(bool(jobs))
         if jobs:
@@ -380,4 +380,4 @@ class Status(QStatusBar):
             self.running.setText(f"{job.title} {job.done}/{job.total}{more}" if job.total else f"{job.title}{more}")
             self.progress.setRange(0, job.total)
             self.progress.setValue(job.done)
-        self.memory.setText(f"{self.bench.engine.device.upper()} · {self.bench.engine.cache.nbytes / 2**20:,.1f} MiB held")
+        self.memory.setText(f"{self.context.engine.device.upper()} · {self.context.engine.cache.nbytes / 2**20:,.1f} MiB held")

@@ -24,11 +24,11 @@ def _always(window: Window) -> bool:
 
 
 def _has_pin(window: Window) -> bool:
-    return bool(window.bench.document.state.pins)
+    return bool(window.context.document.state.pins)
 
 
 def _has_edits(window: Window) -> bool:
-    return bool(window.bench.document.state.edits)
+    return bool(window.context.document.state.edits)
 
 
 def _has_assumptions(window: Window) -> bool:
@@ -40,7 +40,7 @@ def _has_series(window: Window) -> bool:
 
 
 def _busy(window: Window) -> bool:
-    return window.bench.runner.busy
+    return window.context.runner.busy
 
 
 def _in_lesson(window: Window) -> bool:
@@ -103,7 +103,7 @@ def _arrange(name: str, shortcut: str) -> Command:
 
 
 def _convention(name: str, text: str, on: object, off: object) -> Command:
-    now = lambda w: getattr(w.bench.document.recorded.conventions, name) == on
+    now = lambda w: getattr(w.context.document.recorded.conventions, name) == on
     switch = lambda w: w.moves.convention(name, off if now(w) else on)
     return Command(f"convention-{name}", text, "View", switch, CONVENTION_KEYS.get(name, ""), checked=now, submenu="Conventions")
 
@@ -128,7 +128,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("prompt", "Edit the prompt", "Edit", lambda w: w.edit_prompt(), "Ctrl+L", separator=True),
     Command("continue", "Continue the text", "Edit", lambda w: w.prompt.continue_text(), "Ctrl+Return"),
     Command("continue-one", "Continue by one token", "Edit", lambda w: w.prompt.continue_text(1), "Ctrl+Shift+Return"),
-    Command("cancel", "Cancel everything that runs", "Edit", lambda w: w.bench.runner.cancel_all(), "Ctrl+.", enabled=_busy),
+    Command("cancel", "Cancel everything that runs", "Edit", lambda w: w.context.runner.cancel_all(), "Ctrl+.", enabled=_busy),
     Command("head-left", "Previous head", "Go", _walk(0, -1), "Alt+Left"),
     Command("head-right", "Next head", "Go", _walk(0, 1), "Alt+Right"),
     Command("head-up", "Same head, layer before", "Go", _walk(-1, 0), "Alt+Up"),

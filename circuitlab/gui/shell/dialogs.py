@@ -21,7 +21,7 @@ from circuitlab.gui.shell.palette_entries import Known
 from circuitlab.gui.shell.settings_dialog import SettingsDialog
 from circuitlab.gui.shell.shortcut_sheet import ShortcutSheet
 from circuitlab.gui.training.dialog import TrainingDialog
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.model.sources.hub import HubName
 from circuitlab.model.subject import ModelRef
 
@@ -46,16 +46,16 @@ def _run(dialog: QDialog) -> None:
 
 
 class Dialogs(QObject):
-    """See the module. Errors of the bench and what an opening asks for are heard here."""
+    """See the module. Errors of the window's parts and what an opening asks for are heard here."""
 
-    def __init__(self, bench: Bench, opening: Opening, menus: Menus, window: QWidget) -> None:
+    def __init__(self, context: AppContext, opening: Opening, menus: Menus, window: QWidget) -> None:
         super().__init__(window)
-        self.bench, self.opening = bench, opening
+        self.context, self.opening = context, opening
         self._menus, self._window = menus, window
         self._hub: HubDialog | None = None
         self._training: TrainingDialog | None = None
         self._saying = False
-        bench.failed.connect(self.show_error)
+        context.failed.connect(self.show_error)
         opening.wanted.connect(self.ask_hub)
         opening.asked.connect(self.ask_assumptions)
 
@@ -88,14 +88,14 @@ class Dialogs(QObject):
     def ask_training(self) -> None:
         """What to train, or the run that is going on."""
         if self._training is None:
-            self._training = TrainingDialog(self.bench, self._window)
+            self._training = TrainingDialog(self.context, self._window)
             self._training.opens.connect(self.opening.open)
         self._training.show()
         self._training.raise_()
 
     def show_assumptions(self) -> None:
         """What no file of the open model says, to correct."""
-        ref, assumed = self.bench.document.state.model, self.opening.assumptions()
+        ref, assumed = self.context.document.state.model, self.opening.assumptions()
         AssumptionsDialog(self.opening, ref, assumed, self._window).show()
 
     @Slot(object, object)
@@ -123,7 +123,7 @@ class Dialogs(QObject):
     def show_palette(self) -> None:
         """All commands, panels and lessons; heads, tokens and models."""
         self._menus.refresh()
-        known = Known(self.bench, self.opening)
+        known = Known(self.context, self.opening)
         palette = Palette([*self._menus.actions, *self._menus.lessons], self._window, known)
         self._menus.enable()
         _run(palette)
@@ -134,7 +134,7 @@ class Dialogs(QObject):
 
     def show_settings(self) -> None:
         """What is remembered from one start to the next."""
-        _run(SettingsDialog(self.bench.settings, self._window))
+        _run(SettingsDialog(self.context.settings, self._window))
 
     def show_about(self) -> None:
         """Version and purpose."""
@@ -147,7 +147,7 @@ class Dialogs(QObject):
         return self._may_cancel() and (self._training is None or self._training.may_close())
 
     def _may_cancel(self) -> bool:
-        long = [j for j in self.bench.runner.jobs if j.began and time.monotonic() - j.began > LONG]
+        long = [j for j in self.context.runner.jobs if j.began and time.monotonic() - j.began > LONG]
         if not long:
             return True
         text = f"{long[0].title} is still running. Cancel it and close?"

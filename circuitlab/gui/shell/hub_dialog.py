@@ -40,7 +40,7 @@ class HubDialog(Dialog):
     def __init__(self, opening: Opening, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setWindowTitle("Open from the hub")
-        self.opening, self.runner = opening, opening.bench.runner
+        self.opening, self.runner = opening, opening.context.runner
         self.plan: object | None = None
         self._make_fields()
         self._lay_out()

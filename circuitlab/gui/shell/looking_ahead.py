@@ -15,7 +15,7 @@ from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.store import OpenModel
 from circuitlab.figures.contracts.panel import Facts, Why
 from circuitlab.gui.panel.panel_dock import PanelDock
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.model.subject import Head
 from circuitlab.session.model_change import one_series
 from circuitlab.session.state import State
@@ -60,15 +60,15 @@ def _quick(request: Request, now: Answer | None) -> bool:
 class LookingAhead(QObject):
     """Waits until the document rests, then hands the runner what the visible panels would ask for one step away."""
 
-    def __init__(self, bench: Bench, docks: Mapping[str, QDockWidget], parent: QObject | None = None) -> None:
+    def __init__(self, context: AppContext, docks: Mapping[str, QDockWidget], parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.bench, self.docks = bench, docks
+        self.context, self.docks = context, docks
         self._beside = BESIDE
         self.timer = QTimer(self)
         self.timer.setSingleShot(True)
         self.timer.setInterval(PAUSE)
         self.timer.timeout.connect(self.look)
-        bench.document.changed.connect(self._changed)
+        context.document.changed.connect(self._changed)
 
     @Slot(object, object)
     def _changed(self, old: State, new: State) -> None:
@@ -78,14 +78,14 @@ class LookingAhead(QObject):
 
     def requests(self) -> tuple[Request, ...]:
         """One step to each side, each request once, the likeliest first."""
-        state = self.bench.document.state
-        model = self.bench.engine.store.peek(state.model)
+        state = self.context.document.state
+        model = self.context.engine.store.peek(state.model)
         if model is None:
             return ()
-        facts, found = self.bench.facts(), dict[Request, None]()
+        facts, found = self.context.facts(), dict[Request, None]()
         for beside in self._beside:
             for near in beside(state, facts, model):
-                if near.model == state.model or SHARE * model.nbytes <= self.bench.engine.store.room:
+                if near.model == state.model or SHARE * model.nbytes <= self.context.engine.store.room:
                     found |= dict.fromkeys(self._asked(near, facts, near.model != state.model))
         return tuple(found)
 
@@ -102,10 +102,10 @@ class LookingAhead(QObject):
     @Slot()
     def look(self) -> None:
         """Ask for them, with the lowest rank; later, where something runs now."""
-        if self.bench.runner.busy:
+        if self.context.runner.busy:
             self.timer.start()
         else:
-            self.bench.runner.prefetch.want(self.requests())
+            self.context.runner.prefetch.want(self.requests())
 
     def stop(self) -> None:
         """No more."""

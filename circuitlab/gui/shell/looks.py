@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from circuitlab.draw.look.theme import DARK, LIGHT, Theme, apply_theme
 from circuitlab.gui.widgets.chrome import scaled, sheet
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 
 SMALLEST, LARGEST = 0.8, 1.6  # text size
 
@@ -16,23 +16,23 @@ SMALLEST, LARGEST = 0.8, 1.6  # text size
 class Looks(QObject):
     """See the module. The theme "system" follows the desktop."""
 
-    def __init__(self, bench: Bench, window: QWidget) -> None:
+    def __init__(self, context: AppContext, window: QWidget) -> None:
         super().__init__(window)
-        self.bench = bench
-        bench.settings.changed.connect(self._setting)
+        self.context = context
+        context.settings.changed.connect(self._setting)
 
     def scale_text(self, by: float) -> None:
         """Larger or smaller text everywhere."""
-        settings = self.bench.settings
+        settings = self.context.settings
         settings.set("text_scale", min(max(round(settings["text_scale"] + by, 2), SMALLEST), LARGEST))
 
     def usual_text(self) -> None:
         """The size that it has before anybody chooses another."""
-        self.bench.settings.reset("text_scale")
+        self.context.settings.reset("text_scale")
 
     def follow(self) -> None:
         """The desktop's scheme may have changed."""
-        if self.bench.settings["theme"] == "system":
+        if self.context.settings["theme"] == "system":
             self.apply()
 
     @Slot(str)
@@ -41,14 +41,14 @@ class Looks(QObject):
             self.apply()
 
     def _theme(self) -> Theme:
-        name = self.bench.settings["theme"]
+        name = self.context.settings["theme"]
         if name == "system":
             name = "dark" if QGuiApplication.styleHints().colorScheme() == Qt.ColorScheme.Dark else "light"
-        return scaled(DARK if name == "dark" else LIGHT, self.bench.settings["text_scale"])
+        return scaled(DARK if name == "dark" else LIGHT, self.context.settings["text_scale"])
 
     def apply(self) -> None:
         """To the application, the window, and all that is drawn."""
         app, theme = QApplication.instance(), self._theme()
         assert isinstance(app, QApplication)
         apply_theme(app, theme, sheet(theme))
-        self.bench.set_theme(theme)
+        self.context.set_theme(theme)

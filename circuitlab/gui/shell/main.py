@@ -127,7 +127,7 @@ def settle(window: Window, seconds: float = 60.0) -> bool:
     deadline = QDeadlineTimer(round(seconds * 1000))
     while not deadline.hasExpired():
         QApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 20)
-        if not window.waiting and not window.bench.runner.busy:
+        if not window.waiting and not window.context.runner.busy:
             window.status.refresh()
             window.jobs.refresh()
             QApplication.processEvents()

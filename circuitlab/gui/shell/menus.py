@@ -74,7 +74,7 @@ class Menus(QObject):
     @Slot()
     def refresh(self) -> None:
         """Before menu or palette: what can be run, and what undo would take back."""
-        document = self._window.bench.document
+        document = self._window.context.document
         labels = {"undo": document.undo_label, "redo": document.redo_label}
         for action in self.actions:
             if isinstance(action, CommandAction):

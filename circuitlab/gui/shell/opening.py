@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QMenu
 from circuitlab.draw.look.plain_text import tip_of
 from circuitlab.engine.store import OpenModel, reference
 from circuitlab.errors import BadModel, Cancelled, CircuitLabError
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.settings import stored
 from circuitlab.model.constructed import SOURCES
@@ -68,37 +68,37 @@ class Opening(QObject):
     wanted = Signal(object)
     asked = Signal(object, object)
 
-    def __init__(self, bench: Bench, remember: bool, parent: QObject | None = None) -> None:
+    def __init__(self, context: AppContext, remember: bool, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.bench, self.remember = bench, remember
+        self.context, self.remember = context, remember
         self._text: str | None = None
         self._ref: ModelRef | None = None
-        bench.runner.finished.connect(self._finished)
-        bench.runner.failed.connect(self._failed)
-        bench.document.changed.connect(self._changed)
+        context.runner.finished.connect(self._finished)
+        context.runner.failed.connect(self._failed)
+        context.document.changed.connect(self._changed)
 
     def open(self, source: str, text: str | None = None) -> None:
         """Open by path, `builtin:NAME` or `file:PATH`."""
         try:
             ref = reference(source)
         except (CircuitLabError, OSError, RuntimeError) as error:  # a name that is no path, no home folder
-            self.bench.failed.emit(error)
+            self.context.failed.emit(error)
             return
         if ref.source.startswith("hub:") and snapshot(name := HubName.parse(ref.source)) is None:
             self.wanted.emit(name)
             return
         self._text, self._ref = text, ref
-        self.bench.runner.do("open", f"open {ref.name}", self.reader(ref, text))
+        self.context.runner.do("open", f"open {ref.name}", self.reader(ref, text))
 
     def reader(self, ref: ModelRef, text: str | None = None) -> Callable[[Job], OpenModel]:
         """What reads a model on the file thread, with the tokens of the text that it will be shown on (None: the present one)."""
-        state = self.bench.document.recorded
+        state = self.context.document.recorded
         words = (state.draft or state.text) if text is None else text
         return lambda job: self._read(ref, words, job)
 
     def _read(self, ref: ModelRef, words: str, job: Job) -> OpenModel:
         """On the file thread. An open that was cancelled meanwhile changes nothing in the window."""
-        model = self.bench.engine.store.open(ref)
+        model = self.context.engine.store.open(ref)
         warm_tokenizer(model, words)
         if job.cancelled.is_set():
             raise Cancelled
@@ -106,14 +106,14 @@ class Opening(QObject):
 
     def assumptions(self) -> tuple[Assumption, ...]:
         """What was assumed of the open model."""
-        model = self.bench.engine.store.peek(self.bench.document.state.model)
+        model = self.context.engine.store.peek(self.context.document.state.model)
         return () if model is None else model.opened.assumptions
 
     def reload(self) -> None:
         """Read the model's files again."""
-        ref = self.bench.document.state.model
+        ref = self.context.document.state.model
         self._text = None
-        self.bench.runner.do("open", f"reload {ref.name}", lambda job: self.bench.engine.store.reload(ref))
+        self.context.runner.do("open", f"reload {ref.name}", lambda job: self.context.engine.store.reload(ref))
 
     def drop(self, data: QMimeData) -> None:
         """A folder, a file of one, or a weight file that stands for itself."""
@@ -131,30 +131,30 @@ class Opening(QObject):
         if slot == "open" and self._ref is not None and asked_of(error):
             self.asked.emit(self._ref, error)
         elif slot in ("open", "whole") and not isinstance(error, Cancelled):
-            self.bench.failed.emit(error)
+            self.context.failed.emit(error)
 
     def adopt(self, model: OpenModel, text: str | None) -> None:
         """Make an open model the subject."""
-        self.bench.forget(model.ref)
-        state = state_on(model, self.bench.document.recorded, text)
-        self.bench.document.apply(state, f"open {model.ref.name}")
+        self.context.forget(model.ref)
+        state = state_on(model, self.context.document.recorded, text)
+        self.context.document.apply(state, f"open {model.ref.name}")
         self.announce(model)
         self.opened.emit()
 
     def announce(self, model: OpenModel) -> None:
         """Into the log and the recent list; what has not been read of it is read meanwhile, and hashed."""
         self.remember_model(model.ref)
-        store = self.bench.engine.store
+        store = self.context.engine.store
         for slot, title, work in (("whole", "read", store.read_whole), ("sha256", "hash", store.sha256)):
             read = lambda job, work=work: work(model.ref, job.cancelled.is_set)
-            self.bench.runner.do(slot, f"{title} {model.ref.name}", read, "hash")
+            self.context.runner.do(slot, f"{title} {model.ref.name}", read, "hash")
         log.info("opened %s: %s", model.path, "; ".join(model.opened.notes) or "nothing assumed")
 
     @Slot(object, object)
     def _changed(self, old: State, new: State) -> None:
         """A state of a model that has been closed since: it is opened again."""
-        if old.model != new.model and self.bench.engine.store.peek(new.model) is None:
-            self.bench.driver.reopen(new, self.opened.emit)
+        if old.model != new.model and self.context.engine.store.peek(new.model) is None:
+            self.context.driver.reopen(new, self.opened.emit)
 
     # -- the recent list ----------------------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class Opening(QObject):
         """The models there are, by kind; the open one is marked."""
         menu.clear()
         menu.setToolTipsVisible(True)
-        group, now, before = QActionGroup(menu), _identity(self.bench.document.state.model.source), ""
+        group, now, before = QActionGroup(menu), _identity(self.context.document.state.model.source), ""
         for source, title in self.sources():
             kind = source.partition(":")[0]
             if (section := KINDS.get(kind, "Recent")) != before:

@@ -7,7 +7,7 @@ from functools import partial
 
 from circuitlab.gui.shell.opening import Opening
 from circuitlab.gui.shell.palette import Entry
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.model.subject import Head, Target
 
 _HEAD = re.compile(r"\s*(?:head\s*)?l(\d{1,3})\s*(?:h(\d{0,4}))?\s*$", re.IGNORECASE)
@@ -17,20 +17,20 @@ TOKENS = 6  # of each kind
 class Known:
     """Entries for what has been typed; each is one recorded step, or an opening."""
 
-    def __init__(self, bench: Bench, opening: Opening) -> None:
-        self.bench, self.opening = bench, opening
+    def __init__(self, context: AppContext, opening: Opening) -> None:
+        self.context, self.opening = context, opening
 
     def __call__(self, typed: str) -> list[Entry]:
         """Heads, tokens and models that it may mean; models also while nothing is typed."""
         models = [
             Entry(f"Open {title}", partial(self.opening.open, source), name=title) for source, title in self.opening.sources()
         ]
-        if not typed.strip() or self.bench.engine.store.peek(self.bench.document.recorded.model) is None:
+        if not typed.strip() or self.context.engine.store.peek(self.context.document.recorded.model) is None:
             return models
         return [*self._heads(typed), *self._tokens(typed), *models]
 
     def _heads(self, typed: str) -> list[Entry]:
-        match, c = _HEAD.match(typed), self.bench.facts().config
+        match, c = _HEAD.match(typed), self.context.facts().config
         if match is None or int(match[1]) >= c.n_layers:
             return []
         layer, wanted = int(match[1]), match[2]
@@ -38,10 +38,10 @@ class Known:
         return [Entry(str(h := Head(layer, i)), partial(self._select, h)) for i in heads if i < c.n_heads]
 
     def _select(self, head: Head) -> None:
-        self.bench.document.apply(self.bench.document.recorded.select(heads=(head,)), f"head {head}")
+        self.context.document.apply(self.context.document.recorded.select(heads=(head,)), f"head {head}")
 
     def _tokens(self, typed: str) -> list[Entry]:
-        facts, state, wanted = self.bench.facts(), self.bench.document.recorded, typed.strip().lower()
+        facts, state, wanted = self.context.facts(), self.context.document.recorded, typed.strip().lower()
         texts = facts.tokens(state.tokens)
         named = [i for i, text in enumerate(texts) if text.strip("·").lower() == wanted]
         begins = [i for i, text in enumerate(texts) if text.strip("·").lower().startswith(wanted) and i not in named]
@@ -50,10 +50,10 @@ class Known:
         return [*here, *(Entry(f"Measure ‘{facts.token_text(t)}’, token {t}", partial(self._measure, t)) for t in found)]
 
     def _read_at(self, position: int) -> None:
-        state = self.bench.document.recorded
+        state = self.context.document.recorded
         if position < len(state.tokens):
-            self.bench.document.apply(state.select(destination=position, locked=True), "select a token")
+            self.context.document.apply(state.select(destination=position, locked=True), "select a token")
 
     def _measure(self, token: int) -> None:
-        state = self.bench.document.recorded
-        self.bench.document.apply(state.select(target=Target((token,))), f"target: ‘{self.bench.facts().token_text(token)}’")
+        state = self.context.document.recorded
+        self.context.document.apply(state.select(target=Target((token,))), f"target: ‘{self.context.facts().token_text(token)}’")

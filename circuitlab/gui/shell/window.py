@@ -24,7 +24,7 @@ from circuitlab.gui.shell.looking_ahead import LookingAhead
 from circuitlab.gui.shell.looks import Looks
 from circuitlab.gui.shell.menus import Menus
 from circuitlab.gui.shell.opening import Opening
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.document import Document
 from circuitlab.gui.work.moves import Moves
 from circuitlab.gui.work.settings import Settings
@@ -43,43 +43,43 @@ class Window(QMainWindow):
         self.setDockOptions(self.DockOption.AllowTabbedDocks | self.DockOption.AllowNestedDocks)
         self.remember, self._restored = remember, False
         self.settings = settings or Settings(remember, self)
-        self.bench = Bench(engine, Document(state, self), self.settings, self)
-        self.moves = Moves(self.bench, self)
-        self.opening = Opening(self.bench, remember, self)
-        self.looks = Looks(self.bench, self)
+        self.context = AppContext(engine, Document(state, self), self.settings, self)
+        self.moves = Moves(self.context, self)
+        self.opening = Opening(self.context, remember, self)
+        self.looks = Looks(self.context, self)
         self.looks.apply()
         self._make_docks()
-        self.layout_of_docks = Layout(self, self.docks, self.bench)
+        self.layout_of_docks = Layout(self, self.docks, self.context)
         self.menus = Menus(self)
-        self.dialogs = Dialogs(self.bench, self.opening, self.menus, self)
+        self.dialogs = Dialogs(self.context, self.opening, self.menus, self)
         self._make_bars()
         self.layout_of_docks.arrange()
-        self.ahead = LookingAhead(self.bench, self.docks, self)
+        self.ahead = LookingAhead(self.context, self.docks, self)
         self._connect()
         self._title()
 
     def _make_docks(self) -> None:
         # In this order they ask when the state changes: attention is on the screen before every loss has been unembedded.
-        self.docks: dict[str, QDockWidget] = {name: PanelDock(panel, self.bench, self) for name, panel in panels().items()}
-        self.prompt = PromptDock(self.bench, self)
+        self.docks: dict[str, QDockWidget] = {name: PanelDock(panel, self.context, self) for name, panel in panels().items()}
+        self.prompt = PromptDock(self.context, self)
         self.docks["prompt"] = self.prompt
-        self.jobs, self.log_dock = JobsDock(self.bench, self), LogDock(self.bench, self)
-        self.docks["interventions"] = InterventionsDock(self.bench, self.moves, self)
+        self.jobs, self.log_dock = JobsDock(self.context, self), LogDock(self.context, self)
+        self.docks["interventions"] = InterventionsDock(self.context, self.moves, self)
         self.lessons = LessonsDock(self, self)
         self.docks |= {"jobs": self.jobs, "log": self.log_dock, "lessons": self.lessons}
 
     def _make_bars(self) -> None:
-        self.status = Status(self.bench, self)
+        self.status = Status(self.context, self)
         self.setStatusBar(self.status)
-        self.top = TopBar(self.bench, self.opening, self.moves, self)
+        self.top = TopBar(self.context, self.opening, self.moves, self)
         self.addToolBar(self.top)
-        self.checkpoints = CheckpointBar(self.bench, self.moves, lambda: self.waiting, self)
+        self.checkpoints = CheckpointBar(self.context, self.moves, lambda: self.waiting, self)
         self.top.take_middle(self.checkpoints, self.checkpoints.compact)
         self.checkpoints.slider.sliderPressed.connect(self.top.strip.hold)
         self.checkpoints.slider.sliderReleased.connect(self.top.strip.release)
 
     def _connect(self) -> None:
-        self.bench.document.changed.connect(self._changed)
+        self.context.document.changed.connect(self._changed)
         self.opening.opened.connect(self.refresh)
         self.settings.changed.connect(self._setting)
         self.settings.failed.connect(self._settings_fail)
@@ -95,7 +95,7 @@ class Window(QMainWindow):
         """What of the settings could not be read or kept: in the log and in the status line."""
         if why:
             log.warning(why)
-            self.bench.message.emit(why)
+            self.context.message.emit(why)
 
     def _panels(self) -> list[PanelDock]:
         return [dock for dock in self.docks.values() if isinstance(dock, PanelDock)]
@@ -124,12 +124,12 @@ class Window(QMainWindow):
             self._title()
 
     def _title(self) -> None:
-        self.setWindowTitle(f"{self.bench.name_of(self.bench.document.state.model)} · CircuitLab")
+        self.setWindowTitle(f"{self.context.name_of(self.context.document.state.model)} · CircuitLab")
 
     @Slot(str)
     def _setting(self, name: str) -> None:
         if name == "memory":
-            self.bench.engine.budget(round(self.settings["memory"] * GIB))
+            self.context.engine.budget(round(self.settings["memory"] * GIB))
             self.jobs.refresh()
 
     # -- commands -----------------------------------------------------------------------------------------------------
@@ -145,21 +145,21 @@ class Window(QMainWindow):
     @property
     def can_undo(self) -> bool:
         """Whether there is a step back, or typing that has not been taken in yet."""
-        return bool(self.bench.document.undo_label) or self.bench.driver.waiting or self.prompt.timer.isActive()
+        return bool(self.context.document.undo_label) or self.context.driver.waiting or self.prompt.timer.isActive()
 
     @property
     def can_redo(self) -> bool:
         """Whether there is a step forward."""
-        return bool(self.bench.document.redo_label)
+        return bool(self.context.document.redo_label)
 
     def undo(self) -> None:
         """Step back; what is being typed is a step of its own."""
         self.prompt.commit()
-        self.bench.driver.undo()
+        self.context.driver.undo()
 
     def redo(self) -> None:
         """Step forward."""
-        self.bench.driver.redo()
+        self.context.driver.redo()
 
     def release(self) -> None:
         """Nothing is locked any more; a maximised panel comes back."""
@@ -177,8 +177,8 @@ class Window(QMainWindow):
         """The whole State as JSON, on the clipboard."""
         from circuitlab.session.state_json import state_to_text
 
-        QGuiApplication.clipboard().setText(state_to_text(self.bench.document.recorded))
-        self.bench.message.emit("Session copied as JSON.")
+        QGuiApplication.clipboard().setText(state_to_text(self.context.document.recorded))
+        self.context.message.emit("Session copied as JSON.")
 
     def panel_action(self, name: str) -> None:
         """Run an action of the panel that was last used."""
@@ -248,10 +248,10 @@ class Window(QMainWindow):
         self.lessons.put_back()
         if self.remember:
             self.layout_of_docks.keep()
-        if self.bench.runner.busy:
+        if self.context.runner.busy:
             self.statusBar().showMessage("Waiting for running work to stop…")
             self.statusBar().repaint()
         self.ahead.stop()
-        self.bench.runner.close()
+        self.context.runner.close()
         self.log_dock.close_log()
         super().closeEvent(event)

@@ -11,7 +11,7 @@ from circuitlab.gui.training.form import TrainingForm
 from circuitlab.gui.training.process import TrainingProcess
 from circuitlab.gui.training.view import TrainingView
 from circuitlab.gui.widgets.dialog import Dialog
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 
 
 def closing_box(parent: QWidget) -> tuple[PlainBox, QPushButton, QPushButton]:
@@ -36,13 +36,13 @@ class TrainingDialog(Dialog):
     opens = Signal(str)
     usual = (820, 640)
 
-    def __init__(self, bench: Bench, parent: QWidget | None = None) -> None:
+    def __init__(self, context: AppContext, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setWindowTitle("Train a model")
-        self.bench = bench
+        self.context = context
         self.process = TrainingProcess(self)
-        self.form = TrainingForm(bench, self)
-        self.view = TrainingView(bench, self.process, self)
+        self.form = TrainingForm(context, self)
+        self.view = TrainingView(context, self.process, self)
         self.start = QPushButton("Start training", self)
         self.start.setEnabled(False)
         self.shut = QPushButton("Close", self)
@@ -102,7 +102,7 @@ class TrainingDialog(Dialog):
         """A run goes on without its dialog: opening again shows it."""
         self.form.leave()
         if self.process.running:
-            self.bench.message.emit("The training goes on: File → Train a model… shows it.")
+            self.context.message.emit("The training goes on: File → Train a model… shows it.")
         super().closeEvent(event)
 
     # -- the end of the window ----------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ class TrainingDialog(Dialog):
         wish = self.ask_close()
         if wish == "stay":
             return False
-        self.bench.message.emit("Waiting for the training to save its state…")
+        self.context.message.emit("Waiting for the training to save its state…")
         QCoreApplication.processEvents()
         if wish == "keep":
             return self.process.hand_over() or self.process.outcome != "stopped"

@@ -17,7 +17,7 @@ from circuitlab.gui.training.texts import TrainingTexts
 from circuitlab.gui.widgets.buttons import push
 from circuitlab.gui.widgets.form import Field, Form
 from circuitlab.gui.widgets.labels import words
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
 from circuitlab.paths import model_dir, shipped_models, shipped_recipes
 
@@ -33,9 +33,9 @@ class TrainingForm(QWidget):
 
     checked_changed = Signal()
 
-    def __init__(self, bench: Bench, parent: QWidget | None = None) -> None:
+    def __init__(self, context: AppContext, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.bench, self.runner = bench, bench.runner
+        self.context, self.runner = context, context.runner
         self.checked: Checked | None = None
         self._filled_out = ""
         self._pause = QTimer(self)

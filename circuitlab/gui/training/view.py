@@ -28,7 +28,7 @@ from circuitlab.gui.training.job import (
 )
 from circuitlab.gui.training.process import TrainingProcess
 from circuitlab.gui.widgets.labels import ShortLabel, label
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.training.part_way import part_way
 
 EVERY = 500  # ms between looks at the run's files
@@ -46,9 +46,9 @@ class TrainingView(QWidget):
     opens = Signal(str)
     again = Signal()
 
-    def __init__(self, bench: Bench, process: TrainingProcess, parent: QWidget | None = None) -> None:
+    def __init__(self, context: AppContext, process: TrainingProcess, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.bench, self.process = bench, process
+        self.context, self.process = context, process
         self.checked: Checked | None = None
         self.progress = Progress()
         self.curves: Curves | None = None
@@ -62,10 +62,10 @@ class TrainingView(QWidget):
         self._lay_out()
         process.said.connect(self._said)
         process.changed.connect(self._changed)
-        bench.runner.finished.connect(self._finished)
-        bench.runner.failed.connect(self._failed)
-        bench.theme_changed.connect(self.view.set_theme)
-        self.view.set_theme(bench.theme)
+        context.runner.finished.connect(self._finished)
+        context.runner.failed.connect(self._failed)
+        context.theme_changed.connect(self.view.set_theme)
+        self.view.set_theme(context.theme)
 
     # -- what it is made of -------------------------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class TrainingView(QWidget):
                 self.process.heard(outcome, found.error if outcome == "failed" else "")
         if self._new(METRICS):
             out = self.out
-            self.bench.runner.do(READ, "read the curves of a training run", lambda job: read_curves(out))
+            self.context.runner.do(READ, "read the curves of a training run", lambda job: read_curves(out))
 
     def _new(self, name: str) -> bool:
         found = stamp(self.out / name)
@@ -234,7 +234,7 @@ class TrainingView(QWidget):
         if self.checked is not None:
             self._say_progress()
         if outcome == "done":
-            self.bench.message.emit(f"{self.title.text()}: trained. “Open the model” shows it.")
+            self.context.message.emit(f"{self.title.text()}: trained. “Open the model” shows it.")
 
     @Slot()
     def _stop(self) -> None:
@@ -252,7 +252,7 @@ class TrainingView(QWidget):
             self.opens.emit(str(self.out / "model"))
             return
         out, recipe = self.out, self.checked.recipe
-        self.bench.runner.do(OPEN, "gather the newest checkpoint", lambda job: part_way(out, recipe))
+        self.context.runner.do(OPEN, "gather the newest checkpoint", lambda job: part_way(out, recipe))
 
     @Slot()
     def show_folder(self) -> None:

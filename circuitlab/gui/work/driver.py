@@ -20,7 +20,7 @@ from circuitlab.session.model_change import state_for, warm_tokenizer
 from circuitlab.session.state import State
 
 if TYPE_CHECKING:
-    from circuitlab.gui.work.bench import Bench
+    from circuitlab.gui.work.app_context import AppContext
 
 SLOT, LANE = "drive", "models"
 
@@ -43,20 +43,20 @@ class Wish:
 
 class Driver(QObject):
     """`show`, `go`, `undo`, `redo`. `settled()` when what was wanted is shown, `given_up()` when it cannot be (the error went to
-    `bench.failed`, the document is what it was), `waiting_changed()` when a model is being opened for it or no longer is.
+    `context.failed`, the document is what it was), `waiting_changed()` when a model is being opened for it or no longer is.
     """
 
     settled = Signal()
     given_up = Signal()
     waiting_changed = Signal()
 
-    def __init__(self, bench: Bench) -> None:
-        super().__init__(bench)
-        self.bench = bench
+    def __init__(self, context: AppContext) -> None:
+        super().__init__(context)
+        self.context = context
         self._wish: Wish | None = None  # the newest
         self._opening: Wish | None = None  # whose models are being opened
-        bench.runner.finished.connect(self._finished)
-        bench.runner.failed.connect(self._failed)
+        context.runner.finished.connect(self._finished)
+        context.runner.failed.connect(self._failed)
 
     @property
     def waiting(self) -> bool:
@@ -66,7 +66,7 @@ class Driver(QObject):
     @property
     def intended(self) -> State:
         """What will be recorded when everything that is wanted is shown: what the next change is to be made on."""
-        return self.bench.document.recorded if self._wish is None else self._wish.intended()
+        return self.context.document.recorded if self._wish is None else self._wish.intended()
 
     def show(self, state: State, label: str, merge: str = "") -> None:
         """Show a state, at once where its models are open, else when they are.
@@ -74,9 +74,9 @@ class Driver(QObject):
         Only what it changes of what is recorded now is changed then: words typed meanwhile stay. It is fitted to its model
         (`fitting.fitted`).
         """
-        shown = self.bench.document.recorded
+        shown = self.context.document.recorded
         changes = {f.name: new for f in fields(State) if (new := getattr(state, f.name)) != getattr(shown, f.name)}
-        intended = lambda: replace(self.bench.document.recorded, **changes)
+        intended = lambda: replace(self.context.document.recorded, **changes)
         needs = () if models_of(state) == models_of(shown) else models_of(state)
         self._want(Wish(needs, lambda: self._apply(intended(), label, merge), intended, merge))
 
@@ -87,13 +87,13 @@ class Driver(QObject):
     @Slot()
     def undo(self) -> None:
         """Take back what is on its way, else step back."""
-        document = self.bench.document
+        document = self.context.document
         self._walk(document.before, document.undo, f"Undone: {document.undo_label}.")
 
     @Slot()
     def redo(self) -> None:
         """Step forward."""
-        document = self.bench.document
+        document = self.context.document
         self._walk(document.after, document.redo, f"Done again: {document.redo_label}.")
 
     def drop(self) -> None:
@@ -104,31 +104,31 @@ class Driver(QObject):
 
     def reopen(self, state: State, act: Callable[[], None]) -> None:
         """A state is shown whose models have been closed: `act` when they are open again."""
-        self._want(Wish(models_of(state), act, lambda: self.bench.document.recorded))
+        self._want(Wish(models_of(state), act, lambda: self.context.document.recorded))
 
     def _walk(self, state: State | None, step: Callable[[], None], told: str) -> None:
         """To the state before or after, and say in the status line what that was."""
         if self.waiting:
             self.drop()
             self.given_up.emit()
-            self.bench.message.emit("Undone: what was on its way.")
+            self.context.message.emit("Undone: what was on its way.")
         elif state is not None:
 
             def act() -> None:
                 step()
-                self.bench.message.emit(told)
+                self.context.message.emit(told)
 
-            self._want(Wish(models_of(state), act, lambda: self.bench.document.recorded))
+            self._want(Wish(models_of(state), act, lambda: self.context.document.recorded))
 
     def _apply(self, state: State, label: str, merge: str) -> None:
-        store, shown = self.bench.engine.store, self.bench.document.recorded
+        store, shown = self.context.engine.store, self.context.document.recorded
         model = store.peek(state.model)
         if model is not None and state.model != shown.model:
             state = state_for(model, state, store.peek(shown.model), shown)
-        self.bench.document.apply(state, label, merge)
+        self.context.document.apply(state, label, merge)
 
     def _want(self, wish: Wish) -> None:
-        store = self.bench.engine.store
+        store = self.context.engine.store
         if all(store.use(ref) is not None for ref in wish.needs):
             self.drop()
             wish.act()
@@ -142,13 +142,13 @@ class Driver(QObject):
     def _open(self, wish: Wish) -> None:
         """On the thread of models: its own, so that a slider never waits for a file that is being written."""
         self._opening = wish
-        store, text = self.bench.engine.store, wish.intended().text
+        store, text = self.context.engine.store, wish.intended().text
 
         def work(job: Job) -> None:
             for ref in wish.needs:  # the reference first: it is used, and not the one that is closed to make room
                 warm_tokenizer(store.open(ref), text)
 
-        self.bench.runner.do(SLOT, f"open {wish.needs[-1].name}", work, LANE)
+        self.context.runner.do(SLOT, f"open {wish.needs[-1].name}", work, LANE)
 
     @Slot(str, object)
     def _finished(self, slot: str, value: object) -> None:
@@ -175,7 +175,7 @@ class Driver(QObject):
         if self._wish is made:
             self.drop()
             if not isinstance(error, Cancelled):
-                self.bench.failed.emit(error)
+                self.context.failed.emit(error)
             self.given_up.emit()
         self._go_on()
 

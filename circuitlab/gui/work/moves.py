@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, Slot
 
 from circuitlab.counting import number_of
 from circuitlab.figures.contracts.panel import WITHOUT_HEADS
-from circuitlab.gui.work.bench import Bench
+from circuitlab.gui.work.app_context import AppContext
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Conventions, Head
 from circuitlab.session.cuts import ablation, switched, with_edits, without_edit, words
@@ -27,142 +27,142 @@ CONVENTIONS = (
 class Moves(QObject):
     """Each method is one recorded step (or one burst of steps) of the document."""
 
-    def __init__(self, bench: Bench, parent: QObject | None = None) -> None:
+    def __init__(self, context: AppContext, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.bench = bench
+        self.context = context
 
     def walk_heads(self, layers: int, heads: int) -> None:
         """The neighbouring head becomes the chosen one."""
-        state, c = self.bench.document.recorded, self.bench.facts().config
+        state, c = self.context.document.recorded, self.context.facts().config
         if not c.n_layers:
             return self._no_heads()
         now = state.selection.head
         head = Head((now.layer + layers) % c.n_layers, (now.head + heads) % c.n_heads)
-        self.bench.document.apply(state.with_heads(head), f"head {head}", "walk heads")
+        self.context.document.apply(state.with_heads(head), f"head {head}", "walk heads")
 
     def select_layer(self) -> None:
         """All heads of the leading head's layer."""
-        state, c = self.bench.document.recorded, self.bench.facts().config
+        state, c = self.context.document.recorded, self.context.facts().config
         if not c.n_layers:
             return self._no_heads()
         lead = state.selection.head
         rest = tuple(Head(lead.layer, h) for h in range(c.n_heads) if h != lead.head)
-        self.bench.document.apply(state.with_heads(lead, *rest), "select layer")
+        self.context.document.apply(state.with_heads(lead, *rest), "select layer")
 
     def _no_heads(self) -> None:
-        self.bench.readout.emit(WITHOUT_HEADS)
+        self.context.readout.emit(WITHOUT_HEADS)
 
     def walk_tokens(self, step: int) -> None:
         """The neighbouring token becomes the destination."""
-        state = self.bench.document.recorded
+        state = self.context.document.recorded
         if not state.tokens:
             return
         at = state.selection.destination
         at = len(state.tokens) - 1 if at is None else at
         to = min(max(at + step, 0), len(state.tokens) - 1)
-        self.bench.document.apply(state.select(destination=to, locked=True), "walk tokens", "walk tokens")
+        self.context.document.apply(state.select(destination=to, locked=True), "walk tokens", "walk tokens")
 
     def release(self) -> None:
         """No token is locked any more, and no edge is chosen."""
-        state = self.bench.document.recorded
-        self.bench.document.end_preview()
-        self.bench.document.apply(replace(state, selection=state.selection.released()), "release")
+        state = self.context.document.recorded
+        self.context.document.end_preview()
+        self.context.document.apply(replace(state, selection=state.selection.released()), "release")
 
     @Slot()
     def pin(self) -> None:
         """The present subject becomes the reference."""
-        state = self.bench.document.recorded
+        state = self.context.document.recorded
         text = state.text if len(state.text) <= 24 else f"…{state.text[-23:]}"
         label = f"“{text}”" if text else number_of(len(state.tokens), "token")
-        final = ", final weights" if self.bench.facts(state.model).steps and state.model.checkpoint is None else ""
-        self._pin(f"{self.bench.name_of(state.model)}{final} {label}".replace(" · ", ", "), state.compare)
-        self.bench.message.emit("Pinned. Change anything, then compare (Ctrl+D).")
+        final = ", final weights" if self.context.facts(state.model).steps and state.model.checkpoint is None else ""
+        self._pin(f"{self.context.name_of(state.model)}{final} {label}".replace(" · ", ", "), state.compare)
+        self.context.message.emit("Pinned. Change anything, then compare (Ctrl+D).")
 
     def pin_to_compare(self, label: str) -> None:
         """The present subject becomes the reference under a name, and panels show the difference to it from now on."""
         self._pin(label, "difference")
-        self.bench.message.emit(f"Panels show the difference to {label} now; Ctrl+D shows now and the reference.")
+        self.context.message.emit(f"Panels show the difference to {label} now; Ctrl+D shows now and the reference.")
 
     def _pin(self, label: str, compare: Compare) -> None:
-        state = self.bench.document.recorded
+        state = self.context.document.recorded
         edited = f", {len(state.subject.edits)} ablated" if state.subject.edits else ""
         unusual = [w for w, usual in zip(state.conventions.words(), Conventions().words(), strict=True) if w != usual]
         said = "".join(f", {w}" for w in unusual)
         pin = Pin(f"{label}{edited}{said}", state.subject, state.selection, state.text)
-        self.bench.document.apply(replace(state, pins=(pin, *state.pins[: MOST_PINS - 1]), compare=compare), "pin")
+        self.context.document.apply(replace(state, pins=(pin, *state.pins[: MOST_PINS - 1]), compare=compare), "pin")
 
     def unpin(self) -> None:
         """Nothing is kept to compare with; beside a cut the reference is the uncut state then."""
-        state = self.bench.document.recorded
-        self.bench.document.apply(replace(state, pins=(), compare="now"), "unpin")
+        state = self.context.document.recorded
+        self.context.document.apply(replace(state, pins=(), compare="now"), "unpin")
 
     def compare(self, chosen: Compare) -> None:
         """What panels show beside a pin."""
-        state = self.bench.document.recorded
-        self.bench.document.apply(replace(state, compare=chosen), f"compare: {chosen}", "compare")
+        state = self.context.document.recorded
+        self.context.document.apply(replace(state, compare=chosen), f"compare: {chosen}", "compare")
 
     def next_compare(self) -> None:
         """Now, the reference, the difference, in turn."""
-        state = self.bench.document.recorded
+        state = self.context.document.recorded
         if state.reference is not None:
             self.compare(COMPARE[(COMPARE.index(state.compare) + 1) % 3])
         else:
-            self.bench.message.emit("Pin a reference first (Ctrl+P), or cut something.")
+            self.context.message.emit("Pin a reference first (Ctrl+P), or cut something.")
 
     def convention(self, name: str, value: object) -> None:
         """Change one field of the conventions."""
-        state = self.bench.document.recorded
+        state = self.context.document.recorded
         changed = replace(state.conventions, **{name: value})  # type: ignore[arg-type]
-        self.bench.document.apply(replace(state, conventions=changed), f"conventions: {name.replace('_', ' ')}")
+        self.context.document.apply(replace(state, conventions=changed), f"conventions: {name.replace('_', ' ')}")
 
     def raw_or_folded(self) -> None:
         """Weights as their file has them, or folded and centred."""
-        state = self.bench.document.recorded
+        state = self.context.document.recorded
         raw = state.conventions.fold_norm or state.conventions.centre
         changed = replace(state.conventions, fold_norm=not raw, centre=not raw)
-        self.bench.document.apply(replace(state, conventions=changed), f"conventions: {'raw' if raw else 'folded and centred'}")
+        self.context.document.apply(replace(state, conventions=changed), f"conventions: {'raw' if raw else 'folded and centred'}")
 
     def ablate(self) -> None:
         """Zero the chosen heads, or put them back where they all are zeroed."""
-        state = self.bench.document.recorded
-        if not self.bench.facts().config.n_layers:
+        state = self.context.document.recorded
+        if not self.context.facts().config.n_layers:
             return self._no_heads()
         wanted = [ablation(h) for h in state.selection.heads]
         active = {e for e, on in state.edits if on}
         rest = tuple((e, on) for e, on in state.edits if e not in wanted)
         names = " ".join(map(str, state.selection.heads))
         if all(w in active for w in wanted):
-            self.bench.document.apply(replace(state, edits=rest), f"put back {names}")
+            self.context.document.apply(replace(state, edits=rest), f"put back {names}")
         else:
-            self.bench.document.apply(with_edits(state, *wanted), f"ablate {names}")
+            self.context.document.apply(with_edits(state, *wanted), f"ablate {names}")
             self._say_reference(state)
 
     def take(self, state: State, label: str) -> None:
-        """What an offer of a menu made of the bench."""
-        before = self.bench.document.recorded
-        self.bench.document.apply(state, label)
+        """The state that an offer of a menu leads to."""
+        before = self.context.document.recorded
+        self.context.document.apply(state, label)
         self._say_reference(before)
 
     def _say_reference(self, before: State) -> None:
-        if before.reference is None and self.bench.document.recorded.reference is not None:
-            self.bench.message.emit("The uncut run is the reference now: Ctrl+D shows before, after and the difference.")
+        if before.reference is None and self.context.document.recorded.reference is not None:
+            self.context.message.emit("The uncut run is the reference now: Ctrl+D shows before, after and the difference.")
 
     def switch(self, edit: Intervention, on: bool) -> None:
         """One intervention on or off."""
         label = f"{'on' if on else 'off'}: {words(edit)}"
-        self.bench.document.apply(switched(self.bench.document.recorded, edit, on), label)
+        self.context.document.apply(switched(self.context.document.recorded, edit, on), label)
 
     def switch_all(self, on: bool) -> None:
         """Every intervention on or off."""
-        state = self.bench.document.recorded
+        state = self.context.document.recorded
         edits = tuple((edit, on) for edit, _ in state.edits)
-        self.bench.document.apply(replace(state, edits=edits), f"all interventions {'on' if on else 'off'}")
+        self.context.document.apply(replace(state, edits=edits), f"all interventions {'on' if on else 'off'}")
 
     def remove(self, edit: Intervention) -> None:
         """One intervention, from the list."""
-        self.bench.document.apply(without_edit(self.bench.document.recorded, edit), f"remove: {words(edit)}")
+        self.context.document.apply(without_edit(self.context.document.recorded, edit), f"remove: {words(edit)}")
 
     def clear_edits(self) -> None:
         """No interventions."""
-        state = self.bench.document.recorded
-        self.bench.document.apply(replace(state, edits=()), "remove interventions")
+        state = self.context.document.recorded
+        self.context.document.apply(replace(state, edits=()), "remove interventions")

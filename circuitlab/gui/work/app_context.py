@@ -22,7 +22,7 @@ from circuitlab.session.state import State
 MOST_FACTS = 64  # models whose facts are kept: a slider may pass over thousands
 
 
-class Bench(QObject):
+class AppContext(QObject):
     """One window's shared objects.
 
     `readout(text)` is what the pointer is over, "" when it has left; `message(text)` what has just happened;
