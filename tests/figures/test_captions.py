@@ -16,7 +16,7 @@ from circuitlab.analysis.circuits.factors import exactness
 from circuitlab.engine.engine import Engine, needs
 from circuitlab.engine.request import Answer, Provenance, Request
 from circuitlab.engine.store import ModelStore
-from circuitlab.errors import BadInput, Refused
+from circuitlab.errors import BadFigure, BadInput, Refused
 from circuitlab.figures.contracts.common import caption, captions
 from circuitlab.figures.contracts.panel import Panel, Why, facts_of, panels
 from circuitlab.figures.marks import Edges, Figure, Heatmap, Points, Rows
@@ -120,9 +120,19 @@ def test_a_caption_says_what_remains_of_how_much_and_how_far_it_is() -> None:
         conventions=("norm folded",), remainder=Remainder(size=0.0015, of=12.5, unit="logit", what="range"), done=0.25
     )
     answer = Answer(request, result, complete=False, provenance=Provenance(reused=3))
-    words = "norm folded · more · remainder 1.5e-03 logit (range 12.5)"
-    assert caption(answer, "more", "") == f"{words} · so far: 25%"
-    assert captions((answer, replace(answer, complete=True)), "more").count("remainder") == 1
+    remainder = "remainder 1.5e-03 logit (range 12.5)"
+    assert caption(answer, "more", "") == ("norm folded", "more", remainder, "so far: 25%")
+    assert captions((answer, replace(answer, complete=True)), "more", "") == ("norm folded", remainder, "so far: 25%", "more")
+    dots = replace(answer, result=replace(result, conventions=("score = scale · q · k",)))
+    assert captions((answer, dots))[-1] == "score = scale · q · k", "a part is what was given as one, whatever stands in it"
+
+
+def test_a_caption_is_given_in_parts() -> None:
+    with pytest.raises(BadFigure, match="cannot be drawn"):
+        Figure((), "T", "norm folded")  # type: ignore[arg-type]
+    figure = Figure((), "T", ("norm folded", "centred"))
+    assert figure.caption == "norm folded · centred" and figure.with_caption("", "more").caption_parts[-1] == "more"
+    assert figure.with_caption("") is figure
 
 
 def test_a_caption_says_nothing_of_how_fast_it_was_computed(bench: tuple[Engine, State, str]) -> None:

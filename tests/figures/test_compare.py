@@ -622,7 +622,10 @@ def test_the_colours_of_a_difference_take_no_less_than_a_hundredth_of_the_common
 
 
 def test_held_scales_only_grow_and_say_what_the_step_alone_would_have() -> None:
-    scales, step = HeldScales(), lambda top: Figure(((replace(heat(np.eye(2)), levels=(-top, top), map="signed"),),), "", "now")
+    scales, step = (
+        HeldScales(),
+        lambda top: Figure(((replace(heat(np.eye(2)), levels=(-top, top), map="signed"),),), "", ("now",)),
+    )
     tops = []
     for own in (0.5, 0.25, 0.75, 0.1):
         figure = scales.held(step(own))

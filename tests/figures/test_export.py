@@ -53,7 +53,7 @@ MARKS = {
 
 @pytest.fixture(params=MARKS)
 def figure(request, qapp) -> Figure:
-    return Figure(((MARKS[request.param],),), "L1H3 <s> & more", "norm folded · centred · float32", (8, 20))
+    return Figure(((MARKS[request.param],),), "L1H3 <s> & more", ("norm folded", "centred", "float32"), (8, 20))
 
 
 def said(root: ET.Element) -> str:

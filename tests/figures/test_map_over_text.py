@@ -24,7 +24,7 @@ def figure(n: int) -> Figure:
     values = np.tril(np.ones((n, n), np.float32))
     axis = lambda label: Axis(label, names, tokens=True)
     heat = Heatmap("map", values, (0.0, 1.0), x=axis("source"), y=axis("destination"), unit="weight")
-    return Figure(((heat,), (Tokens("text", names, values[-1]),)), "title", "caption", weights=(4.0, 1.0))
+    return Figure(((heat,), (Tokens("text", names, values[-1]),)), "title", ("caption",), weights=(4.0, 1.0))
 
 
 def settled(view, theme, size, n):

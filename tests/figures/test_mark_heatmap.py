@@ -29,7 +29,7 @@ def heat(**more) -> Heatmap:
 
 
 def figure(mark) -> Figure:
-    return Figure(((mark,),), "title", "caption")
+    return Figure(((mark,),), "title", ("caption",))
 
 
 def centre(widget, row, col) -> QPoint:

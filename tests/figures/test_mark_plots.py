@@ -466,9 +466,9 @@ def test_distance_from_a_segment():
 def test_curves_without_any_value_are_said_and_not_drawn_as_nothing(view) -> None:
     x, none = np.arange(4.0), np.full(4, np.nan)
     some = Lines("curves", x, np.stack([np.ones(4), none]), ("measured", "loss on text"))
-    view.show_figure(Figure(((some,),), "T", "a caption"))
+    view.show_figure(Figure(((some,),), "T", ("a caption",)))
     assert "without any value: loss on text" in view.told and "measured," not in view.told
-    view.show_figure(Figure(((Lines("curves", x, none[None].copy(), ("loss on text",)),),), "T", "a caption"))
+    view.show_figure(Figure(((Lines("curves", x, none[None].copy(), ("loss on text",)),),), "T", ("a caption",)))
     assert "without any value: loss on text" in view.told
     widget = view.widget("curves")
     view.grab()

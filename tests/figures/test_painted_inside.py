@@ -68,7 +68,7 @@ def painted(item) -> tuple[float, float, float, float] | None:
 def test_an_item_paints_inside_its_boundary(view, name, theme, size):
     view.set_theme(theme)
     view.resize(*size)
-    view.show_figure(Figure(((MARKS[name],),), "title", "caption"))
+    view.show_figure(Figure(((MARKS[name],),), "title", ("caption",)))
     view.grab()
     QApplication.processEvents()
     widget = view.widget("m")
@@ -108,10 +108,10 @@ def test_nothing_is_left_of_the_numbers_before(qtbot, n, theme, change):
     for view, shown in ((used, mark), (fresh, other)):
         view.resize(420, 260)
         qtbot.addWidget(view)
-        view.show_figure(Figure(((shown,),), "title", "caption"))
+        view.show_figure(Figure(((shown,),), "title", ("caption",)))
         view.show()
         pictures.append(seen(view))
-    used.show_figure(Figure(((other,),), "title", "caption"))
+    used.show_figure(Figure(((other,),), "title", ("caption",)))
     before, wanted = pictures
     assert (wanted != before).any() and len(np.unique(wanted.reshape(-1, 3), axis=0)) > 20
     assert (seen(used) == wanted).all()

@@ -220,11 +220,11 @@ def test_a_height_is_kept_or_refused():
     assert f"{shown - 1}.000" in said
     assert f"{shown}.000" not in said
     long = Tokens("t", tuple(["word"] * 90), np.zeros(90))
-    for figure in (Figure(((long,),), "t"), Figure(((rows,),), "t", "word · " * 200)):
+    for figure in (Figure(((long,),), "t"), Figure(((rows,),), "t", ("word",) * 200)):
         with pytest.raises(UsageError, match="height"):
             picture(figure, ".svg", Paper(height_mm=30, caption="full"))
     with pytest.raises(UsageError, match="height"):
-        picture(Figure(((rows,),), "t", "word · " * 200), ".svg", Paper(height_mm=30, caption="full"))
+        picture(Figure(((rows,),), "t", ("word",) * 200), ".svg", Paper(height_mm=30, caption="full"))
 
 
 def test_columns_without_room_are_named_and_words_wrap():

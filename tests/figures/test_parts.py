@@ -31,7 +31,7 @@ FULL = Paper(caption="full")
 
 def shown(view: FigureView, mark: Any) -> Any:
     view.resize(640, 520)
-    view.show_figure(Figure(((mark,),), "T", "a caption"))
+    view.show_figure(Figure(((mark,),), "T", ("a caption",)))
     view.grab()
     QApplication.processEvents()
     return view.widget(mark.name)

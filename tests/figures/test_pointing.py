@@ -12,10 +12,10 @@ from PySide6.QtGui import QContextMenuEvent, QMouseEvent, QWheelEvent
 from PySide6.QtWidgets import QApplication, QWidget
 
 from circuitlab.draw.view.figure_view import FigureView
-from circuitlab.figures.marks import Figure, Heatmap, Hit, Lines, Prose, RowColumn, Rows, Tokens, ids
+from circuitlab.figures.marks import Figure, Heatmap, Hit, Lines, Prose, RowColumn, Rows, Tokens, ids, joined
 from tests.figures.test_mark_gestures import MARKS, middle, receiver
 
-SHORT, LONG = "one remark", " · ".join(f"remark {i} of those that a figure makes of itself" for i in range(12))
+SHORT, LONG = ("one remark",), tuple(f"remark {i} of those that a figure makes of itself" for i in range(12))
 
 
 def moved(target: QWidget, at: QPoint) -> None:
@@ -42,15 +42,15 @@ def settled(view: FigureView) -> None:
 
 def talking(view: FigureView, figure: Figure) -> list[Hit]:
     """`figure`, which says now much and now little of itself as soon as something is hovered; what the view tells."""
-    told, words = list[Hit](), [SHORT, LONG]
-    view.show_figure(replace(figure, caption=SHORT, title=SHORT))
+    told, captions = list[Hit](), [SHORT, LONG]
+    view.show_figure(replace(figure, caption_parts=SHORT, title=SHORT[0]))
     settled(view)
 
     def hovered(hit: Hit, said: str) -> None:
         told.append(hit)
         if hit.gesture == "hover":
-            words.reverse()
-            view.show_figure(replace(figure, caption=words[0], title=words[0][:200]))
+            captions.reverse()
+            view.show_figure(replace(figure, caption_parts=captions[0], title=joined(*captions[0])[:200]))
 
     view.hovered.connect(hovered)
     view.picked.connect(told.append)

@@ -26,7 +26,7 @@ def shown(view) -> set[str]:
 
 
 def test_title_caption_and_pruning_are_said_literally(view):
-    view.show_figure(Figure(((heat(),),), "<s> & L0H1", "norm folded · <b>", (200, 9412)))
+    view.show_figure(Figure(((heat(),),), "<s> & L0H1", ("norm folded", "<b>"), (200, 9412)))
     assert {"<s> & L0H1", "norm folded · <b>", "showing 200 of 9,412"} <= shown(view)
     labels = view.findChildren(QLabel, options=Qt.FindChildOption.FindDirectChildrenOnly)
     assert {label.textFormat() for label in labels} == {Qt.TextFormat.PlainText}
@@ -149,17 +149,18 @@ def test_nothing_is_left_behind(qapp):
     assert len(qapp.topLevelWidgets()) == before
 
 
-WORDS = " · ".join(f"word {i}" for i in range(60))
+PARTS = tuple(f"word {i}" for i in range(60))
+WORDS = " · ".join(PARTS)
 
 
 def test_a_long_caption_takes_few_lines_and_the_rest_is_in_its_tip(view):
-    said = f"{WORDS} · ≈: estimates · remainder 1e-7 of 3 logits"
-    beside = f"{WORDS} · aligned 7 tokens here, 9 there · {WORDS}"
+    parts = (*PARTS, "≈: estimates", "remainder 1e-7 of 3 logits")
+    beside = (*PARTS, "aligned 7 tokens here, 9 there", *PARTS)
     view.show_figure(Figure(((heat(),),), "A", beside))
     view.resize(330, 300)
     QApplication.processEvents()
     assert "aligned 7 tokens" in view.findChild(Caption).text(), "two texts are said to be two"
-    view.show_figure(Figure(((heat(),),), "A", said))
+    view.show_figure(Figure(((heat(),),), "A", parts))
     view.resize(330, 300)
     QApplication.processEvents()
     caption = view.findChild(Caption)
@@ -167,15 +168,15 @@ def test_a_long_caption_takes_few_lines_and_the_rest_is_in_its_tip(view):
     assert caption.text().startswith("word 0 · ")
     assert caption.text().endswith("≈: estimates · remainder 1e-7 of 3 logits · …")  # what does not add up stays in sight
     assert "word 59" in caption.toolTip()
-    assert view.accessibleDescription() == said
+    assert view.accessibleDescription() == " · ".join(parts)
     view.resize(1400, 900)
     QApplication.processEvents()
-    assert caption.text() == said
+    assert caption.text() == " · ".join(parts)
     assert not caption.toolTip()
 
 
 def test_a_caption_that_is_folded_unfolds_and_folds_again_by_button_and_key(view, qtbot):
-    view.show_figure(Figure(((heat(),),), "A", WORDS))
+    view.show_figure(Figure(((heat(),),), "A", PARTS))
     view.resize(330, 400)
     settled = lambda: [QApplication.processEvents() for _ in range(4)]
     settled()
@@ -190,10 +191,10 @@ def test_a_caption_that_is_folded_unfolds_and_folds_again_by_button_and_key(view
         caption.text() == WORDS and caption.height() >= caption.heightForWidth(caption.width()) > low and state() == (True, True)
     )
     assert fold.isVisible() and fold.text() != "more"
-    view.show_figure(Figure(((heat(),),), "A", WORDS + " · another"))
+    view.show_figure(Figure(((heat(),),), "A", (*PARTS, "another")))
     settled()
     assert caption.text().endswith("another"), "what was unfolded stays so"
-    view.show_figure(Figure(((heat(),),), "A", WORDS))
+    view.show_figure(Figure(((heat(),),), "A", PARTS))
     qtbot.keyClick(fold, Qt.Key.Key_Space)
     settled()
     assert caption.text() == few and caption.height() == low and state() == (True, False)
@@ -208,13 +209,13 @@ def test_a_caption_that_is_folded_unfolds_and_folds_again_by_button_and_key(view
 def test_on_paper_a_caption_is_whole(qtbot):
     paper = FigureView(paper=Paper(caption="full"))
     qtbot.addWidget(paper)
-    paper.show_figure(Figure(((heat(),),), "A", WORDS))
+    paper.show_figure(Figure(((heat(),),), "A", PARTS))
     paper.resize(330, 300)
     paper.lay_out_for_paper(330)
     assert paper.findChild(Caption).text() == WORDS
     short = FigureView(paper=Paper(caption="short"))
     qtbot.addWidget(short)
-    short.show_figure(Figure(((heat(),),), "A", WORDS))
+    short.show_figure(Figure(((heat(),),), "A", PARTS))
     short.lay_out_for_paper(330)
     assert short.fold.isHidden()
 
@@ -305,7 +306,7 @@ def test_a_table_leaves_as_the_person_has_sorted_and_filtered_it(view):
         RowColumn("n", np.array([1.0, 2, 3, 10])),
     )
     rows = Rows("t", columns, ids(np.arange(4)), chosen=(1,), searchable=True)
-    view.show_figure(Figure(((rows,),), "t", "c"))
+    view.show_figure(Figure(((rows,),), "t", ("c",)))
     assert view.as_shown().marks()[0] is rows
     widget = view.widget("t")
     widget.table.horizontalHeader().setSortIndicator(1, Qt.SortOrder.DescendingOrder)

@@ -225,9 +225,8 @@ def test_conventions_stand_once_in_the_bar_and_in_what_leaves_the_window(
     panels = [d for d in window.docks.values() if isinstance(d, PanelDock) and d.shown and d.view.figure.grid]
     assert len(panels) > 2
     for panel in panels:
-        parts = panel.view._caption.text().split(" · ")
-        assert not set(parts) & set(words), panel.panel.name
-        assert set(words) <= set(panel.view.figure.caption.split(" · ")) or panel.panel.name in ("model",)
+        assert not set(panel.view._caption.parts) & set(words), panel.panel.name
+        assert set(words) <= set(panel.view.figure.caption_parts) or panel.panel.name in ("model",)
         assert all(word in panel.view._caption.toolTip() for word in words) or words[0] not in panel.view.figure.caption
         assert words[0] in panel.view.accessibleDescription() or words[0] not in panel.view.figure.caption
     window.moves.convention("centre", False)
@@ -240,4 +239,4 @@ def test_conventions_stand_once_in_the_bar_and_in_what_leaves_the_window(
     monkeypatch.setattr(FigureView, "grab", lambda self, *where: (seen.append(self._caption.words), grab(self, *where))[1])
     view.copy_image()
     assert all(word in seen[0] for word in words)
-    assert not set(view._caption.text().split(" · ")) & set(words)
+    assert not set(view._caption.parts) & set(words)

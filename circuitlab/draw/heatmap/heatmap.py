@@ -155,18 +155,18 @@ class HeatmapMark(PlotMark):
         paper = self._paper
         return self.devicePixelRatioF() if paper is None else paper.dpi / POINTS * paper.font_pt / self.theme.small
 
-    def note(self) -> str:
+    def notes(self) -> tuple[str, ...]:
         """Pooling is announced, and levels for which no bar stands."""
         side, mark = 2 ** max(self._mip, 0), self.mark
         words = [f"drawn as the largest of {side} × {side} cells"] if side > 1 else []
         if self._bar_left_out:
             words.append(" ".join(filter(None, (f"colours from {short(mark.levels[0])} to {short(mark.levels[1])}", mark.unit))))
         if self._untitled:
-            words.append(" · ".join(f"{way}: {axis.label}" for way, axis in (("down", mark.y), ("across", mark.x)) if axis.label))
+            words += [f"{way}: {axis.label}" for way, axis in (("down", mark.y), ("across", mark.x)) if axis.label]
         if self._paper is not None and self._paper.grey:
             words += ["hues of heads cannot be told apart in grey"] if mark.rgb is not None and mark.legend else []
             words += ["− marks negative cells"] if mark.rgb is None and mark.map == "signed" else []
-        return " · ".join(words)
+        return tuple(words)
 
     def prepare_export(self, paper: Paper) -> None:
         """Cells are rectangles; where they are too many, a picture without loss."""

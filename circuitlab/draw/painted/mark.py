@@ -77,9 +77,9 @@ class PaintedMark(Gestures, QAbstractScrollArea):
         """The height that all of it asks for."""
         return self.content_height(width)
 
-    def note(self) -> str:
+    def notes(self) -> tuple[str, ...]:
         """Nothing to add to the caption."""
-        return ""
+        return ()
 
     def prepare_export(self, paper: Paper) -> None:
         """On paper nothing scrolls."""

@@ -271,9 +271,9 @@ class TokensMark(PaintedMark):
             painter.setPen(QPen(QColor(inks[i]), 1.2))
             painter.drawLine(QPointF(box.left() + 1, box.bottom() - 1), QPointF(box.right() - 1, box.bottom() - 1))
 
-    def note(self) -> str:
+    def notes(self) -> tuple[str, ...]:
         """How a sign is shown in grey."""
-        return "underlined tokens are negative" if self._marks_signs() else ""
+        return ("underlined tokens are negative",) if self._marks_signs() else ()
 
     def _title(self, painter: QPainter, room: QRectF) -> None:
         """The heading, in the first line."""

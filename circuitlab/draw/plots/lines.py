@@ -138,9 +138,9 @@ class LinesMark(XYPlot):
         """Wide."""
         return min(300, max(160, round(width * 0.45)))
 
-    def note(self) -> str:
+    def notes(self) -> tuple[str, ...]:
         """Curves that have no value anywhere, and curves without a legend, are announced."""
-        return " · ".join(filter(None, (self._absent(), self._unnamed())))
+        return tuple(filter(None, (self._absent(), self._unnamed())))
 
     def _absent(self) -> str:
         names = [self.mark.names[i] for i in np.flatnonzero(~np.isfinite(self._ys).any(axis=1)).tolist()] if self._ys.size else []

@@ -98,9 +98,9 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         """px on paper below which nothing of the picture can be read."""
         return self.left_axis.width() + LEAST_PICTURE
 
-    def note(self) -> str:
+    def notes(self) -> tuple[str, ...]:
         """What the caption must add about how this was drawn."""
-        return ""
+        return ()
 
     def prepare_export(self, paper: Paper) -> None:
         """Called once before the widget is painted on paper: nobody can point at what is cut short."""

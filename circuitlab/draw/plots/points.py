@@ -71,9 +71,9 @@ class PointsMark(XYPlot):
     def _dense(self) -> bool:
         return len(self._x) > MOST
 
-    def note(self) -> str:
+    def notes(self) -> tuple[str, ...]:
         """A density in place of points is announced."""
-        return f"drawn as the density of {number_of(len(self._x), 'point')}" if self._dense() else ""
+        return (f"drawn as the density of {number_of(len(self._x), 'point')}",) if self._dense() else ()
 
     def _rgb(self) -> np.ndarray:
         """[n, 3] uint8, of at most 64 shades of a map."""

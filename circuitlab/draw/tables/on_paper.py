@@ -166,14 +166,14 @@ class RowsOnPaper(PaintedMark):
         ends = self._top(width) + head + np.cumsum(heights)
         return int((ends <= self.viewport().height() - self._below() + 1).sum())
 
-    def note(self) -> str:
+    def notes(self) -> tuple[str, ...]:
         """What of the table is not here."""
         n, shown = len(self.mark.ids), self._shown()
         words = [f"first {shown} of {number_of(n, 'row')}"] if shown < n else []
         out = self._fit(max(self.viewport().width(), 40))[1]
         key = key_column(self.mark)
         words += [key_words(key)] if key is not None and self._key() is None else []
-        return " · ".join([*words, *([f"columns left out: {', '.join(out)}"] if out else [])])
+        return (*words, *([f"columns left out: {', '.join(out)}"] if out else []))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Other rows and columns fit."""

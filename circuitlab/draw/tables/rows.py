@@ -242,12 +242,12 @@ class RowsMark(QWidget):
             round(key) + rows * px(ROW) + px(32) + (px(22) if self.mark.heading else 0) + (px(32) if self.mark.searchable else 0)
         )
 
-    def note(self) -> str:
+    def notes(self) -> tuple[str, ...]:
         """What of the table is not here."""
         left_out = f"columns left out: {', '.join(self._widths.left_out)}" if self._widths.left_out else ""
         column = key_column(self.mark)
         key = key_words(column) if column is not None and self.key.column is None else ""
-        return " · ".join(filter(None, (left_out, listed(self.mark), key)))
+        return tuple(filter(None, (left_out, listed(self.mark), key)))
 
     def _share(self, anew: bool = False) -> None:
         """The width among the columns; the caption names those that have no room."""

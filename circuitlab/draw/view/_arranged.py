@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from circuitlab.draw.view.caption import BETWEEN
 from circuitlab.figures.marks import Figure, Mark, Rows
 
 
@@ -16,7 +15,7 @@ def as_arranged(figure: Figure, widgets: Mapping[tuple[type, str], Any]) -> Figu
     """`widgets` draw its marks, by type and name; what a filter has left out is said in the caption."""
     words: list[str] = []
     grid = tuple(tuple(_arranged(mark, widgets, words) for mark in row) for row in figure.grid)
-    return replace(figure, grid=grid, caption=BETWEEN.join(filter(None, (figure.caption, *words))))
+    return replace(figure, grid=grid).with_caption(*words)
 
 
 def _arranged(mark: Mark, widgets: Mapping[tuple[type, str], Any], words: list[str]) -> Mark:

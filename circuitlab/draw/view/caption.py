@@ -12,8 +12,8 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QLabel, QWidget
 
 from circuitlab.draw.look.plain_text import plain_tip
+from circuitlab.figures.marks import joined
 
-BETWEEN = " · "
 # what a reader must not have to look for: what does not add up, what is not yet or not wholly drawn, estimated (≈), of two texts
 STAYS = re.compile(
     r"remainder|scale held|zeroed: "
@@ -23,11 +23,11 @@ STAYS = re.compile(
 
 
 class Wrapped(QLabel):
-    """Wraps `words`; those that do not fit into `lines` (0: any number) go, the last ones first, and an ellipsis says so.
+    """Wraps `parts`; those that do not fit into `lines` (0: any number) go, the last ones first, and an ellipsis says so.
 
     `steady`: its height is the largest that it has had at its width, until `forget`; and while it is `still` its words make do
     with the height there is, so that a picture beside it stays where it is. `whole`: the lines do not count. `folds`: they would
-    not hold all words. `beside`: px that stand beside it while it does. `fitted()`: the words are fitted anew.
+    not hold all parts. `beside`: px that stand beside it while it does. `fitted()`: the words are fitted anew.
     """
 
     fitted = Signal()
@@ -36,7 +36,7 @@ class Wrapped(QLabel):
         super().__init__(parent)
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setWordWrap(True)
-        self.words, self.lines, self.first = "", 0, ()
+        self.parts, self.lines, self.first = (), 0, 0
         self.steady, self.still = steady, False
         self.whole = self.folds = False
         self.beside = 0
@@ -44,10 +44,15 @@ class Wrapped(QLabel):
         if steady:
             self.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop)
 
-    def say(self, words: str, lines: int = 0, first: tuple[str, ...] = ()) -> None:
-        """Other words, or another number of lines; `first` are parts of them that stay."""
-        if (words, lines, first) != (self.words, self.lines, self.first):
-            self.words, self.lines, self.first = words, lines, first
+    @property
+    def words(self) -> str:
+        """All parts in one line."""
+        return joined(*self.parts)
+
+    def say(self, parts: tuple[str, ...], lines: int = 0, first: int = 0) -> None:
+        """Other parts, or another number of lines; the `first` parts stay."""
+        if (parts, lines, first) != (self.parts, self.lines, self.first):
+            self.parts, self.lines, self.first = parts, lines, first
             self._fit()
 
     def hold(self, still: bool) -> None:
@@ -94,14 +99,13 @@ class Wrapped(QLabel):
         text = self.words
         self.folds = not self._fits(text, self.beside)  # also with the room of what says that it does
         if self.folds and not self.whole:
-            parts = text.split(BETWEEN)
-            parts = parts[len(self.first) :]
+            first, parts = self.parts[: self.first], self.parts[self.first :]
             stay = [p for p in parts if STAYS.match(p)]
             go = [p for p in parts if p not in stay]
-            while go and not self._fits(BETWEEN.join((*self.first, *go, *stay, "…"))):
+            while go and not self._fits(joined(*first, *go, *stay, "…")):
                 go.pop()
-            text = BETWEEN.join((*self.first, *go, *stay, "…"))
-            if not go and not stay and not self.first and parts:  # one long sentence: as many of its words as fit
+            text = joined(*first, *go, *stay, "…")
+            if not go and not stay and not first and parts:  # one long sentence: as many of its words as fit
                 text = self._begun(parts[0])
         if text != self.text():
             self.setText(text)

@@ -21,9 +21,9 @@ from circuitlab.draw.view._busy import Busy
 from circuitlab.draw.view._fold import Fold
 from circuitlab.draw.view._realise import realise
 from circuitlab.draw.view._spoken import name_for_readers
-from circuitlab.draw.view.caption import BETWEEN, Caption, Wrapped
+from circuitlab.draw.view.caption import Caption, Wrapped
 from circuitlab.draw.view.places import Key, Places
-from circuitlab.figures.marks import Figure, Hit, Mark
+from circuitlab.figures.marks import Figure, Hit, Mark, joined
 
 _HOVERS = ("hover", "leave")
 SHORT_CAPTION = 3  # lines of a short caption on paper
@@ -137,29 +137,32 @@ class FigureView(QWidget):
 
     def _label(self) -> None:
         figure = self._figure
-        caption = self.told
-        seen = BETWEEN.join(part for part in caption.split(BETWEEN) if part not in self._once)
+        caption = self._caption_parts()
+        visible = tuple(part for part in caption if part not in self._once)
         shown = f"showing {figure.shown[0]:,} of {figure.shown[1]:,}" if figure.shown else ""
-        self._title.say(figure.title)
+        self._title.say((figure.title,) if figure.title else ())
         for label, text in ((self._shown, shown), (self._why, figure.why_empty)):
             if label.text() != text:
                 label.setText(text)
         for label in (self._title, self._shown, self._why) if not self._still else ():
             label.setVisible(bool(label.text()))
         self._place_why(bool(figure.grid))
-        self._say(seen)
-        if seen != caption:
-            self._caption.setToolTip(plain_tip(caption))
+        self._say(visible)
+        if visible != caption:
+            self._caption.setToolTip(plain_tip(joined(*caption)))
         name_for_readers(self, figure, self._widgets)
-        self.setAccessibleDescription(caption or figure.why_empty)
+        self.setAccessibleDescription(joined(*caption) or figure.why_empty)
 
     @property
     def told(self) -> str:
         """All that the figure says of itself, and of how it is drawn; on paper also what it is a figure of."""
+        return joined(*self._caption_parts())
+
+    def _caption_parts(self) -> tuple[str, ...]:
         about = self._figure.about if self._paper is not None else ()
-        notes = dict.fromkeys(note for w in self._widgets.values() for note in w.note().split(BETWEEN) if note)
+        notes = dict.fromkeys(note for w in self._widgets.values() for note in w.notes())
         parts = [w.part_words() for w in self._widgets.values() if isinstance(w, PlotMark)]
-        return BETWEEN.join(t for t in (*about, self._figure.caption, *parts, *notes) if t)
+        return tuple(filter(None, (*about, *self._figure.caption_parts, *parts, *notes)))
 
     def parts(self) -> dict[str, Range]:
         """What is seen of the marks that the person has zoomed or moved, by name."""
@@ -167,7 +170,7 @@ class FigureView(QWidget):
 
     def part_words(self) -> str:
         """The same in words, "" where every mark is seen whole."""
-        return BETWEEN.join(w.part_words() for w in self._widgets.values() if isinstance(w, PlotMark) and w.part is not None)
+        return joined(*(w.part_words() for w in self._widgets.values() if isinstance(w, PlotMark) and w.part is not None))
 
     def show_parts(self, parts: Mapping[str, Range]) -> None:
         """See these parts of the marks."""
@@ -188,12 +191,12 @@ class FigureView(QWidget):
         why = self._why.heightForWidth(width) if self._why.isVisibleTo(self) else 0
         return self.height() - title - caption - why - 3 * GRID
 
-    def _say(self, caption: str) -> None:
+    def _say(self, caption: tuple[str, ...]) -> None:
         paper = self._paper
         if paper is None:
             self._caption.say(caption, max(2, self.height() // CAPTION_LINE))
         else:
-            self._caption.say(caption, SHORT_CAPTION if paper.caption == "short" else 0, self._figure.about)
+            self._caption.say(caption, SHORT_CAPTION if paper.caption == "short" else 0, len(self._figure.about))
         if not self._still:
             self._caption.setVisible(bool(caption) and (paper is None or paper.caption != "none"))
 

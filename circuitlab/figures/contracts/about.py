@@ -11,7 +11,7 @@ from circuitlab.counting import number_of
 from circuitlab.figures.contracts.compare import with_reference
 from circuitlab.figures.contracts.compare_marks import SAME
 from circuitlab.figures.contracts.compare_questions import asked_heads
-from circuitlab.figures.marks import Figure
+from circuitlab.figures.marks import BETWEEN, Figure, joined
 from circuitlab.model.subject import Head
 from circuitlab.session.cuts import CUT, short_words, words
 from circuitlab.session.state import State
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from circuitlab.figures.contracts.facts import Facts
     from circuitlab.figures.contracts.panel import Panel
 
-BETWEEN = " · "
 LONGEST = 36  # letters of a prompt
 MOST_EDITS = 2
 MOST_HEADS = 4
@@ -38,9 +37,8 @@ def drawn(panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer], r
     crossed = any(getattr(mark, "struck", ()) for mark in figure.marks())
     which = f"{CUT} {short_words(state.subject.edits)}" if crossed else ""
     cut = " ".join(filter(None, (WITHOUT if aside and SAME not in figure.title else "", which)))
-    title = " · ".join(filter(None, (figure.title, cut)))
-    caption = " · ".join(filter(None, (figure.caption, "" if crossed else silenced(state, facts, now))))
-    return replace(figure, title=title, caption=caption, about=about(state, facts, now))
+    figure = figure.with_caption("" if crossed else silenced(state, facts, now))
+    return replace(figure, title=joined(figure.title, cut), about=about(state, facts, now))
 
 
 def silenced(state: State, facts: Facts, now: Mapping[str, Answer]) -> str:

@@ -46,22 +46,16 @@ def _token_axis(label: str, texts: tuple[str, ...]) -> Axis:
     return Axis(label, texts, tokens=True)
 
 
-def caption(answer: Answer, *more: str) -> str:
-    """Conventions, sample, and a remainder where something was decomposed."""
-    words = [*answer.result.conventions, *(m for m in more if m)]
-    if answer.result.remainder is not None:
-        words.append(answer.result.remainder.words())
-    if not answer.complete:
-        words.append(f"so far: {answer.result.done:.0%}")
-    return " · ".join(words)
+def caption(answer: Answer, *more: str) -> tuple[str, ...]:
+    """The parts of a caption: conventions, sample, `more`, and a remainder where something was decomposed; "" is none."""
+    remainder = "" if answer.result.remainder is None else answer.result.remainder.words()
+    progress = "" if answer.complete else f"so far: {answer.result.done:.0%}"
+    return tuple(filter(None, (*answer.result.conventions, *more, remainder, progress)))
 
 
-def captions(answers: tuple[Answer, ...], *more: str) -> str:
-    """One caption for several answers: what they share is said once."""
-    said: dict[str, None] = {}
-    for answer in answers:
-        said |= dict.fromkeys(word for word in caption(answer).split(" · ") if word.strip())
-    return " · ".join((*said, *(m for m in more if m)))
+def captions(answers: tuple[Answer, ...], *more: str) -> tuple[str, ...]:
+    """The parts of one caption for several answers: what these share stands there once."""
+    return (*dict.fromkeys(part for answer in answers for part in caption(answer)), *filter(None, more))
 
 
 def struck(state: State, facts: Facts) -> dict[tuple[int, int], str]:

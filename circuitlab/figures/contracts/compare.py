@@ -17,7 +17,7 @@ from circuitlab.figures.contracts.compare_marks import OF_NOW, SAME, Pinned, col
 from circuitlab.figures.contracts.compare_questions import other_question
 from circuitlab.figures.contracts.table_scales import on_one_scale as tables_on_one_scale
 from circuitlab.figures.contracts.vocabulary import aligned, one_vocabulary, pinned_state
-from circuitlab.figures.marks import Figure, Heatmap, Lines, Mark, Rows, Tokens
+from circuitlab.figures.marks import Figure, Heatmap, Lines, Mark, Rows, Tokens, joined
 from circuitlab.figures.marks.texts import ALONE
 from circuitlab.session.reference_names import reference_name
 from circuitlab.session.state import Pin, State
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 # Of what a mark shows: another way to compute the same (a prefix that is reused, raw and folded weights) differs by no more.
 ROUNDING, ROUNDING_DOUBLE = 1e-5, 1e-12
 NUMBER = re.compile(r"([^\d+−-]*)([+−-]?\d+(?:[.,]\d+)*%?)([^\d]*)")  # a word of a title: before, the number, after
-OF_EACH = re.compile(r"(: )?rows sum to [^·]*")  # conventions of values that their differences have not
-BETWEEN = " · "
+OF_EACH = re.compile(r"(: )?rows sum to .*")  # conventions of values that their differences have not
 MOST_NUMBERS = 3  # of a title that are said of both
 
 
@@ -68,11 +67,9 @@ def short_label(state: State, pin: Pin, facts: Facts) -> str:
     return reference_name(state, pin, name_of)
 
 
-def _say(figure: Figure, words: str) -> Figure:
-    """The figure with words in its caption; a figure that says why it is empty stays."""
-    if not figure.grid:
-        return figure
-    return replace(figure, caption=" · ".join(w for w in (figure.caption, words) if w))
+def _say(figure: Figure, *parts: str) -> Figure:
+    """The figure with further parts of its caption; a figure that says why it is empty stays."""
+    return figure.with_caption(*parts) if figure.grid else figure
 
 
 def _facts(pin: Pin, state: State, facts: Facts) -> Facts | None:
@@ -101,8 +98,8 @@ def _said_the_same(panel: Panel, state: State, pin: Pin, facts: Facts, now: Mapp
     if not alone.grid or isinstance(at, str):
         return alone
     there = panel.figure(replace(at, compare="now"), other, now, {})
-    words = f" · {SAME} {short_label(state, pin, facts)}" if there.title == alone.title else ""
-    return replace(alone, title=f"{alone.title}{words}".removeprefix(" · "))
+    words = f"{SAME} {short_label(state, pin, facts)}" if there.title == alone.title else ""
+    return replace(alone, title=joined(alone.title, words))
 
 
 def _differs(state: State, pin: Pin) -> str:
@@ -147,8 +144,7 @@ def _on_one_scale(made: Figure, there: Figure, pin: Pin) -> Figure:
 def _reference(made: Figure, there: Figure, pin: Pin) -> Figure:
     """The reference, on the scale of both."""
     grid = tuple(tuple(shared(mark, made.find(mark.name)) for mark in row) for row in there.grid)
-    title = f"{pin.label} · {there.title}" if there.title else pin.label
-    return _say(replace(there, grid=grid, title=title), f"reference {pin.label}, on the scale of both")
+    return _say(replace(there, grid=grid, title=joined(pin.label, there.title)), f"reference {pin.label}, on the scale of both")
 
 
 def _other_conventions(state: State, pin: Pin, label: str) -> str:
@@ -224,35 +220,33 @@ def _difference(made: Figure, there: Figure, state: State, pin: Pin, facts: Fact
     grid = tables_on_one_scale(grid) if any(isinstance(mark, Rows) and mark.key for mark in made.marks()) else grid
     texts = any(map(_of_tokens, made.marks()))
     words = found.words if texts and not (alike and pin.subject.tokens == state.tokens) else ""
-    title, before = _titles(made.title, there.title, label)
+    title, theirs_title = _titles(made.title, there.title, label)
     if not moved:
-        title += _why_as_it_is(said, label) if made.title == there.title else ""
+        title = joined(title, _why_as_it_is(said, label) if made.title == there.title else "")
     elif all(isinstance(one, Rows) for one in moved):
-        title += f" · beside {label}"
+        title = joined(title, f"beside {label}")
     else:
-        title = f"now − {label} · {title}"
+        title = joined(f"now − {label}", title)
     named = f"{label}: {pin.label}" if label != pin.label else ""
-    after = (named, *said, words, _other_conventions(state, pin, label), before)
+    after = (named, *said, words, _other_conventions(state, pin, label), theirs_title)
     subtracted = any(not isinstance(one, Rows) for one in moved)
-    caption = _conventions(made.caption, there.caption, label, subtracted) if moved else made.caption
-    made = replace(made, grid=grid, title=title.removeprefix(" · "), shown=shown, caption=caption)
-    return _say(made, " · ".join(w for w in after if w))
+    parts = _conventions(made.caption_parts, there.caption_parts, label, subtracted) if moved else made.caption_parts
+    return _say(replace(made, grid=grid, title=title, shown=shown, caption_parts=parts), *after)
 
 
-def _conventions(here: str, there: str, label: str, subtracted: bool) -> str:
+def _conventions(here: tuple[str, ...], there: tuple[str, ...], label: str, subtracted: bool) -> tuple[str, ...]:
     """What now's caption says: numbers of both sides are of both, other words that the reference has not are of now alone.
 
     Where values are subtracted, what they had in common they have no longer: rows that sum to 1 on both sides sum to 0.
     """
-    parts, others = here.split(BETWEEN), there.split(BETWEEN)
-    if len(parts) == len(others):
-        pairs = [(a, *_titles(a, b, label)) for a, b in zip(parts, others, strict=True)]
-        parts = [f"{a} (now)" if apart else both for a, both, apart in pairs]
-    parts = [OF_EACH.sub("", part) for part in parts] if subtracted else parts
-    return BETWEEN.join(part for part in parts if part)
+    parts = here
+    if len(here) == len(there):
+        pairs = [(a, *_titles(a, b, label)) for a, b in zip(here, there, strict=True)]
+        parts = tuple(f"{a} (now)" if apart else both for a, both, apart in pairs)
+    return tuple(filter(None, (OF_EACH.sub("", part) for part in parts))) if subtracted else parts
 
 
 def _why_as_it_is(said: list[str], label: str) -> str:
     """For a title, why nothing of a figure became a difference, where all of it is for one reason."""
     same = [SAME in words for words in said if not words.endswith(OF_NOW)]
-    return f" · {SAME} {label}" if same and all(same) else ""
+    return f"{SAME} {label}" if same and all(same) else ""

@@ -35,14 +35,14 @@ class HeldScales:
         wider = [(mark, one) for mark, one in made.items() if one is not mark]
         if not wider:
             return figure
-        caption, own = figure.caption, dict[str, None]()
+        caption, own = figure.caption_parts, dict[str, None]()
         for mark, one in wider:
             if isinstance(mark, Heatmap | Tokens) and isinstance(one, Heatmap | Tokens):
-                caption = caption.replace(ends(mark), ends(one))
+                caption = tuple(part.replace(ends(mark), ends(one)) for part in caption)
                 own[f"{mark.name} {_own(mark.levels)}" if len(figure.marks()) > 1 else _own(mark.levels)] = None
-        said = f"scale held (this step: {', '.join(own)})" if own else ""
+        held = f"scale held (this step: {', '.join(own)})" if own else ""
         grid = tuple(tuple(made[mark] for mark in row) for row in figure.grid)
-        return replace(figure, grid=grid, caption=" · ".join(w for w in (caption, said) if w))
+        return replace(figure, grid=grid, caption_parts=caption).with_caption(held)
 
     def _wide(self, mark: Mark) -> Mark:
         if isinstance(mark, Rows):

@@ -232,8 +232,8 @@ def _identities(answer: Answer) -> Figure:
     params = answer.request.params
     after = f" after {params.earlier}" if params.earlier is not None else ""
     why = [f"{name}: {reason}" for name, reason in zip(result.names, result.reasons, strict=True) if reason]
-    hint = " · ".join(why if after else [*why[:-1], "composed heads: choose an edge of Composition"])
-    return Figure(((rows,),), f"{params.head}{after} · A ⊗ W_OV against the forward pass", caption(answer, hint))
+    hints = why if after else [*why[:-1], "composed heads: choose an edge of Composition"]
+    return Figure(((rows,),), f"{params.head}{after} · A ⊗ W_OV against the forward pass", caption(answer, *hints))
 
 
 def pick(state: State, hit: Hit) -> State:

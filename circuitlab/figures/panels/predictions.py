@@ -72,19 +72,19 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     token = quoted(facts.token_text(state.tokens[min(result.position, len(state.tokens) - 1)]))
     picked = tuple(np.flatnonzero(rows.ids[:, 0] == state.selection.token).tolist())
     rows = rows if picked == rows.chosen else replace(rows, chosen=picked)
-    said = caption(answer, _actual(result, facts, len(answer.request.subject.tokens)))
+    said = caption(answer, *_actual(result, facts, len(answer.request.subject.tokens)))
     shown = (len(rows.ids), result.n_vocab)
     return Figure(((rows,),), f"after {result.position} {token}", said, shown)
 
 
-def _actual(result: PredictionsResult, facts: Facts, n: int) -> str:
-    """What follows in the prompt of `n` tokens."""
+def _actual(result: PredictionsResult, facts: Facts, n: int) -> tuple[str, str]:
+    """The entropy, and what follows in the prompt of `n` tokens."""
     entropy = f"entropy {result.entropy:.2f} nats"
     if result.actual < 0:
         last = result.position == n - 1
-        return f"{entropy} · {'end of the prompt' if last else 'a token follows that the model cannot predict'}"
+        return entropy, "end of the prompt" if last else "a token follows that the model cannot predict"
     follows = f"follows: {quoted(facts.token_text(result.actual))}"
-    return f"{entropy} · {follows} rank {result.actual_rank:,}, p {np.exp(result.actual_log_prob):.4f}"
+    return entropy, f"{follows} rank {result.actual_rank:,}, p {np.exp(result.actual_log_prob):.4f}"
 
 
 def pick(state: State, hit: Hit) -> State:

@@ -75,7 +75,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     result = _as_result(answer)
     shown, title = once(answer, "shown", lambda: _shown(result)), _title(facts, answer)
     if view.page == "map":
-        return Figure(((_map(answer, shown, view),),), title, caption(answer, _colours(result)))
+        return Figure(((_map(answer, shown, view),),), title, caption(answer, *_colours(result)))
     below, count = _terms(answer, shown, view) if view.page == "terms" else (_heads(answer, shown, view, state), None)
     groups = _groups(answer, shown, view)
     if below is None:
@@ -94,8 +94,8 @@ def _mean(result: ScoreExpansionResult) -> str:
     return f"score {result.score:.2f}, its row's mean {result.row_mean:.2f}"
 
 
-def _colours(result: ScoreExpansionResult) -> str:
-    return f"rows: what wrote the query, columns: what wrote the key · {_mean(result)}"
+def _colours(result: ScoreExpansionResult) -> tuple[str, str]:
+    return "rows: what wrote the query, columns: what wrote the key", _mean(result)
 
 
 def _as_result(answer: Answer) -> ScoreExpansionResult:

@@ -23,7 +23,7 @@ from circuitlab.session.reference_names import reference_name
 from circuitlab.session.state import State
 
 SLOT, REFERENCE = "prompt/loss/now", "prompt/loss/ref"
-Picture = tuple[np.ndarray, tuple[float, float], ColourMap, str]  # values, levels, map, caption
+Picture = tuple[np.ndarray, tuple[float, float], ColourMap, tuple[str, ...]]  # values, levels, map, caption
 
 
 class LossStrip(QObject):
@@ -50,7 +50,7 @@ class LossStrip(QObject):
         context.runner.answered.connect(self._answered)
         context.runner.failed.connect(self._failed)
         self._pictured: object = None  # what besides the model `_picture` is of
-        self._picture: Picture = np.zeros(0), (0.0, 1.0), "loss", ""
+        self._picture: Picture = np.zeros(0), (0.0, 1.0), "loss", ()
         self._scales = HeldScales()
         context.scales_held.connect(self._scales_held)
         context.theme_changed.connect(self.view.set_theme)
@@ -119,11 +119,11 @@ class LossStrip(QObject):
         if not (self.waiting and state.compare != "now" and self._pictured == of):  # never of two points of a training
             result = self._shown(texts)
             self._pictured, self._picture = of, self._compared(state, result) or self._alone(len(texts), result)
-        values, levels, colours, said = self._picture
+        values, levels, colours, caption = self._picture
         row, locked = state.selection.destination, state.selection.locked
         mark = Tokens("prompt", texts, values, levels, colours, "nats", tips, row, locked)
-        earlier = "the prompt before what is typed now · " if state.draft else ""
-        self.view.show_figure(self._held(Figure(((mark,),), "", earlier + said), of))
+        earlier = ("the prompt before what is typed now",) if state.draft else ()
+        self.view.show_figure(self._held(Figure(((mark,),), "", (*earlier, *caption)), of))
         self.drawn.emit()
 
     def _held(self, figure: Figure, of: object) -> Figure:
@@ -148,11 +148,11 @@ class LossStrip(QObject):
     def _alone(self, n: int, result: object) -> Picture:
         top = float(np.log(self.context.facts().config.d_vocab_out))
         values = result.loss if isinstance(result, TokenLossResult) else np.full(n, np.nan, np.float32)
-        said = "colour: loss of each token in nats"
+        caption: tuple[str, ...] = ("colour: loss of each token in nats",)
         if isinstance(result, TokenLossResult) and result.n_predicted:
             mean = f"mean {result.mean:.3f} nats over {number_of(result.n_predicted, 'token')}"
-            said = f"colour: loss of each token, 0 to {top:.1f} nats (uniform guess) · {mean}"
-        return values, (0.0, top), "loss", said
+            caption = f"colour: loss of each token, 0 to {top:.1f} nats (uniform guess)", mean
+        return values, (0.0, top), "loss", caption
 
     def _compared(self, state: State, now: object) -> Picture | None:
         """Losses of the reference, or how they changed: values, levels, map, caption; None while nothing is compared."""
@@ -163,15 +163,15 @@ class LossStrip(QObject):
         assert isinstance(now, TokenLossResult) and isinstance(before, TokenLossResult)
         aligned = aligned_with_reference(state, self.context.facts(state.model))
         there = np.where((aligned.align >= 0) & ~aligned.differs, before.loss[np.maximum(aligned.align, 0)], np.nan)
-        same = "" if aligned.whole else f" · {aligned.words}; only equal tokens are compared"
+        same = () if aligned.whole else (f"{aligned.words}; only equal tokens are compared",)
         top, name = float(np.log(self.context.facts().config.d_vocab_out)), reference_name(state, pin, self.context.name_of)
         if state.compare == "reference":
-            return there, (0.0, top), "loss", f"colour: loss in {name}, mean {before.mean:.3f} nats{same}"
+            return there, (0.0, top), "loss", (f"colour: loss in {name}, mean {before.mean:.3f} nats", *same)
         change = now.loss - there
         top = scale_of(change, (0.0, top))
-        said = f"colour: change of loss, now minus {name}, ± {figured(top, 2)} nats: orange worse, blue better"
+        colour = f"colour: change of loss, now minus {name}, ± {figured(top, 2)} nats: orange worse, blue better"
         mean = f"mean {_signed(now.mean - before.mean)} nats ({now.mean:.3f} − {before.mean:.3f})"
-        return change, (-top, top), "signed", f"{said} · {mean}{same}"
+        return change, (-top, top), "signed", (colour, mean, *same)
 
     def _labels(self, state: State) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Display texts and tooltips, the same objects while the tokens and the training are the same."""

@@ -28,15 +28,15 @@ def curves_of(losses: Mapping[int, float], curves: Curves | None, marks: tuple[t
     top: list[Mark] = [_training(losses, reached)] if len(losses) > 1 else []
     if curves is None or len(curves.steps) < 2:
         waiting = "The first curves come with the second checkpoint."
-        return Figure((tuple(top),), "", waiting) if top else empty(waiting, "")
+        return Figure((tuple(top),), "", (waiting,)) if top else empty(waiting, "")
     ys = np.stack([curves.held_out, curves.first, curves.second])
     top.append(Lines("loss at checkpoints", curves.steps, ys, LOSSES, x_axis=STEP, y_axis=NATS))
-    said = "losses in nats · random tokens: a block of them, then the same again, which only a model that copies foretells"
+    caption = "losses in nats", "random tokens: a block of them, then the same again, which only a model that copies foretells"
     if not curves.heads:
-        return Figure((tuple(top),), "", f"{said} · a model without layers has no heads")
+        return Figure((tuple(top),), "", (*caption, "a model without layers has no heads"))
     heads = (_heads("prefix matching", curves, curves.prefix), _heads("previous token", curves, curves.previous))
     best = ", ".join(f"{m.name} {m.ys[m.chosen[0], -1]:.2f} ({m.names[m.chosen[0]]})" for m in heads)
-    return Figure((tuple(top), heads), "", f"best heads: {best} · {said} · scores on repeated random tokens")
+    return Figure((tuple(top), heads), "", (f"best heads: {best}", *caption, "scores on repeated random tokens"))
 
 
 def _training(losses: Mapping[int, float], marks: tuple[tuple[float, str], ...]) -> Lines:

@@ -50,7 +50,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     view = view_of(state)
     base, table = base_of(models, view.measure), _models(models, state, facts)
     measured = captions(tuple(m.answer for m in models if m.answer is not None), _words(view, base))
-    said, title = " · ".join((*_not_compared(models), measured)), _title(models, state)
+    said, title = (*_not_compared(models), *measured), _title(models, state)
     if view.page == "table":
         return Figure(((table,), (_tokens(models, base, state, facts),)), title, said, weights=(1.0, 1.0))
     strips = tuple((_strip(i, m, models, base, state, facts),) for i, m in enumerate(models) if m.result is not None)

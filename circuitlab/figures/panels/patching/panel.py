@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -151,7 +151,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
         made = _grid(state, facts, answer, view)
     pin = state.reference
     cut = pin is not None and pin.subject.edits and not made.why_empty
-    return replace(made, caption=f"{made.caption} · the pin's interventions are left out") if cut else made
+    return made.with_caption("the pin's interventions are left out") if cut else made
 
 
 def _grid(state: State, facts: Facts, answer: Answer, view: PatchingView) -> Figure:

@@ -48,10 +48,9 @@ def _result(answer: Answer) -> TrainingSeriesResult:
     return answer.result
 
 
-def with_conventions(answer: Answer, words: tuple[str, ...], *without: str) -> str:
+def with_conventions(answer: Answer, words: tuple[str, ...], *without: str) -> tuple[str, ...]:
     """What the page itself has to say first: a narrow panel shows the beginning; then the conventions that concern it."""
-    conventions = (word for word in caption(answer).split(" · ") if not word.startswith(without))
-    return " · ".join((*filter(None, words), *conventions))
+    return (*filter(None, words), *(part for part in caption(answer) if not part.startswith(without)))
 
 
 def curves(state: State, answer: Answer, score: str, context: str, over: Over, log: bool) -> Figure:
