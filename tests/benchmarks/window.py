@@ -162,7 +162,7 @@ context, bar, ahead = window.context, window.checkpoints, window.ahead
 docks = [d for d in window.docks.values() if getattr(d, 'shown', False)]
 def painted(act):
     a = time.perf_counter(); act()
-    while window.waiting or context.driver.waiting:
+    while window.waiting or context.loader.waiting:
         app.processEvents(QEventLoop.ProcessEventsFlag.AllEvents | QEventLoop.ProcessEventsFlag.WaitForMoreEvents)
     for dock in docks: dock.view.repaint()
     return time.perf_counter() - a
@@ -176,8 +176,8 @@ for k in range(int(sys.argv[3])):
     before = context.document.recorded
     step = painted(bar.step_on)
     after = context.document.recorded; settle(window)
-    painted(lambda: context.driver.show(before, 'back')); settle(window)
-    times.append((step, painted(lambda: context.driver.show(after, 'again')))); settle(window)
+    painted(lambda: context.loader.show(before, 'back')); settle(window)
+    times.append((step, painted(lambda: context.loader.show(after, 'again')))); settle(window)
 print(json.dumps(dict(ours=statistics.median(t[0] for t in times), bare=statistics.median(t[1] for t in times))))
 window.close()
 """
@@ -198,7 +198,7 @@ for k in range(int(sys.argv[3]) + 3):
     settle(window); before = context.document.recorded
     a, c = time.perf_counter(), time.thread_time()
     hand.setValue(550 + 8 * k % 440)
-    while window.waiting or context.driver.waiting or context.runner.busy:
+    while window.waiting or context.loader.waiting or context.runner.busy:
         app.processEvents(QEventLoop.ProcessEventsFlag.AllEvents | QEventLoop.ProcessEventsFlag.WaitForMoreEvents)
     app.sendPostedEvents(); app.processEvents()
     times.append((time.perf_counter() - a, time.thread_time() - c))

@@ -105,8 +105,8 @@ def test_a_last_checkpoint_that_is_the_final_weights_is_not_shown_twice(qtbot: A
     settle(qtbot, window)
     bar = window.checkpoints
     assert [(p.checkpoint, p.step) for p in bar.points] == [*zip(range(4), STEPS, strict=False), (None, 400)]
-    with qtbot.waitSignal(window.context.driver.settled, timeout=5000):
-        window.context.driver.go(replace(window.context.document.recorded.model, checkpoint=4), "there")
+    with qtbot.waitSignal(window.context.loader.settled, timeout=5000):
+        window.context.loader.go(replace(window.context.document.recorded.model, checkpoint=4), "there")
     assert bar.slider.value() == 4 and bar.position == 4
     window.close()
     window.deleteLater()
@@ -198,7 +198,7 @@ def test_playing_shows_every_point_whole_and_stops_at_the_end(qtbot: Any, traine
     show = bar._show
 
     def spy(index: int) -> None:
-        seen.append((shown(window), window.waiting or window.context.driver.waiting))
+        seen.append((shown(window), window.waiting or window.context.loader.waiting))
         show(index)
 
     bar._show = spy  # type: ignore[method-assign]
@@ -366,7 +366,7 @@ def test_an_unreadable_checkpoint_is_said_and_the_slider_goes_back(qtbot: Any, t
     (folder / "checkpoints" / "step-000200.safetensors").write_bytes(b"nothing")
     window.context.engine.store._models.pop(ModelRef(f"file:{folder}", 2), None)
     before = window.context.document.recorded
-    with qtbot.waitSignal(window.context.driver.given_up, timeout=5000):
+    with qtbot.waitSignal(window.context.loader.given_up, timeout=5000):
         bar.step_on()
     assert len(errors) == 1 and window.context.document.recorded == before
     assert bar.slider.value() == 1 and bar.label.text().startswith("step 100")
@@ -389,7 +389,7 @@ def test_the_next_checkpoints_are_ready_before_they_are_asked_for(
         qtbot.waitUntil(lambda: not (runner.busy or window.ahead.timer.isActive() or runner.prefetch.busy), timeout=20_000)
         monkeypatch.setattr(Runner, "_submit", lambda self, slot, *more: asked.append(slot))
         window.checkpoints.step_on()
-        assert not window.waiting and not window.context.driver.waiting and asked == []
+        assert not window.waiting and not window.context.loader.waiting and asked == []
         monkeypatch.undo()
     assert shown(window) == 3
 

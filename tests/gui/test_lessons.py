@@ -67,7 +67,7 @@ def settle(qtbot: Any, window: Window) -> None:
     QApplication.processEvents()
     qtbot.waitUntil(
         lambda: (
-            not window.waiting and not context.runner.busy and not context.driver.waiting and not window.prompt.timer.isActive()
+            not window.waiting and not context.runner.busy and not context.loader.waiting and not window.prompt.timer.isActive()
         ),
         timeout=LATE,
     )

@@ -187,18 +187,18 @@ def test_it_goes_on_without_the_window(
 
 def test_closing_the_window_asks_what_becomes_of_a_run(window: Window, dialog: TrainingDialog, monkeypatch: Any) -> None:
     assert dialog.may_close()
-    done, wish = list[str](), ["stay"]
+    done, pending = list[str](), ["stay"]
     monkeypatch.setattr(type(dialog.process), "running", property(lambda self: True))
     monkeypatch.setattr(dialog.process, "end", lambda: done.append("stop"))
     monkeypatch.setattr(dialog.process, "hand_over", lambda: not done.append("keep"))
-    monkeypatch.setattr(dialog, "ask_close", lambda: wish[0])
+    monkeypatch.setattr(dialog, "ask_close", lambda: pending[0])
     dialog.close()
     assert not window.close()
     assert window.isVisible()
     assert not done
-    for wish[0] in ("stop", "keep"):
+    for pending[0] in ("stop", "keep"):
         assert dialog.may_close()
-        assert done[-1] == wish[0]
+        assert done[-1] == pending[0]
     monkeypatch.setattr(dialog.process, "hand_over", lambda: False)
     dialog.process.outcome = "stopped"
     assert not dialog.may_close(), "what was to go on and does not is not lost with the window"

@@ -31,7 +31,7 @@ class CheckpointBar(QWidget):
         super().__init__(parent)
         self.setObjectName("bar.checkpoints")
         self.context, self.moves = context, moves
-        self.player = Player(waiting, lambda: context.driver.waiting, self)
+        self.player = Player(waiting, lambda: context.loader.waiting, self)
         self.series = Series(context, self)
         self._burst = 0  # drags and playings so far: each is one step of undo
         self._make_buttons()
@@ -96,7 +96,7 @@ class CheckpointBar(QWidget):
         self.slider.sliderPressed.connect(self._hold)
         self.slider.sliderReleased.connect(self._hold)
         context.document.changed.connect(self._changed)
-        context.driver.given_up.connect(self._given_up)
+        context.loader.given_up.connect(self._given_up)
         context.theme_changed.connect(self.set_theme)
 
     @Slot(object)
@@ -133,7 +133,7 @@ class CheckpointBar(QWidget):
     @property
     def position(self) -> int:
         """Index of the point that is shown, or on its way."""
-        return self.series.index(self.context.driver.intended.model)
+        return self.series.index(self.context.loader.target_state.model)
 
     @Slot(object, object)
     def _changed(self, old: State, new: State) -> None:
@@ -237,7 +237,7 @@ class CheckpointBar(QWidget):
         ref = replace(self.context.document.recorded.model, checkpoint=self.points[index].checkpoint)
         self.slider.show_value(index)
         self._say()
-        self.context.driver.go(ref, self.points[index].words, merge)
+        self.context.loader.go(ref, self.points[index].words, merge)
 
     @Slot()
     def _given_up(self) -> None:

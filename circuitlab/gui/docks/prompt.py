@@ -183,7 +183,7 @@ class PromptDock(QDockWidget):
             if undo or redo:
                 if event.type() == QEvent.Type.KeyPress:
                     self.commit()
-                    (self.context.driver.undo if undo else self.context.driver.redo)()
+                    (self.context.loader.undo if undo else self.context.loader.redo)()
                 event.accept()
                 return True
         return False

@@ -93,7 +93,7 @@ class PanelDock(QDockWidget):
         self.controls.changed.connect(self._controlled)
         self.view.picked.connect(self._picked)
         self.view.hovered.connect(self._hovered)
-        self.context.driver.waiting_changed.connect(self._driven)
+        self.context.loader.waiting_changed.connect(self._driven)
         self.view.context_requested.connect(self._context)
         self.visibilityChanged.connect(self._visible)
         self.view.set_theme(context.theme)
@@ -301,7 +301,7 @@ class PanelDock(QDockWidget):
                 self.view.show_figure(
                     empty(f"This figure could not be drawn: {reason(error)}. The Log has the details.", self.panel.title)
                 )
-        self.view.set_busy(awaited or self.context.driver.waiting)
+        self.view.set_busy(awaited or self.context.loader.waiting)
 
     def _held(self, figure: Figure) -> Figure:
         """On scales that only grow, while they are held and nothing is looked at but another point of the training."""
@@ -323,13 +323,13 @@ class PanelDock(QDockWidget):
     @Slot()
     def _driven(self) -> None:
         """Another model is being opened for what is wanted, or it is no longer."""
-        busy = self.context.driver.waiting or self.waiting
+        busy = self.context.loader.waiting or self.waiting
         if not busy or self.shown:
             self.view.set_busy(busy)
 
     @Slot(object)
     def _controlled(self, view: object) -> None:
-        context, before = self.context, self.context.driver.intended
+        context, before = self.context, self.context.loader.target_state
         try:
             state = self.panel.controlled(before, view)
         except CircuitLabError as error:  # what cannot be springs back, and the status line says why
@@ -339,7 +339,7 @@ class PanelDock(QDockWidget):
         shown = self.panel.controls(before)
         moved = [f.name for f in fields(shown) if getattr(view, f.name) != getattr(shown, f.name)]
         burst = ".".join(("view", self.panel.name, *moved, str(self.controls.burst)))
-        context.driver.show(state, f"{self.panel.title}: {', '.join(moved)}".replace("_", " "), burst)
+        context.loader.show(state, f"{self.panel.title}: {', '.join(moved)}".replace("_", " "), burst)
 
     def pick(self, state: State, hit: Hit) -> State:
         """The state after a gesture on the picture, which may be of an earlier prompt."""
@@ -347,11 +347,11 @@ class PanelDock(QDockWidget):
 
     @Slot(object)
     def _picked(self, hit: Hit) -> None:
-        before, pick = self.context.driver.intended, lambda state: self.pick(state, hit)
+        before, pick = self.context.loader.target_state, lambda state: self.pick(state, hit)
         # the click before the second one has chosen it already
         state = pointed_at(before, pick) if hit.gesture == "double-click" else pick(before)
         if state is not before:
-            self.context.driver.show(state, f"select in {self.panel.title}")
+            self.context.loader.show(state, f"select in {self.panel.title}")
         if hit.gesture == "double-click" and self.panel.opens:
             self.opens.emit(self.panel.opens)
 

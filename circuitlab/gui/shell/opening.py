@@ -154,7 +154,7 @@ class Opening(QObject):
     def _changed(self, old: State, new: State) -> None:
         """A state of a model that has been closed since: it is opened again."""
         if old.model != new.model and self.context.engine.store.peek(new.model) is None:
-            self.context.driver.reopen(new, self.opened.emit)
+            self.context.loader.reopen(new, self.opened.emit)
 
     # -- the recent list ----------------------------------------------------------------------------------------------
 

@@ -145,7 +145,7 @@ class Window(QMainWindow):
     @property
     def can_undo(self) -> bool:
         """Whether there is a step back, or typing that has not been taken in yet."""
-        return bool(self.context.document.undo_label) or self.context.driver.waiting or self.prompt.timer.isActive()
+        return bool(self.context.document.undo_label) or self.context.loader.waiting or self.prompt.timer.isActive()
 
     @property
     def can_redo(self) -> bool:
@@ -155,11 +155,11 @@ class Window(QMainWindow):
     def undo(self) -> None:
         """Step back; what is being typed is a step of its own."""
         self.prompt.commit()
-        self.context.driver.undo()
+        self.context.loader.undo()
 
     def redo(self) -> None:
         """Step forward."""
-        self.context.driver.redo()
+        self.context.loader.redo()
 
     def release(self) -> None:
         """Nothing is locked any more; a maximised panel comes back."""

@@ -111,12 +111,12 @@ class TrainingDialog(Dialog):
         """Before the window is gone: what becomes of a run. False: the window stays, a run that could not be kept running too."""
         if not self.process.running:
             return True
-        wish = self.ask_close()
-        if wish == "stay":
+        pending = self.ask_close()
+        if pending == "stay":
             return False
         self.context.message.emit("Waiting for the training to save its state…")
         QCoreApplication.processEvents()
-        if wish == "keep":
+        if pending == "keep":
             return self.process.hand_over() or self.process.outcome != "stopped"
         self.process.end()
         return True

@@ -11,7 +11,7 @@ from circuitlab.draw.look.theme import LIGHT, Theme
 from circuitlab.engine.engine import Engine
 from circuitlab.figures.contracts.panel import Facts, facts_of
 from circuitlab.gui.work.document import Document
-from circuitlab.gui.work.driver import Driver
+from circuitlab.gui.work.model_loader import ModelLoader
 from circuitlab.gui.work.runner import Runner
 from circuitlab.gui.work.settings import Settings
 from circuitlab.model.subject import ModelRef
@@ -42,7 +42,9 @@ class AppContext(QObject):
         self.settings = settings or Settings(remember=False, parent=self)
         self.engine, self.document = engine, document
         self.runner = Runner(engine, self)
-        self.driver = Driver(self)
+        self.loader = ModelLoader(engine.store, document, self.runner, self)
+        self.loader.message.connect(self.message)
+        self.loader.failed.connect(self.failed)
         self.theme: Theme = LIGHT
         self.holds_scales = False
         self._facts: OrderedDict[ModelRef, Facts] = OrderedDict()

@@ -1,0 +1,187 @@
+"""Takes the window from one model to the next: a State whose models are not open is shown as soon as they are.
+
+Nothing is read on the GUI thread, and nothing is recorded before it can be shown. A model that was only passed over leaves no
+trace: no line in the recent list, no hash. Where States are asked for faster than models open, the newest wins; those of the same
+burst whose models have been opened on the way are shown too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from circuitlab.engine.store import ModelStore
+from circuitlab.errors import Cancelled
+from circuitlab.gui.work.document import Document
+from circuitlab.gui.work.job import Job
+from circuitlab.gui.work.runner import Runner
+from circuitlab.model.subject import ModelRef
+from circuitlab.session.model_change import state_for, warm_tokenizer
+from circuitlab.session.state import State
+
+SLOT, LANE = "drive", "models"
+
+
+def models_of(state: State) -> tuple[ModelRef, ...]:
+    """The models that a state needs open: its own and its reference's."""
+    pin = state.reference
+    return (state.model,) if pin is None or pin.subject.model == state.model else (pin.subject.model, state.model)
+
+
+@dataclass(frozen=True, eq=False)
+class PendingState:
+    """A State that is shown by `act` once the models `needs` are open. Those of one non-empty `merge` are a burst."""
+
+    needs: tuple[ModelRef, ...]
+    act: Callable[[], None]
+    target_state: Callable[[], State]
+    merge: str = ""
+
+
+class ModelLoader(QObject):
+    """`show`, `go`, `undo`, `redo`.
+
+    `settled()`: the target state is shown. `given_up()`: it cannot be; the document is unchanged, and unless it was cancelled,
+    `failed(error)` says why. `waiting_changed()`: a model is being opened for it, or no longer is. `message(text)`: what undo or
+    redo did.
+    """
+
+    settled = Signal()
+    given_up = Signal()
+    waiting_changed = Signal()
+    message = Signal(str)
+    failed = Signal(object)
+
+    def __init__(self, store: ModelStore, document: Document, runner: Runner, parent: QObject) -> None:
+        super().__init__(parent)
+        self._store, self._document, self._runner = store, document, runner
+        self._pending: PendingState | None = None  # the newest
+        self._opening: PendingState | None = None  # whose models are being opened
+        runner.finished.connect(self._finished)
+        runner.failed.connect(self._failed)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the target state is not on the screen yet because its model is not open."""
+        return self._pending is not None
+
+    @property
+    def target_state(self) -> State:
+        """What will be recorded once its models are open, the recorded state otherwise: the next gesture builds on it."""
+        return self._document.recorded if self._pending is None else self._pending.target_state()
+
+    def show(self, state: State, label: str, merge: str = "") -> None:
+        """Show a state, at once where its models are open, else when they are.
+
+        Only what it changes of what is recorded now is changed then: words typed meanwhile stay. It is fitted to its model
+        (`fitting.fitted`).
+        """
+        shown = self._document.recorded
+        changes = {f.name: new for f in fields(State) if (new := getattr(state, f.name)) != getattr(shown, f.name)}
+        target_state = lambda: replace(self._document.recorded, **changes)
+        needs = () if models_of(state) == models_of(shown) else models_of(state)
+        self._show_when_open(PendingState(needs, lambda: self._apply(target_state(), label, merge), target_state, merge))
+
+    def go(self, ref: ModelRef, label: str, merge: str = "") -> None:
+        """Show what is shown on another model: another checkpoint, other parameters."""
+        self.show(replace(self.target_state, model=ref), label, merge)
+
+    @Slot()
+    def undo(self) -> None:
+        """Take back what is on its way, else step back."""
+        document = self._document
+        self._walk(document.before, document.undo, f"Undone: {document.undo_label}.")
+
+    @Slot()
+    def redo(self) -> None:
+        """Step forward."""
+        document = self._document
+        self._walk(document.after, document.redo, f"Done again: {document.redo_label}.")
+
+    def drop(self) -> None:
+        """Give up the pending state."""
+        if self._pending is not None:
+            self._pending = None
+            self.waiting_changed.emit()
+
+    def reopen(self, state: State, act: Callable[[], None]) -> None:
+        """A state is shown whose models have been closed: `act` when they are open again."""
+        self._show_when_open(PendingState(models_of(state), act, lambda: self._document.recorded))
+
+    def _walk(self, state: State | None, step: Callable[[], None], told: str) -> None:
+        """To the state before or after, and say in the status line what that was."""
+        if self.waiting:
+            self.drop()
+            self.given_up.emit()
+            self.message.emit("Undone: what was on its way.")
+        elif state is not None:
+
+            def act() -> None:
+                step()
+                self.message.emit(told)
+
+            self._show_when_open(PendingState(models_of(state), act, lambda: self._document.recorded))
+
+    def _apply(self, state: State, label: str, merge: str) -> None:
+        shown, model = self._document.recorded, self._store.peek(state.model)
+        if model is not None and state.model != shown.model:
+            state = state_for(model, state, self._store.peek(shown.model), shown)
+        self._document.apply(state, label, merge)
+
+    def _show_when_open(self, pending: PendingState) -> None:
+        if all(self._store.use(ref) is not None for ref in pending.needs):
+            self.drop()
+            pending.act()
+            self.settled.emit()
+            return
+        self._pending = pending
+        if self._opening is None:
+            self._open(pending)
+        self.waiting_changed.emit()
+
+    def _open(self, pending: PendingState) -> None:
+        """On the thread of models: its own, so that a slider never waits for a file that is being written."""
+        self._opening = pending
+        store, text = self._store, pending.target_state().text
+
+        def work(job: Job) -> None:
+            for ref in pending.needs:  # the reference first: it is used, and not the one that is closed to make room
+                warm_tokenizer(store.open(ref), text)
+
+        self._runner.do(SLOT, f"open {pending.needs[-1].name}", work, LANE)
+
+    @Slot(str, object)
+    def _finished(self, slot: str, value: object) -> None:
+        if slot != SLOT or self._opening is None:
+            return
+        opened, self._opening = self._opening, None
+        newest = self._pending
+        if newest is opened:
+            self._pending = None
+        try:
+            if newest is opened or (newest is not None and opened.merge and opened.merge == newest.merge):
+                opened.act()
+        finally:  # whatever showing it did, nothing waits for it any more
+            if newest is opened:
+                self.waiting_changed.emit()
+                self.settled.emit()
+            self._go_on()
+
+    @Slot(str, object)
+    def _failed(self, slot: str, error: BaseException) -> None:
+        if slot != SLOT or self._opening is None:
+            return
+        opened, self._opening = self._opening, None
+        if self._pending is opened:
+            self.drop()
+            if not isinstance(error, Cancelled):
+                self.failed.emit(error)
+            self.given_up.emit()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """To what has been wanted meanwhile."""
+        if self._pending is not None and self._opening is None:
+            self._show_when_open(self._pending)
