@@ -278,8 +278,8 @@ def import_model(args: argparse.Namespace) -> int:
     from circuitlab.model.importing.by_map import read_map, refuse_problems, survey
     from circuitlab.model.importing.streamed import stream_directory
     from circuitlab.model.loading.character_vocabulary import character_tokenizer
+    from circuitlab.model.loading.checkpoint import tensors_at
     from circuitlab.model.loading.family import find_tokenizer, tokenizer_at
-    from circuitlab.model.loading.found import tensors_at
 
     path = Path(args.file).expanduser()
     how = read_map(Path(args.map))
@@ -299,7 +299,7 @@ def import_model(args: argparse.Namespace) -> int:
     refuse_problems(found)
     folder = path if path.is_dir() else path.parent
     tokenizer = tokenizer_at(args.tokenizer) if args.tokenizer else find_tokenizer(folder)
-    tokenizer = tokenizer or character_tokenizer(held.said, folder)[0]
+    tokenizer = tokenizer or character_tokenizer(held.metadata, folder)[0]
     target = Path(args.output).expanduser() if args.output else path.absolute().with_name(f"{path.stem}-circuitlab")
     with progress("import") as ctx:
         origin = {"from": path.name, "assumed": [f"{a.name} {a.value}" for a in found.assumed], "unseen": found.unseen}

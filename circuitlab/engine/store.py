@@ -17,7 +17,7 @@ from circuitlab.errors import BadModel, Cancelled, UsageError
 from circuitlab.model.constructed import KIND, RopeInduction, build, named
 from circuitlab.model.folding import under
 from circuitlab.model.loading import Opened, open_model, resolve
-from circuitlab.model.loading.found import weight_files
+from circuitlab.model.loading.checkpoint import weight_files
 from circuitlab.model.records.series import checkpoint_of, final_step, series_of
 from circuitlab.model.sources.hub import HubName, looks_like_a_name
 from circuitlab.model.subject import Conventions, ModelRef

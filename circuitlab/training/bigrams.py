@@ -84,7 +84,7 @@ def write_bigrams(model: Path, text: list[str], limit: int = LIMIT) -> Path:
     tokenizer = Tokenizer.from_file(model / "tokenizer.json")
     if not (model / "config.json").is_file():
         raise BadModel("That is not a model.", expected="a directory with config.json and tokenizer.json", got=str(model))
-    from circuitlab.model.loading.found import read_json
+    from circuitlab.model.loading.checkpoint import read_json
 
     config = read_json(model / "config.json")
     streams = [tokenised(source, tokenizer, int(config.get("n_ctx", 256))) for source in find_sources(text)]

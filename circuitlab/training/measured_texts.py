@@ -31,7 +31,7 @@ TOKENS_SEED = 20_220_924
 class MeasuredTexts:
     """Ids: `held_out` [window, pos], `random` [sample, 1 + 2 · block], `repeated` [window, 1 + 2 · half], `many` [text, pos].
 
-    `zeroing` are those of the held-out windows on which heads are zeroed. `said`: what they are, for `series.safetensors`.
+    `zeroing` are those of the held-out windows on which heads are zeroed. `protocol`: what they are, for `series.safetensors`.
     """
 
     held_out: Tensor
@@ -39,7 +39,7 @@ class MeasuredTexts:
     repeated: Tensor
     many: Tensor
     zeroing: Tensor
-    said: dict[str, Any]
+    protocol: dict[str, Any]
 
 
 def texts_for(
@@ -71,8 +71,8 @@ def texts_for(
     random[:, 0] = bos
     repeated = torch.cat([held_out[:, :1], piece, piece], dim=1)
     zeroing = held_out[np.linspace(0, len(held_out) - 1, min(ZEROED, len(held_out))).round().astype(int)]
-    said = _said(streams, held_out, random, repeated, drawn) | {"zeroed_texts": len(zeroing)}
-    return MeasuredTexts(held_out, random, repeated, drawn, zeroing, said)
+    protocol = _protocol(streams, held_out, random, repeated, drawn) | {"zeroed_texts": len(zeroing)}
+    return MeasuredTexts(held_out, random, repeated, drawn, zeroing, protocol)
 
 
 def held_out_of(stream: Stream, bos: int, context: int, windows: int) -> Tensor:
@@ -136,7 +136,7 @@ def sha256(ids: Tensor) -> str:
     return hashlib.sha256(np.ascontiguousarray(ids.numpy().astype("<i8")).tobytes()).hexdigest()
 
 
-def _said(streams: tuple[Stream, ...], held_out: Tensor, random: Tensor, repeated: Tensor, many: Tensor) -> dict[str, Any]:
+def _protocol(streams: tuple[Stream, ...], held_out: Tensor, random: Tensor, repeated: Tensor, many: Tensor) -> dict[str, Any]:
     context = held_out.shape[1]
     tenth = max(1, context // 10)
     return {

@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from circuitlab.model.loading.found import read_json
+from circuitlab.model.loading.checkpoint import read_json
 from circuitlab.training.files import write_whole
 from circuitlab.training.recipe import Recipe
 

@@ -32,8 +32,8 @@ def add_to_series(folder: Path, streams: tuple[Stream, ...], bos: int, say: Say 
     """
     m = read_series(folder)
     windows, columns = _texts(m, streams, bos)
-    points, hashes = len(m.steps), m.said.get("weights")
-    text = {name: np.full((points, int(m.said["texts"])), np.nan, np.float32) for name in TEXT_ARRAYS}
+    points, hashes = len(m.steps), m.protocol.get("weights")
+    text = {name: np.full((points, int(m.protocol["texts"])), np.nan, np.float32) for name in TEXT_ARRAYS}
     own = {name: m[name].copy() for name in OWN_ARRAYS}
     for i, checkpoint in enumerate(m.checkpoints):
         if checkpoint == GONE:
@@ -41,7 +41,7 @@ def add_to_series(folder: Path, streams: tuple[Stream, ...], bos: int, say: Say 
         weights = open_model(folder, checkpoint=checkpoint).weights
         if not isinstance(hashes, list) or hashes[i : i + 1] != [hash_of(folder, checkpoint)]:
             raise BadInput("The weights are not those that were measured.", expected=f"step {m.steps[i]}", got="other weights")
-        random = repeated_random(weights.config.d_vocab, min(int(m.said["context"]), weights.config.n_ctx))
+        random = repeated_random(weights.config.d_vocab, min(int(m.protocol["context"]), weights.config.n_ctx))
         again = losses(weights, torch.where(random == bos, 0, random)).mean(0).numpy()
         if (apart := float(np.abs(again - m["repeated_loss_by_index"][i]).max())) > NEAR:
             raise BadInput(
@@ -49,11 +49,12 @@ def add_to_series(folder: Path, streams: tuple[Stream, ...], bos: int, say: Say 
             )
         each = losses(weights, windows).numpy()
         for name, end in zip(TEXT_ARRAYS, ("early", "late"), strict=True):
-            first, last = m.said[end]
+            first, last = m.protocol[end]
             text[name][i, columns] = each[:, first - 1 : last].mean(1)
         for name, share in zip(OWN_ARRAYS, own_tokens(weights), strict=True):
             own[name][i] = share
-        say(f"step {m.steps[i]}: {number_of(len(columns), 'text')} of {m.said['texts']}, random tokens within {apart:.0e} nats")
+        measured = f"{number_of(len(columns), 'text')} of {m.protocol['texts']}"
+        say(f"step {m.steps[i]}: {measured}, random tokens within {apart:.0e} nats")
     made = replace(m, arrays={**m.arrays, **text, **own})
     write_series(folder, made)
     return made
@@ -63,18 +64,18 @@ def _texts(m: SeriesMeasures, streams: tuple[Stream, ...], bos: int) -> tuple[to
     """The windows of `m` that are still at hand [window, context], and which of its texts they are [window]."""
     given = {s.label: s for s in streams}
     windows, columns, at = [], [], 0
-    for source in m.said["sources"]:
-        count = max(1, round(int(m.said["texts"]) * source["share"]))
+    for source in m.protocol["sources"]:
+        count = max(1, round(int(m.protocol["texts"]) * source["share"]))
         stream = given.get(source["label"])
         if stream is not None and len(stream.held_out) == source["held_out"]:
-            windows.append(held_out_of(replace(stream, share=1.0), bos, int(m.said["context"]), count))
+            windows.append(held_out_of(replace(stream, share=1.0), bos, int(m.protocol["context"]), count))
             columns.append(np.arange(at, at + count))
         at += count
-    if not windows or at != int(m.said["texts"]):
-        told = ", ".join(f"{s['label']} with {s['held_out']:,}" for s in m.said["sources"])
+    if not windows or at != int(m.protocol["texts"]):
+        told = ", ".join(f"{s['label']} with {s['held_out']:,}" for s in m.protocol["sources"])
         got = ", ".join(f"{s.label} with {len(s.held_out):,}" for s in streams)
         raise BadInput("None of the measured texts is at hand.", expected=f"held-out tokens: {told}", got=got)
     whole = torch.cat(windows)
-    if len(whole) == at and sha256(whole) != m.said["sha256"]["held_out"]:
-        raise BadInput("The held-out texts are others.", expected=m.said["sha256"]["held_out"][:12], got=sha256(whole)[:12])
+    if len(whole) == at and sha256(whole) != m.protocol["sha256"]["held_out"]:
+        raise BadInput("The held-out texts are others.", expected=m.protocol["sha256"]["held_out"][:12], got=sha256(whole)[:12])
     return whole, np.concatenate(columns)

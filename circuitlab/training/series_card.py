@@ -76,9 +76,11 @@ def section(m: SeriesMeasures, control: SeriesMeasures | None = None) -> str:
 
 def final(m: SeriesMeasures, control: SeriesMeasures | None) -> list[str]:
     """Lines on the final weights' score on text: minus the control, and with standard errors over texts."""
-    text, (a, b), (c, d) = on_text(m, control), m.said["early"], m.said["late"]
+    text, (a, b), (c, d) = on_text(m, control), m.protocol["early"], m.protocol["late"]
     above, headless = np.isfinite(text.controlled[-1]), not m["copying"].shape[1]
-    said = f"In-context score {_nats(text.score[-1])} (positions {c}–{d} minus {a}–{b} of {number_of(m.said['texts'], 'text')})."
+    said = (
+        f"In-context score {_nats(text.score[-1])} (positions {c}–{d} minus {a}–{b} of {number_of(m.protocol['texts'], 'text')})."
+    )
     if above and not headless:
         said += (
             f" Minus that of {CONTROL}, which has no layers and sees the token before and nothing else, at the same positions of"
@@ -98,7 +100,7 @@ def _over_texts(m: SeriesMeasures, text: OnText, above: bool) -> str:
         return "The losses of single texts were not kept, so that there are no standard errors."
     of = (
         f"all {number_of(n, 'text')}"
-        if n == m.said["texts"]
+        if n == m.protocol["texts"]
         else f"the {n} of them whose own losses were kept ({', '.join(sources_kept(m))})"
     )
     said = f"Over {of}: {_nats(text.each.mean[-1], text.each.error[-1])}"
@@ -147,7 +149,7 @@ def _phase(m: SeriesMeasures, kind: int, rules: TrainingSeriesParams) -> str:
 
 
 def _words(m: SeriesMeasures) -> str:
-    said, kept, gone = m.said, sum(c not in (None, GONE) for c in m.checkpoints), m.checkpoints.count(GONE)
+    said, kept, gone = m.protocol, sum(c not in (None, GONE) for c in m.checkpoints), m.checkpoints.count(GONE)
     (a, b), (c, d) = said["early"], said["late"]
     weights = f"`{FOLDER}/` holds the weights of {number_of(kept, 'earlier step')} in float16, "
     if gone:

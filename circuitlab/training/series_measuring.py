@@ -24,7 +24,7 @@ from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, BadMachine, BadModel
 from circuitlab.files import writing
 from circuitlab.model.loading import open_model
-from circuitlab.model.loading.found import weight_files
+from circuitlab.model.loading.checkpoint import weight_files
 from circuitlab.model.records.series import checkpoint_of
 from circuitlab.model.records.series_measures import FILE, GONE, TEXT_ARRAYS, SeriesMeasures, read_series, write_series
 from circuitlab.model.text.tokenizer import Tokenizer
@@ -58,7 +58,7 @@ def measure_series(
     texts = texts_for(
         weights.config, bos_of(tokenizer or weights.tokenizer, weights.config.d_vocab), streams, windows, context, many
     )
-    said = {**texts.said, **_said(texts)}
+    said = {**texts.protocol, **_said(texts)}
     stage = _staged(folder)
     done = _measured(folder, said) | _measured(stage, said)
     hashes, found = [hash_of(folder, p.checkpoint) for p in points], []
@@ -84,7 +84,7 @@ def set_outdated_aside(folder: Path) -> None:
     Nobody is then shown a curve that ends elsewhere than the model beside it. Raises `BadMachine`.
     """
     try:
-        hashes = read_series(folder).said.get("weights")
+        hashes = read_series(folder).protocol.get("weights")
     except BadModel:  # none, or damaged: measuring makes it anew
         return
     final = hash_of(folder, None)
@@ -149,8 +149,8 @@ def _measured(folder: Path, said: dict[str, Any]) -> dict[str, Arrays]:
         measures = read_series(folder)
     except BadModel:
         return {}
-    hashes = measures.said.get("weights")
-    same = {k: v for k, v in measures.said.items() if k != "weights"} == json.loads(json.dumps(said))
+    hashes = measures.protocol.get("weights")
+    same = {k: v for k, v in measures.protocol.items() if k != "weights"} == json.loads(json.dumps(said))
     if not same or not isinstance(hashes, list) or len(hashes) != len(measures.steps):
         return {}
     whole = [i for i in range(len(hashes)) if not all(np.isnan(measures[name][i]).all() for name in TEXT_ARRAYS)]
@@ -162,9 +162,9 @@ def _not_kept(folder: Path, texts: MeasuredTexts, like: Arrays) -> list[tuple[Po
     points = measured_points(folder)
     if GONE not in (p.checkpoint for p in points):
         return []
-    m, wanted = read_series(folder), json.loads(json.dumps(texts.said))
-    hashes = m.said.get("weights")
-    if not isinstance(hashes, list) or len(hashes) != len(points) or any(m.said.get(k) != v for k, v in wanted.items()):
+    m, wanted = read_series(folder), json.loads(json.dumps(texts.protocol))
+    hashes = m.protocol.get("weights")
+    if not isinstance(hashes, list) or len(hashes) != len(points) or any(m.protocol.get(k) != v for k, v in wanted.items()):
         return []
     row = lambda name, i: a[i] if (a := m.arrays[name]).shape[1:] == like[name].shape else np.full_like(like[name], np.nan)
     return [(p, str(hashes[i]), {name: row(name, i) for name in like}) for i, p in enumerate(points) if p.checkpoint == GONE]

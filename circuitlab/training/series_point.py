@@ -43,7 +43,7 @@ def measure_point(w: Weights, texts: MeasuredTexts) -> dict[str, np.ndarray]:
         raise BadModel("This model cannot predict every token that it reads.", expected=expected, got=str(c.d_vocab_out))
     held_out, random = losses(w, texts.held_out), losses(w, texts.random).mean(0)
     by_index = held_out.mean(0)
-    window = lambda end: held_out[:, texts.said[end][0] - 1 : texts.said[end][1]].mean(1)
+    window = lambda end: held_out[:, texts.protocol[end][0] - 1 : texts.protocol[end][1]].mean(1)
     found = head_scores(w, texts.random)
     shape = (c.n_layers, c.n_heads)
     block = (texts.random.shape[1] - 1) // 2

@@ -93,11 +93,11 @@ def test_harmless_objects_are_passed_over_and_listed(tmp_path: Path, how: dict[s
     torch.save({"model": WEIGHTS, "step": 5, **HARMLESS}, tmp_path / "a.pt", **how)
     found = _read(tmp_path / "a.pt")
     assert found.tensors.names() == set(WEIGHTS) and torch.equal(found.tensors.copy("a"), WEIGHTS["a"])
-    assert found.said["step"] == 5
-    assert found.said["args"] == {"n_head": 4, "lr": 1e-3}, "plain attributes are read"
-    assert found.said["config"] == {"n_head": 4, "text": "abc"} and found.said["slotted"] == {"size": 3}
-    assert found.said["hyper"] == {"width": 3} and found.said["nested"] == {"size": 7}
-    assert "optimizer" not in found.said
+    assert found.metadata["step"] == 5
+    assert found.metadata["args"] == {"n_head": 4, "lr": 1e-3}, "plain attributes are read"
+    assert found.metadata["config"] == {"n_head": 4, "text": "abc"} and found.metadata["slotted"] == {"size": 3}
+    assert found.metadata["hyper"] == {"width": 3} and found.metadata["nested"] == {"size": 7}
+    assert "optimizer" not in found.metadata
     for name, value in HARMLESS.items():
         torch.save({"model": WEIGHTS, name: value}, tmp_path / "one.pt", **how)
         one = _read(tmp_path / "one.pt")
@@ -146,7 +146,7 @@ def test_weights_lie_under_any_key(tmp_path: Path, key: str) -> None:
     torch.save(held, tmp_path / "a.pt")
     found = _read(tmp_path / "a.pt")
     assert found.under == key and not found.usual and found.tensors.names() == set(WEIGHTS)
-    assert found.said["epoch"] == 3 and any("optim" in s for s in found.skipped)
+    assert found.metadata["epoch"] == 3 and any("optim" in s for s in found.skipped)
 
 
 def test_of_several_keys_the_person_says_which(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ class Configured(torch.nn.Module):
 def test_the_attributes_of_a_module_saved_whole_are_read_too(tmp_path: Path) -> None:
     torch.save(Configured(), tmp_path / "a.pt")
     found = _read(tmp_path / "a.pt")
-    assert found.said["config"] == {"n_head": 4, "text": "abc"} and found.said["training"] is True
+    assert found.metadata["config"] == {"n_head": 4, "text": "abc"} and found.metadata["training"] is True
     assert found.tensors.names() == {"inner.weight", "inner.bias"}
 
 
@@ -210,12 +210,12 @@ def test_a_file_that_repeats_itself_is_looked_at_once(tmp_path: Path) -> None:
     held["modules"] = dict.fromkeys(map(str, range(2000)), torch.nn.Sequential(*[torch.nn.Linear(2, 2)] * 50))
     torch.save(held, tmp_path / "a.pt")
     found = _read(tmp_path / "a.pt")
-    assert found.tensors.names() == set(WEIGHTS) and len(found.said) < 200
+    assert found.tensors.names() == set(WEIGHTS) and len(found.metadata) < 200
 
 
 def test_large_vocabularies_are_not_cut_off(tmp_path: Path) -> None:
     torch.save({"model": WEIGHTS, "stoi": {chr(0x4E00 + i): i for i in range(12_000)}}, tmp_path / "a.pt")
-    assert len(_read(tmp_path / "a.pt").said["stoi"]) == 12_000
+    assert len(_read(tmp_path / "a.pt").metadata["stoi"]) == 12_000
 
 
 def test_a_configuration_saved_with_the_weights_names_the_family(tmp_path: Path) -> None:

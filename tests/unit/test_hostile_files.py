@@ -23,7 +23,7 @@ from circuitlab.model.files.tensors import MappedTensors, check_finite, copied, 
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.forward import forward
 from circuitlab.model.loading import open_model
-from circuitlab.model.loading.found import weight_files
+from circuitlab.model.loading.checkpoint import weight_files
 from circuitlab.model.loading.layout import matrix
 from circuitlab.model.subject import ModelRef
 from tests.fuzz.corpus import CORPUS
@@ -62,7 +62,7 @@ def test_pickles_give_the_tensors_that_torch_gives(tmp_path: Path, how: dict) ->
     torch.save({"model": OrderedDict(_tensors()), "model_args": {"n_layer": 2, "bias": False}, "step": 7}, path, **how)
     found = read_pickle(path)
     assert found is not None
-    source, said = found.tensors, found.said
+    source, said = found.tensors, found.metadata
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch about newer protocols
         wanted = _tensors() if "pickle_protocol" in how else torch.load(path, weights_only=True)["model"]

@@ -187,13 +187,13 @@ def test_texts_are_held_out_windows_by_share_and_the_same_for_every_model(texts:
     )
     assert torch.equal(texts.random[:, 1:8], texts.random[:, 8:])
     other = texts_for(replace(TINY, n_layers=1, smeared_keys=True), 0, streams, **SMALL)
-    assert other.said == texts.said and other.said["sha256"]["tokens"] == sha256(texts.many)
-    assert texts_for(TINY, 0, _streams(256), **SMALL).said["sha256"] != texts.said["sha256"]
+    assert other.protocol == texts.protocol and other.protocol["sha256"]["tokens"] == sha256(texts.many)
+    assert texts_for(TINY, 0, _streams(256), **SMALL).protocol["sha256"] != texts.protocol["sha256"]
 
 
 def test_heads_are_zeroed_on_evenly_spaced_windows_where_there_are_many() -> None:
     made = texts_for(TINY, 0, _streams(), windows=130, context=16, many=12)
-    assert len(made.held_out) == 130 and made.said["zeroed_texts"] == len(made.zeroing) == 64
+    assert len(made.held_out) == 130 and made.protocol["zeroed_texts"] == len(made.zeroing) == 64
     places = [made.held_out.tolist().index(row) for row in made.zeroing.tolist()]
     assert places[0] == 0 and places[-1] == 129 and set(np.diff(places)) == {2, 3}
     assert texts_for(TINY, 0, _streams(), **SMALL).zeroing.shape == (4, 16)
@@ -215,11 +215,11 @@ def test_as_many_texts_as_there_are_where_no_number_is_asked(texts: MeasuredText
     made = texts_for(TINY, 0, streams, windows=4, context=16)
     room = {"a": 200 - 14, "b": 60 - 14}
     from_b = len(made.many) - round(0.75 * len(made.many))
-    assert made.said["tokens"] == len(made.many) < 2048
+    assert made.protocol["tokens"] == len(made.many) < 2048
     assert 0.9 * room["b"] <= from_b <= room["b"] and len(made.many) - from_b <= room["a"]
     assert len({tuple(row) for row in made.many.tolist()}) == len(made.many)
     large = tuple(replace(s, held_out=np.tile(s.held_out, 40)) for s in _streams())
-    assert texts_for(TINY, 0, large, windows=4, context=16).said["tokens"] == 2048
+    assert texts_for(TINY, 0, large, windows=4, context=16).protocol["tokens"] == 2048
 
 
 def test_another_bos_begins_every_text() -> None:
@@ -278,7 +278,7 @@ def test_a_series_is_measured_written_and_taken_over(model: Path) -> None:
         alone = measure_point(open_model(model, checkpoint=checkpoint).weights, texts)
         assert all(np.array_equal(found[name][i], alone[name]) for name in alone)
     assert found["token_loss"].shape == (3, 12) and found["loss"].min() > 0
-    assert found.said["context"] == 16 and found.said["sources"][0] == {"label": "a", "share": 0.75, "held_out": 200}
+    assert found.protocol["context"] == 16 and found.protocol["sources"][0] == {"label": "a", "share": 0.75, "held_out": 200}
     score = scores_of(found)[0][:, TEXT]
     np.testing.assert_allclose(score, found["loss_by_index"][:, 14] - found["loss_by_index"][:, :2].mean(1), rtol=1e-5)
     before = (model / FILE).read_bytes()
@@ -328,7 +328,7 @@ def test_a_killed_measurement_goes_on_where_it_was(model: Path, monkeypatch: pyt
     assert ["before" in line for line in lines] == [True, True, False]
     (model / FILE).unlink()
     whole = measure_series(model, _streams(), **SMALL)
-    assert all(np.array_equal(whole[name], resumed[name]) for name in whole.arrays) and whole.said == resumed.said
+    assert all(np.array_equal(whole[name], resumed[name]) for name in whole.arrays) and whole.protocol == resumed.protocol
 
 
 def test_what_an_earlier_file_lacks_is_added_on_the_texts_at_hand(model: Path) -> None:
@@ -399,7 +399,7 @@ def test_the_command_measures_a_series(model: Path, text: Path, capsys: pytest.C
     assert "3 points" in out and "step 300 (3/3)" in out and "rep2" in out
     found = read_series(model)
     assert found["token_loss"].shape == (3, 7) and found["loss_by_index"].shape == (3, 19)
-    assert str(text.parent) not in json.dumps(dict(found.said)) and found.said["sources"][0]["label"] == "some text.txt"
+    assert str(text.parent) not in json.dumps(dict(found.protocol)) and found.protocol["sources"][0]["label"] == "some text.txt"
 
 
 def test_the_command_says_what_is_missing(model: Path, text: Path, capsys: pytest.CaptureFixture[str]) -> None:

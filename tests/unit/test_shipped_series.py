@@ -22,7 +22,7 @@ from circuitlab.figures.marks import Lines
 from circuitlab.figures.panels.training.panel import TrainingView
 from circuitlab.figures.panels.training.points import phase_words
 from circuitlab.model.loading import open_model
-from circuitlab.model.loading.found import weight_files
+from circuitlab.model.loading.checkpoint import weight_files
 from circuitlab.model.records.series import checkpoint_of, series_of
 from circuitlab.model.records.series_measures import (
     GONE,
@@ -63,15 +63,15 @@ def test_a_series_is_whole(name: str) -> None:
         assert len(series_of(model_dir(name))) == len(points) - 1 >= LEAST.get(name, 1)
     assert sorted(set(m.tokens)) == list(m.tokens) and m.checkpoints[-1] is None
     final = b"".join(file.read_bytes() for file in weight_files(model_dir(name)))
-    assert m.said["weights"][-1] == hashlib.sha256(final).hexdigest(), "of these weights and no others"
+    assert m.protocol["weights"][-1] == hashlib.sha256(final).hexdigest(), "of these weights and no others"
     assert all(np.isfinite(a).all() for name, a in m.arrays.items() if name not in (*TEXT_ARRAYS, *OWN_ARRAYS))
     assert all(m[a].shape[1:] == (c.n_layers, c.n_heads) for a in HEAD_ARRAYS)
-    assert m["token_loss"].shape[1] >= 2048 and m["loss_by_index"].shape[1] == m.said["context"] - 1 == 127
+    assert m["token_loss"].shape[1] >= 2048 and m["loss_by_index"].shape[1] == m.protocol["context"] - 1 == 127
     if m.steps[0] == 0:  # every token is as likely; a tied unembedding gives the token that is read a logit of its own
         assert np.log(c.d_vocab) - 0.1 < m["loss"][0] < np.log(c.d_vocab) + (1.0 if c.tied else 0.1)
     card = (model_dir(name) / "card.md").read_text(encoding="utf-8")
     assert section(m, control_series()) in card, "the card says what the file holds"
-    assert all("/" not in source["label"] for source in m.said["sources"])
+    assert all("/" not in source["label"] for source in m.protocol["sources"])
 
 
 @pytest.mark.parametrize("name", sorted(LEAST))
@@ -84,11 +84,11 @@ def test_what_was_measured_is_what_the_weights_do(name: str) -> None:
         for score, values in head_scores(weights, random).items():
             np.testing.assert_allclose(values, m[score][point], atol=1e-3)
     last = checkpoint_of(model_dir(name), -1)
-    assert m.said["weights"][-2] == hashlib.sha256(last.read_bytes()).hexdigest()
+    assert m.protocol["weights"][-2] == hashlib.sha256(last.read_bytes()).hexdigest()
 
 
 def test_all_models_are_measured_on_the_same_texts() -> None:
-    said = [read_series(model_dir(name)).said for name in sorted({*MEASURED, *LEAST})]
+    said = [read_series(model_dir(name)).protocol for name in sorted({*MEASURED, *LEAST})]
     for one in said:
         same = [other for other in said if other["texts"] == one["texts"]]
         assert all(other["sha256"] == one["sha256"] for other in same), "as many windows of a text are the same windows"
@@ -201,7 +201,7 @@ def test_the_control_takes_the_texts_own_part_off_and_much_of_the_noise() -> Non
     wanted = {"attn-only-1l": -0.05, "attn-only-1l-smeared": -0.27, "attn-only-2l": -0.39}
     for name, value in wanted.items():
         m = read_series(model_dir(name))
-        text, (a, b), (c, d) = on_text(m, control), m.said["early"], m.said["late"]
+        text, (a, b), (c, d) = on_text(m, control), m.protocol["early"], m.protocol["late"]
         left = (m["loss_by_index"][-1].astype(float) - control["loss_by_index"][-1]).tolist()
         late, early = left[c - 1 : d], left[a - 1 : b]
         assert text.controlled[-1] == pytest.approx(sum(late) / len(late) - sum(early) / len(early))
@@ -218,7 +218,7 @@ def test_the_control_takes_the_texts_own_part_off_and_much_of_the_noise() -> Non
         card = " ".join((model_dir(name) / "card.md").read_text(encoding="utf-8").split())
         assert f"{text.score[-1]:+.3f} nats".replace("-", "−") in card
         assert f"{statistics.fmean(paired):+.3f} ± {error:.3f} nats".replace("-", "−") in card
-    other = replace(control, said={**control.said, "sha256": {"held_out": "of another text"}})
+    other = replace(control, protocol={**control.protocol, "sha256": {"held_out": "of another text"}})
     assert np.isnan(on_text(read_series(model_dir("attn-only-2l")), other).controlled).all()
     assert np.isnan(on_text(control, read_series(model_dir("attn-only-1l"))).controlled).all(), "a control has no layers"
 
@@ -229,7 +229,7 @@ def test_each_texts_losses_are_of_the_texts_that_are_still_at_hand(name: str) ->
     m = read_series(model_dir(name))
     kept = np.array([c != GONE for c in m.checkpoints])
     for array in (m["early_by_text"], m["late_by_text"]):
-        assert array.shape == (len(m.steps), m.said["texts"])
+        assert array.shape == (len(m.steps), m.protocol["texts"])
         assert (np.isfinite(array).sum(1) == np.where(kept, 136, 0)).all()
         assert np.isnan(array[:, :120]).all() and (array[kept][:, 120:] > 0).all()
     assert np.isfinite(m["own_token_top_10"][kept]).all() and np.isnan(m["own_token_top_10"][~kept]).all()

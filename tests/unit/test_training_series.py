@@ -218,7 +218,7 @@ def test_a_series_that_was_measured_again_is_read_again(tmp_path: Path) -> None:
 
 
 def test_indices_that_a_series_does_not_say_are_adapted_to_its_length(ask: Ask) -> None:
-    found = ask("training_series", replace(measures(), said={}))
+    found = ask("training_series", replace(measures(), protocol={}))
     assert found.windows[0].tolist() == [1, 1, 15, 15]
     np.testing.assert_allclose(found.scores[:, 2], found.loss_by_index[:, 14] - found.loss_by_index[:, 0])
 
@@ -302,10 +302,10 @@ def test_a_series_that_is_not_the_one_that_was_named_is_refused(ask: Ask, tmp_pa
 
 
 def test_what_a_series_does_not_say_is_not_claimed(ask: Ask) -> None:
-    silent = replace(measures(), said={})
+    silent = replace(measures(), protocol={})
     words = " · ".join(ask("training_series", silent).conventions)
     assert "float32" not in words and "held-out" not in words and "seed" not in words
-    assert "measured in float32" in ask("training_series", replace(silent, said={"dtype": "float32"})).conventions
+    assert "measured in float32" in ask("training_series", replace(silent, protocol={"dtype": "float32"})).conventions
 
 
 def test_a_plane_wants_three_points(ask: Ask) -> None:

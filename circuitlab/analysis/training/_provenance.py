@@ -1,4 +1,4 @@
-"""What a training series says of how it was measured (`SeriesMeasures.said`), as numbers and as words for captions.
+"""What a training series says of how it was measured (`SeriesMeasures.protocol`), as numbers and as words for captions.
 
 `training/measured_texts.py` writes it. A series that leaves something out is still read: what it does not say is not claimed.
 """
@@ -18,7 +18,7 @@ WIDTH = 10  # indices averaged at either end of a text, where the series does no
 def indices_of(m: SeriesMeasures) -> tuple[int, int, int, int]:
     """Early first and last, late first and last position: those that the series says, else those `in_context` would take."""
     last = m["loss_by_index"].shape[1]
-    ends = [v for name in ("early", "late") for v in _list(m.said.get(name))]
+    ends = [v for name in ("early", "late") for v in _list(m.protocol.get(name))]
     if len(ends) == 4 and all(type(v) is int and 1 <= v <= last for v in ends) and ends == sorted(ends):
         return ends[0], ends[1], ends[2], ends[3]
     early, late = windows(last + 1, 0, 0, WIDTH)
@@ -27,7 +27,7 @@ def indices_of(m: SeriesMeasures) -> tuple[int, int, int, int]:
 
 def texts_of(m: SeriesMeasures) -> tuple[int, str]:
     """How many texts have a token whose loss was kept, and the sha256 of them, "" where the series does not say it."""
-    hashes = m.said.get("sha256")
+    hashes = m.protocol.get("sha256")
     return m["token_loss"].shape[1], str(hashes.get("tokens", "")) if isinstance(hashes, dict) else ""
 
 
@@ -38,7 +38,7 @@ def words_on_sequences(m: SeriesMeasures) -> list[str]:
         *say("{texts} held-out texts of {context} tokens"),
         *say("{samples} × {block} random tokens × 2, seed {seed}"),
         *say("repeated text: pieces of {half} tokens × 2"),
-        *([f"measured in {kind}"] if (kind := m.said.get("dtype")) in _KINDS else []),
+        *([f"measured in {kind}"] if (kind := m.protocol.get("dtype")) in _KINDS else []),
     ]
 
 
@@ -48,7 +48,7 @@ def words_on_tokens(m: SeriesMeasures) -> list[str]:
 
 
 def _sayer(m: SeriesMeasures) -> Callable[[str], list[str]]:
-    known = {k: v for k, v in m.said.items() if isinstance(v, int) and not isinstance(v, bool)}
+    known = {k: v for k, v in m.protocol.items() if isinstance(v, int) and not isinstance(v, bool)}
 
     def say(words: str) -> list[str]:
         try:

@@ -86,7 +86,7 @@ def over_texts(scores: np.ndarray) -> Measured:
 
 def sources_kept(m: SeriesMeasures) -> tuple[str, ...]:
     """The sources whose texts' own losses were kept at the last point, () where the file does not say which text is whose."""
-    known, sources, at, kept = np.isfinite(by_text(m)[-1]), m.said.get("sources"), 0, []
+    known, sources, at, kept = np.isfinite(by_text(m)[-1]), m.protocol.get("sources"), 0, []
     for source in sources if isinstance(sources, list) else ():
         count = max(1, round(len(known) * source["share"]))
         kept += [str(source["label"])] if known[at : at + count].any() else []
@@ -120,7 +120,7 @@ def on_text(m: SeriesMeasures, control: SeriesMeasures | None) -> OnText:
 
 def same_text(m: SeriesMeasures, other: SeriesMeasures) -> bool:
     """Whether both were measured on the very same held-out texts."""
-    texts = [hashes.get("held_out") if isinstance(hashes := s.said.get("sha256"), dict) else None for s in (m, other)]
+    texts = [hashes.get("held_out") if isinstance(hashes := s.protocol.get("sha256"), dict) else None for s in (m, other)]
     return texts[0] is not None and texts[0] == texts[1]
 
 

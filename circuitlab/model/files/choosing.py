@@ -132,14 +132,14 @@ def beside(chosen: Chosen) -> tuple[dict[str, Any], tuple[str, ...]]:
         found.look((k, v) for k, v in parts.items() if k != leads_on)
     found.look((k, v) for k, v in chosen.weights.items() if not isinstance(v, Strided | Other))
     more = (f"and {len(found.skipped) - _LISTED} more",) if len(found.skipped) > _LISTED else ()
-    return found.said, (*found.skipped[:_LISTED], *more)
+    return found.metadata, (*found.skipped[:_LISTED], *more)
 
 
 class _Beside:
-    """Collects `said` and `skipped`, and looks at no more than `_MOST_BESIDE` values that hold no more than `_LARGEST`."""
+    """Collects `metadata` and `skipped`, and looks at no more than `_MOST_BESIDE` values that hold no more than `_LARGEST`."""
 
     def __init__(self) -> None:
-        self.said, self.skipped = dict[str, Any](), list[str]()
+        self.metadata, self.skipped = dict[str, Any](), list[str]()
         self._left, self._room = _MOST_BESIDE, _LARGEST
 
     def look(self, entries: Iterable[tuple[Any, Any]]) -> None:
@@ -148,7 +148,7 @@ class _Beside:
             if self._left < 0:
                 return
             if not isinstance(key, OddKey) and self._plain(value):
-                self.said[str(key)] = value
+                self.metadata[str(key)] = value
                 continue
             parts = named_parts(value) or {}
             few = len(parts) <= self._left  # of a dictionary cut off nobody knows what it lacks
@@ -158,7 +158,7 @@ class _Beside:
                 else {}
             )
             if kept:
-                self.said[str(key)] = kept
+                self.metadata[str(key)] = kept
             self.skipped += self._named(key, value, parts, kept)
 
     def _named(self, key: Any, value: Any, parts: Mapping[Any, Any], kept: Mapping[Any, Any]) -> list[str]:

@@ -2,7 +2,7 @@
 
 What they hold is read as descriptions (`unpickling`), checked against the bytes that are there, and mapped like safetensors:
 opening one reads no weights. Gives the same tensors as `torch.load(weights_only=True)` for what both take. What else was saved is
-either plain (`said`) or named and left where it is (`skipped`).
+either plain (`metadata`) or named and left where it is (`skipped`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Pickled:
     """
 
     tensors: MappedTensors
-    said: Mapping[str, Any]
+    metadata: Mapping[str, Any]
     skipped: tuple[str, ...] = ()
     under: str = ""
     others: tuple[str, ...] = ()
@@ -119,9 +119,9 @@ def _apart(file: WholeFile, chosen: Chosen, storages: Mapping[str, tuple[int, in
         raise damaged(
             file, f"tensors of at most {number_of(file.size + _SHARED, 'byte')} in all", f"{total}: they lie over each other"
         )
-    said, skipped = beside(chosen)
+    metadata, skipped = beside(chosen)
     skipped = (*skipped, *(f"{str(k)[:60]} (a tensor whose key is no name)" for k in list(odd)[:12]))
-    return Pickled(MappedTensors(file, places), said, skipped, chosen.under, chosen.others, chosen.usual)
+    return Pickled(MappedTensors(file, places), metadata, skipped, chosen.under, chosen.others, chosen.usual)
 
 
 def _odd(value: Other) -> Place:
@@ -134,8 +134,8 @@ def _place(file: WholeFile, name: str, value: Strided, storages: Mapping[str, tu
         raise damaged(file, f"the numbers of {name}", f"no storage {ascii(value.storage.key)[:40]}")
     start, stop = storages[value.storage.key]
     if value.storage.n * value.storage.dtype.itemsize != stop - start or stop > file.size:
-        said = value.storage.n * value.storage.dtype.itemsize
-        raise damaged(file, f"{said} bytes of {name}'s storage", number_of(min(stop, file.size) - start, "byte"))
+        stored = value.storage.n * value.storage.dtype.itemsize
+        raise damaged(file, f"{stored} bytes of {name}'s storage", number_of(min(stop, file.size) - start, "byte"))
     shape = check_shape(file.name, name, value.shape)
     stride, offset = check_shape(file.name, name, value.stride), value.offset
     if len(stride) != len(shape) or type(offset) is not int or offset < 0:

@@ -1,7 +1,7 @@
 """What a checkpoint does not say and its reader takes for granted: listed by name, with a reason, and open to correction.
 
-A loader asks `Assumed` for each value that no file states. What the person said (`--assume NAME=VALUE`, `Found.assume`) comes
-before the loader's own choice; a value that is not among the choices is an error, never passed over.
+A loader asks `Assumed` for each value that no file states. The person's own value (`--assume NAME=VALUE`, `Checkpoint.assume`)
+takes precedence over the loader's; a value that is not among the choices is an error, never ignored.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.loading.checkpoint import Checkpoint
 from circuitlab.model.loading.decoder_parts import alibi_notes, filled, fused_attention, lay_out_and_open, mlp
 from circuitlab.model.loading.family import Family, Keep, Opened
-from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.gated_decoder import Read
 from circuitlab.model.loading.huggingface import flag, head_size, number, refuse, scale_note, size
 from circuitlab.model.loading.layout import Layout, Stored, linear, norm, stored
@@ -61,9 +61,11 @@ def layout(config: ModelConfig, one_table: bool) -> Layout:
     return Layout(ends, block, ("lm_head.weight",), ("transformer.",))
 
 
-def _load(found: Found, keep: Keep) -> Opened:
-    read = read_config(found.config)
-    return lay_out_and_open(read, layout(read[0], flag(found.config, "tie_word_embeddings", True)), found, keep, "BLOOM")
+def _load(checkpoint: Checkpoint, keep: Keep) -> Opened:
+    read = read_config(checkpoint.config)
+    return lay_out_and_open(
+        read, layout(read[0], flag(checkpoint.config, "tie_word_embeddings", True)), checkpoint, keep, "BLOOM"
+    )
 
 
 FAMILY = Family("bloom", "BLOOM", lambda f: f.model_type == "bloom", _load)

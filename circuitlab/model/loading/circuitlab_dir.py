@@ -8,21 +8,21 @@ from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.tensors import copied
 from circuitlab.model.lazy_weights import CanonicalParts, LazyWeights
+from circuitlab.model.loading.checkpoint import Checkpoint, read_json
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
-from circuitlab.model.loading.found import Found, read_json
 from circuitlab.model.saving import FORMAT, ORIGIN
 
 _LONGEST_CARD = 2**20  # characters
 
 
-def _load(found: Found, keep: Keep) -> Opened:
-    made = ModelConfig.from_json({name: value for name, value in found.config.items() if name != "format"})
-    mapped = found.needed()
+def _load(checkpoint: Checkpoint, keep: Keep) -> Opened:
+    made = ModelConfig.from_json({name: value for name, value in checkpoint.config.items() if name != "format"})
+    mapped = checkpoint.needed()
     parts = CanonicalParts(made, mapped)  # shapes are checked before anything is copied
     if keep == "resident":
         parts = CanonicalParts(made, copied(mapped))
-    notes, weights = _origin(found.folder), LazyWeights(made, find_tokenizer(found.folder), parts)
-    return Opened(weights, notes, found.files, card_of(found.folder), "CircuitLab")
+    notes, weights = _origin(checkpoint.folder), LazyWeights(made, find_tokenizer(checkpoint.folder), parts)
+    return Opened(weights, notes, checkpoint.files, card_of(checkpoint.folder), "CircuitLab")
 
 
 def _origin(folder: Path) -> tuple[str, ...]:

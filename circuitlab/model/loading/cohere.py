@@ -13,9 +13,9 @@ from typing import Any
 
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.loading.checkpoint import Checkpoint
 from circuitlab.model.loading.decoder_parts import attention, lay_out_and_open, mlp
 from circuitlab.model.loading.family import Family, Keep, Opened
-from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.gated_decoder import BUFFERS, Read, filled_unless_null, noted, read, turning_in
 from circuitlab.model.loading.huggingface import flag, number, size, sliding_windows
 from circuitlab.model.loading.layout import Layout, Stored, linear, norm, stored
@@ -74,9 +74,9 @@ def layout(config: ModelConfig, scale: float) -> Layout:
     return Layout(ends, block, BUFFERS, ("model.",))
 
 
-def _load(found: Found, keep: Keep) -> Opened:
-    read = read_config(found.config)
-    return lay_out_and_open(read, layout(read[0], _scale(found.config)), found, keep, "Command R")
+def _load(checkpoint: Checkpoint, keep: Keep) -> Opened:
+    read = read_config(checkpoint.config)
+    return lay_out_and_open(read, layout(read[0], _scale(checkpoint.config)), checkpoint, keep, "Command R")
 
 
 FAMILY = Family("cohere", "Cohere Command R", lambda f: f.model_type in ("cohere", "cohere2"), _load)

@@ -12,8 +12,8 @@ from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig, Rotary
 from circuitlab.model.lazy_weights import LazyWeights
+from circuitlab.model.loading.checkpoint import Checkpoint
 from circuitlab.model.loading.family import Keep, Opened, find_tokenizer
-from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.huggingface import flag, head_size, number, size
 from circuitlab.model.loading.layout import Layout, Stored, Which, lay_out, linear, norm, stored
 from circuitlab.model.loading.rotary_scaling import context, rotary
@@ -135,18 +135,20 @@ def shared_norm(theirs: str) -> dict[str, Stored]:
     return {**norm("attn_norm", theirs, bias=True), **norm("mlp_norm", theirs, bias=True)}
 
 
-def opener(read_config: ReadConfig, layout: Callable[[ModelConfig], Layout], title: str) -> Callable[[Found, Keep], Opened]:
+def opener(read_config: ReadConfig, layout: Callable[[ModelConfig], Layout], title: str) -> Callable[[Checkpoint, Keep], Opened]:
     """What opens a family whose configuration says everything about its layout."""
 
-    def load(found: Found, keep: Keep) -> Opened:
-        read = read_config(found.config)
-        return lay_out_and_open(read, layout(read[0]), found, keep, title)
+    def load(checkpoint: Checkpoint, keep: Keep) -> Opened:
+        read = read_config(checkpoint.config)
+        return lay_out_and_open(read, layout(read[0]), checkpoint, keep, title)
 
     return load
 
 
-def lay_out_and_open(read: tuple[ModelConfig, tuple[str, ...]], where: Layout, found: Found, keep: Keep, title: str) -> Opened:
+def lay_out_and_open(
+    read: tuple[ModelConfig, tuple[str, ...]], where: Layout, checkpoint: Checkpoint, keep: Keep, title: str
+) -> Opened:
     """The model whose tensors lie as `where` says. Raises `BadModel`."""
     config, notes = read
-    parts, unused = lay_out(config, where, found.needed(), keep == "resident")
-    return Opened(LazyWeights(config, find_tokenizer(found.folder), parts), (*notes, *unused), found.files, "", title)
+    parts, unused = lay_out(config, where, checkpoint.needed(), keep == "resident")
+    return Opened(LazyWeights(config, find_tokenizer(checkpoint.folder), parts), (*notes, *unused), checkpoint.files, "", title)

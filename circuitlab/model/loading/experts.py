@@ -12,9 +12,9 @@ from torch import Tensor
 from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import Experts, ModelConfig
+from circuitlab.model.loading.checkpoint import Checkpoint
 from circuitlab.model.loading.decoder_parts import ReadConfig, attention, lay_out_and_open, mlp
 from circuitlab.model.loading.family import Keep, Opened
-from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.gated_decoder import BUFFERS, ends, norms
 from circuitlab.model.loading.huggingface import flag, size
 from circuitlab.model.loading.layout import Layout, Misfit, Stored, linear, stored
@@ -57,14 +57,14 @@ def noted_experts(config: ModelConfig) -> tuple[str, ...]:
     )
 
 
-def opener(read_config: ReadConfig, at: str, names: Names, title: str) -> Callable[[Found, Keep], Opened]:
+def opener(read_config: ReadConfig, at: str, names: Names, title: str) -> Callable[[Checkpoint, Keep], Opened]:
     """What opens a family whose experts lie at `at`.experts.N.`names`, or, as its code keeps them, all in two tensors."""
 
-    def load(found: Found, keep: Keep) -> Opened:
-        read = read_config(found.config)
-        together = any(name.endswith(".experts.gate_up_proj") for name in found.needed().names())
+    def load(checkpoint: Checkpoint, keep: Keep) -> Opened:
+        read = read_config(checkpoint.config)
+        together = any(name.endswith(".experts.gate_up_proj") for name in checkpoint.needed().names())
         where = layout(read[0], "mlp", None) if together else layout(read[0], at, names)
-        return lay_out_and_open(read, where, found, keep, title)
+        return lay_out_and_open(read, where, checkpoint, keep, title)
 
     return load
 

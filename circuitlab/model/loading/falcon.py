@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from circuitlab.model.config import ModelConfig, alibi_slopes
+from circuitlab.model.loading.checkpoint import Checkpoint
 from circuitlab.model.loading.decoder_parts import (
     alibi_notes,
     filled,
@@ -22,7 +23,6 @@ from circuitlab.model.loading.decoder_parts import (
     tied_note,
 )
 from circuitlab.model.loading.family import Family, Keep, Opened
-from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.gated_decoder import Read
 from circuitlab.model.loading.huggingface import activation, flag, head_size, number, scale_note, size
 from circuitlab.model.loading.layout import Layout, Stored, linear, norm, stored
@@ -98,11 +98,11 @@ def layout(config: ModelConfig, norms: int) -> Layout:
     return Layout(ends, block, ("rotary_emb.inv_freq", ".maybe_rotary.inv_freq", "lm_head.weight"), ("transformer.",))
 
 
-def _load(found: Found, keep: Keep) -> Opened:
-    read = read_config(found.config)
-    newer = flag(found.config, "new_decoder_architecture", False)
-    norms = size(found.config, "num_ln_in_parallel_attn", 2) if newer else 1
-    return lay_out_and_open(read, layout(read[0], norms), found, keep, "Falcon")
+def _load(checkpoint: Checkpoint, keep: Keep) -> Opened:
+    read = read_config(checkpoint.config)
+    newer = flag(checkpoint.config, "new_decoder_architecture", False)
+    norms = size(checkpoint.config, "num_ln_in_parallel_attn", 2) if newer else 1
+    return lay_out_and_open(read, layout(read[0], norms), checkpoint, keep, "Falcon")
 
 
 FAMILY = Family("falcon", "Falcon", lambda f: f.model_type == "falcon", _load)

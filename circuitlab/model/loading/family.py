@@ -16,7 +16,7 @@ from circuitlab.model.files.whole_file import shown
 from circuitlab.model.lazy_weights import LazyWeights
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.loading.character_vocabulary import character_tokenizer
-from circuitlab.model.loading.found import Found, look, read_json
+from circuitlab.model.loading.checkpoint import Checkpoint, look, read_json
 from circuitlab.model.loading.listed import listed
 from circuitlab.model.loading.llama2c_tokenizer import read_tokenizer
 from circuitlab.model.loading.refusals import refuse_parts
@@ -59,16 +59,16 @@ class Family:
 
     name: str
     title: str
-    claims: Callable[[Found], bool]
-    load: Callable[[Found, Keep], Opened]
+    claims: Callable[[Checkpoint], bool]
+    load: Callable[[Checkpoint, Keep], Opened]
     last: bool = False
     first: bool = False
 
 
 def families() -> tuple[Family, ...]:
     """Every family, found by walking this package."""
-    made = (_family_in(module) for module in _modules())
-    return tuple(sorted((f for f in made if f is not None), key=lambda family: family.last - family.first))
+    modules = (_family_in(module) for module in _modules())
+    return tuple(sorted((f for f in modules if f is not None), key=lambda family: family.last - family.first))
 
 
 def _modules() -> tuple[str, ...]:
@@ -79,15 +79,15 @@ def _family_in(module: str) -> Family | None:
     return getattr(importlib.import_module(f"{__package__}.{module}"), "FAMILY", None)
 
 
-def asked(found: Found) -> Iterator[Family]:
+def asked(checkpoint: Checkpoint) -> Iterator[Family]:
     """Families in the order in which they are asked.
 
     Those come first whose module is called as the file calls its architecture ("gemma3" of "gemma3_text"): opening a model
     imports its own family, and the others only where none of these claims it. A family that knows files by their bytes goes
     before all, but only of files without named tensors.
     """
-    kind = "circuitlab_dir" if "format" in found.config else found.model_type.replace("-", "_").lower()
-    likely = [m for m in _modules() if kind.startswith(m)] if found.tensors is not None else []
+    kind = "circuitlab_dir" if "format" in checkpoint.config else checkpoint.model_type.replace("-", "_").lower()
+    likely = [m for m in _modules() if kind.startswith(m)] if checkpoint.tensors is not None else []
     for module in sorted(likely, key=len, reverse=True):
         if (family := _family_in(module)) is not None:
             yield family
@@ -101,33 +101,35 @@ def open_model(
 
     Raises `BadModel` with what was expected, what came and what to do.
     """
-    found = look(path, assume, checkpoint)
+    candidate = look(path, assume, checkpoint)
     if keep == "lazy":  # to a family it is a file like any other, whose tensors stay once they have been read
-        found, keep = (
-            (found, "resident") if found.tensors is None else (replace(found, tensors=KeptTensors(found.tensors)), "mapped")
+        candidate, keep = (
+            (candidate, "resident")
+            if candidate.tensors is None
+            else (replace(candidate, tensors=KeptTensors(candidate.tensors)), "mapped")
         )
-    for family in asked(found):
-        if family.claims(found):
-            opened = _settled(family.load(found, keep), found)
-            return replace(opened, steps=tuple(step for step, _ in series_of(found.folder)) if path.is_dir() else ())
+    for family in asked(candidate):
+        if family.claims(candidate):
+            opened = _settled(family.load(candidate, keep), candidate)
+            return replace(opened, steps=tuple(step for step, _ in series_of(candidate.folder)) if path.is_dir() else ())
     refuse_parts(path)
-    if not found.config and path.is_dir():
+    if not candidate.config and path.is_dir():
         read_json(path / "config.json")  # says that it is not there
-    raise unknown_family(found)
+    raise unknown_family(candidate)
 
 
-def unknown_family(found: Found) -> UnknownFamily:
+def unknown_family(checkpoint: Checkpoint) -> UnknownFamily:
     """The error of a checkpoint that no family claims: its own names, and the command that imports it."""
-    kind = found.model_type or found.config.get("format") or "none stated"
-    lines, n = listed(found.tensors) if found.tensors is not None else ((), 0)
+    kind = checkpoint.model_type or checkpoint.config.get("format") or "none stated"
+    lines, n = listed(checkpoint.tensors) if checkpoint.tensors is not None else ((), 0)
     return UnknownFamily(
         "The model's family is not known.",
         expected=_titles(),
-        got=f"model_type {str(kind)[:60]!r} in {shown(found.path)}",
+        got=f"model_type {str(kind)[:60]!r} in {shown(checkpoint.path)}",
         remedy="Convert it to one of these, or import it with a map of its parameter names.",
         tensors=lines,
         n_tensors=n,
-        command=f"circuitlab import {shlex.quote(shown(found.path))} --map map.toml --check" if n else "",
+        command=f"circuitlab import {shlex.quote(shown(checkpoint.path))} --map map.toml --check" if n else "",
     )
 
 
@@ -138,55 +140,55 @@ def _titles() -> str:
     return f"a Hugging Face folder of {', '.join(t for t in titles if t not in others)}; or {', '.join(others)}"
 
 
-def _settled(opened: Opened, found: Found) -> Opened:
+def _settled(opened: Opened, checkpoint: Checkpoint) -> Opened:
     """With the tokenizer that was said, where one was, and what does not fit between it and the model.
 
     Raises `BadModel` for what was said of something that is not assumed.
     """
-    assumptions, weights, notes = (*found.assumed, *opened.assumptions), opened.weights, tuple[str, ...]()
-    said = found.assume.get("tokenizer")
-    if isinstance(weights, LazyWeights) and (said is not None or weights.tokenizer is None):
-        assumed, notes = _with_tokenizer(weights, found, said)
-        assumptions = (*assumptions, assumed)
+    assumptions, weights, notes = (*checkpoint.assumed, *opened.assumptions), opened.weights, tuple[str, ...]()
+    tokenizer = checkpoint.assume.get("tokenizer")
+    if isinstance(weights, LazyWeights) and (tokenizer is not None or weights.tokenizer is None):
+        assumption, notes = _with_tokenizer(weights, checkpoint, tokenizer)
+        assumptions = (*assumptions, assumption)
     names = [a.name for a in assumptions]
-    if unknown := sorted(set(found.assume) - set(names)):
+    if unknown := sorted(set(checkpoint.assume) - set(names)):
         raise BadModel(
             "There is nothing of that name to assume.",
             expected=" ".join(names) or "nothing: the files say it all",
             got=" ".join(unknown)[:80],
         )
     if isinstance(weights, LazyWeights):
-        weights, more = fitted(weights, found.folder)
+        weights, more = fitted(weights, checkpoint.folder)
         notes = (*notes, *more)
-    if found.skipped:
-        notes = (*notes, f"beside the weights, passed over: {', '.join(found.skipped)}")
+    if checkpoint.skipped:
+        notes = (*notes, f"beside the weights, passed over: {', '.join(checkpoint.skipped)}")
     return replace(opened, weights=weights, notes=(*opened.notes, *notes), assumptions=assumptions)
 
 
-def _with_tokenizer(weights: LazyWeights, found: Found, said: str | None) -> tuple[Assumption, tuple[str, ...]]:
+def _with_tokenizer(weights: LazyWeights, checkpoint: Checkpoint, given: str | None) -> tuple[Assumption, tuple[str, ...]]:
     """Give the weights the tokenizer that was said, or that of the characters saved with them: what was assumed, and notes."""
-    characters, where, note = character_tokenizer(found.said, found.folder)
+    characters, origin, note = character_tokenizer(checkpoint.metadata, checkpoint.folder)
     default = _CHARACTERS if characters is not None else "none"
-    chosen = said or default
+    chosen = given or default
     if chosen == _CHARACTERS and characters is not None:
         weights.tokenizer = characters
     elif chosen != "none":
         weights.tokenizer = tokenizer_at(chosen)
     else:
         weights.tokenizer = None
-    why = "as you said" if said is not None else where or "none lies beside the weights"
+    why = "as you said" if given is not None else origin or "none lies beside the weights"
     choices = (_CHARACTERS, "none") if characters is not None else ()
-    told = Assumption("tokenizer", chosen, choices, f"{why}; a path, or a shipped model's name", free=True)
-    return told, (note,) if note and said is None else ()
+    assumption = Assumption("tokenizer", chosen, choices, f"{why}; a path, or a shipped model's name", free=True)
+    return assumption, (note,) if note and given is None else ()
 
 
-def tokenizer_at(said: str) -> Tokenizer | None:
+def tokenizer_at(name: str) -> Tokenizer | None:
     """The tokenizer of a shipped model, of a folder, or of a file. Raises `BadModel`."""
-    place = model_dir(said) if said in shipped_models() else Path(said).expanduser()
-    if place.is_dir():
-        found = find_tokenizer(place)
+    path = model_dir(name) if name in shipped_models() else Path(name).expanduser()
+    if path.is_dir():
+        tokenizer = find_tokenizer(path)
     else:
-        found = read_tokenizer(place) if place.suffix == ".bin" else Tokenizer.from_file(place)
-    if found is None:
-        raise BadModel("There is no tokenizer there.", expected="a tokenizer.json", got=str(place))
-    return found
+        tokenizer = read_tokenizer(path) if path.suffix == ".bin" else Tokenizer.from_file(path)
+    if tokenizer is None:
+        raise BadModel("There is no tokenizer there.", expected="a tokenizer.json", got=str(path))
+    return tokenizer

@@ -14,9 +14,9 @@ from typing import Any
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig, Rotary
 from circuitlab.model.loading import gemma
+from circuitlab.model.loading.checkpoint import Checkpoint
 from circuitlab.model.loading.decoder_parts import opener
 from circuitlab.model.loading.family import Family
-from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.gated_decoder import Read, filled_unless_null, noted, read
 from circuitlab.model.loading.gemma2 import query_scale
 from circuitlab.model.loading.huggingface import number, size, sliding_windows
@@ -78,8 +78,8 @@ def _local(config: Mapping[str, Any], d_head: int) -> tuple[Rotary, tuple[str, .
     return found, tuple(f"in windowed layers: {note}" for note in notes)
 
 
-def _claims(found: Found) -> bool:
-    return found.model_type == "gemma3_text" or (found.model_type == "gemma3" and "text_config" in found.config)
+def _claims(checkpoint: Checkpoint) -> bool:
+    return checkpoint.model_type == "gemma3_text" or (checkpoint.model_type == "gemma3" and "text_config" in checkpoint.config)
 
 
 def _layout(config: ModelConfig) -> Layout:

@@ -13,10 +13,10 @@ from typing import Any
 
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.lazy_weights import LazyWeights
+from circuitlab.model.loading.checkpoint import Checkpoint
 from circuitlab.model.loading.circuitlab_dir import card_of
 from circuitlab.model.loading.decoder_parts import filled, tied_note
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
-from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.huggingface import activation, flag, head_size, number, refuse, scale_note, size
 from circuitlab.model.loading.layout import Layout, Stored, lay_out, norm, stored
 
@@ -76,12 +76,12 @@ def layout(config: ModelConfig, divided: bool = False) -> Layout:
     return Layout(ends, block, (".attn.bias", ".attn.masked_bias", "lm_head.weight"), ("transformer.",), own)
 
 
-def _load(found: Found, keep: Keep) -> Opened:
-    config, notes = read_config(found.config)
-    where = layout(config, flag(found.config, _SCALES, False))
-    parts, unused = lay_out(config, where, found.needed(), keep == "resident")
-    weights = LazyWeights(config, find_tokenizer(found.folder), parts)
-    return Opened(weights, (*notes, *unused), found.files, card_of(found.folder), "GPT-2")
+def _load(checkpoint: Checkpoint, keep: Keep) -> Opened:
+    config, notes = read_config(checkpoint.config)
+    where = layout(config, flag(checkpoint.config, _SCALES, False))
+    parts, unused = lay_out(config, where, checkpoint.needed(), keep == "resident")
+    weights = LazyWeights(config, find_tokenizer(checkpoint.folder), parts)
+    return Opened(weights, (*notes, *unused), checkpoint.files, card_of(checkpoint.folder), "GPT-2")
 
 
 FAMILY = Family("gpt2", "GPT-2", lambda f: f.model_type == "gpt2", _load)

@@ -15,9 +15,9 @@ from typing import Any
 
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.loading.checkpoint import Checkpoint
 from circuitlab.model.loading.decoder_parts import lay_out_and_open
 from circuitlab.model.loading.family import Family, Keep, Opened
-from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.gated_decoder import Read, noted, read
 from circuitlab.model.loading.gated_decoder import layout as gated_layout
 from circuitlab.model.loading.huggingface import number
@@ -54,10 +54,10 @@ def layout(config: ModelConfig, written: float, divided: float) -> Layout:
     return replace(plain, ends=ends, block=block)
 
 
-def _load(found: Found, keep: Keep) -> Opened:
-    read = read_config(found.config)
-    where = layout(read[0], _factor(found.config, "residual_multiplier"), _factor(found.config, "logits_scaling"))
-    return lay_out_and_open(read, where, found, keep, "Granite")
+def _load(checkpoint: Checkpoint, keep: Keep) -> Opened:
+    read = read_config(checkpoint.config)
+    where = layout(read[0], _factor(checkpoint.config, "residual_multiplier"), _factor(checkpoint.config, "logits_scaling"))
+    return lay_out_and_open(read, where, checkpoint, keep, "Granite")
 
 
 FAMILY = Family("granite", "Granite", lambda f: f.model_type == "granite", _load)

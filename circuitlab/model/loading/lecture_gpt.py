@@ -17,8 +17,8 @@ from circuitlab.model.config import Activation, BiasName, ModelConfig
 from circuitlab.model.files.tensors import TensorSource
 from circuitlab.model.lazy_weights import LazyWeights
 from circuitlab.model.loading.assumptions import Assumed
+from circuitlab.model.loading.checkpoint import Checkpoint
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
-from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.huggingface import scale_note
 from circuitlab.model.loading.layout import Layout, Stored, identity, lay_out, linear, matrix, norm, stacked, stored
 
@@ -130,8 +130,8 @@ def layout(config: ModelConfig, names: Names) -> Layout:
     return Layout(ends, block, _MASKS, (names.prefix,) if names.prefix else ("",))
 
 
-def _load(found: Found, keep: Keep) -> Opened:
-    source, ask = found.needed(), Assumed(found.assume)
+def _load(checkpoint: Checkpoint, keep: Keep) -> Opened:
+    source, ask = checkpoint.needed(), Assumed(checkpoint.assume)
     names = names_of(source)
     assert names is not None  # it was claimed
     config = read_config(names, ask)
@@ -141,12 +141,12 @@ def _load(found: Found, keep: Keep) -> Opened:
     notes += (
         ["no output projection: the heads' results stand beside each other"] if "blocks.0.sa.proj.weight" not in names else []
     )
-    weights = LazyWeights(config, find_tokenizer(found.folder), parts)
-    return Opened(weights, (*notes, *unused), found.files, "", "the GPT of Karpathy's lecture", tuple(ask.made))
+    weights = LazyWeights(config, find_tokenizer(checkpoint.folder), parts)
+    return Opened(weights, (*notes, *unused), checkpoint.files, "", "the GPT of Karpathy's lecture", tuple(ask.made))
 
 
-def _claims(found: Found) -> bool:
-    return not found.model_type and "format" not in found.config and names_of(found.tensors) is not None
+def _claims(checkpoint: Checkpoint) -> bool:
+    return not checkpoint.model_type and "format" not in checkpoint.config and names_of(checkpoint.tensors) is not None
 
 
 FAMILY = Family("lecture_gpt", "the GPT of Karpathy's lecture (one module per head)", _claims, _load)

@@ -23,8 +23,8 @@ from circuitlab.model.files.tensors import MappedTensors
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.lazy_weights import LazyWeights
 from circuitlab.model.loading.assumptions import Assumed
+from circuitlab.model.loading.checkpoint import Checkpoint
 from circuitlab.model.loading.family import Family, Keep, Opened
-from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.huggingface import scale_note
 from circuitlab.model.loading.layout import Layout, Stored, lay_out, stored
 from circuitlab.model.loading.llama2c_tokenizer import beside
@@ -141,8 +141,8 @@ def layout(config: ModelConfig) -> Layout:
     return Layout(ends, block, ("freq_cis_real", "freq_cis_imag"))
 
 
-def _load(found: Found, keep: Keep) -> Opened:
-    path, ask = found.files[0], Assumed(found.assume)
+def _load(checkpoint: Checkpoint, keep: Keep) -> Opened:
+    path, ask = checkpoint.files[0], Assumed(checkpoint.assume)
     file = WholeFile(path)
     h = header(file)
     if h is None:
@@ -154,13 +154,13 @@ def _load(found: Found, keep: Keep) -> Opened:
     parts, unused = lay_out(config, layout(config), MappedTensors(file, where), keep == "resident")
     notes = (scale_note(config.score_scale, config.d_head, "llama2.c's own"), *unused)
     notes += ("unembedding tied to the embedding",) if h.shared else ()
-    return Opened(LazyWeights(config, beside(path, h.d_vocab), parts), notes, found.files, "", "llama2.c", tuple(ask.made))
+    return Opened(LazyWeights(config, beside(path, h.d_vocab), parts), notes, checkpoint.files, "", "llama2.c", tuple(ask.made))
 
 
-def _claims(found: Found) -> bool:
-    if found.tensors is not None or len(found.files) != 1:
+def _claims(checkpoint: Checkpoint) -> bool:
+    if checkpoint.tensors is not None or len(checkpoint.files) != 1:
         return False
-    return of_llama2c(found.files[0])
+    return of_llama2c(checkpoint.files[0])
 
 
 def of_llama2c(path: Path) -> bool:

@@ -15,8 +15,8 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.tensors import TensorSource
 from circuitlab.model.lazy_weights import LazyWeights
 from circuitlab.model.loading.assumptions import Assumed
+from circuitlab.model.loading.checkpoint import Checkpoint
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
-from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.huggingface import scale_note, size
 from circuitlab.model.loading.layout import Layout, Stored, lay_out, linear, matrix, norm, stored
 
@@ -87,26 +87,26 @@ def layout(config: ModelConfig, prefix: str) -> Layout:
     return Layout(ends, block, (".attn.bias", *(("lm_head.weight",) if config.tied else ())), (prefix,))
 
 
-def _load(found: Found, keep: Keep) -> Opened:
-    source, ask = found.needed(), Assumed(found.assume)
+def _load(checkpoint: Checkpoint, keep: Keep) -> Opened:
+    source, ask = checkpoint.needed(), Assumed(checkpoint.assume)
     prefix = prefix_of(source)
     assert prefix is not None  # it was claimed
-    config = read_config(source, prefix, _arguments(found), ask)
+    config = read_config(source, prefix, _arguments(checkpoint), ask)
     parts, unused = lay_out(config, layout(config, prefix), source, keep == "resident")
     notes = (scale_note(config.score_scale, config.d_head, "nanoGPT's own"), *unused)
     notes += ("unembedding tied to the embedding",) if config.tied else ()
-    weights = LazyWeights(config, find_tokenizer(found.folder), parts)
-    return Opened(weights, notes, found.files, "", "nanoGPT", tuple(ask.made))
+    weights = LazyWeights(config, find_tokenizer(checkpoint.folder), parts)
+    return Opened(weights, notes, checkpoint.files, "", "nanoGPT", tuple(ask.made))
 
 
-def _arguments(found: Found) -> Mapping[str, Any]:
+def _arguments(checkpoint: Checkpoint) -> Mapping[str, Any]:
     """The sizes that were saved with the weights: "model_args", or whatever else names the heads (a configuration object)."""
-    held = (found.said.get("model_args"), *found.said.values(), found.config)
+    held = (checkpoint.metadata.get("model_args"), *checkpoint.metadata.values(), checkpoint.config)
     return next((h for h in held if isinstance(h, Mapping) and "n_head" in h), {})
 
 
-def _claims(found: Found) -> bool:
-    return not found.model_type and prefix_of(found.tensors) is not None
+def _claims(checkpoint: Checkpoint) -> bool:
+    return not checkpoint.model_type and prefix_of(checkpoint.tensors) is not None
 
 
 FAMILY = Family("nanogpt", "a nanoGPT checkpoint", _claims, _load)

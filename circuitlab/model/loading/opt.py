@@ -15,9 +15,9 @@ from torch import Tensor
 from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.lazy_weights import LazyWeights
+from circuitlab.model.loading.checkpoint import Checkpoint
 from circuitlab.model.loading.decoder_parts import attention, filled, mlp, tied_note
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
-from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.huggingface import activation, flag, head_size, scale_note, size
 from circuitlab.model.loading.layout import Layout, Stored, lay_out, linear, norm, stored
 
@@ -100,12 +100,14 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
     return a.float() @ b.float()  # in half precision the product would be rounded
 
 
-def _load(found: Found, keep: Keep) -> Opened:
-    config, notes = read_config(found.config)
-    one_table = flag(found.config, "tie_word_embeddings", True)
-    where = layout(config, _projected(found.config), one_table, flag(found.config, "layer_norm_elementwise_affine", True))
-    parts, unused = lay_out(config, where, found.needed(), keep == "resident")
-    return Opened(LazyWeights(config, find_tokenizer(found.folder), parts), (*notes, *unused), found.files, "", "OPT")
+def _load(checkpoint: Checkpoint, keep: Keep) -> Opened:
+    config, notes = read_config(checkpoint.config)
+    one_table = flag(checkpoint.config, "tie_word_embeddings", True)
+    where = layout(
+        config, _projected(checkpoint.config), one_table, flag(checkpoint.config, "layer_norm_elementwise_affine", True)
+    )
+    parts, unused = lay_out(config, where, checkpoint.needed(), keep == "resident")
+    return Opened(LazyWeights(config, find_tokenizer(checkpoint.folder), parts), (*notes, *unused), checkpoint.files, "", "OPT")
 
 
 FAMILY = Family("opt", "OPT", lambda f: f.model_type == "opt", _load)

@@ -21,7 +21,7 @@ from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.lazy_weights import LazyWeights
-from circuitlab.model.loading.found import read_json
+from circuitlab.model.loading.checkpoint import read_json
 from circuitlab.model.loading.other_formats import refuse_format
 from circuitlab.model.text.tokenizer import Tokenizer
 

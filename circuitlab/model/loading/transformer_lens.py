@@ -20,8 +20,8 @@ from circuitlab.model.files.renamed import RenamedTensors
 from circuitlab.model.files.tensors import TensorSource
 from circuitlab.model.lazy_weights import LazyWeights
 from circuitlab.model.loading.assumptions import Assumed
+from circuitlab.model.loading.checkpoint import Checkpoint
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
-from circuitlab.model.loading.found import Found
 from circuitlab.model.loading.hooked_axes import STREAM_AXIS, Axes, axes, short
 from circuitlab.model.loading.hooked_config import Architecture, read_config
 from circuitlab.model.loading.hooked_inference import infer
@@ -101,10 +101,10 @@ def _with_blocks(names: Names) -> Names:
     return Names(source, names.prefix, rest, called.rstrip("."))
 
 
-def stated_config(found: Found) -> Mapping[str, Any]:
+def stated_config(checkpoint: Checkpoint) -> Mapping[str, Any]:
     """The `HookedTransformerConfig` beside the weights or saved with them, {} without one."""
-    held = [found.config, found.said, *(v for v in found.said.values() if isinstance(v, Mapping))]
-    return next((c for c in held if "d_model" in c and "n_layers" in c), {})
+    candidates = [checkpoint.config, checkpoint.metadata, *(v for v in checkpoint.metadata.values() if isinstance(v, Mapping))]
+    return next((c for c in candidates if "d_model" in c and "n_layers" in c), {})
 
 
 def _stream_vectors(names: Names) -> Iterable[tuple[int, ...]]:
@@ -303,9 +303,9 @@ def _by_layer(config: ModelConfig, block: Mapping[str, Stored]) -> dict[int, dic
     return {i: {n: divided(block[n], i) for n in names if n in block} for i in range(1, config.n_layers)}
 
 
-def _load(found: Found, keep: Keep) -> Opened:
-    ask = Assumed(found.assume)
-    names, config = names_of(found.needed()), stated_config(found)
+def _load(checkpoint: Checkpoint, keep: Keep) -> Opened:
+    ask = Assumed(checkpoint.assume)
+    names, config = names_of(checkpoint.needed()), stated_config(checkpoint)
     assert names is not None  # it was claimed
     stated = config.get("d_model") if isinstance(config.get("d_model"), int) else None
     where = axes(_weights(names), _stream_vectors(names), stated, ask)
@@ -321,8 +321,8 @@ def _load(found: Found, keep: Keep) -> Opened:
     notes = [f"the file calls its blocks {names.called}"] if names.called else []
     notes += [*arch.notes, *left, *unused, *_notes(where, arch, made)]
     notes += ["no configuration: what the tensors do not show is assumed"] if not known else []
-    weights = LazyWeights(made, find_tokenizer(found.folder), parts)
-    return Opened(weights, tuple(notes), found.files, "", "TransformerLens", tuple(ask.made))
+    weights = LazyWeights(made, find_tokenizer(checkpoint.folder), parts)
+    return Opened(weights, tuple(notes), checkpoint.files, "", "TransformerLens", tuple(ask.made))
 
 
 def _notes(where: Axes, arch: Architecture, made: ModelConfig) -> list[str]:
@@ -346,8 +346,8 @@ def _agree(config: Mapping[str, Any], sizes: Sizes) -> None:
             raise BadModel(f"The configuration's {name} contradicts the tensors.", expected=repr(value)[:40], got=str(got))
 
 
-def _claims(found: Found) -> bool:
-    return not found.model_type and "format" not in found.config and names_of(found.tensors) is not None
+def _claims(checkpoint: Checkpoint) -> bool:
+    return not checkpoint.model_type and "format" not in checkpoint.config and names_of(checkpoint.tensors) is not None
 
 
 FAMILY = Family("transformer_lens", "a TransformerLens state dict", _claims, _load, last=True)

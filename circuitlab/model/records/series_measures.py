@@ -15,7 +15,7 @@ the model; losses in nats), and all are float32:
 The last four came later: a file without them is read with NaN in their place, which is "not measured", as are points whose
 weights were not kept for measuring them.
 
-`training/series_measuring.py` writes the file; `said` holds what was measured, on what, with which seeds.
+`training/series_measuring.py` writes the file; `protocol` ("said" in the file): what was measured, on what, with which seeds.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _REQUIRED = ("loss", "loss_by_index", "repeated_loss_by_index", "repeated_text_l
 @dataclass(frozen=True, eq=False)
 class SeriesMeasures:
     """`steps`, `tokens` [point]: optimiser steps done and tokens seen; `checkpoints` [point]: index into the checkpoint series,
-    None for the final weights, `GONE` where the weights were not kept. `arrays` and `said`: see the module.
+    None for the final weights, `GONE` where the weights were not kept. `arrays` and `protocol`: see the module.
     """
 
     steps: tuple[int, ...]
     tokens: tuple[int, ...]
     checkpoints: tuple[int | None, ...]
     arrays: Mapping[str, np.ndarray]
-    said: Mapping[str, Any]
+    protocol: Mapping[str, Any]
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.arrays[name]
@@ -69,7 +69,7 @@ def write_series(folder: Path, measures: SeriesMeasures) -> None:
         "steps": list(measures.steps),
         "tokens": list(measures.tokens),
         "checkpoints": list(measures.checkpoints),
-        "said": dict(measures.said),
+        "said": dict(measures.protocol),
     }
     arrays = {name: np.ascontiguousarray(a, np.float32) for name, a in measures.arrays.items()}
     write_whole(folder / FILE, save(arrays, {"about": json.dumps(about, ensure_ascii=True)}))
@@ -119,9 +119,9 @@ def _checked(about: Any, arrays: dict[str, np.ndarray]) -> SeriesMeasures:
     arrays = _unmeasured(arrays, n) | arrays
     for array in arrays.values():
         array.setflags(write=False)
-    said = about.get("said")
+    protocol = about.get("said")
     steps, tokens, checkpoints = (tuple(values or ()) for values in lists)
-    return SeriesMeasures(steps, tokens, checkpoints, arrays, said if isinstance(said, dict) else {})
+    return SeriesMeasures(steps, tokens, checkpoints, arrays, protocol if isinstance(protocol, dict) else {})
 
 
 def _complaint(arrays: Mapping[str, np.ndarray], n: int) -> tuple[str, str] | None:

@@ -10,7 +10,7 @@ import pytest
 
 from circuitlab.model.files.tensors import ResidentTensors
 from circuitlab.model.loading import families, family, open_model
-from circuitlab.model.loading.found import Found
+from circuitlab.model.loading.checkpoint import Checkpoint
 from tests.models import directory
 
 SPELT = {"gemma3_text": "gemma3", "glm4": "glm", "cohere2": "cohere", "openai-gpt": "openai_gpt", "gpt_neox": "gpt_neox"}
@@ -36,7 +36,7 @@ def test_a_folder_of_ours_imports_one_family(tmp_path: Path, imported: list[str]
 
 @pytest.mark.parametrize("kind", SPELT)
 def test_a_family_is_found_by_its_name(tmp_path: Path, imported: list[str], kind: str) -> None:
-    found = Found(tmp_path, tmp_path, {"model_type": kind}, tensors=ResidentTensors({}))
+    found = Checkpoint(tmp_path, tmp_path, {"model_type": kind}, tensors=ResidentTensors({}))
     claiming = next(f for f in family.asked(found) if f.claims(found))
     assert claiming.name == SPELT[kind]
     assert imported[-1] == SPELT[kind]
@@ -54,7 +54,7 @@ def test_the_order_changes_nothing(tmp_path: Path) -> None:
         "new",
     ]
     for kind in kinds:
-        found = Found(tmp_path, tmp_path, {"model_type": kind}, tensors=ResidentTensors({}))
+        found = Checkpoint(tmp_path, tmp_path, {"model_type": kind}, tensors=ResidentTensors({}))
         first, every = (next((f for f in order if f.claims(found)), None) for order in (family.asked(found), families()))
         assert first is every, kind
 

@@ -11,7 +11,7 @@ import pytest
 from circuitlab.errors import BadModel
 from circuitlab.model.files.tensors import ResidentTensors
 from circuitlab.model.loading import families
-from circuitlab.model.loading.found import Found
+from circuitlab.model.loading.checkpoint import Checkpoint
 from tests.unit.families import test_alibi, test_decoders, test_experts, test_llama
 
 NASTY: tuple[Any, ...] = (None, -1, 0, 3, "x", [], {}, [[1]], {"a": 1}, ["sliding_attention"], True, 10**30, float("nan"), 0.3)
@@ -31,7 +31,7 @@ def changed(config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 @pytest.mark.parametrize(("module", "name"), CASES, ids=[name for _, name in CASES])
 def test_no_value_of_a_field_is_an_unhandled_error(module: Any, name: str) -> None:
     config = module.made(name).to_dict()
-    here = lambda changes: Found(Path(), Path(), changes, tensors=ResidentTensors({}))
+    here = lambda changes: Checkpoint(Path(), Path(), changes, tensors=ResidentTensors({}))
     claiming = next(f for f in families() if f.claims(here(config)))
     for what, config_changed in changed(config):
         with pytest.raises(BadModel):  # at the latest that the tensors are not there

@@ -122,7 +122,7 @@ def test_shapes_that_do_not_fit_are_said_with_both(foreign: Path, tmp_path: Path
     text = _map(tmp_path / "map.toml").read_text().replace("d_vocab = 260", "d_vocab = 261")
     (tmp_path / "map.toml").write_text(text)
     from circuitlab.model.importing.by_map import read_map
-    from circuitlab.model.loading.found import tensors_at
+    from circuitlab.model.loading.checkpoint import tensors_at
 
     found, _ = survey(read_map(tmp_path / "map.toml"), tensors_at(foreign).needed())
     assert found.problems[0] == "embed.W_E from net.tok (24, 260): becomes (260, 24), not (261, 24)"
@@ -170,7 +170,7 @@ def test_permuted_and_halved_tensors(tmp_path: Path) -> None:
 
 def test_a_stopped_import_leaves_no_weights(foreign: Path, tmp_path: Path) -> None:
     from circuitlab.model.importing.by_map import read_map
-    from circuitlab.model.loading.found import tensors_at
+    from circuitlab.model.loading.checkpoint import tensors_at
 
     _, parts = survey(read_map(_map(tmp_path / "map.toml")), tensors_at(foreign).needed())
 

@@ -11,7 +11,7 @@ import pytest
 from circuitlab.errors import BadModel
 from circuitlab.model.files.tensors import ResidentTensors
 from circuitlab.model.loading import families
-from circuitlab.model.loading.found import Found
+from circuitlab.model.loading.checkpoint import Checkpoint
 
 TYPES = (
     "gpt2 gpt_neo gpt_neox gptj opt llama mistral qwen2 qwen3 gemma gemma2 gemma3_text phi phi3 olmo olmo2 olmo3 stablelm "
@@ -33,7 +33,7 @@ def _config(kind: str) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", TYPES)
 def test_fields_that_cannot_be_are_refused_in_words(tmp_path: Path, kind: str) -> None:
     config = _config(kind)
-    look = lambda c: Found(tmp_path, tmp_path, c, (), ResidentTensors({}))
+    look = lambda c: Checkpoint(tmp_path, tmp_path, c, (), ResidentTensors({}))
     family = next(f for f in families() if f.claims(look(config)))
     for name in config:
         for value in ODD if name != "model_type" else ():

@@ -10,7 +10,7 @@ import pytest
 
 from circuitlab.errors import BadModel
 from circuitlab.model.loading import families, open_model
-from circuitlab.model.loading.found import Found
+from circuitlab.model.loading.checkpoint import Checkpoint
 from circuitlab.model.loading.refusals import TABLE
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -48,5 +48,5 @@ def test_refusals_say_what_why_and_what_instead(tmp_path: Path, name: str) -> No
 def test_no_family_that_is_opened_is_refused(tmp_path: Path) -> None:
     refused = [name for refusal in TABLE for name in refusal.of]
     assert len(refused) == len(set(refused))
-    opened = [n for n in refused if any(f.claims(Found(tmp_path, tmp_path, {"model_type": n})) for f in families())]
+    opened = [n for n in refused if any(f.claims(Checkpoint(tmp_path, tmp_path, {"model_type": n})) for f in families())]
     assert opened == []

@@ -26,11 +26,11 @@ _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
 @dataclass(frozen=True)
-class Found:
+class Checkpoint:
     """What was found.
 
     `config` is the JSON object beside the weights, else one in its form that was saved with them, {} without one; `files` are the
-    weights'; `tensors` reads them by name, None for a format without names; `said` is what a pickle holds beside tensors,
+    weights'; `tensors` reads them by name, None for a format without names; `metadata` is what a pickle holds beside tensors,
     `skipped` names what of it was not read; `assume` what the user said where no file does, and `assumed` what was taken for
     granted before any family was asked.
     """
@@ -40,7 +40,7 @@ class Found:
     config: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[Path, ...] = ()
     tensors: TensorSource | None = None
-    said: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     assume: Mapping[str, str] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
     assumed: tuple[Assumption, ...] = ()
@@ -58,7 +58,7 @@ class Found:
         return self.tensors
 
 
-def look(path: Path, assume: Mapping[str, str] | None = None, checkpoint: int | None = None) -> Found:
+def look(path: Path, assume: Mapping[str, str] | None = None, checkpoint: int | None = None) -> Checkpoint:
     """Look at a folder or a file; `checkpoint`: at one of the folder's series, its weights in place of the final ones.
 
     Raises `BadModel` where it cannot be read, holds no weights, or is of a kind not opened."""
@@ -94,15 +94,15 @@ def look(path: Path, assume: Mapping[str, str] | None = None, checkpoint: int | 
     beside = (f"{adapter.name} (an adapter, which is not added to the weights)",) if adapter.is_file() else ()
     opened = replace(opened, skipped=(*opened.skipped, *beside))
     if not config:
-        config = _saved_config(opened.said)
+        config = _saved_config(opened.metadata)
         refuse_unsupported(config)
     return replace(opened, path=path, folder=folder, config=config, assume=dict(assume or {}))
 
 
-def _saved_config(said: Mapping[str, Any]) -> Mapping[str, Any]:
+def _saved_config(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     """The configuration in Hugging Face's form that was saved with the weights, {} without one."""
-    held = (v for v in said.values() if isinstance(v, Mapping))
-    return next((h for h in held if isinstance(h.get("model_type"), str)), {})
+    values = (v for v in metadata.values() if isinstance(v, Mapping))
+    return next((h for h in values if isinstance(h.get("model_type"), str)), {})
 
 
 def _weights_in(folder: Path, checkpoint: int | None = None) -> Path | None:
@@ -130,23 +130,25 @@ def _config_of(file: Path) -> Path | None:
     return next((f for f in near if f.is_file()), None)
 
 
-def _open(file: Path, under: str | None = None) -> Found:
+def _open(file: Path, under: str | None = None) -> Checkpoint:
     """What one weight file or index holds; `under`: of a pickle, what lies below this key."""
     if file.name.endswith(".index.json"):
         source, shards = open_shards(file, read_json(file), _shard)
-        return Found(file, file.parent, files=(file, *shards), tensors=source)
+        return Checkpoint(file, file.parent, files=(file, *shards), tensors=source)
     refuse_format(file)
     refuse_text(file)
     if file.suffix not in _PICKLES:
-        return Found(file, file.parent, files=(file,), tensors=open_safetensors(file))
-    held = read_pickle(file, under)
-    if held is None:
-        return Found(file, file.parent, files=(file,))
+        return Checkpoint(file, file.parent, files=(file,), tensors=open_safetensors(file))
+    pickled = read_pickle(file, under)
+    if pickled is None:
+        return Checkpoint(file, file.parent, files=(file,))
     why = "as you said" if under is not None else "the only dictionary of tensors in the file"
     assumed = (
-        () if held.usual else (Assumption("under", held.under, (*held.others, held.under), f"weights below this key: {why}"),)
+        ()
+        if pickled.usual
+        else (Assumption("under", pickled.under, (*pickled.others, pickled.under), f"weights below this key: {why}"),)
     )
-    return Found(file, file.parent, {}, (file,), held.tensors, held.said, skipped=held.skipped, assumed=assumed)
+    return Checkpoint(file, file.parent, {}, (file,), pickled.tensors, pickled.metadata, skipped=pickled.skipped, assumed=assumed)
 
 
 def _shard(file: Path) -> MappedTensors:
@@ -154,15 +156,15 @@ def _shard(file: Path) -> MappedTensors:
     refuse_text(file)
     if file.suffix not in _PICKLES:
         return open_safetensors(file)
-    found = read_pickle(file)
-    if found is None:
+    pickled = read_pickle(file)
+    if pickled is None:
         raise BadModel(
             f"{shown(Path(file.name))} is not a checkpoint of torch.", expected="tensors by name", got="another format"
         )
-    return found.tensors
+    return pickled.tensors
 
 
-def tensors_at(path: Path, under: str | None = None) -> Found:
+def tensors_at(path: Path, under: str | None = None) -> Checkpoint:
     """What a folder or a file holds, whatever its configuration says; with named tensors. Raises `BadModel`."""
     weights = _weights_in(path) if path.is_dir() else path
     opened = replace(_open(weights or path / "model.safetensors", under), path=path)
