@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 from PySide6.QtWidgets import QApplication
 
+from circuitlab.draw.export.pictures import picture
 from circuitlab.draw.look import guarded
-from circuitlab.errors import BadFigure
+from circuitlab.draw.look.paper import Paper
+from circuitlab.draw.look.theme import DARK, LIGHT
+from circuitlab.errors import BadFigure, CircuitLabError
 from circuitlab.figures.marks import (
     Axis,
     Bars,
@@ -109,31 +112,61 @@ def fail(*args: Any) -> None:
     raise IndexError("tuple index out of range")
 
 
-def broken(widget: Any, kind: str) -> None:
-    """A fault in what the widget paints."""
-    if kind == "rows":
-        widget._delegate._paint_cell = fail
-    elif hasattr(widget, "_over"):
-        widget._over._draw = fail
-        widget.left_axis._paint_steps = fail
-    else:
-        widget.draw = fail
+LABELS, NUMBERS = "draw.plots.axis.LabelAxis._paint_steps", "draw.plots.axis.LabelAxis.generateDrawSpecs"
+CURVE, DOTTED = "pyqtgraph.PlotCurveItem._shouldUseDrawLineSegments", "pyqtgraph.ScatterPlotItem._maskAt"
+PARTS = (
+    ("cells", "draw.heatmap.heatmap.paint_rules"),
+    ("cells", "draw.look.colour_bar.ColourBar._paint_strip"),
+    ("cells", "pyqtgraph.ImageItem.render"),
+    ("cells", LABELS),
+    ("points", "over"),
+    ("points", DOTTED),
+    ("points", NUMBERS),
+    ("curves", "under"),
+    ("curves", "draw.look.legend.QPen"),
+    ("curves", CURVE),
+    ("a node", "over"),
+    ("a node", CURVE),
+    ("bars", "draw.painted.bars.BarsMark.draw"),
+    ("tokens", "draw.painted.tokens.TokensMark.draw"),
+    ("dials", "draw.painted.dials.DialsMark.draw"),
+    ("prose", "draw.painted.prose.ProseMark.draw"),
+    ("rows", "draw.tables._cells.RowsDelegate._paint_cell"),
+    ("rows", "draw.tables._colour_key.paint_key"),
+)
+COLOURED = Rows("m", (RowColumn("x", np.array([1.0, 2.0]), map="magnitude", levels=(0.0, 2.0)),), ids(np.arange(2)), key=True)
 
 
-@pytest.mark.parametrize("name", [*MARKS, "prose"])
-def test_a_fault_while_painting_is_drawn_as_its_reason(view: Any, name: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("name", "part"), PARTS)
+def test_a_fault_while_painting_is_drawn_as_its_reason(
+    view: Any, name: str, part: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In any part of any mark: it stands in the picture, no file goes out without it, and the view lives on."""
     guarded._LOGGED.clear()
-    mark: Mark = Prose("m", (("a", "word"),)) if name == "prose" else MARKS[name][0]
+    marks: dict[str, Mark] = {"prose": Prose("m", (("a", "word"),)), "rows": COLOURED}
+    mark = marks[name] if name in marks else MARKS[name][0]
     view.show_figure(Figure(((mark,),), "Figure"))
-    before = view.grab().toImage()
     QApplication.processEvents()
-    broken(view.widget("m"), name)
-    view.widget("m").update()
-    after = view.grab().toImage()
-    assert "tuple index out of range" in caplog.text
-    assert after.size() == before.size()
-    assert after != before  # the reason stands there
+    whole = view.grab().toImage()
+    with monkeypatch.context() as broken:
+        if part in ("over", "under"):
+            broken.setattr(getattr(view.widget("m"), f"_{part}"), "_draw", fail)
+        else:
+            broken.setattr(part if part.startswith("pyqtgraph") else f"circuitlab.{part}", fail)
+        view.set_theme(DARK)  # everything is painted again
+        view.set_theme(LIGHT)
+        with guarded.faults() as heard:
+            marred = view.grab().toImage()
+        assert heard and all("tuple index out of range" in why for why in heard)
+        if part in (CURVE, DOTTED):
+            with pytest.raises(CircuitLabError, match="could not be drawn"):
+                picture(Figure(((mark,),), "Figure"), ".pdf", Paper())
+    assert marred.size() == whole.size()
+    assert marred != whole  # the reason stands there
     assert len([r for r in caplog.records if r.name == "circuitlab.draw"]) == 1  # told once, however often it is painted
+    view.set_theme(DARK)
+    view.set_theme(LIGHT)
+    assert view.grab().toImage() == whole
 
 
 def test_the_classes_here_are_all_marks() -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from math import ceil, floor, inf
 
 import numpy as np
-import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainter, QPen, QResizeEvent
 from PySide6.QtWidgets import QWidget
@@ -29,6 +28,7 @@ from circuitlab.draw.look.cross import paint_struck
 from circuitlab.draw.look.legend import Legend
 from circuitlab.draw.look.paper import POINTS, Paper
 from circuitlab.draw.look.theme import Theme
+from circuitlab.draw.plots.items import Image
 from circuitlab.draw.plots.plot import LEAST_PICTURE, Overlay, PlotMark, Range
 from circuitlab.draw.pointing.gestures import Id
 from circuitlab.figures.contracts.hues import hue_rgb
@@ -60,7 +60,7 @@ class HeatmapMark(PlotMark):
         self._cells: np.ndarray | None = None  # colours that are painted as rectangles
         self._bar_left_out = self._untitled = False
         self.box.invertY(True)
-        self.image = pg.ImageItem()
+        self.image = Image()
         self.box.addItem(self.image, ignoreBounds=True)
         self._over = Overlay(self, self._draw_over)
         self.bar = ColourBar(theme)

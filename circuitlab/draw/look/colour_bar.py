@@ -11,6 +11,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QImage, QPainter, QPen
 
 from circuitlab.draw.look.colours import dark_text, table
+from circuitlab.draw.look.guarded import guarded_item
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.theme import Theme
 from circuitlab.figures.marks import ColourMap
@@ -87,6 +88,7 @@ class ColourBar(pg.GraphicsWidget):
         unit = metrics.horizontalAdvance(self._key[2])
         return round(12 + 10 + 5 + max(widest, min(unit, self._theme.px(UNIT)) - 10) + 2)
 
+    @guarded_item
     def paint(self, painter: QPainter, *_: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Unit, strip, hairline, numbers."""
         theme = self._theme

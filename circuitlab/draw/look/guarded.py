@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from typing import Any
 
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPainter
@@ -35,16 +37,40 @@ def guarded(painter: QPainter, draw: Callable[[], None], room: QRectF, theme: Th
         draw()
     except Exception as error:
         painter.restore()
-        why = reason(error)
-        for heard in _HEARD:
-            heard.append(why)
-        if why not in _LOGGED and len(_LOGGED) < MOST_LOGGED:
-            _LOGGED.add(why)
-            log.exception("painting failed")
         painter.save()
-        painter.setFont(theme.font(theme.small))
-        painter.setPen(theme.colour("text"))
-        painter.fillRect(room, theme.colour("background", 0.85))
-        flags = int(Qt.AlignmentFlag.AlignCenter) | int(Qt.TextFlag.TextWordWrap)
-        painter.drawText(room, flags, f"This could not be drawn. {why}")
+        _write_reason(painter, error, room, theme)
     painter.restore()
+
+
+def guarded_item(paint: Callable[..., None]) -> Callable[..., None]:
+    """The `paint` of an item of a `PlotMark`; where it fails the reason stands where the item is, in pixels."""
+
+    @wraps(paint)
+    def guarded_paint(item: Any, painter: QPainter, *rest: Any) -> None:
+        painter.save()
+        try:
+            paint(item, painter, *rest)
+        except Exception as error:
+            painter.restore()
+            painter.save()
+            plot = item.getViewWidget()
+            painter.setTransform(item.sceneTransform().inverted()[0], True)
+            _write_reason(painter, error, item.sceneBoundingRect() & QRectF(plot.viewport().rect()), plot.theme)
+        painter.restore()
+
+    return guarded_paint
+
+
+def _write_reason(painter: QPainter, error: Exception, room: QRectF, theme: Theme) -> None:
+    """To the log, to those who listen for `faults`, and into `room`."""
+    why = reason(error)
+    for heard in _HEARD:
+        heard.append(why)
+    if why not in _LOGGED and len(_LOGGED) < MOST_LOGGED:
+        _LOGGED.add(why)
+        log.error("painting failed", exc_info=error)
+    painter.setFont(theme.font(theme.small))
+    painter.setPen(theme.colour("text"))
+    painter.fillRect(room, theme.colour("background", 0.85))
+    flags = int(Qt.AlignmentFlag.AlignCenter) | int(Qt.TextFlag.TextWordWrap)
+    painter.drawText(room, flags, f"This could not be drawn. {why}")

@@ -12,6 +12,7 @@ import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath, QPen, QTransform
 
+from circuitlab.draw.look.guarded import guarded_item
 from circuitlab.draw.look.theme import Theme
 
 Entry = tuple[str, tuple[int, int, int]]
@@ -80,6 +81,7 @@ class Legend(pg.GraphicsWidget):
         self.setFixedHeight(height)
         return height
 
+    @guarded_item
     def paint(self, painter: QPainter, *_: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Swatch and name, left to right."""
         font = self._theme.font(self._theme.small)

@@ -16,7 +16,7 @@ import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter
 
-from circuitlab.draw.look.guarded import guarded
+from circuitlab.draw.look.guarded import guarded_item
 from circuitlab.draw.look.theme import Theme
 from circuitlab.figures.marks import Axis
 
@@ -332,12 +332,13 @@ class LabelAxis(pg.AxisItem):
         part = (self.offset + index * self.pitch - low) / ((high - low) or 1.0)
         return part * (self.height() if self.vertical else self.width())
 
+    @guarded_item
     def paint(self, p: QPainter, opt: Any, widget: Any) -> None:
         """Labels at cells, or pyqtgraph's numbers."""
         if not self.count:
             super().paint(p, opt, widget)
         elif not self.spec.bare:
-            guarded(p, lambda: self._paint_steps(p), self.boundingRect(), self.theme)
+            self._paint_steps(p)
 
     def _paint_steps(self, p: QPainter) -> None:
         """A label at each cell, as many as there is room for."""

@@ -17,6 +17,7 @@ from circuitlab.draw.look.colours import hues_rgb
 from circuitlab.draw.look.cross import STRUCK, paint_struck
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.theme import GRID, Theme
+from circuitlab.draw.plots.items import Curve
 from circuitlab.draw.plots.plot import LEAST_PICTURE, Overlay, Range
 from circuitlab.draw.plots.points import nearest_towards
 from circuitlab.draw.plots.xy import XYPlot, span
@@ -43,7 +44,7 @@ class EdgesMark(XYPlot):
         none = np.zeros(0, dtype=np.int64)
         self.mark: Edges = Edges("", np.zeros((0, 2)), (), none, np.zeros((0, 2), np.int64), np.zeros(0), none)
         self._on_paper = False
-        self._curves: list[pg.PlotCurveItem] = []
+        self._curves: list[Curve] = []
         self._rgb = np.zeros((0, 3), dtype=np.uint8)
         self._boxed: list[QRectF] = []
         self._boxed_for: Any = None
@@ -102,7 +103,7 @@ class EdgesMark(XYPlot):
                 if not chosen.size:
                     continue
                 places = self._places(mark.ends[chosen], mark.kinds[chosen]).reshape(-1, 2)  # [edge · 2, (x, y)]
-                curve = pg.PlotCurveItem(antialias=len(mark.ends) <= DASHED_UP_TO)
+                curve = Curve(antialias=len(mark.ends) <= DASHED_UP_TO)
                 curve.setData(
                     np.ascontiguousarray(places[:, 0], dtype=np.float64),
                     np.ascontiguousarray(places[:, 1], dtype=np.float64),

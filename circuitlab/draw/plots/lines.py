@@ -12,6 +12,7 @@ from circuitlab.counting import number_of
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.theme import Theme
 from circuitlab.draw.plots._line_labels import COLUMNS, Around, curves_at
+from circuitlab.draw.plots.items import Curve
 from circuitlab.draw.plots.plot import Overlay, Range
 from circuitlab.draw.plots.xy import XYPlot, logged, span
 from circuitlab.draw.pointing.gestures import Id, number
@@ -44,7 +45,7 @@ class LinesMark(XYPlot):
         super().__init__(theme, parent)
         self.mark: Lines = Lines("", np.zeros(0), np.zeros((0, 0)), ())
         self._x, self._ys = np.zeros(0), np.zeros((0, 0))
-        self._curves: list[pg.PlotCurveItem] = []
+        self._curves: list[Curve] = []
         self._step = 0
         self._on_paper = False
         self._under = Overlay(self, self._draw_under, z=-10.0)
@@ -73,7 +74,7 @@ class LinesMark(XYPlot):
         while len(self._curves) > len(self._ys):
             self.box.removeItem(self._curves.pop())
         while len(self._curves) < len(self._ys):
-            curve = pg.PlotCurveItem(antialias=True)
+            curve = Curve(antialias=True)
             self.box.addItem(curve, ignoreBounds=True)
             self._curves.append(curve)
         for curve, y in zip(self._curves, self._ys, strict=True):

@@ -13,6 +13,7 @@ from circuitlab.counting import number_of
 from circuitlab.draw.look.colours import NEUTRAL, hues_rgb, rgba_table, steps, table
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.theme import Theme
+from circuitlab.draw.plots.items import Image, Scatter
 from circuitlab.draw.plots.plot import Overlay, Range
 from circuitlab.draw.plots.xy import XYPlot, logged, span
 from circuitlab.draw.pointing.gestures import Id, number
@@ -38,8 +39,8 @@ class PointsMark(XYPlot):
         self.mark: Points = Points("", nothing, nothing, np.zeros((0, 1), dtype=np.int64))
         self._x, self._y = nothing, nothing
         self._brushes: dict[tuple[int, int, int], object] = {}
-        self.scatter = pg.ScatterPlotItem(pxMode=True, pen=None)
-        self.density = pg.ImageItem()
+        self.scatter = Scatter(pxMode=True, pen=None)
+        self.density = Image()
         self.density.setZValue(-5)
         self.box.addItem(self.density, ignoreBounds=True)
         self.box.addItem(self.scatter, ignoreBounds=True)

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from circuitlab.draw.look.colour_bar import short
 from circuitlab.draw.look.colours import table
+from circuitlab.draw.look.guarded import guarded
 from circuitlab.draw.look.theme import Theme
 from circuitlab.draw.tables.model import is_number
 from circuitlab.figures.marks import RowColumn, Rows
@@ -90,5 +91,8 @@ class ColourKey(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """All of it."""
-        if self.column is not None:
-            paint_key(QPainter(self), QRectF(self.rect()).adjusted(MARGIN, 0, -MARGIN, 0), self.column, self.theme)
+        column = self.column
+        if column is not None:
+            room, painter = QRectF(self.rect()).adjusted(MARGIN, 0, -MARGIN, 0), QPainter(self)
+            guarded(painter, lambda: paint_key(painter, room, column, self.theme), room, self.theme)
+            painter.end()
