@@ -99,7 +99,7 @@ def order_faults(place: QDockWidget) -> list[str]:
 
 
 def test_every_dock_is_named_and_read_in_order(qtbot: Any, window: Window) -> None:
-    window.moves.ablate()
+    window.state_commands.ablate()
     wrong: list[str] = []
     for name, place in window.docks.items():
         window.layout_of_docks.go_to(name)

@@ -339,14 +339,14 @@ def test_compare_to_a_checkpoint_and_slide_shows_differences(qtbot: Any, trained
 
 def test_a_pin_of_the_final_weights_is_named_so(qtbot: Any, trained: Window) -> None:
     window = trained
-    window.moves.pin()
+    window.state_commands.pin()
     assert "final weights" in window.context.document.recorded.pins[0].label
     window.checkpoints.to(3)
-    window.moves.compare("difference")
+    window.state_commands.compare("difference")
     settle(qtbot, window)
     assert dock(window, "attention").view.figure.title.startswith("now − final weights · ")
     assert "now minus final weights," in window.prompt.losses.view.figure.caption
-    window.moves.pin()
+    window.state_commands.pin()
     assert (
         "step 300" in window.context.document.recorded.pins[0].label
         and "final" not in window.context.document.recorded.pins[0].label

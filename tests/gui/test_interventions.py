@@ -69,10 +69,10 @@ def test_the_first_cut_makes_before_and_after_one_key_apart(qtbot: Any, window: 
     state = window.context.document.state
     assert state.reference is not None and state.reference.label == "uncut"
     now = heat(window)
-    window.moves.compare("reference")
+    window.state_commands.compare("reference")
     settle(qtbot, window)
     assert heat(window).levels == now.levels  # one scale for before and after
-    window.moves.compare("difference")
+    window.state_commands.compare("difference")
     settle(qtbot, window)
     change = strip(window)
     assert change.map == "signed"
@@ -88,7 +88,7 @@ def test_the_first_cut_makes_before_and_after_one_key_apart(qtbot: Any, window: 
 
 def test_after_a_cut_the_reference_has_the_text_that_is_typed_on(qtbot: Any, window: Window) -> None:
     cut(window, "overview", None, "Zero L0H0")
-    window.moves.compare("difference")
+    window.state_commands.compare("difference")
     settle(qtbot, window)
     window.context.document.apply(window.context.document.recorded.with_heads(Head(1, 0)), "a head that reads the cut one")
     typed = window.prompt.editor.toPlainText() + " two"
@@ -109,11 +109,11 @@ def test_after_a_cut_the_reference_has_the_text_that_is_typed_on(qtbot: Any, win
 
 
 def test_prompts_of_different_lengths_are_aligned_in_the_difference(qtbot: Any, window: Window) -> None:
-    window.moves.pin()
+    window.state_commands.pin()
     state = window.context.document.recorded
     tokens = state.tokens
     window.context.document.apply(state.with_tokens((*tokens[:3], 7, *tokens[3:])), "insert")
-    window.moves.compare("difference")
+    window.state_commands.compare("difference")
     settle(qtbot, window)
     found = heat(window)
     assert found.values.shape == (len(tokens) + 1, len(tokens) + 1)

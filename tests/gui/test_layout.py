@@ -245,9 +245,9 @@ def test_the_top_is_one_line_that_says_less_before_anything_leaves_it(qtbot: Any
             settle(qtbot, window)
             widths.add(bar.slider.width())
         assert len(widths) == 1 and widths.pop() >= 150, "the track does not move under the hand"
-        window.moves.ablate()
-        window.moves.pin()
-        window.moves.compare("difference")
+        window.state_commands.ablate()
+        window.state_commands.pin()
+        window.state_commands.compare("difference")
         heights = set()
         for words in ("w", "w one", "w one two, and so on"):
             window.prompt.editor.setPlainText(words)

@@ -11,7 +11,7 @@ from tests.gui.driving import dock, settle
 
 def test_a_message_is_covered_by_what_is_pointed_at_and_ends(qtbot: Any, window: Window) -> None:
     status, view = window.status, dock(window, "attention").view
-    window.moves.pin()
+    window.state_commands.pin()
     message = status.readout.text()
     assert message
     assert status.ends.isActive()
@@ -37,10 +37,10 @@ def test_the_end_of_a_message_leaves_the_value_that_is_pointed_at(qtbot: Any, wi
 def test_a_pin_is_taken_away_where_it_stands(qtbot: Any, window: Window) -> None:
     top = window.top
     assert not top.unpin.isVisible()
-    window.moves.pin()
+    window.state_commands.pin()
     settle(qtbot, window)
     assert top.unpin.isVisible() and "same" in top.pinned.text()
-    window.moves.ablate()
+    window.state_commands.ablate()
     assert top.pinned.text() == "vs uncut"
     top.unpin.click()
     settle(qtbot, window)
@@ -49,7 +49,7 @@ def test_a_pin_is_taken_away_where_it_stands(qtbot: Any, window: Window) -> None
 
 
 def test_undo_and_redo_say_what_they_did(qtbot: Any, window: Window) -> None:
-    window.moves.ablate()
+    window.state_commands.ablate()
     settle(qtbot, window)
     label = window.context.document.undo_label
     assert "L0H0" in label

@@ -58,7 +58,7 @@ def _rich(text: str) -> bool:
 def test_a_folder_whose_name_is_markup_is_named_by_its_characters(qtbot: Any, tmp_path: Path) -> None:
     folder = shutil.move(directory(tmp_path / "m"), tmp_path / MARKUP)
     with shown_window(qtbot, folder) as window:
-        window.moves.pin()
+        window.state_commands.pin()
         settle(qtbot, window)
         names = [label for label in window.findChildren(QLabel) if MARKUP in label.text()]
         assert not [label for label in names if label.textFormat() != Qt.TextFormat.PlainText and _rich(label.text())]

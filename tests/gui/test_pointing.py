@@ -32,10 +32,10 @@ def places_in(widget: Any) -> list[QPoint]:
 @pytest.mark.parametrize("compared", [False, True])
 def test_hover_then_click_without_moving_is_one_thing(qtbot: Any, window: Window, compared: bool) -> None:
     if compared:
-        window.moves.pin()
+        window.state_commands.pin()
         window.prompt.editor.setPlainText("two one two one")
         window.prompt.commit()
-        window.moves.compare("difference")
+        window.state_commands.compare("difference")
     for name in ("attention", "heads", "predictions", "prompt", "overview"):
         if name != "prompt":
             window.layout_of_docks.go_to(name)

@@ -72,7 +72,7 @@ def test_an_ablated_head_is_named_and_moves_what_comes_after(qtbot: Any, window:
     settle(qtbot, window)
     before = dock(window, "overview").view.figure.find("heads")
     assert isinstance(before, Heatmap)
-    window.moves.ablate()
+    window.state_commands.ablate()
     settle(qtbot, window)
     (edit,) = window.context.document.state.subject.edits
     assert (edit.site.layer, edit.site.heads) == (0, (1,)), Site
@@ -84,7 +84,7 @@ def test_an_ablated_head_is_named_and_moves_what_comes_after(qtbot: Any, window:
     assert tile is not None
     np.testing.assert_array_equal(after.values[: cols - 2], before.values[: cols - 2])  # layer 0 attends as before
     assert not np.array_equal(after.values[cols + 2 :], before.values[cols + 2 :], equal_nan=True)
-    window.moves.ablate()
+    window.state_commands.ablate()
     settle(qtbot, window)
     assert not window.context.document.state.subject.edits
     assert not window.top.edits.isVisible()
@@ -94,15 +94,15 @@ def test_an_ablated_head_is_named_and_moves_what_comes_after(qtbot: Any, window:
 def test_maps_of_all_heads_show_the_difference_to_the_pin(qtbot: Any, window: Window, name: str, mark: str) -> None:
     panel = dock(window, name)
     window.context.document.apply(window.context.document.recorded.with_view("heads", panel_view(window, on="text")), "x")
-    window.moves.pin()
+    window.state_commands.pin()
     window.context.document.apply(window.context.document.recorded.select(heads=(Head(0, 0),)), "x")
-    window.moves.ablate()
+    window.state_commands.ablate()
     settle(qtbot, window)
     now = panel.view.figure.find(mark)
-    window.moves.compare("reference")
+    window.state_commands.compare("reference")
     settle(qtbot, window)
     there = panel.view.figure.find(mark)
-    window.moves.compare("difference")
+    window.state_commands.compare("difference")
     settle(qtbot, window)
     change = panel.view.figure.find(mark)
     assert isinstance(now, Heatmap) and isinstance(there, Heatmap) and isinstance(change, Heatmap)
@@ -170,7 +170,7 @@ def test_folded_is_compared_with_raw_through_the_pin(qtbot: Any, normed: Window)
     document.apply(document.recorded.with_view("composition", view), "x")
     settle(qtbot, window)
     folded = dock(window, "composition").view.figure.find("K")
-    window.moves.pin()
+    window.state_commands.pin()
     window.activateWindow()
     window.setFocus()
     qtbot.keyClick(window, Qt.Key.Key_R, Qt.KeyboardModifier.ControlModifier)
@@ -179,7 +179,7 @@ def test_folded_is_compared_with_raw_through_the_pin(qtbot: Any, normed: Window)
     figure = dock(window, "composition").view.figure
     raw = figure.find("K")
     assert "norm not folded · not centred" in figure.caption
-    window.moves.compare("difference")
+    window.state_commands.compare("difference")
     settle(qtbot, window)
     figure = dock(window, "composition").view.figure
     change = figure.find("K")
@@ -206,7 +206,7 @@ def test_conventions_are_commands_of_the_palette_and_the_menus(qtbot: Any, windo
         assert not actions[name].isChecked()
         assert not next(a for a in window.top.conventions.menu().actions() if a.data() == field).isChecked()
     settle(qtbot, window)
-    window.moves.pin()
+    window.state_commands.pin()
     assert window.context.document.state.pins[0].label.endswith("norm not folded, not centred")
     actions["raw"].trigger()
     assert window.context.document.state.conventions == Conventions()
@@ -229,7 +229,7 @@ def test_conventions_stand_once_in_the_bar_and_in_what_leaves_the_window(
         assert set(words) <= set(panel.view.figure.caption_parts) or panel.panel.name in ("model",)
         assert all(word in panel.view._caption.toolTip() for word in words) or words[0] not in panel.view.figure.caption
         assert words[0] in panel.view.accessibleDescription() or words[0] not in panel.view.figure.caption
-    window.moves.convention("centre", False)
+    window.state_commands.convention("centre", False)
     settle(qtbot, window)
     assert "not centred" in dock(window, "attention").view._caption.text(), "what is unusual is said where it matters"
     window.context.document.undo()

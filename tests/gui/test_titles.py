@@ -18,7 +18,7 @@ from circuitlab.errors import CircuitLabError
 from circuitlab.figures.contracts.panel import Panel, Why, facts_of, panels
 from circuitlab.figures.marks import Edges, Figure, Heatmap, Hit, Mark, Points, Rows
 from circuitlab.gui.work.document import Document
-from circuitlab.gui.work.moves import Moves
+from circuitlab.gui.work.state_commands import StateCommands
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.session.cuts import offers
 from circuitlab.session.state import State
@@ -112,16 +112,16 @@ def commands(engine: Engine, state: State) -> Iterator[tuple[str, State]]:
     def after(act: Any) -> State:
         document = Document(state)
         context = SimpleNamespace(document=document, facts=lambda ref=None: facts, name_of=str, readout=QUIET, message=QUIET)
-        act(Moves(context))  # type: ignore[arg-type]
+        act(StateCommands(context))  # type: ignore[arg-type]
         return document.recorded
 
     yield "Alt+Right", after(lambda m: m.walk_heads(0, 1))
     yield "Alt+Up", after(lambda m: m.walk_heads(1, 0))
-    yield "select layer", after(Moves.select_layer)
-    yield "Esc", after(Moves.release)
+    yield "select layer", after(StateCommands.select_layer)
+    yield "Esc", after(StateCommands.release)
     yield "next token", after(lambda m: m.walk_tokens(-1))
-    yield "pin", after(Moves.pin)
-    yield "ablate", after(Moves.ablate)
+    yield "pin", after(StateCommands.pin)
+    yield "ablate", after(StateCommands.ablate)
     for offer in offers(state, facts.config)[:2]:
         yield offer.title, offer.state
 

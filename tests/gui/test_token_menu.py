@@ -78,7 +78,7 @@ def test_choosing_cutting_and_measuring_are_about_the_token_that_was_pointed_at(
 
 
 def test_patches_are_offered_from_another_prompt(qtbot: Any, window: Window) -> None:
-    window.moves.pin()
+    window.state_commands.pin()
     window.prompt.editor.setPlainText("two two one two one")
     window.prompt.commit()
     settle(qtbot, window)
@@ -107,7 +107,7 @@ def test_by_the_menu_key_and_beside_the_tokens(qtbot: Any, window: Window) -> No
     menu = window.prompt.token_menu
     assert titles(menu)[0].startswith("Choose position 1,")
     menu.close()
-    window.moves.release()
+    window.state_commands.release()
     menu.aim(None)
     assert not any(title.startswith(("Choose", "Measure", "Copy token", "Copy id")) for title in titles(menu))
 

@@ -94,7 +94,7 @@ def test_what_fits_is_the_same_object_and_what_does_not_gives_way_to_what_was_ch
 @pytest.fixture
 def two(qtbot: Any, window: Window, tmp_path: Path) -> Window:
     """A window on a model of 2 × 1, its reference one of 2 × 4."""
-    window.moves.pin()
+    window.state_commands.pin()
     window.open_model(str(directory(tmp_path / "one", replace(TINY, n_heads=1, n_kv_heads=1))))
     qtbot.waitUntil(lambda: window.context.facts().config.n_heads == 1, timeout=20000)
     settle(qtbot, window)
@@ -104,7 +104,7 @@ def two(qtbot: Any, window: Window, tmp_path: Path) -> Window:
 def test_a_head_of_the_reference_that_the_model_does_not_have_is_not_chosen(qtbot: Any, two: Window) -> None:
     document, said = two.context.document, list[str]()
     two.context.message.connect(said.append)
-    two.moves.compare("reference")
+    two.state_commands.compare("reference")
     settle(qtbot, two)
     heads = dock(two, "heads")
     before = document.recorded.selection

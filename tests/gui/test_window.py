@@ -81,7 +81,7 @@ def test_choosing_a_head_changes_the_large_picture(qtbot: Any, window: Window) -
     settle(qtbot, window)
     assert window.context.document.state.selection.heads == (Head(1, 3), Head(0, 2))
     np.testing.assert_array_equal(heat(window).values, shown)
-    window.moves.walk_heads(-1, 1)
+    window.state_commands.walk_heads(-1, 1)
     assert window.context.document.state.selection.heads == (Head(0, 0),)
     settle(qtbot, window)
     assert "L0H0" in dock(window, "attention").view.figure.title
@@ -146,7 +146,7 @@ def test_controls_change_what_is_shown_and_are_undone(qtbot: Any, window: Window
 
 def test_several_heads_are_averaged_or_told_apart_by_hue(qtbot: Any, window: Window) -> None:
     attention = dock(window, "attention")
-    window.moves.select_layer()
+    window.state_commands.select_layer()
     for several in ("average", "hue per head"):
         box = attention.controls.findChild(object, "several")
         box.setCurrentIndex(box.findData(several))
@@ -261,23 +261,23 @@ def test_another_model_takes_text_and_is_undone(qtbot: Any, window: Window, tmp_
 
 
 def test_pin_and_compare_show_reference_and_difference(qtbot: Any, window: Window) -> None:
-    window.moves.pin()
+    window.state_commands.pin()
     window.context.document.apply(
         window.context.document.recorded.with_text("one two one six one", window.prompt.tokens_of("one two one six one", True)),
         "x",
     )
     settle(qtbot, window)
     now = heat(window).values
-    window.moves.next_compare()
+    window.state_commands.next_compare()
     settle(qtbot, window)
     reference = heat(window).values
-    window.moves.next_compare()
+    window.state_commands.next_compare()
     settle(qtbot, window)
     np.testing.assert_allclose(heat(window).values, now - reference)
     assert heat(window).map == "signed"
     assert heat(window).levels[0] == -heat(window).levels[1]
     assert "tokens differ" in dock(window, "attention").view.figure.caption
-    window.moves.unpin()
+    window.state_commands.unpin()
     settle(qtbot, window)
     assert window.context.document.state.compare == "now"
 
@@ -352,9 +352,9 @@ def test_every_answer_goes_out_now_and_reference(qtbot: Any, window: Window, tmp
     attention = dock(window, "attention")
     actions, said = attention.actions_menu, []
     window.context.message.connect(said.append)
-    window.moves.pin()
-    window.moves.ablate()
-    window.moves.compare("difference")
+    window.state_commands.pin()
+    window.state_commands.ablate()
+    window.state_commands.compare("difference")
     settle(qtbot, window)
     answers = {("now", r): a for r, a in attention.answers["now"].items()}
     answers |= {("ref", r): a for r, a in attention.answers["ref"].items()}
@@ -505,11 +505,11 @@ def test_a_fault_on_a_worker_is_shown_and_the_window_goes_on(qtbot: Any, window:
     monkeypatch.setattr(Engine, "cached", lambda *a: None)
     with monkeypatch.context() as broken:
         broken.setattr(Engine, "answer", lambda *a, **k: 1 / 0)
-        window.moves.walk_heads(0, 1)
+        window.state_commands.walk_heads(0, 1)
         qtbot.waitUntil(lambda: bool(shown))
         qtbot.waitUntil(lambda: not window.context.runner.busy)
     assert "ZeroDivisionError" in shown[0].report
-    window.moves.walk_heads(0, 1)
+    window.state_commands.walk_heads(0, 1)
     settle(qtbot, window)
     assert dock(window, "attention").view.figure.grid
 

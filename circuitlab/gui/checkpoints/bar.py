@@ -17,7 +17,7 @@ from circuitlab.gui.widgets.buttons import flat, tint
 from circuitlab.gui.widgets.labels import ShortLabel
 from circuitlab.gui.widgets.strip import FULL, SHORTEST, SIGNS
 from circuitlab.gui.work.app_context import AppContext
-from circuitlab.gui.work.moves import Moves
+from circuitlab.gui.work.state_commands import StateCommands
 from circuitlab.session.model_change import one_series
 from circuitlab.session.state import State
 
@@ -27,10 +27,10 @@ PLAY_TIP, PAUSE_TIP = "Play the training (Ctrl+T)", "Stop here (Ctrl+T)"
 class CheckpointBar(QWidget):
     """Shown while the open model has a series. `waiting()` says whether a visible panel still awaits an answer."""
 
-    def __init__(self, context: AppContext, moves: Moves, waiting: Callable[[], bool], parent: QWidget) -> None:
+    def __init__(self, context: AppContext, state_commands: StateCommands, waiting: Callable[[], bool], parent: QWidget) -> None:
         super().__init__(parent)
         self.setObjectName("bar.checkpoints")
-        self.context, self.moves = context, moves
+        self.context, self.state_commands = context, state_commands
         self.player = Player(waiting, lambda: context.loader.waiting, self)
         self.series = Series(context, self)
         self._burst = 0  # drags and playings so far: each is one step of undo
@@ -231,7 +231,7 @@ class CheckpointBar(QWidget):
         """This checkpoint becomes the reference: every panel shows the difference to it, wherever the slider goes."""
         if self.points:
             point = self.points[self.series.index(self.context.document.recorded.model)]
-            self.moves.pin_to_compare("final weights" if point.checkpoint is None else f"step {point.step:,}")
+            self.state_commands.pin_to_compare("final weights" if point.checkpoint is None else f"step {point.step:,}")
 
     def _go(self, index: int, merge: str) -> None:
         ref = replace(self.context.document.recorded.model, checkpoint=self.points[index].checkpoint)

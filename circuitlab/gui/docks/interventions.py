@@ -18,7 +18,7 @@ from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.widgets.labels import ShortLabel
 from circuitlab.gui.widgets.one_row import OneRow
 from circuitlab.gui.work.app_context import AppContext
-from circuitlab.gui.work.moves import Moves
+from circuitlab.gui.work.state_commands import StateCommands
 from circuitlab.model.intervention import Intervention
 from circuitlab.session.cuts import words
 from circuitlab.session.state import State
@@ -33,9 +33,9 @@ SIDES = ("cut", "whole")
 class EditRow(QWidget):
     """One intervention: on or off, what it does, a button that removes it."""
 
-    def __init__(self, moves: Moves, parent: QWidget) -> None:
+    def __init__(self, state_commands: StateCommands, parent: QWidget) -> None:
         super().__init__(parent)
-        self.moves = moves
+        self.state_commands = state_commands
         self.edit: Intervention | None = None
         self.on = QCheckBox(self)
         self.on.setToolTip("On or off")
@@ -63,21 +63,21 @@ class EditRow(QWidget):
     @Slot(bool)
     def _switch(self, on: bool) -> None:
         if self.edit is not None:
-            self.moves.switch(self.edit, on)
+            self.state_commands.switch(self.edit, on)
 
     @Slot()
     def _remove(self) -> None:
         if self.edit is not None:
-            self.moves.remove(self.edit)
+            self.state_commands.remove(self.edit)
 
 
 class InterventionsDock(QDockWidget):
     """See the module."""
 
-    def __init__(self, context: AppContext, moves: Moves, parent: QWidget | None = None) -> None:
+    def __init__(self, context: AppContext, state_commands: StateCommands, parent: QWidget | None = None) -> None:
         super().__init__("Interventions", parent)
         self.setObjectName("dock.interventions")
-        self.context, self.moves = context, moves
+        self.context, self.state_commands = context, state_commands
         self.rows: list[EditRow] = []
         self.answers: dict[str, Answer] = {}
         self.asked: dict[str, Request] = {}
@@ -86,10 +86,10 @@ class InterventionsDock(QDockWidget):
         row = OneRow(head)
         self.all = QCheckBox("All on", head)
         self.all.setToolTip("Switch every intervention on or off: before and after at once")
-        self.all.clicked.connect(moves.switch_all)
+        self.all.clicked.connect(state_commands.switch_all)
         self.clear = QToolButton(head)
         self.clear.setText("Remove all")
-        self.clear.clicked.connect(moves.clear_edits)
+        self.clear.clicked.connect(state_commands.clear_edits)
         for widget in (self.all, self.clear):
             row.addWidget(widget)
         self.bar = TitleBar(self, context, head)
@@ -132,7 +132,7 @@ class InterventionsDock(QDockWidget):
             self.box.removeWidget(row)
             row.deleteLater()
         while len(self.rows) < len(state.edits):
-            self.rows.append(EditRow(self.moves, self))
+            self.rows.append(EditRow(self.state_commands, self))
             self.box.insertWidget(len(self.rows), self.rows[-1])
         chain([self.area, *(stop for row in self.rows for stop in (row.on, row.remove))])
         for row, (edit, on) in zip(self.rows, state.edits, strict=True):

@@ -32,6 +32,7 @@ from circuitlab.gui.widgets.buttons import push
 from circuitlab.gui.widgets.one_row import OneRow
 from circuitlab.gui.widgets.room import Room
 from circuitlab.gui.work.app_context import AppContext
+from circuitlab.gui.work.state_commands import StateCommands
 from circuitlab.paths import resource
 from circuitlab.session.state import State
 
@@ -52,10 +53,10 @@ class PromptDock(QDockWidget):
 
     height_wanted = Signal()
 
-    def __init__(self, context: AppContext, parent: QWidget | None = None) -> None:
+    def __init__(self, context: AppContext, state_commands: StateCommands, parent: QWidget | None = None) -> None:
         super().__init__("Prompt", parent)
         self.setObjectName("dock.prompt")
-        self.context = context
+        self.context, self.state_commands = context, state_commands
         self._filling = False
         self._burst, self._typed_at = 0, 0.0
         self._wanted = 0  # px of height when it was last asked for
@@ -75,7 +76,7 @@ class PromptDock(QDockWidget):
         self.editor.setAccessibleName("Prompt text")
         self.editor.setTabChangesFocus(True)
         self.losses = LossStrip(self.context, self)
-        self.token_menu = TokenMenu(self)
+        self.token_menu = TokenMenu(self.context, self.state_commands, self.losses.view.copy_image, self)
         self.writing = WritingControls(self.context, self)
         self.count = PlainLabel(self)
         self.count.setProperty("role", "caption")

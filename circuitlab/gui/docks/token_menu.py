@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from PySide6.QtCore import Slot
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QMenu
+from PySide6.QtWidgets import QMenu, QWidget
 
 from circuitlab.figures.contracts.common import pick_position
 from circuitlab.figures.marks import Hit
 from circuitlab.gui.panel.offers_menu import OffersMenu
+from circuitlab.gui.work.app_context import AppContext
+from circuitlab.gui.work.state_commands import StateCommands
 from circuitlab.model.subject import Target
-
-if TYPE_CHECKING:
-    from circuitlab.gui.docks.prompt import PromptDock
 
 
 class TokenMenu(QMenu):
     """The menu of the prompt's strip of tokens. `aim(hit)` before it is shown; None: beside the tokens, or by its key."""
 
-    def __init__(self, dock: PromptDock) -> None:
-        super().__init__("Token", dock)
-        self.dock, self.context = dock, dock.context
+    def __init__(
+        self, context: AppContext, state_commands: StateCommands, copy_image: Callable[[], object], parent: QWidget
+    ) -> None:
+        super().__init__("Token", parent)
+        self.context, self._copy_tokens = context, copy_image
         self.setObjectName("menu.prompt")
-        self.cuts = OffersMenu(self.context, pick_position, dock, self)
+        self.cuts = OffersMenu(context, pick_position, state_commands, self)
         self.cuts.setObjectName("menu.prompt.cuts")
         self._of: tuple[tuple[int, ...], int] | None = None  # the prompt's tokens, and the position among them
         self.choose = self.addAction("")
@@ -38,7 +39,7 @@ class TokenMenu(QMenu):
         self.copy_id = self.addAction("")
         self.copy_id.triggered.connect(self._copy_id)
         self.addSeparator()
-        self.addAction("Pin as the reference").triggered.connect(self._pin)
+        self.addAction("Pin as the reference").triggered.connect(state_commands.pin)
         self.addAction("Copy image").triggered.connect(self._copy_image)
         self.aboutToHide.connect(self.cuts.forget)
 
@@ -100,12 +101,6 @@ class TokenMenu(QMenu):
         self.context.message.emit(said)
 
     @Slot()
-    def _pin(self) -> None:
-        moves = getattr(self.dock.parentWidget(), "moves", None)
-        if moves is not None:
-            moves.pin()
-
-    @Slot()
     def _copy_image(self) -> None:
-        self.dock.losses.view.copy_image()
+        self._copy_tokens()
         self.context.message.emit("Image copied.")

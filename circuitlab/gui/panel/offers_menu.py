@@ -6,24 +6,27 @@ from collections.abc import Callable
 
 from PySide6.QtCore import Slot
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QMenu, QWidget
+from PySide6.QtWidgets import QMenu
 
 from circuitlab.figures.marks import Hit
 from circuitlab.gui.work.app_context import AppContext
+from circuitlab.gui.work.state_commands import StateCommands
 from circuitlab.session.cuts import Offer, offers
 from circuitlab.session.gestures import menu_state
 from circuitlab.session.state import State
 
 
 class OffersMenu(QMenu):
-    """`pick(state, hit)`: the state after a click on what is pointed at; what is chosen goes to the `moves` of `owner`'s window.
+    """`pick(state, hit)`: the state after a click on what is pointed at; what is chosen goes to `state_commands`.
 
     `aim(hit)` before it is shown: the item under the pointer, or with None what is selected.
     """
 
-    def __init__(self, context: AppContext, pick: Callable[[State, Hit], State], owner: QWidget, parent: QMenu) -> None:
+    def __init__(
+        self, context: AppContext, pick: Callable[[State, Hit], State], state_commands: StateCommands, parent: QMenu
+    ) -> None:
         super().__init__("Intervene, measure", parent)
-        self.context, self._pick, self._owner = context, pick, owner
+        self.context, self._pick, self._state_commands = context, pick, state_commands
         self.hit: Hit | None = None  # what is pointed at
         self._listed: Hit | None = None  # what the entries are about
         self.aboutToShow.connect(self.fill)
@@ -58,12 +61,12 @@ class OffersMenu(QMenu):
     @Slot()
     def _take(self) -> None:
         """On what the window shows now: while the menu was open a model may have been opened, or words typed."""
-        action, moves = self.sender(), getattr(self._owner.parentWidget(), "moves", None)
-        if not isinstance(action, QAction) or moves is None:
+        action = self.sender()
+        if not isinstance(action, QAction):
             return
         title = str(action.data())
         offer = self._offers(self._listed).get(title)
         if offer is None:
             self.context.message.emit("That was offered for what the window showed before.")
         else:
-            moves.take(offer.state, title)
+            self._state_commands.take(offer.state, title)

@@ -56,7 +56,7 @@ class PanelActions(QMenu):
                 self.addSeparator()
             else:
                 self.addAction(title).triggered.connect(handler)
-        self.cuts = OffersMenu(dock.context, dock.pick, dock, self)
+        self.cuts = OffersMenu(dock.context, dock.pick, dock.state_commands, self)
         self.cuts.setObjectName(f"menu.{dock.panel.name}.cuts")
         self.insertMenu(self.actions()[0], self.cuts)
         self.insertSeparator(self.actions()[1])
@@ -96,9 +96,7 @@ class PanelActions(QMenu):
     @Slot()
     def pin(self) -> None:
         """This subject becomes the reference of differences."""
-        moves = getattr(self.dock.parentWidget(), "moves", None)
-        if moves is not None:
-            moves.pin()
+        self.dock.state_commands.pin()
 
     def aim(self, hit: Hit | None) -> None:
         """What the menu is about: the item under the pointer, or what is selected."""

@@ -25,6 +25,7 @@ from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.panel.token_search import TokenSearch
 from circuitlab.gui.widgets.room import Room
 from circuitlab.gui.work.app_context import AppContext
+from circuitlab.gui.work.state_commands import StateCommands
 from circuitlab.model.subject import Conventions
 from circuitlab.session.gestures import pointed_at, without_stale_positions
 from circuitlab.session.state import State
@@ -44,9 +45,9 @@ class PanelDock(QDockWidget):
 
     opens = Signal(str)
 
-    def __init__(self, panel: Panel, context: AppContext, parent: QWidget | None = None) -> None:
+    def __init__(self, panel: Panel, context: AppContext, state_commands: StateCommands, parent: QWidget | None = None) -> None:
         super().__init__(panel.title, parent)
-        self.panel, self.context = panel, context
+        self.panel, self.context, self.state_commands = panel, context, state_commands
         self.setObjectName(f"dock.{panel.name}")
         self.setAllowedAreas(Qt.DockWidgetArea.AllDockWidgetAreas)
         self.view = FigureView(parent=self)

@@ -27,7 +27,7 @@ from circuitlab.gui.widgets.labels import ShortLabel, label
 from circuitlab.gui.widgets.room import Room
 from circuitlab.gui.widgets.strip import FULL, SIGNS, Strip
 from circuitlab.gui.work.app_context import AppContext
-from circuitlab.gui.work.moves import COMPARE, CONVENTIONS, Moves
+from circuitlab.gui.work.state_commands import COMPARE, CONVENTIONS, StateCommands
 from circuitlab.model.devices import devices
 from circuitlab.session.cuts import CUT, short_words, words
 from circuitlab.session.reference_names import differences
@@ -54,11 +54,11 @@ class TopBar(QToolBar):
     asks_palette = Signal()
     device_changed = Signal()
 
-    def __init__(self, context: AppContext, opening: Opening, moves: Moves, parent: QWidget) -> None:
+    def __init__(self, context: AppContext, opening: Opening, state_commands: StateCommands, parent: QWidget) -> None:
         super().__init__("Subject", parent)
         self.setObjectName("bar.subject")
         self.setMovable(False)
-        self.context, self.opening, self.moves = context, opening, moves
+        self.context, self.opening, self.state_commands = context, opening, state_commands
         self._make_subject()
         self._make_comparison()
         self.strip = Strip(self)
@@ -99,7 +99,7 @@ class TopBar(QToolBar):
         self._make_devices(menu)
         self.conventions.setMenu(menu)
         self.edits = flat(self, "subject.edits", "", "Interventions in force; click to remove them all")
-        self.edits.clicked.connect(self.moves.clear_edits)
+        self.edits.clicked.connect(self.state_commands.clear_edits)
 
     def _make_devices(self, menu: QMenu) -> None:
         """Where it is computed: this computer's devices, in the menu of conventions, because results differ in rounding."""
@@ -143,9 +143,9 @@ class TopBar(QToolBar):
         self.unpin = flat(self, "subject.unpin", "", "Unpin: take the reference away (Ctrl+Shift+U)")
         self.unpin.setAccessibleName("Unpin")
         self.unpin.setToolButtonStyle(_style(True))
-        self.unpin.clicked.connect(self.moves.unpin)
+        self.unpin.clicked.connect(self.state_commands.unpin)
         self.pin = flat(self, "subject.pin", "Pin", "Keep this subject as the reference of differences (Ctrl+P)")
-        self.pin.clicked.connect(self.moves.pin)
+        self.pin.clicked.connect(self.state_commands.pin)
         self._group = QButtonGroup(self)
         self.compare = tuple(flat(self, f"compare.{c}", c, "What the panels show (Ctrl+D)") for c in COMPARE)
         for i, one in enumerate(self.compare):
@@ -286,11 +286,11 @@ class TopBar(QToolBar):
         action = self.sender()
         if isinstance(action, QAction):
             on, off = next((on, off) for name, _, on, off, _ in CONVENTIONS if name == action.data())
-            self.moves.convention(action.data(), on if action.isChecked() else off)
+            self.state_commands.convention(action.data(), on if action.isChecked() else off)
 
     @Slot(int)
     def _compare(self, index: int) -> None:
-        self.moves.compare(COMPARE[index])
+        self.state_commands.compare(COMPARE[index])
 
     @Slot()
     def _compare_chosen(self) -> None:

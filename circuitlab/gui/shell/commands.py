@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtGui import QAction, QKeySequence
 
 from circuitlab.gui.places.arrangements import ARRANGEMENTS
-from circuitlab.gui.work.moves import CONVENTIONS
+from circuitlab.gui.work.state_commands import CONVENTIONS
 
 if TYPE_CHECKING:
     from circuitlab.gui.checkpoints.bar import CheckpointBar
@@ -66,7 +66,7 @@ class Command:
 
 
 def _walk(layer: int, head: int) -> Callable[[Window], object]:
-    return lambda w: w.moves.walk_heads(layer, head)
+    return lambda w: w.state_commands.walk_heads(layer, head)
 
 
 def _training(name: str, title: str, run: Callable[[CheckpointBar], object], shortcut: str = "") -> Command:
@@ -104,7 +104,7 @@ def _arrange(name: str, shortcut: str) -> Command:
 
 def _convention(name: str, text: str, on: object, off: object) -> Command:
     now = lambda w: getattr(w.context.document.recorded.conventions, name) == on
-    switch = lambda w: w.moves.convention(name, off if now(w) else on)
+    switch = lambda w: w.state_commands.convention(name, off if now(w) else on)
     return Command(f"convention-{name}", text, "View", switch, CONVENTION_KEYS.get(name, ""), checked=now, submenu="Conventions")
 
 
@@ -123,8 +123,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("undo", "Undo", "Edit", lambda w: w.undo(), "Ctrl+Z", enabled=lambda w: w.can_undo),
     Command("redo", "Redo", "Edit", lambda w: w.redo(), "Ctrl+Shift+Z, Ctrl+Y", enabled=lambda w: w.can_redo),
     Command("release", "Release the selection", "Edit", lambda w: w.release(), "Esc", separator=True),
-    Command("ablate", "Ablate the chosen heads, or put them back", "Edit", lambda w: w.moves.ablate(), "Ctrl+B"),
-    Command("clear-edits", "Remove all interventions", "Edit", lambda w: w.moves.clear_edits(), enabled=_has_edits),
+    Command("ablate", "Ablate the chosen heads, or put them back", "Edit", lambda w: w.state_commands.ablate(), "Ctrl+B"),
+    Command("clear-edits", "Remove all interventions", "Edit", lambda w: w.state_commands.clear_edits(), enabled=_has_edits),
     Command("prompt", "Edit the prompt", "Edit", lambda w: w.edit_prompt(), "Ctrl+L", separator=True),
     Command("continue", "Continue the text", "Edit", lambda w: w.prompt.continue_text(), "Ctrl+Return"),
     Command("continue-one", "Continue by one token", "Edit", lambda w: w.prompt.continue_text(1), "Ctrl+Shift+Return"),
@@ -133,9 +133,9 @@ COMMANDS: tuple[Command, ...] = (
     Command("head-right", "Next head", "Go", _walk(0, 1), "Alt+Right"),
     Command("head-up", "Same head, layer before", "Go", _walk(-1, 0), "Alt+Up"),
     Command("head-down", "Same head, layer after", "Go", _walk(1, 0), "Alt+Down"),
-    Command("all-heads", "Select all heads of this layer", "Go", lambda w: w.moves.select_layer(), "Alt+A"),
-    Command("token-left", "Previous token", "Go", lambda w: w.moves.walk_tokens(-1), "Alt+Shift+Left", separator=True),
-    Command("token-right", "Next token", "Go", lambda w: w.moves.walk_tokens(1), "Alt+Shift+Right"),
+    Command("all-heads", "Select all heads of this layer", "Go", lambda w: w.state_commands.select_layer(), "Alt+A"),
+    Command("token-left", "Previous token", "Go", lambda w: w.state_commands.walk_tokens(-1), "Alt+Shift+Left", separator=True),
+    Command("token-right", "Next token", "Go", lambda w: w.state_commands.walk_tokens(1), "Alt+Shift+Right"),
     _training("first", "First checkpoint", lambda bar: bar.to_first()),
     _training("previous", "Previous checkpoint", lambda bar: bar.step_back(), "["),
     _training("next", "Next checkpoint", lambda bar: bar.step_on(), "]"),
@@ -144,10 +144,10 @@ COMMANDS: tuple[Command, ...] = (
     _training("loop", "Begin again at the end, or not", lambda bar: bar.loop.toggle()),
     _training("pin", "Pin this checkpoint and show differences", lambda bar: bar.pin_this()),
     *(_convention(name, text, on, off) for name, text, on, off, _ in CONVENTIONS),
-    Command("raw", "Raw or folded weights", "View", lambda w: w.moves.raw_or_folded(), "Ctrl+R", submenu="Conventions"),
-    Command("pin", "Pin this as the reference", "View", lambda w: w.moves.pin(), "Ctrl+P"),
-    Command("unpin", "Unpin", "View", lambda w: w.moves.unpin(), "Ctrl+Shift+U", enabled=_has_pin),
-    Command("compare", "Compare: now, reference, difference", "View", lambda w: w.moves.next_compare(), "Ctrl+D"),
+    Command("raw", "Raw or folded weights", "View", lambda w: w.state_commands.raw_or_folded(), "Ctrl+R", submenu="Conventions"),
+    Command("pin", "Pin this as the reference", "View", lambda w: w.state_commands.pin(), "Ctrl+P"),
+    Command("unpin", "Unpin", "View", lambda w: w.state_commands.unpin(), "Ctrl+Shift+U", enabled=_has_pin),
+    Command("compare", "Compare: now, reference, difference", "View", lambda w: w.state_commands.next_compare(), "Ctrl+D"),
     _theme("system"),
     _theme("light"),
     _theme("dark"),

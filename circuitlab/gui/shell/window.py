@@ -26,8 +26,8 @@ from circuitlab.gui.shell.menus import Menus
 from circuitlab.gui.shell.opening import Opening
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.document import Document
-from circuitlab.gui.work.moves import Moves
 from circuitlab.gui.work.settings import Settings
+from circuitlab.gui.work.state_commands import StateCommands
 from circuitlab.session.state import State
 
 log = logging.getLogger("circuitlab.window")
@@ -44,7 +44,7 @@ class Window(QMainWindow):
         self.remember, self._restored = remember, False
         self.settings = settings or Settings(remember, self)
         self.context = AppContext(engine, Document(state, self), self.settings, self)
-        self.moves = Moves(self.context, self)
+        self.state_commands = StateCommands(self.context, self)
         self.opening = Opening(self.context, remember, self)
         self.looks = Looks(self.context, self)
         self.looks.apply()
@@ -60,20 +60,22 @@ class Window(QMainWindow):
 
     def _make_docks(self) -> None:
         # In this order they ask when the state changes: attention is on the screen before every loss has been unembedded.
-        self.docks: dict[str, QDockWidget] = {name: PanelDock(panel, self.context, self) for name, panel in panels().items()}
-        self.prompt = PromptDock(self.context, self)
+        self.docks: dict[str, QDockWidget] = {
+            name: PanelDock(panel, self.context, self.state_commands, self) for name, panel in panels().items()
+        }
+        self.prompt = PromptDock(self.context, self.state_commands, self)
         self.docks["prompt"] = self.prompt
         self.jobs, self.log_dock = JobsDock(self.context, self), LogDock(self.context, self)
-        self.docks["interventions"] = InterventionsDock(self.context, self.moves, self)
+        self.docks["interventions"] = InterventionsDock(self.context, self.state_commands, self)
         self.lessons = LessonsDock(self, self)
         self.docks |= {"jobs": self.jobs, "log": self.log_dock, "lessons": self.lessons}
 
     def _make_bars(self) -> None:
         self.status = Status(self.context, self)
         self.setStatusBar(self.status)
-        self.top = TopBar(self.context, self.opening, self.moves, self)
+        self.top = TopBar(self.context, self.opening, self.state_commands, self)
         self.addToolBar(self.top)
-        self.checkpoints = CheckpointBar(self.context, self.moves, lambda: self.waiting, self)
+        self.checkpoints = CheckpointBar(self.context, self.state_commands, lambda: self.waiting, self)
         self.top.take_middle(self.checkpoints, self.checkpoints.compact)
         self.checkpoints.slider.sliderPressed.connect(self.top.strip.hold)
         self.checkpoints.slider.sliderReleased.connect(self.top.strip.release)
@@ -166,7 +168,7 @@ class Window(QMainWindow):
         if self.layout_of_docks.maximised:
             self.toggle_maximised()
         else:
-            self.moves.release()
+            self.state_commands.release()
 
     def edit_prompt(self) -> None:
         """The keyboard to the editor."""

@@ -24,7 +24,7 @@ CONVENTIONS = (
 )  # fmt: skip
 
 
-class Moves(QObject):
+class StateCommands(QObject):
     """Each method is one recorded step (or one burst of steps) of the document."""
 
     def __init__(self, context: AppContext, parent: QObject | None = None) -> None:
