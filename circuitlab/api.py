@@ -186,7 +186,9 @@ class Model:
         one thread.
         """
         params = params_of(find_analysis(analysis).params, _once(set, more))
-        return self.engine.answer(Request(analysis, params, self.subject(text, tokens, bos, edits, conventions)), fresh=fresh)
+        return self.engine.answer(
+            Request.named(analysis, params, self.subject(text, tokens, bos, edits, conventions)), fresh=fresh
+        )
 
     def state(
         self,
@@ -270,7 +272,7 @@ def difference(now: Answer, reference: Answer) -> Difference:
     sides = (told(_engine_of(answer), answer, identified=False) for answer in (now, reference))
     found = differences(*({"": side} for side in sides))
     if not found:
-        asked = " and ".join(answer.request.analysis for answer in (now, reference))
+        asked = " and ".join(answer.request.analysis.name for answer in (now, reference))
         raise UsageError("These answers have no difference.", expected="rows of the same columns, named apart", got=asked)
     return found[""]
 
@@ -329,7 +331,7 @@ def _opened(ref: ModelRef) -> str:
 
 
 def _computed(request: Request, model: str) -> str:
-    subject, words = request.subject, [repr(request.analysis), f"tokens={request.subject.tokens!r}"]
+    subject, words = request.subject, [repr(request.analysis.name), f"tokens={request.subject.tokens!r}"]
     words += [f"edits={subject.edits!r}"] if subject.edits else []
     words += [f"conventions={subject.conventions!r}"] if subject.conventions != Conventions() else []
     defaults = {f.name: f.default for f in dataclasses.fields(request.params)}

@@ -221,8 +221,8 @@ class Inputs(Protocol):
         """A forward pass, from the cache if it is there; None means the subject's own tokens or interventions."""
         ...
 
-    def answer(self, name: str, params: Any) -> Result:
-        """Another analysis of this subject, through the same cache."""
+    def answer(self, analysis: Analysis[P, R], params: P) -> R:
+        """The result of another analysis of this subject, through the same cache."""
         ...
 
     def at(self, tokens: tuple[int, ...], edits: tuple[Intervention, ...] = ()) -> Inputs:
@@ -294,9 +294,9 @@ def _never(config: ModelConfig, p: Any) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Analysis(Generic[P, R]):
-    """A registered analysis. `needs` "weights": keyed without tokens and interventions.
+    """A registered analysis, equal to itself alone. `needs` "weights": keyed without tokens and interventions.
 
     `lane` "live": cheap, conflated while dragging; "slow": restarted, with progress. `refuse(config, params)` is the reason
     why it does not apply, or None; `memory(config, n_tokens, params)` is its estimate in bytes, or `memory(…, dtype)` where it
@@ -315,6 +315,9 @@ class Analysis(Generic[P, R]):
     refuse: Callable[[ModelConfig, P], str | None] = _never
     doubles: bool = True
     any_prompt: bool = False
+
+    def __repr__(self) -> str:
+        return f"<analysis {self.name}>"
 
     @property
     def summary(self) -> str:
@@ -343,15 +346,15 @@ def analysis(
     doubles: bool = True,
     of_heads: bool = False,
     any_prompt: bool = False,
-) -> Callable[[Callable[[Inputs, Any, Ctx], Any]], Analysis[Any, Any]]:
+) -> Callable[[Callable[[Inputs, P, Ctx], R]], Analysis[P, R]]:
     """Register a function `(inputs, p: Params, ctx) -> Result` as the analysis of its own name.
 
     `of_heads`: it says nothing of a model without layers, and refuses it in one sentence that all of them share.
     """
 
-    def register(function: Callable[[Inputs, Any, Ctx], Any]) -> Analysis[Any, Any]:
+    def register(function: Callable[[Inputs, P, Ctx], R]) -> Analysis[P, R]:
         hints = get_type_hints(function)
-        made: Analysis[Any, Any] = Analysis(
+        registered = Analysis[P, R](
             name=function.__name__,
             run=function,
             params=hints["p"],
@@ -364,10 +367,10 @@ def analysis(
             doubles=doubles,
             any_prompt=any_prompt,
         )
-        if made.name in _REGISTRY:
-            raise ValueError(f"two analyses are called {made.name}")
-        _REGISTRY[made.name] = made
-        return made
+        if registered.name in _REGISTRY:
+            raise ValueError(f"two analyses are called {registered.name}")
+        _REGISTRY[registered.name] = registered
+        return registered
 
     return register
 

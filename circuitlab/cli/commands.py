@@ -110,9 +110,9 @@ def compute(args: argparse.Namespace) -> int:
     text, tokens = _prompt(args)
     subject = model.subject(text, tokens, False if args.no_bos and text is not None else None, _cuts(args))
     if args.checkpoint == "all":
-        return _compute_series(model, Request(args.analysis, params, subject), targets)
+        return _compute_series(model, Request(found, params, subject), targets)
     with progress(args.analysis) as ctx:
-        answer = model.engine.answer(Request(args.analysis, params, subject), ctx, fresh=True)
+        answer = model.engine.answer(Request(found, params, subject), ctx, fresh=True)
     for form, target in targets.items():
         _put(data_bytes(told(model.engine, answer), form), target)
     if not targets:
@@ -125,7 +125,7 @@ def _compute_series(model: api.Model, request: Request, targets: dict[str, str])
     answers: list[Told] = []
     for step in _all_steps(model):
         subject = replace(request.subject, model=model.at_step(step).ref)
-        with progress(f"{request.analysis} · {'final' if step is None else f'step {step}'}") as ctx:
+        with progress(f"{request.analysis.name} · {'final' if step is None else f'step {step}'}") as ctx:
             answer = model.engine.answer(replace(request, subject=subject), ctx, fresh=True)
         answers.append(told(model.engine, answer, identified=bool(targets)))
     for form, target in targets.items():
@@ -134,7 +134,7 @@ def _compute_series(model: api.Model, request: Request, targets: dict[str, str])
         print(
             " · ".join(
                 (
-                    request.analysis,
+                    request.analysis.name,
                     model.ref.name,
                     number_of(len(answers), "checkpoint"),
                     *answers[-1].answer.result.conventions,

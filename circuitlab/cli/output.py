@@ -20,7 +20,7 @@ ROWS = 40
 def print_answer(what: Told) -> None:
     """The answer's table under a line that says what it is."""
     request, result = what.answer.request, what.answer.result
-    print(" · ".join((request.analysis, request.subject.model.name, *result.conventions)))
+    print(" · ".join((request.analysis.name, request.subject.model.name, *result.conventions)))
     if result.remainder is not None:
         print(result.remainder.words())
     print_table(what.table())

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from circuitlab import __version__
-from circuitlab.analysis.base import Analysis, Ctx, NullContext, TextRef, find_analysis
+from circuitlab.analysis.base import Analysis, Ctx, NullContext, R, TextRef
 from circuitlab.counting import number_of
 from circuitlab.engine.cache import Cache
 from circuitlab.engine.estimates import estimate_run, estimate_streaming, estimate_weights
@@ -97,7 +97,7 @@ class Engine:
 
     def place(self, request: Request) -> str:
         """Where this is computed: on the engine's device, on the CPU where that has no float64 and float64 is needed."""
-        return self.place_of(request.subject, find_analysis(request.analysis).doubles)
+        return self.place_of(request.subject, request.analysis.doubles)
 
     def place_of(self, subject: Subject, doubles: bool = False) -> str:
         """Where a forward pass is computed, or what needs float64 besides."""
@@ -110,13 +110,13 @@ class Engine:
 
     def key(self, request: Request, model: OpenModel, place: str | None = None) -> Hashable:
         """What an answer is kept under; `place`: where it was computed, None: where it would be."""
-        analysis, subject = find_analysis(request.analysis), request.subject
+        analysis, subject = request.analysis, request.subject
         all_of_it = {"tokens": (subject.tokens, subject.edits), "edits": (subject.edits,), "weights": ()}
         about = all_of_it[needs(analysis, request.params)]
         where = place or self.place(request)
         return ("answer", analysis.name, analysis.version, request.params, subject.conventions, where, model.key, about)
 
-    def cached(self, request: Request) -> Answer | None:
+    def cached(self, request: Request[R]) -> Answer[R] | None:
         """The complete answer if it is in the cache. Never blocks, never opens a model."""
         model = self.store.peek(request.subject.model)
         params = self._texts.settled(request.params, read=False)
@@ -126,7 +126,7 @@ class Engine:
         held = self.cache.get(self.key(request, model))
         return _for(held, request, model) if isinstance(held, Answer) and held.complete else None
 
-    def answer(self, request: Request, ctx: Ctx | None = None, fresh: bool = False) -> Answer:
+    def answer(self, request: Request[R], ctx: Ctx | None = None, fresh: bool = False) -> Answer[R]:
         """Compute, or take from the cache. `fresh` neither reads the cache nor reuses a prefix: for bit-equal results.
 
         Raises `Refused`, `OverBudget`, `BadInput`, `BadModel`, or `Cancelled`; a cancelled analysis' last partial result is kept
@@ -139,7 +139,7 @@ class Engine:
             self._keep(self.key(answer.request, model, answer.provenance.device), answer)
         return answer
 
-    def answer_in(self, cache: Cache, request: Request, ctx: Ctx) -> Answer:
+    def answer_in(self, cache: Cache, request: Request[R], ctx: Ctx) -> Answer[R]:
         """`answer` with a given cache: what one analysis asks of another goes where its own answer goes."""
         model = self.store.open(request.subject.model)
         request = replace(request, params=self._texts.settled(request.params))
@@ -152,7 +152,7 @@ class Engine:
             recording = RecordingContext(ctx, self._in_flight, held.result if isinstance(held, Answer) else None)
             return self._compute(cache, request, model, key, recording, place)
 
-    def identified(self, answer: Answer) -> Answer:
+    def identified(self, answer: Answer[R]) -> Answer[R]:
         """The answer with the sha256 of its weights, for files. Reads the model's files where that has not been done."""
         if answer.provenance.weights:
             return answer
@@ -164,7 +164,7 @@ class Engine:
 
         Raises `Refused`; `BadInput` for a count out of bounds and for a prompt that the model cannot take; then `OverBudget`.
         """
-        analysis, subject = find_analysis(request.analysis), request.subject
+        analysis, subject = request.analysis, request.subject
         if (wrong := out_of_bounds(request.params)) is not None:
             raise BadInput(f"In {analysis.name} the value of {wrong[0]} is out of bounds.", expected=wrong[1], got=wrong[2])
         weights = self.store.open(subject.model).opened.weights
@@ -202,9 +202,9 @@ class Engine:
             )
 
     def _compute(
-        self, cache: Cache, request: Request, model: OpenModel, key: Hashable, ctx: RecordingContext, place: str
-    ) -> Answer:
-        analysis: Analysis[Any, Any] = find_analysis(request.analysis)
+        self, cache: Cache, request: Request[R], model: OpenModel, key: Hashable, ctx: RecordingContext, place: str
+    ) -> Answer[R]:
+        analysis = request.analysis
         self.check(request)
         began = time.perf_counter()
         inputs = InputsOf(self, model, request.subject, ctx, cache, place)
@@ -262,7 +262,7 @@ class Engine:
         return read_text(ref, model.opened.weights.tokenizer)
 
 
-def _for(answer: Answer, request: Request, model: OpenModel) -> Answer:
+def _for(answer: Answer[Any], request: Request[R], model: OpenModel) -> Answer[R]:
     """A kept answer as the answer to an equal question, with the weights' hash if that is known by now."""
     provenance = answer.provenance
     return replace(answer, request=request, provenance=replace(provenance, weights=provenance.weights or model.sha256))

@@ -103,7 +103,7 @@ def described(what: Told) -> dict[str, Any]:
     """Everything about an answer but its arrays, as plain values."""
     answer, result = what.answer, what.answer.result
     return {
-        "analysis": answer.request.analysis,
+        "analysis": answer.request.analysis.name,
         "params": to_json(answer.request.params),
         "subject": to_json(answer.request.subject),
         "model": answer.request.subject.model.named(1),

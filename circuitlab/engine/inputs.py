@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from circuitlab.analysis.base import Ctx, NullContext, Result, SeriesRef, TextRef
+from circuitlab.analysis.base import Analysis, Ctx, NullContext, P, R, SeriesRef, TextRef
 from circuitlab.engine.cache import Cache
 from circuitlab.engine.recording_context import RecordingContext
 from circuitlab.engine.request import Request
@@ -51,8 +51,8 @@ class InputsOf:
         self.reused = max(self.reused, run.reused)
         return run
 
-    def answer(self, name: str, params: Any) -> Result:
-        answer = self._engine.answer_in(self._cache, Request(name, params, self.subject), self._ctx)
+    def answer(self, analysis: Analysis[P, R], params: P) -> R:
+        answer = self._engine.answer_in(self._cache, Request(analysis, params, self.subject), self._ctx)
         self.reused = max(self.reused, answer.provenance.reused)
         return answer.result
 

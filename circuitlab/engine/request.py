@@ -5,22 +5,35 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
-from circuitlab.analysis.base import Result, SeriesRef, TextRef
+from circuitlab.analysis.base import Analysis, P, R, SeriesRef, TextRef, find_analysis
 from circuitlab.model.subject import Subject
 
 
 @dataclass(frozen=True)
-class Request:
-    """(analysis, parameters, subject). Hashable: the cache's key is made from it and from the weights' identity."""
+class Request(Generic[R]):
+    """(analysis, parameters, subject). Hashable: the cache's key is made from it and from the weights' identity.
 
-    analysis: str
+    `Request(bigram, BigramParams(token), subject)`: parameters of another analysis do not pass the type checker, and the answer's
+    result is a `BigramResult`.
+    """
+
+    analysis: Analysis[Any, R]
     params: Any
     subject: Subject
 
+    if TYPE_CHECKING:
+
+        def __init__(self, analysis: Analysis[P, R], params: P, subject: Subject) -> None: ...
+
+    @classmethod
+    def named(cls, name: str, params: Any, subject: Subject) -> Request[Any]:
+        """A request by the analysis' registered name. Raises `UsageError` with the names there are."""
+        return Request[Any](find_analysis(name), params, subject)
+
     @cached_property
-    def asked(self) -> Request:
+    def asked(self) -> Request[R]:
         """The same question without the hashes of files, which the engine fills in: what two askers mean alike."""
         if not is_dataclass(self.params) or isinstance(self.params, type):
             return self
@@ -52,11 +65,11 @@ class Provenance:
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class Answer(Generic[R]):
     """A result with the request that it answers. `complete` is False for partial and cancelled work."""
 
-    request: Request
-    result: Result
+    request: Request[R]
+    result: R
     complete: bool
     provenance: Provenance
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult
+from circuitlab.analysis.attention.head_scores import HeadScoresParams, head_scores
 from circuitlab.analysis.base import Ctx, NullContext
 from circuitlab.analysis.behaviour.samples import bos_of, fitted, repeated_random
 from circuitlab.counting import number_of
@@ -71,7 +71,7 @@ class Resolver:
             about = state.at(state.reference)
         model = self.engine.store.open(about.model)
         best = lambda score: self._best(score, model)
-        made = Request(value.analysis, value.request_params(about, best), about.subject)
+        made = Request.named(value.analysis, value.request_params(about, best), about.subject)
         return replace(value, read=live(value.read, best)), made
 
     def state(self, setup: Setup) -> State:
@@ -162,8 +162,7 @@ class Resolver:
         return tuple(dict.fromkeys(found))
 
     def _best(self, score: str, model: OpenModel) -> Head:
-        result = self.engine.answer(Request("head_scores", HeadScoresParams(), Subject(model.ref)), self.ctx).result
-        assert isinstance(result, HeadScoresResult)
+        result = self.engine.answer(Request(head_scores, HeadScoresParams(), Subject(model.ref)), self.ctx).result
         if score not in result.names:
             raise BadInput("There is no such score.", expected=" ".join(result.names), got=score)
         values = result.of(score)

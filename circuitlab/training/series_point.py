@@ -16,10 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from circuitlab.analysis.base import Inputs, NullContext, Result, find_analysis
-from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, OwnTokensResult
+from circuitlab.analysis.base import Analysis, Inputs, NullContext, P, R
+from circuitlab.analysis.circuits.own_tokens import OwnTokensParams
+from circuitlab.analysis.circuits.own_tokens import own_tokens as own_tokens_of_heads
 from circuitlab.analysis.interventions.ablation_sweep import Replacement, ablated_streams
-from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, CopyingScoresResult
+from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copying_scores
 from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.folding import under
@@ -103,22 +104,19 @@ def _mean_losses(w: Weights, final: Tensor, wanted: Tensor) -> Tensor:
 
 def copying(w: Weights) -> np.ndarray:
     """[layer, head] Σλ/Σ|λ| of W_E W_OV W_U as the panels show it; NaN where the weights have none."""
-    analysis, params = find_analysis("copying_scores"), CopyingScoresParams(diagonal="none", qk=False)
-    if not w.config.n_layers or analysis.refuse(w.config, params):
+    params = CopyingScoresParams(diagonal="none", qk=False)
+    if not w.config.n_layers or copying_scores.refuse(w.config, params):
         return np.full((w.config.n_layers, w.config.n_heads), np.nan)
-    result = analysis.run(cast(Inputs, _OfWeights(w)), params, NullContext())
-    assert isinstance(result, CopyingScoresResult)
-    return result.copying
+    return copying_scores.run(cast(Inputs, _OfWeights(w)), params, NullContext()).copying
 
 
 def own_tokens(w: Weights) -> tuple[np.ndarray, np.ndarray]:
     """[layer, head] each: share of OV rows whose own token is the first, is among the first ten; NaN where there are none."""
-    analysis, params = find_analysis("own_tokens"), OwnTokensParams()
-    if not w.config.n_layers or analysis.refuse(w.config, params):
+    params = OwnTokensParams()
+    if not w.config.n_layers or own_tokens_of_heads.refuse(w.config, params):
         nothing = np.full((w.config.n_layers, w.config.n_heads), np.nan)
         return nothing, nothing.copy()
-    result = analysis.run(cast(Inputs, _OfWeights(w)), params, NullContext())
-    assert isinstance(result, OwnTokensResult)
+    result = own_tokens_of_heads.run(cast(Inputs, _OfWeights(w)), params, NullContext())
     return result.top1, result.top10
 
 
@@ -131,14 +129,15 @@ class _OfWeights:
         self._w = w
         self.subject = Subject(ModelRef(""), ())
         self.weights = self.presented(self.subject.conventions)
-        self._answers: dict[tuple[str, Any], Result] = {}
+        self._answers: dict[tuple[str, Any], Any] = {}
 
     def presented(self, conventions: Conventions) -> Weights:
         """The weights under these conventions."""
         return under(self._w, conventions)
 
-    def answer(self, name: str, params: Any) -> Result:
-        """Another analysis, computed once."""
-        if (name, params) not in self._answers:
-            self._answers[name, params] = find_analysis(name).run(cast(Inputs, self), params, NullContext())
-        return self._answers[name, params]
+    def answer(self, analysis: Analysis[P, R], params: P) -> R:
+        """The result of another analysis, computed once."""
+        key = analysis.name, params
+        if key not in self._answers:
+            self._answers[key] = analysis.run(cast(Inputs, self), params, NullContext())
+        return self._answers[key]

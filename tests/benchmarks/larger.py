@@ -50,7 +50,7 @@ out['open'] = [time.perf_counter() - began, anonymous()]
 for name in names:
     peak[0] = 0
     began = time.perf_counter()
-    engine.answer(Request(name, find_analysis(name).params(), Subject(ref, tuple(range(1, 17)))))
+    engine.answer(Request.named(name, find_analysis(name).params(), Subject(ref, tuple(range(1, 17)))))
     out[name] = [time.perf_counter() - began, peak[0]]
 began = time.perf_counter()
 engine.store.sha256(ref)

@@ -41,7 +41,7 @@ class Asker:
 
     def __call__(self, name: str, ctx: Any = None, tokens: tuple[int, ...] = (), **params: Any) -> Result:
         made = find_analysis(name).params(**params)
-        return self.engine.answer(Request(name, made, Subject(self.ref, tokens, (), RAW)), ctx).result
+        return self.engine.answer(Request.named(name, made, Subject(self.ref, tokens, (), RAW)), ctx).result
 
 
 def timed(call: Callable[[], Any], rounds: int, before: Callable[[], Any] = lambda: None) -> float:

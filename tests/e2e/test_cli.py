@@ -158,7 +158,7 @@ def test_a_figure_without_a_window(model: str, tmp_path: Path, suffix: str) -> N
 def test_copied_python_gives_the_same_numbers(model: str, edits: tuple[Intervention, ...]) -> None:
     opened = api.open(model)
     subject = Subject(opened.ref, (0, 4, 5, 4), edits)
-    request = Request("attention", AttentionParams((Head(1, 2),), "contribution"), subject)
+    request = Request.named("attention", AttentionParams((Head(1, 2),), "contribution"), subject)
     space: dict[str, object] = {}
     exec(api.snippet(request).replace("print(", "str("), space)
     wanted = Engine(ModelStore()).answer(request).result.arrays()["values"]

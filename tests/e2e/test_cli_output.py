@@ -122,7 +122,7 @@ def test_a_count_below_its_least_is_refused_wherever_it_comes_from(name: str, mo
             parse_params(analyses()[name].params, {field.name: str(int(field.low) - 1)})
         params = analyses()[name].params(**{field.name: int(field.low) - 1})
         with pytest.raises(BadInput, match=field.name):
-            api.engine().answer(Request(name, params, subject))
+            api.engine().answer(Request.named(name, params, subject))
 
 
 @pytest.mark.parametrize("words", [["compute", "attention"], ["figure", "attention"], ["figure", "predictions"]])
@@ -253,7 +253,7 @@ def test_every_analysis_runs_from_the_command_line_and_its_snippet_agrees(name: 
     if refused:
         return
     found = np.load(out)
-    request = Request(name, params, api.open(model).subject("abcabc"))
+    request = Request.named(name, params, api.open(model).subject("abcabc"))
     space: dict[str, object] = {}
     exec(api.snippet(request).replace("print(", "str("), space)
     check_axes(space["answer"].result)  # type: ignore[attr-defined]
@@ -274,7 +274,7 @@ def test_what_is_computed_in_double_precision_is_kept_so(name: str, model: str) 
     opened, params = api.open(model), analyses()[name].params()
     try:
         subject = opened.subject("abcabc", conventions=Conventions(dtype="float64"))
-        arrays = opened.engine.answer(Request(name, params, subject)).result.arrays()
+        arrays = opened.engine.answer(Request.named(name, params, subject)).result.arrays()
     except BadInput:
         return  # it asks for parameters, or for another model
     assert not [field for field, array in arrays.items() if array.dtype in (np.float32, np.complex64)]
@@ -284,13 +284,13 @@ def test_a_snippet_says_all_that_differs_and_nothing_private(model: str) -> None
     edits = (Intervention("patch", Site("q", 1, (0,), (2,)), source=(4, 5, 6)), Intervention("scale", Site("z", 0), (0.5,)))
     subject = Subject(api.open(model).ref, (0, 4, 5), edits, Conventions(centre=False, dtype="float64"))
     for params in (AttentionParams((Head(1, 2), Head(0, 3)), "scores"), AttentionParams((Head(0, 1),))):
-        request = Request("attention", params, subject)
+        request = Request.named("attention", params, subject)
         text = api.snippet(request)
         assert "._" not in text
         space: dict[str, object] = {}
         exec(text.replace("print(", "str("), space)
         assert space["answer"].request == request  # type: ignore[attr-defined]
-    assert "{'k': 3}" in api.snippet(Request("predictions", PredictionsParams(k=3), subject))
+    assert "{'k': 3}" in api.snippet(Request.named("predictions", PredictionsParams(k=3), subject))
 
 
 def test_a_figure_from_python_is_the_one_of_the_command_line(model: str, tmp_path: Path) -> None:

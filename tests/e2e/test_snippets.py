@@ -96,7 +96,7 @@ def test_every_request_of_a_panel_comes_back(name: str, state: State, folder: Pa
         except CircuitLabError:
             continue
         for request in () if isinstance(asked, Why) else asked.values():
-            kind = (request.analysis, *(v for v in vars(request.params).values() if isinstance(v, (str, bool, tuple))))
+            kind = (request.analysis.name, *(v for v in vars(request.params).values() if isinstance(v, (str, bool, tuple))))
             if kind not in seen:  # one of each way that it is asked: what differs by a number alone is written alike
                 seen.add(kind)
                 _agrees(request)
@@ -131,7 +131,7 @@ def test_every_parameter_of_an_analysis_comes_back(name: str, state: State, fold
             changed[field.name] = other[field.kind]
     edits = (Intervention("patch", Site("q", 1, (0,), (2,)), source=(4, 5, 6)), Intervention("scale", Site("z", 0), (0.5,)))
     subject = replace(state.subject, edits=edits, conventions=Conventions(centre=False, dtype="float64"))
-    request, kept = Request(name, analyses()[name].params(**changed), subject), []
+    request, kept = Request.named(name, analyses()[name].params(**changed), subject), []
     asked = lambda self, request, ctx=None, fresh=False: kept.append(request)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(type(api.engine()), "answer", asked)
@@ -147,8 +147,8 @@ def test_several_requests_are_one_piece_of_python(state: State, folder: Path) ->
     elsewhere = replace(state.subject, model=ModelRef(f"file:{folder / 'm'}"))
     params = analyses()["token_loss"].params()
     requests = {
-        "now/loss": Request("token_loss", params, state.subject),
-        "reference/loss": Request("token_loss", params, elsewhere),
+        "now/loss": Request.named("token_loss", params, state.subject),
+        "reference/loss": Request.named("token_loss", params, elsewhere),
     }
     space: dict[str, Any] = {}
     exec(api.snippet_of(requests).replace("print(", "str("), space)
@@ -159,7 +159,10 @@ def test_several_requests_are_one_piece_of_python(state: State, folder: Path) ->
 def test_two_sides_end_with_their_difference_or_with_why_there_is_none(state: State, tmp_path: Path) -> None:
     params = analyses()["token_loss"].params()
     cut = replace(state.subject, edits=(Intervention("zero", Site("z", 1, (2,))),))
-    requests = {"loss": Request("token_loss", params, cut), "reference-loss": Request("token_loss", params, state.subject)}
+    requests = {
+        "loss": Request.named("token_loss", params, cut),
+        "reference-loss": Request.named("token_loss", params, state.subject),
+    }
     space: dict[str, Any] = {}
     text = api.snippet_of(requests, {("loss", "reference-loss"): True})
     exec(text.replace("print(", "str("), space)
@@ -174,7 +177,7 @@ def test_two_sides_end_with_their_difference_or_with_why_there_is_none(state: St
     without = api.snippet_of(requests, {("loss", "reference-loss"): False})
     assert "changes" not in without and "# 'loss': nothing names its rows" in without
     exec(without.replace("print(", "str("), space)
-    other = Request("head_scores", analyses()["head_scores"].params(on="text"), state.subject)
+    other = Request.named("head_scores", analyses()["head_scores"].params(on="text"), state.subject)
     with pytest.raises(UsageError):
         api.difference(ours, api.engine().answer(other))
 
@@ -182,7 +185,9 @@ def test_two_sides_end_with_their_difference_or_with_why_there_is_none(state: St
 def test_a_checkpoint_is_said_by_its_step_and_found_when_others_were_added(state: State, folder: Path, tmp_path: Path) -> None:
     moved = directory(tmp_path / "m", FULL)
     keep_scaled(moved, {64: 0.5, 1000: 1.0}, torch.float32)
-    request = Request("token_loss", analyses()["token_loss"].params(), replace(state.subject, model=ModelRef(f"file:{moved}", 0)))
+    request = Request.named(
+        "token_loss", analyses()["token_loss"].params(), replace(state.subject, model=ModelRef(f"file:{moved}", 0))
+    )
     text, wanted = api.snippet(request), api.engine().answer(request)
     assert "step=64" in text and "checkpoint=" not in text
     (folder / "m" / "checkpoints" / "step-000000.safetensors").rename(moved / "checkpoints" / "step-000000.safetensors")

@@ -44,7 +44,7 @@ def drawn(engine: Engine, state: State, name: str, view: Any = None) -> Figure:
 
 
 def answer(engine: Engine, state: State, params: AblationParams) -> AblationResult:
-    return engine.answer(Request("ablation", params, state.subject)).result  # type: ignore[return-value]
+    return engine.answer(Request.named("ablation", params, state.subject)).result  # type: ignore[return-value]
 
 
 def test_the_map_the_ranking_and_the_text_hold_the_exact_effects(engine: Engine, state: State) -> None:
@@ -77,7 +77,7 @@ def test_estimates_are_marked_in_the_map_the_ranking_the_title_and_the_caption(e
             self.kept.append(result)
 
     watcher, fresh = First(), state.with_tokens((*TOKENS, 3, 4) * 4)
-    request = Request("ablation", AblationParams(), fresh.subject)
+    request = Request.named("ablation", AblationParams(), fresh.subject)
     made = engine.answer(request, watcher)
     partial = replace(made, result=watcher.kept[1], complete=False)
     panel, facts = find_panel("ablation"), facts_of(engine, state.model)
@@ -201,7 +201,7 @@ def test_the_circuit_stands_among_random_sets(engine: Engine, state: State) -> N
     heads = (Head(1, 2), Head(0, 1))
     chosen = state.select(heads=heads)
     figure = drawn(engine, chosen, "keep_only", KeepOnlyView(samples=6, seed=3))
-    request = Request("keep_only", KeepOnlyParams(tuple(sorted(heads)), samples=6, seed=3), chosen.subject)
+    request = Request.named("keep_only", KeepOnlyParams(tuple(sorted(heads)), samples=6, seed=3), chosen.subject)
     found = engine.answer(request).result
     assert isinstance(found, KeepOnlyResult)
     plane, bars = figure.find("plane"), figure.find("minimality")

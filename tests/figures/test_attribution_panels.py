@@ -53,7 +53,7 @@ def drawn(engine: Engine, state: State, name: str, view: Any = None) -> Figure:
 
 
 def answer(engine: Engine, state: State, name: str, params: Any) -> Any:
-    return engine.answer(Request(name, params, state.subject)).result
+    return engine.answer(Request.named(name, params, state.subject)).result
 
 
 def column(rows: Any, name: str) -> np.ndarray:

@@ -101,7 +101,7 @@ def _same_heads(names: Sequence[str], keys: np.ndarray | None) -> None:
 
 
 def _of_weights(request: Request) -> bool:
-    return request.analysis not in MEASURED and needs(find_analysis(request.analysis), request.params) == "weights"
+    return request.analysis.name not in MEASURED and needs(request.analysis, request.params) == "weights"
 
 
 @pytest.mark.parametrize("name", ["composition", "circuits", "spectra", "virtual"])
@@ -115,7 +115,7 @@ def test_where_weights_alone_say_nothing_exact_the_panel_says_so(bench: tuple[En
 
 
 def test_a_caption_says_what_remains_of_how_much_and_how_far_it_is() -> None:
-    request = Request("direct_attribution", None, Subject(ModelRef("file:/m"), (1,)))
+    request = Request.named("direct_attribution", None, Subject(ModelRef("file:/m"), (1,)))
     result = Result(
         conventions=("norm folded",), remainder=Remainder(size=0.0015, of=12.5, unit="logit", what="range"), done=0.25
     )
@@ -140,6 +140,6 @@ def test_a_caption_says_nothing_of_how_fast_it_was_computed(bench: tuple[Engine,
     _, state, _ = bench
     engine, panel = Engine(ModelStore()), panels()["predictions"]
     figure_of(engine, panel, state.with_tokens(state.tokens[:5]).select(heads=(Head(1, 1),)))
-    answer = engine.answer(Request("predictions", find_analysis("predictions").params(), state.subject))
+    answer = engine.answer(Request.named("predictions", find_analysis("predictions").params(), state.subject))
     assert answer.provenance.reused, "or this test says nothing"
     assert figure_of(engine, panel, state).caption == figure_of(Engine(ModelStore()), panel, state).caption

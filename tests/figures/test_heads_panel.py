@@ -32,7 +32,7 @@ def test_every_score_stands_at_its_head(bench: tuple[Engine, State]) -> None:
     """All scores in turn on one answer, so that what is remembered of one is not shown as another."""
     engine, state = bench
     panel = panels()["heads"]
-    result = engine.answer(Request("head_scores", HeadScoresParams(), state.subject)).result
+    result = engine.answer(Request.named("head_scores", HeadScoresParams(), state.subject)).result
     for place, score in enumerate(get_args(Score)):
         heat, ranking = figure_of(engine, panel, state.with_view("heads", HeadsView(score=score))).marks()
         assert isinstance(heat, Heatmap) and isinstance(ranking, Rows)
@@ -55,7 +55,7 @@ def test_every_score_stands_at_its_head(bench: tuple[Engine, State]) -> None:
 
 def test_the_title_is_about_the_chosen_head(bench: tuple[Engine, State]) -> None:
     engine, state = bench
-    values = engine.answer(Request("head_scores", HeadScoresParams(), state.subject)).result.mean[0]  # type: ignore[attr-defined]
+    values = engine.answer(Request.named("head_scores", HeadScoresParams(), state.subject)).result.mean[0]  # type: ignore[attr-defined]
     state = replace(state, selection=state.selection.with_heads(Head(1, 2)))
     figure = figure_of(engine, panels()["heads"], state)
     rank = 1 + int((values > values[1, 2]).sum())

@@ -64,7 +64,7 @@ def drawn(engine: Engine, state: State, name: str, view: Any = None) -> Figure:
 
 
 def answer(engine: Engine, state: State, name: str, params: Any, weights: bool = False) -> Any:
-    return engine.answer(Request(name, params, of_weights(state) if weights else state.subject)).result
+    return engine.answer(Request.named(name, params, of_weights(state) if weights else state.subject)).result
 
 
 def column(rows: Any, name: str) -> Any:

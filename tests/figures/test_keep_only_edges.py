@@ -51,7 +51,7 @@ def test_the_listed_edges_are_the_circuit_and_a_point_takes_its_edges(engine: En
     state = stated(tmp_path, "gpt2", KeepOnlyView(of="edges", edges=LISTED, samples=4, seed=2))
     figure, rows = drawn(engine, state)
     edges = tuple(name.strip() for name in LISTED.split(","))
-    found = engine.answer(Request("keep_only", KeepOnlyParams(edges=edges, samples=4, seed=2), state.subject)).result
+    found = engine.answer(Request.named("keep_only", KeepOnlyParams(edges=edges, samples=4, seed=2), state.subject)).result
     assert isinstance(found, KeepOnlyResult)
     assert rows.columns[0].values.tolist() == ["kept", "kept"]
     assert (

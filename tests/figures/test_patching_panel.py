@@ -56,7 +56,7 @@ def drawn(engine: Engine, state: State, **view: Any) -> Figure:
 
 
 def found(engine: Engine, state: State, name: str, params: Any) -> Any:
-    return engine.answer(Request(name, params, state.subject)).result
+    return engine.answer(Request.named(name, params, state.subject)).result
 
 
 @pytest.mark.parametrize("exchange", WHAT)

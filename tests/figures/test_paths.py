@@ -55,7 +55,7 @@ def drawn(engine: Engine, state: State, **view: Any) -> Figure:
 
 
 def answer(engine: Engine, state: State, name: str, params: Any) -> Any:
-    return engine.answer(Request(name, params, state.subject)).result
+    return engine.answer(Request.named(name, params, state.subject)).result
 
 
 def table(figure: Figure, name: str = "terms") -> tuple[Rows, dict[str, np.ndarray]]:

@@ -77,7 +77,7 @@ def test_losses_ranks_and_guesses_are_those_of_the_distribution(
 ) -> None:
     tokens = tuple(t % CONFIGS[name].d_vocab for t in TOKENS)
     engine, ref = Engine(ModelStore()), ModelRef(f"file:{directory(tmp_path / 'm', CONFIGS[name], tokenizer=False)}")
-    request = Request("side_by_side", SideBySideParams(), Subject(ref, tokens, edits, Conventions(dtype="float64")))
+    request = Request.named("side_by_side", SideBySideParams(), Subject(ref, tokens, edits, Conventions(dtype="float64")))
     made = engine.answer(request)
     found = made.result
     assert isinstance(found, SideBySideResult)
@@ -112,7 +112,7 @@ def test_one_column_a_model_and_differences_to_the_first_or_the_open_one(engine:
 
 def _losses(engine: Engine, path: Path) -> np.ndarray:
     subject = Subject(ModelRef(f"file:{path}"), TOKENS)
-    result: Any = engine.answer(Request("token_loss", _params("token_loss"), subject)).result
+    result: Any = engine.answer(Request.named("token_loss", _params("token_loss"), subject)).result
     return result.loss
 
 
@@ -137,7 +137,9 @@ def test_texts_in_colour_have_a_heading_each_and_one_scale(engine: Engine, zoo: 
 def test_at_the_selected_token_loss_rank_and_guess(engine: Engine, zoo: Any) -> None:
     figure = drawn(engine, state_of(zoo, "small-0l small-2l").select(destination=3))
     want = engine.answer(
-        Request("predictions", replace(_params("predictions"), position=2), Subject(ModelRef(f"file:{zoo('small-2l')}"), TOKENS))
+        Request.named(
+            "predictions", replace(_params("predictions"), position=2), Subject(ModelRef(f"file:{zoo('small-2l')}"), TOKENS)
+        )
     )
     result: Any = want.result
     assert column(figure, "models", "rank").values[1] == result.actual_rank
@@ -215,7 +217,7 @@ def test_tokens_that_are_fewer_than_the_texts_are_not_compared(engine: Engine, z
     texts = facts_of(engine, (ref := ModelRef(f"file:{zoo('small-2l')}"))).tokens(TOKENS)
 
     def ask(some: tuple[str, ...]) -> Any:
-        return engine.answer(Request("side_by_side", SideBySideParams(some), Subject(ref, TOKENS))).result
+        return engine.answer(Request.named("side_by_side", SideBySideParams(some), Subject(ref, TOKENS))).result
 
     assert not ask(texts).why
     assert "nothing was computed: it has" in " · ".join(ask(texts[:4]).conventions)

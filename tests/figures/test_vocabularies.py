@@ -101,7 +101,7 @@ def test_the_same_text_in_other_ids_is_compared_token_by_token(bench: tuple[Engi
     by = {c.name: c.values for c in rows.columns}
     asked = panels()["predictions"].requests(state, facts_of(engine, state.model))
     assert not isinstance(asked, Why)
-    answer: Any = engine.answer(Request("predictions", asked["predictions"].params, there.subject)).result
+    answer: Any = engine.answer(Request.named("predictions", asked["predictions"].params, there.subject)).result
     theirs = facts_of(engine, there.model)
     p = np.exp(answer.all_logits.astype(np.float64))
     known = {theirs.token_text(i): one for i, one in enumerate(p / p.sum())}

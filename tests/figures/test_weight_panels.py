@@ -51,7 +51,7 @@ def drawn(engine: Engine, state: State, name: str, view: Any = None) -> Figure:
 
 
 def answer(engine: Engine, state: State, name: str, params: Any) -> Any:
-    return engine.answer(Request(name, params, of_weights(state))).result
+    return engine.answer(Request.named(name, params, of_weights(state))).result
 
 
 def test_pairs_are_all_pairs_strongest_first(engine: Engine, state: State) -> None:

@@ -56,7 +56,7 @@ def column(rows: Rows, name: str) -> np.ndarray:
 
 
 def expansion(engine: Engine, state: State, source: int | None = 2) -> Any:
-    return engine.answer(Request("score_expansion", ScoreExpansionParams(HEAD, 4, source), state.subject)).result
+    return engine.answer(Request.named("score_expansion", ScoreExpansionParams(HEAD, 4, source), state.subject)).result
 
 
 @pytest.mark.parametrize("values", ["centred", "raw"])
@@ -161,7 +161,7 @@ def test_a_difference_is_term_by_term_and_one_that_is_missing_there_counts_as_no
 
 
 def test_steps_are_in_order_with_this_runs_numbers(engine: Engine, state: State) -> None:
-    found: Any = engine.answer(Request("head_step", HeadStepParams(HEAD, 4, 2), state.subject)).result
+    found: Any = engine.answer(Request.named("head_step", HeadStepParams(HEAD, 4, 2), state.subject)).result
     rows = rows_of(drawn(engine, state, "step_by_step"), "steps")
     assert (np.diff(column(rows, "#")) >= 0).all()
     text = "\n".join(column(rows, "this run"))
@@ -173,7 +173,7 @@ def test_steps_are_in_order_with_this_runs_numbers(engine: Engine, state: State)
 
 
 def test_entries_and_sources_are_those_of_the_answer(engine: Engine, state: State) -> None:
-    found: Any = engine.answer(Request("head_step", HeadStepParams(HEAD, 4, 2), state.subject)).result
+    found: Any = engine.answer(Request.named("head_step", HeadStepParams(HEAD, 4, 2), state.subject)).result
     entries = rows_of(drawn(engine, state, "step_by_step", StepByStepView("entries")), "entries")
     np.testing.assert_array_equal(column(entries, "q · k"), found.products[entries.ids[:, 0]])
     np.testing.assert_array_equal(column(entries, "z"), found.z[entries.ids[:, 0]])
@@ -187,7 +187,7 @@ def test_entries_and_sources_are_those_of_the_answer(engine: Engine, state: Stat
 
 def test_the_readings_stand_with_their_differences(engine: Engine, state: State) -> None:
     edge = state.select(edge=(Head(0, 3), HEAD))
-    found: Any = engine.answer(Request("tensor_identity", TensorIdentityParams(HEAD, Head(0, 3)), state.subject)).result
+    found: Any = engine.answer(Request.named("tensor_identity", TensorIdentityParams(HEAD, Head(0, 3)), state.subject)).result
     figure = drawn(engine, edge, "step_by_step", StepByStepView("A ⊗ W"))
     shown = column(rows_of(figure, "identities"), "difference").tolist()
     assert shown == [f"{d:.1e} of {of:.3g}" for d, of in zip(found.difference, found.of, strict=True)]

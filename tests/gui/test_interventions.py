@@ -99,7 +99,7 @@ def test_after_a_cut_the_reference_has_the_text_that_is_typed_on(qtbot: Any, win
     change = heat(window).values
     assert change.shape == (len(state.tokens),) * 2
     engine, zeroed = window.context.engine, state.subject
-    asked = (Request("attention", AttentionParams((Head(1, 0),)), s) for s in (zeroed, replace(zeroed, edits=())))
+    asked = (Request.named("attention", AttentionParams((Head(1, 0),)), s) for s in (zeroed, replace(zeroed, edits=())))
     patterns = [engine.answer(request).result.values[0] for request in asked]  # type: ignore[attr-defined]
     np.testing.assert_allclose(change, patterns[0] - patterns[1], atol=1e-6)
     assert np.nanmax(np.abs(change)) > 1e-4

@@ -39,7 +39,7 @@ def open_panel(qtbot: Any, window: Window, name: str) -> Any:
 
 
 def answer(window: Window, name: str, params: Any) -> Any:
-    return window.context.engine.answer(Request(name, params, of_weights(window.context.document.state))).result
+    return window.context.engine.answer(Request.named(name, params, of_weights(window.context.document.state))).result
 
 
 def click_at(qtbot: Any, widget: Any, place: np.ndarray) -> None:

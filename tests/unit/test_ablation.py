@@ -60,7 +60,7 @@ class Asker:
         return self.engine.store.open(self.ref).weights(self.conventions)
 
     def request(self, params: AblationParams, tokens: tuple[int, ...] = TOKENS, edits: Any = ()) -> Request:
-        return Request("ablation", params, Subject(self.ref, tokens, edits, self.conventions))
+        return Request.named("ablation", params, Subject(self.ref, tokens, edits, self.conventions))
 
     def __call__(self, params: AblationParams, tokens: tuple[int, ...] = TOKENS, edits: Any = ()) -> AblationResult:
         return self.engine.answer(self.request(params, tokens, edits)).result  # type: ignore[return-value]

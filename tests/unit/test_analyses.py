@@ -48,7 +48,7 @@ class Asker:
         return self.engine.store.open(self.ref).opened.weights
 
     def __call__(self, name: str, params: Any, tokens: tuple[int, ...] = TOKENS, edits: Any = ()) -> Any:
-        return self.engine.answer(Request(name, params, Subject(self.ref, tokens, edits))).result
+        return self.engine.answer(Request.named(name, params, Subject(self.ref, tokens, edits))).result
 
 
 @pytest.fixture
@@ -298,7 +298,7 @@ def test_the_same_request_computed_afresh_is_bit_equal(tmp_path: Path, name: str
         asker = Asker(path)
         asker("token_loss", TokenLossParams(), (4, 5, 6))
         edits = CUT if name in OF_TWO_RUNS else ()
-        request = Request(name, params, Subject(asker.ref, TOKENS, edits))
+        request = Request.named(name, params, Subject(asker.ref, TOKENS, edits))
         prints.add(asker.engine.answer(request, NullContext(), fresh=True).fingerprint)
     assert len(prints) == 1
 
@@ -310,7 +310,7 @@ def test_a_model_without_layers_is_answered_or_refused_in_words(tmp_path: Path) 
     answered = set()
     for name, found in analyses().items():
         try:
-            engine.answer(Request(name, found.params(), Subject(ref, (0, 1, 2, 3, 1, 2, 3))))
+            engine.answer(Request.named(name, found.params(), Subject(ref, (0, 1, 2, 3, 1, 2, 3))))
             answered.add(name)
         except CircuitLabError as error:
             assert str(error).strip()

@@ -68,7 +68,7 @@ class Asker:
         return forward(self.engine.store.open(self.ref).weights(conventions), tokens, edits)
 
     def __call__(self, name: str, params: Any, tokens: Any = TOKENS, edits: Any = (), conventions: Conventions = RAW) -> Any:
-        return self.engine.answer(Request(name, params, self.subject(tokens, edits, conventions))).result
+        return self.engine.answer(Request.named(name, params, self.subject(tokens, edits, conventions))).result
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +202,7 @@ class _Stops(NullContext):
 def test_a_cancelled_attribution_is_gone_on_from(folder: Path) -> None:
     ask = asker(folder, "gpt2")
     params = DirectAttributionParams(positions="all", position=2)
-    request = Request("direct_attribution", params, ask.subject(TOKENS, (), RAW))
+    request = Request.named("direct_attribution", params, ask.subject(TOKENS, (), RAW))
     stops = _Stops(1)
     with pytest.raises(Cancelled):
         ask.engine.answer(request, stops)
@@ -346,7 +346,7 @@ def test_norms_of_a_cut_run_show_the_cut(folder: Path) -> None:
 def test_cancelled_norms_are_gone_on_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ask = asker(folder, "gpt2")
     monkeypatch.setattr("circuitlab.analysis.attribution.residual_norms.ROWS", 4)
-    request = Request("residual_norms", ResidualNormsParams(), ask.subject(TOKENS, (), RAW))
+    request = Request.named("residual_norms", ResidualNormsParams(), ask.subject(TOKENS, (), RAW))
     stops = _Stops(2)  # two layers of the first tile; the second tile is not begun
     with pytest.raises(Cancelled):
         ask.engine.answer(request, stops)

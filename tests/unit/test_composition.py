@@ -32,7 +32,7 @@ def ask(
 ) -> CompositionResult:
     subject = Subject(ModelRef(f"file:{path}"), (), (), Conventions(**{"dtype": "float64", **conventions}))
     engine = engine or Engine(ModelStore())
-    result = engine.answer(Request("composition", CompositionParams(kinds), subject), ctx).result
+    result = engine.answer(Request.named("composition", CompositionParams(kinds), subject), ctx).result
     assert isinstance(result, CompositionResult)
     return result
 

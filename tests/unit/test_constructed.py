@@ -104,7 +104,7 @@ def test_the_directory_opens_and_reads_letters(tmp_path: Path) -> None:
 
 def _ask(path: Path, name: str, params: Any, tokens: tuple[int, ...] = ()) -> Any:
     subject = Subject(ModelRef(f"file:{path}"), tokens, (), Conventions(dtype="float64"))
-    return Engine(ModelStore()).answer(Request(name, params, subject)).result
+    return Engine(ModelStore()).answer(Request.named(name, params, subject)).result
 
 
 @pytest.mark.parametrize(("letters", "d_head"), [(26, 32), (4, 16), (2, 4)])

@@ -52,7 +52,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> ModelRef:
 
 def _answer(name: str, subject: Subject, device: str = "cpu", memory: int = GIB) -> Any:
     found = find_analysis(name)
-    return Engine(ModelStore(), memory, device).answer(Request(name, found.params(), subject), fresh=True)
+    return Engine(ModelStore(), memory, device).answer(Request.named(name, found.params(), subject), fresh=True)
 
 
 def _same(made: Result, wanted: Result) -> None:
@@ -95,7 +95,7 @@ def test_a_model_in_its_file_is_moved_layer_by_layer(elsewhere: None, model: Mod
     engine.store.largest_copy = 0
     opened = engine.store.open(model)
     assert not opened.opened.weights.resident
-    made = engine.answer(Request("composition", find_analysis("composition").params(), Subject(model)))
+    made = engine.answer(Request.named("composition", find_analysis("composition").params(), Subject(model)))
     _same(made.result, _answer("composition", Subject(model)).result)
     first = opened.weights(Conventions(), NAME).layer(0)
     assert first.W_Q.device.type == NAME
@@ -114,7 +114,7 @@ def test_a_model_in_memory_is_moved_once_and_let_go_of(elsewhere: None, model: M
 
 def test_answers_of_two_devices_are_two(elsewhere: None, model: ModelRef) -> None:
     engine = Engine(ModelStore(), GIB)
-    request = Request("predictions", find_analysis("predictions").params(), Subject(model, TOKENS))
+    request = Request.named("predictions", find_analysis("predictions").params(), Subject(model, TOKENS))
     engine.answer(request)
     engine.use_device(NAME)
     assert engine.cached(request) is None

@@ -36,7 +36,7 @@ def ref(tmp_path: Path) -> ModelRef:
 
 
 def _ask(ref: ModelRef, tokens: tuple[int, ...] = TOKENS, **changes: Any) -> Request:
-    return Request("token_loss", TokenLossParams(), Subject(ref, tokens, **changes))
+    return Request.named("token_loss", TokenLossParams(), Subject(ref, tokens, **changes))
 
 
 def test_an_answer_is_kept_and_found_again(ref: ModelRef) -> None:
@@ -55,14 +55,14 @@ def test_what_differs_is_kept_apart(ref: ModelRef) -> None:
     engine.answer(_ask(ref))
     assert engine.cached(_ask(ref, (0, 5, 9))) is None
     assert engine.cached(_ask(ref, conventions=Conventions(centre=False))) is None
-    assert engine.cached(Request("predictions", PredictionsParams(), Subject(ref, TOKENS))) is None
+    assert engine.cached(Request.named("predictions", PredictionsParams(), Subject(ref, TOKENS))) is None
 
 
 def test_what_needs_only_weights_is_not_asked_again_for_another_text(ref: ModelRef) -> None:
     engine = Engine(ModelStore())
     params = base.find_analysis("model_facts").params()
-    engine.answer(Request("model_facts", params, Subject(ref, TOKENS)))
-    assert engine.cached(Request("model_facts", params, Subject(ref, (1,)))) is not None
+    engine.answer(Request.named("model_facts", params, Subject(ref, TOKENS)))
+    assert engine.cached(Request.named("model_facts", params, Subject(ref, (1,)))) is not None
 
 
 def test_typing_on_reuses_the_prefix_and_says_so(ref: ModelRef) -> None:
@@ -98,7 +98,7 @@ def test_a_failed_reload_keeps_the_model(ref: ModelRef) -> None:
 def test_the_memory_budget_is_stated_and_kept(ref: ModelRef) -> None:
     engine = Engine(ModelStore(), memory=10_000)
     with pytest.raises(OverBudget, match="memory") as caught:
-        engine.answer(Request("attention", AttentionParams(), Subject(ref, tuple([1] * 48))))
+        engine.answer(Request.named("attention", AttentionParams(), Subject(ref, tuple([1] * 48))))
     assert caught.value.exit_code == 4
 
 
@@ -125,7 +125,7 @@ class _Stop(NullContext):
 @pytest.mark.parametrize("after", range(4))
 def test_cancelling_leaves_the_engine_as_it_was(ref: ModelRef, after: int) -> None:
     engine = Engine(ModelStore())
-    request = Request("head_scores", HeadScoresParams(block=4), Subject(ref, TOKENS))
+    request = Request.named("head_scores", HeadScoresParams(block=4), Subject(ref, TOKENS))
     with pytest.raises(Cancelled):
         engine.answer(request, _Stop(after))
     assert engine.cached(request) is None
@@ -135,7 +135,7 @@ def test_cancelling_leaves_the_engine_as_it_was(ref: ModelRef, after: int) -> No
 def test_a_cancelled_partial_is_kept_for_the_next_attempt(tmp_path: Path) -> None:
     ref = ModelRef(f"file:{directory(tmp_path / 'm', n_layers=9)}")
     engine = Engine(ModelStore())
-    request = Request("attention_overview", base.find_analysis("attention_overview").params(), Subject(ref, TOKENS))
+    request = Request.named("attention_overview", base.find_analysis("attention_overview").params(), Subject(ref, TOKENS))
     stop = _Stop(9 + 6)
     with pytest.raises(Cancelled):
         engine.answer(request, stop)
@@ -269,11 +269,11 @@ def test_json_that_does_not_fit_is_refused(data: Any) -> None:
 
 def test_scores_on_random_tokens_outlive_the_prompt(ref: ModelRef) -> None:
     engine, params = Engine(ModelStore()), HeadScoresParams(block=4)
-    engine.answer(Request("head_scores", params, Subject(ref)))
-    assert engine.cached(Request("head_scores", params, Subject(ref, TOKENS))) is not None
+    engine.answer(Request.named("head_scores", params, Subject(ref)))
+    assert engine.cached(Request.named("head_scores", params, Subject(ref, TOKENS))) is not None
     text = HeadScoresParams(on="text")
-    engine.answer(Request("head_scores", text, Subject(ref, TOKENS)))
-    assert engine.cached(Request("head_scores", text, Subject(ref, (1, 2)))) is None
+    engine.answer(Request.named("head_scores", text, Subject(ref, TOKENS)))
+    assert engine.cached(Request.named("head_scores", text, Subject(ref, (1, 2)))) is None
 
 
 def test_a_streamed_forward_pass_that_does_not_fit_is_refused_with_the_number(tmp_path: Path) -> None:
@@ -315,8 +315,8 @@ def test_a_text_beyond_the_context_is_refused_for_that_and_not_for_its_memory(tm
     params = found.params()
     reads = needs(found, params) == "tokens" and found.refuse(config, params) is None
     with pytest.raises(BadInput if reads and not found.any_prompt else (OverBudget, Refused)) as caught:
-        engine.check(Request(name, params, subject))
+        engine.check(Request.named(name, params, subject))
     if type(caught.value) is BadInput:
         assert f"{config.n_ctx}" in caught.value.expected and caught.value.got == "100000"
     if found.any_prompt:
-        assert Engine(ModelStore()).answer(Request(name, params, subject)).result.why  # type: ignore[attr-defined]
+        assert Engine(ModelStore()).answer(Request.named(name, params, subject)).result.why  # type: ignore[attr-defined]

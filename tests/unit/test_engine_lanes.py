@@ -53,10 +53,10 @@ class _Slow(NullContext):
 def test_the_live_lane_passes_a_slow_one_that_makes_way_for_it(ref: ModelRef) -> None:
     engine, slow = Engine(ModelStore()), _Slow()
     subject = Subject(ref, TOKENS)
-    waiting = _started(lambda: engine.answer(Request("token_loss", TokenLossParams(), subject), slow))
+    waiting = _started(lambda: engine.answer(Request.named("token_loss", TokenLossParams(), subject), slow))
     assert slow.inside.wait(20)  # it holds the forward pass of these tokens now
     live: list[Any] = []
-    passing = _started(lambda: live.append(engine.answer(Request("attention", AttentionParams(), subject))))
+    passing = _started(lambda: live.append(engine.answer(Request.named("attention", AttentionParams(), subject))))
     passing.join(20)
     assert len(live) == 1, "the live lane waits for the slow one, which waits for the live one"
     slow.go.set()
@@ -67,7 +67,7 @@ def test_the_live_lane_passes_a_slow_one_that_makes_way_for_it(ref: ModelRef) ->
 def test_who_waits_for_another_can_be_cancelled(ref: ModelRef) -> None:
     engine = Engine(ModelStore())
     model, began, go = engine.store.open(ref), threading.Event(), threading.Event()
-    request = Request("token_loss", TokenLossParams(), Subject(ref, TOKENS))
+    request = Request.named("token_loss", TokenLossParams(), Subject(ref, TOKENS))
     key = (id(engine.cache), engine.key(request, model))
 
     def hold() -> None:
@@ -98,7 +98,7 @@ def test_many_threads_with_one_question_run_the_model_once(ref: ModelRef, monkey
         return original(*args, **kwargs)
 
     monkeypatch.setattr(engine_module, "forward", counted)
-    request = Request("token_loss", TokenLossParams(), Subject(ref, TOKENS))
+    request = Request.named("token_loss", TokenLossParams(), Subject(ref, TOKENS))
     threads = [_started(lambda: engine.answer(request)) for _ in range(6)]
     for thread in threads:
         thread.join(20)
@@ -152,7 +152,7 @@ def test_partial_results_of_an_inner_analysis_are_not_shown_as_the_outer_ones() 
 
 def test_answers_without_arrays_count_against_the_bound_too(ref: ModelRef) -> None:
     engine = Engine(ModelStore())
-    facts = Request("model_facts", engine_module.find_analysis("model_facts").params(), Subject(ref))
+    facts = Request.named("model_facts", engine_module.find_analysis("model_facts").params(), Subject(ref))
     assert engine.answer(facts).result.nbytes == 0
     assert engine.cache.nbytes > 0
 
@@ -160,10 +160,10 @@ def test_answers_without_arrays_count_against_the_bound_too(ref: ModelRef) -> No
 def test_the_cache_of_a_long_session_stays_within_a_quarter_of_the_budget(ref: ModelRef) -> None:
     engine = Engine(ModelStore(), memory=1_000_000)
     for i in range(60):
-        engine.answer(Request("token_loss", TokenLossParams(), Subject(ref, (*TOKENS, i))))
+        engine.answer(Request.named("token_loss", TokenLossParams(), Subject(ref, (*TOKENS, i))))
         assert engine.cache.nbytes <= 250_000
-    assert engine.cached(Request("token_loss", TokenLossParams(), Subject(ref, (*TOKENS, 59)))) is not None
-    assert engine.cached(Request("token_loss", TokenLossParams(), Subject(ref, (*TOKENS, 0)))) is None
+    assert engine.cached(Request.named("token_loss", TokenLossParams(), Subject(ref, (*TOKENS, 59)))) is not None
+    assert engine.cached(Request.named("token_loss", TokenLossParams(), Subject(ref, (*TOKENS, 0)))) is None
 
 
 def test_a_failed_allocation_is_said_as_one(ref: ModelRef, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,12 +172,12 @@ def test_a_failed_allocation_is_said_as_one(ref: ModelRef, monkeypatch: pytest.M
 
     monkeypatch.setattr(engine_module, "forward", full)
     with pytest.raises(OverBudget, match="memory"):
-        Engine(ModelStore()).answer(Request("token_loss", TokenLossParams(), Subject(ref, TOKENS)))
+        Engine(ModelStore()).answer(Request.named("token_loss", TokenLossParams(), Subject(ref, TOKENS)))
 
 
 def test_fresh_answers_are_bit_equal_whatever_was_computed_before(ref: ModelRef) -> None:
-    used, request = Engine(ModelStore()), Request("attention", AttentionParams(), Subject(ref, (*TOKENS, 3, 4)))
-    used.answer(Request("attention", AttentionParams(), Subject(ref, TOKENS)))
+    used, request = Engine(ModelStore()), Request.named("attention", AttentionParams(), Subject(ref, (*TOKENS, 3, 4)))
+    used.answer(Request.named("attention", AttentionParams(), Subject(ref, TOKENS)))
     used.answer(request)
     first, second = used.answer(request, fresh=True), Engine(ModelStore()).answer(request, fresh=True)
     assert first.fingerprint == second.fingerprint

@@ -31,7 +31,7 @@ EXACT = Conventions(dtype="float64")
 
 
 def answer(path: Path, name: str, params: Any, tokens: Any = (), edits: Any = (), said: Conventions = EXACT) -> Any:
-    return Engine(ModelStore()).answer(Request(name, params, Subject(ModelRef(f"file:{path}"), tokens, edits, said))).result
+    return Engine(ModelStore()).answer(Request.named(name, params, Subject(ModelRef(f"file:{path}"), tokens, edits, said))).result
 
 
 def slow_copying(path: Path, config: Any, tokens: list[int], counted: list[int]) -> np.ndarray:
@@ -136,7 +136,7 @@ def test_samples_and_refusals(tmp_path: Path) -> None:
         answer(directory(tmp_path / "s", n_ctx=3), "copying_head_score", CopyingHeadScoreParams())
     with pytest.raises(BadInput):
         answer(path, "copying_head_score", CopyingHeadScoreParams(samples=0))
-    request = Request("copying_head_score", CopyingHeadScoreParams(samples=2), Subject(ModelRef(f"file:{path}")))
+    request = Request.named("copying_head_score", CopyingHeadScoreParams(samples=2), Subject(ModelRef(f"file:{path}")))
     engine = Engine(ModelStore())
     assert len({engine.answer(request, NullContext(), fresh=True).fingerprint for _ in range(2)}) == 1
 

@@ -38,7 +38,7 @@ class Asker:
         self.path, self.engine, self.ref = path, Engine(ModelStore()), ModelRef(f"file:{path}")
 
     def request(self, params: Any, tokens: Any = (), edits: Any = (), name: str = "in_context") -> Request:
-        return Request(name, params, Subject(self.ref, tokens, edits, Conventions(dtype="float64")))
+        return Request.named(name, params, Subject(self.ref, tokens, edits, Conventions(dtype="float64")))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.engine.answer(self.request(*args, **kwargs)).result
@@ -237,7 +237,7 @@ def test_the_control_is_a_model_without_layers_on_the_same_texts(ask: Asker, tmp
     assert found.error == pytest.approx(alone.scores.std(ddof=1) / np.sqrt(5))
     assert any(word.startswith("control: bare") for word in found.conventions)
     asked = replace(plain, control=SeriesRef(f"file:{bare}"))
-    answer = ask.engine.answer(Request("in_context", asked, Subject(ask.ref)))
+    answer = ask.engine.answer(Request.named("in_context", asked, Subject(ask.ref)))
     save(answer, tmp_path / "a.json")
     kept = json.loads((tmp_path / "a.json").read_text())
     for name in ("score", "error", "controlled", "controlled_error"):

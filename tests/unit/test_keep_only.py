@@ -36,7 +36,7 @@ class Asker:
         self.conventions = Conventions(dtype="float64")
 
     def request(self, params: KeepOnlyParams, tokens: tuple[int, ...] = TOKENS, edits: Any = ()) -> Request:
-        return Request("keep_only", params, Subject(self.ref, tokens, edits, self.conventions))
+        return Request.named("keep_only", params, Subject(self.ref, tokens, edits, self.conventions))
 
     def __call__(self, params: KeepOnlyParams, tokens: tuple[int, ...] = TOKENS, edits: Any = ()) -> KeepOnlyResult:
         return self.engine.answer(self.request(params, tokens, edits)).result  # type: ignore[return-value]

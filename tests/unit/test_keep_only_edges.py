@@ -109,7 +109,7 @@ class Lab:
         self.conventions = Conventions(dtype="float64", fold_norm=False, centre=False)
 
     def request(self, p: KeepOnlyParams, tokens: tuple[int, ...] = TOKENS, edits: Any = ()) -> Request:
-        return Request("keep_only", p, Subject(self.ref, tokens, edits, self.conventions))
+        return Request.named("keep_only", p, Subject(self.ref, tokens, edits, self.conventions))
 
     def __call__(self, p: KeepOnlyParams, tokens: tuple[int, ...] = TOKENS, edits: Any = ()) -> KeepOnlyResult:
         return self.engine.answer(self.request(p, tokens, edits)).result  # type: ignore[return-value]

@@ -224,7 +224,7 @@ def test_the_checkpoint_nearest_to_a_step(resolver: Resolver, path: Path) -> Non
 
 @pytest.mark.parametrize("score", ["prefix_matching", "previous_token"])
 def test_a_live_choice_is_the_head_that_scores_best(resolver: Resolver, path: Path, score: str) -> None:
-    asked = Request("head_scores", HeadScoresParams(), Subject(ModelRef(f"file:{path}")))
+    asked = Request.named("head_scores", HeadScoresParams(), Subject(ModelRef(f"file:{path}")))
     scores = resolver.engine.answer(asked).result.of(score)  # type: ignore[attr-defined]
     layer, head = divmod(int(scores.argmax()), scores.shape[1])
     made = state(resolver, f'heads = "best {score}"\ncut = ["best {score}", "L0H2"]\nedge = ["L0H2", "best {score}"]')

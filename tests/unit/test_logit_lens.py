@@ -42,7 +42,7 @@ class Asker:
         return self.engine.store.open(self.ref).weights(RAW)
 
     def request(self, params: Any, tokens: Any = TOKENS, edits: Any = (), conventions: Conventions = RAW) -> Request:
-        return Request("logit_lens", params, Subject(self.ref, tokens, edits, conventions))
+        return Request.named("logit_lens", params, Subject(self.ref, tokens, edits, conventions))
 
     def __call__(self, params: Any, tokens: Any = TOKENS, edits: Any = (), conventions: Conventions = RAW) -> Any:
         return self.engine.answer(self.request(params, tokens, edits, conventions)).result
@@ -135,7 +135,7 @@ def test_at_the_final_scale_stages_differ_by_what_was_written_between(folder: Pa
     ask = asker(folder, "gpt2")
     target = Target((4, 2))
     lens = ask(LogitLensParams(statistics=FINAL, target=target, position=6))
-    request = Request("direct_attribution", DirectAttributionParams(target, "all"), Subject(ask.ref, TOKENS, (), RAW))
+    request = Request.named("direct_attribution", DirectAttributionParams(target, "all"), Subject(ask.ref, TOKENS, (), RAW))
     parts: Any = ask.engine.answer(request).result
     others = dict(zip(parts.names, parts.others, strict=True))
     for layer in range(2):

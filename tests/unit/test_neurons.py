@@ -37,7 +37,7 @@ class Asker:
         self.tensors = load_file(path / "model.safetensors")
 
     def __call__(self, name: str, params: Any, tokens: Any = TOKENS, edits: Any = (), conventions: Conventions = RAW) -> Any:
-        return self.engine.answer(Request(name, params, Subject(self.ref, tokens, edits, conventions))).result
+        return self.engine.answer(Request.named(name, params, Subject(self.ref, tokens, edits, conventions))).result
 
 
 @pytest.fixture(scope="module")

@@ -108,7 +108,7 @@ class Asker:
 
     def request(self, name: str = "probe", edits: Any = (), tokens: Any = (), **params: Any) -> Request:
         p = OverPromptsParams(TextRef(str(self.file)), name, json.dumps(params.pop("inner", {})), **params)
-        return Request("over_prompts", p, Subject(self.ref, tokens, edits, DOUBLE))
+        return Request.named("over_prompts", p, Subject(self.ref, tokens, edits, DOUBLE))
 
     def __call__(self, *words: Any, **params: Any) -> OverPromptsResult:
         found = self.engine.answer(self.request(*words, **params)).result
@@ -265,7 +265,7 @@ def test_every_analysis_that_offers_a_mean_gives_one(tmp_path: Path, name: str, 
         for row, prompt in zip(found.values, ask.prompts, strict=True):
             named = {f.name for f in fields(params)}
             aimed = replace(params, target=prompt.target) if "target" in named and prompt.target.tokens else params
-            alone = ask.engine.answer(Request(name, aimed, Subject(ask.ref, prompt.tokens, (), DOUBLE))).result.across()
+            alone = ask.engine.answer(Request.named(name, aimed, Subject(ask.ref, prompt.tokens, (), DOUBLE))).result.across()
             assert tuple(alone) == every
             np.testing.assert_allclose(row, alone[field], rtol=1e-9, atol=1e-12)
         assert found.mean.shape == found.values.shape[1:]
@@ -280,7 +280,7 @@ def test_what_is_patched_comes_from_the_lines_other_prompt(tmp_path: Path) -> No
     prompts = read_prompts(ask.file.read_text(encoding="utf-8"), "set", byte_tokenizer(), ask.weights.config)
     for row, prompt in zip(found.values, prompts, strict=True):
         params = PatchingParams(prompt.other, "head", "all", prompt.target)
-        alone: Any = ask.engine.answer(Request("patching", params, Subject(ask.ref, prompt.tokens, (), DOUBLE))).result
+        alone: Any = ask.engine.answer(Request.named("patching", params, Subject(ask.ref, prompt.tokens, (), DOUBLE))).result
         np.testing.assert_allclose(row.ravel(), alone.effect[:, 0], rtol=1e-9)
         assert np.abs(row).max() > 1e-3
     with pytest.raises(BadInput, match="nothing to average"):
@@ -298,7 +298,7 @@ def one_by_one(ask: Asker, name: str, params: Any, edits: Any = ()) -> list[Any]
         changes = {"target": prompt.target} if hasattr(params, "target") and prompt.target.tokens else {}
         changes |= {"source": prompt.other} if hasattr(params, "source") else {}
         subject = Subject(ask.ref, prompt.tokens, edits, DOUBLE)
-        asked.append(ask.engine.answer(Request(name, replace(params, **changes), subject)).result)
+        asked.append(ask.engine.answer(Request.named(name, replace(params, **changes), subject)).result)
     return asked
 
 
@@ -432,7 +432,7 @@ def test_a_shipped_set_on_the_shipped_model() -> None:
     engine, file = Engine(ModelStore()), TextRef(str(resource("prompts", "names_repeated.tsv")))
     ask: Any = lambda field: (
         engine.answer(
-            Request(
+            Request.named(
                 "over_prompts",
                 OverPromptsParams(file, "direct_attribution", field=field),
                 Subject(ModelRef("builtin:attn-only-2l")),
@@ -493,7 +493,7 @@ def test_what_cannot_be_averaged_is_said(ask: Asker, params: dict[str, Any], kin
 def test_a_set_must_be_named_and_params_must_be_json(ask: Asker) -> None:
     for p, kind in ((OverPromptsParams(), Refused), (replace(ask.request().params, params="{"), UsageError)):
         with pytest.raises(kind):
-            ask.engine.answer(Request("over_prompts", p, Subject(ask.ref)))
+            ask.engine.answer(Request.named("over_prompts", p, Subject(ask.ref)))
 
 
 def test_the_memory_of_the_inner_analysis_is_checked_at_every_prompt(ask: Asker) -> None:
@@ -508,4 +508,4 @@ def test_a_model_without_a_tokenizer(tmp_path: Path) -> None:
     (tmp_path / "set.tsv").write_text("a\tb\n")
     p = OverPromptsParams(TextRef(str(tmp_path / "set.tsv")), "probe")
     with pytest.raises(BadInput, match="no tokenizer"):
-        Engine(ModelStore()).answer(Request("over_prompts", p, Subject(ModelRef(f"file:{path}"))))
+        Engine(ModelStore()).answer(Request.named("over_prompts", p, Subject(ModelRef(f"file:{path}"))))

@@ -26,7 +26,9 @@ ALL = OwnTokensParams()
 
 
 def answer(path: Path, params: OwnTokensParams = ALL, said: Conventions = EXACT) -> Any:
-    return Engine(ModelStore()).answer(Request("own_tokens", params, Subject(ModelRef(f"file:{path}"), (), (), said))).result
+    return (
+        Engine(ModelStore()).answer(Request.named("own_tokens", params, Subject(ModelRef(f"file:{path}"), (), (), said))).result
+    )
 
 
 @pytest.mark.parametrize("fold", [True, False])

@@ -52,7 +52,7 @@ class Lab:
         return self.engine.store.open(self.ref).weights(self.conventions)
 
     def request(self, params: Any, edits: Any = (), tokens: tuple[int, ...] = TOKENS, name: str = "patching") -> Request:
-        return Request(name, params, Subject(self.ref, tokens, edits, self.conventions))
+        return Request.named(name, params, Subject(self.ref, tokens, edits, self.conventions))
 
     def __call__(self, params: Any, edits: Any = (), tokens: tuple[int, ...] = TOKENS, name: str = "patching") -> Any:
         return self.engine.answer(self.request(params, edits, tokens, name)).result

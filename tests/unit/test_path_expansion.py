@@ -63,7 +63,7 @@ class Model:
 
     def __call__(self, p: Any = None, tokens: tuple[int, ...] = TOKENS, edits: Any = (), name: str = "path_expansion") -> Any:
         subject = Subject(self.ref, tokens, edits, self.conventions)
-        return self.engine.answer(Request(name, p or PathExpansionParams(), subject)).result
+        return self.engine.answer(Request.named(name, p or PathExpansionParams(), subject)).result
 
     def run(self, tokens: tuple[int, ...] = TOKENS, edits: Any = ()) -> Run:
         return forward(under(self.engine.store.open(self.ref).opened.weights, self.conventions), tokens, edits)
@@ -429,7 +429,7 @@ def test_listed_paths_come_before_deeper_orders_and_twice_is_the_same(model: Mak
         def partial(self, result: Any) -> None:
             seen.append(result)
 
-    request = Request("path_expansion", PathExpansionParams(), Subject(asker.ref, TOKENS, (), asker.conventions))
+    request = Request.named("path_expansion", PathExpansionParams(), Subject(asker.ref, TOKENS, (), asker.conventions))
     first = asker.engine.answer(request, Listening(), fresh=True)
     assert first.fingerprint == asker.engine.answer(request, NullContext(), fresh=True).fingerprint
     assert seen[0].done < 1

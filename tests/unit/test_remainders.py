@@ -94,7 +94,7 @@ def answered(tmp_path: Path, name: str, params: dict[str, Any], model: str) -> A
     path = directory(tmp_path, CONFIGS[model], tokenizer=False)
     analysis = analyses()[name]
     subject = Subject(ModelRef(f"file:{path}"), TOKENS, (), DOUBLE)
-    return Engine(ModelStore()).answer(Request(name, analysis.params(**params), subject)).result
+    return Engine(ModelStore()).answer(Request.named(name, analysis.params(**params), subject)).result
 
 
 @pytest.mark.parametrize("name", ON_TEXT)
@@ -119,7 +119,7 @@ def test_components_that_do_not_make_the_losses_again_show(monkeypatch: pytest.M
 def test_a_formula_that_the_constructed_model_does_not_follow_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module(analyses()["rotation_clock"].run.__module__)
     ask: Callable[[], Any] = lambda: Engine(ModelStore()).answer(
-        Request("rotation_clock", module.RotationClockParams(), Subject(ModelRef(SOURCES[0]), (0, 1, 2, 1), (), DOUBLE))
+        Request.named("rotation_clock", module.RotationClockParams(), Subject(ModelRef(SOURCES[0]), (0, 1, 2, 1), (), DOUBLE))
     )
     assert ask().result.remainder.size < 1e-12
     times("attention_1")(monkeypatch, module.closed_forms)

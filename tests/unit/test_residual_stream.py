@@ -36,7 +36,7 @@ TOKENS = (0, 5, 9, 5, 7, 5, 9, 200, 5)
 
 def ask(path: Path, name: str, params: Any, ctx: Any = None, tokens: tuple[int, ...] = (), **conventions: Any) -> Any:
     subject = Subject(ModelRef(f"file:{path}"), tokens, (), Conventions(**{"dtype": "float64", **conventions}))
-    return Engine(ModelStore()).answer(Request(name, params, subject), ctx).result
+    return Engine(ModelStore()).answer(Request.named(name, params, subject), ctx).result
 
 
 def overlap(path: Path, left: Any = "writes", right: Any = "reads_q", ctx: Any = None, **more: Any) -> SubspaceOverlapResult:
@@ -416,7 +416,7 @@ ALL: list[tuple[str, Any]] = [
 def test_a_mapped_half_float_model_gives_the_same_numbers(tmp_path: Path, name: str, params: Any) -> None:
     config = CONFIGS["gpt2"]
     tensors = {k: v.half() for k, v in random_tensors(config, 0, 0.35).items()}
-    request = Request(name, params, Subject(ModelRef(f"file:{saved(tmp_path / 'm', config, tensors)}"), TOKENS))
+    request = Request.named(name, params, Subject(ModelRef(f"file:{saved(tmp_path / 'm', config, tensors)}"), TOKENS))
     resident, mapped = Engine(ModelStore()), Engine(ModelStore())
     mapped.store.largest_copy = 1000
     a, b = resident.answer(request), mapped.answer(request)
@@ -431,6 +431,6 @@ def test_weights_that_are_not_finite_are_named(tmp_path: Path, name: str, params
     tensors[bad].view(-1)[5 * 24] = float("nan")
     engine = Engine(ModelStore())
     engine.store.largest_copy = 1000
-    request = Request(name, params, Subject(ModelRef(f"file:{saved(tmp_path / 'm', CONFIGS['gpt2'], tensors)}"), TOKENS))
+    request = Request.named(name, params, Subject(ModelRef(f"file:{saved(tmp_path / 'm', CONFIGS['gpt2'], tensors)}"), TOKENS))
     with pytest.raises(BadModel, match="finite"):
         engine.answer(request)

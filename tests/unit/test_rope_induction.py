@@ -390,7 +390,7 @@ def test_equal_parameters_are_one_reference() -> None:
 
 def _ask(ref: ModelRef, name: str, params: Any, tokens: tuple[int, ...] = (), edits: Any = (), dtype: Any = "float64") -> Any:
     subject = Subject(ref, tokens, edits, Conventions(dtype=dtype))
-    return Engine(ModelStore()).answer(Request(name, params, subject)).result
+    return Engine(ModelStore()).answer(Request.named(name, params, subject)).result
 
 
 def test_the_store_knows_it_by_its_parameters() -> None:
@@ -454,7 +454,9 @@ def test_every_analysis_answers_or_says_why_not(p: RopeInduction) -> None:
     engine, silent = Engine(ModelStore()), []
     for name, found in analyses().items():
         try:
-            result = engine.answer(Request(name, found.params(), Subject(ModelRef(f"construct:{p}"), (0, 1, 2, 3, 1, 2)))).result
+            result = engine.answer(
+                Request.named(name, found.params(), Subject(ModelRef(f"construct:{p}"), (0, 1, 2, 3, 1, 2)))
+            ).result
         except (BadInput, OverBudget):
             silent.append(name)
             continue
@@ -522,6 +524,6 @@ def test_the_clock_on_the_shortest_prompts(p: RopeInduction, tokens: tuple[int, 
 
 def test_the_same_question_twice_is_bit_equal() -> None:
     engine, subject = Engine(ModelStore()), Subject(ModelRef(SOURCES[0]), _text(ONE_HOT, 64))
-    request = Request("rotation_clock", RotationClockParams(), subject)
+    request = Request.named("rotation_clock", RotationClockParams(), subject)
     assert engine.answer(request, fresh=True).fingerprint == engine.answer(request, fresh=True).fingerprint
     assert engine.answer(request).provenance.weights == build(ONE_HOT).sha256

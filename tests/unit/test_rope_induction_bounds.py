@@ -190,7 +190,7 @@ def test_rows_in_front_of_the_offset_may_take_a_letter_for_their_own_past() -> N
 def test_prompts_shorter_than_the_offset(n: int) -> None:
     for offset in (3, 5, 7, 9):
         ref = ModelRef(f"construct:rope-induction?offset={offset}")
-        request = Request(
+        request = Request.named(
             "rotation_clock", RotationClockParams(), Subject(ref, tuple(range(n)), (), Conventions(dtype="float64"))
         )
         found: Any = Engine(ModelStore()).answer(request).result

@@ -53,7 +53,7 @@ def deep(name: str) -> ModelConfig:
 
 def ask(path: Path, p: Any, edits: Any = (), tokens: tuple[int, ...] = TOKENS, **conventions: Any) -> ScoreExpansionResult:
     subject = Subject(ModelRef(f"file:{path}"), tokens, edits, Conventions(**{"dtype": "float64", **conventions}))
-    found = Engine(ModelStore()).answer(Request("score_expansion", p, subject)).result
+    found = Engine(ModelStore()).answer(Request.named("score_expansion", p, subject)).result
     assert isinstance(found, ScoreExpansionResult)
     return found
 
@@ -319,8 +319,8 @@ def test_the_same_question_twice_is_bit_equal(tmp_path: Path) -> None:
     prints = set()
     for other in (0, 1):
         engine = Engine(ModelStore())
-        engine.answer(Request("score_expansion", ScoreExpansionParams(Head(1, other)), subject))
-        prints.add(engine.answer(Request("score_expansion", ScoreExpansionParams(HEAD), subject), fresh=True).fingerprint)
+        engine.answer(Request.named("score_expansion", ScoreExpansionParams(Head(1, other)), subject))
+        prints.add(engine.answer(Request.named("score_expansion", ScoreExpansionParams(HEAD), subject), fresh=True).fingerprint)
     assert len(prints) == 1
 
 
@@ -336,7 +336,9 @@ def test_an_induction_cell_of_the_trained_model_is_keyed_by_its_previous_token_h
     before = int(np.argmax([float(run.get("pattern", 0, (h,))[0].diagonal(-1).mean()) for h in range(weights.config.n_heads)]))
     d = len(tokens) - 8  # " Har", the second time
     s = tokens.index(tokens[d]) + 1
-    found: Any = engine.answer(Request("score_expansion", ScoreExpansionParams(Head(1, 1), d, s), Subject(ref, tokens))).result
+    found: Any = engine.answer(
+        Request.named("score_expansion", ScoreExpansionParams(Head(1, 1), d, s), Subject(ref, tokens))
+    ).result
     assert found.attention > 0.5
     total = found.score - found.row_mean
     keyed = found.through_centred[:, 1] + found.through_centred[:, 3]

@@ -56,7 +56,7 @@ def test_a_checkpoint_has_its_own_weights_and_its_own_answers(path: Path) -> Non
     for i, factor in enumerate((0, 0.5, 1)):
         weights = engine.store.open(ModelRef(f"file:{path}", i)).opened.weights
         assert torch.equal(weights.layer(0).W_Q, (final * factor).half().float())
-    ask = lambda i: Request("predictions", PredictionsParams(), Subject(ModelRef(f"file:{path}", i), (0, 5, 9)))
+    ask = lambda i: Request.named("predictions", PredictionsParams(), Subject(ModelRef(f"file:{path}", i), (0, 5, 9)))
     first, last = engine.answer(ask(0)), engine.answer(ask(2))
     assert any(not np.array_equal(a, last.result.arrays()[n]) for n, a in first.result.arrays().items())
     assert first.provenance.weights != last.provenance.weights, "each is known by the hash of its own file"

@@ -34,8 +34,8 @@ def left_of_the_drop(engine: Engine, head: Head, frozen: bool = False) -> float:
     shares = []
     for seed in range(SEEDS):
         subject = Subject(REF, repeated(seed))
-        loss: Any = engine.answer(Request("token_loss", _params("token_loss"), subject)).result
-        found = engine.answer(Request("ablation", AblationParams(heads=(head,), frozen=frozen), subject)).result
+        loss: Any = engine.answer(Request.named("token_loss", _params("token_loss"), subject)).result
+        found = engine.answer(Request.named("ablation", AblationParams(heads=(head,), frozen=frozen), subject)).result
         assert isinstance(found, AblationResult) and found.exact[head]
         cut = loss.loss + found.token_change[head]
         drop = lambda row: np.mean(row[1 : BLOCK + 1]) - np.mean(row[BLOCK + 2 :])
@@ -65,7 +65,7 @@ def test_keys_of_the_previous_token_head_make_most_of_an_induction_score(engine:
     subject = Subject(REF, tokens)
     destination = BLOCK + 10
     params = ScoreExpansionParams(INDUCTION, destination, destination - BLOCK + 1)
-    found: Any = engine.answer(Request("score_expansion", params, subject)).result
+    found: Any = engine.answer(Request.named("score_expansion", params, subject)).result
     key = [i for i, head in enumerate(found.heads.tolist()) if tuple(head) == PREVIOUS]
     assert len(key) == 1
     of_key = found.centred[:, key[0]].sum()

@@ -81,7 +81,7 @@ def test_what_is_lost_without_a_head_while_all_look_where_they_did(point: Any) -
 def test_models_side_by_side_show_the_losses_of_their_files(name: str) -> None:
     tokens = np.concatenate([_random()[3, :30], _random()[3, 1:12]])
     subject = Subject(ModelRef(f"builtin:{name}"), tuple(tokens.tolist()))
-    found: Any = Engine(ModelStore()).answer(Request("side_by_side", SideBySideParams(), subject)).result
+    found: Any = Engine(ModelStore()).answer(Request.named("side_by_side", SideBySideParams(), subject)).result
     logits = slow_trained.logits(slow_trained.weights(model_dir(name), None), tokens[None])[0]
     p = np.exp(logits - logits.max(-1, keepdims=True))
     p /= p.sum(-1, keepdims=True)
@@ -97,7 +97,7 @@ def test_the_plane_of_the_shipped_models_is_that_of_the_products_of_points() -> 
     """From the small side: eigenvectors of [point, point], where the panel takes singular vectors of [point, text]."""
     names = ("attn-only-2l", "attn-only-1l", "gpt-mini")
     refs = tuple(SeriesRef(f"builtin:{name}") for name in names)
-    request = Request("training_pca", TrainingPcaParams(refs), Subject(ModelRef(refs[0].source)))
+    request = Request.named("training_pca", TrainingPcaParams(refs), Subject(ModelRef(refs[0].source)))
     found: Any = Engine(ModelStore()).answer(request).result
     losses = np.concatenate([_whole(model_dir(name))["token_loss"] for name in names]).astype(np.float64)
     centred = losses - losses.mean(0)

@@ -112,7 +112,7 @@ def test_the_card_and_the_panel_say_the_same_phase_changes(name: str) -> None:
     """What the Training panel writes, of the engine's answer; and the card's own columns at the ends of each window."""
     card = (model_dir(name) / "card.md").read_text(encoding="utf-8")
     ref = f"builtin:{name}"
-    asked = Request("training_series", TrainingSeriesParams((SeriesRef(ref),)), Subject(ModelRef(ref)))
+    asked = Request.named("training_series", TrainingSeriesParams((SeriesRef(ref),)), Subject(ModelRef(ref)))
     result = Engine(ModelStore()).answer(asked).result
     assert isinstance(result, TrainingSeriesResult)
     points = {cells[0]: cells for cells in _rows(card, "| step | tokens |")}
@@ -240,7 +240,7 @@ def test_shares_of_own_tokens_are_those_of_the_rows(name: str) -> None:
     """At the last weights, of one head: ranks in rows of W_E W_OV W_U, one after the other."""
     m, w = read_series(model_dir(name)), open_model(model_dir(name)).weights
     ref = ModelRef(f"builtin:{name}")
-    result = Engine(ModelStore()).answer(Request("own_tokens", OwnTokensParams((Head(0, 1),)), Subject(ref))).result
+    result = Engine(ModelStore()).answer(Request.named("own_tokens", OwnTokensParams((Head(0, 1),)), Subject(ref))).result
     assert isinstance(result, OwnTokensResult) and w.config.d_vocab == result.n_tokens
     assert m["own_token_top_1"][-1, 0, 1] == pytest.approx(result.top1[0, 1], abs=1e-3)
     assert m["own_token_top_10"][-1, 0, 1] == pytest.approx(result.top10[0, 1], abs=1e-3)
@@ -250,7 +250,9 @@ def test_models_are_compared_text_by_text() -> None:
     """One layer against two: the error of the difference is smaller than either score's, as the same texts are dear to both."""
     names = ("attn-only-2l", "attn-only-1l", "attn-only-1l-smeared")
     asked = TrainingSeriesParams(tuple(SeriesRef(f"builtin:{n}") for n in names), SeriesRef("builtin:attn-only-0l"))
-    result = Engine(ModelStore()).answer(Request("training_series", asked, Subject(ModelRef("builtin:attn-only-2l")))).result
+    result = (
+        Engine(ModelStore()).answer(Request.named("training_series", asked, Subject(ModelRef("builtin:attn-only-2l")))).result
+    )
     assert isinstance(result, TrainingSeriesResult)
     texts = [_texts(read_series(model_dir(n))) for n in names]
     for i, j in ((0, 1), (2, 1), (0, 2)):

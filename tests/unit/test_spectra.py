@@ -42,7 +42,7 @@ def small(name: str) -> ModelConfig:
 
 def ask(path: Path, name: str, p: Any, ctx: Any = None, engine: Engine | None = None, **conventions: Any) -> Any:
     subject = Subject(ModelRef(f"file:{path}"), (), (), Conventions(**{"dtype": "float64", **conventions}))
-    return (engine or Engine(ModelStore())).answer(Request(name, p, subject), ctx).result
+    return (engine or Engine(ModelStore())).answer(Request.named(name, p, subject), ctx).result
 
 
 def saved(path: Path, config: ModelConfig, tensors: dict[str, torch.Tensor]) -> Path:
@@ -545,7 +545,7 @@ class Whole:
         engine, ref = Engine(ModelStore()), ModelRef(f"file:{path}")
         said = Conventions(dtype="float64")
         self.w = engine.store.open(ref).weights(said, "cpu")
-        found = engine.answer(Request("effective_embedding", EffectiveEmbeddingParams(), Subject(ref, (), (), said)))
+        found = engine.answer(Request.named("effective_embedding", EffectiveEmbeddingParams(), Subject(ref, (), (), said)))
         self.E = {"tokens": self.w.embed().W_E.numpy(), DEEP: found.result.values}  # type: ignore[attr-defined]
         self.W_U = self.w.unembed().W_U.numpy()
 

@@ -65,7 +65,7 @@ def test_a_row_holds_the_number_of_what_it_names(subject: tuple[Engine, Subject]
     params = analyses()[name].params()
     if "patching" in name:
         params = replace(params, source=(0, 5, 9, 200, 7, 5, 9))
-    result: Any = engine.answer(Request(name, params, of)).result
+    result: Any = engine.answer(Request.named(name, params, of)).result
     table: Table = result.table()
     columns = {c.name: c.values.tolist() for c in table.columns}
     for column, (array, keys) in ROWS[name].items():

@@ -35,7 +35,7 @@ NAMES = ("attention-only", "gpt2", "llama", "odd", "smeared-rotary", "tied-scale
 
 def ask(path: Path, name: str, p: Any, conventions: Conventions = DOUBLE, engine: Engine | None = None) -> Any:
     engine = engine or Engine(ModelStore())
-    return engine.answer(Request(name, p, Subject(ModelRef(f"file:{path}"), (), (), conventions))).result
+    return engine.answer(Request.named(name, p, Subject(ModelRef(f"file:{path}"), (), (), conventions))).result
 
 
 def made(tmp_path: Path, name: str, **changes: Any) -> tuple[Path, ModelConfig]:
@@ -286,7 +286,7 @@ def test_bounds_skip_what_they_can_and_lose_nothing(tmp_path: Path, monkeypatch:
         def partial(self, result: Any) -> None:
             partial.append(result)
 
-    request = Request("largest_entries", LargestEntriesParams(Head(0, 1)), Subject(ModelRef(f"file:{path}")))
+    request = Request.named("largest_entries", LargestEntriesParams(Head(0, 1)), Subject(ModelRef(f"file:{path}")))
     found: Any = Engine(ModelStore()).answer(request, Watching()).result
     whole = centred(Whole(path, c).ov(Head(0, 1)))
     order = np.argpartition(-whole, 100, axis=None)[:100]

@@ -38,7 +38,7 @@ EDITS = (
 
 def ask(path: Path, name: str, p: Any, edits: Any = (), tokens: tuple[int, ...] = TOKENS, **conventions: Any) -> Any:
     subject = Subject(ModelRef(f"file:{path}"), tokens, edits, Conventions(**{"dtype": "float64", **conventions}))
-    return Engine(ModelStore()).answer(Request(name, p, subject)).result
+    return Engine(ModelStore()).answer(Request.named(name, p, subject)).result
 
 
 def identity(path: Path, p: TensorIdentityParams, *rest: Any, **more: Any) -> TensorIdentityResult:
@@ -229,5 +229,5 @@ def test_a_source_may_be_left_open_or_hidden(tmp_path: Path) -> None:
 def test_the_same_question_twice_is_bit_equal(tmp_path: Path, name: str) -> None:
     subject = Subject(ModelRef(f"file:{directory(tmp_path / 'm', deep('gpt2'))}"), TOKENS)
     params: Any = TensorIdentityParams(HEAD, EARLIER) if name == "tensor_identity" else HeadStepParams(HEAD)
-    prints = [Engine(ModelStore()).answer(Request(name, params, subject), fresh=True).fingerprint for _ in range(2)]
+    prints = [Engine(ModelStore()).answer(Request.named(name, params, subject), fresh=True).fingerprint for _ in range(2)]
     assert prints[0] == prints[1]

@@ -38,7 +38,7 @@ class Asker:
         self.path, self.engine, self.ref = path, Engine(ModelStore()), ModelRef(f"file:{path}")
 
     def __call__(self, params: Any, tokens: Any = TOKENS, edits: Any = (), said: Conventions = EXACT, name: str = "") -> Any:
-        request = Request(name or "term_importance", params, Subject(self.ref, tokens, edits, said))
+        request = Request.named(name or "term_importance", params, Subject(self.ref, tokens, edits, said))
         return self.engine.answer(request).result
 
     def weights(self, said: Conventions) -> Any:
@@ -279,7 +279,7 @@ def test_a_file_is_cut_into_pieces_with_a_standard_error(tmp_path: Path) -> None
     assert "3 pieces of 12 tokens of a text.txt, seed 0" in found.conventions
     assert params.needs == "weights"
     cut = (Intervention("zero", Site("result", 0)),)
-    again = ask.engine.answer(Request("term_importance", params, Subject(ask.ref, (1,), cut, EXACT)), fresh=True).result
+    again = ask.engine.answer(Request.named("term_importance", params, Subject(ask.ref, (1,), cut, EXACT)), fresh=True).result
     np.testing.assert_array_equal(again.arrays()["losses"], found.losses)
     edited = ask(replace(params, edited=True), edits=cut)
     assert edited.layer_reduction[0, 0] == 0
@@ -307,7 +307,7 @@ def test_a_cancelled_attempt_is_gone_on_from(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("one two three four five six seven eight nine ten " * 3, encoding="utf-8")
     params = TermImportanceParams(text=TextRef(str(text)), texts=3, length=20, heads=True)
-    request = Request("term_importance", params, Subject(ask.ref, (), (), EXACT))
+    request = Request.named("term_importance", params, Subject(ask.ref, (), (), EXACT))
     stopping = Stopping(70)
     with pytest.raises(Cancelled):
         ask.engine.answer(request, stopping)

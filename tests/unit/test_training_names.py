@@ -68,6 +68,6 @@ def test_names_of_series_are_those_of_the_runs(tmp_path: Path) -> None:
         measures(folder, (0, 5), 9, 0)
     refs = tuple(SeriesRef(f"file:{folder}") for folder in models)
     subject = Subject(ModelRef(refs[0].source))
-    result = Engine(ModelStore()).answer(Request("training_series", TrainingSeriesParams(refs), subject)).result
+    result = Engine(ModelStore()).answer(Request.named("training_series", TrainingSeriesParams(refs), subject)).result
     assert isinstance(result, TrainingSeriesResult)
     assert result.names == ("one", "two") and list(result.table().columns[0].values) == ["one"] * 3 + ["two"] * 3

@@ -66,7 +66,7 @@ def ask(tmp_path: Path) -> Ask:
             lay_beside(folder, one)
         kind = TrainingPcaParams if name == "training_pca" else TrainingSeriesParams
         made = kind(tuple(SeriesRef(f"file:{f}") for f in folders), **params)
-        return engine.answer(Request(name, made, Subject(ModelRef(f"file:{folders[0]}"))), NullContext(), fresh).result
+        return engine.answer(Request.named(name, made, Subject(ModelRef(f"file:{folders[0]}"))), NullContext(), fresh).result
 
     return asked
 
@@ -197,18 +197,20 @@ def test_the_same_question_has_the_same_answer(ask: Ask) -> None:
 def test_what_cannot_be_asked_is_said(ask: Ask, tmp_path: Path) -> None:
     model = Subject(ModelRef(f"file:{directory(tmp_path / 'm')}"))
     with pytest.raises(Refused, match="models="):
-        Engine(ModelStore()).answer(Request("training_series", TrainingSeriesParams(), model))
+        Engine(ModelStore()).answer(Request.named("training_series", TrainingSeriesParams(), model))
     with pytest.raises(BadInput, match="phase change"):
         ask("training_series", measures(), share=0.0)
     bare = SeriesRef(f"file:{directory(tmp_path / 'n')}")
     with pytest.raises((BadInput, BadModel), match="not measured"):
-        Engine(ModelStore()).answer(Request("training_series", TrainingSeriesParams((bare,)), Subject(ModelRef(bare.source))))
+        Engine(ModelStore()).answer(
+            Request.named("training_series", TrainingSeriesParams((bare,)), Subject(ModelRef(bare.source)))
+        )
 
 
 def test_a_series_that_was_measured_again_is_read_again(tmp_path: Path) -> None:
     engine, folder = Engine(ModelStore()), directory(tmp_path / "m")
     ref = SeriesRef(f"file:{folder}")
-    request = Request("training_series", TrainingSeriesParams((ref,)), Subject(ModelRef(ref.source)))
+    request = Request.named("training_series", TrainingSeriesParams((ref,)), Subject(ModelRef(ref.source)))
     ask: Ask = lambda: engine.answer(request).result
     write_series(folder, measures())
     first = ask()
@@ -288,7 +290,7 @@ def test_checkpoints_are_found_by_their_step_among_the_files_there_are_now(ask: 
     folder = tmp_path / "a" / "checkpoints"
     (folder / "step-000002.safetensors").unlink()
     source = f"file:{folder.parent}"
-    request = Request("training_series", TrainingSeriesParams((SeriesRef(source),)), Subject(ModelRef(source)))
+    request = Request.named("training_series", TrainingSeriesParams((SeriesRef(source),)), Subject(ModelRef(source)))
     found: Any = Engine(ModelStore()).answer(request).result
     assert found.checkpoint.tolist() == [0, 1, GONE, 2, 3, 4, 5, 6, -1]
 
@@ -298,7 +300,7 @@ def test_a_series_that_is_not_the_one_that_was_named_is_refused(ask: Ask, tmp_pa
     source = f"file:{tmp_path / 'a'}"
     params = TrainingSeriesParams((SeriesRef(source, "0" * 64),))
     with pytest.raises(BadInput, match="has changed"):
-        Engine(ModelStore()).answer(Request("training_series", params, Subject(ModelRef(source))))
+        Engine(ModelStore()).answer(Request.named("training_series", params, Subject(ModelRef(source))))
 
 
 def test_what_a_series_does_not_say_is_not_claimed(ask: Ask) -> None:
@@ -334,7 +336,7 @@ def test_whose_training_was_measured(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name, changes", [("attn-only-2l", True), ("attn-only-1l-smeared", True), ("attn-only-1l", False)])
 def test_the_phase_change_of_a_shipped_model_is_there_or_not(name: str, changes: bool) -> None:
     ref = SeriesRef(f"builtin:{name}")
-    request = Request("training_series", TrainingSeriesParams((ref,)), Subject(ModelRef(ref.source)))
+    request = Request.named("training_series", TrainingSeriesParams((ref,)), Subject(ModelRef(ref.source)))
     found: Any = Engine(ModelStore()).answer(request).result
     assert np.isfinite(found.phase[0, 0]).all() == changes
     assert np.isfinite(found.phase[0, 1]).all() == changes

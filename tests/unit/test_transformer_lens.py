@@ -35,7 +35,7 @@ class Asker:
         self.subject = Subject(ModelRef(f"file:{path / 'm'}"), (), (), Conventions(processed, processed, dtype))
 
     def __call__(self, name: str, params: Any) -> Any:
-        return self.engine.answer(Request(name, params, self.subject)).result
+        return self.engine.answer(Request.named(name, params, self.subject)).result
 
 
 @pytest.mark.parametrize(("name", "state"), CASES)

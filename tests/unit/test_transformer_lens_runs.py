@@ -46,7 +46,7 @@ class Asker:
         self.subject = Subject(ModelRef(f"file:{path / 'm'}"), TOKENS, (), Conventions(processed, processed, dtype))
 
     def __call__(self, name: str, params: Any) -> Any:
-        return self.engine.answer(Request(name, params, self.subject)).result
+        return self.engine.answer(Request.named(name, params, self.subject)).result
 
     def theirs(self, what: str, state: str = "") -> np.ndarray:
         return REFERENCE[f"{self.name} {state or self.state} {what}"]

@@ -31,7 +31,7 @@ READERS = ("QK query", "QK key", "OV", "mlp", "unembedding")
 
 def _ask(path: Path, p: VirtualWeightParams, conventions: Conventions = DOUBLE, engine: Engine | None = None) -> Any:
     engine = engine or Engine(ModelStore())
-    return engine.answer(Request("virtual_weight", p, Subject(ModelRef(f"file:{path}"), (), (), conventions))).result
+    return engine.answer(Request.named("virtual_weight", p, Subject(ModelRef(f"file:{path}"), (), (), conventions))).result
 
 
 class Slow:
@@ -191,7 +191,7 @@ def test_jacobians_are_those_of_the_mlps_at_recorded_scales(tmp_path: Path, name
 
     for mlp, positions in (("Jacobian at the position", [3]), ("mean Jacobian", [0, 1, 2, 3, 4])):
         p = replace(base, mlp=mlp, position=3)  # type: ignore[arg-type]
-        found = engine.answer(Request("virtual_weight", p, Subject(ref, tokens, (), plain))).result
+        found = engine.answer(Request.named("virtual_weight", p, Subject(ref, tokens, (), plain))).result
         eye, P = np.eye(config.d_model), np.eye(config.d_model)
         for layer in range(3):
             name_of = "resid_pre" if config.parallel else "resid_mid"
@@ -344,7 +344,7 @@ def test_a_cancel_is_heard(tmp_path: Path) -> None:
                 raise Cancelled
 
     path = directory(tmp_path / "m", CONFIGS["gpt2"], tokenizer=False)
-    request = Request("virtual_weight", VirtualWeightParams(across=True), Subject(ModelRef(f"file:{path}")))
+    request = Request.named("virtual_weight", VirtualWeightParams(across=True), Subject(ModelRef(f"file:{path}")))
     with pytest.raises(Cancelled):
         Engine(ModelStore()).answer(request, Impatient())
 

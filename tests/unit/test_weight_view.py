@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from circuitlab.analysis.base import NullContext
-from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams
-from circuitlab.analysis.circuits.embedding_products import EmbeddingProductsParams
+from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams, embedding_gram
+from circuitlab.analysis.circuits.embedding_products import EmbeddingProductsParams, embedding_products
 from circuitlab.analysis.circuits.factors import embedding, exactness, heads_of, refuse_inexact, rotated
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.inputs import InputsOf
@@ -83,15 +83,15 @@ def test_exactness_is_named_and_the_norm_on_the_stream_refused() -> None:
 @pytest.mark.parametrize("centre", [True, False])
 def test_embedding_products_are_the_products(tmp_path: Path, name: str, centre: bool) -> None:
     inputs = _inputs(directory(tmp_path / "m", CONFIGS[name]), Conventions(centre=centre, dtype="float64"))
-    found = inputs.answer("embedding_products", EmbeddingProductsParams())
+    products = inputs.answer(embedding_products, EmbeddingProductsParams())
     W_E = embedding(inputs.weights).numpy()
     W_U = inputs.presented(Conventions(centre=False, dtype="float64")).unembed().W_U.numpy()
-    np.testing.assert_allclose(found.unembed_embed(False), W_U @ W_E, atol=1e-10)
-    np.testing.assert_allclose(found.unembed_embed(True), (W_U - W_U.mean(1, keepdims=True)) @ W_E, atol=1e-10)
+    np.testing.assert_allclose(products.unembed_embed(False), W_U @ W_E, atol=1e-10)
+    np.testing.assert_allclose(products.unembed_embed(True), (W_U - W_U.mean(1, keepdims=True)) @ W_E, atol=1e-10)
     centred = W_E - W_E.mean(0)
-    found = inputs.answer("embedding_gram", EmbeddingGramParams())
-    np.testing.assert_allclose(found.gram(False), W_E.T @ W_E, atol=1e-10)
-    np.testing.assert_allclose(found.gram(True), centred.T @ W_E, atol=1e-10)
+    gram = inputs.answer(embedding_gram, EmbeddingGramParams())
+    np.testing.assert_allclose(gram.gram(False), W_E.T @ W_E, atol=1e-10)
+    np.testing.assert_allclose(gram.gram(True), centred.T @ W_E, atol=1e-10)
 
 
 def test_a_weight_that_is_not_finite_is_named_also_in_a_mapped_file(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_weight_that_is_not_finite_is_named_also_in_a_mapped_file(tmp_path: Pa
 
 def test_a_mapped_model_gives_the_same_answers(tmp_path: Path) -> None:
     path = directory(tmp_path / "m", CONFIGS["gpt2"])
-    request = Request("embedding_products", EmbeddingProductsParams(), Subject(ModelRef(f"file:{path}")))
+    request = Request.named("embedding_products", EmbeddingProductsParams(), Subject(ModelRef(f"file:{path}")))
     resident = Engine(ModelStore())
     mapped = Engine(ModelStore())
     mapped.store.largest_copy = 1000

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 
-from circuitlab.analysis.attribution.query_key_parts import ScorePartsParams, ScorePartsResult, words
+from circuitlab.analysis.attribution.query_key_parts import ScorePartsParams, ScorePartsResult, score_parts, words
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over, scalar
 from circuitlab.analysis.target import position_of
 from circuitlab.model import block
@@ -132,8 +132,7 @@ def _memory(c: ModelConfig, n: int, p: ScoreExpansionParams) -> int:
 def score_expansion(inputs: Inputs, p: ScoreExpansionParams, ctx: Ctx) -> ScoreExpansionResult:
     """Why this head attends here: its score as terms of destination part × source part, grouped as none, Q, K and both."""
     run = inputs.run()
-    parts: Any = inputs.answer("score_parts", ScorePartsParams(p.head))
-    assert isinstance(parts, ScorePartsResult)
+    parts = inputs.answer(score_parts, ScorePartsParams(p.head))
     ctx.tick(0, 1, "score expansion")
     d, s, allowed = cell(run, p)
     q = parts.scale * parts.q[:, d].astype(np.float64)

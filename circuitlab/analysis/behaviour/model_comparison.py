@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only
-from circuitlab.analysis.behaviour.token_loss import TokenLossParams, TokenLossResult
+from circuitlab.analysis.behaviour.token_loss import TokenLossParams, token_loss
 from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import ROWS
@@ -110,8 +110,7 @@ def side_by_side(inputs: Inputs, p: SideBySideParams, ctx: Ctx) -> SideBySideRes
     """Loss, rank and first prediction of every token, or why they cannot be compared with another model's."""
     if why := _why_not(inputs, p.texts):
         return _without(inputs, why)
-    lost = inputs.answer("token_loss", TokenLossParams())
-    assert isinstance(lost, TokenLossResult)
+    lost = inputs.answer(token_loss, TokenLossParams())
     n, run = len(inputs.subject.tokens), inputs.run()
     predicted, probability = np.zeros(n, np.int64), np.zeros(n, inputs.subject.conventions.dtype)
     for start in range(0, n, ROWS):

@@ -305,7 +305,7 @@ def over_prompts(inputs: Inputs, p: OverPromptsParams, ctx: Ctx) -> OverPromptsR
     gathered.go_on_from(ctx.previous)
     for i in range(len(gathered.rows), len(prompts)):
         ctx.tick(i, len(prompts), f"prompt {i + 1} of {len(prompts)}")
-        gathered.add(inputs.at(prompts[i].tokens, edits).answer(found.name, _aimed(params, prompts[i])))
+        gathered.add(inputs.at(prompts[i].tokens, edits).answer(found, _aimed(params, prompts[i])))
         if i + 1 < len(prompts):
             ctx.partial(gathered.result())
     return gathered.result()

@@ -10,13 +10,12 @@ states the smoothing); `correlation_all`, `symmetry` are those of the whole path
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
-from circuitlab.analysis.circuits.direct_path import DirectPathParams, correlation, direct_logits, direct_words
+from circuitlab.analysis.circuits.direct_path import DirectPathParams, correlation, direct_logits, direct_path, direct_words
 from circuitlab.analysis.circuits.factors import refuse_inexact, words
 from circuitlab.analysis.circuits.vocabulary_rows import check_count, check_token
 from circuitlab.model.config import ModelConfig
@@ -69,7 +68,7 @@ def bigram(inputs: Inputs, p: BigramParams, ctx: Ctx) -> BigramResult:
     c = inputs.weights.config
     check_token(p.token, c.d_vocab)
     check_count(p.k)
-    whole: Any = inputs.answer("direct_path", DirectPathParams())
+    whole = inputs.answer(direct_path, DirectPathParams())
     corpus = corpus_of(inputs.subject.model, inputs.weights.config)
     with torch.inference_mode():
         ends, W_E = inputs.weights.unembed(), inputs.weights.embed().W_E

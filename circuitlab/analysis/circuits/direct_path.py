@@ -11,17 +11,16 @@ where there is one. Both are made once per model.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
-from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams
-from circuitlab.analysis.circuits.embedding_products import EmbeddingProductsParams
+from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams, embedding_gram
+from circuitlab.analysis.circuits.embedding_products import EmbeddingProductsParams, embedding_products
 from circuitlab.analysis.circuits.factors import is_token_map, refuse_inexact, words
-from circuitlab.analysis.circuits.unembedding_gram import UnembeddingGramParams
+from circuitlab.analysis.circuits.unembedding_gram import UnembeddingGramParams, unembedding_gram
 from circuitlab.analysis.circuits.vocabulary_rows import tile_rows
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.records.corpus_bigrams import CorpusBigrams, corpus_of
@@ -87,9 +86,9 @@ def direct_path(inputs: Inputs, p: DirectPathParams, ctx: Ctx) -> DirectPathResu
 
 
 def _symmetry(inputs: Inputs) -> float:
-    products: Any = inputs.answer("embedding_products", EmbeddingProductsParams())
-    embed: Any = inputs.answer("embedding_gram", EmbeddingGramParams())
-    unembed: Any = inputs.answer("unembedding_gram", UnembeddingGramParams())
+    products = inputs.answer(embedding_products, EmbeddingProductsParams())
+    embed = inputs.answer(embedding_gram, EmbeddingGramParams())
+    unembed = inputs.answer(unembedding_gram, UnembeddingGramParams())
     M, square = products.unembed_embed(True), float((embed.gram(True) * unembed.gram(True)).sum())
     return float((M * M.T).sum()) / square if square > 0 else float("nan")
 

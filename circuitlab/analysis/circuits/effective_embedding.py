@@ -11,11 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
 from circuitlab.analysis.circuits.factors import refuse_inexact, words
-from circuitlab.analysis.circuits.vocabulary_rows import FLOPS, effective_rows
+from circuitlab.model.block import normalise
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.run import mlp_written
+from circuitlab.model.weights import Norm, Weights
+
+TILE_FLOPS = 4e9  # of one step between two ticks
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class EffectiveEmbeddingResult(Result):
 
 def _tile(c: ModelConfig) -> int:
     flops = 2 * c.d_model * max(c.d_mlp, 1) * (3 if c.gated else 2)
-    return max(1, min(1024, int(FLOPS / flops)))
+    return max(1, min(1024, int(TILE_FLOPS / flops)))
 
 
 def _memory(c: ModelConfig, n: int, p: EffectiveEmbeddingParams) -> int:
@@ -65,3 +70,13 @@ def effective_embedding(inputs: Inputs, p: EffectiveEmbeddingParams, ctx: Ctx) -
             cosine[start : start + tile] = ((x.double() * plain).sum(1) / scale).cpu().numpy()
     said = "no MLP: W_E" if c.attention_only else "W_E + MLP₀(norm(W_E)), as the next norm scales it"
     return EffectiveEmbeddingResult(values=values, cosine=cosine, conventions=words(inputs, said))
+
+
+def effective_rows(weights: Weights, tokens: Tensor) -> Tensor:
+    """[len(tokens), d_model]: W_E + MLP_0(norm(W_E)) of some tokens, as the norm of the next layer scales it (no gain)."""
+    c, layer = weights.config, weights.layer(0)
+    x = weights.embed().W_E[tokens] * c.embed_scale
+    if layer.mlp is not None:
+        x = x + mlp_written(c, layer, x)
+    reads = c.norm_placement in ("pre", "both")
+    return normalise(x, Norm(), c.norm, c.norm_eps) if reads else x

@@ -16,7 +16,10 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
-from circuitlab.analysis.circuits.effective_embedding import EffectiveEmbeddingParams, EffectiveEmbeddingResult
+from circuitlab.analysis.circuits.effective_embedding import (
+    EffectiveEmbeddingParams,
+    effective_embedding,
+)
 from circuitlab.analysis.circuits.factors import embedding_rows, is_token_map, words
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, refuse_effective
 from circuitlab.errors import BadModel
@@ -71,8 +74,7 @@ def rows_as(inputs: Inputs, embed: Embedding) -> Callable[[slice], Tensor]:
     if embed == "tokens":
         weights = uncentred(inputs)
         return lambda some: embedding_rows(weights, some)
-    found = inputs.answer("effective_embedding", EffectiveEmbeddingParams())
-    assert isinstance(found, EffectiveEmbeddingResult)
+    found = inputs.answer(effective_embedding, EffectiveEmbeddingParams())
     return lambda some: torch.tensor(found.values[some])
 
 

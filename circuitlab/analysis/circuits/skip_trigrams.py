@@ -13,14 +13,13 @@ With `source` −1 the sources are those whose whole column of QK and row of OV 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
-from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams
+from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams, embedding_gram
 from circuitlab.analysis.circuits.factors import is_token_map, rotated, words
 from circuitlab.analysis.circuits.ov_table import ov_bias_words
 from circuitlab.analysis.circuits.qk_table import check_distance, score_words
@@ -149,7 +148,7 @@ def _one(inputs: Inputs, p: SkipTrigramsParams, head: OneHead, ctx: Ctx) -> _Fou
 def _strongest(inputs: Inputs, p: SkipTrigramsParams, head: OneHead, ctx: Ctx) -> _Found:
     """The same of the strongest sources: lengths of a column and a row come from d_head × d_head Gram matrices."""
     c, side = inputs.weights.config, side_of(inputs, p.head, "tokens")
-    embed: Any = inputs.answer("embedding_gram", EmbeddingGramParams())
+    embed = inputs.answer(embedding_gram, EmbeddingGramParams())
     keys, values = side.times(head.W_K, ctx, "keys"), side.times(head.W_V, ctx, "values")
     keys -= keys.mean(0)
     outs, n = out_factor(inputs, head.W_O, ctx)

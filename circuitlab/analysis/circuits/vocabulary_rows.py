@@ -13,7 +13,7 @@ The k largest of a row are exact: they lie in the k blocks of columns with the l
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -21,13 +21,12 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs
 from circuitlab.analysis.chosen_heads import check_heads
+from circuitlab.analysis.circuits.effective_embedding import EffectiveEmbeddingParams, effective_embedding, effective_rows
 from circuitlab.analysis.circuits.factors import heads_of, refuse_inexact
 from circuitlab.errors import BadInput
-from circuitlab.model.block import normalise
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.run import mlp_written
 from circuitlab.model.subject import Head
-from circuitlab.model.weights import Norm, Weights
+from circuitlab.model.weights import Weights
 
 Embedding = Literal["tokens", "after the first MLP"]
 BLOCK = 128  # columns of which the maximum is kept
@@ -169,10 +168,7 @@ def side_of(inputs: Inputs, reader: Head, embed: Embedding, earlier: Head | None
     said = "; ".join(t for t in (said, "W_E + MLP₀(norm(W_E)), as the next norm scales it, attention left out") if t)
     if not every:
         return _Few(weights.embed().W_E, 1.0, moved, said, weights)
-    from circuitlab.analysis.circuits.effective_embedding import EffectiveEmbeddingParams
-
-    found: Any = inputs.answer("effective_embedding", EffectiveEmbeddingParams())
-    return Side(found.values, 1.0, moved, said)
+    return Side(inputs.answer(effective_embedding, EffectiveEmbeddingParams()).values, 1.0, moved, said)
 
 
 @dataclass(frozen=True)
@@ -184,16 +180,6 @@ class _Few(Side):
     def rows(self, tokens: tuple[int, ...]) -> Tensor:
         x = effective_rows(self.weights, torch.tensor(tokens))
         return x if self.earlier is None else (x @ self.earlier.W_V) @ self.earlier.W_O
-
-
-def effective_rows(weights: Weights, tokens: Tensor) -> Tensor:
-    """[len(tokens), d_model]: W_E + MLP_0(norm(W_E)) of some tokens, as the norm of the next layer scales it (no gain)."""
-    c, layer = weights.config, weights.layer(0)
-    x = weights.embed().W_E[tokens] * c.embed_scale
-    if layer.mlp is not None:
-        x = x + mlp_written(c, layer, x)
-    reads = c.norm_placement in ("pre", "both")
-    return normalise(x, Norm(), c.norm, c.norm_eps) if reads else x
 
 
 def unembed_mean(inputs: Inputs) -> Tensor | None:

@@ -21,8 +21,13 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
-from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
-from circuitlab.analysis.circuits.embedding_products import EFFECTIVE, EmbeddingProductsParams, EmbeddingProductsResult
+from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams, embedding_gram
+from circuitlab.analysis.circuits.embedding_products import (
+    EFFECTIVE,
+    EmbeddingProductsParams,
+    EmbeddingProductsResult,
+    embedding_products,
+)
 from circuitlab.analysis.circuits.factor_products import PART_FLOPS, Middle, Values, factors_of, parts, reading_words
 from circuitlab.analysis.circuits.factors import Heads, embedding_rows, is_token_map, words
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_table
@@ -97,8 +102,7 @@ def _refuse(c: ModelConfig, p: CopyingScoresParams) -> str | None:
 def copying_scores(inputs: Inputs, p: CopyingScoresParams, ctx: Ctx) -> CopyingScoresResult:
     """Copying score, QK positivity, identity-likeness and diagonal of every head."""
     c = inputs.weights.config
-    products = inputs.answer("embedding_products", EmbeddingProductsParams())
-    assert isinstance(products, EmbeddingProductsResult)
+    products = inputs.answer(embedding_products, EmbeddingProductsParams())
     ways: set[Embedding] = {read_as(p.embed, Head(layer, 0)) for layer in range(c.n_layers)}
     shape, mapped = (c.n_layers, c.n_heads), is_token_map(c)
     found = {name: np.full(shape, np.nan) for name in FIELDS}
@@ -136,13 +140,11 @@ def _scores(
     """What fills in the scores that are read from d_head × d_head matrices, for a part of a layer's heads."""
     c = inputs.weights.config
     dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
-    products = inputs.answer("embedding_products", EmbeddingProductsParams(embed_as))
-    assert isinstance(products, EmbeddingProductsResult)
+    products = inputs.answer(embedding_products, EmbeddingProductsParams(embed_as))
     ov = Middle.unembed_embed(products, dtype) if is_token_map(c) else None
     qk = None
     if p.qk:
-        embed = inputs.answer("embedding_gram", EmbeddingGramParams(embed_as, embed_as))
-        assert isinstance(embed, EmbeddingGramResult)
+        embed = inputs.answer(embedding_gram, EmbeddingGramParams(embed_as, embed_as))
         qk = Middle.gram(embed, dtype)
 
     def score(heads: Heads, at: tuple[int, slice]) -> None:

@@ -21,8 +21,12 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
 from circuitlab.analysis.chosen_heads import chosen_heads
-from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
-from circuitlab.analysis.circuits.embedding_products import EFFECTIVE, EmbeddingProductsParams, EmbeddingProductsResult
+from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams, embedding_gram
+from circuitlab.analysis.circuits.embedding_products import (
+    EFFECTIVE,
+    EmbeddingProductsParams,
+    embedding_products,
+)
 from circuitlab.analysis.circuits.factor_products import (
     Collected,
     Middle,
@@ -37,7 +41,7 @@ from circuitlab.analysis.circuits.factor_products import (
     tensor,
 )
 from circuitlab.analysis.circuits.factors import Heads, by_layer, is_token_map, refuse_inexact, words
-from circuitlab.analysis.circuits.unembedding_gram import UnembeddingGramParams, UnembeddingGramResult
+from circuitlab.analysis.circuits.unembedding_gram import UnembeddingGramParams, unembedding_gram
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_pair, refuse_table
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.folding import TILE
@@ -199,12 +203,9 @@ def embeddings(embed: Embedding, earlier: Head | None, heads: tuple[Head, ...]) 
 
 
 def _full(inputs: Inputs, embed_as: Embedding) -> _Sides:
-    products = inputs.answer("embedding_products", EmbeddingProductsParams(embed_as))
-    unembedding = inputs.answer("unembedding_gram", UnembeddingGramParams())
-    embed = inputs.answer("embedding_gram", EmbeddingGramParams(embed_as, embed_as))
-    assert isinstance(products, EmbeddingProductsResult)
-    assert isinstance(embed, EmbeddingGramResult)
-    assert isinstance(unembedding, UnembeddingGramResult)
+    products = inputs.answer(embedding_products, EmbeddingProductsParams(embed_as))
+    unembedding = inputs.answer(unembedding_gram, UnembeddingGramParams())
+    embed = inputs.answer(embedding_gram, EmbeddingGramParams(embed_as, embed_as))
     dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
     cast = lambda array: tensor(array, dtype)
     return _Sides(Middle.unembed_embed(products, dtype), cast(embed.gram(False)), cast(unembedding.gram(True)))

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
-from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
+from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams, embedding_gram
 from circuitlab.analysis.circuits.embedding_products import EFFECTIVE
 from circuitlab.analysis.circuits.factor_products import PART_FLOPS, Middle, Values, factors_of, parts, reading_words
 from circuitlab.analysis.circuits.factors import Heads, refuse_inexact, words
@@ -200,8 +200,7 @@ def grams_of(inputs: Inputs, embed: Embedding) -> dict[Embedding, Middle]:
     made: dict[Embedding, Middle] = {}
     wanted: set[Embedding] = {read_as(embed, Head(layer, 0)) for layer in range(inputs.weights.config.n_layers - 1)}
     for source in wanted:
-        found = inputs.answer("embedding_gram", EmbeddingGramParams(source, embed))
-        assert isinstance(found, EmbeddingGramResult)
+        found = inputs.answer(embedding_gram, EmbeddingGramParams(source, embed))
         made[source] = Middle.gram(found, dtype)
     return made
 

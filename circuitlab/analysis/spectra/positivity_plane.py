@@ -17,18 +17,18 @@ from typing import Literal
 import numpy as np
 import torch
 
-from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult, head_scores, sample_words
+from circuitlab.analysis.attention.head_scores import HeadScoresParams, head_scores, sample_words
 from circuitlab.analysis.base import Ctx, Inputs, Result, Table, analysis, over
 from circuitlab.analysis.circuits.factor_products import Values, factors_of, parts
 from circuitlab.analysis.circuits.factors import refuse_inexact, words
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_effective
-from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, CopyingScoresResult
+from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copying_scores
 from circuitlab.analysis.spectra.pair_positivity import (
     PairPositivityParams,
-    PairPositivityResult,
     beside,
     grams_of,
     pair_memory,
+    pair_positivity,
     pair_table,
     pair_words,
 )
@@ -84,8 +84,7 @@ def previous_head_spectrum(inputs: Inputs, p: PreviousHeadSpectrumParams, ctx: C
     counts = _counts(inputs, p)
     with torch.inference_mode():
         weighted, weighted_raw = _weighted(inputs, counts, p.embed, ctx)
-    copying = inputs.answer("copying_scores", CopyingScoresParams(embed=p.embed))
-    assert isinstance(copying, CopyingScoresResult)
+    copying = inputs.answer(copying_scores, CopyingScoresParams(embed=p.embed))
     nothing = np.full((c.n_layers, c.n_heads) * 2, np.nan)
     how = f"previous-token score on {sample_words(c, HeadScoresParams())}" if p.p != "one" else "1"
     made = lambda pairs, raw, done: PreviousHeadSpectrumResult(
@@ -101,8 +100,7 @@ def previous_head_spectrum(inputs: Inputs, p: PreviousHeadSpectrumParams, ctx: C
     if not p.pairs:
         return made(nothing, nothing.copy(), 1.0)
     ctx.partial(made(nothing, nothing.copy(), 0.1))
-    found = inputs.answer("pair_positivity", PairPositivityParams(p.embed))
-    assert isinstance(found, PairPositivityResult)
+    found = inputs.answer(pair_positivity, PairPositivityParams(p.embed))
     return made(found.pairs, found.pairs_raw, 1.0)
 
 
@@ -111,8 +109,7 @@ def _counts(inputs: Inputs, p: PreviousHeadSpectrumParams) -> np.ndarray:
     c = inputs.weights.config
     if p.p == "one":
         return np.ones((c.n_layers, c.n_heads))
-    scores = inputs.answer("head_scores", HeadScoresParams())
-    assert isinstance(scores, HeadScoresResult)
+    scores = inputs.answer(head_scores, HeadScoresParams())
     return scores.of("previous_token").astype(np.float64)
 
 

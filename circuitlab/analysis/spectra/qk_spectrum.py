@@ -21,7 +21,7 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.chosen_heads import chosen_heads
-from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams, EmbeddingGramResult
+from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams, EmbeddingGramResult, embedding_gram
 from circuitlab.analysis.circuits.embedding_products import EFFECTIVE
 from circuitlab.analysis.circuits.factor_products import (
     Collected,
@@ -158,9 +158,7 @@ def _ends(p: QkSpectrumParams, head: Head) -> tuple[Embedding, Embedding]:
 
 def _full(inputs: Inputs, source: Embedding, destination: Embedding) -> _Sides:
     def of(one: Embedding, other: Embedding) -> EmbeddingGramResult:
-        found = inputs.answer("embedding_gram", EmbeddingGramParams(one, other))
-        assert isinstance(found, EmbeddingGramResult)
-        return found
+        return inputs.answer(embedding_gram, EmbeddingGramParams(one, other))
 
     dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
     middle = Middle.gram(of(source, destination), dtype)

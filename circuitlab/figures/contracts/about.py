@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from circuitlab.analysis.base import find_analysis
 from circuitlab.counting import number_of
 from circuitlab.figures.contracts.compare import with_reference
 from circuitlab.figures.contracts.compare_marks import SAME
@@ -58,7 +57,7 @@ def silenced(state: State, facts: Facts, now: Mapping[str, Answer]) -> str:
 
 def read(now: Mapping[str, Answer]) -> set[str]:
     """What beside weights the answers are of: "tokens" of the prompt, with its interventions, or "edits" alone."""
-    return {getattr(a.request.params, "needs", find_analysis(a.request.analysis).needs) for a in now.values()}
+    return {getattr(a.request.params, "needs", a.request.analysis.needs) for a in now.values()}
 
 
 def about(state: State, facts: Facts, now: Mapping[str, Answer]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from circuitlab.analysis.base import NO_HEADS
+from circuitlab.analysis.base import NO_HEADS, Analysis, R
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.measured_models import measured_models
 from circuitlab.engine.memory_report import memory_report
@@ -17,8 +17,22 @@ from circuitlab.model.subject import ModelRef, Subject
 
 WITHOUT_HEADS = Refused(NO_HEADS).what
 WITHOUT_LAYERS = WITHOUT_HEADS.removesuffix(" heads.")
-Requests = Mapping[str, Request]
-Answers = Mapping[str, Answer]
+Requests = Mapping[str, Request[Any]]
+
+
+class Answers(dict[str, Answer[Any]]):
+    """Answers by role, in the order of the requests."""
+
+    def of(self, role: str, analysis: Analysis[Any, R]) -> Answer[R]:
+        """The answer in a role. Raises `KeyError` where there is none, `TypeError` where another analysis was asked."""
+        answer = self[role]
+        if answer.request.analysis.result is not analysis.result:
+            raise TypeError(f"{role!r} is answered by {answer.request.analysis.name}, not by {analysis.name}")
+        return answer
+
+    def find(self, role: str, analysis: Analysis[Any, R]) -> Answer[R] | None:
+        """`of` a role that the panel can draw without: None where there is no answer."""
+        return self.of(role, analysis) if role in self else None
 
 
 @dataclass(frozen=True)

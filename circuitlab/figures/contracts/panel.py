@@ -1,7 +1,13 @@
 """The contract of a panel: a pair of pure functions, State -> Requests and (State, Answers) -> Figure, and a pick.
 
-A panel is one file in this package that ends in `PANEL = register(Panel(...))`. Menus, docks, shortcuts, controls,
-persistence, export, the command line, Explain and the tests follow from that one registration.
+A panel is one file in `figures/panels` that ends in `PANEL = register(Panel(...))`. Menus, docks, shortcuts, controls,
+persistence, export, the command line, Explain and the tests follow from that one registration. Why a panel is empty is drawn
+here: `draw` is called only with answers, and reads each by its role and its analysis, which gives the result its type:
+
+    def requests(state: State, facts: Facts) -> Requests | Why:
+        return {"loss": Request(token_loss, TokenLossParams(), state.subject)}
+    def draw(state: State, facts: Facts, answers: Answers) -> Figure:
+        answer = answers.of("loss", token_loss)      # Answer[TokenLossResult]
 
 Controls come from the fields of the panel's `view` dataclass: `bool` is a check box, `Literal` and `Choice` a drop-down,
 `int` and `float` a number field, `str` a text field. Use `control(...)`:
@@ -15,12 +21,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, Literal
 
-from circuitlab.analysis.base import find_analysis
+from circuitlab.engine.request import Answer
 from circuitlab.errors import Refused, UsageError
 from circuitlab.figures.contracts.about import drawn
 from circuitlab.figures.contracts.facts import WITHOUT_HEADS, WITHOUT_LAYERS, Answers, Facts, Requests, Why, facts_of
@@ -35,12 +41,18 @@ __all__ = [
 Area = Literal["left", "centre", "right", "bottom"]
 
 
+def _not_drawn(state: State, facts: Facts, answers: Answers) -> Figure:
+    raise NotImplementedError
+
+
 @dataclass(frozen=True)
 class Panel:
     """A registered panel.
 
-    `requests(state, facts)` gives requests by role, or Why. `figure(state, facts, now, ref)` draws what has been answered so
-    far (roles may be missing, results may be partial); `ref` holds the answers on the reference pin, {} without one.
+    `requests(state, facts)` gives requests by role, or Why. `draw(state, facts, answers)` draws the answers (results may be
+    partial) and is called once each role has one. `optional` names the roles it can draw without, "all" where any one answer
+    is enough. `figure(state, facts, now, ref)` is what everybody else calls: the registered panel's figure beside its
+    reference, or why it is empty; `ref` holds the answers on the reference pin, {} without one.
     `pick(state, hit)` is the State after a gesture; it returns the same object where the gesture means nothing.
     `searches_tokens`: a search line finds a token, and picks it as `Hit("search", (id,))`.
     `of_heads`: without layers there is nothing that it could show; `instead` says then what one can look at, `lacks` for want of
@@ -57,8 +69,10 @@ class Panel:
     source: str
     help: str
     requests: Callable[[State, Facts], Requests | Why]
-    figure: Callable[[State, Facts, Answers, Answers], Figure]
     pick: Callable[[State, Hit], State]
+    draw: Callable[[State, Facts, Answers], Figure] = _not_drawn
+    figure: Callable[..., Figure] = _not_drawn  # given by panels that have no `draw` yet
+    optional: tuple[str, ...] | Literal["all"] = ()
     area: Area = "centre"
     shortcut: str = ""
     order: int = 100
@@ -122,26 +136,36 @@ def _allowed(panel: Panel, state: State, facts: Facts) -> Requests | Why:
     for request in () if isinstance(wanted, Why) else wanted.values():
         if request.subject.model != state.model:
             continue  # of another model, whose configuration is not this one
-        reason = find_analysis(request.analysis).refuse(facts.config, request.params)
+        reason = request.analysis.refuse(facts.config, request.params)
         if reason is not None:
             return Why(Refused(reason).what)
     return wanted
 
 
-def _drawable(panel: Panel, state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
-    """The panel's figure without maps of nothing (of the heads of no layer), which have no size to be drawn in."""
-    why = _allowed(panel, state, facts)
-    if isinstance(why, Why) and why != panel.requests(state, facts):
-        return empty(why.text, panel.title)
-    made = panel.figure(state, facts, now, ref)
-    kept = tuple(tuple(m for m in row if not (isinstance(m, Heatmap) and m.values.size == 0)) for row in made.grid)
-    if kept == made.grid:
-        return made
-    rows = tuple(i for i, row in enumerate(kept) if row)
+def _figure(panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer[Any]], ref: Mapping[str, Answer[Any]]) -> Figure:
+    """What the panel draws of its answers, or why there is nothing to draw."""
+    requests = _allowed(panel, state, facts)
+    if isinstance(requests, Why):
+        return empty(requests.text, panel.title)
+    answers = Answers({role: now[role] for role in requests if role in now})
+    if panel.draw is _not_drawn:
+        return _without_empty_maps(panel, facts, panel.figure(state, facts, Answers(now), Answers(ref)))
+    optional = requests.keys() if panel.optional == "all" else panel.optional
+    if (requests and not answers) or any(role not in answers and role not in optional for role in requests):
+        return Figure(title=panel.title)
+    return _without_empty_maps(panel, facts, panel.draw(state, facts, answers))
+
+
+def _without_empty_maps(panel: Panel, facts: Facts, figure: Figure) -> Figure:
+    """The figure without maps of the heads of no layer, which have no size to be drawn in."""
+    drawable = tuple(tuple(m for m in row if not (isinstance(m, Heatmap) and m.values.size == 0)) for row in figure.grid)
+    if drawable == figure.grid:
+        return figure
+    rows = tuple(i for i, row in enumerate(drawable) if row)
     if not rows:
         return empty(panel.without_layers if not facts.config.n_layers else "There is nothing to draw here.", panel.title)
-    weights = tuple(made.weights[i] for i in rows) if made.weights else ()
-    return replace(made, grid=tuple(kept[i] for i in rows), weights=weights)
+    weights = tuple(figure.weights[i] for i in rows) if figure.weights else ()
+    return replace(figure, grid=tuple(drawable[i] for i in rows), weights=weights)
 
 
 def register(panel: Panel) -> Panel:
@@ -152,7 +176,7 @@ def register(panel: Panel) -> Panel:
     """
     if panel.name in _REGISTRY:
         raise ValueError(f"two panels are called {panel.name}")
-    allowed = replace(panel, requests=partial(_allowed, panel), figure=partial(_drawable, panel))
+    allowed = replace(panel, requests=partial(_allowed, panel), figure=partial(_figure, panel))
     registered = replace(allowed, figure=partial(drawn, allowed))
     _REGISTRY[panel.name] = registered
     return registered

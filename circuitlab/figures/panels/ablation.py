@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult
+from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult, ablation
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import (
@@ -81,7 +81,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     base = base_params(state, facts, view.how, view.effect)
     if isinstance(base, Why):
         return base
-    ask = lambda **more: Request("ablation", replace(base, frozen=view.frozen, **more), state.subject)
+    ask = lambda **more: Request(ablation, replace(base, frozen=view.frozen, **more), state.subject)
     if view.page == "heads":
         return {"each": ask()}
     heads = tuple(sorted(chosen(state, facts)))

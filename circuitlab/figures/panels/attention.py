@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.attention.pattern import AttentionParams, AttentionResult, Show
+from circuitlab.analysis.attention.pattern import AttentionParams, AttentionResult, Show, attention
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import (
     caption,
@@ -65,7 +65,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if not heads:
         return no_head(state.selection.head, facts)
     wanted = heads if _view(state).several != "leading" else heads[:1]
-    return {"attention": Request("attention", AttentionParams(wanted, _view(state).show), state.subject)}
+    return {"attention": Request(attention, AttentionParams(wanted, _view(state).show), state.subject)}
 
 
 def _chosen(answer: Answer, view: AttentionView) -> np.ndarray:

@@ -7,8 +7,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from circuitlab.analysis.attribution.direct_attribution import CONSTANT, DirectAttributionParams, DirectAttributionResult
-from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams, TokenAttributionResult
+from circuitlab.analysis.attribution.direct_attribution import (
+    CONSTANT,
+    DirectAttributionParams,
+    DirectAttributionResult,
+    direct_attribution,
+)
+from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams, TokenAttributionResult, token_attribution
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import (
@@ -80,10 +85,10 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if not state.tokens:
         return Why("Type some text in the Prompt to see what adds to its next token.")
     if view.page == "parts":
-        return {"parts": Request("direct_attribution", params, state.subject)}
+        return {"parts": Request(direct_attribution, params, state.subject)}
     direction: Any = "sources" if sources(view) else "destinations"
     sent = TokenAttributionParams(target, read_position(state, view), (), direction)
-    return {"tokens": Request("token_attribution", sent, state.subject)}
+    return {"tokens": Request(token_attribution, sent, state.subject)}
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:

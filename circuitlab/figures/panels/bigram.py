@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from circuitlab.analysis.circuits.bigram import BigramParams, BigramResult
-from circuitlab.engine.request import Answer, Request
+from circuitlab.analysis.circuits.bigram import BigramParams, BigramResult, bigram
+from circuitlab.engine.request import Request
 from circuitlab.figures.contracts.common import captions, number, once, quoted, texts
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.pivot import of_weights, pick_token, pivot, refused
-from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
+from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
 from circuitlab.session.state import State
 
 
@@ -30,32 +30,23 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if token is None:
         return Why("Type a text or find a token above to see what follows it.")
     view: BigramView = state.view("bigram", BigramView)
-    return {"bigram": Request("bigram", BigramParams(token, view.k), of_weights(state))}
+    return {"bigram": Request(bigram, BigramParams(token, view.k), of_weights(state))}
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """A table of tokens."""
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, "Bigram")
-    answer = now.get("bigram")
-    if answer is None:
-        return Figure(title="Bigram")
+    answer = answers.of("bigram", bigram)
     result = answer.result
-    assert isinstance(result, BigramResult)
-    columns, keys = once(answer, "rows", lambda: _columns(answer, facts))
-    token = answer.request.params.token  # type: ignore[attr-defined]
-    said = [f"symmetry of W_E W_U {number(result.symmetry, '.3f')}"] if np.isfinite(result.symmetry) else []
+    columns, keys = once(answer, "rows", lambda: _columns(result, facts))
+    numbers = [f"symmetry of W_E W_U {number(result.symmetry, '.3f')}"] if np.isfinite(result.symmetry) else []
     if np.isfinite(result.correlation):
         row, rows = number(result.correlation, ".3f"), number(result.correlation_all, ".3f")
-        said.append(f"correlation with the corpus {row} in this row, {rows} over all rows, each centred")
-    title = f"after {quoted(facts.token_text(token))} by W_E W_U alone"
-    return Figure(((Rows("tokens", columns, keys, searchable=True),),), title, captions((answer,), *said))
+        numbers.append(f"correlation with the corpus {row} in this row, {rows} over all rows, each centred")
+    title = f"after {quoted(facts.token_text(answer.request.params.token))} by W_E W_U alone"
+    return Figure(((Rows("tokens", columns, keys, searchable=True),),), title, captions((answer,), *numbers))
 
 
-def _columns(answer: Answer, facts: Facts) -> tuple[tuple[RowColumn, ...], np.ndarray]:
-    result = answer.result
-    assert isinstance(result, BigramResult)
+def _columns(result: BigramResult, facts: Facts) -> tuple[tuple[RowColumn, ...], np.ndarray]:
     columns = [
         RowColumn("token", texts(result.ids, facts), tokens=True),
         RowColumn("logit", result.logits, digits=2),
@@ -82,7 +73,7 @@ PANEL = register(
         source="Elhage et al. 2021, “Zero-layer transformers”",
         help="Click a token to go on from it. The corpus column stands where the model was shipped with its bigrams.",
         requests=requests,
-        figure=figure,
+        draw=draw,
         pick=pick,
         area="right",
         shortcut="Ctrl+9",

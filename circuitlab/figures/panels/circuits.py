@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.circuits.largest_entries import LargestEntriesParams, LargestEntriesResult
-from circuitlab.analysis.circuits.skip_trigrams import SkipTrigramsParams, SkipTrigramsResult
-from circuitlab.analysis.circuits.token_circuits import TokenCircuitsParams, TokenCircuitsResult
+from circuitlab.analysis.circuits.largest_entries import LargestEntriesParams, LargestEntriesResult, largest_entries
+from circuitlab.analysis.circuits.skip_trigrams import SkipTrigramsParams, SkipTrigramsResult, skip_trigrams
+from circuitlab.analysis.circuits.token_circuits import TokenCircuitsParams, TokenCircuitsResult, token_circuits
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import captions, digits, has_mlps, once, quoted, rotates, texts, top_level
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -62,12 +62,12 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         through = None if edge is None else edge[0]
         of = LargestEntriesParams(head, "OV", k=100, through=through)
         return {
-            "OV": Request("largest_entries", of, subject),
-            "QK": Request("largest_entries", LargestEntriesParams(head, "QK", k=100, distance=distance), subject),
+            "OV": Request(largest_entries, of, subject),
+            "QK": Request(largest_entries, LargestEntriesParams(head, "QK", k=100, distance=distance), subject),
         }
     source = -1 if state.selection.token is None else state.selection.token
     wanted = SkipTrigramsParams(head, source=source, bugs=view.page == "bugs")
-    return {"skip": Request("skip_trigrams", wanted, subject)}
+    return {"skip": Request(skip_trigrams, wanted, subject)}
 
 
 def _rows_of(
@@ -80,7 +80,7 @@ def _rows_of(
     embed = "after the first MLP" if reads_mlp else "tokens"
     # beside a reference whole rows: of every token that either side lists both values are known then
     params = TokenCircuitsParams(head, token, view.k, distance, behind, side, embed, whole=state.reference is not None)
-    return {"token": Request("token_circuits", params, subject)}
+    return {"token": Request(token_circuits, params, subject)}
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:

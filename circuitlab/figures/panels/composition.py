@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from circuitlab.analysis.attention.head_scores import HeadScoresResult
-from circuitlab.analysis.composition.scores import CompositionParams, CompositionResult
+from circuitlab.analysis.attention.head_scores import HeadScoresResult, head_scores
+from circuitlab.analysis.composition.scores import CompositionParams, CompositionResult, composition
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import and_struck, caption, hints, number, once, published, struck, top_level
 from circuitlab.figures.contracts.hues import head_hue
@@ -69,9 +69,9 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if facts.config.n_layers < 2:
         return Why("This model has one layer: no head has an earlier one to read from.")
     subject = of_weights(state)
-    wanted = {"composition": Request("composition", CompositionParams(), subject)}
+    wanted = {"composition": Request(composition, CompositionParams(), subject)}
     scores = random_scores(facts)
-    return wanted if scores is None else wanted | {"scores": Request("head_scores", scores, subject)}
+    return wanted if scores is None else wanted | {"scores": Request(head_scores, scores, subject)}
 
 
 def _view(state: State) -> CompositionView:

@@ -8,13 +8,17 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from circuitlab.analysis.attention.copying_on_random_tokens import CopyingHeadScoreParams, CopyingHeadScoreResult
-from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult
-from circuitlab.analysis.base import find_analysis
-from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, OwnTokensResult
+from circuitlab.analysis.attention.copying_on_random_tokens import (
+    CopyingHeadScoreParams,
+    CopyingHeadScoreResult,
+    copying_head_score,
+)
+from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult, head_scores
+from circuitlab.analysis.base import Analysis
+from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, OwnTokensResult, own_tokens
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding
-from circuitlab.analysis.composition.scores import CompositionParams, CompositionResult
-from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, CopyingScoresResult
+from circuitlab.analysis.composition.scores import CompositionParams, CompositionResult, composition
+from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, CopyingScoresResult, copying_scores
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import captions, has_mlps, hints, once, published, rows_of_heads
@@ -130,19 +134,19 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     deep = view.after_mlp and has_mlps(facts) and facts.config.n_layers > 1
     embed: Embedding = "after the first MLP" if deep else "tokens"
     subject = state.subject if view.on == "text" else of_weights(state)
-    wanted: dict[str, tuple[str, Any]] = {
-        "scores": ("head_scores", HeadScoresParams(on="text") if view.on == "text" else random),
-        "copying": ("copying_head_score", CopyingHeadScoreParams()),
-        "weights": ("copying_scores", CopyingScoresParams(diagonal="none", embed=embed)),
-        "composition": ("composition", CompositionParams()),
-        "own": ("own_tokens", OwnTokensParams(embed=embed)),
+    wanted: dict[str, tuple[Analysis[Any, Any], Any]] = {
+        "scores": (head_scores, HeadScoresParams(on="text") if view.on == "text" else random),
+        "copying": (copying_head_score, CopyingHeadScoreParams()),
+        "weights": (copying_scores, CopyingScoresParams(diagonal="none", embed=embed)),
+        "composition": (composition, CompositionParams()),
+        "own": (own_tokens, OwnTokensParams(embed=embed)),
     }
-    asked: dict[str, Request] = {}
+    asked: dict[str, Request[Any]] = {}
     for role in dict.fromkeys(filter(None, map(role_of, _shown(view)))):
-        name, params = wanted[role]
-        reason = find_analysis(name).refuse(facts.config, HeadScoresParams() if params is None else params)
+        analysis, params = wanted[role]
+        reason = analysis.refuse(facts.config, HeadScoresParams() if params is None else params)
         if reason is None:
-            asked[role] = Request(name, params, subject if role == "scores" else of_weights(state))
+            asked[role] = Request(analysis, params, subject if role == "scores" else of_weights(state))
         elif view.page == "plane":
             return Why(f"No such score here: {reason} Choose another one above.")
     return asked or Why("This model has none of these scores: choose the plane, and other scores.")

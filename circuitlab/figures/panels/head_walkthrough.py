@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.attribution.head_step import HeadStepParams, HeadStepResult
-from circuitlab.analysis.attribution.tensor_identity import TensorIdentityParams, TensorIdentityResult
+from circuitlab.analysis.attribution.head_step import HeadStepParams, HeadStepResult, head_step
+from circuitlab.analysis.attribution.tensor_identity import TensorIdentityParams, TensorIdentityResult, tensor_identity
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import caption, digits, number, once, quoted, texts, top_level
@@ -44,9 +44,9 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if isinstance(head, Why):
         return head
     if _page(state) == "A ⊗ W":
-        return {"identity": Request("tensor_identity", TensorIdentityParams(head, _earlier(state, facts, head)), state.subject)}
+        return {"identity": Request(tensor_identity, TensorIdentityParams(head, _earlier(state, facts, head)), state.subject)}
     params = HeadStepParams(head, *cell_of(state), target=state.selection.target)
-    return {"step": Request("head_step", params, state.subject)}
+    return {"step": Request(head_step, params, state.subject)}
 
 
 def _page(state: State) -> str:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult, short_sample
+from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult, head_scores, short_sample
 from circuitlab.analysis.base import find_analysis
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import and_struck, caption, hints, once, published, rows_of_heads, struck, top_level
@@ -49,7 +49,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     view: HeadsView = state.view("heads", HeadsView)
     if not state.tokens and view.on == "text":
         return Why("Type some text in the Prompt to rank the heads on it.")
-    return {"scores": Request("head_scores", _params(state, facts), state.subject if view.on == "text" else of_weights(state))}
+    return {"scores": Request(head_scores, _params(state, facts), state.subject if view.on == "text" else of_weights(state))}
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:

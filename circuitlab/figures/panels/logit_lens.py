@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.attribution.logit_lens import LogitLensParams, LogitLensResult
-from circuitlab.analysis.attribution.residual_norms import ResidualNormsParams, ResidualNormsResult
+from circuitlab.analysis.attribution.logit_lens import LogitLensParams, LogitLensResult, logit_lens
+from circuitlab.analysis.attribution.residual_norms import ResidualNormsParams, ResidualNormsResult, residual_norms
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import caption, destination, once, pick_position, quoted, texts, top_level
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -77,9 +77,9 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         return Why("Type some text in the Prompt to see what each layer would predict.")
     view = _view(state)
     if view.page == "norms":
-        return {"norms": Request("residual_norms", ResidualNormsParams(), state.subject)}
+        return {"norms": Request(residual_norms, ResidualNormsParams(), state.subject)}
     params = LogitLensParams(window(state, view.positions), TOP, view.between, view.statistics, state.selection.target)
-    return {"lens": Request("logit_lens", params, state.subject)}
+    return {"lens": Request(logit_lens, params, state.subject)}
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:

@@ -7,7 +7,7 @@ from textwrap import wrap
 
 import numpy as np
 
-from circuitlab.analysis.checks.model_facts import ModelFactsParams, ModelFactsResult
+from circuitlab.analysis.checks.model_facts import ModelFactsParams, ModelFactsResult, model_facts
 from circuitlab.engine.request import Request
 from circuitlab.figures.contracts.common import caption, once
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, register
@@ -25,7 +25,7 @@ class ModelView:
 
 def requests(state: State, facts: Facts) -> Requests | Why:
     """The facts, which need no text."""
-    return {"facts": Request("model_facts", ModelFactsParams(), state.subject)}
+    return {"facts": Request(model_facts, ModelFactsParams(), state.subject)}
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:

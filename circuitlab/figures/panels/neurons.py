@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.attribution.neurons import NeuronsParams, NeuronsResult
+from circuitlab.analysis.attribution.neurons import NeuronsParams, NeuronsResult, neurons
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import caption, destination, digits, once, quoted, texts, top_level
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -34,7 +34,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if not state.tokens:
         return Why("Type some text in the Prompt to see which neurons act on it.")
     params = NeuronsParams(state.selection.target, destination(state), max(1, view.k), WRITTEN)
-    return {"neurons": Request("neurons", params, state.subject)}
+    return {"neurons": Request(neurons, params, state.subject)}
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from circuitlab.analysis.attention.overview import GAP, OverviewParams, OverviewResult
+from circuitlab.analysis.attention.overview import GAP, OverviewParams, OverviewResult, attention_overview
 from circuitlab.analysis.attention.pattern import Show
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Request
@@ -30,7 +30,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         return Why("Type some text in the Prompt to see all heads.")
     view: OverviewView = state.view("overview", OverviewView)
     size = 64 if facts.config.n_layers * facts.config.n_heads <= 64 else 40
-    return {"overview": Request("attention_overview", OverviewParams(view.show, size, view.leave_out_bos), state.subject)}
+    return {"overview": Request(attention_overview, OverviewParams(view.show, size, view.leave_out_bos), state.subject)}
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:

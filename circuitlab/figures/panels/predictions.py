@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from circuitlab.analysis.behaviour.predictions import PredictionsParams, PredictionsResult
+from circuitlab.analysis.behaviour.predictions import PredictionsParams, PredictionsResult, predictions
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import caption, destination, once, quoted, texts
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -30,7 +30,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     view: PredictionsView = state.view("predictions", PredictionsView)
     # beside a reference all logits: of every token that either side lists both probabilities are known then
     params = PredictionsParams(destination(state), max(1, view.k), whole=state.reference is not None)
-    return {"predictions": Request("predictions", params, state.subject)}
+    return {"predictions": Request(predictions, params, state.subject)}
 
 
 def _result(answer: Answer) -> PredictionsResult:

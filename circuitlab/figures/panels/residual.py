@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.checks.privileged_basis import PrivilegedBasisParams, PrivilegedBasisResult
-from circuitlab.analysis.checks.rotation_invariance import RotationCheckParams, RotationCheckResult
-from circuitlab.analysis.composition.subspace_overlap import SubspaceOverlapParams, SubspaceOverlapResult, Which
+from circuitlab.analysis.checks.privileged_basis import PrivilegedBasisParams, PrivilegedBasisResult, privileged_basis
+from circuitlab.analysis.checks.rotation_invariance import RotationCheckParams, RotationCheckResult, rotation_check
+from circuitlab.analysis.composition.subspace_overlap import SubspaceOverlapParams, SubspaceOverlapResult, Which, subspace_overlap
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import captions, once, top_level
@@ -49,12 +49,12 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         heads = chosen(state, facts)
         first, second = pair(state, facts) or ((heads[1], head) if len(heads) > 1 else (head, head))
         params = SubspaceOverlapParams(view.left, view.right, first, second)
-        return {"overlap": Request("subspace_overlap", params, of_weights(state))}
+        return {"overlap": Request(subspace_overlap, params, of_weights(state))}
     if not state.tokens:
         return Why("Type some text in the Prompt: the stream is looked at while the model reads it.")
     if view.page == "basis":
-        return {"basis": Request("privileged_basis", PrivilegedBasisParams(view.seed), state.subject)}
-    return {"rotation": Request("rotation_check", RotationCheckParams(view.seed), state.subject)}
+        return {"basis": Request(privileged_basis, PrivilegedBasisParams(view.seed), state.subject)}
+    return {"rotation": Request(rotation_check, RotationCheckParams(view.seed), state.subject)}
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:

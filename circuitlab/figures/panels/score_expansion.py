@@ -8,7 +8,7 @@ from zlib import crc32
 
 import numpy as np
 
-from circuitlab.analysis.attribution.score_expansion import GROUPS, ScoreExpansionParams, ScoreExpansionResult
+from circuitlab.analysis.attribution.score_expansion import GROUPS, ScoreExpansionParams, ScoreExpansionResult, score_expansion
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import caption, destination, digits, once, quoted, top_level
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -60,7 +60,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     head = leading(state, facts)
     if isinstance(head, Why):
         return head
-    return {"expansion": Request("score_expansion", ScoreExpansionParams(head, *cell_of(state)), state.subject)}
+    return {"expansion": Request(score_expansion, ScoreExpansionParams(head, *cell_of(state)), state.subject)}
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:

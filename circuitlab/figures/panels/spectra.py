@@ -9,10 +9,14 @@ import numpy as np
 
 from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, OwnTokensResult, own_tokens
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding
-from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, CopyingScoresResult
-from circuitlab.analysis.spectra.ov_spectrum import OvSpectrumParams, OvSpectrumResult
-from circuitlab.analysis.spectra.positivity_plane import PreviousHeadSpectrumParams, PreviousHeadSpectrumResult
-from circuitlab.analysis.spectra.qk_spectrum import QkSpectrumParams, QkSpectrumResult
+from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, CopyingScoresResult, copying_scores
+from circuitlab.analysis.spectra.ov_spectrum import OvSpectrumParams, OvSpectrumResult, ov_spectrum
+from circuitlab.analysis.spectra.positivity_plane import (
+    PreviousHeadSpectrumParams,
+    PreviousHeadSpectrumResult,
+    previous_head_spectrum,
+)
+from circuitlab.analysis.spectra.qk_spectrum import QkSpectrumParams, QkSpectrumResult, qk_spectrum
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import captions, has_mlps, number, once, rotates, top_level
@@ -90,13 +94,13 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     view, subject = _view(state), of_weights(state)
     embed: Embedding = "after the first MLP" if view.after_mlp and has_mlps(facts) and view.matrix == "full" else "tokens"
     if view.page == "copying":
-        asked = {"copying": Request("copying_scores", CopyingScoresParams(embed=embed), subject)}
+        asked = {"copying": Request(copying_scores, CopyingScoresParams(embed=embed), subject)}
         own = OwnTokensParams(embed=embed)
-        return asked if own_tokens.refuse(facts.config, own) else asked | {"own": Request("own_tokens", own, subject)}
+        return asked if own_tokens.refuse(facts.config, own) else asked | {"own": Request(own_tokens, own, subject)}
     if view.page == "plane":
         if facts.config.n_layers < 2:
             return Why("This model has one layer: no head has an earlier one to look behind.")
-        return {"plane": Request("previous_head_spectrum", PreviousHeadSpectrumParams(p=view.weighted_by, embed=embed), subject)}
+        return {"plane": Request(previous_head_spectrum, PreviousHeadSpectrumParams(p=view.weighted_by, embed=embed), subject)}
     edge = pair(state, facts)
     most = MOST if view.page == "eigenvalues" else 16
     heads, behind = ((edge[1],), edge[0]) if edge is not None else (chosen(state, facts)[:most], None)
@@ -104,12 +108,12 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     distance = distance_read(view.distance, facts)
     qk = QkSpectrumParams(heads, view.matrix, distance, behind, side, _deep(embed, None, heads))
     asked = {
-        "OV": Request("ov_spectrum", OvSpectrumParams(heads, view.matrix, behind, _deep(embed, behind, heads)), subject),
-        "QK": Request("qk_spectrum", qk, subject),
+        "OV": Request(ov_spectrum, OvSpectrumParams(heads, view.matrix, behind, _deep(embed, behind, heads)), subject),
+        "QK": Request(qk_spectrum, qk, subject),
     }
     own = OwnTokensParams(heads[:1], embed=_deep(embed, None, heads[:1]))
     alone = view.matrix == "full" and behind is None and own_tokens.refuse(facts.config, own) is None
-    return asked | ({"own": Request("own_tokens", own, subject)} if alone else {})
+    return asked | ({"own": Request(own_tokens, own, subject)} if alone else {})
 
 
 def _deep(embed: Embedding, earlier: Head | None, heads: tuple[Head, ...]) -> Embedding:

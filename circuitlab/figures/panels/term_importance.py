@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.attribution.term_importance import TermImportanceParams, TermImportanceResult
+from circuitlab.analysis.attribution.term_importance import TermImportanceParams, TermImportanceResult, term_importance
 from circuitlab.analysis.base import TextRef
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
@@ -42,12 +42,12 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if view.on == "prompt":
         if len(state.tokens) < 2:
             return Why("Type some text in the Prompt, or choose a file: a loss needs a token that follows another.")
-        return {"terms": Request("term_importance", TermImportanceParams(heads=view.heads), state.subject)}
+        return {"terms": Request(term_importance, TermImportanceParams(heads=view.heads), state.subject)}
     if not view.file:
         return Why("Choose a text file above: its pieces are what is measured.")
     edited = bool(state.subject.edits)
     params = TermImportanceParams(TextRef(view.file), max(1, view.texts), heads=view.heads, edited=edited)
-    return {"terms": Request("term_importance", params, state.subject if edited else of_weights(state))}
+    return {"terms": Request(term_importance, params, state.subject if edited else of_weights(state))}
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.composition.virtual_weight import VirtualWeightParams, VirtualWeightResult
+from circuitlab.analysis.composition.virtual_weight import VirtualWeightParams, VirtualWeightResult, virtual_weight
 from circuitlab.engine.request import Request
 from circuitlab.figures.contracts.common import captions, destination, has_mlps, once
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -65,11 +65,11 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         view.writer, writer, view.writer_layer, view.reader, reader, view.reader_layer, view.across, view.mlp, k=8
     )
     if not params.recorded:
-        return {"product": Request("virtual_weight", params, of_weights(state))}
+        return {"product": Request(virtual_weight, params, of_weights(state))}
     if not state.tokens:
         return Why("Type some text in the Prompt: Jacobians of MLPs are taken on it.")
     at = destination(state) if params.mlp == "Jacobian at the position" else -1
-    return {"product": Request("virtual_weight", replace(params, position=at), state.subject)}
+    return {"product": Request(virtual_weight, replace(params, position=at), state.subject)}
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:

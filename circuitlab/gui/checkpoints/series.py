@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from PySide6.QtCore import QObject, Signal, Slot
 
 from circuitlab.analysis.base import SeriesRef
-from circuitlab.analysis.training.series import RANDOM, TrainingSeriesParams, TrainingSeriesResult
+from circuitlab.analysis.training.series import RANDOM, TrainingSeriesParams, TrainingSeriesResult, training_series
 from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.store import OpenModel
 from circuitlab.figures.panels.training.points import short
@@ -72,21 +72,20 @@ class Series(QObject):
         if checkpoints and has_series(model.path):
             final = replace(model.ref, checkpoint=None)
             params = TrainingSeriesParams(models=(SeriesRef(final.source),))
-            found = self.context.runner.ask(SLOT, Request("training_series", params, Subject(final)))
+            found = self.context.runner.ask(SLOT, Request(training_series, params, Subject(final)))
             if found is not None:
                 self._fill(found)
         return True
 
     @Slot(str, object)
-    def _answered(self, slot: str, answer: Answer) -> None:
+    def _answered(self, slot: str, answer: Answer[TrainingSeriesResult]) -> None:
         ours = self._model is not None and answer.request.subject.model.source == self._model.ref.source
         if slot == SLOT and ours and self.points:  # none where it was read again since, and its checkpoints are gone
             self._fill(answer)
             self.measured.emit()
 
-    def _fill(self, answer: Answer) -> None:
+    def _fill(self, answer: Answer[TrainingSeriesResult]) -> None:
         found = answer.result
-        assert isinstance(found, TrainingSeriesResult)
         at = {int(c): i for i, c in enumerate(found.checkpoint)}
         known = lambda p: at.get(-1 if p.checkpoint is None else p.checkpoint)
         filled = tuple(

@@ -8,7 +8,7 @@ import numpy as np
 from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QCheckBox, QDockWidget, QFrame, QHBoxLayout, QScrollArea, QToolButton, QVBoxLayout, QWidget
 
-from circuitlab.analysis.behaviour.token_loss import TokenLossParams, TokenLossResult
+from circuitlab.analysis.behaviour.token_loss import TokenLossParams, TokenLossResult, token_loss
 from circuitlab.counting import number_of
 from circuitlab.draw.look.plain_text import PlainLabel
 from circuitlab.draw.pointing.focus_order import chain
@@ -79,8 +79,8 @@ class InterventionsDock(QDockWidget):
         self.setObjectName("dock.interventions")
         self.context, self.state_commands = context, state_commands
         self.rows: list[EditRow] = []
-        self.answers: dict[str, Answer] = {}
-        self.asked: dict[str, Request] = {}
+        self.answers: dict[str, Answer[TokenLossResult]] = {}
+        self.asked: dict[str, Request[TokenLossResult]] = {}
         self._make_body()
         head = QWidget(self)
         row = OneRow(head)
@@ -146,10 +146,10 @@ class InterventionsDock(QDockWidget):
         self._say()
 
     def _ask(self, state: State) -> None:
-        wanted: dict[str, Request] = {}
+        wanted: dict[str, Request[TokenLossResult]] = {}
         if state.subject.edits and len(state.tokens) > 1 and on_screen(self):
             subjects = {"cut": state.subject, "whole": replace(state.subject, edits=())}
-            wanted = {side: Request("token_loss", TokenLossParams(), subject) for side, subject in subjects.items()}
+            wanted = {side: Request(token_loss, TokenLossParams(), subject) for side, subject in subjects.items()}
         new = {side: request for side, request in wanted.items() if self.asked.get(side) != request}
         self.asked = wanted
         self.answers = {side: a for side, a in self.answers.items() if side in wanted and a.request == wanted[side]}
@@ -164,7 +164,7 @@ class InterventionsDock(QDockWidget):
         return any(side not in self.answers for side in self.asked)
 
     @Slot(str, object)
-    def _answered(self, slot: str, answer: Answer) -> None:
+    def _answered(self, slot: str, answer: Answer[TokenLossResult]) -> None:
         name, _, rest = slot.partition("/")
         side = rest.partition("/")[0]
         if name == "interventions" and self.asked.get(side) == answer.request:
@@ -178,8 +178,6 @@ class InterventionsDock(QDockWidget):
         if len(found) < 2:
             return
         cut, whole = found
-        assert isinstance(cut, TokenLossResult)
-        assert isinstance(whole, TokenLossResult)
         change = np.asarray(cut.loss[1:], float) - whole.loss[1:]
         if not np.isfinite(change).any():  # one token, or none that the model can predict
             return

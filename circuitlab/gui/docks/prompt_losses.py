@@ -8,7 +8,7 @@ import numpy as np
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from circuitlab.analysis.behaviour.token_loss import TokenLossParams, TokenLossResult
+from circuitlab.analysis.behaviour.token_loss import TokenLossParams, TokenLossResult, token_loss
 from circuitlab.counting import number_of
 from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.engine.request import Answer, Request
@@ -40,10 +40,10 @@ class LossStrip(QObject):
         self.context = context
         self.view = FigureView(parent=parent)
         self.view.setWindowTitle("the prompt’s tokens")  # what it is called: its figure has no title of its own
-        self._answer: Answer | None = None
-        self._asked: Request | None = None
-        self._before: Answer | None = None
-        self._asked_before: Request | None = None
+        self._answer: Answer[TokenLossResult] | None = None
+        self._asked: Request[TokenLossResult] | None = None
+        self._before: Answer[TokenLossResult] | None = None
+        self._asked_before: Request[TokenLossResult] | None = None
         self._lost: tuple[Request | None, Request | None] = None, None  # the last that failed: now, reference
         self._coloured: tuple[str, ...] = ()  # texts of the tokens that `_answer` is about
         self._texts: tuple[object, tuple[str, ...], tuple[str, ...]] = (None, (), ())
@@ -61,7 +61,7 @@ class LossStrip(QObject):
     def refresh(self) -> None:
         """Ask for what the document says now, draw what is there."""
         state = self.context.document.state
-        request = Request("token_loss", TokenLossParams(), state.subject)
+        request = Request(token_loss, TokenLossParams(), state.subject)
         if not state.tokens:
             self._asked = self._answer = None
         elif request != self._asked:
@@ -75,13 +75,13 @@ class LossStrip(QObject):
         """The losses of the reference, where they are compared."""
         pin = state.reference
         compared = pin is not None and state.compare != "now" and state.tokens and pin.subject.tokens
-        request = Request("token_loss", TokenLossParams(), pin.subject) if compared and pin is not None else None
+        request = Request(token_loss, TokenLossParams(), pin.subject) if compared and pin is not None else None
         if request != self._asked_before:
             self._asked_before = request
             self._before = None if request is None else self.context.runner.ask(REFERENCE, request)
 
     @Slot(str, object)
-    def _answered(self, slot: str, answer: Answer) -> None:
+    def _answered(self, slot: str, answer: Answer[TokenLossResult]) -> None:
         if slot == SLOT and answer.request == self._asked:
             self._answer = answer
             self.draw()
@@ -136,7 +136,7 @@ class LossStrip(QObject):
         self._scales.forget()
         self.draw()
 
-    def _shown(self, texts: tuple[str, ...]) -> object:
+    def _shown(self, texts: tuple[str, ...]) -> TokenLossResult | None:
         """The result that is asked for, or until it comes the one before, if that is of the same texts."""
         if self._answer is None:
             return None
@@ -145,22 +145,20 @@ class LossStrip(QObject):
             self._coloured = texts
         return self._answer.result if asked or (self.waiting and self._coloured == texts) else None
 
-    def _alone(self, n: int, result: object) -> Picture:
+    def _alone(self, n: int, result: TokenLossResult | None) -> Picture:
         top = float(np.log(self.context.facts().config.d_vocab_out))
-        values = result.loss if isinstance(result, TokenLossResult) else np.full(n, np.nan, np.float32)
+        values = np.full(n, np.nan, np.float32) if result is None else result.loss
         caption: tuple[str, ...] = ("colour: loss of each token in nats",)
-        if isinstance(result, TokenLossResult) and result.n_predicted:
+        if result is not None and result.n_predicted:
             mean = f"mean {result.mean:.3f} nats over {number_of(result.n_predicted, 'token')}"
             caption = f"colour: loss of each token, 0 to {top:.1f} nats (uniform guess)", mean
         return values, (0.0, top), "loss", caption
 
-    def _compared(self, state: State, now: object) -> Picture | None:
+    def _compared(self, state: State, now: TokenLossResult | None) -> Picture | None:
         """Losses of the reference, or how they changed: values, levels, map, caption; None while nothing is compared."""
         before, pin = None if self._before is None else self._before.result, state.reference
-        both = isinstance(now, TokenLossResult) and isinstance(before, TokenLossResult)
-        if state.compare == "now" or pin is None or not both:
+        if state.compare == "now" or pin is None or now is None or before is None:
             return None
-        assert isinstance(now, TokenLossResult) and isinstance(before, TokenLossResult)
         aligned = aligned_with_reference(state, self.context.facts(state.model))
         there = np.where((aligned.align >= 0) & ~aligned.differs, before.loss[np.maximum(aligned.align, 0)], np.nan)
         same = () if aligned.whole else (f"{aligned.words}; only equal tokens are compared",)

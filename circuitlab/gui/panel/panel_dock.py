@@ -10,7 +10,6 @@ from PySide6.QtCore import QPoint, Qt, Signal, Slot
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QDockWidget, QMenu, QVBoxLayout, QWidget
 
-from circuitlab.analysis.base import find_analysis
 from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.engine.engine import needs
 from circuitlab.engine.request import Answer, Request
@@ -244,7 +243,7 @@ class PanelDock(QDockWidget):
     def _marked(self, figure: Figure) -> Figure:
         """Its title says where the tokens it is about are not those in the editor."""
         asked = [r for side in self.asked.values() for r in side.values()]
-        about_text = any(needs(find_analysis(r.analysis), r.params) == "tokens" for r in asked)
+        about_text = any(needs(r.analysis, r.params) == "tokens" for r in asked)
         if not (self.context.document.state.draft and about_text and figure.grid):
             return figure
         return replace(figure, title=f"{figure.title} · earlier prompt".removeprefix(" · "))
@@ -280,7 +279,7 @@ class PanelDock(QDockWidget):
         """Roles whose answers take no time that is worth a picture without them; of the reference where it is looked at."""
         sides = self._wanted(state) if state.compare != "now" else (self._wanted(state)[0], {})
         return [
-            [r for r, q in wanted.items() if find_analysis(q.analysis).lane == "live" and (side, r) not in self._failures]
+            [r for r, q in wanted.items() if q.analysis.lane == "live" and (side, r) not in self._failures]
             for side, wanted in zip(("now", "ref"), sides, strict=True)
         ]
 

@@ -9,8 +9,7 @@ from dataclasses import replace
 from PySide6.QtCore import QObject, QTimer, Slot
 from PySide6.QtWidgets import QDockWidget
 
-from circuitlab.analysis.base import find_analysis
-from circuitlab.analysis.behaviour.token_loss import TokenLossParams
+from circuitlab.analysis.behaviour.token_loss import TokenLossParams, token_loss
 from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.store import OpenModel
 from circuitlab.figures.contracts.panel import Facts, Why
@@ -54,7 +53,7 @@ BESIDE: tuple[Beside, ...] = (heads_beside, checkpoints_beside)
 def _quick(request: Request, now: Answer | None) -> bool:
     """Whether it is worth computing unasked: cheap by its lane, or by what the same took here."""
     took = math.inf if now is None or not now.complete else now.provenance.seconds
-    return find_analysis(request.analysis).lane == "live" or took <= QUICK
+    return request.analysis.lane == "live" or took <= QUICK
 
 
 class LookingAhead(QObject):
@@ -97,7 +96,7 @@ class LookingAhead(QObject):
                 if not isinstance(wanted, Why):
                     yield from (request for role, request in wanted.items() if _quick(request, dock.answers["now"].get(role)))
         if losses and near.tokens:
-            yield Request("token_loss", TokenLossParams(), near.subject)
+            yield Request(token_loss, TokenLossParams(), near.subject)
 
     @Slot()
     def look(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from circuitlab.analysis.base import NullContext, find_analysis
+from circuitlab.analysis.base import NullContext
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.errors import Cancelled
@@ -89,10 +89,10 @@ class Prefetch(QObject):
                     self._engine.answer(request, _Idle(stopped))
             except Exception as error:  # nobody has asked yet: whoever does will be told
                 failed = ref if request is None else None
-                log.debug("ahead of time, %s: %s", ref.name if request is None else request.analysis, error)
+                log.debug("ahead of time, %s: %s", ref.name if request is None else request.analysis.name, error)
             self._ended.emit(failed)
 
-        self._submit("models" if request is None else find_analysis(request.analysis).lane, work)
+        self._submit("models" if request is None else request.analysis.lane, work)
 
     @Slot(object)
     def _hear(self, failed: ModelRef | None) -> None:

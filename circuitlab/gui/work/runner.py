@@ -24,7 +24,7 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from circuitlab.analysis.base import find_analysis
+from circuitlab.analysis.base import R
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Cancelled
@@ -74,20 +74,20 @@ class Runner(QObject):
         """Whether neither lane of answers has anything to do."""
         return not self._closed and not any(job.lane in ("live", "slow") for job in self.jobs)
 
-    def ask(self, slot: str, request: Request) -> Answer | None:
+    def ask(self, slot: str, request: Request[R]) -> Answer[R] | None:
         """The answer at once if it is in the cache, else None and `answered` later. The newest request of a slot wins."""
         found = self.engine.cached(request)
         if found is not None:
             self._forget(slot)
             self._floor[slot] = self._serials[slot]
             return found
-        lane = find_analysis(request.analysis).lane
+        lane = request.analysis.lane
 
-        def work(job: Job) -> Answer:
+        def work(job: Job) -> Answer[R]:
             job.memory = self.engine.check(request)
             return self.engine.answer(request, JobCtx(job, request, self.live_busy, self.told.emit))
 
-        self._submit(slot, f"{request.analysis.replace('_', ' ')} · {request.subject.model.name}", lane, work)
+        self._submit(slot, f"{request.analysis.name.replace('_', ' ')} · {request.subject.model.name}", lane, work)
         return None
 
     def do(self, slot: str, title: str, work: Callable[[Job], Any], lane: str = "io") -> None:

@@ -115,7 +115,7 @@ def assert_analyses_work(path: Path, refused: tuple[str, ...] = ()) -> None:
     for name, params in asked.items():
         subject = Subject(ref, tokens, conventions=Conventions(dtype="float64"))
         try:
-            _finite(name, engine.answer(Request(name, params, subject)).result)
+            _finite(name, engine.answer(Request.named(name, params, subject)).result)
         except Refused as reason:
             said[name] = str(reason)
     assert set(said) == set(refused), said

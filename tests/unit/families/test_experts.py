@@ -117,9 +117,9 @@ def test_what_reads_neurons_says_why_not(tmp_path: Path) -> None:
     }
     for name, params in asked.items():
         with pytest.raises(Refused, match="router"):
-            engine.answer(Request(name, params, subject))
+            engine.answer(Request.named(name, params, subject))
     with pytest.raises(Refused, match="router"):  # and whoever forgets to ask
         _ = open_model(tmp_path).weights.layer(0).mlp.W_in  # type: ignore[union-attr]
-    basis = engine.answer(Request("privileged_basis", PrivilegedBasisParams(), subject)).result
-    overlap = engine.answer(Request("subspace_overlap", SubspaceOverlapParams(), subject)).result
+    basis = engine.answer(Request.named("privileged_basis", PrivilegedBasisParams(), subject)).result
+    overlap = engine.answer(Request.named("subspace_overlap", SubspaceOverlapParams(), subject)).result
     assert all("expert" in " ".join(result.conventions) for result in (basis, overlap))

@@ -243,7 +243,7 @@ def test_answers_of_other_assumptions_are_kept_apart(tmp_path: Path) -> None:
     engine = Engine(ModelStore())
     ref = ModelRef(f"file:{tmp_path / 'model.pt'}")
     other = replace(ref, assume=(("positions", "shortformer"),))
-    loss = lambda r: engine.answer(Request("token_loss", _params("token_loss"), Subject(r, TOKENS))).result.arrays()["loss"]
+    loss = lambda r: engine.answer(Request.named("token_loss", _params("token_loss"), Subject(r, TOKENS))).result.arrays()["loss"]
     assert np.nanmax(np.abs(loss(ref) - loss(other))) > 1e-3
     assert np.array_equal(loss(ref), loss(ref), equal_nan=True)
 
@@ -252,7 +252,7 @@ def test_tokens_that_cannot_be_predicted_have_no_loss() -> None:
     """A model of five outputs reads seventeen tokens: every analysis answers or says why not."""
     engine = Engine(ModelStore())
     subject = Subject(ModelRef(f"file:{FOLDER / 'attention.pt'}"), TOKENS)
-    answer = engine.answer(Request("token_loss", _params("token_loss"), subject))
+    answer = engine.answer(Request.named("token_loss", _params("token_loss"), subject))
     loss = answer.result.arrays()["loss"]
     logits = torch.tensor(ACTIVATIONS["attention logits"])
     for i, token in enumerate(TOKENS[1:]):
@@ -263,7 +263,7 @@ def test_tokens_that_cannot_be_predicted_have_no_loss() -> None:
     assert np.allclose(run.losses().numpy(), loss[1:], atol=1e-4, equal_nan=True)
     for name in analyses():
         try:
-            engine.answer(Request(name, _params(name), subject))
+            engine.answer(Request.named(name, _params(name), subject))
         except CircuitLabError as error:  # refused, or over the budget, in words
             assert error.what, name
 
@@ -275,7 +275,7 @@ def _params(name: str) -> Any:
 def test_a_snippet_opens_the_model_under_the_same_assumptions(tmp_path: Path) -> None:
     torch.save(_held("shortformer")["model"], tmp_path / "model.pt")
     model = lab.open(str(tmp_path / "model.pt"), assume={"positions": "shortformer"})
-    request = Request("token_loss", _params("token_loss"), model.subject(tokens=TOKENS))
+    request = Request.named("token_loss", _params("token_loss"), model.subject(tokens=TOKENS))
     space: dict[str, Any] = {}
     exec(lab.snippet(request).replace("print(", "str("), space)
     assert space["model"].ref == model.ref and space["answer"].request == request

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from circuitlab.analysis.interventions.circuit_faithfulness import KeepOnlyParams, KeepOnlyResult
+from circuitlab.analysis.interventions.circuit_faithfulness import KeepOnlyParams, KeepOnlyResult, keep_only
 from circuitlab.analysis.interventions.edges import Edge, Through
 from circuitlab.analysis.interventions.faithfulness_result import names_of
 from circuitlab.engine.request import Answer, Request
@@ -37,11 +37,11 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         if isinstance(edges, Why):
             return edges
         ways: tuple[Through, ...] = ("Q", "K", "V", "logits") if view.ends else ("Q", "K", "V")
-        return {"circuit": Request("keep_only", replace(params, edges=tuple(map(str, edges)), through=ways), state.subject)}
+        return {"circuit": Request(keep_only, replace(params, edges=tuple(map(str, edges)), through=ways), state.subject)}
     heads = tuple(sorted(chosen(state, facts)))
     if not heads:
         return Why("Choose the heads of a circuit: click one in All heads, Shift-click adds more.")
-    return {"circuit": Request("keep_only", replace(params, heads=heads), state.subject)}
+    return {"circuit": Request(keep_only, replace(params, heads=heads), state.subject)}
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:

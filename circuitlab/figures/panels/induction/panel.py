@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from circuitlab.analysis.attention.copying_on_random_tokens import CopyingHeadScoreParams, CopyingHeadScoreResult
-from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult
-from circuitlab.analysis.attention.pattern import AttentionParams
-from circuitlab.analysis.attention.prefix_matching import PrefixStripeParams, PrefixStripeResult
-from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams
+from circuitlab.analysis.attention.copying_on_random_tokens import (
+    CopyingHeadScoreParams,
+    CopyingHeadScoreResult,
+    copying_head_score,
+)
+from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult, head_scores
+from circuitlab.analysis.attention.pattern import AttentionParams, attention
+from circuitlab.analysis.attention.prefix_matching import PrefixStripeParams, PrefixStripeResult, prefix_stripe
+from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams, token_attribution
 from circuitlab.analysis.base import SeriesRef, TextRef, find_analysis
-from circuitlab.analysis.behaviour.in_context import InContextParams, InContextResult
+from circuitlab.analysis.behaviour.in_context import InContextParams, InContextResult, in_context
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import CircuitLabError
 from circuitlab.figures.contracts.common import caption, captions, destination, number, once, pick_position, rows_of_heads
@@ -84,14 +88,14 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if view.page == "stripe":
         on = "prompt" if view.on == "prompt" else "random"
         return {
-            "stripe": Request("prefix_stripe", PrefixStripeParams(head, on), state.subject if needs_text else of_weights(state))
+            "stripe": Request(prefix_stripe, PrefixStripeParams(head, on), state.subject if needs_text else of_weights(state))
         }
     if view.page == "heads":
         return _scores_requests(state, facts, view)
-    asked = {"attention": Request("attention", AttentionParams((head,)), state.subject)}
+    asked: dict[str, Request[Any]] = {"attention": Request(attention, AttentionParams((head,)), state.subject)}
     params = TokenAttributionParams(state.selection.target, destination(state), (head,))
     if find_analysis("token_attribution").refuse(facts.config, params) is None:
-        asked["effect"] = Request("token_attribution", params, state.subject)
+        asked["effect"] = Request(token_attribution, params, state.subject)
     return asked
 
 
@@ -108,14 +112,14 @@ def _control(facts: Facts) -> SeriesRef | None:
 
 def _loss_request(state: State, view: InductionView, beside: SeriesRef | None) -> Requests | Why:
     if view.on == "prompt":
-        return {"loss": Request("in_context", InContextParams(on="prompt", control=beside), state.subject)}
+        return {"loss": Request(in_context, InContextParams(on="prompt", control=beside), state.subject)}
     if view.on == "file" and not view.file:
         return Why("Choose a text file above: the loss is measured on its pieces.")
     # interventions need a prompt to be at home in; without one there are none to keep
     edited = bool(state.subject.edits) and bool(state.tokens)
     params = InContextParams(texts=max(1, view.texts), edited=edited)
     params = replace(params, on="file", text=TextRef(view.file), control=beside) if view.on == "file" else params
-    return {"loss": Request("in_context", params, state.subject if edited else of_weights(state))}
+    return {"loss": Request(in_context, params, state.subject if edited else of_weights(state))}
 
 
 def _scores_requests(state: State, facts: Facts, view: InductionView) -> Requests | Why:
@@ -124,9 +128,9 @@ def _scores_requests(state: State, facts: Facts, view: InductionView) -> Request
         return Why("The context of this model has no room for repeated tokens: choose the prompt.")
     text = view.on == "prompt"
     params = HeadScoresParams(on="text") if text or random is None else random
-    asked = {"scores": Request("head_scores", params, state.subject if text else of_weights(state))}
+    asked: dict[str, Request[Any]] = {"scores": Request(head_scores, params, state.subject if text else of_weights(state))}
     if find_analysis("copying_head_score").refuse(facts.config, CopyingHeadScoreParams()) is None:
-        asked["copying"] = Request("copying_head_score", CopyingHeadScoreParams(), of_weights(state))
+        asked["copying"] = Request(copying_head_score, CopyingHeadScoreParams(), of_weights(state))
     return asked
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from circuitlab.analysis.checks.rope_clock import RotationClockParams
+from circuitlab.analysis.checks.rope_clock import RotationClockParams, rotation_clock
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import destination, pick_position
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, register
@@ -31,7 +31,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         return {}
     if not state.tokens:
         return Why("Type some text of letters in the Prompt, for instance A B C D A.")
-    return {"clock": Request("rotation_clock", RotationClockParams(), state.subject)}
+    return {"clock": Request(rotation_clock, RotationClockParams(), state.subject)}
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from circuitlab.analysis.behaviour.model_comparison import SideBySideParams, SideBySideResult
+from circuitlab.analysis.behaviour.model_comparison import SideBySideParams, SideBySideResult, side_by_side
 from circuitlab.engine.request import Request
 from circuitlab.figures.contracts.common import captions, destination, number, once, pick_position, quoted, top_level
 from circuitlab.figures.contracts.memo import memo
@@ -36,7 +36,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         return Why("Type some text in the Prompt to see what each model makes of it.")
     params = SideBySideParams(facts.tokens(state.tokens))
     asked = enumerate(entries(state))
-    return {f"model {i}": Request("side_by_side", params, subject_of(e, state)) for i, e in asked if e.ref is not None}
+    return {f"model {i}": Request(side_by_side, params, subject_of(e, state)) for i, e in asked if e.ref is not None}
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:

@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 
 from circuitlab.analysis.interventions.patched_block import What
-from circuitlab.analysis.interventions.patching import PatchingParams, PatchingResult
-from circuitlab.analysis.interventions.path_patching import PathPatchingParams
+from circuitlab.analysis.interventions.patching import PatchingParams, PatchingResult, patching
+from circuitlab.analysis.interventions.path_patching import PathPatchingParams, path_patching
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import caption, has_mlps, number, once, pick_position
@@ -127,11 +127,11 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if view.page == "paths" and sender is not None:
         writer = "mlp" if view.writer != "head" and has_mlps(facts) else "head"
         paths = PathPatchingParams(source, sender, writer, target=target, position=position, contrast=True)
-        return {"paths": Request("path_patching", paths, state.subject)}
+        return {"paths": Request(path_patching, paths, state.subject)}
     heads = tuple(sorted(chosen(state, facts))) if view.rows == "chosen heads" else ()
     grid = "position" if view.at == "each position" else "all"
     params = PatchingParams(source, WHAT[view.exchange], grid, target, position, heads, contrast=True, estimate=True)
-    return {"grid": Request("patching", params, state.subject)}
+    return {"grid": Request(patching, params, state.subject)}
 
 
 def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from circuitlab.analysis.attribution.path_expansion import Measure, PathExpansionParams, PathExpansionResult
+from circuitlab.analysis.attribution.path_expansion import Measure, PathExpansionParams, PathExpansionResult, path_expansion
 from circuitlab.analysis.attribution.path_terms import refuse_on_stream
 from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, OwnTokensResult, own_tokens
-from circuitlab.analysis.composition.virtual_head import VirtualHeadParams, VirtualHeadResult
-from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult
-from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, CopyingScoresResult
+from circuitlab.analysis.composition.virtual_head import VirtualHeadParams, VirtualHeadResult, virtual_head
+from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult, ablation
+from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, CopyingScoresResult, copying_scores
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Refused
@@ -77,16 +77,18 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         return Why(Refused(reason).what)
     view, target, position = _view(state), state.selection.target, destination(state)
     measure: Measure = "logit" if target.direction else view.measure
-    asked = {"paths": Request("path_expansion", PathExpansionParams(target, position, measure=measure), state.subject)}
+    asked: dict[str, Request[Any]] = {
+        "paths": Request(path_expansion, PathExpansionParams(target, position, measure=measure), state.subject)
+    }
     if view.page == "heads":
         if refused(facts) is None:
-            asked["copying"] = Request("copying_scores", CopyingScoresParams(diagonal="none", qk=False), of_weights(state))
+            asked["copying"] = Request(copying_scores, CopyingScoresParams(diagonal="none", qk=False), of_weights(state))
             if own_tokens.refuse(facts.config, OwnTokensParams()) is None:
-                asked["own"] = Request("own_tokens", OwnTokensParams(), of_weights(state))
+                asked["own"] = Request(own_tokens, OwnTokensParams(), of_weights(state))
         cut = AblationParams(effect="target", target=target, position=position)
-        asked["ablation"] = Request("ablation", cut, state.subject)
+        asked["ablation"] = Request(ablation, cut, state.subject)
     if view.page == "pair" and not isinstance(heads := _later(state, facts), Why):
-        asked["pair"] = Request("virtual_head", VirtualHeadParams(*heads), state.subject)
+        asked["pair"] = Request(virtual_head, VirtualHeadParams(*heads), state.subject)
     return asked
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from circuitlab.analysis.base import TextRef
-from circuitlab.analysis.behaviour.over_prompts import OverPromptsParams, OverPromptsResult
+from circuitlab.analysis.behaviour.over_prompts import OverPromptsParams, OverPromptsResult, over_prompts
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import caption, digits, once, top_level
@@ -120,7 +120,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         return Why(why)
     name, given, field = _asked(view.what, state, facts)
     params = OverPromptsParams(TextRef(_path(view)), name, json.dumps(given), field)
-    return {"set": Request("over_prompts", params, state.subject)}
+    return {"set": Request(over_prompts, params, state.subject)}
 
 
 def _measured(answer: Answer) -> What:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from circuitlab.analysis.base import SeriesRef
-from circuitlab.analysis.training.pca import TrainingPcaParams
-from circuitlab.analysis.training.series import TrainingSeriesParams
+from circuitlab.analysis.training.pca import TrainingPcaParams, training_pca
+from circuitlab.analysis.training.series import TrainingSeriesParams, training_series
 from circuitlab.engine.request import Request
 from circuitlab.errors import CircuitLabError
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -92,9 +92,9 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         return Why(NONE)
     if view.page == "plane":
         params = TrainingPcaParams(tuple(map(SeriesRef, found)), round(max(view.first, 0.0) * 1e6), bool(view.models.strip()))
-        return {"plane": Request("training_pca", params, _subject(state))}
+        return {"plane": Request(training_pca, params, _subject(state))}
     named = tuple(map(SeriesRef, found if several else found[:1]))
-    return {"series": Request("training_series", TrainingSeriesParams(named, _control(facts)), _subject(state))}
+    return {"series": Request(training_series, TrainingSeriesParams(named, _control(facts)), _subject(state))}
 
 
 def _control(facts: Facts) -> SeriesRef | None:
