@@ -7,6 +7,7 @@ writes, the MLP's output, logits and losses are recomputed per call with the run
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -196,18 +197,27 @@ class Run:
         with torch.inference_mode():
             return torch.log_softmax(self.logits(dest), dim=-1)
 
-    def losses(self) -> Tensor:
-        """[pos − 1], nats: entry i is the loss of token i + 1 predicted at position i. A tile of rows at a time.
+    def losses(self, tick: Callable[[int], None] = lambda row: None) -> Tensor:
+        """[pos − 1], nats: entry i is the loss of token i + 1 predicted at position i. `tick(row)` before each tile of rows.
 
         NaN for a token that the model reads but cannot predict (id from d_vocab_out on).
         """
         assert self.final is not None
         targets = torch.tensor(self.tokens[1:], device=self.final.device)
         predictable = targets < self.weights.config.d_vocab_out
-        tiles = [slice(i, min(i + ROWS, self.n - 1)) for i in range(0, self.n - 1, ROWS)]
         with torch.inference_mode():
-            parts = [F.cross_entropy(self.logits(t), targets[t] * predictable[t], reduction="none") for t in tiles]
+            parts = list(loss_tiles(self.logits, targets * predictable, tick))
             return torch.cat(parts).masked_fill(~predictable, torch.nan) if parts else self.final.new_zeros(0)
+
+
+def loss_tiles(
+    logits: Callable[[slice], Tensor], targets: Tensor, tick: Callable[[int], None] = lambda row: None
+) -> Iterator[Tensor]:
+    """Losses [row] in nats of `targets` [n] under `logits(rows)` [row, d_vocab_out], by tiles; `tick(row)` before each tile."""
+    for start in range(0, len(targets), ROWS):
+        tick(start)
+        rows = slice(start, min(start + ROWS, len(targets)))
+        yield F.cross_entropy(logits(rows), targets[rows], reduction="none")
 
 
 def _pick(x: Tensor, heads: tuple[int, ...]) -> Tensor:

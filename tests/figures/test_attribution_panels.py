@@ -229,8 +229,8 @@ def test_neurons_are_listed_with_what_they_write(engine: Engine, states: dict[st
     ("panel", "model", "says"),
     [
         ("neurons", "attention-only", "no MLP neurons"),
-        ("neurons", "post-residual", "norm stands on the stream"),
-        ("attribution", "post-residual", "norm stands on the stream"),
+        ("neurons", "post-residual", "residual stream itself"),
+        ("attribution", "post-residual", "residual stream itself"),
     ],
 )
 def test_what_does_not_apply_is_said_in_one_line(

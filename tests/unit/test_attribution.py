@@ -177,7 +177,7 @@ def test_short_and_long_prompts_have_every_number(folder: Path, tokens: Any) -> 
 def test_a_norm_on_the_stream_is_refused_in_a_sentence(folder: Path) -> None:
     ask = asker(folder, "post-residual")
     for name, params in (("direct_attribution", DirectAttributionParams()), ("token_attribution", TokenAttributionParams())):
-        with pytest.raises(Refused, match="norm stands on the stream"):
+        with pytest.raises(Refused, match="residual stream itself"):
             ask(name, params)
     with pytest.raises(BadInput, match="position"):
         asker(folder, "gpt2")("direct_attribution", DirectAttributionParams(position=9))

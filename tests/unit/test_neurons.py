@@ -148,5 +148,5 @@ def test_more_are_asked_for_than_there_are(folder: Path, tokens: Any) -> None:
 def test_a_model_of_attention_alone_is_refused_in_a_sentence(folder: Path) -> None:
     with pytest.raises(Refused, match="no MLP neurons"):
         asker(folder, "attention-only")("neurons", NeuronsParams())
-    with pytest.raises(Refused, match="norm stands on the stream"):
+    with pytest.raises(Refused, match="residual stream itself"):
         asker(folder, "post-residual")("neurons", NeuronsParams())

@@ -48,14 +48,14 @@ def another_row(patch: pytest.MonkeyPatch, module: Any) -> None:
 
 def a_part_too_large(patch: pytest.MonkeyPatch, module: Any) -> None:
     """One part of the stream counts for more than it wrote."""
-    put = module._Sweep.put
-    patch.setattr(module._Sweep, "put", lambda self, name, values: put(self, name, values + 1.0))
+    fill = module._Sweep.fill
+    patch.setattr(module._Sweep, "fill", lambda self, name, values: fill(self, name, values + 1.0))
 
 
 def heads_read_too_much(patch: pytest.MonkeyPatch, module: Any) -> None:
     """With patterns held, heads read another stream than the one that was written."""
-    heads = module.ForcedPass.heads
-    patch.setattr(module.ForcedPass, "heads", lambda self, layer, x: heads(self, layer, x * 1.1))
+    heads = module.FrozenAttentionPass.heads
+    patch.setattr(module.FrozenAttentionPass, "heads", lambda self, layer, x: heads(self, layer, x * 1.1))
 
 
 def values_too_large(patch: pytest.MonkeyPatch, module: Any) -> None:

@@ -1,11 +1,11 @@
-"""What writes into the stream, and how a direction of the final stream looks to it: shared by everything that adds parts up.
+"""Contributions to a direction of the final residual stream: what every decomposition into components is computed with.
 
-A norm after a sublayer (placements "post_sublayer" and "both") stands between what a sublayer writes and the stream. At its
-recorded scale s it is linear, so that a direction D of the stream is to the sublayer
+A norm after a sublayer (placements "post_sublayer" and "both") stands between the sublayer's output and the stream. At its
+recorded scale s it is linear, so that for the sublayer's output a direction D of the stream becomes
 
-    E = s · centre(gain ∘ D)   (LayerNorm; RMSNorm does not centre),        with bias · D on top
+    E = s · centre(gain ∘ D)   (LayerNorm; RMSNorm does not centre),        plus the constant bias · D
 
-and without such a norm E = D. A norm on the stream itself ("post_residual") leaves nothing that can be added up.
+and without such a norm E = D. With a norm on the stream itself ("post_residual") contributions do not add up.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from torch import Tensor
 from circuitlab.analysis.target import TargetVector, final_scale
 from circuitlab.model import block
 from circuitlab.model.block import QKV
-from circuitlab.model.config import ModelConfig
+from circuitlab.model.config import ModelConfig, NormKind
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.positions import sinusoid_table
 from circuitlab.model.run import Run
 from circuitlab.model.weights import Layer, Norm, Weights
 
-NORM_ON_STREAM = "a norm stands on the stream itself here, so what is written into it does not add up to the logits."
+NORM_ON_STREAM = "this model normalises the residual stream itself, so contributions to it do not add up to the logits."
 
 
 def refuse_norm_on_stream(config: ModelConfig) -> str | None:
-    """Why contributions cannot be added up in this model, None where they can."""
+    """Why contributions do not add up in this model, or None if they do."""
     return NORM_ON_STREAM if config.norm_placement == "post_residual" else None
 
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """Directions D [pos, d_model] = scale [pos, 1] · base [pos or 1, d_model]: one row where all point the same way."""
+    """Directions D [pos, d_model] = scale [pos, 1] · base [pos or 1, d_model]; one row of `base` if it is the same everywhere."""
 
     base: Tensor
     scale: Tensor
@@ -44,81 +44,89 @@ class Directions:
         one = len(self.base) == 1
         return (x @ self.base[0] if one else (x * self.base).sum(-1)) * self.scale[:, 0]
 
-    def behind(self, config: ModelConfig, norm: Norm, written: Tensor) -> tuple[Directions, Tensor]:
-        """As seen before a norm behind a sublayer that reads `written` [pos, d_model], and the constant [pos] of its bias."""
+    def before_norm(self, config: ModelConfig, norm: Norm, sublayer_output: Tensor) -> tuple[Directions, Tensor]:
+        """(E, constant [pos]): the directions for the input `sublayer_output` [pos, d_model] of a norm after a sublayer."""
         bias = torch.zeros_like(self.scale[:, 0]) if norm.bias is None else self.of(norm.bias.expand(len(self.scale), -1))
         E = self.base if norm.gain is None else self.base * norm.gain
         E = E - E.mean(dim=-1, keepdim=True) if config.norm == "layer" else E
-        return Directions(E, self.scale * block.norm_scale(written, config.norm, config.norm_eps)), bias
+        return Directions(E, self.scale * block.norm_scale(sublayer_output, config.norm, config.norm_eps)), bias
 
 
-def directions(weights: Weights, aim: TargetVector, final: Tensor, shared: bool) -> tuple[Directions, Tensor]:
-    """(D', constant [pos]) of a target at the recorded scale of final streams [pos, d_model]; `shared`: the same D at each."""
+def directions(weights: Weights, target: TargetVector, final: Tensor, shared: bool) -> tuple[Directions, Tensor]:
+    """(D', constant [pos]) of a target at the recorded scale of final streams [pos, d_model]; `shared`: one D for all rows."""
     scale = final_scale(weights, final)
-    base, constant = aim.at_scale(weights, torch.ones_like(scale))
+    base, constant = target.at_scale(weights, torch.ones_like(scale))
     return Directions(base[:1] if shared else base, scale), constant
 
 
-def entering(run: Run, dest: slice) -> dict[str, Tensor]:
-    """What the stream begins with, [dest, d_model] each: "embedding" and, where they are added to it, "position"."""
+def norm_at_scale(x: Tensor, norm: Norm, kind: NormKind, scale: Tensor, bias: bool = True) -> Tensor:
+    """A norm at its recorded scale [..., pos, 1], at which it is affine in x [..., pos, d_model]; linear without its `bias`."""
+    x = x - x.mean(dim=-1, keepdim=True) if kind == "layer" else x
+    x = x * scale
+    x = x if norm.gain is None else x * norm.gain
+    return x if norm.bias is None or not bias else x + norm.bias
+
+
+def initial_stream(run: Run, dest: slice) -> dict[str, Tensor]:
+    """The initial stream's parts, [dest, d_model] each: "embedding" and, if they are added to it, "position"."""
     c, embed = run.weights.config, run.weights.embed()
-    found = {"embedding": embed.W_E[torch.tensor(run.tokens[dest])] * c.embed_scale}
+    parts = {"embedding": embed.W_E[torch.tensor(run.tokens[dest])] * c.embed_scale}
     if c.positions == "learned" and embed.W_pos is not None:
-        found["position"] = embed.W_pos[: run.n][dest]
+        parts["position"] = embed.W_pos[: run.n][dest]
     if c.positions == "sinusoidal":
-        found["position"] = sinusoid_table(run.n, c.d_model, embed.W_E.dtype)[dest]
-    return found
+        parts["position"] = sinusoid_table(run.n, c.d_model, embed.W_E.dtype)[dest]
+    return parts
 
 
-def replaced(run: Run, layer: int, dest: slice) -> Tensor | None:
-    """[dest, d_model]: what an intervention on the stream before `layer` added to it; None without one."""
+def stream_intervention(run: Run, layer: int, dest: slice) -> Tensor | None:
+    """[dest, d_model]: the change that interventions make to the stream before `layer`; None without one."""
     if not run.editor.touches(layer, "resid_pre"):
         return None
-    whole = run.get("resid_post", layer - 1, (), dest) if layer else torch.stack(list(entering(run, dest).values())).sum(0)
+    whole = run.get("resid_post", layer - 1, (), dest) if layer else torch.stack(list(initial_stream(run, dest).values())).sum(0)
     return run.get("resid_pre", layer, (), dest) - whole
 
 
 def z_of(run: Run, layer: int, dest: slice) -> Tensor:
-    """[head, dest, d_head]: as `run.get("z")`, without building patterns where no intervention looks at them."""
-    c, kept = run.weights.config, run.captured[layer]
+    """[head, dest, d_head]: as `run.get("z")`, but without materialising patterns unless an intervention needs them."""
+    c, recorded = run.weights.config, run.captured[layer]
     whole = dest.indices(run.n) == (0, run.n, 1)
     if not whole or c.score_soft_cap or run.editor.touches(layer, "scores", "pattern", "z", "result"):
         return run.get("z", layer, (), dest)
-    return block.attend(c, layer, QKV(kept.q, kept.k, kept.v), 0)
+    return block.attend(c, layer, QKV(recorded.q, recorded.k, recorded.v), 0)
 
 
-def results_by_head(run: Run, layer: int, dest: slice) -> list[Tensor]:
-    """What each head writes, [dest, d_model] each, one at a time: where an intervention changed it on the way out."""
+def head_outputs(run: Run, layer: int, dest: slice) -> list[Tensor]:
+    """The output of each head, [dest, d_model] each, computed one head at a time, interventions at `result` included."""
     return [run.get("result", layer, (h,), dest)[0] for h in range(run.weights.config.n_heads)]
 
 
-def attention_written(run: Run, layer: int, weights: Layer, z: Tensor, dest: slice) -> Tensor:
-    """[dest, d_model]: all heads and the output bias, before any norm behind them."""
+def attention_output(run: Run, layer: int, weights: Layer, z: Tensor, dest: slice) -> Tensor:
+    """[dest, d_model]: the sum of head outputs and b_O, before a norm after the sublayer."""
     if not run.editor.touches(layer, "result"):
         return block.write(weights, z)
-    out = torch.stack(results_by_head(run, layer, dest)).sum(0)
+    out = torch.stack(head_outputs(run, layer, dest)).sum(0)
     return out if weights.b_O is None else out + weights.b_O
 
 
-def seen_by_heads(run: Run, layer: int, weights: Layer, D: Directions, z: Tensor, dest: slice) -> tuple[Directions, Tensor]:
-    """The directions as the heads of `layer` see them, and a constant [dest]; `z` [head, dest, d_head]."""
+def directions_at_heads(run: Run, layer: int, weights: Layer, D: Directions, z: Tensor, dest: slice) -> tuple[Directions, Tensor]:
+    """(E, constant [dest]): the directions for the sum of head outputs of `layer`; `z` [head, dest, d_head]."""
     c = run.weights.config
     if c.norm_placement not in ("post_sublayer", "both") or c.norm == "none":
         return D, torch.zeros_like(D.scale[:, 0])
-    return D.behind(c, weights.attn_post_norm, attention_written(run, layer, weights, z, dest))
+    return D.before_norm(c, weights.attn_post_norm, attention_output(run, layer, weights, z, dest))
 
 
-def by_head(run: Run, layer: int, weights: Layer, E: Directions, z: Tensor, dest: slice) -> Tensor:
-    """[head, dest]: `z W_O · E` of every head, as `<z, E W_Oᵀ>`, so that nothing [head, dest, d_model] is made."""
+def head_contributions(run: Run, layer: int, weights: Layer, E: Directions, z: Tensor, dest: slice) -> Tensor:
+    """[head, dest]: `z W_O · E` of every head, computed as `<z, E W_Oᵀ>` without an array [head, dest, d_model]."""
     if run.editor.touches(layer, "result"):
-        return torch.stack([E.of(one) for one in results_by_head(run, layer, dest)])
+        return torch.stack([E.of(one) for one in head_outputs(run, layer, dest)])
     q = block.split_heads(E.base @ block.flat_out(weights.W_O).T, z.shape[0])
     dots = (z @ q.transpose(1, 2))[..., 0] if q.shape[1] == 1 else (z * q).sum(-1)
     return dots * E.scale[:, 0]
 
 
 def kept_share(edits: tuple[Intervention, ...], layer: int, names: tuple[str, ...], heads: int, positions: Tensor) -> Tensor:
-    """[head, pos]: the share of what was computed that interventions on these sites leave: 1 without, 0 where they replace it."""
+    """[head, pos]: the factor that interventions at these sites leave of the computed value: 1 without, 0 if it is replaced."""
     share = torch.ones(heads, len(positions))
     for edit in (e for name in names for e in edits if (e.site.name, e.site.layer) == (name, layer) and e.path_from is None):
         where = (

@@ -1,8 +1,7 @@
-"""A run gone through again with its attention held: what the terms of an order do to the stream.
+"""Forward passes with attention frozen, in which heads read a stream that contains only some terms of the path expansion.
 
-Held at their recorded values: attention patterns, norm scales, and what each MLP writes. What is left is linear: a head's output
-is A (x W_V + b_V) W_O of the stream x that it reads, so that heads can be made to read a stream to which only some terms have
-been added. Interventions of the run act in every pass as they do in the run.
+Attention patterns, norm scales and MLP outputs are frozen at their recorded values. The rest is linear: a head's output is
+A (x W_V + b_V) W_O of the stream x that it reads. The run's interventions act in every pass as they do in the run.
 """
 
 from __future__ import annotations
@@ -11,23 +10,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from circuitlab.analysis.attribution._contributions import norm_at_scale
 from circuitlab.analysis.base import Ctx
 from circuitlab.errors import BadInput
 from circuitlab.model import block
 from circuitlab.model.block import QKV
-from circuitlab.model.run import ROWS, Run
+from circuitlab.model.run import Run, loss_tiles
 from circuitlab.model.weights import Layer, Norm
 
-# what the heads of one layer add to the stream: their z [head, pos, d_head] and which of them are let through [head]; None: none
-Added = tuple[Tensor, Tensor] | None
+# one layer's heads: their z [head, pos, d_head] and a factor [head], 1 for heads that write to the stream; None: no head does
+HeadOutputs = tuple[Tensor, Tensor] | None
 
 
 @dataclass(frozen=True, eq=False)
-class _Held:
-    """One layer of the run: what the MLP wrote [pos, d_model], and the scales of norms behind the sublayers [pos, 1]."""
+class _RecordedLayer:
+    """One layer of the run: the MLP's output [pos, d_model], and the scales [pos, 1] of norms after the sublayers."""
 
     mlp: Tensor | None
     sublayer: Tensor | None
@@ -35,8 +34,11 @@ class _Held:
     end: Tensor | None
 
 
-class ForcedPass:
-    """The passes of one run. Raises `BadInput` for an intervention on values along a path, which is not linear in the stream."""
+class FrozenAttentionPass:
+    """Frozen-attention passes of one run.
+
+    Raises `BadInput` for an intervention on values along a path, which is not linear in the stream.
+    """
 
     def __init__(self, run: Run, ctx: Ctx) -> None:
         self.run, self.config, self._ctx = run, run.weights.config, ctx
@@ -44,47 +46,47 @@ class ForcedPass:
             expected = "interventions on heads, streams and patterns"
             raise BadInput("Values that are changed along a path have no order.", expected=expected, got="path_from at v")
         with torch.inference_mode():
-            self._held = [self._record(i) for i in range(self.config.n_layers)]
+            self._recorded = [self._record(i) for i in range(self.config.n_layers)]
 
-    def _record(self, i: int) -> _Held:
+    def _record(self, i: int) -> _RecordedLayer:
         self._ctx.tick(i, self.config.n_layers, "recorded pass")
         c, run, layer = self.config, self.run, self.run.weights.layer(i)
         sublayer = middle = end = None
         mlp = None if layer.mlp is None else run.get("mlp_out", i)
         if c.norm_placement in ("post_sublayer", "both"):
-            sublayer = block.norm_scale(self._written(i, layer, (run.get("z", i), self.every())), c.norm, c.norm_eps)
+            sublayer = block.norm_scale(self._attention_output(i, layer, (run.get("z", i), self.every())), c.norm, c.norm_eps)
         if c.norm_placement == "post_residual":
             middle = block.norm_scale(run.get("resid_pre", i) + run.get("attn_out", i), c.norm, c.norm_eps)
             end = None if mlp is None else block.norm_scale(run.get("resid_mid", i) + mlp, c.norm, c.norm_eps)
-        return _Held(mlp, sublayer, middle, end)
+        return _RecordedLayer(mlp, sublayer, middle, end)
 
     def every(self) -> Tensor:
-        """[head]: all heads of a layer let through."""
+        """[head]: the factor that lets every head of a layer write."""
         return torch.ones(self.config.n_heads, dtype=self.run.captured[0].q.dtype)
 
-    def streams(self, added: Sequence[Added]) -> list[Tensor]:
-        """[layer + 1] streams [pos, d_model] before each block and after the last, with these head outputs and no others."""
-        found: list[Tensor] = []
+    def streams(self, added: Sequence[HeadOutputs]) -> list[Tensor]:
+        """[layer + 1] streams [pos, d_model], before each block and after the last, with these head outputs alone."""
+        streams: list[Tensor] = []
         with torch.inference_mode():
             for i, heads in enumerate(added):
                 self._ctx.tick(i, self.config.n_layers, "forced pass")
-                # the first stream has no head in it: it is the run's own
-                x = self.run.editor.apply("resid_pre", i, found[i]) if i else self.run.get("resid_pre", 0)
-                found[i:] = [x, self._after(i, x, heads)]
+                # the initial stream contains no head output: it is the run's own
+                x = self.run.editor.apply("resid_pre", i, streams[i]) if i else self.run.get("resid_pre", 0)
+                streams[i:] = [x, self._after(i, x, heads)]
         assert self.run.final is not None
-        return found or [self.run.final]
+        return streams or [self.run.final]
 
-    def _after(self, i: int, x: Tensor, heads: Added) -> Tensor:
-        held, layer = self._held[i], self.run.weights.layer(i)
-        out = self._written(i, layer, heads)
-        out = out if held.sublayer is None else self._scaled(out, layer.attn_post_norm, held.sublayer)
+    def _after(self, i: int, x: Tensor, heads: HeadOutputs) -> Tensor:
+        recorded, layer = self._recorded[i], self.run.weights.layer(i)
+        out = self._attention_output(i, layer, heads)
+        out = out if recorded.sublayer is None else self._at_scale(out, layer.attn_post_norm, recorded.sublayer)
         x = x + out
-        x = x if held.middle is None else self._scaled(x, layer.attn_post_norm, held.middle)
-        x = x if held.mlp is None else x + held.mlp
-        return x if held.end is None else self._scaled(x, layer.mlp_post_norm, held.end)
+        x = x if recorded.middle is None else self._at_scale(x, layer.attn_post_norm, recorded.middle)
+        x = x if recorded.mlp is None else x + recorded.mlp
+        return x if recorded.end is None else self._at_scale(x, layer.mlp_post_norm, recorded.end)
 
-    def _written(self, i: int, layer: Layer, heads: Added) -> Tensor:
-        """[pos, d_model]: the chosen heads' outputs and the output bias, before any norm behind them."""
+    def _attention_output(self, i: int, layer: Layer, heads: HeadOutputs) -> Tensor:
+        """[pos, d_model]: the sum of these head outputs and b_O, before a norm after the sublayer."""
         bias = torch.zeros_like(layer.W_O[0, 0]) if layer.b_O is None else layer.b_O
         if heads is None:
             return bias.expand(self.run.n, -1)
@@ -93,41 +95,36 @@ class ForcedPass:
             return (self.run.editor.apply("result", i, z @ layer.W_O) * through[:, None, None]).sum(0) + bias
         return block.merge_heads(z * through[:, None, None]) @ block.flat_out(layer.W_O) + bias
 
-    def _scaled(self, x: Tensor, norm: Norm, scale: Tensor) -> Tensor:
-        """x through a norm at a recorded scale."""
-        kind = self.config.norm
-        x = x - x.mean(dim=-1, keepdim=True) if kind == "layer" else x
-        x = x * scale
-        x = x if norm.gain is None else x * norm.gain
-        return x if norm.bias is None else x + norm.bias
+    def _at_scale(self, x: Tensor, norm: Norm, scale: Tensor) -> Tensor:
+        return norm_at_scale(x, norm, self.config.norm, scale)
 
-    def heads(self, i: int, x: Tensor) -> Added:
-        """All heads of layer i: z [head, pos, d_head], gathered from the stream x [pos, d_model] by the recorded patterns."""
+    def heads(self, i: int, x: Tensor) -> HeadOutputs:
+        """All heads of layer i: their z [head, pos, d_head] on the stream x [pos, d_model], under the recorded patterns."""
         c, run, layer = self.config, self.run, self.run.weights.layer(i)
         with torch.inference_mode():
             if c.norm != "none" and c.norm_placement in ("pre", "both"):
-                x = self._scaled(x, layer.attn_norm, run.get("attn_norm_scale", i))
+                x = self._at_scale(x, layer.attn_norm, run.get("attn_norm_scale", i))
             v = block.split_heads(x @ block.flat_in(layer.W_V), c.n_kv_heads)
             v = run.editor.apply("v", i, v if layer.b_V is None else v + layer.b_V[:, None, :])
-            kept = run.captured[i]
+            recorded = run.captured[i]
             if c.score_soft_cap or run.editor.touches(i, "scores", "pattern"):
                 z = run.get("pattern", i) @ block.per_query_head(c, v)
             else:
-                z = block.attend(c, i, QKV(kept.q, kept.k, v), 0)
+                z = block.attend(c, i, QKV(recorded.q, recorded.k, v), 0)
             return run.editor.apply("z", i, z), self.every()
 
     def loss(self, x: Tensor) -> float:
-        """Mean loss in nats of the run's tokens under a final stream x [pos, d_model], at the recorded final scale."""
+        """Mean loss in nats of the run's tokens for a final stream x [pos, d_model], at the recorded scale of the final norm."""
         c, run, ends = self.config, self.run, self.run.weights.unembed()
-        targets, total = torch.tensor(run.tokens[1:]), 0.0
         assert run.final is not None
         with torch.inference_mode():
             if c.final_norm and c.norm != "none":
-                x = self._scaled(x, ends.norm, block.norm_scale(run.final, c.norm, c.norm_eps))
-            for start in range(0, run.n - 1, ROWS):
-                self._ctx.tick(start, run.n, "unembedding")
-                rows = slice(start, min(start + ROWS, run.n - 1))
-                logits = x[rows] @ ends.W_U if ends.b_U is None else x[rows] @ ends.W_U + ends.b_U
-                logits = block.soft_cap(logits, c.logit_soft_cap)
-                total += float(F.cross_entropy(logits, targets[rows], reduction="none").double().sum())
+                x = self._at_scale(x, ends.norm, block.norm_scale(run.final, c.norm, c.norm_eps))
+
+            def logits(rows: slice) -> Tensor:
+                scores = x[rows] @ ends.W_U if ends.b_U is None else x[rows] @ ends.W_U + ends.b_U
+                return block.soft_cap(scores, c.logit_soft_cap)
+
+            tick = lambda row: self._ctx.tick(row, run.n, "unembedding")
+            total = sum(float(losses.double().sum()) for losses in loss_tiles(logits, torch.tensor(run.tokens[1:]), tick))
         return total / (run.n - 1) if run.n > 1 else float("nan")

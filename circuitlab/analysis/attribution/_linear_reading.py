@@ -1,15 +1,15 @@
-"""A linear reading of the stream, taken apart into what was written into it.
+"""A linear function of the residual stream as the sum of its components' parts.
 
     R(x) = s ∘ (x W),        W [d_model, width] the same at every position, s [pos, 1] the recorded norm scales
 
-Behind a norm at its recorded scale s′ (y = s′ ∘ centre(x) ∘ gain + bias; RMSNorm does not centre) R(y) is again such a reading,
+After a norm at its recorded scale s′ (y = s′ ∘ centre(x) ∘ gain + bias; RMSNorm does not centre), R(y) is again such a function
 of the norm's input:
 
     W′ = centre(gain ∘ W),  scale s ∘ s′,        plus the constant s ∘ (bias W)
 
-Reading from a layer back to the embedding gives one part for every writer, and the parts add up to R(x) (the sum over the terms
-of a path expansion, Elhage et al. 2021, with norms and MLPs as recorded). An MLP's part is what the recorded stream gained in
-its layer beyond attention: nothing of it is computed again.
+Reading from a layer back to the embedding gives one part per component, and the parts add up to R(x) (the terms of a path
+expansion, Elhage et al. 2021, with norms and MLPs as recorded). An MLP's part is what the recorded stream gains in its layer
+beyond attention: the MLP is not recomputed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.attribution._contributions import attention_written, entering, replaced, z_of
+from circuitlab.analysis.attribution._contributions import attention_output, initial_stream, stream_intervention, z_of
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig, NormKind
 from circuitlab.model.run import Run
@@ -29,13 +29,13 @@ from circuitlab.model.subject import Head
 from circuitlab.model.weights import Layer, Norm
 
 Kind = Literal["embedding", "position", "bias", "mlp", "head", "intervention"]
-TILE_FLOPS = 2e9  # of the patterns made at a time, so that cancelling is answered in time
+TILE_FLOPS = 2e9  # per batch of heads whose patterns are computed together, so that cancelling is noticed in time
 NORM_BIASES, INTERVENTIONS = "norm biases", "interventions"
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What one writer contributes to a reading: `value` [pos, width]. Parts of the same name belong together."""
+    """One component's part of a reading: `value` [pos, width]. Parts of the same name are added (`merged`)."""
 
     name: str
     kind: Kind
@@ -45,17 +45,17 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """`scale` ∘ (x `W`): W [d_model, width], scale [pos, 1]."""
+    """The linear function `scale` ∘ (x `W`) of the stream: W [d_model, width], scale [pos, 1]."""
 
     W: Tensor
     scale: Tensor
 
     def of(self, x: Tensor) -> Tensor:
-        """[..., pos, width] of x [..., pos, d_model]."""
+        """[..., pos, width]: its value for x [..., pos, d_model]."""
         return self.scale * (x @ self.W)
 
-    def behind(self, norm: Norm, kind: NormKind, scale: Tensor) -> tuple[Reading, list[Part]]:
-        """The same reading of what went into a norm whose recorded scale was `scale` [pos, 1], and its bias' part."""
+    def before_norm(self, norm: Norm, kind: NormKind, scale: Tensor) -> tuple[Reading, list[Part]]:
+        """This reading as a function of a norm's input, at the recorded `scale` [pos, 1], and the part of the norm's bias."""
         if kind == "none":
             return self, []
         W = self.W if norm.gain is None else norm.gain[:, None] * self.W
@@ -65,9 +65,10 @@ class Reading:
 
 
 class Passage:
-    """All norms between what a head of layer `first` writes and what layer `last`'s attention reads (n_layers: the unembedding).
+    """All norms between the output of a head in layer `first` and the input of attention in layer `last`.
 
-    At their recorded scales they take x to `scale` ∘ (x N), besides their biases: `scale` [dest, 1], N by `apply`.
+    `last` = n_layers stands for the unembedding. At their recorded scales, and without their biases, the norms map x to
+    `scale` ∘ (x N): `scale` [dest, 1], N by `apply`.
     """
 
     def __init__(self, run: Run, first: int, last: int, dest: slice = slice(None)) -> None:
@@ -76,8 +77,8 @@ class Passage:
         c = self.c
         if c.norm_placement in ("post_sublayer", "both"):
             weights = run.weights.layer(first, mlp=False)
-            written = attention_written(run, first, weights, run.get("z", first, (), dest), dest)
-            self._add(weights.attn_post_norm, written)
+            output = attention_output(run, first, weights, run.get("z", first, (), dest), dest)
+            self._add(weights.attn_post_norm, output)
         for i in range(first, last) if c.norm_placement == "post_residual" else ():
             weights = run.weights.layer(i)
             self._add(weights.attn_post_norm, run.get("resid_pre", i, (), dest) + run.get("attn_out", i, (), dest))
@@ -93,7 +94,7 @@ class Passage:
         self.scale = self.scale * block.norm_scale(x, self.c.norm, self.c.norm_eps)
 
     def apply(self, x: Tensor) -> Tensor:
-        """x N for x [..., d_model]: each norm's centring and gain, no scale and no bias."""
+        """x N for x [..., d_model]: each norm's centring and gain, without scale and bias."""
         for norm in self._norms:
             x = x - x.mean(dim=-1, keepdim=True) if self.c.norm == "layer" else x
             x = x if norm.gain is None else x * norm.gain
@@ -101,26 +102,26 @@ class Passage:
 
 
 def parts_before(run: Run, layer: int, reading: Reading, tick: Callable[[int, int, str], None]) -> list[Part]:
-    """Everything that was written into the stream before `layer`, as `reading` sees it, from the embedding on."""
-    found: list[list[Part]] = []
+    """The parts of a reading of the stream before `layer`: one per component, from the embedding on."""
+    parts_by_layer: list[list[Part]] = []
     for i in reversed(range(layer)):
-        found.append(_replaced(run, i + 1, reading))
-        reading, written = _block(run, i, reading, lambda text, i=i: tick(layer - 1 - i, layer, text))
-        found.append(written)
-    found.append(_replaced(run, 0, reading))
-    begins = entering(run, slice(None)).items()
-    found.append([Part(name, "embedding" if name == "embedding" else "position", reading.of(x)) for name, x in begins])
-    return [part for some in reversed(found) for part in some]
+        parts_by_layer.append(_replaced(run, i + 1, reading))
+        reading, output = _block(run, i, reading, lambda text, i=i: tick(layer - 1 - i, layer, text))
+        parts_by_layer.append(output)
+    parts_by_layer.append(_replaced(run, 0, reading))
+    initial = initial_stream(run, slice(None)).items()
+    parts_by_layer.append([Part(name, "embedding" if name == "embedding" else "position", reading.of(x)) for name, x in initial])
+    return [part for parts in reversed(parts_by_layer) for part in parts]
 
 
 def _replaced(run: Run, layer: int, reading: Reading) -> list[Part]:
-    """What an intervention on the stream in front of `layer` put into it."""
-    change = replaced(run, layer, slice(None))
+    """The part of an intervention on the stream before `layer`."""
+    change = stream_intervention(run, layer, slice(None))
     return [] if change is None else [Part(INTERVENTIONS, "intervention", reading.of(change))]
 
 
 def _block(run: Run, i: int, reading: Reading, tick: Callable[[str], None]) -> tuple[Reading, list[Part]]:
-    """The reading as the stream before block i looks to it, and the parts of the block's writers."""
+    """The reading as a function of the stream before block i, and the parts of the block's components."""
     c = run.weights.config
     if c.norm_placement == "post_residual":
         return _block_behind_norms(run, i, reading, tick)
@@ -133,35 +134,35 @@ def _block(run: Run, i: int, reading: Reading, tick: Callable[[str], None]) -> t
 
 
 def _block_behind_norms(run: Run, i: int, reading: Reading, tick: Callable[[str], None]) -> tuple[Reading, list[Part]]:
-    """The same where norms stand on the stream itself: they stand between every earlier writer and the reader."""
-    c, weights, found = run.weights.config, run.weights.layer(i), list[Part]()
+    """As `_block` with norms on the stream itself, which lie between every earlier component and the reading."""
+    c, weights, parts = run.weights.config, run.weights.layer(i), list[Part]()
     if weights.mlp is not None:
-        written = run.get("mlp_out", i)
-        scale = block.norm_scale(run.get("resid_mid", i) + written, c.norm, c.norm_eps)
-        reading, found = reading.behind(weights.mlp_post_norm, c.norm, scale)
-        found.append(Part(f"MLP {i}", "mlp", reading.of(written)))
+        output = run.get("mlp_out", i)
+        scale = block.norm_scale(run.get("resid_mid", i) + output, c.norm, c.norm_eps)
+        reading, parts = reading.before_norm(weights.mlp_post_norm, c.norm, scale)
+        parts.append(Part(f"MLP {i}", "mlp", reading.of(output)))
     scale = block.norm_scale(run.get("resid_pre", i) + run.get("attn_out", i), c.norm, c.norm_eps)
-    reading, constant = reading.behind(weights.attn_post_norm, c.norm, scale)
-    return reading, [*_attention(run, i, reading, tick), *constant, *found]
+    reading, constant = reading.before_norm(weights.attn_post_norm, c.norm, scale)
+    return reading, [*_attention(run, i, reading, tick), *constant, *parts]
 
 
 def _attention(run: Run, i: int, reading: Reading, tick: Callable[[str], None]) -> list[Part]:
-    """One part a head of layer i, one for its output bias; a norm behind attention lies in between."""
-    c, weights, found = run.weights.config, run.weights.layer(i, mlp=False), list[Part]()
+    """One part per head of layer i and one for b_O, through a norm after attention if there is one."""
+    c, weights, parts = run.weights.config, run.weights.layer(i, mlp=False), list[Part]()
     if c.norm_placement in ("post_sublayer", "both"):
-        written = attention_written(run, i, weights, run.get("z", i), slice(None))
-        reading, found = reading.behind(weights.attn_post_norm, c.norm, block.norm_scale(written, c.norm, c.norm_eps))
+        output = attention_output(run, i, weights, run.get("z", i), slice(None))
+        reading, parts = reading.before_norm(weights.attn_post_norm, c.norm, block.norm_scale(output, c.norm, c.norm_eps))
     for heads in _tiles(c, run.n):
-        tick(f"what the heads of layer {i} wrote")
-        values = _written_by(run, i, weights, heads, reading)
-        found += [Part(str(Head(i, h)), "head", v, Head(i, h)) for h, v in zip(heads, values, strict=True)]
+        tick(f"outputs of the heads of layer {i}")
+        values = _head_parts(run, i, weights, heads, reading)
+        parts += [Part(str(Head(i, h)), "head", v, Head(i, h)) for h, v in zip(heads, values, strict=True)]
     if weights.b_O is not None:
-        found.append(Part(f"b_O {i}", "bias", reading.scale * (weights.b_O @ reading.W)))
-    return found
+        parts.append(Part(f"b_O {i}", "bias", reading.scale * (weights.b_O @ reading.W)))
+    return parts
 
 
-def _written_by(run: Run, i: int, weights: Layer, heads: tuple[int, ...], reading: Reading) -> Tensor:
-    """[head, pos, width]: z (W_O W), and the longer way where an intervention acts on what heads write."""
+def _head_parts(run: Run, i: int, weights: Layer, heads: tuple[int, ...], reading: Reading) -> Tensor:
+    """[head, pos, width]: z (W_O W), or the reading of the recorded outputs if an intervention acts on them."""
     if run.editor.touches(i, "result"):
         return reading.of(run.get("result", i, heads))
     whole = len(heads) == run.weights.config.n_heads
@@ -170,16 +171,16 @@ def _written_by(run: Run, i: int, weights: Layer, heads: tuple[int, ...], readin
 
 
 def _tiles(c: ModelConfig, n: int) -> Iterator[tuple[int, ...]]:
-    """Heads whose patterns are made together."""
+    """Batches of heads whose patterns are computed together."""
     step = max(1, int(TILE_FLOPS / (4 * c.d_head * n * n)))
     for start in range(0, c.n_heads, step):
         yield tuple(range(start, min(start + step, c.n_heads)))
 
 
 def merged(parts: list[Part]) -> list[Part]:
-    """Parts of the same name added up, in the order in which the names first stand."""
-    found: dict[str, Part] = {}
+    """Parts with the same name added up, in the order of first occurrence."""
+    by_name: dict[str, Part] = {}
     for part in parts:
-        first = found.get(part.name)
-        found[part.name] = part if first is None else Part(part.name, part.kind, first.value + part.value, part.head)
-    return list(found.values())
+        first = by_name.get(part.name)
+        by_name[part.name] = part if first is None else Part(part.name, part.kind, first.value + part.value, part.head)
+    return list(by_name.values())

@@ -1,12 +1,11 @@
-"""What every head and every other part writes towards a target directly, at the recorded scale of the final norm.
+"""Direct logit attribution: the direct contribution of every head and other component to a target.
 
     value = x_L · D' + constant,     x_L = embedding + position + Σ_l (Σ_h z_h W_O^h + b_O + MLP_l)
     head  = z_h W_O^h · D' = <z_h, W_O^h D'>
 
-D' is the target's direction with the final norm's gain, centring and recorded scale folded in (`target`), so that a head
-costs one product with its z and nothing of size [head, pos, d_model] is made. Direct: what a part does through later layers is
-not counted. Behind a norm after the sublayer, at that norm's recorded scale (`written`). Elhage et al. 2021, "Logit
-contributions".
+D' is the target's direction with the final norm's gain, centring and recorded scale folded in (`target`), so that a head costs
+one product with its z and no array [head, pos, d_model]. Direct: effects through later layers are not counted. A norm after the
+sublayer enters at its recorded scale (`_contributions`). Elhage et al. 2021, "Logit contributions".
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from torch import Tensor
 
 from circuitlab.analysis.attribution._contributions import (
     Directions,
-    by_head,
     directions,
-    entering,
+    directions_at_heads,
+    head_contributions,
+    initial_stream,
     refuse_norm_on_stream,
-    replaced,
-    seen_by_heads,
+    stream_intervention,
     z_of,
 )
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over, read_only
@@ -40,7 +39,7 @@ CONSTANT = "final norm bias + b_U"
 
 @dataclass(frozen=True)
 class DirectAttributionParams:
-    """`position` is read, −1 the last; with `positions` "all" every position's own target is taken apart as well."""
+    """The target is measured at `position`, −1 the last; with `positions` "all", every position has its own target."""
 
     target: Target = Target()
     positions: Literal["one", "all"] = "one"
@@ -49,9 +48,9 @@ class DirectAttributionParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DirectAttributionResult(Result):
-    """`heads` [layer, head, pos], `others` [component, pos] called `names`, `total` [pos], all in logits; `positions` [pos].
+    """`heads` [layer, head, pos], `others` [component, pos] named `names`, `total` [pos], all in logits; `positions` [pos].
 
-    `ids` [pos, 2]: target and what is subtracted, −1 for none. `at`: where on the pos axis the chosen position is.
+    `ids` [pos, 2]: the target and the token subtracted from it, −1 for none. `at`: index of the chosen position on the pos axis.
     """
 
     heads: np.ndarray = over("layer", "head", "position", unit="logit")
@@ -63,7 +62,7 @@ class DirectAttributionResult(Result):
     at: int = 0
 
     def table(self) -> Table:
-        """One row per part and position, parts in the order of the model."""
+        """One row per component and position, components in the order of the model."""
         layers, heads, n = self.heads.shape
         names = [str(Head(i, h)) for i in range(layers) for h in range(heads)] + list(self.names)
         values = np.concatenate([self.heads.reshape(-1, n), self.others])
@@ -83,9 +82,9 @@ class DirectAttributionResult(Result):
 
 
 def component_names(run: Run) -> tuple[str, ...]:
-    """Everything that is not a head, in the order in which it enters the stream; the constant last."""
+    """The components that are not heads, in the order in which they enter the stream; the constant last."""
     c = run.weights.config
-    names = list(entering(run, slice(0, 1)))
+    names = list(initial_stream(run, slice(0, 1)))
     behind = c.norm == "layer" and c.norm_placement in ("post_sublayer", "both")
     for i in range(c.n_layers):
         names += [f"intervention L{i}"] if run.editor.touches(i, "resid_pre") else []
@@ -96,10 +95,10 @@ def component_names(run: Run) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class _Sweep:
-    """The arrays that are filled layer by layer, in place, and what fills them."""
+    """The result's arrays, filled in place layer by layer."""
 
     run: Run
-    aim: TargetVector
+    vector: TargetVector
     D: Directions
     dest: slice
     at: int
@@ -108,32 +107,32 @@ class _Sweep:
     heads: np.ndarray
     others: np.ndarray
 
-    def put(self, name: str, values: Tensor) -> None:
+    def fill(self, name: str, values: Tensor) -> None:
         if name in self.names:
             self.others[self.names.index(name)] = values.cpu().numpy()
 
     def begin(self, constant: Tensor) -> None:
-        for name, x in entering(self.run, self.dest).items():
-            self.put(name, self.D.of(x))
-        self.put(CONSTANT, constant)
+        for name, x in initial_stream(self.run, self.dest).items():
+            self.fill(name, self.D.of(x))
+        self.fill(CONSTANT, constant)
 
     def layer(self, i: int) -> None:
         run, dest, D = self.run, self.dest, self.D
-        change = replaced(run, i, dest)
+        change = stream_intervention(run, i, dest)
         if change is not None:
-            self.put(f"intervention L{i}", D.of(change))
+            self.fill(f"intervention L{i}", D.of(change))
         weights = run.weights.layer(i, mlp=False)
         z = z_of(run, i, dest)
-        E, constant = seen_by_heads(run, i, weights, D, z, dest)
-        heads = by_head(run, i, weights, E, z, dest)
+        E, constant = directions_at_heads(run, i, weights, D, z, dest)
+        heads = head_contributions(run, i, weights, E, z, dest)
         bias = constant if weights.b_O is None else constant + E.of(weights.b_O.expand(len(heads[0]), -1))
-        self.put(f"attention bias L{i}", bias)
+        self.fill(f"attention bias L{i}", bias)
         if not run.weights.config.attention_only:
-            self.put(f"MLP L{i}", self._mlp(i, heads.sum(0) + bias))
+            self.fill(f"MLP L{i}", self._mlp(i, heads.sum(0) + bias))
         self.heads[i] = heads.cpu().numpy()
 
     def _mlp(self, i: int, attention: Tensor) -> Tensor:
-        """[pos]. For one position the MLP is computed; for all, it is what the recorded stream gained besides attention."""
+        """[pos]: the MLP's contribution; computed for one position, for all: what the recorded stream gains besides attention."""
         if self.computed:
             return self.D.of(self.run.get("mlp_out", i, (), self.dest))
         gained = self.run.get("resid_post", i, (), self.dest) - self.run.get("resid_pre", i, (), self.dest)
@@ -141,22 +140,22 @@ class _Sweep:
 
 
 def _sweep(inputs: Inputs, p: DirectAttributionParams, ctx: Ctx) -> tuple[_Sweep, Tensor, Tensor]:
-    """What is to be filled (as far as an earlier attempt came, filled), the constants, and the totals."""
+    """(arrays, constant [pos], total [pos]); the arrays hold what a cancelled attempt computed."""
     run, weights = inputs.run(), inputs.weights
     position = position_of(run.n, p.position)
     dest = slice(position, position + 1) if p.positions == "one" else slice(0, run.n)
-    aim = target_at(inputs, p.target, range(run.n)[dest])
+    vector = target_at(inputs, p.target, range(run.n)[dest])
     assert run.final is not None
     shared = bool(p.target.tokens or p.target.direction)
-    D, constant = directions(weights, aim, run.final[dest], shared)
+    D, constant = directions(weights, vector, run.final[dest], shared)
     names, n = component_names(run), len(D.scale)
     c, dtype = weights.config, np.float64 if D.scale.dtype == torch.float64 else np.float32
     heads, others = np.full((c.n_layers, c.n_heads, n), np.nan, dtype), np.full((len(names), n), np.nan, dtype)
     if isinstance(ctx.previous, DirectAttributionResult):
         heads, others = ctx.previous.heads.copy(), ctx.previous.others.copy()
     at = 0 if p.positions == "one" else position
-    sweep = _Sweep(run, aim, D, dest, at, p.positions == "one", names, heads, others)
-    return sweep, constant, aim.measure(weights, run.final[dest])
+    sweep = _Sweep(run, vector, D, dest, at, p.positions == "one", names, heads, others)
+    return sweep, constant, vector.measure(weights, run.final[dest])
 
 
 def _memory(config: ModelConfig, n: int, p: DirectAttributionParams) -> int:
@@ -172,7 +171,7 @@ def _refuse(config: ModelConfig, p: DirectAttributionParams) -> str | None:
 
 @analysis(version=1, needs="tokens", lane="live", memory=_memory, refuse=_refuse)
 def direct_attribution(inputs: Inputs, p: DirectAttributionParams, ctx: Ctx) -> DirectAttributionResult:
-    """What each head and each other part adds to a target directly, at one position or at all."""
+    """Direct logit attribution: what each head and other component adds to a target, at one position or at all."""
     with torch.inference_mode():
         sweep, constant, total = _sweep(inputs, p, ctx)
         sweep.begin(constant)
@@ -191,15 +190,15 @@ def _result(inputs: Inputs, p: DirectAttributionParams, s: _Sweep, total: Tensor
         left = np.abs(s.heads.sum((0, 1)) + s.others.sum(0) - whole).max()
         size = (np.abs(s.heads).sum((0, 1)) + np.abs(s.others).sum(0)).max()
         remainder = Remainder(float(left), float(size), "logits", "the parts' sizes add up to")
-    words = [s.aim.words, "direct, at the recorded scale of the final norm: nothing through later layers"]
+    words = [s.vector.words, "direct, at the recorded scale of the final norm: no effects through later layers"]
     if p.positions == "all" and not inputs.weights.config.attention_only:
-        words.append("MLPs: what the recorded stream gained besides attention")
+        words.append("MLPs: what the recorded stream gains besides attention")
     return DirectAttributionResult(
         heads=s.heads.copy(),
         others=s.others.copy(),
         total=read_only(whole),
-        positions=read_only(s.aim.positions.cpu().numpy()),
-        ids=read_only(s.aim.ids.cpu().numpy()),
+        positions=read_only(s.vector.positions.cpu().numpy()),
+        ids=read_only(s.vector.ids.cpu().numpy()),
         names=s.names,
         at=s.at,
         conventions=(*inputs.subject.conventions.words(), *words),

@@ -1,14 +1,14 @@
-"""Everything one head does at one destination and one source, in the order in which it happens, with this run's numbers.
+"""One attention head step by step at one destination and one source, with the run's own numbers.
 
     x → norm → q_d = x_d W_Q + b_Q,  k_s = x_s W_K + b_K,  v_s = x_s W_V + b_V        (q/k norm, smearing, rotation)
     score = scale · Σ_i q_d[i] k_s[i]  (− slope · (d − s): ALiBi)  → soft cap → mask → A[d, ·] = softmax over the allowed sources
-    z_d = Σ_s A[d, s] v_s  → z_d W_O, which is added to the stream
+    z_d = Σ_s A[d, s] v_s  → z_d W_O, which is added to the residual stream
 
-(Elhage et al. 2021, "Attention heads are independent and additive".) What z_d W_O and its part from s do to logits is read at
-the recorded scales of the norms behind the head, minus the mean over the vocabulary. Interventions on q, k, v, scores, pattern, z
-and result are in the numbers from the step on at which they act.
+(Elhage et al. 2021, "Attention heads are independent and additive".) The logit effects of z_d W_O and of its part from s are at
+the recorded scales of the norms after the head, minus the mean over the vocabulary. Interventions on q, k, v, scores, pattern, z
+and result show in the numbers from the step at which they act.
 
-No mean over a set of prompts: every vector belongs to one destination and one source, which are other tokens in another prompt.
+It is not averaged over prompts: every vector belongs to one destination and one source, which are other tokens in other prompts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from circuitlab.model.subject import Head, Target
 
 @dataclass(frozen=True)
 class HeadStepParams:
-    """One head, destination and source (None: the one most attended to); `k` out tokens; the effect on `target` at d."""
+    """One head, destination and source (None: the most attended one); `k` output tokens; the effect on `target` at d."""
 
     head: Head = Head(0, 0)
     destination: int = -1
@@ -43,16 +43,16 @@ class HeadStepParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HeadStepResult(Result):
-    """In the order of the steps; float64.
+    """The quantities of each step, in order, as float64.
 
-    `x_dest`, `x_source` [d_model] the stream; `read_query`, `read_key`, `read_value` [d_model] what the projections read of it
-    (through the norm, with shortformer positions for the first two). `q`, `k`, `v` [d_head] as attention uses them; `products`
-    [d_head] q · k entry by entry; `dot` their sum, `scale`, `score` (scale · dot), `bias` (ALiBi's, 0 without), `softmax_score`
-    (of both, soft-capped, intervened).
-    `scores` [src] of the row, NaN where `mask` [src] (bool: seen) hides it; `pattern` [src]; `attention` its entry at the source.
-    `weighted` [d_head] A · v_s; `z` [d_head]; `result` [d_model] z W_O; `moved` [d_model] A · v_s W_O, the source's own part.
-    `top_ids`, `bottom_ids` int64, `top`, `bottom` [≤ k] logit effects of `result`; `moved_ids`, `moved_top` [≤ k] of `moved`;
-    `effect`, `effect_moved` of both on the target; `target_ids` int64 [2], −1 for none.
+    `x_dest`, `x_source` [d_model]: the stream; `read_query`, `read_key`, `read_value` [d_model]: the projections' inputs (after
+    the norm; with shortformer positions for the first two). `q`, `k`, `v` [d_head] as attention uses them; `products` [d_head]:
+    q ∘ k; `dot` their sum, `scale`, `score` = scale · dot, `bias` (ALiBi's, else 0), `softmax_score`: score + bias, soft-capped,
+    with interventions.
+    `scores` [src]: the row, NaN where `mask` [src] (bool: visible) hides a source; `pattern` [src]; `attention`: its entry at
+    the source. `weighted` [d_head] = A · v_s; `z` [d_head]; `result` [d_model] = z W_O; `moved` [d_model] = A · v_s W_O.
+    `top_ids`, `bottom_ids` int64, `top`, `bottom` [≤ k]: logit effects of `result`; `moved_ids`, `moved_top` [≤ k]: of `moved`;
+    `effect`, `effect_moved`: of both on the target; `target_ids` int64 [2], −1 for none.
     """
 
     x_dest: np.ndarray = over("dimension", unit="residual units")
@@ -91,7 +91,7 @@ class HeadStepResult(Result):
     source: int
 
     def table(self) -> Table:
-        """One row an entry of the head's own vectors."""
+        """One row per entry of the head's own vectors."""
         names = ("q", "k", "products", "v", "weighted", "z")
         entries = Column("entry", np.arange(len(self.q)))
         return Table((entries, *(Column(name, getattr(self, name), str(self.unit_of(name))) for name in names)))
@@ -103,34 +103,34 @@ def _memory(c: ModelConfig, n: int, p: HeadStepParams) -> int:
 
 @analysis(version=1, needs="tokens", of_heads=True, lane="live", memory=_memory)
 def head_step(inputs: Inputs, p: HeadStepParams, ctx: Ctx) -> HeadStepResult:
-    """One head step by step at one destination and source: reading, score, mask, softmax, weighted sum, output."""
+    """One attention head step by step at a destination and source: q and k, score, mask, softmax, z, output, logit effect."""
     run, c = inputs.run(), inputs.weights.config
     check_heads(c, p.head)
     with torch.inference_mode():
         d, s, allowed = cell(run, ScoreExpansionParams(p.head, p.destination, p.source))
-        found = _attending(run, p.head, d, s, allowed)
+        values = _attending(run, p.head, d, s, allowed)
         ctx.tick(0, 2, "head")
-        found |= _writing(run, p.head, d, s, found["pattern"])
+        values |= _writing(run, p.head, d, s, values["pattern"])
         ctx.tick(1, 2, "logit effect")
-        aim = target_at(inputs, p.target, [d], run)
+        vector = target_at(inputs, p.target, [d], run)
         passage = Passage(run, p.head.layer, c.n_layers, slice(d, d + 1))
-        found |= _effects(run, aim, passage, found["result"], found["moved"], p.k)
+        values |= _effects(run, vector, passage, values["result"], values["moved"], p.k)
     arrays = {
-        name: value.double().cpu().numpy() if value.is_floating_point() else value.cpu().numpy() for name, value in found.items()
+        name: value.double().cpu().numpy() if value.is_floating_point() else value.cpu().numpy() for name, value in values.items()
     }
     numbers = {name: float(arrays.pop(name)) for name in list(arrays) if arrays[name].ndim == 0}
     slopes = c.slopes_in(p.head.layer)
     numbers |= {"scale": c.score_scale, "attention": float(arrays["pattern"][s])}
     numbers["bias"] = -slopes[p.head.head] * (d - s) if slopes else 0.0
-    said = () if allowed.start <= s < allowed.stop else ("the mask hides this source",)
+    mask_words = () if allowed.start <= s < allowed.stop else ("the mask hides this source",)
     norm = ("logit effect at recorded norm scales, minus the vocabulary mean",)
-    conventions = (*inputs.subject.conventions.words(), *norm, f"target: {aim.words}", *said)
-    rest = {"target_ids": aim.ids[0].cpu().numpy(), "target_words": aim.words, "destination": d, "source": s}
+    conventions = (*inputs.subject.conventions.words(), *norm, f"target: {vector.words}", *mask_words)
+    rest = {"target_ids": vector.ids[0].cpu().numpy(), "target_words": vector.words, "destination": d, "source": s}
     return HeadStepResult(**arrays, **numbers, **rest, conventions=conventions)  # pyright: ignore[reportArgumentType]
 
 
 def _attending(run: Run, head: Head, d: int, s: int, allowed: slice) -> dict[str, Tensor]:
-    """From the stream to the pattern."""
+    """The steps from the residual stream to the pattern."""
     i, only, row, group = head.layer, (head.head,), slice(d, d + 1), run.weights.config.kv_head(head.head)
     read, positions = read_by_attention(run, i), added_positions(run, i)
     reading = read if positions is None else read + positions
@@ -159,7 +159,7 @@ def _attending(run: Run, head: Head, d: int, s: int, allowed: slice) -> dict[str
 
 
 def _writing(run: Run, head: Head, d: int, s: int, pattern: Tensor) -> dict[str, Tensor]:
-    """From the pattern to what is added to the stream."""
+    """The steps from the pattern to the output in the residual stream."""
     i, only, row, group = head.layer, (head.head,), slice(d, d + 1), run.weights.config.kv_head(head.head)
     v, W_O = run.get("v", i, (group,))[0, s], run.weights.layer(i, mlp=False).W_O[head.head]
     weighted = pattern[s] * v
@@ -167,14 +167,14 @@ def _writing(run: Run, head: Head, d: int, s: int, pattern: Tensor) -> dict[str,
     return {"v": v, "weighted": weighted, "z": z, "result": result, "moved": weighted @ W_O}
 
 
-def _effects(run: Run, aim: TargetVector, passage: Passage, result: Tensor, moved: Tensor, k: int) -> dict[str, Tensor]:
-    """What the head's output, and the source's part of it, do to logits at the recorded norm scales."""
+def _effects(run: Run, vector: TargetVector, passage: Passage, result: Tensor, moved: Tensor, k: int) -> dict[str, Tensor]:
+    """Logit effects of the head's output and of the source's part of it, at the recorded norm scales."""
     both = passage.scale * passage.apply(torch.stack([result, moved]))
     logits = both @ run.weights.unembed().W_U
     logits = logits - logits.mean(dim=-1, keepdim=True)
     k = max(1, min(k, logits.shape[-1]))
     top, bottom = logits.topk(k), logits.topk(k, largest=False)
-    effect, effect_moved = both @ aim.D[0]
-    found = {"top_ids": top.indices[0], "top": top.values[0], "bottom_ids": bottom.indices[0], "bottom": bottom.values[0]}
-    found |= {"moved_ids": top.indices[1], "moved_top": top.values[1]}
-    return {**found, "effect": effect, "effect_moved": effect_moved}
+    effect, effect_moved = both @ vector.D[0]
+    tokens = {"top_ids": top.indices[0], "top": top.values[0], "bottom_ids": bottom.indices[0], "bottom": bottom.values[0]}
+    tokens |= {"moved_ids": top.indices[1], "moved_top": top.values[1]}
+    return {**tokens, "effect": effect, "effect_moved": effect_moved}

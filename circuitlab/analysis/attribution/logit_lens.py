@@ -1,10 +1,10 @@
-"""The logit lens: what the model would predict if it stopped after each layer.
+"""The logit lens: the model's prediction if it stopped after each layer.
 
-    p_stage = softmax(cap(norm(x_stage) W_U + b_U)),        x_stage the stream before each layer, between its halves, at the end
+    p_stage = softmax(cap(norm(x_stage) W_U + b_U)),        x_stage: the stream before each layer, after attention, at the end
 
-The norm is the final one, either with each stage's own statistics or with those recorded at the end (the scale that direct
-attribution uses). Per stage and position: the top tokens, probability and rank of the token that really follows, entropy, and
-KL(p_final ‖ p_stage). nostalgebraist 2020, "interpreting GPT: the logit lens"; the divergence as in Belrose et al. 2023.
+The norm is the final one, with each stage's own statistics or with those recorded at the end (the scale that direct attribution
+uses). Per stage and position: the top tokens, probability and rank of the actual next token, entropy, and KL(p_final ‖ p_stage).
+nostalgebraist 2020, "interpreting GPT: the logit lens"; the divergence as in Belrose et al. 2023.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from circuitlab.analysis.attribution._contributions import norm_at_scale
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, read_only, scalar
 from circuitlab.analysis.target import TargetVector, final_scale, position_of, target_at
 from circuitlab.model import block
@@ -25,7 +26,7 @@ from circuitlab.model.run import Run
 from circuitlab.model.subject import Target
 from circuitlab.model.weights import Weights
 
-ROWS = 32  # positions unembedded at a time: at d_vocab 50 257 one tile is 6.4 MB, and cancelling waits for one
+ROWS = 32  # positions unembedded at a time: one tile at d_vocab 50 257 takes 6.4 MB, and cancelling waits for one
 OWN = "each layer's own"
 FINAL = "the final layer's"
 
@@ -34,7 +35,7 @@ FINAL = "the final layer's"
 class LogitLensParams:
     """`positions` (first, last), both included, −1 the last; `k` top tokens; `mid`: also between attention and MLP.
 
-    `target` is measured at each stage beside the token that really follows; `position` is the one that `across` reads.
+    `target` is measured at each stage besides the actual next token; `position` is the one that `across` takes.
     """
 
     positions: tuple[int, int] = (0, -1)
@@ -47,11 +48,11 @@ class LogitLensParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LogitLensResult(Result):
-    """[stage, pos]: `log_prob` (nats) and `rank` (from 1, −1 none) of the token that follows, `entropy`, `kl` (nats), `value`
-    of the target (logits before a soft cap). [stage, pos, k]: `ids` (−1 not computed) and `probs`, the most probable first.
+    """[stage, pos]: `log_prob` (nats) and `rank` (from 1, −1 for none) of the actual next token, `entropy`, `kl` (nats), `value`
+    of the target (logits before a soft cap). [stage, pos, k]: `ids` (−1: not computed) and `probs`, the most probable first.
 
-    `positions`, `actual` [pos]: where, and what really follows (−1 at the end). `stages` names the stages; `at` is where on
-    the pos axis the chosen position is, −1 where it is not among them.
+    `positions`, `actual` [pos]: the positions and their actual next tokens (−1 at the end). `stages`: names of the stages; `at`:
+    index of the chosen position on the pos axis, −1 if it is not among them.
     """
 
     ids: np.ndarray = over("stage", "position", "top", unit="token id", none=True)
@@ -69,28 +70,28 @@ class LogitLensResult(Result):
     def table(self) -> Table:
         """One row per stage and position."""
         stage, pos = np.indices(self.entropy.shape).reshape(2, -1)
-        named = {"entropy": "nats", "kl": "nats", "value": "logit"}
+        units = {"entropy": "nats", "kl": "nats", "value": "logit"}
         columns = [Column("stage", np.array(self.stages)[stage]), Column("position", self.positions[pos], of="position")]
         columns += [Column("follows", self.actual[pos], of="token"), Column("top", self.ids[stage, pos, 0], of="token")]
         columns += [Column("top_probability", self.probs[stage, pos, 0])]
         columns += [Column("log_prob", self.log_prob[stage, pos], "nats"), Column("rank", self.rank[stage, pos], of="count")]
-        return Table((*columns, *(Column(n, getattr(self, n)[stage, pos], unit) for n, unit in named.items())))
+        return Table((*columns, *(Column(n, getattr(self, n)[stage, pos], unit) for n, unit in units.items())))
 
     def across(self) -> Mapping[str, np.ndarray]:
-        """[stage] each, at the chosen position: the target's value, the log-probability of what follows, entropy, KL."""
+        """[stage] each, at the chosen position: the target's value, log-probability of the actual next token, entropy, KL."""
         names = ("value", "log_prob", "entropy", "kl") if self.at >= 0 else ()
         return {name: getattr(self, name)[:, self.at] for name in names}
 
 
 def stages_of(config: ModelConfig, mid: bool) -> tuple[tuple[str, str, int], ...]:
-    """(name, what to ask the run for, layer) of every stage but the last, in order."""
-    found = []
+    """(name, site of the run, layer) of every stage but the last, in order."""
+    stages = []
     for i in range(config.n_layers):
-        found.append((f"L{i} in", "resid_pre", i))
-        # after attention: for a block without MLP the next stage, for a parallel one no stage at all
+        stages.append((f"L{i} in", "resid_pre", i))
+        # after attention: without an MLP this is the next stage; in a parallel block there is no such stage
         if mid and not config.attention_only and not config.parallel:
-            found.append((f"L{i} mid", "resid_mid", i))
-    return tuple(found)
+            stages.append((f"L{i} mid", "resid_mid", i))
+    return tuple(stages)
 
 
 def normalised(weights: Weights, x: Tensor, scale: Tensor | None) -> Tensor:
@@ -100,13 +101,11 @@ def normalised(weights: Weights, x: Tensor, scale: Tensor | None) -> Tensor:
         return x
     if scale is None:
         return block.normalise(x, norm, c.norm, c.norm_eps)
-    x = (x - x.mean(dim=-1, keepdim=True) if c.norm == "layer" else x) * scale
-    x = x if norm.gain is None else x * norm.gain
-    return x if norm.bias is None else x + norm.bias
+    return norm_at_scale(x, norm, c.norm, scale)
 
 
 def log_probs(weights: Weights, normed: Tensor) -> Tensor:
-    """[pos, d_vocab_out] of normalised streams: unembedding, soft cap, log-softmax."""
+    """[pos, d_vocab_out]: log-probabilities of normalised streams: unembedding, soft cap, log-softmax."""
     ends = weights.unembed()
     logits = normed @ ends.W_U
     logits = logits if ends.b_U is None else logits.add_(ends.b_U)
@@ -115,7 +114,7 @@ def log_probs(weights: Weights, normed: Tensor) -> Tensor:
 
 @dataclass(eq=False)
 class _Lens:
-    """The arrays that are filled one tile of positions at a time."""
+    """The result's arrays, filled one tile of positions at a time."""
 
     inputs: Inputs
     p: LogitLensParams
@@ -125,8 +124,8 @@ class _Lens:
     actual: np.ndarray
     arrays: dict[str, np.ndarray]
 
-    def tile(self, start: int, ctx: Ctx, aim: TargetVector) -> None:
-        """Every stage at the positions [start, start + ROWS) of the chosen ones: the end first, then down to the beginning."""
+    def tile(self, start: int, ctx: Ctx, vector: TargetVector) -> None:
+        """Compute every stage at entries [start, start + ROWS) of `positions`, from the last stage to the first."""
         weights, run, n = self.inputs.weights, self.run, len(self.positions)
         rows = slice(start, min(start + ROWS, n))
         dest = slice(int(self.positions[rows][0]), int(self.positions[rows][-1]) + 1)
@@ -138,30 +137,30 @@ class _Lens:
             done = start * (len(self.stages) + 1) + (rows.stop - start) * (len(self.stages) - i)
             ctx.tick(done, total, f"position {dest.start}")
             normed = normalised(weights, run.get(name, layer, (), dest) if name else final, scale)
-            found = log_probs(weights, normed)
-            last = found if last is None else last
-            self.put(i, rows, found, last)
-            self.arrays["value"][i, rows] = ((normed * aim.D[rows]).sum(-1) + aim.offset[rows]).cpu().numpy()
+            stage_log_probs = log_probs(weights, normed)
+            last = stage_log_probs if last is None else last
+            self.fill(i, rows, stage_log_probs, last)
+            self.arrays["value"][i, rows] = ((normed * vector.D[rows]).sum(-1) + vector.offset[rows]).cpu().numpy()
             if done + rows.stop - start < total:
-                ctx.partial(self.result((done + rows.stop - start) / total, aim.words))
+                ctx.partial(self.result((done + rows.stop - start) / total, vector.words))
 
-    def put(self, stage: int, rows: slice, found: Tensor, last: Tensor) -> None:
-        """What is read from the log-probabilities [row, d_vocab_out] of one stage."""
+    def fill(self, stage: int, rows: slice, stage_log_probs: Tensor, last: Tensor) -> None:
+        """Fill in one stage from its log-probabilities and the last stage's, [row, d_vocab_out] each."""
         a, k = self.arrays, self.arrays["ids"].shape[2]
-        top = torch.topk(found, k, dim=1)
+        top = torch.topk(stage_log_probs, k, dim=1)
         a["ids"][stage, rows], a["probs"][stage, rows] = top.indices.cpu().numpy(), top.values.exp().cpu().numpy()
-        p = found.exp()
-        a["entropy"][stage, rows] = -torch.nan_to_num(p * found, nan=0.0).sum(1).cpu().numpy()
-        gap = torch.exp(last, out=p) * (last - found)
+        p = stage_log_probs.exp()
+        a["entropy"][stage, rows] = -torch.nan_to_num(p * stage_log_probs, nan=0.0).sum(1).cpu().numpy()
+        gap = torch.exp(last, out=p) * (last - stage_log_probs)
         a["kl"][stage, rows] = torch.nan_to_num(gap, nan=0.0).sum(1).clamp(min=0.0).cpu().numpy()
         follows = torch.tensor(self.actual[rows])
-        known = follows >= 0
-        own = found.gather(1, follows.clamp(min=0)[:, None])
-        a["log_prob"][stage, rows] = own[:, 0].masked_fill(~known, torch.nan).cpu().numpy()
-        a["rank"][stage, rows] = ((found > own).sum(1) + 1).masked_fill(~known, -1).cpu().numpy()
+        has_next = follows >= 0
+        own = stage_log_probs.gather(1, follows.clamp(min=0)[:, None])
+        a["log_prob"][stage, rows] = own[:, 0].masked_fill(~has_next, torch.nan).cpu().numpy()
+        a["rank"][stage, rows] = ((stage_log_probs > own).sum(1) + 1).masked_fill(~has_next, -1).cpu().numpy()
 
     def result(self, done: float, words: str) -> LogitLensResult:
-        """A copy of what there is."""
+        """A snapshot of the result."""
         c = self.inputs.weights.config
         normless = not c.final_norm or c.norm == "none"
         of = "no final norm" if normless else f"final norm with {self.p.statistics} statistics"
@@ -204,11 +203,11 @@ def _memory(config: ModelConfig, n: int, p: LogitLensParams) -> int:
 
 @analysis(version=2, needs="tokens", lane="slow", memory=_memory)
 def logit_lens(inputs: Inputs, p: LogitLensParams, ctx: Ctx) -> LogitLensResult:
-    """What the model would predict from the stream at every layer and position."""
+    """The logit lens: the model's prediction from the residual stream at every layer and position."""
     with torch.inference_mode():
         lens = _lens(inputs, p, ctx.previous)
-        aim, n = target_at(inputs, p.target, lens.positions.tolist()), len(lens.positions)
+        vector, n = target_at(inputs, p.target, lens.positions.tolist()), len(lens.positions)
         for start in range(0, n, ROWS):
             if np.isnan(lens.arrays["entropy"][:, start : start + ROWS]).any():
-                lens.tile(start, ctx, aim)
-        return lens.result(1.0, aim.words)
+                lens.tile(start, ctx, vector)
+        return lens.result(1.0, vector.words)

@@ -1,11 +1,11 @@
-"""The MLP neurons that matter for a target at a position: how active each is, what it adds, what it writes in tokens.
+"""The MLP neurons with the largest direct effect on a target: activation, effect, and output in tokens.
 
     MLP = act W_out + b_out,        effect[n] = act[n] · (W_out[n] · D')        direct, at the recorded scale of the final norm
     writes[n] = W_out[n] through the final norm's gain and centring, times W_U, less its mean over the vocabulary
 
-act holds the gate where there is one. D' is the target's direction (`target`), seen through a norm behind the MLP at its
-recorded scale where there is one (`written`). All neurons of a layer and b_out add up to the MLP's direct contribution. Geva et
-al. 2022, "Transformer Feed-Forward Layers Build Predictions by Promoting Concepts in the Vocabulary Space".
+act includes the gate of a gated MLP. D' is the target's direction (`target`), through a norm after the MLP at its recorded scale
+if there is one (`_contributions`). All neurons of a layer and b_out add up to the MLP's direct contribution. Geva et al. 2022,
+"Transformer Feed-Forward Layers Build Predictions by Promoting Concepts in the Vocabulary Space".
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from circuitlab.model.weights import NO_NEURONS, Layer, Weights
 
 @dataclass(frozen=True)
 class NeuronsParams:
-    """The `k` largest by |effect| at `position` (−1 the last) over all layers; `tokens` from either end of what each writes."""
+    """The `k` neurons of largest |effect| at `position` (−1 the last); `tokens`: how many each raises and lowers."""
 
     target: Target = Target()
     position: int = -1
@@ -40,11 +40,11 @@ class NeuronsParams:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NeuronsResult(Result):
     """Rows, the largest |effect| first: `layer`, `neuron`, `activation`, `effect` (logits), `top_ids`, `top`, `bottom_ids`,
-    `bottom` [row, token]: what a unit of activation raises most and lowers most, in logits before the final norm's scale.
+    `bottom` [row, token]: the tokens that a unit of activation raises and lowers most, in logits before the final norm's scale.
 
-    `every` [layer, neuron]: the effect of each. Per layer: `summed`, all its neurons; `bias`; `placed`, what an
-    intervention put in the MLP's place; `mlp`, the MLP's direct contribution. `total`: the target's value. `n_neurons` were
-    looked at.
+    `every` [layer, neuron]: the effect of each neuron. Per layer: `summed` over its neurons; `bias`; `placed`, what
+    interventions put in place of the MLP's output; `mlp`, the MLP's direct contribution. `total`: the target's value.
+    `n_neurons`: of the whole model.
     """
 
     layer: np.ndarray = over("row", unit="index")
@@ -66,11 +66,11 @@ class NeuronsResult(Result):
     n_neurons: int
 
     def across(self) -> Mapping[str, np.ndarray]:
-        """`effect` [layer, neuron] of every neuron, so that the strongest are chosen over all prompts, and `mlp` [layer]."""
+        """`effect` [layer, neuron] of every neuron, so that the strongest are chosen by their mean, and `mlp` [layer]."""
         return {"effect": self.every, "mlp": self.mlp}
 
     def table(self) -> Table:
-        """One row a neuron."""
+        """One row per neuron."""
         names = np.array([f"L{a}N{b}" for a, b in zip(self.layer, self.neuron, strict=True)], dtype=str)
         joined = lambda rows: np.array([" ".join(map(str, row)) for row in rows], dtype=str)
         return Table(
@@ -85,28 +85,28 @@ class NeuronsResult(Result):
 
 
 @dataclass(eq=False)
-class _Kept:
-    """The strongest so far: (layer, neuron) [k, 2], activation and effect [k], what each writes into the stream [k, d_model]."""
+class _Strongest:
+    """The strongest neurons so far: (layer, neuron) [k, 2], activation and effect [k], output direction `writes` [k, d_model]."""
 
     ids: Tensor
     activation: Tensor
     effect: Tensor
     writes: Tensor
 
-    def with_layer(self, layer: int, act: Tensor, effect: Tensor, weights: Layer, k: int) -> _Kept:
-        """The k strongest of these and of one layer's `act`, `effect` [neuron]."""
+    def with_layer(self, layer: int, act: Tensor, effect: Tensor, weights: Layer, k: int) -> _Strongest:
+        """The k strongest of these and of one layer's neurons, with `act` and `effect` [neuron]."""
         assert weights.mlp is not None
         best = effect.abs().topk(min(k, len(effect))).indices
         ids = torch.cat([self.ids, torch.stack([torch.full_like(best, layer), best], dim=1)])
-        found = [torch.cat(pair) for pair in ((self.activation, act[best]), (self.effect, effect[best]))]
-        order = found[1].abs().argsort(descending=True, stable=True)[:k]
+        merged = [torch.cat(pair) for pair in ((self.activation, act[best]), (self.effect, effect[best]))]
+        order = merged[1].abs().argsort(descending=True, stable=True)[:k]
         gain = weights.mlp_post_norm.gain
         writes = weights.mlp.W_out[best] if gain is None else weights.mlp.W_out[best] * gain
-        return _Kept(ids[order], found[0][order], found[1][order], torch.cat([self.writes, writes])[order])
+        return _Strongest(ids[order], merged[0][order], merged[1][order], torch.cat([self.writes, writes])[order])
 
 
 def activations(run: Run, layer: int, weights: Layer, row: slice) -> Tensor:
-    """[row, neuron]: activations, gate included."""
+    """[row, neuron]: MLP activations, the gate included."""
     c = run.weights.config
     assert weights.mlp is not None
     x = run.get("resid_pre" if c.parallel else "resid_mid", layer, (), row)
@@ -115,18 +115,18 @@ def activations(run: Run, layer: int, weights: Layer, row: slice) -> Tensor:
     return block.mlp_hidden(c, weights.mlp, x)
 
 
-def seen_by_mlp(run: Run, weights: Layer, D: Directions, act: Tensor) -> tuple[Directions, Tensor]:
-    """The directions as what the MLP writes is seen by the target, and a constant [row]; through a norm behind it."""
+def directions_at_mlp(run: Run, weights: Layer, D: Directions, act: Tensor) -> tuple[Directions, Tensor]:
+    """(E, constant [row]): the directions for the MLP's output, through a norm after it if there is one."""
     c, mlp = run.weights.config, weights.mlp
     assert mlp is not None
     if c.norm_placement not in ("post_sublayer", "both") or c.norm == "none":
         return D, torch.zeros_like(D.scale[:, 0])
-    written = act @ mlp.W_out
-    return D.behind(c, weights.mlp_post_norm, written if mlp.b_out is None else written + mlp.b_out)
+    output = act @ mlp.W_out
+    return D.before_norm(c, weights.mlp_post_norm, output if mlp.b_out is None else output + mlp.b_out)
 
 
 def in_tokens(weights: Weights, writes: Tensor, k: int) -> tuple[np.ndarray, ...]:
-    """Ids and values [row, k] of what rows [row, d_model] raise most, and of what they lower most."""
+    """(ids, values, ids, values) [row, k]: the tokens that output directions [row, d_model] raise most and lower most."""
     c, ends = weights.config, weights.unembed()
     if c.final_norm and c.norm != "none":
         writes = writes - writes.mean(dim=-1, keepdim=True) if c.norm == "layer" else writes
@@ -146,7 +146,7 @@ def _memory(config: ModelConfig, n: int, p: NeuronsParams) -> int:
 
 def _refuse(config: ModelConfig, p: NeuronsParams) -> str | None:
     if config.attention_only:
-        return "this model has attention alone: there are no MLP neurons to list."
+        return "this model is attention-only: it has no MLP neurons."
     return NO_NEURONS if config.experts is not None else refuse_norm_on_stream(config)
 
 
@@ -158,54 +158,56 @@ def neurons(inputs: Inputs, p: NeuronsParams, ctx: Ctx) -> NeuronsResult:
     row, k = slice(position, position + 1), max(1, p.k)
     with torch.inference_mode():
         assert run.final is not None
-        aim = target_at(inputs, p.target, (position,))
-        D, _ = directions(inputs.weights, aim, run.final[row], shared=True)
+        vector = target_at(inputs, p.target, (position,))
+        D, _ = directions(inputs.weights, vector, run.final[row], shared=True)
         none = torch.zeros(0, dtype=D.base.dtype)
-        kept = _Kept(torch.zeros(0, 2, dtype=torch.int64), none, none, none.reshape(0, c.d_model))
+        strongest = _Strongest(torch.zeros(0, 2, dtype=torch.int64), none, none, none.reshape(0, c.d_model))
         sums = np.zeros((4, c.n_layers))  # neurons, bias, placed, MLP
         every = np.zeros((c.n_layers, c.d_mlp), dtype=inputs.subject.conventions.dtype)
         for layer in range(c.n_layers):
             ctx.tick(layer, c.n_layers, f"layer {layer}")
-            kept, sums[:, layer], every[layer] = _layer(run, layer, D, row, kept, k)
+            strongest, sums[:, layer], every[layer] = _layer(run, layer, D, row, strongest, k)
         ctx.tick(c.n_layers, c.n_layers, "in tokens")
-        tokens = in_tokens(inputs.weights, kept.writes, p.tokens)
-        total = float(aim.measure(run.weights, run.final[row])[0])
-        return _result(inputs, run, p, (kept, sums, every, tokens), aim.words, aim.ids, total)
+        tokens = in_tokens(inputs.weights, strongest.writes, p.tokens)
+        total = float(vector.measure(run.weights, run.final[row])[0])
+        return _result(inputs, run, p, (strongest, sums, every, tokens), vector.words, vector.ids, total)
 
 
-def _layer(run: Run, layer: int, D: Directions, row: slice, kept: _Kept, k: int) -> tuple[_Kept, np.ndarray, np.ndarray]:
-    """The strongest with this layer's; its sums: neurons, bias, what an intervention placed, the MLP; each neuron's effect."""
+def _layer(
+    run: Run, layer: int, D: Directions, row: slice, strongest: _Strongest, k: int
+) -> tuple[_Strongest, np.ndarray, np.ndarray]:
+    """(strongest with this layer's, sums [4]: neurons, bias, placed by interventions, MLP; effect of each neuron)."""
     weights = run.weights.layer(layer)
     mlp = weights.mlp
     assert mlp is not None
     act = activations(run, layer, weights, row)
-    E, constant = seen_by_mlp(run, weights, D, act)
+    E, constant = directions_at_mlp(run, weights, D, act)
     share = kept_share(run.edits, layer, ("mlp_out",), 1, torch.arange(run.n)[row])[0, 0].to(act.dtype)
     effect = act[0] * (mlp.W_out @ E.base[0]) * E.scale[0] * share
     bias = (constant if mlp.b_out is None else constant + E.of(mlp.b_out[None])) * share
     whole, summed = float(D.of(run.get("mlp_out", layer, (), row))), float(effect.sum())
     placed = whole - summed - float(bias) if float(share) != 1 else 0.0
     sums = np.array([summed, float(bias), placed, whole])
-    return kept.with_layer(layer, act[0], effect, weights, k), sums, effect.cpu().numpy()
+    return strongest.with_layer(layer, act[0], effect, weights, k), sums, effect.cpu().numpy()
 
 
 def _result(
     inputs: Inputs,
     run: Run,
     p: NeuronsParams,
-    found: tuple[_Kept, np.ndarray, np.ndarray, tuple[np.ndarray, ...]],
+    parts: tuple[_Strongest, np.ndarray, np.ndarray, tuple[np.ndarray, ...]],
     words: str,
     ids: Tensor,
     total: float,
 ) -> NeuronsResult:
-    kept, sums, every, tokens = found
+    strongest, sums, every, tokens = parts
     c = inputs.weights.config
     left = float(np.abs(sums[0] + sums[1] + sums[2] - sums[3]).max())
     return NeuronsResult(
-        layer=read_only(kept.ids[:, 0].cpu().numpy()),
-        neuron=read_only(kept.ids[:, 1].cpu().numpy()),
-        activation=kept.activation.cpu().numpy(),
-        effect=kept.effect.cpu().numpy(),
+        layer=read_only(strongest.ids[:, 0].cpu().numpy()),
+        neuron=read_only(strongest.ids[:, 1].cpu().numpy()),
+        activation=strongest.activation.cpu().numpy(),
+        effect=strongest.effect.cpu().numpy(),
         top_ids=tokens[0],
         top=tokens[1],
         bottom_ids=tokens[2],

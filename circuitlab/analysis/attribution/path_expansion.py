@@ -1,20 +1,20 @@
-"""The paths by which a prediction is made: a target at one position as a sum over the heads that each part passed through.
+"""Path expansion: a target at one position as the sum over all paths from the embedding through attention heads.
 
     x_0 W_U + Σ_h A^h x_0 W_OV^h W_U + Σ_{h1 < h2} A^{h2} A^{h1} x_0 W_OV^{h1} W_OV^{h2} W_U + …        (Elhage et al. 2021)
 
-at the patterns and norm scales that this run recorded, its interventions included; a norm between two heads puts its scale
-between their patterns, A^{h2} diag(σ) A^{h1}. The order of a path is its number of heads. What a path starts from is its source:
+at the recorded patterns and norm scales of this run, its interventions included; a norm between two heads puts its scale between
+their patterns, A^{h2} diag(σ) A^{h1}. The order of a path is its number of heads. Where a path starts is its source:
 
     embedding, position (learned or sinusoidal), the output of each MLP as recorded (edited or not)
-    value bias     b_V, and the bias of the norm in front, moved by the head that has it: a path begins in that head
-    output bias    b_O, and the bias of a norm behind attention;   final bias    b_U, and the bias of the final norm
-    intervention   what edits of the stream, of v, z or a head's result have put in place of what was there; a path begins there
-    −logsumexp     of a log-probability only: what is subtracted from the logit (with what a soft cap changes), as recorded
+    value bias     b_V, and the bias of the norm before attention, moved by the head: the path starts in that head
+    output bias    b_O, and the bias of a norm after attention;   final bias    b_U, and the bias of the final norm
+    intervention   what interventions on the stream, v, z or a head's result put in place of the computed value
+    −logsumexp     of a log-probability only: what is subtracted from the logit (and what a soft cap changes), as recorded
 
-zero and scale stay linear and show in the paths themselves; a replaced value is cut from its own paths and is a source.
-The terms of order 0 are the sources, read directly; those of order 1 the heads reading the sources; of order 2 the virtual heads.
-All of them add up to the target; `remainder` is by how much they do not. A head's direct contribution (what it writes, read
-at the target) is the sum of all paths that end in it.
+"zero" and "scale" interventions are linear and show in the paths themselves; a replaced value ends its own paths and is a source.
+The terms of order 0 are the sources themselves, read directly; those of order 1 pass one head; those of order 2 virtual heads.
+All terms add up to the target; `remainder` is by how much they do not. A head's direct contribution is the sum of all paths that
+end in it.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from circuitlab.analysis.attribution._path_following import Followed, follow
 from circuitlab.analysis.attribution._path_orders import contributions_by_order
 from circuitlab.analysis.attribution.path_terms import refuse_on_stream
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, at_least, over, read_only, scalar
+from circuitlab.analysis.ordering import descending
 from circuitlab.analysis.target import LESS, TargetVector, position_of, target_at
 from circuitlab.counting import number_of
 from circuitlab.model import block
@@ -43,10 +44,10 @@ Measure = Literal["logit", "log_prob"]
 
 @dataclass(frozen=True)
 class PathExpansionParams:
-    """`order`: the highest order whose paths are listed one by one; deeper orders are one sum each.
+    """`order`: the highest order whose paths are listed one by one; higher orders are one sum each.
 
-    `most`: how many paths of one order (from order 2 on) are listed, the largest first; 0 lists all. `measure`: a log-probability
-    has one term more than a logit; of a pair it is the difference of the two.
+    `most`: how many paths of an order (from order 2 on) are listed, the largest first; 0 lists all. `measure`: a log-probability
+    has one term more than a logit; of a pair of tokens it is the difference of the two.
     """
 
     target: Target = Target()
@@ -58,14 +59,14 @@ class PathExpansionParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PathExpansionResult(Result):
-    """Paths and what they add to the target, in logits (nats for a log-probability); sources, orders: see the module.
+    """Paths and their contributions to the target, in logits (nats for a log-probability); sources and orders: see the module.
 
-    Terms: `order` [term] int64; `heads` int64 [term, order, 2] (layer, head), earliest first, −1 where there is none;
-    `by_source` [term, source] and their sums `value` [term]. Terms of order 0 come first, one a source; then by order and size.
-    `sources` [source] str. `orders` [order], 0 … n_layers: the sum of each order, listed or not; `left_out` [order] the sum of
-    the `n_left_out` [order] paths that `most` left out. `head_total` [layer, head]: the direct contribution of each head, and
-    `head_orders` [layer, head, order] how it splits. NaN in deeper orders: not computed yet. `whole` is the target itself,
-    `target_ids` int64 [2] its tokens (−1: none), `position` where.
+    Terms: `order` [term] int64; `heads` int64 [term, order, 2] (layer, head), earliest first, −1 for none; `by_source`
+    [term, source] and their sums `value` [term]. Terms of order 0 come first, one per source; then by order and size.
+    `sources` [source] str. `orders` [order], 0 … n_layers: the sum of each order, listed or not; `left_out` [order]: the sum of
+    the `n_left_out` [order] paths that `most` leaves out. `head_total` [layer, head]: the direct contribution of each head;
+    `head_orders` [layer, head, order]: its split by order. NaN in higher orders: not computed yet. `whole`: the target's value,
+    `target_ids` int64 [2] its tokens (−1: none), at `position`.
     """
 
     order: np.ndarray = over("term", unit="order")
@@ -84,13 +85,13 @@ class PathExpansionResult(Result):
     position: int
 
     def names(self) -> np.ndarray:
-        """[term] str: a source, a head, or heads in the order in which they are passed."""
+        """[term] str: a source, a head, or a chain of heads in forward order."""
         path = lambda row: " → ".join(str(Head(int(a), int(b))) for a, b in row if a >= 0)
-        made = [str(self.sources[i]) if k == 0 else path(self.heads[i]) for i, k in enumerate(self.order)]
-        return np.array(made, dtype=object)
+        names = [str(self.sources[i]) if k == 0 else path(self.heads[i]) for i, k in enumerate(self.order)]
+        return np.array(names, dtype=object)
 
     def table(self) -> Table:
-        """One row a term, then what is summed: paths left out, and deeper orders."""
+        """One row per term, then the sums: paths left out, and higher orders."""
         listed = int(self.order.max(initial=0))
         more = [(number_of(n, "other path"), k, self.left_out[k]) for k, n in enumerate(self.n_left_out) if n]
         more += [("all paths", k, v) for k, v in enumerate(self.orders) if k > listed]
@@ -106,12 +107,12 @@ class PathExpansionResult(Result):
         )
 
     def across(self) -> dict[str, np.ndarray]:
-        """Direct contribution of every head, and the sum of every order."""
+        """`head_total` [layer, head] and `orders` [order]."""
         return {"head_total": self.head_total, "orders": self.orders}
 
 
 def sources_of(config: ModelConfig, edited: bool, measure: Measure) -> tuple[str, ...]:
-    """What paths of such a model can begin with, in the order of the `source` axis."""
+    """The sources that paths of this model can have, in the order of the `source` axis."""
     norm_bias = config.norm == "layer"
     ends = {"position": config.positions in ("learned", "sinusoidal")}
     ends |= {f"L{i} MLP": not config.attention_only for i in range(config.n_layers)}
@@ -119,14 +120,14 @@ def sources_of(config: ModelConfig, edited: bool, measure: Measure) -> tuple[str
     ends["output bias"] = "o" in config.biases or norm_bias
     ends["final bias"] = "unembed" in config.biases or norm_bias
     ends |= {"intervention": edited, "−logsumexp": measure == "log_prob"}
-    return ("embedding", *(name for name, there in ends.items() if there))
+    return ("embedding", *(name for name, present in ends.items() if present))
 
 
 def _refuse(config: ModelConfig, p: PathExpansionParams) -> str | None:
     if p.order < 0 or p.most < 0:
         return "an order and a number of paths cannot be negative."
     if p.measure == "log_prob" and p.target.direction:
-        return "a direction has a size, but no log-probability; measure the logit."
+        return "a direction has no log-probability: measure the logit."
     return refuse_on_stream(config)
 
 
@@ -139,44 +140,44 @@ def _memory(c: ModelConfig, n: int, p: PathExpansionParams) -> int:
 
 @analysis(version=1, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
 def path_expansion(inputs: Inputs, p: PathExpansionParams, ctx: Ctx) -> PathExpansionResult:
-    """A target at one position as the sum of the direct path, every head, every virtual head, and deeper orders."""
+    """Path expansion of a target: the direct path, every head, every virtual head, and higher orders, which add up to it."""
     run, c = inputs.run(), inputs.weights.config
     position = position_of(run.n, p.position)
     with torch.inference_mode():
         ctx.tick(0, 2 * c.n_layers, "the target")
-        aim = target_at(inputs, p.target, (position,), run)
+        vector = target_at(inputs, p.target, (position,), run)
         names = sources_of(c, bool(run.edits), p.measure)
-        whole, beside, span = _whole(run, aim, position, p.measure)
-        found = follow(run, aim, names, p.order, ctx)
+        whole, beside, span = _whole(run, vector, position, p.measure)
+        followed = follow(run, vector, names, p.order, ctx)
         if p.measure == "log_prob":
-            found.levels[0][0].values[0, names.index("−logsumexp")] = beside
-        made = replace(
-            _listed(found, c, p, names),
+            followed.levels[0][0].values[0, names.index("−logsumexp")] = beside
+        result = replace(
+            _listed(followed, c, p, names),
             whole=whole,
             position=position,
-            target_ids=read_only(aim.ids[0].cpu().numpy()),
+            target_ids=read_only(vector.ids[0].cpu().numpy()),
             unit="nats" if p.measure == "log_prob" else "logit",
         )
-        made = replace(made, conventions=(*inputs.subject.conventions.words(), *_words(made, aim, p, run)))
+        result = replace(result, conventions=(*inputs.subject.conventions.words(), *_words(result, vector, p, run)))
         if c.n_layers > p.order:
-            ctx.partial(made)
+            ctx.partial(result)
             tick = lambda i: ctx.tick(c.n_layers + i, 2 * c.n_layers, f"deeper orders, layer {i}")
-            made = _with_deeper(made, contributions_by_order(run, found.ends, tick), p.order)
+            result = _with_deeper(result, contributions_by_order(run, followed.ends, tick), p.order)
         unit = "nats" if p.measure == "log_prob" else "logits"
-        remainder = Remainder(abs(whole - float(made.orders.sum())), span, unit, "all logits span")
-        return replace(made, remainder=remainder, done=1.0)
+        remainder = Remainder(abs(whole - float(result.orders.sum())), span, unit, "all logits span")
+        return replace(result, remainder=remainder, done=1.0)
 
 
-def _whole(run: Run, aim: TargetVector, position: int, measure: Measure) -> tuple[float, float, float]:
-    """The target itself, what a log-probability has beside its logit, and the range of what it is measured in."""
+def _whole(run: Run, vector: TargetVector, position: int, measure: Measure) -> tuple[float, float, float]:
+    """(target value, what a log-probability adds to its logit, range of all logits or log-probabilities)."""
     assert run.final is not None
     x = run.final[position : position + 1]
-    value = float(aim.measure(run.weights, x))
-    first, second = aim.ids[0].tolist()
+    value = float(vector.measure(run.weights, x))
+    first, second = vector.ids[0].tolist()
     if first < 0:
         c, norm = run.weights.config, run.weights.unembed().norm
         x = block.normalise(x, norm, c.norm, c.norm_eps) if c.final_norm else x
-        return value, 0.0, 2 * float(aim.D.norm() * x.norm())
+        return value, 0.0, 2 * float(vector.D.norm() * x.norm())
     logits = run.logits(slice(position, position + 1))[0]
     span = float(logits.max() - logits.min())
     if measure == "logit":
@@ -187,24 +188,24 @@ def _whole(run: Run, aim: TargetVector, position: int, measure: Measure) -> tupl
     return float(measured[first] if second < 0 else measured[first] - measured[second]), beside, span
 
 
-def _listed(found: Followed, c: ModelConfig, p: PathExpansionParams, names: tuple[str, ...]) -> PathExpansionResult:
-    """The result as far as paths are followed one by one; deeper orders are NaN."""
+def _listed(followed: Followed, c: ModelConfig, p: PathExpansionParams, names: tuple[str, ...]) -> PathExpansionResult:
+    """The result with the paths that are followed one by one; higher orders are NaN."""
     orders = np.full(c.n_layers + 1, np.nan)
     by_head = np.full((c.n_layers, c.n_heads, c.n_layers + 1), np.nan)
     by_head[..., 0] = 0
     left_out, n_left_out = np.zeros(len(orders)), np.zeros(len(orders), np.int64)
     width, rows = max(1, min(p.order, c.n_layers)), []
-    for k, level in enumerate(found.levels[: c.n_layers + 1]):
+    for k, level in enumerate(followed.levels[: c.n_layers + 1]):
         values = np.concatenate([paths.values.double().cpu().numpy() for paths in level])
         heads = np.concatenate([paths.heads.cpu().numpy() for paths in level])
         orders[k] = values.sum()
         if k:
             by_head[..., k] = 0
             np.add.at(by_head[..., k], (heads[:, -1, 0], heads[:, -1, 1]), values.sum(1))
-            best = np.argsort(-np.abs(values.sum(1)), kind="stable")
-            kept = best if k == 1 or not p.most else best[: p.most]
-            left_out[k], n_left_out[k] = values[best[len(kept) :]].sum(), len(best) - len(kept)
-            values, heads = values[kept], heads[kept]
+            best = descending(values.sum(1), by_size=True)
+            listed = best if k == 1 or not p.most else best[: p.most]
+            left_out[k], n_left_out[k] = values[best[len(listed) :]].sum(), len(best) - len(listed)
+            values, heads = values[listed], heads[listed]
         else:
             values, heads = np.diag(values[0]), np.zeros((len(names), 0, 2), np.int64)
         pad = np.full((len(heads), width - k, 2), -1)
@@ -219,7 +220,7 @@ def _listed(found: Followed, c: ModelConfig, p: PathExpansionParams, names: tupl
         orders=orders,
         left_out=left_out,
         n_left_out=n_left_out,
-        head_total=found.direct.double().cpu().numpy(),
+        head_total=followed.direct.double().cpu().numpy(),
         head_orders=by_head,
         target_ids=np.full(2, -1),
         whole=math.nan,
@@ -228,21 +229,21 @@ def _listed(found: Followed, c: ModelConfig, p: PathExpansionParams, names: tupl
     )
 
 
-def _with_deeper(made: PathExpansionResult, by_order: Tensor, order: int) -> PathExpansionResult:
-    """With the sums of the orders that are not followed one by one."""
+def _with_deeper(result: PathExpansionResult, by_order: Tensor, order: int) -> PathExpansionResult:
+    """The result with the sums of the orders that are not followed one by one."""
     deeper = slice(order + 1, None)
-    by_head, orders = made.head_orders.copy(), made.orders.copy()
+    by_head, orders = result.head_orders.copy(), result.orders.copy()
     by_head[..., deeper] = by_order[..., deeper].double().cpu().numpy()
     orders[deeper] = by_head[..., deeper].sum((0, 1))
-    return replace(made, head_orders=by_head, orders=orders)
+    return replace(result, head_orders=by_head, orders=orders)
 
 
-def _words(made: PathExpansionResult, aim: TargetVector, p: PathExpansionParams, run: Run) -> list[str]:
-    measured = aim.words.replace("logit", "log-probability", 1).replace(LESS, "") if p.measure == "log_prob" else aim.words
-    said = [f"{measured}, position {made.position}", "patterns, norm scales and MLP outputs as recorded"]
+def _words(result: PathExpansionResult, vector: TargetVector, p: PathExpansionParams, run: Run) -> list[str]:
+    measured = vector.words.replace("logit", "log-probability", 1).replace(LESS, "") if p.measure == "log_prob" else vector.words
+    words = [f"{measured}, position {result.position}", "patterns, norm scales and MLP outputs as recorded"]
     if run.edits:
-        said.append(f"{len(run.edits)} intervention{'s' if len(run.edits) > 1 else ''}")
-    said += [f"{number_of(n, 'smaller path')} of order {k} summed" for k, n in enumerate(made.n_left_out) if n]
+        words.append(f"{len(run.edits)} intervention{'s' if len(run.edits) > 1 else ''}")
+    words += [f"{number_of(n, 'smaller path')} of order {k} summed" for k, n in enumerate(result.n_left_out) if n]
     if run.weights.config.n_layers > p.order:
-        said.append(f"orders above {p.order} as sums")
-    return said
+        words.append(f"orders above {p.order} as sums")
+    return words

@@ -2,12 +2,12 @@
 
 At its recorded pattern A, head h of a layer writes, at destination d,
 
-    result_d = ρ_d ζ_d Σ_s A[d, s] ν_s (σ_s n(x_s) W_V + b W_V + b_V) W_O + what interventions have put there
+    result_d = ρ_d ζ_d Σ_s A[d, s] ν_s (σ_s n(x_s) W_V + b W_V + b_V) W_O + what interventions add
 
-σ is the recorded scale of the norm in front, n its gain (and centring, for a LayerNorm), b its bias; ν, ζ, ρ are the shares that
-interventions at v, z and result leave (1 without one, 0 where the value is replaced). Hence a path through heads, read
+σ is the recorded scale of the norm before attention, n its gain (and centring, for a LayerNorm), b its bias; ν, ζ, ρ are the
+factors that interventions at v, z and result leave (1 without one, 0 if the value is replaced). Hence a path through heads, read
 backwards from the target, is a weight per position times one direction of the stream: `weights` [path, pos] ⊗ `direction`
-[path, d_model], and its value for whatever component y wrote is Σ_s weights[s] (y_s · direction).
+[path, d_model]. Its value for a component's output y is Σ_s weights[s] (y_s · direction).
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from circuitlab.model.intervention import Intervention
 from circuitlab.model.run import Run
 from circuitlab.model.weights import Layer, Norm
 
-TILE = 256  # rows of an MLP between two ticks
+TILE = 256  # positions of an MLP between two ticks
 
 Index = Mapping[str, int]  # source name -> column of `Paths.values`
 
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """What an intervention leaves of a value, as a factor, and what it puts in its place; None where nothing is changed.
+    """The effect of interventions on an activation: factor · activation + added; None if there are none.
 
-    `factor` and `added` are broadcast over the value: [head, pos, 1 or width], at resid_pre [pos, 1 or d_model].
+    `factor` and `added` broadcast over the activation: [head, pos, 1 or width], at resid_pre [pos, 1 or d_model].
     """
 
     factor: Tensor | None = None
@@ -43,9 +43,9 @@ class Share:
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """One attention layer at a run's recorded scales, for positions 0..n−1: see the module.
+    """One attention layer at a run's recorded norm scales, for positions 0..n−1: see the module.
 
-    `read_scale`, `post_scale` [pos]: of the norms in front and behind, None without one. `W_V` and `b_V` are per query head.
+    `read_scale`, `post_scale` [pos]: of the norms before and after attention, None without one. `W_V`, `b_V` are per query head.
     """
 
     config: ModelConfig
@@ -63,7 +63,7 @@ class Recorded:
 
 @dataclass(frozen=True, eq=False)
 class Paths:
-    """Paths of one order. `heads` int64 [path, order, 2], earliest first; `values` [path, source] what has been summed so far."""
+    """Paths of one order: `heads` int64 [path, order, 2], earliest first; `values` [path, source], summed so far."""
 
     heads: Tensor
     weights: Tensor
@@ -72,38 +72,38 @@ class Paths:
 
 
 def refuse_on_stream(config: ModelConfig) -> str | None:
-    """Why paths are not products of weights: a norm on the stream itself."""
+    """Why paths are not products of weights in this model (a norm on the stream itself), or None."""
     if config.norm_placement == "post_residual" and config.norm != "none":
         return "this model normalises the stream itself after every sublayer, so no path is a product of weights alone."
     return None
 
 
 def share_of(run: Run, edits: tuple[Intervention, ...], like: Tensor) -> Tensor:
-    """[..., pos, 1]: the factor that these interventions at one site leave of a value shaped as `like` [..., pos, width].
+    """[..., pos, 1]: the factor that interventions at one site leave of an activation shaped as `like` [..., pos, width].
 
-    `zero` and `scale` stay linear; everything else replaces the value, of which nothing is left.
+    "zero" and "scale" are linear; every other operation replaces the activation, and the factor is 0.
     """
     factor = torch.ones_like(like[..., :1])
     for edit in edits:
-        chosen = run.editor.where(edit.site, factor, 0, None)
+        at_site = run.editor.where(edit.site, factor, 0, None)
         if edit.op == "patch":
             align = edit.align or tuple(range(run.n))
-            taken = torch.tensor([0 <= a < len(edit.source) for a in align])
-            chosen = chosen & taken[:, None]
+            has_partner = torch.tensor([0 <= a < len(edit.source) for a in align])
+            at_site = at_site & has_partner[:, None]
         left = factor * edit.value[0] if edit.op == "scale" else torch.zeros_like(factor)
-        factor = torch.where(chosen, left, factor)
+        factor = torch.where(at_site, left, factor)
     return factor
 
 
 def _share(run: Run, layer: int, site: str, recorded: Tensor, before: Tensor, n: int) -> Share:
-    """The share of a value that was `before` and is `recorded`."""
-    here = tuple(e for e in run.edits if (e.site.name, e.site.layer) == (site, layer))
-    factor = share_of(run, tuple(e for e in here if e.path_from is None), before)
+    """The `Share` of an activation that interventions change from `before` to `recorded`."""
+    site_edits = tuple(e for e in run.edits if (e.site.name, e.site.layer) == (site, layer))
+    factor = share_of(run, tuple(e for e in site_edits if e.path_from is None), before)
     return Share(factor[..., :n, :], (recorded - factor * before)[..., :n, :])
 
 
 def recorded(run: Run, i: int, n: int) -> Recorded:
-    """Layer i of a run, for its first n positions."""
+    """Attention layer i of a run, for its first n positions."""
     c, layer = run.weights.config, run.weights.layer(i, mlp=False)
     group = None if c.group == 1 else [c.kv_head(h) for h in range(c.n_heads)]
     b_V = layer.b_V
@@ -153,13 +153,13 @@ def _values(run: Run, layer: Layer, i: int, n: int, group: list[int] | None) -> 
         x = block.normalise(x, layer.attn_norm, c.norm, c.norm_eps)
     before = x @ layer.W_V
     before = before if layer.b_V is None else before + layer.b_V[:, None]
-    made = _share(run, i, "v", run.get("v", i), before, n)
-    assert made.factor is not None and made.added is not None
-    return made if group is None else Share(made.factor[group], made.added[group])
+    share = _share(run, i, "v", run.get("v", i), before, n)
+    assert share.factor is not None and share.added is not None
+    return share if group is None else Share(share.factor[group], share.added[group])
 
 
 def mlp_output(run: Run, i: int, n: int, tick: Callable[[], None]) -> Tensor:
-    """[pos, d_model]: what layer i's MLP added at the first n positions, as recorded; `tick()` before each tile of rows."""
+    """[pos, d_model]: the recorded output of layer i's MLP at the first n positions; `tick()` before each tile of positions."""
     step = n if run.editor.touches(i, "mlp_out") else TILE
     parts = []
     for first in range(0, n, step):
@@ -169,53 +169,53 @@ def mlp_output(run: Run, i: int, n: int, tick: Callable[[], None]) -> Tensor:
 
 
 def before_norm(direction: Tensor, norm: Norm, kind: str) -> Tensor:
-    """A direction [..., d_model] behind a norm as one in front of it, the scale left out: gain, and centring."""
-    made = direction if norm.gain is None else direction * norm.gain
-    return made - made.mean(dim=-1, keepdim=True) if kind == "layer" else made
+    """A direction [..., d_model] after a norm as a direction before it, without the scale: gain, and centring."""
+    E = direction if norm.gain is None else direction * norm.gain
+    return E - E.mean(dim=-1, keepdim=True) if kind == "layer" else E
 
 
 def positions_read(run: Run, position: int) -> int:
-    """How many positions, from 0, paths to `position` can read: those up to it, unless an edited pattern looks ahead."""
+    """How many positions, from 0, paths to `position` can read: those up to it, unless an intervened pattern looks ahead."""
     ahead = any(run.editor.touches(i, "pattern") for i in range(run.weights.config.n_layers))
     return run.n if ahead else position + 1
 
 
 def start(direction: Tensor, position: int, n: int, n_sources: int) -> Paths:
-    """The path of order 0: what stands at `position` (of n) of the final stream, read along `direction` [d_model]."""
+    """The path of order 0, which reads the final stream at `position` (of n) along `direction` [d_model]."""
     weights = torch.zeros(1, n, dtype=direction.dtype)
     weights[0, position] = 1
     values = torch.zeros(1, n_sources, dtype=direction.dtype)
     return Paths(torch.zeros(1, 0, 2, dtype=torch.int64), weights, direction[None], values)
 
 
-def add(paths: Paths, column: int, written: Tensor) -> None:
-    """Sum what a component wrote, [pos, d_model], along every path into a column of `values`."""
-    paths.values[:, column] += ((paths.weights @ written) * paths.direction).sum(-1)
+def add(paths: Paths, column: int, output: Tensor) -> None:
+    """Add the value of a component's output [pos, d_model] along every path to a column of `values`."""
+    paths.values[:, column] += ((paths.weights @ output) * paths.direction).sum(-1)
 
 
 def add_constant(paths: Paths, column: int, bias: Tensor) -> None:
-    """The same for a vector [d_model] that is written at every position."""
+    """As `add`, for a vector [d_model] that is written at every position."""
     paths.values[:, column] += paths.weights.sum(-1) * (paths.direction @ bias)
 
 
 def behind_post_norm(paths: Paths, now: Recorded, index: Index) -> Paths:
-    """Paths as they read the sum of the layer's heads, with `b_O` and the bias of the norm behind it summed into `values`."""
+    """Paths as they read the sum of the layer's head outputs; adds b_O and the bias of a norm after it to `values`."""
     weights, direction = paths.weights, paths.direction
     if now.post_scale is not None:
         norm = now.layer.attn_post_norm
         if norm.bias is not None:
             add_constant(paths, index["output bias"], norm.bias)
         weights, direction = weights * now.post_scale, before_norm(direction, norm, now.config.norm)
-    made = Paths(paths.heads, weights, direction, paths.values)
+    before = Paths(paths.heads, weights, direction, paths.values)
     if now.layer.b_O is not None:
-        add_constant(made, index["output bias"], now.layer.b_O)
-    return made
+        add_constant(before, index["output bias"], now.layer.b_O)
+    return before
 
 
 def through(paths: Paths, now: Recorded, i: int, pattern: Tensor, rows: slice, index: Index) -> Paths:
-    """Every path (as it reads the sum of the heads) continued through every head of layer i: [head · path].
+    """Every path, which reads the sum of head outputs, extended through every head of layer i: [head · path].
 
-    `pattern` [head, row, src] holds those destinations (`rows`) which the paths read.
+    `pattern` [head, row, src] holds the destinations `rows` that the paths read.
     """
     n_heads, n_paths = now.config.n_heads, len(paths.weights)
     weights, d = paths.weights.expand(n_heads, -1, -1), paths.direction
@@ -243,13 +243,13 @@ def through(paths: Paths, now: Recorded, i: int, pattern: Tensor, rows: slice, i
 
 
 def _named(heads: Tensor, i: int, n_heads: int) -> Tensor:
-    """[head · path, order + 1, 2]: a head of layer i in front of each of [path, order, 2]."""
+    """[head · path, order + 1, 2]: each head of layer i prepended to each of [path, order, 2]."""
     first = torch.tensor([[i, h] for h in range(n_heads)])[:, None, None].expand(-1, len(heads), 1, 2)
     return torch.cat([first, heads.expand(n_heads, -1, -1, -1)], dim=2).flatten(0, 1)
 
 
 def below(paths: Paths, now: Recorded, index: Index) -> Paths:
-    """Paths as they read the stream before an intervention on it; what it put there is summed into `values`."""
+    """Paths as they read the stream before interventions on it; adds what these put into the stream to `values`."""
     if now.stream.factor is None or now.stream.added is None:
         return paths
     add(paths, index["intervention"], now.stream.added)

@@ -1,14 +1,13 @@
-"""The queries and keys of one head as sums over what wrote the streams that they are read from.
+"""The queries and keys of one head as sums over the components that wrote the residual streams they read.
 
     q_d = Σ_c q_d^c,    k_s = Σ_c k_s^c,        c: embedding, position, biases, earlier MLPs and heads, interventions
 
-exact on this run: norm scales and the scales of q/k norms are the recorded ones, smearing and rotation are inside (both are
-linear in the key). `score_expansion` multiplies them; kept once per head, so that every cell of its pattern is one small product.
-Shortformer positions enter behind the norm, on both sides; ALiBi enters neither, it is added to the product. With its parts a
-score is Σ_{c, c′} scale · q_d^c · k_s^{c′} (Elhage et al. 2021, "QK circuit"; Q- and K-composition).
+exact on this run: the scales of norms and q/k norms are the recorded ones, and the parts include smearing and rotation, which are
+linear in the key. `score_expansion` multiplies them. They are cached per head, so that each cell of its pattern costs one small
+product. Shortformer positions enter after the norm, on both sides; ALiBi enters neither, as it is added to the score. A score is
+then Σ_{c, c′} scale · q_d^c · k_s^{c′} (Elhage et al. 2021, "QK circuit"; Q- and K-composition).
 
-No mean over a set of prompts: parts are vectors at positions that hold other tokens in another prompt. `score_expansion` averages
-the scores made of them.
+They are not averaged over prompts, whose positions hold other tokens. `score_expansion` averages the scores.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ OWN_BIAS = "own bias"
 
 @dataclass(frozen=True)
 class ScorePartsParams:
-    """The head whose queries and keys are taken apart."""
+    """The head whose queries and keys are decomposed."""
 
     head: Head = Head(0, 0)
 
@@ -46,8 +45,8 @@ class ScorePartsParams:
 class ScorePartsResult(Result):
     """`q` [component, dest, d_head], `k` [component, src, d_head] in the run's precision, without the score scale.
 
-    `heads` int64 [component, 2] (layer, head), −1 for what no head wrote; `kinds` and `names` [component] the same on both sides
-    ("own bias" is b_Q on one, b_K on the other); `scale`: what q·k is multiplied by.
+    `heads` int64 [component, 2] (layer, head), −1 for components that are no heads; `kinds` and `names` [component] are the same
+    on both sides ("own bias" is b_Q on one, b_K on the other); `scale`: the factor of q·k.
     """
 
     q: np.ndarray = over("component", "destination", "entry", unit="activation units")
@@ -58,11 +57,11 @@ class ScorePartsResult(Result):
     scale: float
 
     def named(self, side: Side) -> tuple[str, ...]:
-        """Names of the components on one side: the destination's are Q, the source's K."""
+        """Names of the components on one side: Q for the destination's, K for the source's."""
         return tuple(f"b_{side}" if name == OWN_BIAS else name for name in self.names)
 
     def table(self) -> Table:
-        """One row a component: its mean score against the whole keys and the whole queries, over positions d = s."""
+        """One row per component: its mean score with the whole keys and with the whole queries, over positions d = s."""
         whole_q, whole_k = self.q.sum(0), self.k.sum(0)
         as_query = self.scale * (self.q * whole_k).sum(-1).mean(1)
         as_key = self.scale * (self.k * whole_q).sum(-1).mean(1)
@@ -77,7 +76,7 @@ class ScorePartsResult(Result):
 
 
 def read_by_attention(run: Run, i: int) -> Tensor:
-    """[pos, d_model]: the stream as the attention of layer i reads it, through its norm."""
+    """[pos, d_model]: the input of attention in layer i: the stream after its norm."""
     c, x = run.weights.config, run.get("resid_pre", i)
     if c.norm_placement not in ("pre", "both"):
         return x
@@ -85,32 +84,32 @@ def read_by_attention(run: Run, i: int) -> Tensor:
 
 
 def added_positions(run: Run, i: int) -> Tensor | None:
-    """[pos, d_model]: the shortformer positions that queries and keys of layer i read besides the stream; None without."""
+    """[pos, d_model]: shortformer positions, which queries and keys of layer i read in addition to the stream; None without."""
     c, W_pos = run.weights.config, run.weights.embed().W_pos
     return W_pos[: run.n] if c.positions == "shortformer" and c.positional(i) and W_pos is not None else None
 
 
 def _raw_parts(run: Run, head: Head, ctx: Ctx) -> list[Part]:
-    """Parts [pos, 2 · d_head], query beside key, before q/k norm, smearing and rotation."""
+    """Parts [pos, 2 · d_head], query and key concatenated, before q/k norm, smearing and rotation."""
     c, i, group = run.weights.config, head.layer, run.weights.config.kv_head(head.head)
     layer = run.weights.layer(i, mlp=False)
     W = torch.cat([layer.W_Q[head.head], layer.W_K[group]], dim=1)
-    reading, found = Reading(W, torch.ones(run.n, 1, dtype=W.dtype)), list[Part]()
+    reading, own_parts = Reading(W, torch.ones(run.n, 1, dtype=W.dtype)), list[Part]()
     if c.norm_placement in ("pre", "both"):
-        reading, found = reading.behind(layer.attn_norm, c.norm, run.get("attn_norm_scale", i))
+        reading, own_parts = reading.before_norm(layer.attn_norm, c.norm, run.get("attn_norm_scale", i))
     if (positions := added_positions(run, i)) is not None:
-        found.append(Part("position", "position", positions @ W))
+        own_parts.append(Part("position", "position", positions @ W))
     if layer.b_Q is not None or layer.b_K is not None:
-        none = torch.zeros(c.d_head, dtype=W.dtype)
-        b_Q = none if layer.b_Q is None else layer.b_Q[head.head]
-        b_K = none if layer.b_K is None else layer.b_K[group]
-        found.append(Part(OWN_BIAS, "bias", torch.cat([b_Q, b_K]).expand(run.n, -1)))
-    found = [Part(p.name, p.kind, p.value.expand(run.n, -1)) for p in found]
-    return merged([*parts_before(run, i, reading, ctx.tick), *found])
+        zero = torch.zeros(c.d_head, dtype=W.dtype)
+        b_Q = zero if layer.b_Q is None else layer.b_Q[head.head]
+        b_K = zero if layer.b_K is None else layer.b_K[group]
+        own_parts.append(Part(OWN_BIAS, "bias", torch.cat([b_Q, b_K]).expand(run.n, -1)))
+    own_parts = [Part(p.name, p.kind, p.value.expand(run.n, -1)) for p in own_parts]
+    return merged([*parts_before(run, i, reading, ctx.tick), *own_parts])
 
 
 def _through_norm(run: Run, head: Head, layer: Layer, parts: list[Part], side: Side) -> list[Part]:
-    """Parts [pos, d_head] behind a q or k norm at the scale of their sum (of all heads together where the norm is over all)."""
+    """Parts [pos, d_head] after a q or k norm at the scale of their sum, or of all heads' if the norm is over all heads."""
     c = run.weights.config
     if c.qk_norm == "none":
         return parts
@@ -119,9 +118,11 @@ def _through_norm(run: Run, head: Head, layer: Layer, parts: list[Part], side: S
     if scale is None:
         scale = block.norm_scale(torch.stack([p.value for p in parts]).sum(0), c.qk_norm, c.norm_eps)
     norm = norm.of_head(row)
-    reading, constant = Reading(torch.eye(c.d_head, dtype=scale.dtype), torch.ones_like(scale)).behind(norm, c.qk_norm, scale)
-    made = [Part(p.name, p.kind, reading.of(p.value), p.head) for p in parts]
-    return merged([*made, *(Part(p.name, p.kind, p.value.expand_as(parts[0].value)) for p in constant)])
+    reading, constant = Reading(torch.eye(c.d_head, dtype=scale.dtype), torch.ones_like(scale)).before_norm(
+        norm, c.qk_norm, scale
+    )
+    normed = [Part(p.name, p.kind, reading.of(p.value), p.head) for p in parts]
+    return merged([*normed, *(Part(p.name, p.kind, p.value.expand_as(parts[0].value)) for p in constant)])
 
 
 def _norm_over_all(run: Run, head: Head, layer: Layer, side: Side) -> Tensor:
@@ -132,8 +133,8 @@ def _norm_over_all(run: Run, head: Head, layer: Layer, side: Side) -> Tensor:
     return block.heads_scale(c, every if b is None else every + b[:, None, :])[0]
 
 
-def _placed(run: Run, head: Head, layer: Layer, x: Tensor, side: Side) -> Tensor:
-    """[component, pos, d_head]: smeared and rotated, as attention uses them."""
+def _positioned(run: Run, head: Head, layer: Layer, x: Tensor, side: Side) -> Tensor:
+    """[component, pos, d_head]: parts after smearing and rotation, as attention uses them."""
     c = run.weights.config
     if side == "K" and layer.smear is not None:
         group = c.kv_head(head.head)
@@ -143,13 +144,13 @@ def _placed(run: Run, head: Head, layer: Layer, x: Tensor, side: Side) -> Tensor
 
 
 def _changed(run: Run, head: Head, layer: Layer, side: Side) -> Tensor | None:
-    """[pos, d_head]: what an intervention on the query or key itself put into it; None without one."""
+    """[pos, d_head]: the change that interventions make to the query or key itself; None without one."""
     if not run.editor.touches(head.layer, side.lower()):
         return None
     read, W_pos = read_by_attention(run, head.layer), run.weights.embed().W_pos
-    made = block.queries_keys_values(run.weights.config, layer, head.layer, read, 0, W_pos, None)
+    computed = block.queries_keys_values(run.weights.config, layer, head.layer, read, 0, W_pos, None)
     row = head.head if side == "Q" else run.weights.config.kv_head(head.head)
-    return run.get(side.lower(), head.layer, (row,))[0] - getattr(made, side.lower())[row]
+    return run.get(side.lower(), head.layer, (row,))[0] - getattr(computed, side.lower())[row]
 
 
 def _side(run: Run, head: Head, layer: Layer, raw: list[Part], side: Side) -> list[Part]:
@@ -158,10 +159,10 @@ def _side(run: Run, head: Head, layer: Layer, raw: list[Part], side: Side) -> li
     columns = slice(None, c.d_head) if side == "Q" else slice(c.d_head, None)
     parts = [Part(p.name, p.kind, p.value[:, columns], p.head) for p in raw]
     parts = _through_norm(run, head, layer, parts, side)
-    values = _placed(run, head, layer, torch.stack([p.value for p in parts]), side)
-    found = [Part(p.name, p.kind, v, p.head) for p, v in zip(parts, values, strict=True)]
+    values = _positioned(run, head, layer, torch.stack([p.value for p in parts]), side)
+    side_parts = [Part(p.name, p.kind, v, p.head) for p, v in zip(parts, values, strict=True)]
     change = _changed(run, head, layer, side)
-    return merged(found if change is None else [*found, Part(INTERVENTIONS, "intervention", change)])
+    return merged(side_parts if change is None else [*side_parts, Part(INTERVENTIONS, "intervention", change)])
 
 
 def _memory(c: ModelConfig, n: int, p: ScorePartsParams) -> int:
@@ -180,16 +181,18 @@ def score_parts(inputs: Inputs, p: ScorePartsParams, ctx: Ctx) -> ScorePartsResu
         raw = _raw_parts(run, p.head, ctx)
         layer = inputs.weights.layer(p.head.layer, mlp=False)
         sides = {side: {part.name: part for part in _side(run, p.head, layer, raw, side)} for side in ("Q", "K")}
-        known = sorted({**sides["Q"], **sides["K"]}.values(), key=lambda part: (ORDER.index(part.kind), part.head or (-1, -1)))
-        none = torch.zeros(run.n, c.d_head, dtype=layer.W_Q.dtype)
-        q, k = (torch.stack([sides[s][x.name].value if x.name in sides[s] else none for x in known]) for s in ("Q", "K"))
+        components = sorted(
+            {**sides["Q"], **sides["K"]}.values(), key=lambda part: (ORDER.index(part.kind), part.head or (-1, -1))
+        )
+        zero = torch.zeros(run.n, c.d_head, dtype=layer.W_Q.dtype)
+        q, k = (torch.stack([sides[s][x.name].value if x.name in sides[s] else zero for x in components]) for s in ("Q", "K"))
         remainder = _remainder(run, p.head, q, k)
     return ScorePartsResult(
         q=q.cpu().numpy(),
         k=k.cpu().numpy(),
-        heads=np.array([part.head or (-1, -1) for part in known], dtype=np.int64),
-        kinds=tuple(part.kind for part in known),
-        names=tuple(part.name for part in known),
+        heads=np.array([part.head or (-1, -1) for part in components], dtype=np.int64),
+        kinds=tuple(part.kind for part in components),
+        names=tuple(part.name for part in components),
         scale=c.score_scale,
         remainder=remainder,
         conventions=(*inputs.subject.conventions.words(), *words(c)),
@@ -197,7 +200,7 @@ def score_parts(inputs: Inputs, p: ScorePartsParams, ctx: Ctx) -> ScorePartsResu
 
 
 def _remainder(run: Run, head: Head, q: Tensor, k: Tensor) -> Remainder:
-    """What the parts leave of the run's own queries and keys."""
+    """The run's own queries and keys minus the sums of parts."""
     group = run.weights.config.kv_head(head.head)
     whole = torch.cat([run.get("q", head.layer, (head.head,))[0], run.get("k", head.layer, (group,))[0]])
     size = float((whole - torch.cat([q.sum(0), k.sum(0)])).abs().max())
@@ -205,8 +208,8 @@ def _remainder(run: Run, head: Head, q: Tensor, k: Tensor) -> Remainder:
 
 
 def words(c: ModelConfig) -> tuple[str, ...]:
-    """What is held at its recorded value, for the caption."""
-    held = ["norm scales"] * (c.norm != "none") + ["q/k-norm scales"] * (c.qk_norm != "none")
+    """What is held at its recorded values, for captions."""
+    scales = ["norm scales"] * (c.norm != "none") + ["q/k-norm scales"] * (c.qk_norm != "none")
     inside = ["rotation"] * (c.rotary is not None) + ["smearing"] * c.smeared_keys
-    found = [f"at recorded {' and '.join(held)}"] * bool(held) + ["MLPs as recorded"] * (not c.attention_only)
-    return (*found, *([f"{' and '.join(inside)} inside"] * bool(inside)))
+    phrases = [f"at recorded {' and '.join(scales)}"] * bool(scales) + ["MLPs as recorded"] * (not c.attention_only)
+    return (*phrases, *([f"{' and '.join(inside)} inside"] * bool(inside)))

@@ -1,10 +1,10 @@
-"""How long the stream is after each stage, how much each part adds, and whether it adds along the stream or across it.
+"""Norms of the residual stream: its size after each stage, the size of each component's output, and the cosine of the two.
 
-    ‖x_stage‖,        ‖a‖ of every addition a,        cos(a, x) = a · x / (‖a‖ ‖x‖),   x the stream that a is added to
+    ‖x_stage‖,        ‖a‖ of every output a,        cos(a, x) = a · x / (‖a‖ ‖x‖),   x: the stream that a is added to
 
-x is the stream before attention for what attention adds, and the one between for what the MLP adds (before the block in parallel
-blocks). Where writing weights are centred, so is the stream, and norms are those of the centred one. Heimersheim and
-Turner 2023 for the growth of the norm with depth.
+x is the stream before attention for attention's output, and the stream after attention for the MLP's (in parallel blocks, before
+the block). With centred writing weights the stream is centred too, and so are the norms. On the growth of the norm with depth see
+Heimersheim and Turner 2023.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.attribution._contributions import entering, replaced
+from circuitlab.analysis.attribution._contributions import initial_stream, stream_intervention
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only
 from circuitlab.analysis.target import position_of
 from circuitlab.counting import number_of
@@ -29,17 +29,17 @@ ROWS = 64  # positions at a time
 
 @dataclass(frozen=True)
 class ResidualNormsParams:
-    """`position` is the one that `across` reads, −1 the last."""
+    """`position` is the one that `across` takes, −1 the last."""
 
     position: int = -1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ResidualNormsResult(Result):
-    """`stream` [stage, pos]: norms of the stream; `added`, `cosine` [component, pos]: of what each part adds to it.
+    """`stream` [stage, pos]: norms of the stream; `added`, `cosine` [component, pos]: norm and cosine of each output.
 
-    `stages`, `components` name the rows, in the order of the model. The cosine is NaN for what begins the stream and for what has
-    no length.
+    `stages`, `components` name the rows, in the order of the model. The cosine is NaN for the first part of the stream and for
+    outputs of length 0.
     """
 
     stream: np.ndarray = over("stage", "position", unit="residual units")
@@ -65,14 +65,14 @@ class ResidualNormsResult(Result):
         return {name: getattr(self, name)[:, self.position] for name in ("stream", "added", "cosine")}
 
 
-Step = tuple[str, Tensor | None, Tensor]  # name, what it is added to, what is added
+Step = tuple[str, Tensor | None, Tensor]  # name, the stream before it, the output added
 
 
 def layer_steps(run: Run, layer: int, dest: slice) -> tuple[list[tuple[str, Tensor]], list[Step]]:
-    """The stages that begin and divide block `layer`, and what is added in it, for positions `dest`."""
+    """The stages of block `layer` (before it, after attention) and the outputs added in it, at positions `dest`."""
     c, x, weights = run.weights.config, run.get("resid_pre", layer, (), dest), run.weights.layer(layer)
     stages, steps = [(f"L{layer} in", x)], list[Step]()
-    change = replaced(run, layer, dest)
+    change = stream_intervention(run, layer, dest)
     if change is not None:
         steps.append((f"intervention L{layer}", x - change, change))
     attention = run.get("attn_out", layer, (), dest)
@@ -87,7 +87,7 @@ def layer_steps(run: Run, layer: int, dest: slice) -> tuple[list[tuple[str, Tens
 
 @dataclass(eq=False)
 class _Rows:
-    """What one tile of positions gives, row by row."""
+    """The rows of the result for one tile of positions."""
 
     stages: list[str] = field(default_factory=list[str])
     components: list[str] = field(default_factory=list[str])
@@ -95,7 +95,7 @@ class _Rows:
     added: list[Tensor] = field(default_factory=list[Tensor])
     cosine: list[Tensor] = field(default_factory=list[Tensor])
 
-    def put(self, stages: list[tuple[str, Tensor]], steps: list[Step]) -> None:
+    def append(self, stages: list[tuple[str, Tensor]], steps: list[Step]) -> None:
         self.stages += [name for name, _ in stages]
         self.components += [name for name, *_ in steps]
         self.stream += [x.norm(dim=-1) for _, x in stages]
@@ -104,19 +104,19 @@ class _Rows:
 
 
 def tile_rows(run: Run, dest: slice, ctx: Ctx, done: int, total: int) -> _Rows:
-    """Every stage and every part at the positions `dest`; `done` of `total` layers of all tiles lie behind."""
-    rows, begins = _Rows(), list(entering(run, dest).items())
-    rows.put([], [(name, begins[0][1] if i else None, x) for i, (name, x) in enumerate(begins)])
+    """Every stage and output at the positions `dest`; `done` of `total` layers of all tiles are finished."""
+    rows, begins = _Rows(), list(initial_stream(run, dest).items())
+    rows.append([], [(name, begins[0][1] if i else None, x) for i, (name, x) in enumerate(begins)])
     for layer in range(run.weights.config.n_layers):
         ctx.tick(done + layer, total, f"position {dest.start}, layer {layer}")
-        rows.put(*layer_steps(run, layer, dest))
+        rows.append(*layer_steps(run, layer, dest))
     assert run.final is not None
-    rows.put([("final", run.final[dest])], [])
+    rows.append([("final", run.final[dest])], [])
     return rows
 
 
 def cosine(a: Tensor, x: Tensor | None) -> Tensor:
-    """[pos]; NaN where there is no x, or where a or x has no length."""
+    """[pos]: cos(a, x); NaN without x, or if a or x has length 0."""
     if x is None:
         return torch.full(a.shape[:-1], torch.nan, dtype=a.dtype)
     return (a * x).sum(-1) / (a.norm(dim=-1) * x.norm(dim=-1))
@@ -129,29 +129,29 @@ def _memory(config: ModelConfig, n: int, p: ResidualNormsParams) -> int:
 
 @analysis(version=1, needs="tokens", lane="slow", memory=_memory)
 def residual_norms(inputs: Inputs, p: ResidualNormsParams, ctx: Ctx) -> ResidualNormsResult:
-    """Norm of the stream after each stage, of what each part adds, and its cosine with the stream."""
+    """Norms of the residual stream after each stage and of each component's output, and its cosine with the stream."""
     run, n_layers = inputs.run(), inputs.weights.config.n_layers
-    starts, found = range(0, run.n, ROWS), ctx.previous
-    made = found if isinstance(found, ResidualNormsResult) else None
+    starts, previous = range(0, run.n, ROWS), ctx.previous
+    partial = previous if isinstance(previous, ResidualNormsResult) else None
     with torch.inference_mode():
         for i, start in enumerate(starts):
             dest = slice(start, min(start + ROWS, run.n))
-            if made is not None and not np.isnan(made.stream[:, dest]).any():
+            if partial is not None and not np.isnan(partial.stream[:, dest]).any():
                 continue
             rows = tile_rows(run, dest, ctx, i * n_layers, len(starts) * n_layers)
-            made = _with(inputs, p, made, rows, dest, run)
-            if made.done < 1:
-                ctx.partial(made)
-    assert made is not None
-    return made
+            partial = _with(inputs, p, partial, rows, dest, run)
+            if partial.done < 1:
+                ctx.partial(partial)
+    assert partial is not None
+    return partial
 
 
-def _with(inputs: Inputs, p: ResidualNormsParams, made: ResidualNormsResult | None, rows: _Rows, dest: slice, run: Run) -> Any:
-    """The result so far with the positions `dest`: arrays of its own, so that what was shown stays as it was."""
+def _with(inputs: Inputs, p: ResidualNormsParams, partial: ResidualNormsResult | None, rows: _Rows, dest: slice, run: Run) -> Any:
+    """The partial result with the positions `dest` filled in, in arrays of its own: results already shown stay unchanged."""
     arrays: dict[str, Any] = {}
     for name in ("stream", "added", "cosine"):
         tile = torch.stack(getattr(rows, name)).cpu().numpy()
-        arrays[name] = np.full((len(tile), run.n), np.nan, tile.dtype) if made is None else getattr(made, name).copy()
+        arrays[name] = np.full((len(tile), run.n), np.nan, tile.dtype) if partial is None else getattr(partial, name).copy()
         arrays[name][:, dest] = tile
     return ResidualNormsResult(
         **arrays,

@@ -1,16 +1,16 @@
-"""One pre-softmax score as a sum over what wrote the two streams that it compares.
+"""One pre-softmax attention score as a sum over pairs of components that wrote the destination's and the source's stream.
 
     score(d, s) = scale · q_d · k_s = Σ_{c, c′} scale · q_d^c · k_s^{c′}        (with ALiBi − slope · (d − s))
 
-c, c′ run over embedding, position, biases, earlier MLPs, earlier heads and interventions (`score_parts`): before a soft cap, at
-the recorded scales of norms and of q/k norms, with smearing and rotation inside. By which sides an earlier head wrote:
+c, c′ run over embedding, position, biases, earlier MLPs, earlier heads and interventions (`score_parts`), before a soft cap, at
+the recorded scales of norms and q/k norms, smearing and rotation included. Terms are grouped by the sides that a head wrote:
 
     none: neither     Q: the destination's     K: the source's     both                       (Elhage et al. 2021)
 
-ALiBi is a term of its own, −slope · (d − s), in none of the streams: it stands where the component of its name meets itself.
+ALiBi is a term of its own, −slope · (d − s), and in neither stream: it is the entry of the component ALiBi with itself.
 
-Softmax sees only differences within a row, so each term also stands centred: minus its mean over the sources that the row's mask
-and window allow. A term that is the same at every source raises the raw score and changes no attention.
+Softmax sees only differences within a row, so each term is also given centred: minus its mean over the sources that the mask and
+window of the row allow. A term that is the same at every source raises the raw score but changes no attention.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import torch
 
 from circuitlab.analysis.attribution.query_key_parts import ScorePartsParams, ScorePartsResult, score_parts, words
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over, scalar
+from circuitlab.analysis.ordering import descending
 from circuitlab.analysis.target import position_of
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
@@ -36,7 +37,7 @@ THROUGH = ("Q", "K", "both as Q", "both as K")
 
 @dataclass(frozen=True)
 class ScoreExpansionParams:
-    """One cell of one head. Positions: −1 is the last. `source` None: the one that the destination attends to most."""
+    """One cell of one head's pattern; position −1 is the last. `source` None: the one that the destination attends to most."""
 
     head: Head = Head(0, 0)
     destination: int = -1
@@ -49,9 +50,9 @@ class ScoreExpansionResult(Result):
 
     Components, the same on both axes: `names_dest`, `names_src`, `kinds`, `heads` int64 [component, 2], −1 for no head.
     `groups`, `groups_centred` [4] in the order of GROUPS. `through`, `through_centred` [earlier head, 4] in the order of THROUGH:
-    what the heads `earlier` [earlier head, 2] carry into the query only, the key only, and, the other side also from a head, as
-    the query's and as the key's. `softmax_score`: what softmax reads of this cell, soft-capped and with interventions, NaN
-    where the mask hides it (`seen` false); `attention` its weight; `n_sources` how many the row's mean is over.
+    the terms of each head in `earlier` [earlier head, 2] in the query alone, in the key alone, and, with a head on the other side
+    too, in the query and in the key. `softmax_score`: this cell's input to softmax, soft-capped and with interventions, NaN if
+    the mask hides it (`seen` false); `attention`: its weight; `n_sources`: how many sources the row's mean is over.
     """
 
     terms: np.ndarray = over("destination component", "source component", unit="score")
@@ -75,8 +76,8 @@ class ScoreExpansionResult(Result):
     n_sources: int
 
     def table(self) -> Table:
-        """One row a pair of components, the largest centred ones first."""
-        dest, src = np.unravel_index(np.argsort(-np.abs(self.centred), axis=None, kind="stable"), self.centred.shape)
+        """One row per pair of components, the largest centred terms first."""
+        dest, src = np.unravel_index(descending(self.centred, by_size=True), self.centred.shape)
         return Table(
             (
                 Column("destination side", np.array(self.names_dest)[dest]),
@@ -89,7 +90,7 @@ class ScoreExpansionResult(Result):
     ACROSS: ClassVar = {"shares": "dimensionless"}
 
     def across(self) -> Mapping[str, np.ndarray]:
-        """Group sums, raw and centred, and each group's share of the centred score (NaN where that is 0)."""
+        """Group sums, raw and centred, and each group's share of the centred score (NaN if that is 0)."""
         whole = self.groups_centred.sum()
         shares = self.groups_centred / whole if whole else np.full(4, np.nan)
         return {"groups": self.groups, "groups_centred": self.groups_centred, "shares": shares}
@@ -101,15 +102,15 @@ def grouped(terms: np.ndarray, by_head: np.ndarray) -> np.ndarray:
     return np.array([terms[np.ix_(dest, src)].sum() for dest, src in sides])
 
 
-def carried(terms: np.ndarray, by_head: np.ndarray) -> np.ndarray:
-    """[earlier head, 4] in the order of THROUGH."""
+def through_heads(terms: np.ndarray, by_head: np.ndarray) -> np.ndarray:
+    """[earlier head, 4]: each head's terms by side, in the order of THROUGH; arguments as in `grouped`."""
     rows, columns = terms[by_head], terms[:, by_head]
-    found = [rows[:, ~by_head].sum(1), columns[~by_head].sum(0), rows[:, by_head].sum(1), columns[by_head].sum(0)]
-    return np.stack(found, axis=1)
+    sums = [rows[:, ~by_head].sum(1), columns[~by_head].sum(0), rows[:, by_head].sum(1), columns[by_head].sum(0)]
+    return np.stack(sums, axis=1)
 
 
 def cell(run: Run, p: ScoreExpansionParams) -> tuple[int, int, slice]:
-    """(destination, source, the sources that the destination sees). Raises `BadInput` for positions that are not there."""
+    """(destination, source, visible sources). Raises `BadInput` for positions outside the prompt."""
     d = position_of(run.n, p.destination)
     window = run.weights.config.window(p.head.layer)
     allowed = slice(max(0, d - window + 1) if window else 0, d + 1)
@@ -119,7 +120,7 @@ def cell(run: Run, p: ScoreExpansionParams) -> tuple[int, int, slice]:
 
 
 def _mean(k: np.ndarray) -> np.ndarray:
-    """[component, d_head]: k [component, src, d_head] averaged over sources, as one product: this is what a cell costs."""
+    """[component, d_head]: k [component, src, d_head] averaged over sources, as one product, the main cost of a cell."""
     return (np.full(k.shape[1], 1 / k.shape[1], k.dtype) @ k).astype(np.float64)
 
 
@@ -130,7 +131,7 @@ def _memory(c: ModelConfig, n: int, p: ScoreExpansionParams) -> int:
 
 @analysis(version=1, needs="tokens", of_heads=True, lane="live", memory=_memory)
 def score_expansion(inputs: Inputs, p: ScoreExpansionParams, ctx: Ctx) -> ScoreExpansionResult:
-    """Why this head attends here: its score as terms of destination part × source part, grouped as none, Q, K and both."""
+    """Attention score at one cell as terms of destination component × source component, grouped as none, Q, K and both."""
     run = inputs.run()
     parts = inputs.answer(score_parts, ScorePartsParams(p.head))
     ctx.tick(0, 1, "score expansion")
@@ -141,10 +142,10 @@ def score_expansion(inputs: Inputs, p: ScoreExpansionParams, ctx: Ctx) -> ScoreE
     parts, terms, centred = _with_alibi(inputs.weights.config, p.head, parts, (terms, centred), (d, s, allowed))
     by_head = parts.heads[:, 0] >= 0
     row, read, weight = _recorded(run, p.head, d)
-    score, seen = float(row[s]), allowed.start <= s < allowed.stop
-    said = () if seen else ("the mask hides this source: no softmax reads its score",)
+    score, visible = float(row[s]), allowed.start <= s < allowed.stop
+    warnings = () if visible else ("the mask hides this source: no softmax reads its score",)
     if run.editor.touches(p.head.layer, "scores", "pattern"):
-        said += ("an intervention acts on scores or pattern: expanded is q · k before it",)
+        warnings += ("an intervention acts on scores or pattern: expanded is q · k before it",)
     return ScoreExpansionResult(
         terms=terms,
         centred=centred,
@@ -155,27 +156,27 @@ def score_expansion(inputs: Inputs, p: ScoreExpansionParams, ctx: Ctx) -> ScoreE
         groups=grouped(terms, by_head),
         groups_centred=grouped(centred, by_head),
         earlier=parts.heads[by_head],
-        through=carried(terms, by_head),
-        through_centred=carried(centred, by_head),
+        through=through_heads(terms, by_head),
+        through_centred=through_heads(centred, by_head),
         score=score,
         row_mean=float(row[allowed].mean()),
-        softmax_score=float(read[s]) if seen else float("nan"),
-        attention=float(weight[s]) if seen else 0.0,
+        softmax_score=float(read[s]) if visible else float("nan"),
+        attention=float(weight[s]) if visible else 0.0,
         destination=d,
         source=s,
-        seen=seen,
+        seen=visible,
         n_sources=allowed.stop - allowed.start,
         remainder=Remainder(
             abs(score - float(terms.sum())), float(np.abs(row[allowed]).max()), "of the score", "largest of the row"
         ),
-        conventions=(*inputs.subject.conventions.words(), *_said(inputs.weights.config, allowed), *said),
+        conventions=(*inputs.subject.conventions.words(), *_conventions(inputs.weights.config, allowed), *warnings),
     )
 
 
 def _with_alibi(
     c: ModelConfig, head: Head, parts: ScorePartsResult, terms: tuple[np.ndarray, np.ndarray], at: tuple[int, int, slice]
 ) -> tuple[ScorePartsResult, np.ndarray, np.ndarray]:
-    """Components and (terms, centred) with ALiBi as one more component; as they are without it. `at`: d, s, allowed sources."""
+    """(components, terms, centred) with ALiBi as one more component; unchanged without ALiBi. `at`: (d, s, visible sources)."""
     if not (slopes := c.slopes_in(head.layer)):
         return parts, *terms
     d, s, allowed = at
@@ -188,7 +189,7 @@ def _with_alibi(
 
 
 def _recorded(run: Run, head: Head, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """[src] each of one row: scale · q·k (with ALiBi) before a cap, what softmax reads, and the pattern."""
+    """[src] each, of one row: scale · q·k (with ALiBi) before a cap, the input of softmax, and the pattern."""
     c, rows, only = run.weights.config, slice(d, d + 1), (head.head,)
     with torch.inference_mode():
         q, k = run.get("q", head.layer, only, rows)[0].double(), run.get("k", head.layer, (c.kv_head(head.head),))[0].double()
@@ -197,8 +198,8 @@ def _recorded(run: Run, head: Head, d: int) -> tuple[np.ndarray, np.ndarray, np.
     return raw.cpu().numpy(), read.cpu().numpy(), weight.cpu().numpy()
 
 
-def _said(c: ModelConfig, allowed: slice) -> tuple[str, ...]:
+def _conventions(c: ModelConfig, allowed: slice) -> tuple[str, ...]:
     n = allowed.stop - allowed.start
     beside = ", before the soft cap" if c.score_soft_cap else " − slope · distance (ALiBi)" if c.positions == "alibi" else ""
-    found = [f"score = q · k at the model's own scale{beside}", *words(c)]
-    return (*found, f"centred: minus the mean over the row's {n} source{'s' if n != 1 else ''}")
+    phrases = [f"score = q · k at the model's own scale{beside}", *words(c)]
+    return (*phrases, f"centred: minus the mean over the row's {n} source{'s' if n != 1 else ''}")

@@ -1,17 +1,17 @@
-"""A head as a tensor product: moving between positions and rewriting within one commute, shown on this run's own numbers.
+"""An attention head as a tensor product A ⊗ W_OV: moving information and transforming it commute, checked on this run.
 
     head(x) = (A ⊗ W_OV) · x:    A (x W_OV) = (A x) W_OV = unvec(kron(A, W_OVᵀ) vec(x))        vec row by row, [pos · d_model]
 
-x is what the head's values read, W_OV = W_V W_O made whole. A value bias adds (A 1) b_V W_O, which is b_V W_O while rows of A sum
-to 1. Two heads one after the other (Elhage et al. 2021, "virtual attention heads"):
+x is the input of the head's values and W_OV = W_V W_O. A value bias adds (A 1) b_V W_O, which is b_V W_O if the rows of A sum
+to 1. Two heads in sequence (Elhage et al. 2021, "virtual attention heads"):
 
     A₂ (s ∘ (A₁ x₁ W₁) N) W₂ = (A₂ diag(s) A₁) x₁ (W₁ N W₂)
 
-where s [pos] and N [d_model, d_model] are the norms between the two at their recorded scales (s = 1, N = I without norms, and
-the composed pattern is then A₂ A₁). Where an intervention changed a value, a z or a result, what it put there is carried along as
-a recorded term, so that the two sides of each identity are the same run.
+where s [pos] and N [d_model, d_model] are the norms between the two at their recorded scales (without norms s = 1 and N = I, and
+the composed pattern is A₂ A₁). Changes that interventions make to v, z or result enter as recorded terms, so that both sides of
+each identity describe the same run.
 
-No mean over a set of prompts: these are rounding errors of identities that hold on every run, of which only the largest counts.
+They are not averaged over prompts: these are rounding errors of identities that hold on every run, and only the largest counts.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Head
 
-KRON_LIMIT = 4096  # tokens · d_model: the Kronecker matrix has the square of it
-TILE_FLOPS = 4e9  # of one product, so that cancelling is answered in time
+KRON_LIMIT = 4096  # tokens · d_model, the number of rows and columns of the Kronecker matrix
+TILE_FLOPS = 4e9  # per product, so that cancelling is noticed in time
 NAMES = ("rewrite, then move", "move, then rewrite", "Kronecker form", "concatenated z W_O", "composed heads")
 FORMULAS = (
     "A (x W_OV)",
@@ -47,7 +47,7 @@ FORMULAS = (
 
 @dataclass(frozen=True)
 class TensorIdentityParams:
-    """The head, and an earlier one to compose it with."""
+    """The head, and an earlier one that it composes with."""
 
     head: Head = Head(0, 0)
     earlier: Head | None = None
@@ -57,9 +57,9 @@ class TensorIdentityParams:
 class TensorIdentityResult(Result):
     """`difference`, `of` float64 [5] in the order of `names`: largest entry of the difference, and of the whole, residual units.
 
-    The first three compare with the forward pass's own `result` of the head; the fourth, the heads' outputs concatenated and
-    multiplied once, with their sum; the fifth, the composed head, with the later head applied to what the earlier one wrote in
-    the forward pass. NaN where not computed: `reasons` [5] says why, "" otherwise. `formulas` [5].
+    The first three compare with the forward pass's own `result` of the head; the fourth compares all heads' z concatenated and
+    multiplied once with the sum of head outputs; the fifth compares the composed head with the later head applied to the earlier
+    one's recorded output. NaN if not computed: `reasons` [5] says why, "" otherwise. `formulas` [5].
     """
 
     difference: np.ndarray = over("identity", unit="residual units")
@@ -69,7 +69,7 @@ class TensorIdentityResult(Result):
     formulas: tuple[str, ...] = FORMULAS
 
     def table(self) -> Table:
-        """One row an identity."""
+        """One row per identity."""
         return Table(
             (
                 Column("identity", np.array(self.names)),
@@ -82,10 +82,10 @@ class TensorIdentityResult(Result):
 
 
 @dataclass(frozen=True, eq=False)
-class _One:
-    """One head on this run: x [pos, d_model], A [dest, src], bias b_V W_O [d_model], result [pos, d_model] as recorded.
+class _HeadRun:
+    """One head of this run: x [pos, d_model], A [dest, src], bias b_V W_O [d_model], result [pos, d_model] as recorded.
 
-    `changed` [pos, d_model]: what interventions on v, z and result put into it; 0 without any.
+    `changed` [pos, d_model]: the change that interventions on v, z and result make to the result; 0 without any.
     """
 
     x: Tensor
@@ -98,27 +98,27 @@ class _One:
 
     @property
     def constant(self) -> Tensor:
-        """[pos, d_model]: bias and interventions, what of the result is not linear in x."""
+        """[pos, d_model]: the part of the result that is not linear in x: biases and interventions."""
         return self.A.sum(1, keepdim=True) * self.bias + self.changed
 
 
-def _one(run: Run, head: Head) -> _One:
+def _one(run: Run, head: Head) -> _HeadRun:
     i, only, group = head.layer, (head.head,), run.weights.config.kv_head(head.head)
     layer, x, A = run.weights.layer(i, mlp=False), read_by_attention(run, i), run.get("pattern", i, only)[0]
-    W_V, W_O = layer.W_V[group].clone(), layer.W_O[head.head].clone()  # nothing of a layer is kept
+    W_V, W_O = layer.W_V[group].clone(), layer.W_O[head.head].clone()  # copies, so that the layer can be freed
     b_V = torch.zeros(W_V.shape[1], dtype=W_V.dtype) if layer.b_V is None else layer.b_V[group]
     result, changed = run.get("result", i, only)[0], torch.zeros_like(x)
     if run.editor.touches(i, "v", "z", "result"):
         v, z = run.get("v", i, (group,))[0], run.get("z", i, only)[0]
         changed = (A @ (v - x @ W_V - b_V) + z - A @ v) @ W_O + result - z @ W_O
-    return _One(x, A, W_V, W_O, b_V @ W_O, result, changed)
+    return _HeadRun(x, A, W_V, W_O, b_V @ W_O, result, changed)
 
 
 def _times(x: Tensor, W: Tensor, tick: Callable[[], None]) -> Tensor:
-    """x W, some rows at a time."""
+    """x W, computed in tiles of rows."""
     step = max(1, int(TILE_FLOPS / (2 * W.numel())))
-    made = [_ticked(x[i : i + step] @ W, tick) for i in range(0, len(x), step)]
-    return torch.cat(made)
+    products = [_ticked(x[i : i + step] @ W, tick) for i in range(0, len(x), step)]
+    return torch.cat(products)
 
 
 def _ticked(x: Tensor, tick: Callable[[], None]) -> Tensor:
@@ -126,19 +126,19 @@ def _ticked(x: Tensor, tick: Callable[[], None]) -> Tensor:
     return x
 
 
-def _kronecker(one: _One, W_OV: Tensor) -> Tensor:
-    """[pos, d_model]: the head as one matrix on the whole prompt, row by row in one vector."""
+def _kronecker(one: _HeadRun, W_OV: Tensor) -> Tensor:
+    """[pos, d_model]: kron(A, W_OVᵀ) vec(x), the head as one matrix acting on the whole prompt."""
     return (torch.kron(one.A, W_OV.T.contiguous()) @ one.x.reshape(-1)).view_as(one.x)
 
 
 def _concatenated(run: Run, i: int) -> tuple[Tensor, Tensor]:
-    """All heads of layer i at once, and the sum over heads, [pos, d_model] each, without the output bias."""
+    """(concatenated z times W_O, Σ_h z_h W_O^h) of layer i, [pos, d_model] each, without the output bias."""
     W_O, z = run.weights.layer(i, mlp=False).W_O, run.get("z", i)
     return block.merge_heads(z) @ block.flat_out(W_O), torch.stack([one @ W for one, W in zip(z, W_O, strict=True)]).sum(0)
 
 
-def _composed(run: Run, later: _One, p: TensorIdentityParams, tick: Callable[[], None]) -> tuple[Tensor, Tensor]:
-    """(the two heads one after the other, the two as one head), [pos, d_model] each."""
+def _composed(run: Run, later: _HeadRun, p: TensorIdentityParams, tick: Callable[[], None]) -> tuple[Tensor, Tensor]:
+    """(the two heads in sequence, the two as one composed head), [pos, d_model] each."""
     assert p.earlier is not None
     earlier, between = _one(run, p.earlier), Passage(run, p.earlier.layer, p.head.layer)
     tick()
@@ -158,13 +158,13 @@ def _memory(c: ModelConfig, n: int, p: TensorIdentityParams) -> int:
 
 def _refuse(c: ModelConfig, p: TensorIdentityParams) -> str | None:
     if p.earlier is not None and p.earlier.layer >= p.head.layer:
-        return f"{p.earlier} does not stand in a layer before {p.head}."
+        return f"{p.earlier} is not in a layer before {p.head}."
     return None
 
 
 @analysis(version=1, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def tensor_identity(inputs: Inputs, p: TensorIdentityParams, ctx: Ctx) -> TensorIdentityResult:
-    """A head's output as A ⊗ W_OV in its three readings, and two heads as one, against the forward pass's own."""
+    """A head as the tensor product A ⊗ W_OV, in three forms, and two heads composed, compared with the forward pass."""
     run, c = inputs.run(), inputs.weights.config
     check_heads(c, p.head, *([] if p.earlier is None else [p.earlier]))
     small = run.n * c.d_model <= KRON_LIMIT
@@ -173,30 +173,30 @@ def tensor_identity(inputs: Inputs, p: TensorIdentityParams, ctx: Ctx) -> Tensor
         one = _one(run, p.head)
         W_OV = one.W_V @ one.W_O
         tick()
-        found: list[tuple[Tensor, Tensor] | None] = [(one.result, _times(one.A, _times(one.x, W_OV, tick), tick) + one.constant)]
-        found.append((one.result, _times(_times(one.A, one.x, tick), W_OV, tick) + one.constant))
-        found.append((one.result, _kronecker(one, W_OV) + one.constant) if small else None)
+        pairs: list[tuple[Tensor, Tensor] | None] = [(one.result, _times(one.A, _times(one.x, W_OV, tick), tick) + one.constant)]
+        pairs.append((one.result, _times(_times(one.A, one.x, tick), W_OV, tick) + one.constant))
+        pairs.append((one.result, _kronecker(one, W_OV) + one.constant) if small else None)
         tick()
-        found.append(_concatenated(run, p.head.layer))
-        found.append(None if p.earlier is None else _composed(run, one, p, tick))
-        sizes = np.array([_compared(pair) for pair in found], dtype=np.float64)
+        pairs.append(_concatenated(run, p.head.layer))
+        pairs.append(None if p.earlier is None else _composed(run, one, p, tick))
+        sizes = np.array([_compared(pair) for pair in pairs], dtype=np.float64)
     edited = run.editor.touches(p.head.layer, "v", "z", "result")
-    said = ("what interventions put into v, z or result is carried along",) if edited else ()
+    edit_words = ("what interventions put into v, z or result is carried along",) if edited else ()
     return TensorIdentityResult(
         difference=sizes[:, 0],
         of=sizes[:, 1],
         reasons=("", "", "" if small else _too_long(run.n, c), "", "no earlier head is chosen" if p.earlier is None else ""),
         remainder=Remainder(*map(float, sizes[np.nanargmax(sizes[:, 0])]), unit="residual units", what="largest entry"),
-        conventions=(*inputs.subject.conventions.words(), "largest entry of the difference", "recorded norm scales", *said),
+        conventions=(*inputs.subject.conventions.words(), "largest entry of the difference", "recorded norm scales", *edit_words),
     )
 
 
 def _too_long(n: int, c: ModelConfig) -> str:
-    return f"{number_of(n, 'token')} × {c.d_model} = {number_of(n * c.d_model, 'row')}: the matrix is made up to {KRON_LIMIT:,}"
+    return f"{number_of(n, 'token')} × {c.d_model} = {number_of(n * c.d_model, 'row')}: the matrix is built up to {KRON_LIMIT:,}"
 
 
 def _compared(pair: tuple[Tensor, Tensor] | None) -> tuple[float, float]:
-    """Largest entry of the difference, and of the first of the two."""
+    """(largest entry of the difference, largest entry of the first of the two)."""
     if pair is None:
         return float("nan"), float("nan")
     return float((pair[0] - pair[1]).abs().max()), float(pair[0].abs().max())

@@ -1,18 +1,18 @@
-"""Which terms of the path expansion matter: the loss that the terms of each order take away, at recorded attention patterns.
+"""Term importance analysis: the loss reduction by the path expansion's terms of each order, at recorded attention patterns.
 
-Elhage et al. (2021), “Term Importance Analysis”. One pass records the patterns; then, with patterns held (`forced_pass`),
+Elhage et al. (2021), “Term Importance Analysis”. One pass records the patterns; then, frozen (`_frozen_attention_pass`),
 
-    pass 0   no head adds anything to the stream                                  -> loss of the direct path
-    pass k   every head adds what it made of the stream of pass k − 1             -> loss with terms of order ≤ k
+    pass 0   no head writes to the stream                                         -> loss of the direct path
+    pass k   every head writes its output on the stream of pass k − 1             -> loss with terms of order ≤ k
 
     reduction of order k = loss(k − 1) − loss(k),        of order 0 = ln d_vocab − loss(0), against uniform predictions
 
-Terms of order k pass k heads: H each of k different layers, C(L, k) H^k of them. Order L is the whole model, whose recorded loss
-it must reproduce: the remainder. With MLPs or norms, MLP outputs and scales are held at recorded values and order 0 is the
-embedding with the recorded MLPs and the output biases.
+Terms of order k pass k heads in k different layers: there are C(L, k) H^k of them. Order L is the whole model, and must reproduce
+its recorded loss: the remainder. With MLPs or norms, MLP outputs and norm scales are frozen at their recorded values, and order 0
+is the embedding with the recorded MLPs and the output biases.
 
 Single layers and heads are measured by their terms of order 1: over the direct path only, and over the direct path with the
-order-1 terms of all other layers (heads). Reductions depend on what stands beside, so these do not add up.
+order-1 terms of all other layers (heads). A reduction depends on the other terms present, so these do not add up.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.attribution._frozen_attention_pass import Added, ForcedPass
+from circuitlab.analysis.attribution._frozen_attention_pass import FrozenAttentionPass, HeadOutputs
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, TextRef, analysis, at_least, over, scalar
 from circuitlab.analysis.behaviour.samples import losses_of, run_on, text_pieces
 from circuitlab.errors import BadInput
@@ -41,10 +41,10 @@ BESIDE = ("over the direct path", "over all others")
 
 @dataclass(frozen=True)
 class TermImportanceParams:
-    """On the prompt, or on `texts` pieces of `length` tokens (0: the model's context) of the file `text`, drawn by `seed`.
+    """On the prompt, or on `texts` pieces of `length` tokens (0: the model's context) of the file `text`, drawn with `seed`.
 
-    `orders`: up to which order terms are listed one by one; what is left is one row. `heads`: each head's own reduction as
-    well (two unembeddings a head). `edited`: a file with the subject's interventions (the prompt always has them).
+    `orders`: up to this order there is one row per order; the rest is one row. `heads`: each head's own reduction as well (two
+    unembeddings per head). `edited`: run the file with the subject's interventions (the prompt always has them).
     """
 
     text: TextRef | None = None
@@ -57,16 +57,16 @@ class TermImportanceParams:
 
     @property
     def needs(self) -> Literal["weights", "tokens"]:
-        """A file needs no prompt: what was measured is kept while the text changes."""
+        """A file needs no prompt, so that its measurement stays cached while the prompt changes."""
         return "tokens" if self.text is None or self.edited else "weights"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TermImportanceResult(Result):
     """Losses in nats, NaN: not computed. `tokens` int [text]: how many predicted tokens a loss is the mean of. `orders`, `terms`
-    [order]: the order and how many terms it has, the last with all beyond; `losses` [text, order], with terms up to that order;
-    `layers` [text, beside, layer] and `heads` [text, beside, layer, head]: with it alone over the direct path, and with all
-    order-1 terms but it; `whole` [text]: the model's own.
+    [order]: the order and its number of terms, the last row with all higher orders; `losses` [text, order]: with terms up to that
+    order; `layers` [text, beside, layer] and `heads` [text, beside, layer, head]: with it alone over the direct path, and with
+    all order-1 terms but it; `whole` [text]: the model's own.
 
     `reduction`, `error` (standard error over texts) [order]; `layer_reduction`, `layer_error` [beside, layer];
     `head_reduction`, `head_error` [beside, layer, head].
@@ -93,25 +93,25 @@ class TermImportanceResult(Result):
         return _mean(self.losses)
 
     def name(self, i: int) -> str:
-        """What row i of the orders is called."""
+        """The name of row i of the orders."""
         before = int(self.orders[i - 1]) + 1 if i else 0
         order = int(self.orders[i])
         return f"order {order}" if before == order else f"orders {before}–{order}"
 
     def table(self) -> Table:
-        """One row an order, a layer and, where they were measured, a head."""
+        """One row per order, per layer and, if they were measured, per head."""
         names = [self.name(i) for i in range(len(self.orders))]
         beside = ["uniform predictions", *("all lower orders" for _ in names[1:])]
         n, heads = self.layers.shape[2], self.heads.shape[3]
-        shown = not np.isnan(self.head_reduction).all()
+        has_heads = not np.isnan(self.head_reduction).all()
         parts = [f"layer {i}, order 1" for i in range(n)], [f"{Head(i, h)}, order 1" for i in range(n) for h in range(heads)]
         values, errors, terms = [self.reduction], [self.error], [self.terms]
         for i, words in enumerate(BESIDE):
-            names += parts[0] + (parts[1] if shown else [])
-            beside += [words] * (n + (n * heads if shown else 0))
-            values += [self.layer_reduction[i], self.head_reduction[i].ravel()][: 1 + shown]
-            errors += [self.layer_error[i], self.head_error[i].ravel()][: 1 + shown]
-            terms += [np.full(n, float(heads)), np.ones(n * heads)][: 1 + shown]
+            names += parts[0] + (parts[1] if has_heads else [])
+            beside += [words] * (n + (n * heads if has_heads else 0))
+            values += [self.layer_reduction[i], self.head_reduction[i].ravel()][: 1 + has_heads]
+            errors += [self.layer_error[i], self.head_error[i].ravel()][: 1 + has_heads]
+            terms += [np.full(n, float(heads)), np.ones(n * heads)][: 1 + has_heads]
         reduction, count = np.concatenate(values), np.concatenate(terms)
         return Table(
             (
@@ -125,17 +125,17 @@ class TermImportanceResult(Result):
         )
 
     def across(self) -> Mapping[str, np.ndarray]:
-        """Mean loss reductions by order, layer and head, over prompts weighted so that every predicted token counts alike."""
+        """Mean loss reductions by order, layer and head; prompts are weighted by their numbers of predicted tokens."""
         return {"reduction": self.reduction, "layers": self.layer_reduction, "heads": self.head_reduction}
 
     @property
     def weight(self) -> float:
-        """How many predicted tokens the losses are means of."""
+        """The number of predicted tokens that the losses are means of."""
         return float(self.tokens.sum())
 
 
 def listed_orders(config: ModelConfig, most: int) -> tuple[list[int], list[float]]:
-    """The orders that have a row, the last being all layers; and how many terms each row has."""
+    """(orders that have a row, the last being n_layers; number of terms of each row)."""
     n = config.n_layers
     orders = [*range(min(most, n) + 1), *([n] if most < n else [])]
     count = [float(math.comb(n, k) * config.n_heads**k) for k in range(n + 1)]
@@ -150,16 +150,16 @@ def _refuse(config: ModelConfig, p: TermImportanceParams) -> str | None:
 def _memory(config: ModelConfig, n: int, p: TermImportanceParams) -> int:
     length = n if p.text is None else min(p.length or config.n_ctx, config.n_ctx)
     width = config.d_model + 3 * config.n_heads * config.d_head
-    # the run, one stream and what an MLP wrote a layer, and head outputs of two passes
-    kept = config.n_layers * (3 * width + config.d_model) + 12 * config.d_model + 4 * config.d_mlp
+    # the run, a stream and an MLP output per layer, and head outputs of two passes
+    per_token = config.n_layers * (3 * width + config.d_model) + 12 * config.d_model + 4 * config.d_mlp
     pattern = 3 * config.n_heads * length if config.whole_scores else 0
     losses = p.texts * (config.n_layers * (2 + 2 * config.n_heads) + config.n_layers + 3)
-    return 8 * (length * (kept + pattern) + 3 * min(ROWS, length) * config.d_vocab_out + 4 * losses)
+    return 8 * (length * (per_token + pattern) + 3 * min(ROWS, length) * config.d_vocab_out + 4 * losses)
 
 
 @dataclass(frozen=True, eq=False)
 class _Losses:
-    """Losses as they are filled in: `orders` [text, order], `layers`, `heads`, `whole`, `tokens` as in the result."""
+    """Losses while they are computed: `orders` [text, order], `layers`, `heads`, `whole`, `tokens` as in the result."""
 
     tokens: np.ndarray
     orders: np.ndarray
@@ -170,26 +170,26 @@ class _Losses:
 
 @analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def term_importance(inputs: Inputs, p: TermImportanceParams, ctx: Ctx) -> TermImportanceResult:
-    """Marginal loss reduction of the terms of each order, of each layer and of each head, patterns held."""
+    """Term importance: marginal loss reduction by the terms of each order, layer and head, with attention patterns frozen."""
     if p.texts < 1 or p.orders < 1 or p.length < 0:
         raise BadInput("The sample is empty.", expected="texts ≥ 1, orders ≥ 1", got=str(p))
-    behind = "" if p.edited and inputs.subject.edits else "no interventions"
-    texts, said = text_pieces(inputs, p.text is not None, p.text, p.length, p.texts, p.seed, behind)
-    made = _begun(inputs.weights.config, p, texts, ctx)
-    show = lambda: ctx.partial(_result(inputs, p, made, said))
+    edit_words = "" if p.edited and inputs.subject.edits else "no interventions"
+    texts, sample_words = text_pieces(inputs, p.text is not None, p.text, p.length, p.texts, p.seed, edit_words)
+    partial = _begun(inputs.weights.config, p, texts, ctx)
+    show = lambda: ctx.partial(_result(inputs, p, partial, sample_words))
     for i, tokens in enumerate(texts):
         ctx.tick(i, len(texts), f"text {i + 1} of {len(texts)}")
-        if not np.isnan(made.whole[i]) or len(tokens) < 2:
+        if not np.isnan(partial.whole[i]) or len(tokens) < 2:
             continue
         run = run_on(inputs, tokens, p.text is None, p.edited, ctx)
-        _measure(ForcedPass(run, ctx), p, made, i, show)
-        made.whole[i] = losses_of(run, ctx).mean()
+        _measure(FrozenAttentionPass(run, ctx), p, partial, i, show)
+        partial.whole[i] = losses_of(run, ctx).mean()
         show()
-    return replace(_result(inputs, p, made, said), done=1.0)
+    return replace(_result(inputs, p, partial, sample_words), done=1.0)
 
 
 def _begun(config: ModelConfig, p: TermImportanceParams, texts: Sequence[tuple[int, ...]], ctx: Ctx) -> _Losses:
-    """Nothing computed yet, or what a cancelled attempt has."""
+    """Empty losses, or those of a cancelled attempt."""
     n, orders, count = config.n_layers, listed_orders(config, p.orders)[0], len(texts)
     tokens = np.array([len(text) - 1 for text in texts])
     shapes = (count, len(orders)), (count, 2, n), (count, 2, n, config.n_heads), (count,)
@@ -199,67 +199,73 @@ def _begun(config: ModelConfig, p: TermImportanceParams, texts: Sequence[tuple[i
     return _Losses(tokens, *(np.full(shape, np.nan) for shape in shapes))
 
 
-def _measure(forced: ForcedPass, p: TermImportanceParams, made: _Losses, text: int, show: Callable[[], None]) -> None:
-    """All losses of one text that are not there yet. `show` is called after each order, layer and head."""
-    n, orders = forced.config.n_layers, listed_orders(forced.config, p.orders)[0]
-    added: list[Added] = [None] * n
+def _measure(frozen: FrozenAttentionPass, p: TermImportanceParams, partial: _Losses, text: int, show: Callable[[], None]) -> None:
+    """Compute all missing losses of one text. `show` is called after each order, layer and head."""
+    n, orders = frozen.config.n_layers, listed_orders(frozen.config, p.orders)[0]
+    added: list[HeadOutputs] = [None] * n
     first = added
     for k in range(n + 1):
-        streams = forced.streams(added)
+        streams = frozen.streams(added)
         if k in orders:
-            _fill(made.orders, (text, orders.index(k)), forced, streams[-1])
+            _fill(partial.orders, (text, orders.index(k)), frozen, streams[-1])
             show()
-        # what a layer reads is settled after as many passes as there are layers before it
-        added = [forced.heads(i, streams[i]) if i >= k else added[i] for i in range(n)]
+        # a layer's input is final after as many passes as there are layers before it
+        added = [frozen.heads(i, streams[i]) if i >= k else added[i] for i in range(n)]
         first = added if k == 0 else first
     for i in range(n):
-        _single(forced, first, i, None, made.layers, (text,), (i,))
+        _single(frozen, first, i, None, partial.layers, (text,), (i,))
         show()
-        for head in range(forced.config.n_heads if p.heads else 0):
-            _single(forced, first, i, head, made.heads, (text,), (i, head))
+        for head in range(frozen.config.n_heads if p.heads else 0):
+            _single(frozen, first, i, head, partial.heads, (text,), (i, head))
             show()
 
 
 def _single(
-    forced: ForcedPass, first: list[Added], layer: int, head: int | None, losses: np.ndarray, before: Index, after: Index
+    frozen: FrozenAttentionPass,
+    first: list[HeadOutputs],
+    layer: int,
+    head: int | None,
+    losses: np.ndarray,
+    before: Index,
+    after: Index,
 ) -> None:
-    """Losses of the order-1 terms of one layer, or of one head in it: alone, and of all but it."""
-    found = first[layer]
-    assert found is not None
-    z, every = found
+    """Losses with the order-1 terms of one layer (or one of its heads) alone, and with all order-1 terms but those."""
+    outputs = first[layer]
+    assert outputs is not None
+    z, every = outputs
     one = every.clone() if head is None else torch.zeros_like(every)
     if head is not None:
         one[head] = 1
     rest = every - one
-    alone: list[Added] = [(z, one) if i == layer else None for i in range(len(first))]
-    others: list[Added] = [(z, rest) if i == layer else kept for i, kept in enumerate(first)]
+    alone: list[HeadOutputs] = [(z, one) if i == layer else None for i in range(len(first))]
+    others: list[HeadOutputs] = [(z, rest) if i == layer else other for i, other in enumerate(first)]
     for beside, added in enumerate((alone, others)):
         at = (*before, beside, *after)
         if np.isnan(losses[at]):
-            _fill(losses, at, forced, forced.streams(added)[-1])
+            _fill(losses, at, frozen, frozen.streams(added)[-1])
 
 
-def _fill(losses: np.ndarray, at: Index, forced: ForcedPass, x: Tensor) -> None:
+def _fill(losses: np.ndarray, at: Index, frozen: FrozenAttentionPass, x: Tensor) -> None:
     if np.isnan(losses[at]):
-        losses[at] = forced.loss(x)
+        losses[at] = frozen.loss(x)
 
 
-def _result(inputs: Inputs, p: TermImportanceParams, made: _Losses, said: tuple[str, ...]) -> TermImportanceResult:
-    """What has been filled in so far, summed up."""
+def _result(inputs: Inputs, p: TermImportanceParams, partial: _Losses, sample_words: tuple[str, ...]) -> TermImportanceResult:
+    """The result of the losses computed so far."""
     config = inputs.weights.config
     orders, terms = listed_orders(config, p.orders)
     uniform = math.log(config.d_vocab_out)
-    losses, layers, heads, whole = made.orders.copy(), made.layers.copy(), made.heads.copy(), made.whole.copy()
+    losses, layers, heads, whole = partial.orders.copy(), partial.layers.copy(), partial.heads.copy(), partial.whole.copy()
     before = np.concatenate([np.full((len(losses), 1), uniform), losses[:, :-1]], axis=1)
     first = losses[:, min(1, config.n_layers)]
     by_layer = np.stack([losses[:, :1] - layers[:, 0], layers[:, 1] - first[:, None]], axis=1)
     by_head = np.stack([losses[:, :1, None] - heads[:, 0], heads[:, 1] - first[:, None, None]], axis=1)
-    wanted = [losses, layers, *([heads] if p.heads else []), whole]
-    there = sum(int((~np.isnan(x)).sum()) for x in wanted) / sum(x.size for x in wanted)
+    arrays = [losses, layers, *([heads] if p.heads else []), whole]
+    share_done = sum(int((~np.isnan(x)).sum()) for x in arrays) / sum(x.size for x in arrays)
     off = np.abs(losses[:, -1] - whole)
     off = off[~np.isnan(off)]
     return TermImportanceResult(
-        tokens=made.tokens,
+        tokens=partial.tokens,
         orders=np.array(orders),
         terms=np.array(terms),
         losses=losses,
@@ -273,21 +279,21 @@ def _result(inputs: Inputs, p: TermImportanceParams, made: _Losses, said: tuple[
         head_reduction=_mean(by_head),
         head_error=_error(by_head),
         uniform=uniform,
-        conventions=(*inputs.subject.conventions.words(), *said, *_held(config)),
+        conventions=(*inputs.subject.conventions.words(), *sample_words, *_held_words(config)),
         remainder=Remainder(float(off.max()), uniform, "nats", "uniform guess") if off.size else None,
-        done=min(there, 0.99),
+        done=min(share_done, 0.99),
     )
 
 
-def _held(config: ModelConfig) -> tuple[str, ...]:
-    held = ["patterns", *([] if config.norm == "none" else ["norm scales"])]
-    held += [] if config.attention_only else ["MLP outputs"]
+def _held_words(config: ModelConfig) -> tuple[str, ...]:
+    frozen_parts = ["patterns", *([] if config.norm == "none" else ["norm scales"])]
+    frozen_parts += [] if config.attention_only else ["MLP outputs"]
     zero = "order 0: direct path" if config.attention_only else "order 0: direct path and recorded MLPs"
-    return (f"{', '.join(held)} held as recorded", zero)
+    return (f"{', '.join(frozen_parts)} held as recorded", zero)
 
 
 def _mean(x: np.ndarray) -> np.ndarray:
-    """Over texts, those that are not computed left out."""
+    """The mean over texts, without those not computed yet."""
     count = (~np.isnan(x)).sum(axis=0)
     return np.where(count > 0, np.nansum(x, axis=0) / np.maximum(count, 1), np.nan)
 

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs, TextRef
@@ -23,7 +22,7 @@ from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import forward
-from circuitlab.model.run import ROWS, Run
+from circuitlab.model.run import Run
 from circuitlab.model.weights import Weights
 
 LEAST = 3  # tokens of a block that is repeated
@@ -152,12 +151,5 @@ def run_on(inputs: Inputs, tokens: tuple[int, ...], prompt: bool, edited: bool, 
 
 
 def losses_of(run: Run, ctx: Ctx) -> np.ndarray:
-    """[pos − 1] nats: the run's losses, a tile of rows at a time."""
-    targets = torch.tensor(run.tokens[1:])
-    parts = []
-    with torch.inference_mode():
-        for start in range(0, run.n - 1, ROWS):
-            ctx.tick(start, run.n, "unembedding")
-            rows = slice(start, min(start + ROWS, run.n - 1))
-            parts.append(F.cross_entropy(run.logits(rows), targets[rows], reduction="none").double().cpu().numpy())
-    return np.concatenate(parts) if parts else np.zeros(0)
+    """[pos − 1] float64 losses of the run in nats."""
+    return run.losses(lambda row: ctx.tick(row, run.n, "unembedding")).double().cpu().numpy()
