@@ -21,9 +21,9 @@ from circuitlab.gui.places.layout import Layout
 from circuitlab.gui.shell.bars import Status, TopBar
 from circuitlab.gui.shell.dialogs import Dialogs
 from circuitlab.gui.shell.looking_ahead import LookingAhead
-from circuitlab.gui.shell.looks import Looks
 from circuitlab.gui.shell.menus import Menus
 from circuitlab.gui.shell.opening import Opening
+from circuitlab.gui.shell.theme_controller import ThemeController
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.document import Document
 from circuitlab.gui.work.settings import Settings
@@ -46,8 +46,8 @@ class Window(QMainWindow):
         self.context = AppContext(engine, Document(state, self), self.settings, self)
         self.state_commands = StateCommands(self.context, self)
         self.opening = Opening(self.context, remember, self)
-        self.looks = Looks(self.context, self)
-        self.looks.apply()
+        self.theme_controller = ThemeController(self.context, self)
+        self.theme_controller.apply()
         self._make_docks()
         self.layout_of_docks = Layout(self, self.docks, self.context)
         self.menus = Menus(self)
@@ -240,7 +240,7 @@ class Window(QMainWindow):
         """The desktop's scheme may have changed."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.ThemeChange:
-            self.looks.follow()
+            self.theme_controller.follow()
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Keep the layout, stop the workers."""

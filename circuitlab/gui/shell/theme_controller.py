@@ -1,4 +1,4 @@
-"""What a window looks like: theme and text size, as the settings have them."""
+"""Theme and text size of a window, as the settings have them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from circuitlab.gui.work.app_context import AppContext
 SMALLEST, LARGEST = 0.8, 1.6  # text size
 
 
-class Looks(QObject):
+class ThemeController(QObject):
     """See the module. The theme "system" follows the desktop."""
 
     def __init__(self, context: AppContext, window: QWidget) -> None:
