@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QContextMenuEvent, QMouseEvent, QWheelEvent
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
 from circuitlab.draw.view.figure_view import FigureView
@@ -26,12 +27,9 @@ def moved(target: QWidget, at: QPoint) -> None:
 
 
 def clicked(view: QWidget, where: QPoint) -> None:
-    """On what lies there on the screen now."""
-    left, none, key = Qt.MouseButton.LeftButton, Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier
+    """On what lies there on the screen now. As from the system: the application then forgets the Shift of an earlier click."""
     target = view.childAt(view.mapFromGlobal(where)) or view
-    at = QPointF(target.mapFromGlobal(where))
-    for kind, held in ((QEvent.Type.MouseButtonPress, left), (QEvent.Type.MouseButtonRelease, none)):
-        QApplication.sendEvent(target, QMouseEvent(kind, at, QPointF(where), left, held, key))
+    QTest.mouseClick(target, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier, target.mapFromGlobal(where))
 
 
 def settled(view: FigureView) -> None:
