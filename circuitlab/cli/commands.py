@@ -31,13 +31,13 @@ from circuitlab.engine.store import ModelStore
 from circuitlab.engine.texts import text_of
 from circuitlab.errors import BadInput, BadMachine, UsageError, bounded
 from circuitlab.files import write_whole
+from circuitlab.formats import DATA
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.loading.assumptions import Assumption, pairs
 from circuitlab.model.records.known_heads import KnownHeads, complaints, known_heads
 from circuitlab.model.subject import Head, Target
 from circuitlab.session.cuts import ablation
 
-FORMS = ("json", "csv", "npz")
 LONGEST_PROMPT = 16 << 20  # bytes: beyond any context, and read before anything can be said of it
 
 
@@ -157,9 +157,13 @@ def _put(data: bytes, target: str) -> None:
 
 def _targets(args: argparse.Namespace) -> dict[str, str]:
     """Where each form goes: the option says the form, whatever the file is called. Folders are looked at before the work."""
-    targets = {form: t for form in FORMS if (t := getattr(args, form)) is not None}
+    targets = {form.name: t for form in DATA if (t := getattr(args, form.name)) is not None}
     if list(targets.values()).count("-") > 1:
-        raise UsageError("Only one format can be printed.", expected="one - among --json --csv --npz", got="several")
+        raise UsageError(
+            "Only one format can be printed.",
+            expected="one - among " + " ".join(f"--{form.name}" for form in DATA),
+            got="several",
+        )
     files = [str(Path(target).absolute()) for target in targets.values() if target != "-"]
     if len(set(files)) < len(files):
         raise UsageError("Two formats go to one file.", expected="a file each", got=" ".join(targets.values()))

@@ -17,6 +17,7 @@ from circuitlab import __version__, paths
 from circuitlab.cli.arguments import Parser, threads
 from circuitlab.errors import BadMachine, CircuitLabError, UsageError, bounded
 from circuitlab.files import FULL
+from circuitlab.formats import DATA, PICTURES, listed
 
 COMMANDS = ("open", "compute", "analyses", "panels", "figure", "info", "import", "train", "measure", "lessons", "doctor")
 MODEL = "a shipped model's name, a folder, a weight file, or OWNER/NAME on the hub, perhaps with @REVISION"
@@ -98,12 +99,14 @@ def _add_compute_and_figure(commands: Any) -> None:
     compute.add_argument("analysis", help="see `circuitlab analyses`")
     _subject_arguments(compute, series=True)
     compute.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="parameters")
-    for form in ("json", "csv", "npz"):
-        compute.add_argument(f"--{form}", metavar="FILE", help=f"write {form.upper()}" + ("" if form == "npz" else ", - prints"))
-    figure = commands.add_parser("figure", help="a panel as PNG, SVG or PDF, without a window", epilog=EXITS)
+    for form in DATA:
+        words = f"write {form.name.upper()}{', - prints' if form.text else ''}"
+        compute.add_argument(f"--{form.name}", metavar="FILE", help=words)
+    pictures = listed(PICTURES, " or ")
+    figure = commands.add_parser("figure", help=f"a panel as {pictures}, without a window", epilog=EXITS)
     figure.add_argument("panel", help="see `circuitlab panels`")
     _subject_arguments(figure)
-    figure.add_argument("-o", "--out", required=True, metavar="FILE", help="PNG, SVG or PDF by its suffix")
+    figure.add_argument("-o", "--out", required=True, metavar="FILE", help=f"{pictures} by its suffix")
     figure.add_argument("--heads", default="", help="L1H3,L0H2")
     figure.add_argument("--destination", type=int, help="the position that is read")
     figure.add_argument("--source", type=int, help="the position that is read from")

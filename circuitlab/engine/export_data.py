@@ -28,8 +28,8 @@ from circuitlab.engine.request import Answer
 from circuitlab.engine.store import steps_trained
 from circuitlab.errors import UsageError
 from circuitlab.files import write_whole
+from circuitlab.formats import DATA, suffixes
 
-SUFFIXES = (".csv", ".npz", ".json")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the date of everything in a zip, so that equal answers give equal bytes
 
 
@@ -195,12 +195,17 @@ def masks(lacking: Mapping[str, np.ndarray]) -> dict[str, str]:
 
 
 def data_bytes(what: Told, form: str) -> bytes:
-    """The answer as `form`: csv, npz or json. Raises `UsageError` for another."""
-    if form == "npz":
-        return npz_bytes(what)
-    if form not in ("csv", "json"):
-        raise UsageError("That is not a data format.", expected=" ".join(SUFFIXES), got=form or "no suffix")
-    return (csv_text(what) if form == "csv" else json_text(what) + "\n").encode("utf-8")
+    """The answer in one of the formats of numbers (`formats.DATA`), by its name. Raises `UsageError` for another."""
+    if form not in _WRITERS:
+        raise UsageError("That is not a data format.", expected=" ".join(suffixes(DATA)), got=form or "no suffix")
+    return _WRITERS[form](what)
+
+
+_WRITERS: dict[str, Callable[[Told], bytes]] = {
+    "csv": lambda what: csv_text(what).encode("utf-8"),
+    "npz": npz_bytes,
+    "json": lambda what: (json_text(what) + "\n").encode("utf-8"),
+}
 
 
 def several_bytes(answers: Mapping[str, Exported], form: str) -> bytes:

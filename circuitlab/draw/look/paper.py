@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
 from circuitlab.errors import UsageError
+from circuitlab.formats import PICTURES, suffixes
 
 PRESETS = {"one column": 84.0, "one and a half": 120.0, "two columns": 174.0}  # mm
-FORMATS = (".png", ".svg", ".pdf")
 INCH, POINTS = 25.4, 72.0
 MOST_PIXELS = 200_000_000
 
@@ -84,8 +84,9 @@ class Paper:
 def format_of(path: Path) -> str:
     """The suffix of a file that a figure can be written to. Raises `UsageError` for another."""
     suffix = path.suffix.lower()
-    if suffix not in FORMATS:
-        raise UsageError("A figure cannot be written in this format.", expected=" ".join(FORMATS), got=path.suffix or "no suffix")
+    known = suffixes(PICTURES)
+    if suffix not in known:
+        raise UsageError("A figure cannot be written in this format.", expected=" ".join(known), got=path.suffix or "no suffix")
     return suffix
 
 

@@ -15,6 +15,7 @@ from circuitlab.draw.export.pictures import check, export
 from circuitlab.draw.look.paper import Paper
 from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.figures.marks import Figure, Hit
+from circuitlab.formats import DATA, PICTURES, dialog_filter, listed
 from circuitlab.gui.panel import panel_data
 from circuitlab.gui.panel.explain import ExplainDialog
 from circuitlab.gui.panel.offers_menu import OffersMenu
@@ -22,10 +23,6 @@ from circuitlab.gui.panel.paper_dialog import PaperDialog, keep, remembered
 
 if TYPE_CHECKING:
     from circuitlab.gui.panel.panel_dock import PanelDock
-
-_PICTURES = "PDF (*.pdf);;Vector picture (*.svg);;Picture (*.png)"
-_DATA = "Table (*.csv);;Arrays (*.npz);;JSON (*.json)"
-_ZIPPED = "Tables (*.csv.zip);;Arrays (*.npz.zip);;JSON (*.json.zip)"
 
 
 class PanelActions(QMenu):
@@ -47,8 +44,8 @@ class PanelActions(QMenu):
             ("Copy table", self.copy_table),
             ("Copy as Python", self.copy_python),
             (None, None),
-            ("Export picture (PNG, SVG, PDF)…", self.export_picture),
-            ("Export data (CSV, NPZ, JSON)…", self.export_data),
+            (f"Export picture ({listed(PICTURES)})…", self.export_picture),
+            (f"Export data ({listed(DATA)})…", self.export_data),
             (None, None),
             ("Explain", self.explain),
         ):
@@ -169,7 +166,8 @@ class PanelActions(QMenu):
         assert isinstance(dialog, PaperDialog)
         if self.dock.context.settings.remember:
             keep(dialog.paper)
-        name, _ = QFileDialog.getSaveFileName(self.dock, "Export picture", f"{self.dock.panel.name}.pdf", _PICTURES)
+        suggested = f"{self.dock.panel.name}{PICTURES[0].suffix}"
+        name, _ = QFileDialog.getSaveFileName(self.dock, "Export picture", suggested, dialog_filter(PICTURES))
         if name:
             self.write_picture(Path(name), dialog.paper, whole=not dialog.part.isChecked())
 
@@ -189,8 +187,8 @@ class PanelActions(QMenu):
         if not n:
             self.dock.context.message.emit(panel_data.NOTHING)
             return
-        more, kinds = (".zip", _ZIPPED) if n > 1 else ("", _DATA)
-        name, _ = QFileDialog.getSaveFileName(self.dock, "Export data", f"{self.dock.panel.name}.csv{more}", kinds)
+        suggested = f"{self.dock.panel.name}{DATA[0].suffix}{'.zip' if n > 1 else ''}"
+        name, _ = QFileDialog.getSaveFileName(self.dock, "Export data", suggested, dialog_filter(DATA, zipped=n > 1))
         if name:
             self.write_data(Path(name))
 

@@ -1,0 +1,45 @@
+"""The formats of written files, numbers and pictures, each named once: writers, command line and dialogs read them here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Format:
+    """`name` is the suffix without its point; `kind` says in a file dialog what is in it, `kinds` in a zip of several.
+
+    `text`: it can be printed.
+    """
+
+    name: str
+    kind: str
+    kinds: str = ""
+    text: bool = True
+
+    @property
+    def suffix(self) -> str:
+        """With its point."""
+        return f".{self.name}"
+
+
+# The first of each is what a dialog offers.
+DATA = (Format("csv", "Table", "Tables"), Format("npz", "Arrays", text=False), Format("json", "JSON"))
+PICTURES = (Format("pdf", "PDF"), Format("svg", "Vector picture"), Format("png", "Picture", text=False))
+
+
+def suffixes(formats: tuple[Format, ...]) -> tuple[str, ...]:
+    """`.csv`, `.npz`, …"""
+    return tuple(one.suffix for one in formats)
+
+
+def listed(formats: tuple[Format, ...], last: str = ", ") -> str:
+    """ "CSV, NPZ, JSON"; `last` stands in front of the last one."""
+    names = [one.name.upper() for one in formats]
+    return last.join((", ".join(names[:-1]), names[-1]))
+
+
+def dialog_filter(formats: tuple[Format, ...], zipped: bool = False) -> str:
+    """What a file dialog lets choose from: "Table (*.csv);;…", or zips of several files each."""
+    more = ".zip" if zipped else ""
+    return ";;".join(f"{(zipped and one.kinds) or one.kind} (*{one.suffix}{more})" for one in formats)
