@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sized
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from circuitlab.errors import BadFigure
 
 ColourMap = Literal["magnitude", "signed", "loss"]
+KINDS = {"f": "numbers", "i": "whole numbers", "u": "whole numbers", "b": "truth values", "O": "text", "U": "text"}  # of a dtype
+NUMBERS, WHOLE, FLAGS, TEXT = "fiub", "iu", "b", "OU"
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +58,15 @@ class Frozen:
         kind = type(self).__name__
         return BadFigure(f"{kind} “{self.name}” cannot be drawn: its {part} disagree.", expected=expected, got=str(got))
 
-    def shaped(self, part: str, *shape: int | None) -> None:
-        """An array of this shape, None: any length; or no array at all."""
-        value = getattr(self, part)
+    def shaped(self, part: str, kinds: str, *shape: int | None) -> None:
+        """An array of this shape, None: any length, and with a dtype of these kinds (`KINDS`); or no array at all."""
+        value: Any = getattr(self, part)
         if value is None:
             return
-        got = np.shape(value)
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds:
+            expected = "an array of " + " or ".join(dict.fromkeys(KINDS[kind] for kind in kinds))
+            raise self.refuse(part, expected, value.dtype if isinstance(value, np.ndarray) else type(value).__name__)
+        got = value.shape
         if len(got) != len(shape) or any(want is not None and want != n for want, n in zip(shape, got, strict=True)):
             wanted = " × ".join("k" if n is None else str(n) for n in shape)
             raise self.refuse(part, wanted, " × ".join(map(str, got)) or "one number")
@@ -77,6 +82,16 @@ class Frozen:
         got = getattr(self, part) if values is None else values
         if out := [int(i) for i in got if not 0 <= i < n]:
             raise self.refuse(part, f"indices from 0 to {n - 1}" if n else "no indices", out[:5])
+
+    def indexed(self, part: str, n: int) -> None:
+        """One index below `n`, or None."""
+        if (index := getattr(self, part)) is not None:
+            self.within(part, n, (index,))
+
+    def worded(self, part: str, texts: Iterable[object]) -> None:
+        """Each is a text."""
+        if other := [type(text).__name__ for text in texts if not isinstance(text, str)]:
+            raise self.refuse(part, "text", other[0])
 
     def levelled(self) -> None:
         """Two ends of a colour map."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from circuitlab.figures.marks.common import Axis, ColourMap, Frozen
+from circuitlab.figures.marks.common import FLAGS, NUMBERS, TEXT, WHOLE, Axis, ColourMap, Frozen
 
 
 @dataclass(frozen=True)
@@ -67,22 +67,29 @@ class Heatmap(Frozen):
 
     def check(self) -> None:
         """Axes, ids and what is written into cells are of as many rows and columns as there are."""
-        self.shaped("values", None, None)
+        self.shaped("values", NUMBERS, None, None)
         self.levelled()
         n, m = self.values.shape
-        self.shaped("rgb", n, m, 3)
-        for part in ("hatched", "texts", "framed"):
-            self.shaped(part, n, m)
+        self.shaped("rgb", "u", n, m, 3)
+        self.shaped("texts", TEXT, n, m)
+        self.shaped("hatched", FLAGS, n, m)
+        self.shaped("framed", FLAGS, n, m)
         rows, cols = (n, m) if self.tiles is None else (self.tiles.rows, self.tiles.cols)
         if self.tiles is not None and self.values.size:
-            self.shaped("values", *(self.tiles.extent()))
+            self.shaped("values", NUMBERS, *(self.tiles.extent()))
+            for axis, count in enumerate((rows, cols)):
+                self.within("chosen tiles", count, (place[axis] for place in self.tiles.chosen))
+        self.indexed("row", rows)
+        self.indexed("col", cols)
+        self.worded("y ticks", self.y.ticks)
+        self.worded("x ticks", self.x.ticks)
         self.counted("y ticks", rows, self.y.ticks)
         self.counted("x ticks", cols, self.x.ticks)
         for axis, count in ((self.y, rows), (self.x, cols)):
             self.within("spans", count + 1, (end for first, stop, _ in axis.spans for end in (first, stop)))
         for axis, count in enumerate((rows, cols)):
             self.within("struck", count, (place[axis] for place in self.struck))
-        self.shaped("row_ids", rows, None)
-        self.shaped("col_ids", cols, None)
+        self.shaped("row_ids", WHOLE, rows, None)
+        self.shaped("col_ids", WHOLE, cols, None)
         if (self.row_ids is None) != (self.col_ids is None):
             raise self.refuse("row_ids and col_ids", "both, or none", "one of them")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from circuitlab.figures.marks.common import Axis, ColourMap, Frozen
+from circuitlab.figures.marks.common import NUMBERS, WHOLE, Axis, ColourMap, Frozen
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,14 +45,16 @@ class Points(Frozen):
 
     def check(self) -> None:
         """One of everything for each point."""
-        self.shaped("x", None)
+        self.shaped("x", NUMBERS, None)
         n = len(self.x)
-        for part in ("y", "hues", "values"):
-            self.shaped(part, n)
-        self.shaped("ids", n, None)
+        self.shaped("y", NUMBERS, n)
+        self.shaped("hues", WHOLE, n)
+        self.shaped("values", NUMBERS, n)
+        self.shaped("ids", WHOLE, n, None)
         self.counted("labels", n)
         self.counted("tips", n)
-        self.shaped("controls", n, 2)
+        self.shaped("controls", NUMBERS, n, 2)
+        self.within("chosen", n)
         self.within("paths", n, (i for path in self.paths for i in path))
         self.levelled()
 
@@ -88,16 +90,17 @@ class Lines(Frozen):
 
     def check(self) -> None:
         """A name for each curve, a value of each for every x."""
-        self.shaped("x", None)
-        self.shaped("ys", None, len(self.x))
+        self.shaped("x", NUMBERS, None)
+        self.shaped("ys", NUMBERS, None, len(self.x))
         curves = len(self.ys)
         if len(self.names) != curves:
             raise self.refuse("names", f"{curves}, one for each curve", len(self.names))
         self.counted("hues", curves)
         self.counted("dashed", curves)
         self.within("named", curves, self.named or ())
-        self.shaped("curve_ids", curves, None)
-        self.shaped("step_ids", len(self.x), None)
+        self.within("chosen", curves)
+        self.shaped("curve_ids", WHOLE, curves, None)
+        self.shaped("step_ids", WHOLE, len(self.x), None)
         if self.curve_ids is not None and self.step_ids is None:
             raise self.refuse("curve_ids and step_ids", "both, or step_ids alone", "curve_ids alone")
 
@@ -119,12 +122,13 @@ class Bars(Frozen):
 
     def check(self) -> None:
         """A label for each bar."""
-        self.shaped("values", None)
+        self.shaped("values", NUMBERS, None)
         n = len(self.values)
         if len(self.labels) != n:
             raise self.refuse("labels", f"{n}, one for each bar", len(self.labels))
         if self.hues is not None and len(self.hues) != n:
             raise self.refuse("hues", f"{n}, one for each bar", len(self.hues))
+        self.within("chosen", n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,22 +161,24 @@ class Edges(Frozen):
 
     def check(self) -> None:
         """A label and a hue for each node, two nodes that are there for each edge."""
-        self.shaped("xy", None, 2)
-        self.shaped("ends", None, 2)
+        self.shaped("xy", NUMBERS, None, 2)
+        self.shaped("ends", WHOLE, None, 2)
         nodes, edges = len(self.xy), len(self.ends)
         if len(self.labels) != nodes:
             raise self.refuse("labels", f"{nodes}, one for each node", len(self.labels))
-        self.shaped("hues", nodes)
-        for part in ("weights", "kinds", "values"):
-            self.shaped(part, edges)
+        self.shaped("hues", WHOLE, nodes)
+        self.shaped("weights", NUMBERS, edges)
+        self.shaped("kinds", WHOLE, edges)
+        self.shaped("values", NUMBERS, edges)
         if edges and (int(self.ends.min()) < 0 or int(self.ends.max()) >= nodes):
             raise self.refuse("ends", f"nodes from 0 to {nodes - 1}", f"{int(self.ends.min())} to {int(self.ends.max())}")
         if edges and (int(self.kinds.min()) < 0 or int(self.kinds.max()) > 2):
             raise self.refuse("kinds", "0 Q, 1 K, 2 V", f"{int(self.kinds.min())} to {int(self.kinds.max())}")
         self.within("chosen_edges", edges)
+        self.within("chosen_nodes", nodes)
         self.within("struck", nodes)
-        self.shaped("node_ids", nodes, None)
-        self.shaped("edge_ids", edges, None)
+        self.shaped("node_ids", WHOLE, nodes, None)
+        self.shaped("edge_ids", WHOLE, edges, None)
         self.counted("badges", nodes)
         self.counted("hints", nodes)
 
@@ -190,6 +196,6 @@ class Dials(Frozen):
 
     def check(self) -> None:
         """One of everything for each dial."""
-        self.shaped("angles", None)
+        self.shaped("angles", NUMBERS, None)
         self.counted("labels", len(self.angles))
         self.counted("tips", len(self.angles))

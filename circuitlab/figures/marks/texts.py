@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from circuitlab.counting import number_of
-from circuitlab.figures.marks.common import ColourMap, Frozen
+from circuitlab.figures.marks.common import NUMBERS, TEXT, WHOLE, ColourMap, Frozen
 
 ALONE = -2  # the first number of the id of a row that belongs to no other table's
 
@@ -42,8 +42,10 @@ class Tokens(Frozen):
         n = len(self.texts)
         self.within("named", n, (at for at, _ in self.named))
         self.within("arrows", n, (at for pair in self.arrows for at in pair))
-        self.shaped("values", n)
-        self.shaped("rgb", n, 3)
+        self.worded("texts", self.texts)
+        self.indexed("row", n)
+        self.shaped("values", NUMBERS, n)
+        self.shaped("rgb", "u", n, 3)
         self.counted("tips", n)
         self.levelled()
 
@@ -67,8 +69,9 @@ class RowColumn(Frozen):
 
     def check(self) -> None:
         """A cell for each row."""
-        self.shaped("values", None)
-        if self.map is not None or self.bar:
+        coloured = self.map is not None or self.bar
+        self.shaped("values", NUMBERS if coloured else NUMBERS + TEXT, None)
+        if coloured:
             self.levelled()
 
 
@@ -106,10 +109,11 @@ class Rows(Frozen):
 
     def check(self) -> None:
         """Columns as long as there are rows."""
-        self.shaped("ids", None, None)
+        self.shaped("ids", WHOLE, None, None)
         if self.gap is not None:
             self.within("gap", len(self.ids), self.gap[:1])
-        self.within("strong", len(self.ids), self.strong)
+        self.within("strong", len(self.ids))
+        self.within("chosen", len(self.ids))
         for column in self.columns:
             if len(column.values) != len(self.ids):
                 raise self.refuse(
@@ -126,3 +130,9 @@ class Prose(Frozen):
     name: str
     paragraphs: tuple[tuple[str, str], ...]
     formula: str = ""
+
+    def check(self) -> None:
+        """Each paragraph has a lead and its text."""
+        if other := [part for part in self.paragraphs if len(part) != 2]:
+            raise self.refuse("paragraphs", "a lead and a text each", other[0])
+        self.worded("paragraphs", (text for part in self.paragraphs for text in part))
