@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PySide6.QtGui import QImage
 
 from circuitlab import api
 from circuitlab.analysis.attention.pattern import AttentionParams
@@ -185,9 +186,12 @@ def test_heads_are_cut_from_the_command_line(model: str, tmp_path: Path, capsys:
     losses = [float(row["loss (nats)"] or "nan") for row in csv.DictReader(lines)]
     np.testing.assert_allclose(losses, wanted.loss, rtol=1e-5)  # type: ignore[attr-defined]
     assert ask("--cut", "L0H99") == 3
-    out = tmp_path / "f.svg"
-    assert main(["figure", "predictions", model, "--text", "a b", "--cut", "L0H0", "--target", "3-4", "-o", str(out)]) == 0
-    assert out.is_file()
+    about = []
+    for more in (["--cut", "L0H0", "--target", "3-4"], []):
+        out = tmp_path / "f.png"
+        assert main(["figure", "predictions", model, "--text", "a b", *more, "-o", str(out)]) == 0
+        about.append(QImage(str(out)).text("Description"))
+    assert ["L0H0" in words for words in about] == [True, False]
 
 
 def test_a_text_without_end_is_refused(model: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from circuitlab.engine.request import Request
@@ -72,6 +73,22 @@ def test_what_is_drawn_is_of_the_state_that_asked_for_it(qtbot: Any, window: Win
     attention.draw()
     assert attention.view.figure.title.startswith("L1H3"), "a slower answer to an earlier question takes nobody's place"
     assert attention.answers["now"]["attention"].request == asked[1]
+
+
+def test_numbers_of_a_text_stand_under_its_own_tokens(qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another text of as many tokens: until its answer comes, the picture of the one before stays as it was."""
+    document, engine = window.bench.document, window.bench.engine
+    before = heat(window)
+    monkeypatch.setattr(window.bench.runner, "ask", lambda slot, request: None)
+    other = tuple((id + 1) % 7 for id in document.state.tokens)
+    document.apply(document.state.with_tokens(other), "another text")
+    dock(window, "attention").draw()
+    assert heat(window).x.ticks == before.x.ticks
+    np.testing.assert_array_equal(heat(window).values, before.values)
+    answer = engine.answer(dock(window, "attention").asked["now"]["attention"])
+    window.bench.runner.answered.emit("attention/attention/now", answer)
+    assert heat(window).x.ticks != before.x.ticks
+    assert not np.array_equal(heat(window).values, before.values)
 
 
 def test_a_failure_of_what_nobody_asks_for_any_more_is_not_shown(qtbot: Any, window: Window) -> None:

@@ -18,7 +18,15 @@ PASSED, FAILED = 0, 1  # of pytest; 2 and above: interrupted, misused, nothing c
 def test_the_line_stands_once_and_the_tests_exist(mutant: Mutant) -> None:
     assert mutant.applied_to(mutant.path.read_text(encoding="utf-8"))
     for test in mutant.tests:
-        assert (ROOT / test.partition("::")[0]).is_file(), test
+        file, _, function = test.partition("::")
+        assert not function or f"\ndef {function}(" in (ROOT / file).read_text(encoding="utf-8"), test
+        assert (ROOT / file).is_file(), test
+
+
+def test_every_room_has_lines_that_are_guarded() -> None:
+    rooms = {mutant.module.split(".")[1] for mutant in mutants()}
+    assert rooms >= {"model", "analysis", "training", "engine", "session", "lessons", "figures", "draw", "report", "gui", "cli"}
+    assert len(mutants()) >= 50
 
 
 @pytest.mark.slow

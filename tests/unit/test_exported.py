@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from dataclasses import replace
@@ -161,3 +162,16 @@ def test_no_number_that_json_lacks_is_written(folder: Path) -> None:
     result = replace(answer.result, loss=np.array([np.nan, np.inf, -np.inf, 1.5]))
     text = json_text(told(api.engine(), replace(answer, result=result), identified=False))
     assert json.loads(text, parse_constant=pytest.fail)["result"]["loss"] == [None, None, None, 1.5]
+
+
+def test_every_form_has_the_hash_of_the_weights_also_where_it_was_not_known_yet(folder: Path) -> None:
+    """Of a large file it is read behind the open: an answer may be older than its hash."""
+    model = api.open(str(folder / "gpt2"))
+    answer = model.compute("predictions", tokens=(0, 5, 6))
+    answer = replace(answer, provenance=replace(answer.provenance, weights=""))
+    (file,) = (folder / "gpt2").glob("*.safetensors")
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    for form in ("json", "csv"):
+        assert digest in data_bytes(told(model.engine, answer), form).decode()
+    with np.load(io.BytesIO(data_bytes(told(model.engine, answer), "npz"))) as arrays:
+        assert any(digest in str(arrays[name]) for name in arrays.files)
