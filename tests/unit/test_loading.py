@@ -86,7 +86,7 @@ DAMAGE = {
     "empty file": "is empty",
     "config is a list": "not a JSON object",
     "config is no JSON": "not JSON",
-    "unknown family": "family is not known",
+    "unknown family": "family is unknown",
     "unknown field": "n_experts",
     "wrong shape": "wrong shape",
     "bad size": "n_heads",

@@ -33,15 +33,15 @@ def entries(file: WholeFile) -> Mapping[str, tuple[int, int]]:
     try:
         with file.again() as again, zipfile.ZipFile(again) as archive:
             listed = archive.infolist()
-        found = {info.filename: _span(file, info) for info in listed}
+        spans = {info.filename: _span(file, info) for info in listed}
     except (zipfile.BadZipFile, struct.error, ValueError, NotImplementedError, OSError, EOFError, OverflowError) as error:
         raise damaged(file, "a zip directory", str(error)[:150] or type(error).__name__) from error
-    if len(found) != len(listed):
+    if len(spans) != len(listed):
         raise damaged(file, "each entry once", "two entries of one name")
-    spans = sorted(found.values())
-    if any(after[0] < before[1] for before, after in pairwise(spans)):
+    in_order = sorted(spans.values())
+    if any(after[0] < before[1] for before, after in pairwise(in_order)):
         raise damaged(file, "entries side by side", "entries that lie over each other")
-    return {name.partition("/")[2] or name: span for name, span in found.items()}
+    return {name.partition("/")[2] or name: span for name, span in spans.items()}
 
 
 def structure(file: WholeFile, listed: Mapping[str, tuple[int, int]]) -> bytes:

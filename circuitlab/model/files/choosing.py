@@ -46,22 +46,22 @@ class _Option:
         return ".".join(self.path)
 
 
-def choose(name: str, held: Any, under: str | None = None) -> Chosen:
+def choose(name: str, contents: Any, under: str | None = None) -> Chosen:
     """The weights in what the file `name` holds. Raises `BadModel` where there are none, or several and nobody said which."""
-    options = _options(held)
+    options = _options(contents)
     if not options:
-        raise _no_tensors(name, held)
+        raise _no_tensors(name, contents)
     keys = [o.key for o in options]
     if under is not None:
-        found = next((o for o in options if o.key == under), None)
-        if found is None:
+        option = next((o for o in options if o.key == under), None)
+        if option is None:
             shown = ", ".join(_shown(k) for k in keys[:_LISTED])
             raise BadModel(f"{name} has no tensors under that key.", expected=shown, got=_shown(under))
-        return Chosen(found.weights, under, _but(keys, under), False, found.around)
+        return Chosen(option.weights, under, _but(keys, under), False, option.around)
     usual = next((o for key in _USUAL for o in options if o.path == (key,)), None)
     usual = usual or next((o for o in options if not o.path), None)
-    found = usual or (options[0] if len(options) == 1 else None)
-    if found is None:
+    option = usual or (options[0] if len(options) == 1 else None)
+    if option is None:
         raise BadModel(
             f"{name} holds tensors under several keys.",
             expected="one dictionary of weights, or the word which it is",
@@ -69,40 +69,40 @@ def choose(name: str, held: Any, under: str | None = None) -> Chosen:
             remedy=f'Say it: --assume under={_shown(keys[0])}; in a map of `circuitlab import`: under = "{_shown(keys[0])}".',
             asks={"under": tuple(keys[:_LISTED])},
         )
-    return Chosen(found.weights, found.key, _but(keys, found.key), usual is not None, found.around)
+    return Chosen(option.weights, option.key, _but(keys, option.key), usual is not None, option.around)
 
 
 def _but(keys: list[str], key: str) -> tuple[str, ...]:
     return tuple(k for k in keys if k != key)[:_LISTED]
 
 
-def _options(held: Any) -> list[_Option]:
+def _options(contents: Any) -> list[_Option]:
     """Every dictionary of tensors, the outermost first; of a module that was saved whole its state dict."""
-    found: list[_Option] = []
-    waiting, seen, modules = [_Option((), {}, ())], 0, set[int]()
-    at: dict[tuple[str, ...], Any] = {(): held}
-    while waiting and seen < _MOST:
-        here, seen = waiting.pop(0), seen + 1
-        value = at[here.path]
-        whole, around = None, here.around
+    options: list[_Option] = []
+    waiting, count, modules = [_Option((), {}, ())], 0, set[int]()
+    at: dict[tuple[str, ...], Any] = {(): contents}
+    while waiting and count < _MOST:
+        option, count = waiting.pop(0), count + 1
+        value = at[option.path]
+        whole, around = None, option.around
         if isinstance(value, Inert) and value.is_module:
             if id(value) in modules:
                 continue
             modules.add(id(value))
             whole = state_dict(value)
-            around = (*around, ({k: v for k, v in value.held.items() if not k.startswith("_")}, None))
+            around = (*around, ({k: v for k, v in value.entries.items() if not k.startswith("_")}, None))
         parts = whole if whole is not None else named_parts(value)
         if parts is None:
             continue
         if any(isinstance(v, Strided | Other) for v in parts.values()):
-            found.append(_Option(here.path, parts, around))
-        if whole is not None or _is_optimiser(parts) or len(here.path) == _DEEPEST:
+            options.append(_Option(option.path, parts, around))
+        if whole is not None or _is_optimiser(parts) or len(option.path) == _DEEPEST:
             continue
         for key, inner in parts.items():
-            if named_parts(inner) is not None and (path := (*here.path, str(key))) not in at:
+            if named_parts(inner) is not None and (path := (*option.path, str(key))) not in at:
                 at[path] = inner
-                waiting.append(_Option(path, {}, (*here.around, (parts, key))))
-    return found
+                waiting.append(_Option(path, {}, (*option.around, (parts, key))))
+    return options
 
 
 def _is_optimiser(parts: Mapping[Any, Any]) -> bool:
@@ -110,10 +110,10 @@ def _is_optimiser(parts: Mapping[Any, Any]) -> bool:
     return isinstance(parts.get("param_groups"), list) and isinstance(parts.get("state"), dict)
 
 
-def _no_tensors(name: str, held: Any) -> BadModel:
-    parts = named_parts(held)
+def _no_tensors(name: str, contents: Any) -> BadModel:
+    parts = named_parts(contents)
     if parts is None:
-        return BadModel(f"{name} holds no state dict.", expected="tensors by name", got=kind_of(held)[:100])
+        return BadModel(f"{name} holds no state dict.", expected="tensors by name", got=kind_of(contents)[:100])
     if any(isinstance(v, Inert) and v.kind == "numpy.ndarray" for v in parts.values()):
         return BadModel(
             f"{name} holds arrays of numpy, no tensors.",
@@ -127,12 +127,12 @@ def _no_tensors(name: str, held: Any) -> BadModel:
 
 def beside(chosen: Chosen) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Plain values around and among the weights, and what else there is, in words."""
-    found = _Beside()
+    rest = _Beside()
     for parts, leads_on in chosen.around:
-        found.look((k, v) for k, v in parts.items() if k != leads_on)
-    found.look((k, v) for k, v in chosen.weights.items() if not isinstance(v, Strided | Other))
-    more = (f"and {len(found.skipped) - _LISTED} more",) if len(found.skipped) > _LISTED else ()
-    return found.metadata, (*found.skipped[:_LISTED], *more)
+        rest.look((k, v) for k, v in parts.items() if k != leads_on)
+    rest.look((k, v) for k, v in chosen.weights.items() if not isinstance(v, Strided | Other))
+    more = (f"and {len(rest.skipped) - _LISTED} more",) if len(rest.skipped) > _LISTED else ()
+    return rest.metadata, (*rest.skipped[:_LISTED], *more)
 
 
 class _Beside:
@@ -152,31 +152,31 @@ class _Beside:
                 continue
             parts = named_parts(value) or {}
             few = len(parts) <= self._left  # of a dictionary cut off nobody knows what it lacks
-            kept = (
+            plain_attributes = (
                 {k: v for k, v in parts.items() if not isinstance(k, OddKey) and self._plain(v)}
                 if few and not _is_optimiser(parts)
                 else {}
             )
-            if kept:
-                self.metadata[str(key)] = kept
-            self.skipped += self._named(key, value, parts, kept)
+            if plain_attributes:
+                self.metadata[str(key)] = plain_attributes
+            self.skipped += self._named(key, value, parts, plain_attributes)
 
-    def _named(self, key: Any, value: Any, parts: Mapping[Any, Any], kept: Mapping[Any, Any]) -> list[str]:
+    def _named(self, key: Any, value: Any, parts: Mapping[Any, Any], plain_attributes: Mapping[Any, Any]) -> list[str]:
         """What of one entry is passed over, in words."""
         if _is_optimiser(parts):
             return [f"{_shown(key)} (the state of an optimiser)"]
-        lost = {k: v for k, v in parts.items() if k not in kept and not (isinstance(v, Mark) and v.value is not None)}
+        lost = {k: v for k, v in parts.items() if k not in plain_attributes and not (isinstance(v, Mark) and v.value is not None)}
         if isinstance(value, Inert) or not parts or any(isinstance(v, Strided | Other) for v in lost.values()):
-            only = ", but for its plain attributes" if kept and isinstance(value, Inert) else ""
+            only = ", but for its plain attributes" if plain_attributes and isinstance(value, Inert) else ""
             return [f"{_shown(key)} ({kind_of(value)[:60]}{only})"]
         return [f"{_shown(key)}.{_shown(k)} ({kind_of(v)[:60]})" for k, v in lost.items()]
 
     def _plain(self, value: Any) -> bool:
         self._left -= 1
         flat = isinstance(value, dict | list) and len(value) > _MOST_NESTED  # a vocabulary may be larger than anything else
-        yes, seen = plain(value, min(self._room, 2**17), 2) if flat else plain(value, min(self._room, _MOST_NESTED))
-        self._room -= seen
-        return yes and self._left >= 0
+        is_plain, count = plain(value, min(self._room, 2**17), 2) if flat else plain(value, min(self._room, _MOST_NESTED))
+        self._room -= count
+        return is_plain and self._left >= 0
 
 
 def _shown(key: Any) -> str:

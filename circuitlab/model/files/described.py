@@ -88,19 +88,19 @@ class Inert:
     """An object that was not made: the name of its class, and its attributes or entries by name."""
 
     kind: str
-    held: dict[str, Any] = field(default_factory=dict)
+    entries: dict[str, Any] = field(default_factory=dict)
 
     def take(self, state: Any) -> None:
         """What BUILD would set: a dictionary of attributes, or a pair of them (the second of slots)."""
         parts = state if isinstance(state, tuple) and len(state) == 2 else (state,)
         for part in parts:
             if isinstance(part, dict):
-                self.held.update({k: v for k, v in part.items() if isinstance(k, str)})
+                self.entries.update({k: v for k, v in part.items() if isinstance(k, str)})
 
     @property
     def is_module(self) -> bool:
         """Whether this was a torch module, by the dictionaries that each of them has."""
-        return all(isinstance(self.held.get(name), dict) for name in _OF_MODULES)
+        return all(isinstance(self.entries.get(name), dict) for name in _OF_MODULES)
 
 
 def state_dict(module: Inert) -> dict[str, Any]:
@@ -108,15 +108,15 @@ def state_dict(module: Inert) -> dict[str, Any]:
 
     Buffers that it would leave out are among them: which ones they are is stored as a set.
     """
-    found: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
     waiting, count = [("", module, 0)], 0
-    while waiting and count < _MOST_MODULES and len(found) < _MOST_TENSORS:  # what is shared counts each time it is named
-        (at, here, depth), count = waiting.pop(), count + 1
+    while waiting and count < _MOST_MODULES and len(tensors) < _MOST_TENSORS:  # what is shared counts each time it is named
+        (at, module, depth), count = waiting.pop(), count + 1
         for part in ("_parameters", "_buffers"):
-            found |= {f"{at}{name}": value for name, value in here.held[part].items() if value is not None}
-        inner = here.held["_modules"].items() if depth < _DEEPEST else ()
+            tensors |= {f"{at}{name}": value for name, value in module.entries[part].items() if value is not None}
+        inner = module.entries["_modules"].items() if depth < _DEEPEST else ()
         waiting += [(f"{at}{name}.", m, depth + 1) for name, m in inner if isinstance(m, Inert) and m.is_module]
-    return found
+    return tensors
 
 
 def kind_of(value: Any) -> str:
@@ -136,7 +136,7 @@ def kind_of(value: Any) -> str:
 
 def named_parts(value: Any) -> dict[Any, Any] | None:
     """The entries of a dictionary, or the attributes of an object that was not made; None for anything else."""
-    return value if isinstance(value, dict) else value.held if isinstance(value, Inert) else None
+    return value if isinstance(value, dict) else value.entries if isinstance(value, Inert) else None
 
 
 def plain(value: Any, budget: int = 10_000, depth: int = 16) -> tuple[bool, int]:
@@ -144,15 +144,15 @@ def plain(value: Any, budget: int = 10_000, depth: int = 16) -> tuple[bool, int]
 
     One that is shared counts each time.
     """
-    level, seen = [value], 0
+    level, count = [value], 0
     for _ in range(depth):
-        seen += len(level)
-        if seen > budget or not all(isinstance(v, _PLAIN) for v in level):
-            return False, seen
+        count += len(level)
+        if count > budget or not all(isinstance(v, _PLAIN) for v in level):
+            return False, count
         if any(isinstance(k, OddKey) for v in level if isinstance(v, dict) for k in v):
-            return False, seen
+            return False, count
         inner = [v.values() if isinstance(v, dict) else v for v in level if isinstance(v, list | tuple | dict)]
-        if sum(map(len, inner)) > budget - seen:
-            return False, seen
+        if sum(map(len, inner)) > budget - count:
+            return False, count
         level = [x for items in inner for x in items]
-    return not level, seen
+    return not level, count

@@ -55,7 +55,7 @@ def read_pickle(path: Path, under: str | None = None) -> Pickled | None:
     if not zipped and file.read(0, min(2, file.size)) not in _PROTOCOL:
         return None
     try:
-        held, storages = _archived(file) if zipped else _older(file)
+        contents, storages = _archived(file) if zipped else _older(file)
     except Unwanted as error:
         raise BadModel(
             f"{file.name} holds more than weights.",
@@ -66,14 +66,14 @@ def read_pickle(path: Path, under: str | None = None) -> Pickled | None:
     except DAMAGE as error:
         reason = str(error).partition("\n")[0].encode("ascii", "replace").decode()[:150]
         raise damaged(file, "a pickle of torch.save", reason or type(error).__name__) from error
-    return _apart(file, choose(file.name, held, under), storages)
+    return _apart(file, choose(file.name, contents, under), storages)
 
 
 def _archived(file: WholeFile) -> tuple[Any, Mapping[str, tuple[int, int]]]:
     """What an archive holds, and where its storages lie."""
     listed = entries(file)
-    held, _ = unpickled(BytesIO(structure(file, listed)))
-    return held, {name.removeprefix("data/"): span for name, span in listed.items() if name.startswith("data/")}
+    contents, _ = unpickled(BytesIO(structure(file, listed)))
+    return contents, {name.removeprefix("data/"): span for name, span in listed.items() if name.startswith("data/")}
 
 
 def _older(file: WholeFile) -> tuple[Any, Mapping[str, tuple[int, int]]]:
@@ -83,7 +83,7 @@ def _older(file: WholeFile) -> tuple[Any, Mapping[str, tuple[int, int]]]:
     if magic != _MAGIC:
         raise damaged(file, "a checkpoint of torch.save", "another pickle")
     version, machine = unpickled(stream)[0], unpickled(stream)[0]
-    held, sizes = unpickled(stream)
+    contents, sizes = unpickled(stream)
     keys, _ = unpickled(stream)
     if version != _VERSION or not isinstance(machine, dict) or machine.get("little_endian") is not True:
         raise damaged(file, f"version {_VERSION}, little-endian", f"{ascii(version)[:40]}, {ascii(machine)[:80]}")
@@ -95,7 +95,7 @@ def _older(file: WholeFile) -> tuple[Any, Mapping[str, tuple[int, int]]]:
         n = int.from_bytes(file.read(at, at + 8), "little")
         spans[str(key)] = (at + 8, at + 8 + n * sizes[str(key)])
         at = spans[str(key)][1]
-    return held, spans
+    return contents, spans
 
 
 def _apart(file: WholeFile, chosen: Chosen, storages: Mapping[str, tuple[int, int]]) -> Pickled:
@@ -142,17 +142,17 @@ def _place(file: WholeFile, name: str, value: Strided, storages: Mapping[str, tu
         raise damaged(file, f"a start and {number_of(len(shape), 'stride')} of {name}", f"{ascii(offset)[:40]} and {stride}")
     kind = str(value.dtype).removeprefix("torch.")
     item = value.dtype.itemsize
-    made = Place(start + offset * item, kind, value.dtype if value.dtype in _WEIGHTS else None, shape, stride)
-    if start + (offset + made.span) * item > stop:
-        raise damaged(file, f"{name} {shape} within its {number_of((stop - start) // item, 'number')}", f"{offset + made.span}")
-    if _count(shape) > made.span:
+    place = Place(start + offset * item, kind, value.dtype if value.dtype in _WEIGHTS else None, shape, stride)
+    if start + (offset + place.span) * item > stop:
+        raise damaged(file, f"{name} {shape} within its {number_of((stop - start) // item, 'number')}", f"{offset + place.span}")
+    if _count(shape) > place.span:
         raise BadModel(
             f"{file.name}: {name} repeats its numbers.",
             expected="every element stored once",
-            got=f"{_count(shape)} elements over {number_of(made.span, 'number')}",
+            got=f"{_count(shape)} elements over {number_of(place.span, 'number')}",
             remedy="Save it with .contiguous().",
         )
-    return made
+    return place
 
 
 def _count(shape: tuple[int, ...]) -> int:

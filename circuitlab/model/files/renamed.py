@@ -56,15 +56,15 @@ def whole_of(name: str) -> str:
 
 
 class Sliced:
-    """A source in which `NAME[3]` is the fourth slice of NAME along its first axis, for the names in `asked`."""
+    """A source in which `NAME[3]` is the fourth slice of NAME along its first axis, for the names in `names`."""
 
-    def __init__(self, source: TensorSource, asked: frozenset[str]) -> None:
+    def __init__(self, source: TensorSource, names: frozenset[str]) -> None:
         self._source, self.resident = source, source.resident
-        there = source.names()
+        stored_names = source.names()
         self._slices: dict[str, tuple[str, int]] = {}
-        for name in asked - there:
+        for name in names - stored_names:
             match = _INDEXED.match(name)
-            if match and match[1] in there and source.shape(match[1])[:1] > (int(match[2][:9]),):
+            if match and match[1] in stored_names and source.shape(match[1])[:1] > (int(match[2][:9]),):
                 self._slices[name] = (match[1], int(match[2]))
 
     def names(self) -> frozenset[str]:

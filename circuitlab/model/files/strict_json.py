@@ -31,24 +31,24 @@ def read_object(path: Path) -> dict[str, Any]:
 def parse(data: bytes, name: str) -> dict[str, Any]:
     """The JSON object in `data`, which `name` is said to hold. Raises `BadModel`."""
     try:
-        found = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_once, parse_int=_whole)
+        value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_once, parse_int=_whole)
     except (ValueError, RecursionError) as error:
         reason = "nesting without end" if isinstance(error, RecursionError) else str(error)[:200]
         raise BadModel(
             f"{name} is not JSON.", expected="a JSON object, each name once", got=reason, remedy="Copy or download it again."
         ) from error
-    if not isinstance(found, dict):
-        raise BadModel(f"{name} is not a JSON object.", expected="an object", got=type(found).__name__)
-    return found
+    if not isinstance(value, dict):
+        raise BadModel(f"{name} is not a JSON object.", expected="an object", got=type(value).__name__)
+    return value
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
+    by_name = dict(pairs)
+    if len(by_name) < len(pairs):
+        names: set[str] = set()
+        twice = next(name for name, _ in pairs if name in names or names.add(name))
         raise ValueError(f"{twice[:100]!r} stands there twice")
-    return made
+    return by_name
 
 
 def _whole(text: str) -> int:

@@ -47,11 +47,11 @@ class TensorSource(Protocol):
         ...
 
 
-def _found(held: Mapping[str, T], name: str) -> T:
+def _entry(by_name: Mapping[str, T], name: str) -> T:
     """What is held by a name. Raises `BadModel` where nothing is."""
-    if name not in held:
-        raise BadModel("The weights lack a tensor.", expected=name, got=f"{len(held)} others")
-    return held[name]
+    if name not in by_name:
+        raise BadModel("The weights lack a tensor.", expected=name, got=f"{len(by_name)} others")
+    return by_name[name]
 
 
 class ResidentTensors:
@@ -88,7 +88,7 @@ class ResidentTensors:
         return value.data_ptr(), value.dtype, tuple(value.shape), value.stride()
 
     def _at(self, name: str) -> Tensor:
-        return _found(self._tensors, name)
+        return _entry(self._tensors, name)
 
 
 class MappedTensors:
@@ -110,11 +110,11 @@ class MappedTensors:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of one tensor, from the header."""
-        return _found(self._places, name).shape
+        return _entry(self._places, name).shape
 
     def kind(self, name: str) -> str:
         """Its dtype, or what else it is."""
-        place = _found(self._places, name)
+        place = _entry(self._places, name)
         return place.kind if place.dtype is None else str(place.dtype).removeprefix("torch.")
 
     def tensor(self, name: str) -> Tensor:
@@ -131,11 +131,11 @@ class MappedTensors:
 
     def alias(self, name: str) -> Hashable:
         """The file and the place in it."""
-        return self._file, _found(self._places, name)
+        return self._file, _entry(self._places, name)
 
     def _weights(self, name: str) -> Place:
         check_kind(self, name)
-        return _found(self._places, name)
+        return _entry(self._places, name)
 
 
 class ShardedTensors:
@@ -152,23 +152,23 @@ class ShardedTensors:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of one tensor, from its shard's header."""
-        return _found(self._where, name).shape(name)
+        return _entry(self._where, name).shape(name)
 
     def kind(self, name: str) -> str:
         """Its dtype, or what else it is."""
-        return _found(self._where, name).kind(name)
+        return _entry(self._where, name).kind(name)
 
     def tensor(self, name: str) -> Tensor:
         """One tensor over its shard's map."""
-        return _found(self._where, name).tensor(name)
+        return _entry(self._where, name).tensor(name)
 
     def copy(self, name: str) -> Tensor:
         """One tensor in memory of its own."""
-        return _found(self._where, name).copy(name)
+        return _entry(self._where, name).copy(name)
 
     def alias(self, name: str) -> Hashable:
         """The shard's file and the place in it."""
-        return _found(self._where, name).alias(name)
+        return _entry(self._where, name).alias(name)
 
 
 class KeptTensors:
@@ -300,15 +300,15 @@ def copied(source: TensorSource, dtype: torch.dtype = torch.float32, names: Coll
 
     Raises `BadModel` naming the first one that is not finite.
     """
-    made: dict[str, Tensor] = {}
-    known: dict[Hashable, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
+    by_alias: dict[Hashable, Tensor] = {}
     for name in sorted(source.names() if names is None else names):
         alias = source.alias(name)
-        if alias not in known:
-            known[alias] = source.copy(name).to(dtype)
-            check_finite(name, known[alias])
-        made[name] = known[alias]
-    return ResidentTensors(made)
+        if alias not in by_alias:
+            by_alias[alias] = source.copy(name).to(dtype)
+            check_finite(name, by_alias[alias])
+        tensors[name] = by_alias[alias]
+    return ResidentTensors(tensors)
 
 
 def check_finite(name: str, value: Tensor) -> None:

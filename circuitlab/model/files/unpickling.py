@@ -93,10 +93,10 @@ def _subclassed(make: Any, kind: Any, args: Any, *_: Any) -> Any:
 
 
 def _ordered(*args: Any) -> dict[Any, Any]:
-    made: dict[Any, Any] = {}
+    entries: dict[Any, Any] = {}
     for key, value in args[0] if args else ():
-        made[key_of(key)] = value
-    return made
+        entries[key_of(key)] = value
+    return entries
 
 
 def _called(mark: Any, args: Any) -> Any:
@@ -172,8 +172,8 @@ def _named(module: str, name: str) -> Mark:
     whole = f"{module}.{name}"[:300]
     if module in ("torch", "torch.cuda", "torch.storage") and name in _KINDS:
         return Mark(value=_KINDS[name], name=whole)
-    if module == "torch" and isinstance(found := getattr(torch, name, None), torch.dtype):
-        return Mark(value=found, name=whole)
+    if module == "torch" and isinstance(dtype := getattr(torch, name, None), torch.dtype):
+        return Mark(value=dtype, name=whole)
     return replace(_NAMES.get(whole, Mark()), name=whole)
 
 
@@ -195,9 +195,9 @@ class _Reader(_Python):
             raise TypeError("a reference to something else than a storage")
         if type(n) is not int or n < 0 or any(v is not None for v in view):
             raise TypeError("a storage whose length cannot be, or that is part of another")
-        made = Storage(str(key)[:200], kind.value, n)
-        self.named[made.key] = made.dtype.itemsize
-        return made
+        storage = Storage(str(key)[:200], kind.value, n)
+        self.named[storage.key] = storage.dtype.itemsize
+        return storage
 
     def _call(self) -> None:
         args = self.stack.pop()

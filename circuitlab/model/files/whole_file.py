@@ -50,20 +50,20 @@ class WholeFile:
 
     def read(self, start: int, stop: int) -> bytes:
         """Bytes start … stop. Raises `BadModel` where the file ends before."""
-        made = bytearray(max(0, min(stop, self.size) - start))
-        self._read_into(memoryview(made), start)
-        if len(made) < stop - start:
-            raise self._short(start + len(made), stop)
-        return bytes(made)
+        data = bytearray(max(0, min(stop, self.size) - start))
+        self._read_into(memoryview(data), start)
+        if len(data) < stop - start:
+            raise self._short(start + len(data), stop)
+        return bytes(data)
 
     def copy(self, start: int, stop: int) -> Tensor:
         """Bytes start … stop as a uint8 tensor in memory of its own. Raises `BadModel` where the file ends before."""
         if stop > self.size:
             raise self._short(self.size, stop)
-        made = torch.empty(stop - start, dtype=torch.uint8)
+        data = torch.empty(stop - start, dtype=torch.uint8)
         if stop > start:
-            self._read_into(made.numpy().data, start)
-        return made
+            self._read_into(data.numpy().data, start)
+        return data
 
     def view(self, start: int, stop: int) -> memoryview:
         """Bytes start … stop of a shared read-only map. Raises `BadModel` where the file is shorter than when it was opened."""
@@ -97,17 +97,17 @@ class WholeFile:
             try:
                 self._file.seek(start)
                 while done < len(into):
-                    got = self._file.readinto(into[done : done + 2**30])
-                    if not got:
+                    n_read = self._file.readinto(into[done : done + 2**30])
+                    if not n_read:
                         raise self._short(start + done, start + len(into))
-                    done += got
+                    done += n_read
             except OSError as error:
                 raise _unreadable(self.path, error) from error
 
-    def _short(self, got: int, wanted: int) -> BadModel:
+    def _short(self, got: int, needed: int) -> BadModel:
         return BadModel(
             f"{self.name} ends too early.",
-            expected=f"at least {number_of(wanted, 'byte')}",
+            expected=f"at least {number_of(needed, 'byte')}",
             got=number_of(got, "byte") + (f", {self.size} when it was opened" if got != self.size else ""),
             remedy="It was cut short or is still being written. Copy or download it again.",
         )

@@ -71,10 +71,10 @@ def read_map(path: Path) -> ImportMap:
 
 def map_of(data: Mapping[str, Any]) -> ImportMap:
     """The map of its tables. Raises as `read_map` does."""
-    known = {"under": str, "prefix": str, "ignore": list, "config": dict, "tensors": dict}
+    sections = {"under": str, "prefix": str, "ignore": list, "config": dict, "tensors": dict}
     for name, value in data.items():
-        if name not in known or not isinstance(value, known[name]):
-            raise UsageError("The map has a part that is not known.", expected=" ".join(known), got=f"{name} {value!r}"[:80])
+        if name not in sections or not isinstance(value, sections[name]):
+            raise UsageError("The map has a part that is not known.", expected=" ".join(sections), got=f"{name} {value!r}"[:80])
     fields = data.get("config", {})
     try:
         config = ModelConfig.from_json(fields)
@@ -198,36 +198,36 @@ class Survey:
     unseen: tuple[str, ...] = field(default=())
 
 
-def survey(found: ImportMap, source: TensorSource) -> tuple[Survey, LaidOut]:
+def survey(import_map: ImportMap, source: TensorSource) -> tuple[Survey, LaidOut]:
     """All that is wrong with a map of this file, and the parts of the model that it gives."""
-    prefix = found.layout.prefixes[0]
-    parts = LaidOut(found.config, found.layout, Sliced(source, frozenset(_asked(found, prefix))), prefix)
-    wanted, problems, used = expected_shapes(found.config), list[str](), set[str]()
+    prefix = import_map.layout.prefixes[0]
+    parts = LaidOut(import_map.config, import_map.layout, Sliced(source, frozenset(_tensor_names(import_map, prefix))), prefix)
+    shapes, problems, used = expected_shapes(import_map.config), list[str](), set[str]()
     given = set[str]()
-    for name, where, i in found.layout.each(found.config):
+    for name, where, i in import_map.layout.each(import_map.config):
         given.add(name)
         names = tuple(map(parts.full, where.names(i)))
         used |= {whole_of(n) for n in names}
-        if name not in wanted:
+        if name not in shapes:
             problems.append(f"{name} has no place in a model of this configuration")
         elif lost := [n for n in names if n not in parts.source.names()]:
             problems.append(f"{name}: there is no tensor {lost[0]}")
         elif odd := [n for n in names if parts.source.kind(n) not in WEIGHT_KINDS]:
             problems.append(f"{name}: {odd[0]} has a dtype that is no weight, {parts.source.kind(odd[0])}")
-        elif said := _misfit(parts, where, i, wanted[name]):
-            told = f"{name} from {names[0]} {parts.source.shape(names[0])}" if names else name
-            problems.append(f"{told}: {said}")
-    left = [n for n in wanted if n not in given]
-    problems += [f"{n} {wanted[n]}: the map does not say where it is" for n in left if not n.endswith(_OPTIONAL)]
-    unused = tuple(sorted(n for n in source.names() - used if not n.endswith(found.layout.buffers or ("\0",))))
+        elif misfit := _misfit(parts, where, i, shapes[name]):
+            report = f"{name} from {names[0]} {parts.source.shape(names[0])}" if names else name
+            problems.append(f"{report}: {misfit}")
+    unmapped = [n for n in shapes if n not in given]
+    problems += [f"{n} {shapes[n]}: the map does not say where it is" for n in unmapped if not n.endswith(_OPTIONAL)]
+    unused = tuple(sorted(n for n in source.names() - used if not n.endswith(import_map.layout.buffers or ("\0",))))
     problems += [
         f"{n}: attention that the map leaves over (use it, or name it under ignore)" for n in attention_among(source, unused)
     ]
-    none = [n for n in left if n.endswith(_OPTIONAL)]
+    none = [n for n in unmapped if n.endswith(_OPTIONAL)]
     notes = (f"norms without gain or bias, written as 1 and 0: {', '.join(none[:6])}{' …' if none[6:] else ''}",) if none else ()
-    assumed = defaults(found.config, found.stated) if found.stated is not None else ()
-    told = Survey(tuple(problems), unused, len(used & source.names()), notes, assumed, unseen(parts))
-    return told, parts
+    assumed = defaults(import_map.config, import_map.stated) if import_map.stated is not None else ()
+    report = Survey(tuple(problems), unused, len(used & source.names()), notes, assumed, unseen(parts))
+    return report, parts
 
 
 def canonical(config: ModelConfig, given: Mapping[str, Any]) -> Layout:
@@ -240,35 +240,37 @@ def canonical(config: ModelConfig, given: Mapping[str, Any]) -> Layout:
     return Layout({n: stored(n) for n in names if not n.startswith("layers.")}, {}, own=layers)
 
 
-def _asked(found: ImportMap, prefix: str) -> set[str]:
-    return {start + n for _, where, i in found.layout.each(found.config) for n in where.names(i) for start in {prefix, ""}}
+def _tensor_names(import_map: ImportMap, prefix: str) -> set[str]:
+    return {
+        start + n for _, where, i in import_map.layout.each(import_map.config) for n in where.names(i) for start in {prefix, ""}
+    }
 
 
 def _misfit(parts: LaidOut, where: Stored, i: int, expected: tuple[int, ...]) -> str:
     """Why a tensor does not become what it should, and what to do; "" where it does."""
     without_data = lambda name: torch.empty(parts.source.shape(parts.full(name)), device="meta")
     try:
-        got = tuple(where.take(parts.config, without_data, i).shape)
+        shape = tuple(where.take(parts.config, without_data, i).shape)
     except Misfit as error:
-        said = str(error)
+        reason = str(error)
     except (RuntimeError, IndexError, ValueError):  # of tensors that are joined, in a library's words
-        said = f"its steps give no {expected}"
+        reason = f"its steps give no {expected}"
     else:
-        said = "" if got == expected else f"becomes {got}, not {expected}"
-    if said and not where.names(i):
+        reason = "" if shape == expected else f"becomes {shape}, not {expected}"
+    if reason and not where.names(i):
         c = parts.config
         sizes = f"d_model is {c.d_model}, n_heads · d_head {c.n_heads * c.d_head}, d_vocab {c.d_vocab}"
         return f"{expected} cannot be the identity, which is square: {sizes}; name the tensor, or mend [config]"
-    return said
+    return reason
 
 
-def refuse_problems(found: Survey) -> None:
+def refuse_problems(report: Survey) -> None:
     """Raise `BadModel` with every problem, where there is one."""
-    if found.problems:
-        more = [f"and {len(found.problems) - 20} more"] if found.problems[20:] else []
+    if report.problems:
+        more = [f"and {len(report.problems) - 20} more"] if report.problems[20:] else []
         raise BadModel(
             "The map does not make a whole model of this file.",
             expected="every tensor of the configuration, each in its shape",
-            got="\n            ".join([*found.problems[:20], *more]),
+            got="\n            ".join([*report.problems[:20], *more]),
             remedy="Mend the map; `circuitlab import FILE --map MAP --check` reports without writing.",
         )

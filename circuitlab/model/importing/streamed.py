@@ -56,8 +56,8 @@ def stream_directory(
 
 def _write(file: BinaryIO, parts: LaidOut, tick: Tick) -> int:
     where = {name: (stored, i) for name, stored, i in parts.layout.each(parts.config)}
-    wanted, header, at = expected_shapes(parts.config), {}, 0
-    for name, shape in wanted.items():
+    shapes, header, at = expected_shapes(parts.config), {}, 0
+    for name, shape in shapes.items():
         dtype = _dtype(parts, *where[name]) if name in where else torch.float32
         stop = at + dtype.itemsize * math.prod(shape)
         header[name] = {"dtype": _NAMES[dtype], "shape": list(shape), "data_offsets": [at, stop]}
@@ -65,7 +65,7 @@ def _write(file: BinaryIO, parts: LaidOut, tick: Tick) -> int:
     text = json.dumps({"__metadata__": {"format": FORMAT}, **header}).encode()
     text += b" " * (-len(text) % 8)
     file.write(len(text).to_bytes(8, "little") + text)
-    for name, shape in wanted.items():
+    for name, shape in shapes.items():
         tick(header[name]["data_offsets"][0], at, name)
         value = _value(parts, name, *where[name]) if name in where else _plain(name, shape)
         for piece in _bytes(value):

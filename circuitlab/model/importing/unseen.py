@@ -37,8 +37,8 @@ _DEFAULTS: dict[str, tuple[Callable[[ModelConfig], bool], str]] = {
 
 def defaults(config: ModelConfig, stated: Collection[str]) -> tuple[Assumption, ...]:
     """Every field that makes a difference and that the map left out, with the value that it got."""
-    told = ((name, why) for name, (matters, why) in _DEFAULTS.items() if name not in stated and matters(config))
-    return tuple(Assumption(name, _shown(getattr(config, name)), (), why) for name, why in told)
+    relevant = ((name, why) for name, (matters, why) in _DEFAULTS.items() if name not in stated and matters(config))
+    return tuple(Assumption(name, _shown(getattr(config, name)), (), why) for name, why in relevant)
 
 
 def _shown(value: Any) -> str:
@@ -61,10 +61,10 @@ def unseen(parts: LaidOut) -> tuple[str, ...]:
             square.append(name)
         if name in ("W_Q", "W_K", "W_V", "mlp.W_in", "mlp.W_gate"):
             alike.setdefault(f"{names[0]} {math.prod(shape)}", []).append(name)
-    told = [f"square, so that their shape does not show whether they lie transposed: {', '.join(square)}"] if square else []
+    lines = [f"square, so that their shape does not show whether they lie transposed: {', '.join(square)}"] if square else []
     order = [n for group in alike.values() if len(group) > 1 for n in group]
-    told += [f"cut from one tensor, in the order that the map says: {', '.join(order)}"] if order else []
+    lines += [f"cut from one tensor, in the order that the map says: {', '.join(order)}"] if order else []
     c = parts.config
     if c.n_layers and c.n_heads > 1:
-        told.append("that a head's columns stand side by side, and that W_Q and W_K are not exchanged")
-    return tuple(told)
+        lines.append("that a head's columns stand side by side, and that W_Q and W_K are not exchanged")
+    return tuple(lines)

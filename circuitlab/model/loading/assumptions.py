@@ -31,40 +31,40 @@ class Assumption:
 class Assumed:
     """Collects the assumptions of one loading, in the order in which they are asked for: `made`."""
 
-    def __init__(self, said: Mapping[str, str]) -> None:
-        self._said = said
-        self.made: list[Assumption] = []
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+        self.assumptions: list[Assumption] = []
 
-    def said(self, name: str) -> bool:
+    def given(self, name: str) -> bool:
         """Whether the person said it."""
-        return name in self._said
+        return name in self._given
 
     def choice(self, name: str, default: str, choices: tuple[str, ...], why: str) -> str:
         """One of `choices`. Raises `BadModel` for another."""
-        value = self._said.get(name, default)
+        value = self._given.get(name, default)
         if value not in choices:
             raise _bad(name, " or ".join(choices), value)
-        return self._put(name, value, choices, why)
+        return self._record(name, value, choices, why)
 
     def text(self, name: str, default: str, choices: tuple[str, ...], why: str) -> str:
         """One of `choices` or something else, which the caller reads."""
-        return self._put(name, self._said.get(name, default), choices, why, free=True)
+        return self._record(name, self._given.get(name, default), choices, why, free=True)
 
     def number(self, name: str, default: float, why: str) -> float:
         """A finite number. Raises `BadModel` for what is none."""
-        text = self._said.get(name, f"{default:.10g}")
+        text = self._given.get(name, f"{default:.10g}")
         try:
             value = float(text)
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
             raise _bad(name, "a finite number", text)
-        self._put(name, text, (), why)
+        self._record(name, text, (), why)
         return value
 
     def size(self, name: str, default: int | None, why: str) -> int:
         """A whole number of at least 1; `default` None: it must be said. Raises `BadModel`."""
-        if default is None and name not in self._said:
+        if default is None and name not in self._given:
             raise BadModel(
                 f"The tensors do not say what {name} is.",
                 expected=why,
@@ -72,14 +72,14 @@ class Assumed:
                 remedy=f"Say it: --assume {name}=NUMBER, or put a configuration beside the file.",
                 asks={name: ()},
             )
-        text = self._said.get(name, str(default))
+        text = self._given.get(name, str(default))
         if not (text.isascii() and text.isdecimal() and int(text[:18]) > 0):
             raise _bad(name, "a whole number of at least 1", text)
-        self._put(name, text, (), why)
+        self._record(name, text, (), why)
         return int(text[:18])
 
-    def _put(self, name: str, value: str, choices: tuple[str, ...], why: str, free: bool = False) -> str:
-        self.made.append(Assumption(name, value, choices, "as you said" if name in self._said else why, free))
+    def _record(self, name: str, value: str, choices: tuple[str, ...], why: str, free: bool = False) -> str:
+        self.assumptions.append(Assumption(name, value, choices, "as you said" if name in self._given else why, free))
         return value
 
 
@@ -89,12 +89,12 @@ def _bad(name: str, expected: str, got: str) -> BadModel:
 
 def pairs(given: list[str] | tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """`NAME=VALUE` words as pairs in the order of their names. Raises `UsageError`, also for a name that is given twice."""
-    found = {}
+    values = {}
     for item in given:
         name, equals, value = item.partition("=")
         if not (equals and name.strip()):
             raise UsageError("An assumption could not be read.", expected="NAME=VALUE, such as positions=shortformer", got=item)
-        if name.strip() in found:
+        if name.strip() in values:
             raise UsageError("An assumption is given twice.", expected=f"one value of {name.strip()}", got=item)
-        found[name.strip()] = value.strip()
-    return tuple(sorted(found.items()))
+        values[name.strip()] = value.strip()
+    return tuple(sorted(values.items()))

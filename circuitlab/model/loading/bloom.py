@@ -27,7 +27,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
     older = {new: config[old] for old, new in _OLDER.items() if config.get(old) is not None}
     config, assumed = filled({**older, **config}, _DEFAULTS)
     d_model, n_heads = size(config, "hidden_size"), size(config, "n_head")
-    made = ModelConfig(
+    model = ModelConfig(
         n_layers=size(config, "n_layer"),
         n_heads=n_heads,
         d_model=d_model,
@@ -42,10 +42,10 @@ def read_config(config: Mapping[str, Any]) -> Read:
         biases=("q", "k", "v", "o", "mlp"),
         family="bloom",
     )
-    said = "the embedding's own norm is multiplied into it, and the unembedding is " + (
+    embedding_note = "the embedding's own norm is multiplied into it, and the unembedding is " + (
         "the table before it" if flag(config, "tie_word_embeddings", True) else "another"
     )
-    return made, (scale_note(made.score_scale, made.d_head, "the family's own"), *alibi_notes(made), said, *assumed)
+    return model, (scale_note(model.score_scale, model.d_head, "the family's own"), *alibi_notes(model), embedding_note, *assumed)
 
 
 def layout(config: ModelConfig, one_table: bool) -> Layout:

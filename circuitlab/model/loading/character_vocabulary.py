@@ -25,14 +25,14 @@ _META = "meta.pkl"
 _MOST = 2**20
 
 
-def vocabulary(said: Mapping[str, Any]) -> dict[str, int] | None:
+def vocabulary(metadata: Mapping[str, Any]) -> dict[str, int] | None:
     """Characters and their ids by what a checkpoint holds beside its weights, None where they are not there or not numbered."""
-    inner = [v for v in said.values() if isinstance(v, Mapping)]
-    for held in (said, *inner):
-        stoi, itos, chars = (held.get(name) for name in ("stoi", "itos", "chars"))
-        found = _by_text(stoi) or _by_id(itos) or _in_order(chars)
-        if found is not None:
-            return found
+    inner = [v for v in metadata.values() if isinstance(v, Mapping)]
+    for mapping in (metadata, *inner):
+        stoi, itos, chars = (mapping.get(name) for name in ("stoi", "itos", "chars"))
+        ids = _by_text(stoi) or _by_id(itos) or _in_order(chars)
+        if ids is not None:
+            return ids
     return None
 
 
@@ -56,8 +56,8 @@ def _whole(pairs: list[tuple[Any, Any]]) -> dict[str, int] | None:
     single = all(isinstance(c, str) and len(c) == 1 for c, _ in pairs)
     if not pairs or len(pairs) > _MOST or not single or ids != set(range(len(pairs))):
         return None
-    found = dict(pairs)
-    return found if len(found) == len(pairs) else None
+    ids = dict(pairs)
+    return ids if len(ids) == len(pairs) else None
 
 
 def meta_beside(folder: Path) -> tuple[dict[str, int] | None, str]:
@@ -66,16 +66,16 @@ def meta_beside(folder: Path) -> tuple[dict[str, int] | None, str]:
         return None, ""
     try:
         file = WholeFile(folder / _META)
-        held = unpickled(BytesIO(file.read(0, min(file.size, LARGEST_PICKLE))))[0]
+        meta = unpickled(BytesIO(file.read(0, min(file.size, LARGEST_PICKLE))))[0]
     except (BadModel, Unwanted, *DAMAGE) as error:
         return None, f"{_META} cannot be read: {ascii(str(error))[1:-1][:80]}"
-    found = vocabulary(held) if isinstance(held, dict) else None
-    return found, "" if found else f"{_META} holds no vocabulary of single characters"
+    ids = vocabulary(meta) if isinstance(meta, dict) else None
+    return ids, "" if ids else f"{_META} holds no vocabulary of single characters"
 
 
-def character_tokenizer(said: Mapping[str, Any], folder: Path) -> tuple[Tokenizer | None, str, str]:
+def character_tokenizer(metadata: Mapping[str, Any], folder: Path) -> tuple[Tokenizer | None, str, str]:
     """The tokenizer, None without a vocabulary; where it lay; and a note on a `meta.pkl` of which nothing can be made."""
-    if (vocab := vocabulary(said)) is not None:
+    if (vocab := vocabulary(metadata)) is not None:
         return tokenizer_of(vocab), f"a vocabulary of {number_of(len(vocab), 'character')} was saved with the weights", ""
     vocab, note = meta_beside(folder)
     if vocab is None:

@@ -1,7 +1,7 @@
-"""What lies where a person pointed: looked at once, before any family is asked whether it knows it.
+"""The files of a checkpoint, examined once before any family is asked whether it claims them.
 
-A folder is looked through for `config.json` and weights (safetensors, single or sharded, before pickles); a file is taken with
-the configuration beside it. Nothing is told from a folder's or a file's name but its kind.
+A folder is searched for `config.json` and weights (safetensors, single or sharded, before pickles); a file is read with the
+configuration beside it. Nothing but the kind of file is inferred from names.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was found.
+    """A checkpoint's files and what can be read of them without knowing its family.
 
-    `config` is the JSON object beside the weights, else one in its form that was saved with them, {} without one; `files` are the
-    weights'; `tensors` reads them by name, None for a format without names; `metadata` is what a pickle holds beside tensors,
-    `skipped` names what of it was not read; `assume` what the user said where no file does, and `assumed` what was taken for
-    granted before any family was asked.
+    `config`: the JSON object beside the weights, else one in that form saved with them, {} without one. `files`: the weights.
+    `tensors` reads them by name, None for a format without names. `metadata`: plain values that a pickle holds beside tensors;
+    `skipped` names those that were not read. `assume`: the person's values where no file states one; `assumed`: what was assumed
+    before any family was asked.
     """
 
     path: Path
@@ -59,7 +59,7 @@ class Checkpoint:
 
 
 def look(path: Path, assume: Mapping[str, str] | None = None, checkpoint: int | None = None) -> Checkpoint:
-    """Look at a folder or a file; `checkpoint`: at one of the folder's series, its weights in place of the final ones.
+    """Examine a folder or a file; `checkpoint`: index into the folder's series, whose weights replace the final ones.
 
     Raises `BadModel` where it cannot be read, holds no weights, or is of a kind not opened."""
     try:
@@ -76,7 +76,7 @@ def look(path: Path, assume: Mapping[str, str] | None = None, checkpoint: int | 
             config_file, weights = _config_of(path), path
     except OSError as error:
         raise BadModel(
-            "The place cannot be looked at.", expected="a folder or a file", got=f"{shown(path)[:200]}: {error.strerror}"
+            "The path cannot be read.", expected="a folder or a file", got=f"{shown(path)[:200]}: {error.strerror}"
         ) from error
     config = read_json(config_file) if config_file is not None and os.path.lexists(config_file) else {}
     refuse_unsupported(config)
@@ -84,7 +84,7 @@ def look(path: Path, assume: Mapping[str, str] | None = None, checkpoint: int | 
         refuse_folder(path)
     if weights is None and not config:
         refuse_parts(path)
-        read_json(path / "config.json")  # says what is missing
+        read_json(path / "config.json")  # raises: says what is missing
     opened = _open(weights or path / "model.safetensors", (assume or {}).get("under"))
     folder = path if path.is_dir() else path.parent
     adapter = folder / "adapter_config.json"

@@ -16,12 +16,12 @@ _LONGEST_CARD = 2**20  # characters
 
 
 def _load(checkpoint: Checkpoint, keep: Keep) -> Opened:
-    made = ModelConfig.from_json({name: value for name, value in checkpoint.config.items() if name != "format"})
+    config = ModelConfig.from_json({name: value for name, value in checkpoint.config.items() if name != "format"})
     mapped = checkpoint.needed()
-    parts = CanonicalParts(made, mapped)  # shapes are checked before anything is copied
+    parts = CanonicalParts(config, mapped)  # shapes are checked before anything is copied
     if keep == "resident":
-        parts = CanonicalParts(made, copied(mapped))
-    notes, weights = _origin(checkpoint.folder), LazyWeights(made, find_tokenizer(checkpoint.folder), parts)
+        parts = CanonicalParts(config, copied(mapped))
+    notes, weights = _origin(checkpoint.folder), LazyWeights(config, find_tokenizer(checkpoint.folder), parts)
     return Opened(weights, notes, checkpoint.files, card_of(checkpoint.folder), "CircuitLab")
 
 
@@ -29,13 +29,13 @@ def _origin(folder: Path) -> tuple[str, ...]:
     """What an import took for granted, () for a model that was not imported."""
     if not (folder / ORIGIN).is_file():
         return ()
-    held = read_json(folder / ORIGIN)
-    if not all(isinstance(held.get(name, []), list) for name in ("assumed", "unseen")):
-        raise BadModel(f"{ORIGIN} cannot be read.", expected="lists of what was assumed", got=repr(held)[:80])
-    told = lambda name: [str(x)[:200] for x in held.get(name) or () if isinstance(x, str)][:40]
-    lines = [f"imported from {str(held.get('from'))[:100]}"]
-    lines += [f"assumed at its import: {', '.join(told('assumed'))}"] if told("assumed") else []
-    return (*lines, *(f"not to be seen from shapes at its import: {x}" for x in told("unseen")))
+    origin = read_json(folder / ORIGIN)
+    if not all(isinstance(origin.get(name, []), list) for name in ("assumed", "unseen")):
+        raise BadModel(f"{ORIGIN} cannot be read.", expected="lists of what was assumed", got=repr(origin)[:80])
+    listed = lambda name: [str(x)[:200] for x in origin.get(name) or () if isinstance(x, str)][:40]
+    lines = [f"imported from {str(origin.get('from'))[:100]}"]
+    lines += [f"assumed at its import: {', '.join(listed('assumed'))}"] if listed("assumed") else []
+    return (*lines, *(f"not to be seen from shapes at its import: {x}" for x in listed("unseen")))
 
 
 def card_of(folder: Path) -> str:

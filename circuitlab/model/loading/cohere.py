@@ -27,30 +27,30 @@ def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of a Command R `config.json`, with what was assumed."""
     second = config.get("model_type") == "cohere2"
     eps = number(config, "layer_norm_eps", 1e-5)
-    made, notes = read({**config, "rms_norm_eps": eps}, _DEFAULTS, base=10000.0 if second else 500000.0)
-    assert made.rotary is not None
-    made = replace(
-        made,
+    model, notes = read({**config, "rms_norm_eps": eps}, _DEFAULTS, base=10000.0 if second else 500000.0)
+    assert model.rotary is not None
+    model = replace(
+        model,
         norm="layer",
         parallel=True,
-        rotary=replace(made.rotary, pairs="interleaved"),
+        rotary=replace(model.rotary, pairs="interleaved"),
         qk_norm="layer" if not second and flag(config, "use_qk_norm", False) else "none",
         biases=("q", "k", "v", "o") if flag(config, "attention_bias", False) else (),
     )
-    said = ("one norm for attention and MLP", f"logits times {_scale(config):g}, in the gain of the final norm")
-    made, seen = _windowed(config, made) if second else (made, ())
-    return noted(made, (*notes, *said, *seen))
+    scale_notes = ("one norm for attention and MLP", f"logits times {_scale(config):g}, in the gain of the final norm")
+    model, window_notes = _windowed(config, model) if second else (model, ())
+    return noted(model, (*notes, *scale_notes, *window_notes))
 
 
-def _windowed(config: Mapping[str, Any], made: ModelConfig) -> Read:
+def _windowed(config: Mapping[str, Any], model: ModelConfig) -> Read:
     """Three layers of four with a window; positions in these alone."""
-    config, said = filled_unless_null(config, {"sliding_window": 4096})
+    config, default_notes = filled_unless_null(config, {"sliding_window": 4096})
     every = size(config, "sliding_window_pattern", 4)
     if every < 1:
         raise BadModel("config.json: sliding_window_pattern is not a distance.", expected="4, for instance", got=str(every))
-    made = replace(made, windows=sliding_windows(config, made.n_layers, lambda i: bool((i + 1) % every)))
-    made, still = turning_in(made, [i for i in range(made.n_layers) if made.window(i)])
-    return made, (*said, *still)
+    model = replace(model, windows=sliding_windows(config, model.n_layers, lambda i: bool((i + 1) % every)))
+    model, position_notes = turning_in(model, [i for i in range(model.n_layers) if model.window(i)])
+    return model, (*default_notes, *position_notes)
 
 
 def _scale(config: Mapping[str, Any]) -> float:

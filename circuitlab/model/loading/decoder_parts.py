@@ -24,8 +24,10 @@ ReadConfig = Callable[[Mapping[str, Any]], tuple[ModelConfig, tuple[str, ...]]]
 def filled(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The configuration with a family's defaults where the file states nothing, and a note that names them."""
     assumed = [name for name in defaults if config.get(name) is None]
-    said = ", ".join(f"{name} {str(defaults[name]).lower()}" for name in assumed)
-    return {**config, **{name: defaults[name] for name in assumed}}, (f"not stated, the family's own: {said}",) if said else ()
+    values = ", ".join(f"{name} {str(defaults[name]).lower()}" for name in assumed)
+    return {**config, **{name: defaults[name] for name in assumed}}, (
+        f"not stated, the family's own: {values}",
+    ) if values else ()
 
 
 def rotary_fields(config: Mapping[str, Any], d_head: int, partial: float, n_ctx: int) -> tuple[Rotary, int, tuple[str, ...]]:
@@ -33,8 +35,8 @@ def rotary_fields(config: Mapping[str, Any], d_head: int, partial: float, n_ctx:
 
     `partial` and `n_ctx` are the family's defaults. Raises `BadModel` where no pair would turn.
     """
-    found, said = rotary(config, d_head, partial=partial)
-    whole, limited = context(config, n_ctx)
+    positions, rescaling_notes = rotary(config, d_head, partial=partial)
+    n_positions, context_notes = context(config, n_ctx)
     name, stated = "partial_rotary_factor", config.get("rope_parameters") or config.get("rope_scaling") or {}
     share = number(stated, name, number(config, name, partial))
     if int(d_head * share) < 2:  # a width of 0 stands for all columns
@@ -43,12 +45,16 @@ def rotary_fields(config: Mapping[str, Any], d_head: int, partial: float, n_ctx:
             expected=f"a part of each head's {number_of(d_head, 'column')} that holds at least 2",
             got=f"a share of {share:g}",
         )
-    unsaid = partial != 1 and name not in stated and name not in config
-    width, assumed = found.dims or d_head, ", as the file states no share" if unsaid else ""
+    assumed_share = partial != 1 and name not in stated and name not in config
+    width, assumed = positions.dims or d_head, ", as the file states no share" if assumed_share else ""
     return (
-        found,
-        whole,
-        (f"rotary positions turn {width} of {number_of(d_head, 'column')}{assumed}, base {found.base:g}", *said, *limited),
+        positions,
+        n_positions,
+        (
+            f"rotary positions turn {width} of {number_of(d_head, 'column')}{assumed}, base {positions.base:g}",
+            *rescaling_notes,
+            *context_notes,
+        ),
     )
 
 
@@ -99,35 +105,35 @@ def linear_with_bias(ours: str, theirs: str, bias: bool, which: Which | None = N
     """W_`ours` and, where there is one, b_`ours` of a torch `Linear`; `which`: split by head. `ours` may begin with "mlp."."""
     place, _, name = ours.rpartition(".")
     at = f"{place}." if place else ""
-    made = {f"{at}W_{name}": linear(theirs), **({f"{at}b_{name}": stored(f"{theirs}.bias")} if bias else {})}
+    maps = {f"{at}W_{name}": linear(theirs), **({f"{at}b_{name}": stored(f"{theirs}.bias")} if bias else {})}
     split = lambda key, where: where if which is None or (which == "o" and key.startswith("b_")) else where.heads(which)
-    return {key: split(key, where) for key, where in made.items()}
+    return {key: split(key, where) for key, where in maps.items()}
 
 
 def attention(config: ModelConfig, q: str, k: str, v: str, o: str) -> dict[str, Stored]:
     """The four maps of attention, each a `Linear` of its own, with the biases that the configuration names."""
-    made: dict[str, Stored] = {}
+    maps: dict[str, Stored] = {}
     names: dict[Which, str] = {"q": q, "k": k, "v": v, "o": o}
     for which, theirs in names.items():
-        made |= linear_with_bias(which.upper(), theirs, which in config.biases, which)
-    return made
+        maps |= linear_with_bias(which.upper(), theirs, which in config.biases, which)
+    return maps
 
 
 def fused_attention(config: ModelConfig, qkv: str, o: str) -> dict[str, Stored]:
     """The same of two `Linear`s, the first with each key-value head's queries, key and value together."""
-    made = linear_with_bias("O", o, "o" in config.biases, "o")
+    maps = linear_with_bias("O", o, "o" in config.biases, "o")
     parts: tuple[Which, ...] = ("q", "k", "v")
     for which in parts:
         fused = linear_with_bias(which.upper(), qkv, which in config.biases)
-        made |= {name: where.within_heads(which).heads(which) for name, where in fused.items()}
-    return made
+        maps |= {name: where.within_heads(which).heads(which) for name, where in fused.items()}
+    return maps
 
 
 def mlp(config: ModelConfig, up: str, down: str, gate: str = "") -> dict[str, Stored]:
     """The maps of an MLP, each a `Linear`."""
     bias = "mlp" in config.biases
-    made = {**linear_with_bias("mlp.in", up, bias), **linear_with_bias("mlp.out", down, bias)}
-    return made | (linear_with_bias("mlp.gate", gate, bias) if gate else {})
+    maps = {**linear_with_bias("mlp.in", up, bias), **linear_with_bias("mlp.out", down, bias)}
+    return maps | (linear_with_bias("mlp.gate", gate, bias) if gate else {})
 
 
 def shared_norm(theirs: str) -> dict[str, Stored]:

@@ -19,8 +19,8 @@ _RENAMED = {"num_layers": "num_hidden_layers", "layer_norm_epsilon": "rms_norm_e
 def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of an EXAONE 3 `config.json`, with what was assumed."""
     named = {_RENAMED.get(name, name): value for name, value in config.items()}
-    made, notes = read(named, _DEFAULTS, "activation_function")
-    return noted(replace(made, biases=()), notes)
+    model, notes = read(named, _DEFAULTS, "activation_function")
+    return noted(replace(model, biases=()), notes)
 
 
 def layout(config: ModelConfig) -> Layout:

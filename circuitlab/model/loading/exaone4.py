@@ -20,14 +20,14 @@ _DEFAULTS = {"max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "hidden_act"
 
 def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of an EXAONE 4 `config.json`, with what was assumed."""
-    made, notes = read(config, _DEFAULTS)
-    config, said = filled_unless_null(config, {"sliding_window": 4096})
-    made = replace(made, norm_placement="post_sublayer", qk_norm="rms", biases=())
+    model, notes = read(config, _DEFAULTS)
+    config, default_notes = filled_unless_null(config, {"sliding_window": 4096})
+    model = replace(model, norm_placement="post_sublayer", qk_norm="rms", biases=())
     if config["sliding_window"] is None:
-        return noted(made, (*notes, *said))
-    made = replace(made, windows=sliding_windows(config, made.n_layers, _local(config, made.n_layers)))
-    made, still = turning_in(made, [i for i in range(made.n_layers) if made.window(i)])
-    return noted(made, (*notes, *said, *still))
+        return noted(model, (*notes, *default_notes))
+    model = replace(model, windows=sliding_windows(config, model.n_layers, _local(config, model.n_layers)))
+    model, position_notes = turning_in(model, [i for i in range(model.n_layers) if model.window(i)])
+    return noted(model, (*notes, *default_notes, *position_notes))
 
 
 def _local(config: Mapping[str, Any], n_layers: int) -> Callable[[int], bool]:

@@ -45,7 +45,7 @@ def refuse_dense_layers(config: Mapping[str, Any]) -> None:
         )
 
 
-def noted_experts(config: ModelConfig) -> tuple[str, ...]:
+def expert_notes(config: ModelConfig) -> tuple[str, ...]:
     """What is said of them."""
     experts = config.experts
     assert experts is not None

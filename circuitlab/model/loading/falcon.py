@@ -48,7 +48,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
     newer = flag(config, "new_decoder_architecture", False)
     n_ctx, limited = context(config, 2048)
     one_key_value_head = 1 if flag(config, "multi_query", True) else n_heads
-    made = ModelConfig(
+    model = ModelConfig(
         n_layers=size(config, "num_hidden_layers"),
         n_heads=n_heads,
         n_kv_heads=size(config, "num_kv_heads", n_heads) if newer else one_key_value_head,
@@ -66,19 +66,19 @@ def read_config(config: Mapping[str, Any]) -> Read:
         tied=flag(config, "tie_word_embeddings", True),
         family="falcon",
     )
-    made, placed = _placed(config, made, limited)
-    return made, (scale_note(made.score_scale, d_head, "the family's own"), *placed, *tied_note(made), *assumed)
+    model, position_notes = _with_positions(config, model, limited)
+    return model, (scale_note(model.score_scale, d_head, "the family's own"), *position_notes, *tied_note(model), *assumed)
 
 
-def _placed(config: Mapping[str, Any], made: ModelConfig, limited: tuple[str, ...]) -> Read:
+def _with_positions(config: Mapping[str, Any], model: ModelConfig, limited: tuple[str, ...]) -> Read:
     """With its positions, and notes on them."""
     if not flag(config, "alibi", False):
-        turning, said = rotary(config, made.d_head)
-        return replace(made, positions="rotary", rotary=turning), (*said, *limited)
-    slopes = tuple(m * made.score_scale for m in alibi_slopes(made.n_heads))
-    made = replace(made, positions="alibi", slopes=slopes)
+        turning, rotary_notes = rotary(config, model.d_head)
+        return replace(model, positions="rotary", rotary=turning), (*rotary_notes, *limited)
+    slopes = tuple(m * model.score_scale for m in alibi_slopes(model.n_heads))
+    model = replace(model, positions="alibi", slopes=slopes)
     scaled = "the slopes stand times 1/√d_head: the bias is added before the scores are scaled"
-    return made, (*alibi_notes(made), scaled, "a program that computes the bias in bfloat16 differs at long distances")
+    return model, (*alibi_notes(model), scaled, "a program that computes the bias in bfloat16 differs at long distances")
 
 
 def layout(config: ModelConfig, norms: int) -> Layout:

@@ -1,4 +1,4 @@
-"""The contract of a checkpoint family, and the door through which every model comes in."""
+"""The contract of a checkpoint family, and `open_model`, through which every model is opened."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _CHARACTERS = "characters"  # the tokenizer of a vocabulary that was saved with 
 
 @dataclass(frozen=True)
 class Opened:
-    """An opened model. `notes` say what was assumed or left unused; `files` are what its identity is made from.
+    """An opened model. `notes` say what was assumed or left unused; the model's hash is computed over `files`.
 
-    `assumptions` are what no file says and a person may correct. `steps` are those of its checkpoint series, () without one.
+    `assumptions` are values that no file states and a person may correct. `steps`: the training steps of its checkpoint series.
     """
 
     weights: Weights
@@ -50,11 +50,11 @@ class Opened:
 
 @dataclass(frozen=True)
 class Family:
-    """A checkpoint family. `claims` looks at what was found and never raises; `load` raises `BadModel`.
+    """A checkpoint family. `claims` looks at the checkpoint and never raises; `load` raises `BadModel`.
 
     `title`: the architecture's name; of what is no Hugging Face folder "a …" or "the …".
-    `first`: asked before all others, for who knows a file by its bytes, whatever configuration lies beside it. `last`: asked only
-    after all others, for who can make something of files that say little about themselves.
+    `first`: tried before all others, for formats recognised by their bytes, whatever configuration lies beside them.
+    `last`: tried after all others, for families that accept files which say little about themselves.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Family:
 
 
 def families() -> tuple[Family, ...]:
-    """Every family, found by walking this package."""
+    """Every family of this package."""
     modules = (_family_in(module) for module in _modules())
     return tuple(sorted((f for f in modules if f is not None), key=lambda family: family.last - family.first))
 
@@ -79,12 +79,12 @@ def _family_in(module: str) -> Family | None:
     return getattr(importlib.import_module(f"{__package__}.{module}"), "FAMILY", None)
 
 
-def asked(checkpoint: Checkpoint) -> Iterator[Family]:
-    """Families in the order in which they are asked.
+def candidates(checkpoint: Checkpoint) -> Iterator[Family]:
+    """Families in the order in which they are tried.
 
-    Those come first whose module is called as the file calls its architecture ("gemma3" of "gemma3_text"): opening a model
-    imports its own family, and the others only where none of these claims it. A family that knows files by their bytes goes
-    before all, but only of files without named tensors.
+    First those whose module is named as the checkpoint names its architecture ("gemma3" for "gemma3_text"): opening a model
+    imports its own family, and the others only where none of these claims it. Families that recognise a format by its bytes are
+    tried before these for files without named tensors.
     """
     kind = "circuitlab_dir" if "format" in checkpoint.config else checkpoint.model_type.replace("-", "_").lower()
     likely = [m for m in _modules() if kind.startswith(m)] if checkpoint.tensors is not None else []
@@ -99,22 +99,22 @@ def open_model(
 ) -> Opened:
     """Open a model's folder or file, or a checkpoint of its series.
 
-    Raises `BadModel` with what was expected, what came and what to do.
+    Raises `BadModel` with what was expected, what was found and what to do.
     """
     candidate = look(path, assume, checkpoint)
-    if keep == "lazy":  # to a family it is a file like any other, whose tensors stay once they have been read
+    if keep == "lazy":  # a family sees a mapped file; its tensors stay in memory once read
         candidate, keep = (
             (candidate, "resident")
             if candidate.tensors is None
             else (replace(candidate, tensors=KeptTensors(candidate.tensors)), "mapped")
         )
-    for family in asked(candidate):
+    for family in candidates(candidate):
         if family.claims(candidate):
             opened = _settled(family.load(candidate, keep), candidate)
             return replace(opened, steps=tuple(step for step, _ in series_of(candidate.folder)) if path.is_dir() else ())
     refuse_parts(path)
     if not candidate.config and path.is_dir():
-        read_json(path / "config.json")  # says that it is not there
+        read_json(path / "config.json")  # raises: it is missing
     raise unknown_family(candidate)
 
 
@@ -123,7 +123,7 @@ def unknown_family(checkpoint: Checkpoint) -> UnknownFamily:
     kind = checkpoint.model_type or checkpoint.config.get("format") or "none stated"
     lines, n = listed(checkpoint.tensors) if checkpoint.tensors is not None else ((), 0)
     return UnknownFamily(
-        "The model's family is not known.",
+        "The model's family is unknown.",
         expected=_titles(),
         got=f"model_type {str(kind)[:60]!r} in {shown(checkpoint.path)}",
         remedy="Convert it to one of these, or import it with a map of its parameter names.",
@@ -141,9 +141,9 @@ def _titles() -> str:
 
 
 def _settled(opened: Opened, checkpoint: Checkpoint) -> Opened:
-    """With the tokenizer that was said, where one was, and what does not fit between it and the model.
+    """Adds the tokenizer that the person chose, if any, and notes where it does not fit the model.
 
-    Raises `BadModel` for what was said of something that is not assumed.
+    Raises `BadModel` for a value given to something that is not assumed.
     """
     assumptions, weights, notes = (*checkpoint.assumed, *opened.assumptions), opened.weights, tuple[str, ...]()
     tokenizer = checkpoint.assume.get("tokenizer")
@@ -153,7 +153,7 @@ def _settled(opened: Opened, checkpoint: Checkpoint) -> Opened:
     names = [a.name for a in assumptions]
     if unknown := sorted(set(checkpoint.assume) - set(names)):
         raise BadModel(
-            "There is nothing of that name to assume.",
+            "There is no assumption of that name.",
             expected=" ".join(names) or "nothing: the files say it all",
             got=" ".join(unknown)[:80],
         )
@@ -166,7 +166,7 @@ def _settled(opened: Opened, checkpoint: Checkpoint) -> Opened:
 
 
 def _with_tokenizer(weights: LazyWeights, checkpoint: Checkpoint, given: str | None) -> tuple[Assumption, tuple[str, ...]]:
-    """Give the weights the tokenizer that was said, or that of the characters saved with them: what was assumed, and notes."""
+    """Give the weights the chosen tokenizer, or that of the characters saved with them. Returns the assumption and notes."""
     characters, origin, note = character_tokenizer(checkpoint.metadata, checkpoint.folder)
     default = _CHARACTERS if characters is not None else "none"
     chosen = given or default
@@ -190,5 +190,5 @@ def tokenizer_at(name: str) -> Tokenizer | None:
     else:
         tokenizer = read_tokenizer(path) if path.suffix == ".bin" else Tokenizer.from_file(path)
     if tokenizer is None:
-        raise BadModel("There is no tokenizer there.", expected="a tokenizer.json", got=str(path))
+        raise BadModel("No tokenizer was found.", expected="a tokenizer.json", got=str(path))
     return tokenizer

@@ -39,9 +39,9 @@ def read(config: Mapping[str, Any], defaults: Mapping[str, Any], act: str = "hid
     config, assumed = filled(config, {"num_key_value_heads": config.get("num_attention_heads"), **defaults})
     d_model, n_heads = size(config, "hidden_size"), size(config, "num_attention_heads")
     d_head = head_size(config, d_model, n_heads)
-    turning, said = rotary(config, d_head, base)
+    rotary_positions, rotary_notes = rotary(config, d_head, base)
     n_ctx, limited = context(config, defaults["max_position_embeddings"])
-    made = ModelConfig(
+    model = ModelConfig(
         n_layers=size(config, "num_hidden_layers"),
         n_heads=n_heads,
         n_kv_heads=size(config, "num_key_value_heads"),
@@ -51,7 +51,7 @@ def read(config: Mapping[str, Any], defaults: Mapping[str, Any], act: str = "hid
         n_ctx=n_ctx,
         d_mlp=size(config, "intermediate_size"),
         positions="rotary",
-        rotary=turning,
+        rotary=rotary_positions,
         norm="rms",
         norm_eps=number(config, "rms_norm_eps"),
         activation=activation(config, act, ""),
@@ -60,7 +60,7 @@ def read(config: Mapping[str, Any], defaults: Mapping[str, Any], act: str = "hid
         tied=flag(config, "tie_word_embeddings", False),
         family=str(config.get("model_type")),
     )
-    return made, (*assumed, *said, *limited)
+    return model, (*assumed, *rotary_notes, *limited)
 
 
 def biases(config: Mapping[str, Any]) -> tuple[BiasName, ...]:
@@ -71,8 +71,8 @@ def biases(config: Mapping[str, Any]) -> tuple[BiasName, ...]:
 
 def filled_unless_null(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     """The configuration with defaults for fields that the file leaves out, and a note; one that is null there means none."""
-    said = ", ".join(f"{name} {value:g}" for name, value in defaults.items() if name not in config)
-    return {**defaults, **config}, (f"not stated, the family's own: {said}",) if said else ()
+    assumed = ", ".join(f"{name} {value:g}" for name, value in defaults.items() if name not in config)
+    return {**defaults, **config}, (f"not stated, the family's own: {assumed}",) if assumed else ()
 
 
 def noted(config: ModelConfig, notes: tuple[str, ...], scale: str = "the family's own") -> Read:
@@ -93,8 +93,8 @@ BUFFERS = (".rotary_emb.inv_freq", "lm_head.weight")  # the second: another name
 
 def ends(config: ModelConfig, minus_one: bool = False) -> dict[str, Stored]:
     """Embedding, final norm and unembedding."""
-    found = {"embed.W_E": stored("embed_tokens.weight"), **norm("unembed.norm", "norm", bias=False, offset=minus_one)}
-    return found if config.tied else found | {"unembed.W_U": linear("lm_head")}
+    tensors = {"embed.W_E": stored("embed_tokens.weight"), **norm("unembed.norm", "norm", bias=False, offset=minus_one)}
+    return tensors if config.tied else tensors | {"unembed.W_U": linear("lm_head")}
 
 
 def fused_mlp(name: str = "layers.{i}.mlp") -> dict[str, Stored]:
@@ -105,24 +105,24 @@ def fused_mlp(name: str = "layers.{i}.mlp") -> dict[str, Stored]:
 
 def turning_in(config: ModelConfig, layers: Iterable[int]) -> tuple[ModelConfig, tuple[str, ...]]:
     """The configuration with rotary positions in these layers alone, and a note on the others."""
-    turning = tuple(layers)
-    if len(turning) == config.n_layers:
+    rotating = tuple(layers)
+    if len(rotating) == config.n_layers:
         return config, ()
-    still = sorted(set(range(config.n_layers)) - set(turning))
-    said = f"no positions in layers {', '.join(map(str, still))}: what a head scores there does not depend on distance"
-    if not turning:
-        return replace(config, positions="none", rotary=None, rotary_windowed=None), (said,)
-    return replace(config, position_layers=turning), (said,)
+    without = sorted(set(range(config.n_layers)) - set(rotating))
+    note = f"no positions in layers {', '.join(map(str, without))}: what a head scores there does not depend on distance"
+    if not rotating:
+        return replace(config, positions="none", rotary=None, rotary_windowed=None), (note,)
+    return replace(config, position_layers=rotating), (note,)
 
 
 def norms(config: ModelConfig, minus_one: bool = False, names: Mapping[str, str] | None = None) -> dict[str, Stored]:
     """The norms of a block, those of queries and keys among them; `names`, ours -> theirs, where they are not Llama's."""
-    found: dict[str, Stored] = {}
+    tensors: dict[str, Stored] = {}
     for ours, theirs in (_NORMS[config.norm_placement] if names is None else names).items():
-        found |= norm(ours, f"layers.{{i}}.{theirs}", bias=False, offset=minus_one)
+        tensors |= norm(ours, f"layers.{{i}}.{theirs}", bias=False, offset=minus_one)
     if config.qk_norm == "none":
-        return found
+        return tensors
     for which in ("q", "k"):
         gain = norm(f"{which}_norm", f"layers.{{i}}.self_attn.{which}_norm", bias=False, offset=minus_one)
-        found |= {name: where.heads(which) if config.qk_norm_over == "all" else where for name, where in gain.items()}
-    return found
+        tensors |= {name: where.heads(which) if config.qk_norm_over == "all" else where for name, where in gain.items()}
+    return tensors

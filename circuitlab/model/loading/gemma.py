@@ -34,20 +34,20 @@ def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of a Gemma 1 `config.json`, with what was assumed."""
     kind = config.get("hidden_activation") or config.get("hidden_act")
     # the first files say "gelu" and mean its tanh form, with which the model was trained
-    meant = {} if kind is None else {"hidden_activation": "gelu_pytorch_tanh" if kind == "gelu" else kind}
-    made, notes = read({**config, **meant}, DEFAULTS, "hidden_activation")
+    activation = {} if kind is None else {"hidden_activation": "gelu_pytorch_tanh" if kind == "gelu" else kind}
+    model, notes = read({**config, **activation}, DEFAULTS, "hidden_activation")
     notes = (*notes, "activation gelu in its tanh form, which the file calls gelu") if kind == "gelu" else notes
-    return noted(*scaled(made, notes))
+    return noted(*scaled(model, notes))
 
 
 def scaled(config: ModelConfig, notes: tuple[str, ...]) -> Read:
     """Embeddings times √d_model."""
     scale = math.sqrt(config.d_model)
     rounded = float(torch.tensor(scale, dtype=torch.bfloat16))
-    said = f"embeddings times √d_model = {scale:.6g}"
+    note = f"embeddings times √d_model = {scale:.6g}"
     if rounded != scale:
-        said += f"; a program that computes in bfloat16 multiplies by {rounded:g}, and so differs a little"
-    return replace(config, embed_scale=scale), (*notes, said, "gains of norms are stored minus one")
+        note += f"; a program that computes in bfloat16 multiplies by {rounded:g}, and so differs a little"
+    return replace(config, embed_scale=scale), (*notes, note, "gains of norms are stored minus one")
 
 
 FAMILY = Family("gemma", "Gemma 1", lambda f: f.model_type == "gemma", opener(read_config, layout, "Gemma 1"))

@@ -20,17 +20,17 @@ _STATED_OR_NONE = {"sliding_window": 4096, "attn_logit_softcapping": 50.0, "fina
 
 def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of a Gemma 2 `config.json`, with what was assumed."""
-    made, notes = read(config, _DEFAULTS, "hidden_activation")
-    config, said = filled_unless_null(config, _STATED_OR_NONE)
-    made = replace(
-        made,
+    model, notes = read(config, _DEFAULTS, "hidden_activation")
+    config, default_notes = filled_unless_null(config, _STATED_OR_NONE)
+    model = replace(
+        model,
         norm_placement="both",
         score_scale=query_scale(config),
         score_soft_cap=number(config, "attn_logit_softcapping", 0.0),
         logit_soft_cap=number(config, "final_logit_softcapping", 0.0),
-        windows=sliding_windows(config, made.n_layers, lambda i: i % 2 == 0),
+        windows=sliding_windows(config, model.n_layers, lambda i: i % 2 == 0),
     )
-    return noted(*gemma.scaled(made, (*notes, *said)), "query_pre_attn_scalar^-1/2")
+    return noted(*gemma.scaled(model, (*notes, *default_notes)), "query_pre_attn_scalar^-1/2")
 
 
 def query_scale(config: Mapping[str, Any]) -> float:

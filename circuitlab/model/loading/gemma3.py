@@ -38,25 +38,25 @@ _PREFIXES = ("model.language_model.", "language_model.model.", "model.")
 def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of a Gemma 3 `config.json`, with what was assumed."""
     config, notes = _text_part(config)
-    made, said = read(config, _DEFAULTS, "hidden_activation", base=1e6)
-    local, said_local = _local(config, made.d_head)
+    model, model_notes = read(config, _DEFAULTS, "hidden_activation", base=1e6)
+    local, local_notes = _local(config, model.d_head)
     every = size(config, "sliding_window_pattern", 6)
     if every < 1:
         raise BadModel("config.json: sliding_window_pattern is not a distance.", expected="6, for instance", got=str(every))
     width, assumed = filled_unless_null(config, {"sliding_window": 4096})
     # without a width the windowed layers see everything, and still have the other rotation
-    width = {**width, "sliding_window": width["sliding_window"] or made.n_ctx}
-    made = replace(
-        made,
+    width = {**width, "sliding_window": width["sliding_window"] or model.n_ctx}
+    model = replace(
+        model,
         norm_placement="both",
         qk_norm="rms",
         score_scale=query_scale(config),
         score_soft_cap=number(config, "attn_logit_softcapping", 0.0),
         logit_soft_cap=number(config, "final_logit_softcapping", 0.0),
         rotary_windowed=local,
-        windows=sliding_windows(width, made.n_layers, lambda i: bool((i + 1) % every)),
+        windows=sliding_windows(width, model.n_layers, lambda i: bool((i + 1) % every)),
     )
-    return noted(*gemma.scaled(made, (*notes, *said, *said_local, *assumed)), "query_pre_attn_scalar^-1/2")
+    return noted(*gemma.scaled(model, (*notes, *model_notes, *local_notes, *assumed)), "query_pre_attn_scalar^-1/2")
 
 
 def _text_part(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
@@ -74,8 +74,8 @@ def _local(config: Mapping[str, Any], d_head: int) -> tuple[Rotary, tuple[str, .
     fields = {} if own is None else {"rope_parameters": own}
     if config.get("rope_local_base_freq") is not None:
         fields["rope_theta"] = config["rope_local_base_freq"]
-    found, notes = rotary({**fields, "max_position_embeddings": config.get("max_position_embeddings")}, d_head)
-    return found, tuple(f"in windowed layers: {note}" for note in notes)
+    local_rotary, notes = rotary({**fields, "max_position_embeddings": config.get("max_position_embeddings")}, d_head)
+    return local_rotary, tuple(f"in windowed layers: {note}" for note in notes)
 
 
 def _claims(checkpoint: Checkpoint) -> bool:

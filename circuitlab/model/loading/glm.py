@@ -36,17 +36,17 @@ _NORMS_4 = {
 
 def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of a GLM-4 `config.json`, with what was assumed."""
-    made, notes = read({**config, "partial_rotary_factor": number(config, "partial_rotary_factor", 0.5)}, _DEFAULTS)
-    assert made.rotary is not None
+    model, notes = read({**config, "partial_rotary_factor": number(config, "partial_rotary_factor", 0.5)}, _DEFAULTS)
+    assert model.rotary is not None
     biased = flag(config, "attention_bias", True)
-    width = made.rotary.dims or made.d_head
-    made = replace(
-        made,
-        rotary=replace(made.rotary, pairs="interleaved"),
+    width = model.rotary.dims or model.d_head
+    model = replace(
+        model,
+        rotary=replace(model.rotary, pairs="interleaved"),
         biases=("q", "k", "v") if biased else (),
         norm_placement="both" if config.get("model_type") == "glm4" else "pre",
     )
-    return noted(made, (*notes, f"rotary positions turn {width} of {number_of(made.d_head, 'column')}, interleaved"))
+    return noted(model, (*notes, f"rotary positions turn {width} of {number_of(model.d_head, 'column')}, interleaved"))
 
 
 def layout(config: ModelConfig) -> Layout:

@@ -36,7 +36,7 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
     d_model, n_heads = size(config, "n_embd"), size(config, "n_head")
     d_head = head_size(config, d_model, n_heads)
     scaled = flag(config, "scale_attn_weights", True)
-    made = ModelConfig(
+    model = ModelConfig(
         n_layers=size(config, "n_layer"),
         n_heads=n_heads,
         d_model=d_model,
@@ -53,11 +53,11 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
         score_scale=1 / math.sqrt(d_head) if scaled else 1.0,
         family="gpt2",
     )
-    said = "from scale_attn_weights" if "scale_attn_weights" in config else "GPT-2's, the file does not say"
-    notes = (scale_note(made.score_scale, d_head, said),)
+    origin = "from scale_attn_weights" if "scale_attn_weights" in config else "GPT-2's, the file does not say"
+    notes = (scale_note(model.score_scale, d_head, origin),)
     if flag(config, _SCALES, False):
         notes += (f"W_Q and b_Q stand divided by layer + 1, as {_SCALES} divides the scores: exact up to rounding",)
-    return made, (*notes, *tied_note(made), *assumed)
+    return model, (*notes, *tied_note(model), *assumed)
 
 
 def layout(config: ModelConfig, divided: bool = False) -> Layout:

@@ -30,7 +30,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
     refuse(config, {"add_cross_attention": "Cross-attention"})
     config, assumed = filled(config, _DEFAULTS)
     d_model, n_heads = size(config, "n_embd"), size(config, "n_head")
-    made = ModelConfig(
+    model = ModelConfig(
         n_layers=size(config, "n_layer"),
         n_heads=n_heads,
         n_kv_heads=1 if flag(config, "multi_query", True) else n_heads,
@@ -48,7 +48,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
         score_scale=0.0 if flag(config, "scale_attn_weights", True) else 1.0,
         family="gpt_bigcode",
     )
-    return made, (scale_note(made.score_scale, made.d_head, "from scale_attn_weights"), *tied_note(made), *assumed)
+    return model, (scale_note(model.score_scale, model.d_head, "from scale_attn_weights"), *tied_note(model), *assumed)
 
 
 def layout(config: ModelConfig) -> Layout:

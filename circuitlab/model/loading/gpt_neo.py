@@ -31,8 +31,8 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
     """Our configuration of a GPT-Neo `config.json`, with what was assumed."""
     config, assumed = filled(config, _DEFAULTS)
     d_model, n_heads, n_layers = (size(config, n) for n in ("hidden_size", "num_heads", "num_layers"))
-    windows, seen = _windows(config, n_layers)
-    made = ModelConfig(
+    windows, window_notes = _windows(config, n_layers)
+    model = ModelConfig(
         n_layers=n_layers,
         n_heads=n_heads,
         d_model=d_model,
@@ -50,8 +50,8 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
         windows=windows,
         family="gpt_neo",
     )
-    scale = scale_note(1.0, made.d_head, "GPT-Neo multiplies q·k with nothing")
-    return made, (scale, *tied_note(made), *seen, *assumed)
+    scale = scale_note(1.0, model.d_head, "GPT-Neo multiplies q·k with nothing")
+    return model, (scale, *tied_note(model), *window_notes, *assumed)
 
 
 def _windows(config: Mapping[str, Any], n_layers: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
@@ -69,18 +69,18 @@ def _windows(config: Mapping[str, Any], n_layers: int) -> tuple[tuple[int, ...],
     width, local = size(config, "window_size"), [i for i, kind in enumerate(kinds) if kind == "local"]
     if width < 1:  # a window of 0 stands for all positions
         raise BadModel("config.json: local attention sees nothing.", expected="a window_size of at least 1", got=str(width))
-    said = f"local attention over {number_of(width, 'position')} in layers {', '.join(map(str, local))}"
-    return tuple(width if kind == "local" else 0 for kind in kinds), (said,)
+    note = f"local attention over {number_of(width, 'position')} in layers {', '.join(map(str, local))}"
+    return tuple(width if kind == "local" else 0 for kind in kinds), (note,)
 
 
 def _expanded(config: Mapping[str, Any], n_layers: int) -> list[str]:
     """`[[["global", "local"], 12]]`: each list of kinds, as often as stands beside it; at most one more than there are layers."""
-    made: list[str] = []
+    expanded: list[str] = []
     try:
         for kinds, times in config["attention_types"]:
             some = chain.from_iterable(repeat(tuple(kinds), times if kinds else 0))
-            made += map(str, islice(some, n_layers + 1 - len(made)))
-        return made
+            expanded += map(str, islice(some, n_layers + 1 - len(expanded)))
+        return expanded
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise BadModel(
             "config.json: attention_types cannot be read.",

@@ -31,7 +31,7 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
     d_model, n_heads = size(config, "n_embd"), size(config, "n_head")
     d_head = head_size(config, d_model, n_heads)
     turns = _turning(config, d_head)
-    made = ModelConfig(
+    model = ModelConfig(
         n_layers=size(config, "n_layer"),
         n_heads=n_heads,
         d_model=d_model,
@@ -50,9 +50,9 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
         family="gptj",
     )
     stated = "" if "rotary_dim" in config else " (not stated, the family's own)"
-    said = f"rotary positions turn {turns} of {number_of(d_head, 'column')}{stated}, interleaved, base 10000"
-    notes = (scale_note(made.score_scale, d_head, "the family's own"), "one norm for attention and MLP", said)
-    return made, (*notes, *tied_note(made), *assumed)
+    rotary_note = f"rotary positions turn {turns} of {number_of(d_head, 'column')}{stated}, interleaved, base 10000"
+    notes = (scale_note(model.score_scale, d_head, "the family's own"), "one norm for attention and MLP", rotary_note)
+    return model, (*notes, *tied_note(model), *assumed)
 
 
 def _turning(config: Mapping[str, Any], d_head: int) -> int:

@@ -29,14 +29,16 @@ _WRITES = ("W_O", "b_O", "mlp.W_out", "mlp.b_out")
 
 def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of a Granite `config.json`, with what was assumed."""
-    made, notes = read(config, _DEFAULTS)
-    made = replace(made, embed_scale=_factor(config, "embedding_multiplier"), score_scale=_factor(config, "attention_multiplier"))
+    model, notes = read(config, _DEFAULTS)
+    model = replace(
+        model, embed_scale=_factor(config, "embedding_multiplier"), score_scale=_factor(config, "attention_multiplier")
+    )
     written, divided = _factor(config, "residual_multiplier"), _factor(config, "logits_scaling")
-    said = f"embeddings times {made.embed_scale:g}"
+    embedding_note = f"embeddings times {model.embed_scale:g}"
     inside = (
         f"W_O and W_out stand times residual_multiplier {written:g}, the final norm's gain divided by logits_scaling {divided:g}"
     )
-    return noted(made, (*notes, said, inside), "attention_multiplier")
+    return noted(model, (*notes, embedding_note, inside), "attention_multiplier")
 
 
 def _factor(config: Mapping[str, Any], name: str) -> float:

@@ -34,13 +34,13 @@ def short(name: str) -> str:
 
 def _candidates(shapes: Mapping[str, tuple[int, ...]], vectors: Iterable[tuple[int, ...]], stated: int | None) -> list[int]:
     """Widths that the stream may have: stated, that of a vector over it, or any that every weight has."""
-    known = {v[0] for v in vectors if len(v) == 1} | ({stated} if stated else set())
+    widths = {v[0] for v in vectors if len(v) == 1} | ({stated} if stated else set())
     common = set.intersection(*(set(shape[-2:]) for shape in shapes.values()))
-    found = sorted(common & known if known else common)
-    if not found:
-        told = ", ".join(f"{n} {s}" for n, s in list(shapes.items())[:4])
-        raise BadModel("The weights have no width in common.", expected="d_model in each of them", got=told, remedy=_MAP)
-    return found
+    candidates = sorted(common & widths if widths else common)
+    if not candidates:
+        shapes_found = ", ".join(f"{n} {s}" for n, s in list(shapes.items())[:4])
+        raise BadModel("The weights have no width in common.", expected="d_model in each of them", got=shapes_found, remedy=_MAP)
+    return candidates
 
 
 def axes(shapes: Mapping[str, tuple[int, ...]], vectors: Iterable[tuple[int, ...]], stated: int | None, ask: Assumed) -> Axes:
@@ -63,16 +63,16 @@ def axes(shapes: Mapping[str, tuple[int, ...]], vectors: Iterable[tuple[int, ...
     square = {short(name) for name, shape in shapes.items() if shape[-1] == shape[-2] == d}
     if not square:
         return Axes(d, frozenset(old))
-    told = f"{', '.join(sorted(old))} transposed; {', '.join(sorted(square))} square"
-    if not ask.said("axes"):
+    difference = f"{', '.join(sorted(old))} transposed; {', '.join(sorted(square))} square"
+    if not ask.given("axes"):
         raise BadModel(
             "Some weights are stored transposed, and of others the shape does not say.",
             expected="an order that shapes decide",
-            got=told,
+            got=difference,
             remedy=f"Say it of those: --assume axes=transposed, or axes=today's. {_MAP}",
             asks={"axes": _ORDERS},
         )
-    chosen = ask.choice("axes", "transposed", _ORDERS, told)
+    chosen = ask.choice("axes", "transposed", _ORDERS, difference)
     return Axes(d, frozenset(old | square if chosen == "transposed" else old))
 
 

@@ -82,8 +82,8 @@ def read_config(config: Mapping[str, Any], d_head: int, n_layers: int) -> Archit
         raise BadModel("The norm is not known.", expected="LN LNPre RMS RMSPre or none", got=repr(kind)[:60])
     norm, gains = NORMS[kind]
     positions = POSITIONS[config.get("positional_embedding_type", "standard")]
-    scale, said = _score_scale(config, d_head)
-    made = Architecture(
+    scale, scale_note = _score_scale(config, d_head)
+    architecture = Architecture(
         positions=positions,
         norm=norm,
         gains=gains,
@@ -100,9 +100,9 @@ def read_config(config: Mapping[str, Any], d_head: int, n_layers: int) -> Archit
         logit_soft_cap=max(0.0, number(config, "output_logits_soft_cap", -1.0)),
         windows=_windows(config, n_layers),
         prepend_bos=flag(config, "default_prepend_bos", True),
-        notes=(said,),
+        notes=(scale_note,),
     )
-    return _rotating(made, config, d_head) if positions == "rotary" else made
+    return _rotating(architecture, config, d_head) if positions == "rotary" else architecture
 
 
 def _refuse(config: Mapping[str, Any]) -> None:
@@ -165,7 +165,7 @@ def _windows(config: Mapping[str, Any], n_layers: int) -> tuple[int, ...]:
     return tuple(width if kind == "local" else 0 for kind in kinds)
 
 
-def _rotating(made: Architecture, config: Mapping[str, Any], d_head: int) -> Architecture:
+def _rotating(architecture: Architecture, config: Mapping[str, Any], d_head: int) -> Architecture:
     """With the rotation, which layers with a window may have of their own."""
     dims = size(config, "rotary_dim", d_head)
     pairs = "interleaved" if flag(config, "rotary_adjacent_pairs", False) else "half"
@@ -183,8 +183,13 @@ def _rotating(made: Architecture, config: Mapping[str, Any], d_head: int) -> Arc
         refuse(config, {"use_yarn_rope": "YaRN in TransformerLens' form"})
     elif factor != 1.0:
         stated |= {"rope_type": "linear", "factor": factor}
-        windowed = windowed or (plain if made.windows else None)  # layers with a window are not rescaled
+        windowed = windowed or (plain if architecture.windows else None)  # layers with a window are not rescaled
     if "rope_type" not in stated:
-        return replace(made, rotary=plain, rotary_windowed=windowed)
-    found, said = rescaled({"rope_parameters": stated}, dims)
-    return replace(made, rotary=replace(plain, theta=found.theta), rotary_windowed=windowed, notes=(*made.notes, *said))
+        return replace(architecture, rotary=plain, rotary_windowed=windowed)
+    rescaled_rotary, notes = rescaled({"rope_parameters": stated}, dims)
+    return replace(
+        architecture,
+        rotary=replace(plain, theta=rescaled_rotary.theta),
+        rotary_windowed=windowed,
+        notes=(*architecture.notes, *notes),
+    )

@@ -89,9 +89,9 @@ def _positions(names: Names, sizes: Sizes, ask: Assumed) -> tuple[Positions, Rot
     if "pos_embed.W_pos" in names:
         kind = ask.choice("positions", "learned", _TABLE, "a table is there; added to the embedding, as usual")
         return ("shortformer" if kind == "shortformer" else "learned"), None
-    if (found := _turning(names, sizes)) is not None:
+    if (rotary := _turning(names, sizes)) is not None:
         ask.choice("positions", "rotary", ("rotary",), "tables of sines and cosines are there")
-        return "rotary", found
+        return "rotary", rotary
     kind = ask.choice("positions", "none", ("none", "rotary", "rotary_interleaved", "sinusoidal", "alibi"), "no table is there")
     others: dict[str, Positions] = {"none": "none", "sinusoidal": "sinusoidal", "alibi": "alibi"}
     if kind in others:
@@ -115,8 +115,8 @@ def _turning(names: Names, sizes: Sizes) -> Rotary | None:
     adjacent = torch.equal(angle[0::2], angle[1::2])
     theta = angle[0::2] if adjacent else angle[: dims // 2]
     plain = Rotary(_base(theta, dims), "interleaved" if adjacent else "half", 0 if dims == sizes.d_head else dims)
-    wanted = torch.tensor(plain.frequencies(sizes.d_head), dtype=torch.float64)
-    if torch.allclose(theta, wanted, rtol=1e-4, atol=1e-9):
+    expected = torch.tensor(plain.frequencies(sizes.d_head), dtype=torch.float64)
+    if torch.allclose(theta, expected, rtol=1e-4, atol=1e-9):
         return plain
     return Rotary(plain.base, plain.pairs, plain.dims, tuple(theta.tolist()))
 
@@ -169,5 +169,5 @@ def _activation(names: Names, sizes: Sizes, norm: NormKind, ask: Assumed) -> Act
     gated = "blocks.0.mlp.W_gate" in names
     default = "silu" if gated else "relu" if norm == "none" else "gelu_new"
     why = "gated" if gated else "usual of models without norms" if norm == "none" else "GPT-2's"
-    known = tuple(dict.fromkeys(ACTIVATIONS.values()))
-    return ACTIVATIONS[ask.choice("activation", default, tuple(k for k in known if not (gated and k == "solu_ln")), why)]
+    activations = tuple(dict.fromkeys(ACTIVATIONS.values()))
+    return ACTIVATIONS[ask.choice("activation", default, tuple(k for k in activations if not (gated and k == "solu_ln")), why)]

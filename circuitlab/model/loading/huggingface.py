@@ -100,10 +100,10 @@ def sliding_windows(config: Mapping[str, Any], n_layers: int, slides: Callable[[
             raise BadModel("config.json: layer_types has the wrong length.", expected=str(n_layers), got=str(len(kinds)))
         if unknown := sorted({str(k) for k in kinds} - {"sliding_attention", "full_attention"}):
             raise BadModel("config.json names attention that is not known.", expected="sliding or full", got=unknown[0][:60])
-        found = tuple(width if kind == "sliding_attention" else 0 for kind in kinds)
+        windows = tuple(width if kind == "sliding_attention" else 0 for kind in kinds)
     else:
-        found = tuple(width if slides(i) else 0 for i in range(n_layers))
-    return found if any(found) else ()
+        windows = tuple(width if slides(i) else 0 for i in range(n_layers))
+    return windows if any(windows) else ()
 
 
 def scale_note(scale: float, d_head: int, why: str) -> str:

@@ -81,11 +81,11 @@ class Stored:
 
         def split(c: ModelConfig, x: Tensor) -> Tensor:
             n = c.n_kv_heads if which in "kv" else c.n_heads
-            said = f"{number_of(n, 'head')} of {c.d_head}"
-            _axes(x, 1, said)
+            heads = f"{number_of(n, 'head')} of {c.d_head}"
+            _axes(x, 1, heads)
             if x.dim() == 1 or which == "o":
-                return _cut(x, 0, (n, c.d_head), said)
-            return _cut(x, 1, (n, c.d_head), said).movedim(1, 0)
+                return _cut(x, 0, (n, c.d_head), heads)
+            return _cut(x, 1, (n, c.d_head), heads).movedim(1, 0)
 
         return self.then(split)
 
@@ -185,8 +185,8 @@ def linear(name: str) -> Stored:
 def norm(ours: str, theirs: str, bias: bool, offset: bool = False) -> dict[str, Stored]:
     """Gain (and bias) of a norm; `offset`: the gain is stored minus one."""
     gain = stored(f"{theirs}.weight")
-    made = {f"{ours}.gain": gain.plus_one() if offset else gain}
-    return made | ({f"{ours}.bias": stored(f"{theirs}.bias")} if bias else {})
+    norm_tensors = {f"{ours}.gain": gain.plus_one() if offset else gain}
+    return norm_tensors | ({f"{ours}.bias": stored(f"{theirs}.bias")} if bias else {})
 
 
 @dataclass(frozen=True)
@@ -280,45 +280,45 @@ def lay_out(config: ModelConfig, layout: Layout, source: TensorSource, resident:
     unused = sorted(n for n in source.names() - used if not n.endswith(layout.buffers or ("\0",)))
     refuse_attention(source, (n for n in unused if not n.startswith(layout.elsewhere or ("\0",))), config.n_layers == 0)
     notes = (f"unused tensors ({len(unused)}): {', '.join(unused[:12])}{' …' if len(unused) > 12 else ''}",) if unused else ()
-    kept = copied(source, names=used) if resident else source
-    return LaidOut(config, layout, kept, prefix, frozenset(used)), notes
+    tensors = copied(source, names=used) if resident else source
+    return LaidOut(config, layout, tensors, prefix, frozenset(used)), notes
 
 
 def _checked(parts: LaidOut) -> set[str]:
     """The names in the file that the model uses."""
-    wanted, there = expected_shapes(parts.config), parts.source.names()
-    found: dict[str, tuple[str, ...]] = {}
+    shapes, stored_names = expected_shapes(parts.config), parts.source.names()
+    used_by: dict[str, tuple[str, ...]] = {}
     for name, where, i in parts.layout.each(parts.config):
-        found[name] = tuple(map(parts.full, where.names(i)))
-        if there.issuperset(found[name]):
-            for stored_as in found[name]:
+        used_by[name] = tuple(map(parts.full, where.names(i)))
+        if stored_names.issuperset(used_by[name]):
+            for stored_as in used_by[name]:
                 check_kind(parts.source, stored_as)
-            _check_shape(name, where, i, parts, wanted)
-    used = {stored_as for names in found.values() for stored_as in names}
-    if missing := sorted(used - there):
+            _check_shape(name, where, i, parts, shapes)
+    used = {stored_as for names in used_by.values() for stored_as in names}
+    if missing := sorted(used - stored_names):
         more = f" and {len(missing) - 6} more" if len(missing) > 6 else ""
         raise BadModel("The weights lack tensors.", expected=", ".join(missing[:6]) + more, got=f"{len(missing)} missing")
-    if left := sorted(n for n in set(wanted) - set(found) if not n.endswith(("norm.gain", "norm.bias"))):
+    if left := sorted(n for n in set(shapes) - set(used_by) if not n.endswith(("norm.gain", "norm.bias"))):
         raise BadModel("The layout names no tensor for a part of the model.", expected=", ".join(left[:6]), got="nothing")
     return used
 
 
-def _check_shape(name: str, where: Stored, i: int, parts: LaidOut, wanted: Mapping[str, tuple[int, ...]]) -> None:
-    names, expected = tuple(map(parts.full, where.names(i))), wanted.get(name)
+def _check_shape(name: str, where: Stored, i: int, parts: LaidOut, by_config: Mapping[str, tuple[int, ...]]) -> None:
+    names, expected = tuple(map(parts.full, where.names(i))), by_config.get(name)
     stored_as = " with ".join(names[:2])
     if expected is None:
         raise BadModel(f"The tensor {stored_as} has no place in this model.", expected="a tensor of its configuration", got=name)
     without_data = lambda stored_name: torch.empty(parts.source.shape(parts.full(stored_name)), device="meta")
     try:
-        got = tuple(where.take(parts.config, without_data, i).shape)
+        shape = tuple(where.take(parts.config, without_data, i).shape)
     except Misfit as error:
-        got, reason = None, str(error)
+        shape, reason = None, str(error)
     except (RuntimeError, IndexError, ValueError):  # of tensors that are joined, in a library's words
-        got, reason = None, "which cannot become that"
+        shape, reason = None, "which cannot become that"
     else:
-        reason = f"as {name} {got}"
+        reason = f"as {name} {shape}"
     same_norm = name.endswith(("q_norm.gain", "k_norm.gain", "q_norm.bias", "k_norm.bias"))  # [d_head] or [head, d_head]
-    if got != expected and not (same_norm and got is not None and got[-1:] == expected[-1:]):
+    if shape != expected and not (same_norm and shape is not None and shape[-1:] == expected[-1:]):
         shapes = ", ".join(str(parts.source.shape(n)) for n in names[:2])
         raise BadModel(
             f"The tensor {stored_as} has the wrong shape.",

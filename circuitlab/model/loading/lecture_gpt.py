@@ -48,8 +48,8 @@ class Names:
 
     def inner(self) -> tuple[str, ...]:
         """Names of the MLP's `Linear`s in a block, without `.weight`, in order; () without an MLP."""
-        found = sorted(int(m[1]) for n in self.all if (m := _INNER.match(n)))
-        return tuple(f"blocks.{{i}}.ffwd.net.{k}" for k in found)
+        indices = sorted(int(m[1]) for n in self.all if (m := _INNER.match(n)))
+        return tuple(f"blocks.{{i}}.ffwd.net.{k}" for k in indices)
 
     def biases(self) -> tuple[BiasName, ...]:
         """The biases that are there."""
@@ -63,8 +63,8 @@ class Names:
 
 def names_of(source: TensorSource | None) -> Names | None:
     """The names where they are the lecture's, None where they are not."""
-    there = source.names() if source is not None else frozenset[str]()
-    prefix = next((p for p in _PREFIXES if {p + _FIRST, p + _TOKENS, f"{p}lm_head.weight"} <= there), None)
+    stored_names = source.names() if source is not None else frozenset[str]()
+    prefix = next((p for p in _PREFIXES if {p + _FIRST, p + _TOKENS, f"{p}lm_head.weight"} <= stored_names), None)
     return None if prefix is None or source is None else Names(source, prefix)
 
 
@@ -83,8 +83,8 @@ def read_config(names: Names, ask: Assumed) -> ModelConfig:
     if final and not normed:
         raise BadModel("There is a final norm and none before.", expected="ln1 and ln2 in each block", got="ln_f alone")
     scale = ask.choice("score_scale", "1/√d_head", ("1/√d_head", "1/√d_model"), "the published code; a version had 1/√d_model")
-    known: tuple[Activation, ...] = ("relu", "gelu", "gelu_new", "silu")
-    chosen = ask.choice("activation", "relu", known, "the lecture's") if inner else "gelu"
+    activations: tuple[Activation, ...] = ("relu", "gelu", "gelu_new", "silu")
+    chosen = ask.choice("activation", "relu", activations, "the lecture's") if inner else "gelu"
     if _PLACES not in names:
         ask.choice("positions", "none", ("none",), "no table of positions is there")
     return ModelConfig(
@@ -99,7 +99,7 @@ def read_config(names: Names, ask: Assumed) -> ModelConfig:
         norm="layer" if normed else "none",
         final_norm=final,
         norm_eps=ask.number("norm_eps", 1e-5, "torch's own") if normed else 1e-5,
-        activation=next(a for a in (*known, "gelu") if a == chosen),
+        activation=next(a for a in (*activations, "gelu") if a == chosen),
         biases=names.biases(),
         score_scale=1 / math.sqrt(d_head if scale == "1/√d_head" else d_model),
         family="lecture_gpt",
@@ -142,7 +142,7 @@ def _load(checkpoint: Checkpoint, keep: Keep) -> Opened:
         ["no output projection: the heads' results stand beside each other"] if "blocks.0.sa.proj.weight" not in names else []
     )
     weights = LazyWeights(config, find_tokenizer(checkpoint.folder), parts)
-    return Opened(weights, (*notes, *unused), checkpoint.files, "", "the GPT of Karpathy's lecture", tuple(ask.made))
+    return Opened(weights, (*notes, *unused), checkpoint.files, "", "the GPT of Karpathy's lecture", tuple(ask.assumptions))
 
 
 def _claims(checkpoint: Checkpoint) -> bool:

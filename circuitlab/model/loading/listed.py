@@ -22,9 +22,9 @@ def listed(source: TensorSource, most: int = _MOST) -> tuple[tuple[str, ...], in
         pattern = _NUMBER.sub(lambda m, left=letters: "{" + c + "}" if (c := next(left, "")) else m[0], name)
         key = (pattern, source.shape(name), source.kind(name))
         groups[key] = groups.get(key, 0) + 1
-    made = [_line(pattern, shape, kind, n) for (pattern, shape, kind), n in groups.items()]
-    more = (f"and {len(made) - most} more kinds",) if len(made) > most else ()
-    return (*made[:most], *more), len(names)
+    lines = [_line(pattern, shape, kind, n) for (pattern, shape, kind), n in groups.items()]
+    more = (f"and {len(lines) - most} more kinds",) if len(lines) > most else ()
+    return (*lines[:most], *more), len(names)
 
 
 def _line(pattern: str, shape: tuple[int, ...], kind: str, n: int) -> str:

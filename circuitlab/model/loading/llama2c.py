@@ -91,13 +91,13 @@ def _stacks(h: Header) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 def places(h: Header) -> tuple[dict[str, Place], int]:
     """Where every tensor lies, and where the file must end."""
-    found, at = {}, h.start
+    by_name, at = {}, h.start
     for name, shape in _stacks(h):
         for i in range(h.n_layers if "{i}" in name else 1):
             stride = tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
-            found[name.replace("{i}", str(i))] = Place(at, "float32", torch.float32, shape, stride)
+            by_name[name.replace("{i}", str(i))] = Place(at, "float32", torch.float32, shape, stride)
             at += 4 * math.prod(shape)
-    return found, at
+    return by_name, at
 
 
 def _length(h: Header) -> int:
@@ -154,7 +154,9 @@ def _load(checkpoint: Checkpoint, keep: Keep) -> Opened:
     parts, unused = lay_out(config, layout(config), MappedTensors(file, where), keep == "resident")
     notes = (scale_note(config.score_scale, config.d_head, "llama2.c's own"), *unused)
     notes += ("unembedding tied to the embedding",) if h.shared else ()
-    return Opened(LazyWeights(config, beside(path, h.d_vocab), parts), notes, checkpoint.files, "", "llama2.c", tuple(ask.made))
+    return Opened(
+        LazyWeights(config, beside(path, h.d_vocab), parts), notes, checkpoint.files, "", "llama2.c", tuple(ask.assumptions)
+    )
 
 
 def _claims(checkpoint: Checkpoint) -> bool:

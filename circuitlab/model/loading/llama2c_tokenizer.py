@@ -27,9 +27,9 @@ def beside(checkpoint: Path, n_tokens: int) -> Tokenizer | None:
     for name in (f"tok{n_tokens}.bin", "tokenizer.bin"):
         file = checkpoint.with_name(name)
         if file.is_file():
-            found = read_tokenizer(file)
-            if found.n_tokens == n_tokens:
-                return found
+            tokenizer = read_tokenizer(file)
+            if tokenizer.n_tokens == n_tokens:
+                return tokenizer
     return None
 
 
@@ -54,14 +54,14 @@ def read_tokenizer(path: Path) -> Tokenizer:
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     )
     inner.add_special_tokens([AddedToken(text, normalized=False, special=True) for text in _SPECIAL])
-    made = Tokenizer(inner, BOS)
-    made.notes = (f"tokenizer read from {path.name}",)
-    return made
+    tokenizer = Tokenizer(inner, BOS)
+    tokenizer.notes = (f"tokenizer read from {path.name}",)
+    return tokenizer
 
 
 def _pieces(data: bytes) -> list[tuple[str, float]] | None:
     """(text, score) by id, None where the bytes are something else."""
-    found, at = [], 4
+    pieces, at = [], 4
     while at < len(data):
         if at + 8 > len(data):
             return None
@@ -70,19 +70,19 @@ def _pieces(data: bytes) -> list[tuple[str, float]] | None:
         if not 0 <= length <= len(data) - at:
             return None
         try:
-            found.append((data[at : at + length].decode("utf-8"), score))
+            pieces.append((data[at : at + length].decode("utf-8"), score))
         except UnicodeDecodeError:
             return None
         at += length
-    return found
+    return pieces
 
 
 def _merges(vocab: dict[str, int], scores: list[float]) -> list[tuple[str, str]]:
     """Every way to make a piece of two, the best piece first."""
-    found = []
+    merges = []
     for text, i in vocab.items():
         if i < len(_SPECIAL) or (len(text) == 6 and text.startswith("<0x")):
             continue
         splits = ((text[:k], text[k:]) for k in range(1, len(text)))
-        found += [(-scores[i], i, vocab[a], vocab[b], (a, b)) for a, b in splits if a in vocab and b in vocab]
-    return [pair for *_, pair in sorted(found)]
+        merges += [(-scores[i], i, vocab[a], vocab[b], (a, b)) for a, b in splits if a in vocab and b in vocab]
+    return [pair for *_, pair in sorted(merges)]

@@ -16,10 +16,10 @@ _DEFAULTS = {"max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "hidden_ac
 
 def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of a Mistral `config.json`, with what was assumed."""
-    made, notes = read(config, _DEFAULTS)
-    config, said = filled_unless_null(config, {"sliding_window": 4096})
+    model, notes = read(config, _DEFAULTS)
+    config, default_notes = filled_unless_null(config, {"sliding_window": 4096})
     alike = {name: value for name, value in config.items() if name != "layer_types"}  # not a field of this family
-    return noted(replace(made, windows=sliding_windows(alike, made.n_layers, lambda i: True)), (*notes, *said))
+    return noted(replace(model, windows=sliding_windows(alike, model.n_layers, lambda i: True)), (*notes, *default_notes))
 
 
 FAMILY = Family("mistral", "Mistral", lambda f: f.model_type == "mistral", opener(read_config, layout, "Mistral"))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from circuitlab.model.loading.experts import experts_of, noted_experts, opener, with_experts
+from circuitlab.model.loading.experts import expert_notes, experts_of, opener, with_experts
 from circuitlab.model.loading.family import Family
 from circuitlab.model.loading.gated_decoder import Read, noted, read
 from circuitlab.model.loading.huggingface import sliding_windows
@@ -16,11 +16,11 @@ _DEFAULTS = {"num_key_value_heads": 8, "max_position_embeddings": 131072, "rms_n
 
 def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of a Mixtral `config.json`, with what was assumed."""
-    made, notes = read(config, _DEFAULTS, base=1e6)
+    model, notes = read(config, _DEFAULTS, base=1e6)
     alike = {name: value for name, value in config.items() if name != "layer_types"}  # not a field of this family
-    made = replace(made, biases=(), windows=sliding_windows(alike, made.n_layers, lambda i: True))
-    made = with_experts(made, experts_of(config, 2, renormalise=True))
-    return noted(made, (*notes, *noted_experts(made)))
+    model = replace(model, biases=(), windows=sliding_windows(alike, model.n_layers, lambda i: True))
+    model = with_experts(model, experts_of(config, 2, renormalise=True))
+    return noted(model, (*notes, *expert_notes(model)))
 
 
 _load = opener(read_config, "block_sparse_moe", ("w1", "w3", "w2"), "Mixtral")

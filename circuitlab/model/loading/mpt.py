@@ -41,7 +41,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
             "The slopes of ALiBi are not the usual ones.", expected="alibi_bias_max 8", got=str(attention["alibi_bias_max"])
         )
     d_model, n_heads = size(config, "d_model"), size(config, "n_heads")
-    made = ModelConfig(
+    model = ModelConfig(
         n_layers=size(config, "n_layers"),
         n_heads=n_heads,
         d_model=d_model,
@@ -57,8 +57,8 @@ def read_config(config: Mapping[str, Any]) -> Read:
         score_scale=number(attention, "softmax_scale", 0.0),
         family="mpt",
     )
-    scale = scale_note(made.score_scale, made.d_head, "softmax_scale, or the family's own")
-    return made, (scale, *alibi_notes(made), *tied_note(made), *assumed)
+    scale = scale_note(model.score_scale, model.d_head, "softmax_scale, or the family's own")
+    return model, (scale, *alibi_notes(model), *tied_note(model), *assumed)
 
 
 def layout(config: ModelConfig) -> Layout:

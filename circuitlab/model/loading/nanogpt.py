@@ -96,13 +96,13 @@ def _load(checkpoint: Checkpoint, keep: Keep) -> Opened:
     notes = (scale_note(config.score_scale, config.d_head, "nanoGPT's own"), *unused)
     notes += ("unembedding tied to the embedding",) if config.tied else ()
     weights = LazyWeights(config, find_tokenizer(checkpoint.folder), parts)
-    return Opened(weights, notes, checkpoint.files, "", "nanoGPT", tuple(ask.made))
+    return Opened(weights, notes, checkpoint.files, "", "nanoGPT", tuple(ask.assumptions))
 
 
 def _arguments(checkpoint: Checkpoint) -> Mapping[str, Any]:
     """The sizes that were saved with the weights: "model_args", or whatever else names the heads (a configuration object)."""
-    held = (checkpoint.metadata.get("model_args"), *checkpoint.metadata.values(), checkpoint.config)
-    return next((h for h in held if isinstance(h, Mapping) and "n_head" in h), {})
+    candidates = (checkpoint.metadata.get("model_args"), *checkpoint.metadata.values(), checkpoint.config)
+    return next((h for h in candidates if isinstance(h, Mapping) and "n_head" in h), {})
 
 
 def _claims(checkpoint: Checkpoint) -> bool:

@@ -21,9 +21,9 @@ def read_config(config: Mapping[str, Any]) -> Read:
     config, assumed = filled(config, _DEFAULTS)
     config = {**config, "layer_norm_eps": number(config, "norm_eps")}
     fields, turns = rotary_sizes(config, config, 0.5, 4096)
-    made = ModelConfig(**fields, activation=activation(config, "hidden_act", ""), biases=biases(config), family="nemotron")
-    notes = (scale_note(made.score_scale, made.d_head, "the family's own"), "gains of norms are stored minus one")
-    return made, (*notes, *turns, *tied_note(made), *assumed)
+    model = ModelConfig(**fields, activation=activation(config, "hidden_act", ""), biases=biases(config), family="nemotron")
+    notes = (scale_note(model.score_scale, model.d_head, "the family's own"), "gains of norms are stored minus one")
+    return model, (*notes, *turns, *tied_note(model), *assumed)
 
 
 def layout(config: ModelConfig) -> Layout:

@@ -20,8 +20,8 @@ _EPS = 1e-5  # the family's code states it, no file does
 def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of an OLMo 1 `config.json`, with what was assumed."""
     refuse(config, {"clip_qkv": "Clipping of queries, keys and values"})
-    made, notes = read({**config, "rms_norm_eps": _EPS}, _DEFAULTS)
-    return noted(replace(made, norm="layer"), (*notes, "norms have neither gains nor biases"))
+    model, notes = read({**config, "rms_norm_eps": _EPS}, _DEFAULTS)
+    return noted(replace(model, norm="layer"), (*notes, "norms have neither gains nor biases"))
 
 
 def layout(config: ModelConfig) -> Layout:

@@ -15,8 +15,8 @@ _DEFAULTS = {"max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "hidden_act"
 
 def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of an OLMo 2 `config.json`, with what was assumed."""
-    made, notes = read(config, _DEFAULTS)
-    return noted(replace(made, norm_placement="post_sublayer", qk_norm="rms", qk_norm_over="all"), notes)
+    model, notes = read(config, _DEFAULTS)
+    return noted(replace(model, norm_placement="post_sublayer", qk_norm="rms", qk_norm_over="all"), notes)
 
 
 FAMILY = Family("olmo2", "OLMo 2", lambda f: f.model_type == "olmo2", opener(read_config, layout, "OLMo 2"))

@@ -22,13 +22,15 @@ _BASE = 500000.0
 
 def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of an OLMo 3 `config.json`, with what was assumed."""
-    made, notes = read(config, _DEFAULTS, base=_BASE)
-    config, said = filled_unless_null(config, {"sliding_window": 4096})
-    windows = sliding_windows(config, made.n_layers, lambda i: bool((i + 1) % 4))
-    near, said_near = _windowed(config, made.d_head)
-    own = near if windows and near != made.rotary else None
-    made = replace(made, norm_placement="post_sublayer", qk_norm="rms", qk_norm_over="all", windows=windows, rotary_windowed=own)
-    return noted(made, (*notes, *said, *(said_near if own else ())))
+    model, notes = read(config, _DEFAULTS, base=_BASE)
+    config, default_notes = filled_unless_null(config, {"sliding_window": 4096})
+    windows = sliding_windows(config, model.n_layers, lambda i: bool((i + 1) % 4))
+    windowed_rotary, windowed_notes = _windowed(config, model.d_head)
+    own = windowed_rotary if windows and windowed_rotary != model.rotary else None
+    model = replace(
+        model, norm_placement="post_sublayer", qk_norm="rms", qk_norm_over="all", windows=windows, rotary_windowed=own
+    )
+    return noted(model, (*notes, *default_notes, *(windowed_notes if own else ())))
 
 
 def _windowed(config: Mapping[str, Any], d_head: int) -> tuple[Rotary, tuple[str, ...]]:
@@ -36,8 +38,8 @@ def _windowed(config: Mapping[str, Any], d_head: int) -> tuple[Rotary, tuple[str
     stated = config.get("rope_parameters")
     own = stated.get("sliding_attention") if isinstance(stated, Mapping) else None
     fields = {"rope_theta": config.get("rope_theta")} if own is None else {"rope_parameters": own}
-    found, notes = rotary({**fields, "max_position_embeddings": config.get("max_position_embeddings")}, d_head, _BASE)
-    return found, tuple(f"in windowed layers: {note}" for note in notes)
+    windowed_rotary, notes = rotary({**fields, "max_position_embeddings": config.get("max_position_embeddings")}, d_head, _BASE)
+    return windowed_rotary, tuple(f"in windowed layers: {note}" for note in notes)
 
 
 FAMILY = Family("olmo3", "OLMo 3", lambda f: f.model_type == "olmo3", opener(read_config, layout, "OLMo 3"))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from circuitlab.model.loading.experts import LLAMA, experts_of, noted_experts, opener, with_experts
+from circuitlab.model.loading.experts import LLAMA, expert_notes, experts_of, opener, with_experts
 from circuitlab.model.loading.family import Family
 from circuitlab.model.loading.gated_decoder import Read, noted, read
 from circuitlab.model.loading.huggingface import refuse
@@ -17,9 +17,9 @@ _DEFAULTS = {"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "hidden_act"
 def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of an OLMoE `config.json`, with what was assumed."""
     refuse(config, {"clip_qkv": "Clipping of queries, keys and values"})
-    made, notes = read(config, _DEFAULTS)
-    made = with_experts(replace(made, qk_norm="rms", qk_norm_over="all"), experts_of(config, 8))
-    return noted(made, (*notes, *noted_experts(made)))
+    model, notes = read(config, _DEFAULTS)
+    model = with_experts(replace(model, qk_norm="rms", qk_norm_over="all"), experts_of(config, 8))
+    return noted(model, (*notes, *expert_notes(model)))
 
 
 FAMILY = Family("olmoe", "OLMoE", lambda f: f.model_type == "olmoe", opener(read_config, "mlp", LLAMA, "OLMoE"))

@@ -23,7 +23,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
     d_model, n_heads, kind = size(config, "n_embd"), size(config, "n_head"), config["afn"]
     if not isinstance(kind, str) or kind not in _ACTIVATIONS:
         raise BadModel("The activation is not known.", expected=" ".join(_ACTIVATIONS), got=repr(kind)[:80])
-    made = ModelConfig(
+    model = ModelConfig(
         n_layers=size(config, "n_layer"),
         n_heads=n_heads,
         d_model=d_model,
@@ -41,9 +41,9 @@ def read_config(config: Mapping[str, Any]) -> Read:
         tied=flag(config, "tie_word_embeddings", True),
         family="openai-gpt",
     )
-    said = ("norms stand after each addition, and none before the unembedding",)
-    said += ("activation gelu in its tanh form, which the file calls gelu",) if kind == "gelu" else ()
-    return made, (scale_note(made.score_scale, made.d_head, "the family's own"), *said, *tied_note(made), *assumed)
+    norm_notes = ("norms stand after each addition, and none before the unembedding",)
+    norm_notes += ("activation gelu in its tanh form, which the file calls gelu",) if kind == "gelu" else ()
+    return model, (scale_note(model.score_scale, model.d_head, "the family's own"), *norm_notes, *tied_note(model), *assumed)
 
 
 def layout(config: ModelConfig) -> Layout:

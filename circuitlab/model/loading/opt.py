@@ -37,7 +37,7 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
     d_model, n_heads = size(config, "hidden_size"), size(config, "num_attention_heads")
     before, projected = flag(config, "do_layer_norm_before", True), _projected(config)
     tied = flag(config, "tie_word_embeddings", True)
-    made = ModelConfig(
+    model = ModelConfig(
         n_layers=size(config, "num_hidden_layers"),
         n_heads=n_heads,
         d_model=d_model,
@@ -55,7 +55,10 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
         tied=tied and not projected,
         family="opt",
     )
-    notes = [scale_note(made.score_scale, made.d_head, "the family's own"), "the first two rows of the position table are unused"]
+    notes = [
+        scale_note(model.score_scale, model.d_head, "the family's own"),
+        "the first two rows of the position table are unused",
+    ]
     if projected:
         same = ", both of one table of tokens" if tied else ""
         width = size(config, "word_embed_proj_dim")
@@ -63,9 +66,9 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
             f"embedding and unembedding pass {number_of(width, 'column')}{same}; project_in and project_out are multiplied in"
         )
     notes += [] if before else ["norms stand after each addition, and none before the unembedding"]
-    notes += ["no norm before the unembedding"] if before and not made.final_norm else []
+    notes += ["no norm before the unembedding"] if before and not model.final_norm else []
     notes += [] if flag(config, "layer_norm_elementwise_affine", True) else ["norms have neither gains nor biases"]
-    return made, (*notes, *tied_note(made), *assumed)
+    return model, (*notes, *tied_note(model), *assumed)
 
 
 def _projected(config: Mapping[str, Any]) -> bool:

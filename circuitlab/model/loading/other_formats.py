@@ -145,13 +145,13 @@ def refuse_adapter(file: Path | None, names: Iterable[str] = ()) -> None:
     lora = [n for n in names if ".lora_" in n or ".lora." in n]
     if file is None and not lora:
         return
-    said = read_object(file) if file is not None and file.is_file() else {}
-    base, kind = said.get("base_model_name_or_path"), said.get("peft_type")
-    found = f"tensors such as {lora[0][:80]}" if lora else "the configuration of one"
+    adapter = read_object(file) if file is not None and file.is_file() else {}
+    base, kind = adapter.get("base_model_name_or_path"), adapter.get("peft_type")
+    contents = f"tensors such as {lora[0][:80]}" if lora else "the configuration of one"
     raise BadModel(
         f"This is an adapter ({kind[:30] if isinstance(kind, str) else 'LoRA'}): a change of another model, not a model itself.",
         expected="the weights of a whole model",
-        got=found + (f", for {base[:100]}" if isinstance(base, str) else ""),
+        got=contents + (f", for {base[:100]}" if isinstance(base, str) else ""),
         remedy="Add it to its model, with the library `peft`, and open what that saves: "
         "PeftModel.from_pretrained(model, FOLDER).merge_and_unload().save_pretrained(NEW).",
     )

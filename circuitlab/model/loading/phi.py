@@ -27,7 +27,7 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
     """Our configuration of a Phi `config.json`, with what was assumed."""
     config, assumed = filled(config, _DEFAULTS)
     fields, turns = rotary_sizes(config, config, 0.5, 2048)
-    made = ModelConfig(
+    model = ModelConfig(
         **fields,
         activation=activation(config, "hidden_act", "gelu_new"),
         parallel=True,
@@ -35,8 +35,8 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
         biases=("q", "k", "v", "o", "mlp", "unembed"),
         family="phi",
     )
-    notes = (scale_note(made.score_scale, made.d_head, "the family's own"), "one norm for attention and MLP")
-    return made, (*notes, *turns, *tied_note(made), *assumed)
+    notes = (scale_note(model.score_scale, model.d_head, "the family's own"), "one norm for attention and MLP")
+    return model, (*notes, *turns, *tied_note(model), *assumed)
 
 
 def layout(config: ModelConfig) -> Layout:

@@ -21,10 +21,10 @@ _DEFAULTS = {"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "hidden_act"
 
 def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of a Phi-3 `config.json`, with what was assumed."""
-    made, notes = read(config, _DEFAULTS)
-    windows = sliding_windows(config, made.n_layers, lambda i: True)
-    narrow = windows if any(w < made.n_ctx for w in windows) else ()  # a window wider than the context changes nothing
-    return noted(replace(made, biases=(), windows=narrow), notes)
+    model, notes = read(config, _DEFAULTS)
+    windows = sliding_windows(config, model.n_layers, lambda i: True)
+    narrow = windows if any(w < model.n_ctx for w in windows) else ()  # a window wider than the context changes nothing
+    return noted(replace(model, biases=(), windows=narrow), notes)
 
 
 def layout(config: ModelConfig) -> Layout:

@@ -16,8 +16,8 @@ DEFAULTS = {"max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "hidden_act"
 
 def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of a Qwen 2 `config.json`, with what was assumed."""
-    made, notes = read(config, DEFAULTS)
-    return noted(replace(made, biases=("q", "k", "v"), windows=windows(config, made.n_layers)), notes)
+    model, notes = read(config, DEFAULTS)
+    return noted(replace(model, biases=("q", "k", "v"), windows=windows(config, model.n_layers)), notes)
 
 
 def windows(config: Mapping[str, Any], n_layers: int) -> tuple[int, ...]:

@@ -16,8 +16,8 @@ _DEFAULTS = {**qwen2.DEFAULTS, "head_dim": 128}  # not d_model / heads: heads ma
 
 def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of a Qwen 3 `config.json`, with what was assumed."""
-    made, notes = read(config, _DEFAULTS)
-    return noted(replace(made, qk_norm="rms", windows=qwen2.windows(config, made.n_layers)), notes)
+    model, notes = read(config, _DEFAULTS)
+    return noted(replace(model, qk_norm="rms", windows=qwen2.windows(config, model.n_layers)), notes)
 
 
 FAMILY = Family("qwen3", "Qwen 3", lambda f: f.model_type == "qwen3", opener(read_config, layout, "Qwen 3"))

@@ -21,7 +21,7 @@ Frequencies = tuple[float, ...]
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Scaling:
     """A rescaling: the frequencies without it, the columns that turn, its own fields and the whole configuration."""
 
     theta: Frequencies
@@ -41,7 +41,7 @@ class _Asked:
         return number(self.stated, "factor")
 
 
-Scaling = Callable[[_Asked], tuple[Frequencies, float, str]]
+Scaling = Callable[[_Scaling], tuple[Frequencies, float, str]]
 
 
 def rotary(
@@ -66,12 +66,12 @@ def rotary(
     if name not in _SCALINGS:
         raise BadModel("The rotary rescaling is not known.", expected=" ".join(("default", *_SCALINGS)), got=name[:60])
     try:
-        theta, amplitude, said = _SCALINGS[name](_Asked(plain.frequencies(d_head), base, dims or d_head, stated, config))
+        theta, amplitude, rescaling = _SCALINGS[name](_Scaling(plain.frequencies(d_head), base, dims or d_head, stated, config))
     except (ArithmeticError, ValueError) as error:
         raise BadModel(
             f"The rotary rescaling {name} has impossible values.", expected="factors above 0", got=str(error)
         ) from error
-    return Rotary(base=base, dims=dims, theta=theta, amplitude=amplitude), (*notes, f"rotary frequencies rescaled: {said}")
+    return Rotary(base=base, dims=dims, theta=theta, amplitude=amplitude), (*notes, f"rotary frequencies rescaled: {rescaling}")
 
 
 def context(config: Mapping[str, Any], default: int) -> tuple[int, tuple[str, ...]]:
@@ -96,12 +96,12 @@ def context(config: Mapping[str, Any], default: int) -> tuple[int, tuple[str, ..
 
 def _stated(config: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     """The rescaling's own fields; of files that state one for each kind of layer, that kind's."""
-    found = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    if isinstance(found, Mapping) and any(isinstance(v, Mapping) for v in found.values()):
-        found = found.get(kind) or {}
-    if not isinstance(found, Mapping):
-        raise BadModel("config.json: the rotary parameters cannot be read.", expected="an object", got=repr(found)[:80])
-    return found
+    parameters = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if isinstance(parameters, Mapping) and any(isinstance(v, Mapping) for v in parameters.values()):
+        parameters = parameters.get(kind) or {}
+    if not isinstance(parameters, Mapping):
+        raise BadModel("config.json: the rotary parameters cannot be read.", expected="an object", got=repr(parameters)[:80])
+    return parameters
 
 
 def _name(stated: Mapping[str, Any]) -> str:
@@ -116,43 +116,43 @@ def _original(stated: Mapping[str, Any], config: Mapping[str, Any]) -> float:
     return number(config, name, stated.get(name) or config.get("max_position_embeddings"))
 
 
-def _linear(asked: _Asked) -> tuple[Frequencies, float, str]:
-    factor = number(asked.stated, "factor")
-    return tuple(t / factor for t in asked.theta), 1.0, f"linear, factor {factor:g}"
+def _linear(scaling: _Scaling) -> tuple[Frequencies, float, str]:
+    factor = number(scaling.stated, "factor")
+    return tuple(t / factor for t in scaling.theta), 1.0, f"linear, factor {factor:g}"
 
 
-def _dynamic(asked: _Asked) -> tuple[Frequencies, float, str]:
+def _dynamic(scaling: _Scaling) -> tuple[Frequencies, float, str]:
     """NTK-aware, by the prompt's length: within the context nothing changes."""
-    return asked.theta, 1.0, f"dynamic, factor {number(asked.stated, 'factor'):g}, without effect within the context"
+    return scaling.theta, 1.0, f"dynamic, factor {number(scaling.stated, 'factor'):g}, without effect within the context"
 
 
-def _llama3(asked: _Asked) -> tuple[Frequencies, float, str]:
+def _llama3(scaling: _Scaling) -> tuple[Frequencies, float, str]:
     """Long wavelengths divided by `factor`, short ones kept, a ramp between (Llama 3.1)."""
-    factor, low, high = (number(asked.stated, n) for n in ("factor", "low_freq_factor", "high_freq_factor"))
-    old = asked.original()
+    factor, low, high = (number(scaling.stated, n) for n in ("factor", "low_freq_factor", "high_freq_factor"))
+    old = scaling.original()
 
     def scaled(t: float) -> float:
         turns = old * t / (2 * math.pi)  # of this pair over the original context
         share = min(1.0, max(0.0, (turns - low) / (high - low)))
         return share * t + (1 - share) * t / factor
 
-    return tuple(map(scaled, asked.theta)), 1.0, f"Llama 3, factor {factor:g} over {old:g} positions"
+    return tuple(map(scaled, scaling.theta)), 1.0, f"Llama 3, factor {factor:g} over {old:g} positions"
 
 
-def _yarn(asked: _Asked) -> tuple[Frequencies, float, str]:
+def _yarn(scaling: _Scaling) -> tuple[Frequencies, float, str]:
     """Peng et al. 2023: as Llama 3's, with a ramp over the pair's index, and an amplitude for all (their equation 22)."""
-    stated, factor, old = asked.stated, asked.factor(), asked.original()
+    stated, factor, old = scaling.stated, scaling.factor(), scaling.original()
 
     def pair_that_turns(times: float) -> float:
-        return asked.dims * math.log(old / (times * 2 * math.pi)) / (2 * math.log(asked.base))
+        return scaling.dims * math.log(old / (times * 2 * math.pi)) / (2 * math.log(scaling.base))
 
     low, high = (pair_that_turns(number(stated, n, d) or d) for n, d in (("beta_fast", 32.0), ("beta_slow", 1.0)))
     if flag(stated, "truncate", True):
         low, high = math.floor(low), math.ceil(high)
-    low, high = max(low, 0), min(high, asked.dims - 1)
+    low, high = max(low, 0), min(high, scaling.dims - 1)
     high = high + 0.001 if low == high else high
-    slowed = (min(1.0, max(0.0, (i - low) / (high - low))) for i in range(len(asked.theta)))
-    theta = tuple(s * t / factor + (1 - s) * t for s, t in zip(slowed, asked.theta, strict=True))
+    slowed = (min(1.0, max(0.0, (i - low) / (high - low))) for i in range(len(scaling.theta)))
+    theta = tuple(s * t / factor + (1 - s) * t for s, t in zip(slowed, scaling.theta, strict=True))
     amplitude = _yarn_amplitude(stated, factor)
     return theta, amplitude, f"YaRN, factor {factor:g} over {old:g} positions, queries and keys times {amplitude:.4g}"
 
@@ -166,20 +166,20 @@ def _yarn_amplitude(stated: Mapping[str, Any], factor: float) -> float:
     return grown(1.0)
 
 
-def _longrope(asked: _Asked) -> tuple[Frequencies, float, str]:
+def _longrope(scaling: _Scaling) -> tuple[Frequencies, float, str]:
     """Ding et al. 2024: a divisor for each pair; those for prompts within the original context."""
-    factor, old = asked.factor(), asked.original()
-    short = asked.stated.get("short_factor")
-    if not isinstance(short, list) or len(short) != len(asked.theta):
+    factor, old = scaling.factor(), scaling.original()
+    short = scaling.stated.get("short_factor")
+    if not isinstance(short, list) or len(short) != len(scaling.theta):
         raise BadModel(
             "config.json: LongRoPE's short_factor does not match the columns that turn.",
-            expected=number_of(len(asked.theta), "number"),
+            expected=number_of(len(scaling.theta), "number"),
             got=f"{len(short)} of them" if isinstance(short, list) else repr(short)[:80],
         )
     divisors = [number({"short_factor": x}, "short_factor") for x in short]
     amplitude = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(old))
-    amplitude = number(asked.stated, "attention_factor", amplitude)
-    theta = tuple(t / x for t, x in zip(asked.theta, divisors, strict=True))
+    amplitude = number(scaling.stated, "attention_factor", amplitude)
+    theta = tuple(t / x for t, x in zip(scaling.theta, divisors, strict=True))
     return theta, amplitude, f"LongRoPE's short factors, queries and keys times {amplitude:.4g}"
 
 

@@ -24,12 +24,12 @@ _DEFAULTS = {
 
 def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of a SmolLM3 `config.json`, with what was assumed."""
-    made, notes = read(config, _DEFAULTS, base=2e6)
-    turning = _turning(config, made.n_layers)
+    model, notes = read(config, _DEFAULTS, base=2e6)
+    turning = _turning(config, model.n_layers)
     slides = flag(config, "use_sliding_window", False)
-    windows = sliding_windows(config, made.n_layers, lambda i: slides and i not in turning)
-    made, said = turning_in(replace(made, windows=windows), turning)
-    return noted(made, (*notes, *said))
+    windows = sliding_windows(config, model.n_layers, lambda i: slides and i not in turning)
+    model, position_notes = turning_in(replace(model, windows=windows), turning)
+    return noted(model, (*notes, *position_notes))
 
 
 def _turning(config: Mapping[str, Any], n_layers: int) -> tuple[int, ...]:

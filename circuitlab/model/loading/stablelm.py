@@ -32,7 +32,7 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
     """Our configuration of a StableLM `config.json`, with what was assumed."""
     config, assumed = filled(config, _DEFAULTS)
     fields, turns = rotary_sizes(config, config, 0.25, 4096)
-    made = ModelConfig(
+    model = ModelConfig(
         **fields,
         activation=activation(config, "hidden_act", "silu"),
         gated=True,
@@ -41,8 +41,8 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
         biases=("q", "k", "v") if flag(config, "use_qkv_bias", False) else (),
         family="stablelm",
     )
-    one = ("one norm for attention and MLP",) if made.parallel else ()
-    return made, (scale_note(made.score_scale, made.d_head, "the family's own"), *one, *turns, *tied_note(made), *assumed)
+    one = ("one norm for attention and MLP",) if model.parallel else ()
+    return model, (scale_note(model.score_scale, model.d_head, "the family's own"), *one, *turns, *tied_note(model), *assumed)
 
 
 def layout(config: ModelConfig) -> Layout:

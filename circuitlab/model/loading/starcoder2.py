@@ -27,14 +27,14 @@ def read_config(config: Mapping[str, Any]) -> Read:
     config = {**config, "layer_norm_eps": number(config, "norm_epsilon")}
     fields, turns = rotary_sizes(config, config, 1.0, 4096)
     alike = {name: value for name, value in config.items() if name != "layer_types"}  # not a field of this family
-    made = ModelConfig(
+    model = ModelConfig(
         **fields,
         activation=activation(config, "hidden_act", ""),
         biases=("q", "k", "v", "o", "mlp") if flag(config, "use_bias", True) else (),
         windows=sliding_windows(alike, fields["n_layers"], lambda i: True),
         family="starcoder2",
     )
-    return made, (scale_note(made.score_scale, made.d_head, "the family's own"), *turns, *tied_note(made), *assumed)
+    return model, (scale_note(model.score_scale, model.d_head, "the family's own"), *turns, *tied_note(model), *assumed)
 
 
 def layout(config: ModelConfig) -> Layout:

@@ -40,11 +40,11 @@ def find_tokenizer(folder: Path) -> Tokenizer | None:
     tokenizer = _from_files(folder)
     if tokenizer is None:
         return None
-    said = _optional(folder / "tokenizer_config.json")
-    first, stated, flag = tokenizer.first_added(), _stated_bos(folder, tokenizer, said), said.get("add_bos_token")
+    settings = _optional(folder / "tokenizer_config.json")
+    first, stated, flag = tokenizer.first_added(), _stated_bos(folder, tokenizer, settings), settings.get("add_bos_token")
     whole = (folder / "tokenizer.json").is_file()
-    known = (id for id in (first, stated, tokenizer.likely_bos()) if id is not None)
-    tokenizer.bos = next(known, None)
+    candidates = (id for id in (first, stated, tokenizer.likely_bos()) if id is not None)
+    tokenizer.bos = next(candidates, None)
     tokenizer.adds_bos = first is not None if whole else flag is True and tokenizer.bos is not None
     if whole and isinstance(flag, bool) and flag != tokenizer.adds_bos:
         does = "puts BOS in front" if tokenizer.adds_bos else "puts nothing in front"
@@ -100,19 +100,19 @@ def _optional(file: Path) -> Mapping[str, Any]:
     return read_json(file) if os.path.lexists(file) else {}
 
 
-def _stated_bos(folder: Path, tokenizer: Tokenizer, said: Mapping[str, Any]) -> int | None:
+def _stated_bos(folder: Path, tokenizer: Tokenizer, settings: Mapping[str, Any]) -> int | None:
     """The id of the token that the files name as BOS, by its text or else by its id."""
     config = _optional(folder / "config.json")
-    for place in (said, _optional(folder / "special_tokens_map.json"), config):
+    for place in (settings, _optional(folder / "special_tokens_map.json"), config):
         named = place.get("bos_token")
         named = named.get("content") if isinstance(named, Mapping) else named
-        found = tokenizer.id_of(named) if isinstance(named, str) else None
-        if found is not None:
-            return found
+        bos = tokenizer.id_of(named) if isinstance(named, str) else None
+        if bos is not None:
+            return bos
     inner = config.get("text_config")
-    found = config.get("bos_token_id", inner.get("bos_token_id") if isinstance(inner, Mapping) else None)
-    inside = isinstance(found, int) and not isinstance(found, bool) and 0 <= found < tokenizer.n_tokens
-    return found if inside else None
+    bos = config.get("bos_token_id", inner.get("bos_token_id") if isinstance(inner, Mapping) else None)
+    inside = isinstance(bos, int) and not isinstance(bos, bool) and 0 <= bos < tokenizer.n_tokens
+    return bos if inside else None
 
 
 def _from_pieces(folder: Path) -> Tokenizer:
@@ -130,17 +130,17 @@ def _of_words(folder: Path, vocab: dict[str, int]) -> Tokenizer:
     inner.normalizer, inner.pre_tokenizer = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
     inner.decoder = decoders.BPEDecoder(suffix=_END)
     inner.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in ("<unk>",) if name in vocab])
-    made = Tokenizer(inner)
-    made.notes = ("tokenizer built from vocab.json and merges.txt, as GPT-1's BPE of lower-cased words",)
-    return made
+    tokenizer = Tokenizer(inner)
+    tokenizer.notes = ("tokenizer built from vocab.json and merges.txt, as GPT-1's BPE of lower-cased words",)
+    return tokenizer
 
 
 def _byte_level(folder: Path, vocab: dict[str, int]) -> Tokenizer:
     """GPT-2's and Qwen's."""
-    said = _optional(folder / "tokenizer_config.json")
+    settings = _optional(folder / "tokenizer_config.json")
     inner = _bpe(folder, vocab)
-    space = said.get("add_prefix_space") is True
-    kind = str(said.get("tokenizer_class") or "")
+    space = settings.get("add_prefix_space") is True
+    kind = str(settings.get("tokenizer_class") or "")
     if kind.startswith("Qwen2"):
         inner.normalizer = normalizers.NFC()
         cuts = pre_tokenizers.Split(Regex(_QWEN_CUTS), behavior="isolated")
@@ -148,15 +148,15 @@ def _byte_level(folder: Path, vocab: dict[str, int]) -> Tokenizer:
     else:
         inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
     inner.decoder = decoders.ByteLevel()
-    for content, number in _added(folder, said, vocab):
+    for content, number in _added(folder, settings, vocab):
         inner.add_special_tokens([AddedToken(content, special=True, normalized=False)])
         if inner.token_to_id(content) != number:
             what = f"the added token {content[:40]!r} at id {number}"
             raise BadModel("vocab.json and the added tokens do not fit.", expected=what, got=str(inner.token_to_id(content)))
-    made = Tokenizer(inner)
+    tokenizer = Tokenizer(inner)
     named = "Qwen's" if kind.startswith("Qwen2") else "GPT-2's"
-    made.notes = (f"tokenizer built from vocab.json and merges.txt, as {named} byte-level BPE",)
-    return made
+    tokenizer.notes = (f"tokenizer built from vocab.json and merges.txt, as {named} byte-level BPE",)
+    return tokenizer
 
 
 def _bpe(folder: Path, vocab: dict[str, int], **options: Any) -> Inner:
@@ -177,23 +177,23 @@ def _bpe(folder: Path, vocab: dict[str, int], **options: Any) -> Inner:
         raise BadModel("merges.txt does not fit vocab.json.", expected="merges of its tokens", got=str(error)[:200]) from error
 
 
-def _added(folder: Path, said: Mapping[str, Any], vocab: Mapping[str, int]) -> list[tuple[str, int]]:
+def _added(folder: Path, settings: Mapping[str, Any], vocab: Mapping[str, int]) -> list[tuple[str, int]]:
     """Tokens that stand for no text, with their ids, by id."""
-    found: dict[str, int] = {}
+    ids: dict[str, int] = {}
     for content, number in _optional(folder / "added_tokens.json").items():
         if isinstance(number, int):
-            found[content] = number
-    listed = said.get("added_tokens_decoder")
+            ids[content] = number
+    listed = settings.get("added_tokens_decoder")
     for number, token in listed.items() if isinstance(listed, Mapping) else ():
         content = token.get("content") if isinstance(token, Mapping) else None
         if isinstance(content, str) and str(number).isdecimal():
-            found[content] = int(number)
+            ids[content] = int(number)
     for name in ("bos_token", "eos_token", "pad_token", "unk_token"):
-        for place in (said, _optional(folder / "special_tokens_map.json")):
+        for place in (settings, _optional(folder / "special_tokens_map.json")):
             token = place.get(name)
             token = token.get("content") if isinstance(token, Mapping) else token
             if isinstance(token, str) and token in vocab:
-                found[token] = vocab[token]
+                ids[token] = vocab[token]
     if "<|endoftext|>" in vocab:
-        found["<|endoftext|>"] = vocab["<|endoftext|>"]
-    return sorted(found.items(), key=lambda pair: pair[1])
+        ids["<|endoftext|>"] = vocab["<|endoftext|>"]
+    return sorted(ids.items(), key=lambda pair: pair[1])

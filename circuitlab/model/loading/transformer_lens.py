@@ -115,11 +115,11 @@ def _stream_vectors(names: Names) -> Iterable[tuple[int, ...]]:
 def _weights(names: Names) -> dict[str, tuple[int, ...]]:
     """Shapes of the ends' weights and of those of the first block."""
     first = [n for n in names.all if n.startswith("blocks.0.")] if names.n_layers else []
-    wanted = [n for n in (*first, "embed.W_E", "unembed.W_U", "pos_embed.W_pos") if n in names and short(n) in STREAM_AXIS]
-    found = {n: names.shape(n) for n in wanted}
-    if bad := [f"{n} {s}" for n, s in found.items() if len(s) not in (2, 3)]:
+    weights = [n for n in (*first, "embed.W_E", "unembed.W_U", "pos_embed.W_pos") if n in names and short(n) in STREAM_AXIS]
+    shapes = {n: names.shape(n) for n in weights}
+    if bad := [f"{n} {s}" for n, s in shapes.items() if len(s) not in (2, 3)]:
         raise BadModel("A weight has the wrong number of axes.", expected="2, or 3 with heads", got=", ".join(bad[:4]))
-    return found
+    return shapes
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ class Sizes:
     d_mlp: int
 
 
-def _sizes(names: Names, found: Axes, config: Mapping[str, Any], ask: Assumed) -> Sizes:
-    other = lambda name: _other_axis(names.shape(name), short(name), found)
+def _sizes(names: Names, file_axes: Axes, config: Mapping[str, Any], ask: Assumed) -> Sizes:
+    other = lambda name: _other_axis(names.shape(name), short(name), file_axes)
     n_heads, d_head = size(config, "n_heads", 1), size(config, "d_head", 1)  # stand so where no layer shows them
     n_kv = n_heads
     if names.n_layers:
@@ -149,14 +149,14 @@ def _sizes(names: Names, found: Axes, config: Mapping[str, Any], ask: Assumed) -
         n_kv = names.shape(keys)[0] if len(names.shape(keys)) == 3 else other(keys) // d_head
     inner = "blocks.0.mlp.W_in"
     return Sizes(
-        names.n_layers, n_heads, n_kv, found.d_model, d_head, other("embed.W_E"), other("unembed.W_U"),
+        names.n_layers, n_heads, n_kv, file_axes.d_model, d_head, other("embed.W_E"), other("unembed.W_U"),
         other(inner) if inner in names else 0,
     )  # fmt: skip
 
 
-def _other_axis(shape: tuple[int, ...], which: str, found: Axes) -> int:
+def _other_axis(shape: tuple[int, ...], which: str, file_axes: Axes) -> int:
     """The length of a weight's last axes that is not the stream's."""
-    axis = STREAM_AXIS[which] ^ (which in found.transposed)
+    axis = STREAM_AXIS[which] ^ (which in file_axes.transposed)
     return shape[-2:][1 - axis]
 
 
@@ -185,12 +185,12 @@ def _biases(names: Names, sizes: Sizes) -> tuple[tuple[BiasName, ...], tuple[str
         kinds.append((kind, [names.attention(name.removeprefix("attn."), i) for i in layers]))
     kinds.append(("mlp", [f"blocks.{i}.mlp.{b}" for i in layers for b in ("b_in", "b_out")]))
     kinds.append(("unembed", ["unembed.b_U"]))
-    there: list[tuple[BiasName, list[str]]] = [(kind, ns) for kind, ns in kinds if any(n in names for n in ns)]
-    kept: tuple[BiasName, ...] = tuple(
-        kind for kind, ns in there if any(n in names and bool((names.tensor(n) != 0).any()) for n in ns)
+    stored_biases: list[tuple[BiasName, list[str]]] = [(kind, ns) for kind, ns in kinds if any(n in names for n in ns)]
+    nonzero: tuple[BiasName, ...] = tuple(
+        kind for kind, ns in stored_biases if any(n in names and bool((names.tensor(n) != 0).any()) for n in ns)
     )
-    zero = [kind for kind, _ in there if kind not in kept]
-    return kept, (f"biases that are zero everywhere left out: {' '.join(zero)}",) if zero else ()
+    zero = [kind for kind, _ in stored_biases if kind not in nonzero]
+    return nonzero, (f"biases that are zero everywhere left out: {' '.join(zero)}",) if zero else ()
 
 
 def configuration(sizes: Sizes, arch: Architecture, biases: tuple[BiasName, ...], gated: bool) -> ModelConfig:
@@ -220,9 +220,9 @@ def configuration(sizes: Sizes, arch: Architecture, biases: tuple[BiasName, ...]
     )
 
 
-def layout(config: ModelConfig, names: Names, found: Axes, arch: Architecture) -> Layout:
+def layout(config: ModelConfig, names: Names, file_axes: Axes, arch: Architecture) -> Layout:
     """Where the file keeps each tensor."""
-    oriented = lambda name: _oriented(stored(name), short(name), found)
+    oriented = lambda name: _oriented(stored(name), short(name), file_axes)
     ends = {"embed.W_E": oriented("embed.W_E"), "unembed.W_U": oriented("unembed.W_U")}
     if arch.embed_norm or "embed.ln.w" in names:  # LayerNorm, whatever the others are
         ends["embed.W_E"] = ends["embed.W_E"].normed("embed.ln.w", "embed.ln.b", config.norm_eps)
@@ -232,7 +232,7 @@ def layout(config: ModelConfig, names: Names, found: Axes, arch: Architecture) -
     for which in ("q", "k", "v", "o") if config.n_layers else ():
         part = which.upper()
         at = lambda name: names.attention(name).replace("blocks.0.", "blocks.{i}.")
-        block[f"W_{part}"] = _oriented_heads(names, at(f"W_{part}"), which, found)
+        block[f"W_{part}"] = _oriented_heads(names, at(f"W_{part}"), which, file_axes)
         if which in config.biases:
             flat = which != "o" and len(names.shape(names.attention(f"b_{part}"))) == 1
             block[f"b_{part}"] = stored(at(f"b_{part}")).heads(which) if flat else stored(at(f"b_{part}"))
@@ -252,15 +252,15 @@ def _has_bias(config: ModelConfig, name: str) -> bool:
     return kind in config.biases
 
 
-def _oriented(where: Stored, which: str, found: Axes) -> Stored:
-    return where.T if which in found.transposed else where
+def _oriented(where: Stored, which: str, file_axes: Axes) -> Stored:
+    return where.T if which in file_axes.transposed else where
 
 
-def _oriented_heads(names: Names, name: str, which: Which, found: Axes) -> Stored:
+def _oriented_heads(names: Names, name: str, which: Which, file_axes: Axes) -> Stored:
     """W_Q … of one layer: heads in an axis of their own or flat, either order of the axes."""
-    exchanged = short(name) in found.transposed
+    exchanged = short(name) in file_axes.transposed
     if len(names.shape(name.replace("{i}", "0"))) == 2:
-        return _oriented(stored(name), short(name), found).heads(which)
+        return _oriented(stored(name), short(name), file_axes).heads(which)
     return stored(name).then(lambda c, x: x.transpose(1, 2)) if exchanged else stored(name)
 
 
@@ -305,45 +305,45 @@ def _by_layer(config: ModelConfig, block: Mapping[str, Stored]) -> dict[int, dic
 
 def _load(checkpoint: Checkpoint, keep: Keep) -> Opened:
     ask = Assumed(checkpoint.assume)
-    names, config = names_of(checkpoint.needed()), stated_config(checkpoint)
+    names, fields = names_of(checkpoint.needed()), stated_config(checkpoint)
     assert names is not None  # it was claimed
-    stated = config.get("d_model") if isinstance(config.get("d_model"), int) else None
+    stated = fields.get("d_model") if isinstance(fields.get("d_model"), int) else None
     where = axes(_weights(names), _stream_vectors(names), stated, ask)
-    sizes = _sizes(names, where, config, ask)
-    _agree(config, sizes)
-    known = bool(config)
-    arch = read_config(config, sizes.d_head, sizes.n_layers) if known else infer(names, sizes, where, ask)
-    if config.get("act_fn") is None and known and sizes.d_mlp:
+    sizes = _sizes(names, where, fields, ask)
+    _agree(fields, sizes)
+    configured = bool(fields)
+    arch = read_config(fields, sizes.d_head, sizes.n_layers) if configured else infer(names, sizes, where, ask)
+    if fields.get("act_fn") is None and configured and sizes.d_mlp:
         raise BadModel("The configuration has no activation.", expected="act_fn", got="a model with MLPs")
     biases, left = _biases(names, sizes)
-    made = configuration(sizes, arch, biases, "blocks.0.mlp.W_gate" in names)
-    parts, unused = lay_out(made, layout(made, names, where, arch), names.source, keep == "resident")
+    config = configuration(sizes, arch, biases, "blocks.0.mlp.W_gate" in names)
+    parts, unused = lay_out(config, layout(config, names, where, arch), names.source, keep == "resident")
     notes = [f"the file calls its blocks {names.called}"] if names.called else []
-    notes += [*arch.notes, *left, *unused, *_notes(where, arch, made)]
-    notes += ["no configuration: what the tensors do not show is assumed"] if not known else []
-    weights = LazyWeights(made, find_tokenizer(checkpoint.folder), parts)
-    return Opened(weights, tuple(notes), checkpoint.files, "", "TransformerLens", tuple(ask.made))
+    notes += [*arch.notes, *left, *unused, *_notes(where, arch, config)]
+    notes += ["no configuration: what the tensors do not show is assumed"] if not configured else []
+    weights = LazyWeights(config, find_tokenizer(checkpoint.folder), parts)
+    return Opened(weights, tuple(notes), checkpoint.files, "", "TransformerLens", tuple(ask.assumptions))
 
 
-def _notes(where: Axes, arch: Architecture, made: ModelConfig) -> list[str]:
+def _notes(where: Axes, arch: Architecture, config: ModelConfig) -> list[str]:
     notes = [f"stored transposed, read so: {' '.join(sorted(where.transposed))}"] if where.transposed else []
     notes += (
         ["norms without gain and bias: folded into the weights before they were saved"]
-        if (made.norm != "none" and not arch.gains)
+        if (config.norm != "none" and not arch.gains)
         else []
     )
     notes += ["queries of layer i divided by i + 1 (scale_attn_by_inverse_layer_idx)"] if arch.by_layer else []
-    return notes + (["b_in behind the gate moved into b_out"] if made.gated and "mlp" in made.biases else [])
+    return notes + (["b_in behind the gate moved into b_out"] if config.gated and "mlp" in config.biases else [])
 
 
 def _agree(config: Mapping[str, Any], sizes: Sizes) -> None:
     """Raise `BadModel` where a stated size is not the tensors'."""
     for name in Sizes.__dataclass_fields__:
-        value, got = config.get(name), getattr(sizes, name)
-        if (name == "d_mlp" and not got) or value in (None, -1) or (name == "n_kv_heads"):
+        value, shown_size = config.get(name), getattr(sizes, name)
+        if (name == "d_mlp" and not shown_size) or value in (None, -1) or (name == "n_kv_heads"):
             continue
-        if value != got:
-            raise BadModel(f"The configuration's {name} contradicts the tensors.", expected=repr(value)[:40], got=str(got))
+        if value != shown_size:
+            raise BadModel(f"The configuration's {name} contradicts the tensors.", expected=repr(value)[:40], got=str(shown_size))
 
 
 def _claims(checkpoint: Checkpoint) -> bool:

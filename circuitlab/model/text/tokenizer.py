@@ -105,9 +105,9 @@ class Tokenizer:
                 return cls(_Tokenizer.from_str(text), bos)
             log.info("%s encodes in a process of its own: %s", file.name, reason)
             bare = _Tokenizer.from_str(json.dumps({**spec, **dict.fromkeys(_TEXT_STEPS)}))
-            made = cls(bare, bos, TokenizerProcess(data))
-            made._byte_level = '"ByteLevel"' in json.dumps(spec.get("decoder"))
-            return made
+            tokenizer = cls(bare, bos, TokenizerProcess(data))
+            tokenizer._byte_level = '"ByteLevel"' in json.dumps(spec.get("decoder"))
+            return tokenizer
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # the library raises bare Exception on a malformed file, and its panics are not even that
@@ -174,20 +174,20 @@ class Tokenizer:
     def _remembered(self, text: str) -> tuple[int, ...]:
         """Tokens of a text that was encoded lately, or why there are none: nobody waits twice for the same."""
         with self._keeping:
-            known = self._kept.get(text)
-        if known is None:
+            outcome = self._kept.get(text)
+        if outcome is None:
             try:
-                known = self._ids(text)
+                outcome = self._ids(text)
             except BadInput as error:
-                known = error
-            if len(text) <= _LONGEST_KEPT or isinstance(known, BadInput):
+                outcome = error
+            if len(text) <= _LONGEST_KEPT or isinstance(outcome, BadInput):
                 with self._keeping:
-                    self._kept[text] = known
+                    self._kept[text] = outcome
                     while len(self._kept) > _KEPT:
                         self._kept.popitem(last=False)
-        if isinstance(known, BadInput):
-            raise BadInput(known.what, expected=known.expected, got=known.got, remedy=known.remedy)
-        return known
+        if isinstance(outcome, BadInput):
+            raise BadInput(outcome.what, expected=outcome.expected, got=outcome.got, remedy=outcome.remedy)
+        return outcome
 
     def _ids(self, text: str, special: bool = False) -> tuple[int, ...]:
         if self._process is not None:
@@ -242,8 +242,8 @@ class Tokenizer:
     def find(self, text: str) -> int | None:
         """The id of exactly this text as one token (visible spaces accepted), or None."""
         if self._process is not None:  # asked at every letter that is typed into a search
-            wanted = visible(text)
-            return next((i for i in range(self.n_tokens) if self.display(i) == wanted), None)
+            shown = visible(text)
+            return next((i for i in range(self.n_tokens) if self.display(i) == shown), None)
         try:
             ids = self.encode(text.replace("·", " ").replace("↵", "\n"))
         except BadInput:
@@ -262,28 +262,28 @@ class Tokenizer:
 
     @cached_property
     def _by_display(self) -> dict[str, int | None]:
-        found: dict[str, int | None] = {}
+        ids: dict[str, int | None] = {}
         for i in range(self.n_tokens):
-            found[text] = None if (text := self.display(i)) in found else i
-        return found
+            ids[text] = None if (text := self.display(i)) in ids else i
+        return ids
 
     def search(self, text: str, most: int) -> tuple[int, ...]:
         """Ids of tokens a person may mean: the id itself, the exact token, tokens that begin so, tokens that contain it.
 
         Case and a leading space do not count, but tokens that agree in them come first.
         """
-        wanted = visible(text)
-        if not wanted:
+        query = visible(text)
+        if not query:
             return ()
-        low = wanted.lower().lstrip("·") or wanted
+        low = query.lower().lstrip("·") or query
         names = self._folded
-        found = [int(text)] if text.isdecimal() and int(text) < len(names) else []
-        found += [] if (exact := self.find(text)) is None else [exact]
+        ids = [int(text)] if text.isdecimal() and int(text) < len(names) else []
+        ids += [] if (exact := self.find(text)) is None else [exact]
         begins = [i for i, name in enumerate(names) if name.startswith(low)]
-        found += sorted(begins, key=lambda i: (len(names[i]), not self.display(i).startswith(wanted), i))
-        if len(found) < most:
-            found += [i for i, name in enumerate(names) if low in name]
-        return tuple(dict.fromkeys(found))[:most]
+        ids += sorted(begins, key=lambda i: (len(names[i]), not self.display(i).startswith(query), i))
+        if len(ids) < most:
+            ids += [i for i, name in enumerate(names) if low in name]
+        return tuple(dict.fromkeys(ids))[:most]
 
     @cached_property
     def _folded(self) -> list[str]:
@@ -312,7 +312,7 @@ def _guarded(work: Callable[[], T]) -> T:
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of a description must not name a step twice: which one counts is not ours to guess. A vocabulary may."""
-    made = dict(pairs)
-    if len(made) < len(pairs) <= 64:
+    by_name = dict(pairs)
+    if len(by_name) < len(pairs) <= 64:
         raise ValueError("a name stands twice in one object")
-    return made
+    return by_name

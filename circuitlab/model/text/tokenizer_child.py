@@ -56,12 +56,12 @@ def main() -> None:
                 tokenizer.no_truncation()
                 tokenizer.no_padding()
                 tokenizer.encode_special_tokens = True
-                found: dict[str, Any] = {}
+                reply: dict[str, Any] = {}
             else:
-                found = _answer(tokenizer, json.loads(data))
+                reply = _answer(tokenizer, json.loads(data))
         except BaseException as error:  # the library's panics are no Exception
-            found = {"error": str(error).partition("\n")[0][:200] or type(error).__name__}
-        write_frame(answers, json.dumps(found).encode())
+            reply = {"error": str(error).partition("\n")[0][:200] or type(error).__name__}
+        write_frame(answers, json.dumps(reply).encode())
 
 
 if __name__ == "__main__":

@@ -41,13 +41,13 @@ class TokenizerProcess:
     def encode(self, text: str, special: bool = False) -> list[int]:
         """Ids of a text. Raises `BadInput` where that takes too long, is too much, or fails."""
         most = MOST_IDS * (len(text) + 16)
-        found = self._ask({"text": text, "special": special, "most": most}, SECONDS + A_CHARACTER * len(text))
-        if "many" in found:
-            got = f"{found['many']} for {number_of(len(text), 'character')}"
+        reply = self._ask({"text": text, "special": special, "most": most}, SECONDS + A_CHARACTER * len(text))
+        if "many" in reply:
+            got = f"{reply['many']} for {number_of(len(text), 'character')}"
             raise BadInput(
                 "The tokenizer makes too many tokens of this text.", expected=f"at most {most}", got=got, remedy=_REMEDY
             )
-        return found["ids"]
+        return reply["ids"]
 
     def decode(self, ids: list[int]) -> str:
         """Text of ids. Raises `BadInput` as `encode` does."""
@@ -68,10 +68,10 @@ class TokenizerProcess:
             start_new_session=True,  # Ctrl+C is for whoever waits
         )
         self._running.append(child)
-        found, late = _exchange(child, self.data, LOADING)
-        if found is None or "error" in found:
+        reply, late = _exchange(child, self.data, LOADING)
+        if reply is None or "error" in reply:
             _end(self._running)
-            got = f"nothing within {LOADING:.0f} s" if late else "no answer" if found is None else found["error"]
+            got = f"nothing within {LOADING:.0f} s" if late else "no answer" if reply is None else reply["error"]
             raise BadModel("The tokenizer cannot be loaded.", expected="a tokenizers file", got=got)
         return child
 
@@ -80,21 +80,21 @@ class TokenizerProcess:
             try:
                 alive = [c for c in self._running if c.poll() is None]
                 child = alive[0] if alive else self._start()
-                found, late = _exchange(child, json.dumps(request).encode(), limit)
+                reply, late = _exchange(child, json.dumps(request).encode(), limit)
             except BadModel as error:
                 raise BadInput(error.what, expected=error.expected, got=error.got, remedy=_REMEDY) from error
             except BaseException:  # Ctrl+C while it worked: its answer would be taken for the next one's
                 _end(self._running)
                 raise
-            if found is None:
+            if reply is None:
                 _end(self._running)
-        if found is None:
+        if reply is None:
             what = "The tokenizer does not finish with this text." if late else "The tokenizer broke down on this text."
             got = "no answer" if late else "the end of its process, as when memory runs out"
             raise BadInput(what, expected=f"tokens within {limit:.1f} s", got=got, remedy=_REMEDY)
-        if "error" in found:
-            raise failed(found["error"])
-        return found
+        if "error" in reply:
+            raise failed(reply["error"])
+        return reply
 
 
 def failed(reason: str) -> BadInput:
@@ -118,12 +118,12 @@ def _exchange(child: subprocess.Popen[bytes], data: bytes, limit: float) -> tupl
         given, answers = child.stdin, child.stdout
         assert given is not None and answers is not None
         write_frame(given, data)
-        found = read_frame(answers)
+        reply = read_frame(answers)
     except OSError:  # it has ended
-        found = None
+        reply = None
     finally:
         timer.cancel()
-    return (None if found is None else json.loads(found)), late.is_set()
+    return (None if reply is None else json.loads(reply)), late.is_set()
 
 
 def _end(running: list[subprocess.Popen[bytes]]) -> None:

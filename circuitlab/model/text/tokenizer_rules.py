@@ -75,11 +75,11 @@ def unbounded(spec: Mapping[str, Any]) -> str:
 
 def _steps(step: Any, inside: str) -> list[Mapping[str, Any]]:
     """The steps one after another; sequences may hold sequences."""
-    found: list[Mapping[str, Any]] = []
+    steps: list[Mapping[str, Any]] = []
     rest = [] if step is None else [step]
     while rest:
         one = rest.pop(0)
-        if not isinstance(one, Mapping) or len(found) >= _MOST_STEPS:
+        if not isinstance(one, Mapping) or len(steps) >= _MOST_STEPS:
             raise _Unknown("a step that is no object" if not isinstance(one, Mapping) else "very many steps")
         if one.get("type") == "Sequence":
             more = one.get(inside)
@@ -87,8 +87,8 @@ def _steps(step: Any, inside: str) -> list[Mapping[str, Any]]:
                 raise _Unknown("very many steps")
             rest = [*more, *rest]
         else:
-            found.append(one)
-    return found
+            steps.append(one)
+    return steps
 
 
 def _grows(steps: list[Mapping[str, Any]], growth: Callable[[Mapping[str, Any]], float]) -> None:
@@ -138,8 +138,8 @@ def _replacement(step: Mapping[str, Any]) -> float:
 
 
 def _expression(pattern: Any) -> None:
-    found = pattern.get("Regex") if isinstance(pattern, Mapping) and len(pattern) == 1 else None
-    if found not in KNOWN:
+    expression = pattern.get("Regex") if isinstance(pattern, Mapping) and len(pattern) == 1 else None
+    if expression not in KNOWN:
         raise _Unknown("a regular expression that is not known")
 
 

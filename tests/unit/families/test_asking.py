@@ -37,7 +37,7 @@ def test_a_folder_of_ours_imports_one_family(tmp_path: Path, imported: list[str]
 @pytest.mark.parametrize("kind", SPELT)
 def test_a_family_is_found_by_its_name(tmp_path: Path, imported: list[str], kind: str) -> None:
     found = Checkpoint(tmp_path, tmp_path, {"model_type": kind}, tensors=ResidentTensors({}))
-    claiming = next(f for f in family.asked(found) if f.claims(found))
+    claiming = next(f for f in family.candidates(found) if f.claims(found))
     assert claiming.name == SPELT[kind]
     assert imported[-1] == SPELT[kind]
     assert len(imported) <= 2  # and perhaps one that it is named after
@@ -55,7 +55,7 @@ def test_the_order_changes_nothing(tmp_path: Path) -> None:
     ]
     for kind in kinds:
         found = Checkpoint(tmp_path, tmp_path, {"model_type": kind}, tensors=ResidentTensors({}))
-        first, every = (next((f for f in order if f.claims(found)), None) for order in (family.asked(found), families()))
+        first, every = (next((f for f in order if f.claims(found)), None) for order in (family.candidates(found), families()))
         assert first is every, kind
 
 

@@ -123,7 +123,7 @@ def test_rotary_is_read_from_the_stored_tables(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("assume", "words"),
     [
-        ({"position": "learned"}, "nothing of that name"),
+        ({"position": "learned"}, "no assumption of that name"),
         ({"activation": "tanh"}, "activation cannot be read"),
         ({"score_scale": "0"}, "score scale"),
         ({"norm_eps": "small"}, "norm_eps"),

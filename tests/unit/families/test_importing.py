@@ -86,7 +86,7 @@ def foreign(tmp_path: Path) -> Path:
 
 
 def test_a_map_makes_the_same_model(foreign: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(BadModel, match="family is not known"):
+    with pytest.raises(BadModel, match="family is unknown"):
         open_model(foreign)
     assert main(["import", str(foreign), "--map", str(_map(tmp_path / "map.toml")), "--output", str(tmp_path / "ours")]) == 0
     said = capsys.readouterr().out
