@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from circuitlab.draw.heatmap._readout import cell_words
+from circuitlab.draw.heatmap.heatmap import cell_words
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, CircuitLabError

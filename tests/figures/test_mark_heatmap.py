@@ -11,7 +11,7 @@ from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QApplication
 
 from circuitlab.draw.export.pictures import render
-from circuitlab.draw.heatmap._pooling import pooled
+from circuitlab.draw.heatmap.heatmap import pooled
 from circuitlab.draw.look.colours import inked, rgb, table
 from circuitlab.draw.look.theme import DARK, LIGHT
 from circuitlab.errors import BadFigure

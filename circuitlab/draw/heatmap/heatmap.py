@@ -9,7 +9,7 @@ block stands for it (a diagonal one cell wide must not vanish), and the caption 
 
 from __future__ import annotations
 
-from math import ceil, floor, inf
+from math import ceil, floor
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF
@@ -17,69 +17,51 @@ from PySide6.QtGui import QPainter, QPen, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from circuitlab.draw.heatmap._cells import MOST, cell_colours, paint_cells, paint_signs, rectangles
+from circuitlab.draw.heatmap._fitted import FittedMap
 from circuitlab.draw.heatmap._frames import paint_crosshair, paint_frames, paint_rules, paint_tiles
 from circuitlab.draw.heatmap._hatching import Hatching
-from circuitlab.draw.heatmap._pooling import pooled
-from circuitlab.draw.heatmap._readout import cell_words
 from circuitlab.draw.heatmap._texts import paint_texts
-from circuitlab.draw.look.colour_bar import ColourBar, short
+from circuitlab.draw.look.colour_bar import short
 from circuitlab.draw.look.colours import inks, rgba_table, steps
 from circuitlab.draw.look.cross import paint_struck
-from circuitlab.draw.look.legend import Legend
 from circuitlab.draw.look.paper import POINTS, Paper
 from circuitlab.draw.look.theme import Theme
 from circuitlab.draw.plots.items import Image
-from circuitlab.draw.plots.plot import LEAST_PICTURE, Overlay, PlotMark, Range
-from circuitlab.draw.pointing.gestures import Id
+from circuitlab.draw.plots.plot import Overlay, Range
+from circuitlab.draw.pointing.gestures import Id, number
 from circuitlab.figures.contracts.hues import hue_rgb
-from circuitlab.figures.marks import Heatmap
+from circuitlab.figures.marks import Axis, Heatmap
 
-LARGEST_CELL, LARGEST_ALONE = 56.0, 140.0  # px: beside something else, and with a row of the figure for itself
-LARGEST_ON_PAPER = 28.0
 MOSTLY_EMPTY = 16  # cells to each that is painted: of a larger map it is not asked how many these are
-UNLIMITED = (1 << 24) - 1  # Qt's own
-SHORT = 150  # px of height below which axes leave out titles that their ticks say
-LOWEST_TITLED = 36  # px of picture: on less the caption says what the axes are, and the picture has their room
-LOWEST_BAR = 40  # px of picture: on less the colour bar has no room for its numbers
 
 
-class HeatmapMark(PlotMark):
+class HeatmapMark(FittedMap):
     """Realises `Heatmap`."""
-
-    _mips: list[np.ndarray] = []  # noqa: RUF012  pyqtgraph resizes before __init__ is through
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, parent)
-        self.mark: Heatmap = Heatmap("", np.zeros((1, 1), np.float32), (0.0, 1.0))
-        self._mips = []
+        self._mips: list[np.ndarray] = []
         self._mip = 0
         self._cursor: Id | None = None
-        self._alone = False
         self._hatching = Hatching()
-        self._paper: Paper | None = None
         self._cells: np.ndarray | None = None  # colours that are painted as rectangles
-        self._bar_left_out = self._untitled = False
         self.box.invertY(True)
         self.image = Image()
         self.box.addItem(self.image, ignoreBounds=True)
         self._over = Overlay(self, self._draw_over)
-        self.bar = ColourBar(theme)
-        self.legend = Legend(theme)
-        plot = self.plot_item
-        plot.layout.addItem(self.bar, 2, 3)
-        plot.layout.addItem(self.legend, 1, 1)
 
     # the mark --------------------------------------------------------------------------------------------------------
 
     def show_mark(self, mark: Heatmap) -> None:
         """Upload what is new; a crosshair alone repaints only itself."""
         old, self.mark, self.mark_name = self.mark, mark, mark.name
-        first = not self._mips
+        first = not self._ready
         shape = old.values.shape != mark.values.shape
         pixels = mark.rgb if mark.rgb is not None else mark.values
         before = old.rgb if old.rgb is not None else old.values
         if first or pixels is not before:
             self._mips, self._mip = [pixels], -1
+            self._ready = True
             self._cells = None
         if first or mark.map != old.map or mark.levels != old.levels or (mark.rgb is None) != (old.rgb is None):
             self._table()
@@ -195,137 +177,26 @@ class HeatmapMark(PlotMark):
             words.append("" if first <= 0 and last >= n - 1 else f"{name} {first}–{last} of {n}")
         return words[0], words[1]
 
-    def _measure(self, width: float, height: float, barred: bool) -> tuple[float, float, float]:
-        """(width, height) that a picture takes of this room, and its own height; axes say what fits beside cells of that size."""
-        rows, cols = self.mark.values.shape
-        left, bottom, top, cell_x, cell_y = 0.0, 0.0, 0.0, 64.0, 64.0
-        bar = self.bar.extent() if barred else 0.0
-        self.left_axis.short = self.bottom_axis.short = height < self.theme.px(SHORT)
-        for turn in range(5):
-            left, bottom = self.left_axis.fit(cell_y), self.bottom_axis.fit(cell_x)
-            top = self.legend.height_for(min(cell_x * cols, width - left - bar))
-            # at last cells only shrink: else axes may ask for more beside large ones, and make them small, without end
-            most_x, most_y = (cell_x, cell_y) if turn > 2 else (inf, inf)
-            cell_x = min(max((width - left - bar - 10) / cols, 1e-3), most_x)
-            cell_y = min(max((height - bottom - top - 10) / rows, 1e-3), most_y)
-            if self.mark.square:
-                cell_x = cell_y = self._snapped(min(cell_x, cell_y, self._largest()))
-        return left + bar + cell_x * cols, bottom + top + cell_y * rows, cell_y * rows
-
-    def _barred(self) -> bool:
-        return self.mark.colour_bar and self.mark.rgb is None
-
     def fit(self) -> None:
-        """Give the plot a whole number of device pixels a cell, at the top left of the room there is."""
-        width, height = self.viewport().width(), self.viewport().height()
-        barred = self._barred()
-        used_x, used_y, picture = self._measure(width, height, barred)
-        if barred and picture < self.theme.px(LOWEST_BAR):
-            barred = False
-            used_x, used_y, _ = self._measure(width, height, barred)
-        untitled = self._paper is None and 0 < self._side(width, height, barred) < self.theme.px(LOWEST_TITLED)
-        self._title_axes(not untitled)
-        used_x, used_y, _ = self._measure(width, height, barred)
-        self.bar.setVisible(barred)
-        left_out = self._barred() and not barred, untitled
-        if left_out != (self._bar_left_out, self._untitled):
-            self._bar_left_out, self._untitled = left_out
-            self.noted.emit()
-        layout = self.plot_item.layout
-        layout.setContentsMargins(0, 5, max(0.0, width - used_x), max(0.0, height - used_y - 5))
-        # The margins are part of the least size of the plot: until they are right its geometry may have been refused.
-        self.plot_item.setGeometry(self.range)
-        layout.activate()
+        """Also what is painted over the cells."""
+        super().fit()
         self._over.update()
-
-    def _side(self, width: float, height: float, barred: bool) -> float:
-        """px of height of the picture with titles beside its axes."""
-        self._title_axes(True)
-        return self._measure(width, height, barred)[2]
-
-    def _title_axes(self, titled: bool) -> None:
-        self.left_axis.untitled = self.bottom_axis.untitled = not titled
-
-    def _largest(self) -> float:
-        if self._paper is not None:
-            return LARGEST_ON_PAPER
-        return self.theme.px(LARGEST_ALONE if self._alone else LARGEST_CELL)
-
-    def set_alone(self, alone: bool) -> None:
-        """Whether it has a row of the figure for itself, and grows with it."""
-        if alone != self._alone:
-            self._alone = alone
-            self.left_axis.large = self.bottom_axis.large = alone and self._paper is None
-            if self._mips:
-                self.fit()
-
-    def side_in(self, width: int, height: int) -> float:
-        """px of height of the picture in a room."""
-        side = self._side(width, height, self._barred())
-        self._title_axes(not self._untitled)
-        self._measure(self.viewport().width(), self.viewport().height(), self.bar.isVisible())  # axes as they are
-        return side
-
-    def index_step_in(self, width: int, height: int) -> int:
-        """How far apart the indices are that stand for tokens in a room, 0 where the tokens themselves stand on both axes."""
-        self._measure(width, height, self._barred())
-        step = max(self.left_axis.index_step, self.bottom_axis.index_step)
-        self._measure(self.viewport().width(), self.viewport().height(), self.bar.isVisible())  # axes as they are
-        return step
-
-    def _snapped(self, cell: float) -> float:
-        ratio = self.devicePixelRatioF()
-        return floor(cell * ratio) / ratio if cell * ratio >= 3 and self._paper is None else cell
-
-    def widen_bar(self, least: int) -> None:
-        """Keep at least so many px for the colour bar: maps above each other then have their columns above each other."""
-        if least != self.bar.least:
-            self.bar.least = least
-            self.bar.setFixedWidth(self.bar.extent())
-            self.fit()
-
-    def natural_width(self, height: int) -> int:
-        """px that a picture of so much height can use: square cells do not get wider."""
-        if not self.mark.square:
-            return UNLIMITED
-        self._title_axes(True)
-        used = self._measure(1e4, height, self._barred())[0]
-        self._title_axes(not self._untitled)
-        self._measure(self.viewport().width(), self.viewport().height(), self.bar.isVisible())  # axes as they are
-        return ceil(used + 12)
-
-    def least_width(self) -> float:
-        """Axis, a picture of a dot a column at least, colour bar."""
-        beside = self.left_axis.fit(LARGEST_ON_PAPER) + (self.bar.extent() if self._barred() else 0.0)
-        return beside + max(LEAST_PICTURE, self.mark.values.shape[1] * 72 / 300 * self.theme.small / 7)
-
-    def fits_on_paper(self, width: float) -> bool:
-        """Whether cells get more of this width than what stands beside them, and the colour bar its height."""
-        beside = self.left_axis.fit(LARGEST_ON_PAPER) + (self.bar.extent() if self._barred() else 0.0)
-        used, _, picture = self._measure(width, 1e4, self._barred())
-        return picture >= self.theme.px(LOWEST_BAR) and used - beside >= beside
-
-    def natural_height(self, width: int) -> int:
-        """Square cells of this width and their labels."""
-        if not self.mark.square:
-            return round(min(width * 0.6, self.mark.values.shape[0] * 18 + 120))
-        return ceil(self._measure(width, 1e4, self._barred())[1] + 12)
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Fit again; the zoom stays."""
         super().resizeEvent(event)
-        if self._mips:
+        if self._ready:
             self.fit()
             self._upload()
 
     def range_changed(self) -> None:
         """Another level of detail may be due."""
-        if self._mips:
+        if self._ready:
             self._upload()
 
     def restyle(self) -> None:
         """The zero of the map follows the background."""
-        if self._mips:
+        if self._ready:
             self._table()
             self.bar.show_levels(self.mark.map, self.mark.levels, self.mark.unit, self.theme)
             self.legend.show_entries([(text, hue_rgb(hue, self.theme.dark)) for text, hue in self.mark.legend], self.theme)
@@ -409,3 +280,41 @@ class HeatmapMark(PlotMark):
         if self._cursor is not None:
             painter.setPen(QPen(self.theme.colour("text"), 1))
             painter.drawRect(self._item_box(self._cursor).adjusted(0, 0, -1, -1))
+
+
+def pooled(values: np.ndarray) -> np.ndarray:
+    """[ceil(r/2), ceil(c/2)]: of each 2 × 2 block the entry of the largest magnitude, NaN only where all are.
+
+    Of colours [r, c, 3] the darkest.
+    """
+    rows, cols = values.shape[:2]
+    pad = [(0, rows % 2), (0, cols % 2)] + [(0, 0)] * (values.ndim - 2)
+    if values.ndim == 3:
+        v = np.pad(values, pad, mode="edge")
+        return np.minimum(np.minimum(v[::2, ::2], v[1::2, ::2]), np.minimum(v[::2, 1::2], v[1::2, 1::2]))
+    v = np.pad(values, pad, constant_values=np.nan)
+    parts = (v[::2, ::2], v[1::2, ::2], v[::2, 1::2], v[1::2, 1::2])
+    high = np.fmax(np.fmax(parts[0], parts[1]), np.fmax(parts[2], parts[3]))
+    low = np.fmin(np.fmin(parts[0], parts[1]), np.fmin(parts[2], parts[3]))
+    return np.where(-low > high, low, high)
+
+
+def cell_words(mark: Heatmap, row: int, col: int) -> str:
+    """Where it is on both axes, and the value; of a tile no value."""
+    names = _step(mark.y, row), _step(mark.x, col)
+    heads = mark.y.label == "layer" and mark.x.label == "head"
+    where = "".join(a.ticks[i] for a, i in ((mark.y, row), (mark.x, col))) if heads else " · ".join(names)
+    hint = mark.hints.get((row, col), "")
+    hint = f" · {hint}" if hint else ""
+    if mark.tiles:
+        return f"{where}{hint}"
+    written = "" if mark.texts is None else f" · ‘{mark.texts[row, col]}’"
+    return f"{where}{written} · {number(float(mark.values[row, col]), mark.unit, mark.blank)}{hint}"
+
+
+def _step(axis: Axis, i: int) -> str:
+    if axis.tokens and i < len(axis.ticks):
+        return f"{axis.label} {i} ‘{axis.ticks[i]}’"
+    if i < len(axis.ticks):
+        return f"{axis.label} {axis.ticks[i]}".strip()
+    return f"{axis.label} {i}".strip()

@@ -22,6 +22,7 @@ from circuitlab.draw.pointing.gestures import ARROWS, Gestures
 
 LEAST_PICTURE = 40  # px of a picture that stands alone on paper, its axis beside it
 LEAST_BESIDE = 240  # px of a picture on paper
+UNLIMITED = (1 << 24) - 1  # px of a side of a widget: Qt's own
 _ZOOMS = {Qt.Key.Key_Plus: 0.8, Qt.Key.Key_Equal: 0.8, Qt.Key.Key_Minus: 1.25}
 Range = tuple[tuple[float, float], tuple[float, float]]
 

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QWidget
 
 from circuitlab.draw.look.legend import Legend
 from circuitlab.draw.look.theme import GRID, Theme
-from circuitlab.draw.plots.axis import advance
+from circuitlab.draw.plots._number_axis import advance
 from circuitlab.draw.plots.plot import PlotMark, Range
 from circuitlab.figures.marks import Axis
 

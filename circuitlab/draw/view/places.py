@@ -6,9 +6,9 @@ from typing import Any
 
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QVBoxLayout, QWidget
 
-from circuitlab.draw.heatmap.heatmap import UNLIMITED, HeatmapMark
+from circuitlab.draw.heatmap.heatmap import HeatmapMark
 from circuitlab.draw.look.theme import GRID
-from circuitlab.draw.plots.plot import PlotMark
+from circuitlab.draw.plots.plot import UNLIMITED, PlotMark
 from circuitlab.draw.plots.xy import XYPlot
 from circuitlab.draw.tables.on_paper import RowsOnPaper
 from circuitlab.draw.tables.rows import RowsMark

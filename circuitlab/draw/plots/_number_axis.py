@@ -1,0 +1,118 @@
+# pyright: reportOptionalMemberAccess=false, reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
+# pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false, reportRedeclaration=false
+# pyqtgraph and PySide6 describe themselves wrongly here: pyqtgraph forwards methods at run time and names layouts as methods.
+"""The numbers of an axis: as many as stand clear of each other, at least two where there is room; decades on a log axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
+from math import ceil, floor, log10
+from typing import Any, Literal
+
+import pyqtgraph as pg
+from PySide6.QtGui import QFontMetricsF
+
+from circuitlab.draw.look.theme import Theme
+from circuitlab.figures.marks import Axis
+
+LOW, LINE = 90, 13  # px of height below which numbers stand a line apart, and how much that is
+LINES_APART = 20  # px above it
+TOUCHING = 4.0  # px between two where only one would be left otherwise
+LOG_NUMBERS = ((2, 5), (3,))  # between decades, the first that have room
+BETWEEN_NUMBERS, NUMBERS_FROM = 10.0, 36.0  # px between two numbers, and at least from one's middle to the next one's
+
+
+@lru_cache(maxsize=16384)
+def advance(theme: Theme, size: float, mono: bool, text: str) -> float:
+    """Width of a text in px: measured once, asked for every label at every fit."""
+    return QFontMetricsF(theme.font(size, mono=mono)).horizontalAdvance(text)
+
+
+class NumberAxis(pg.AxisItem):
+    """Left or bottom; `spec` says what the numbers count."""
+
+    def __init__(self, side: Literal["left", "bottom"], theme: Theme) -> None:
+        self.vertical = side == "left"
+        self.theme = theme
+        self.spec = Axis()
+        super().__init__(side, maxTickLength=-4)  # which lays out a title at once
+        self.enableAutoSIPrefix(False)  # values are written as they are: no thousandths of a score
+
+    def _apart(self, texts: list[str]) -> float:
+        """px from one number to the next along the axis: as measured, and never so near that they are hard to read."""
+        if self.vertical:
+            return float(self.theme.px(LINE if self.height() < self.theme.px(LOW) else LINES_APART))
+        widest = max((advance(self.theme, self.theme.small, False, t) for t in texts), default=0.0)
+        return max(widest + BETWEEN_NUMBERS, NUMBERS_FROM)
+
+    def tickSpacing(self, minVal: float, maxVal: float, size: float) -> list[Any]:
+        """The smallest of 1, 2, 5, 10 … at which all numbers stand clear of each other; nothing is ruled between them."""
+        if size <= 0 or maxVal <= minVal:
+            return super().tickSpacing(minVal, maxVal, size)
+        span = maxVal - minVal
+        power = 10.0 ** (floor(log10(span * (self.theme.px(LINE) if self.vertical else NUMBERS_FROM) / size)) - 1)
+        step, near = power, 0.0  # near: numbers at these steps nearly touch, but do not
+        for step in (m * 10**k * power for k in range(6) for m in (1, 2, 5)):
+            if self.spec.whole and step < 1:
+                continue
+            inside = range(ceil(minVal / step), floor(maxVal / step) + 1)
+            if near and len(inside) < 2:
+                return [(near, 0.0)]  # two numbers say more than one
+            ends = [inside[0] * step, inside[-1] * step] if len(inside) else []
+            spare = step / span * size - self._apart(self.tickStrings(ends, 1.0, step))
+            if spare >= 0:
+                break
+            near = step if spare >= TOUCHING - BETWEEN_NUMBERS else 0.0
+        return [(step, 0.0)]
+
+    def tickValues(self, minVal: float, maxVal: float, size: float) -> list[Any]:
+        """At least two numbers where there is room for two: one alone says nothing of the scale."""
+        levels = super().tickValues(minVal, maxVal, size)
+        if size <= 0 or maxVal <= minVal or sum(len(values) for _, values in levels) > 1:
+            return levels
+        low, high = sorted((minVal, maxVal))
+        for step, values in self._finer(low, high, levels[0][0] if levels and levels[0][0] else 1.0):
+            ends = [values[0], values[-1]]
+            if (ends[1] - ends[0]) / (high - low) * size >= self._apart(self.tickStrings(ends, 1.0, step)):
+                return [(step, ends)]
+        return levels
+
+    def _finer(self, low: float, high: float, step: float) -> Iterator[tuple[float, list[float]]]:
+        """(step, the numbers between `low` and `high`) for finer steps that have two or more, the coarsest first."""
+        if self.logMode:
+            digits = [log10(m) for m in (1, 2, 3, 4, 5, 6, 7, 8, 9)]
+            values = [d + digit for d in range(floor(low), ceil(high) + 1) for digit in digits if low <= d + digit <= high]
+            yield from [(1.0, values)] if len(values) > 1 else []
+            return
+        power = 10.0 ** floor(log10(step))
+        for one in (m * 10.0**k * power for k in range(0, -3, -1) for m in (5, 2, 1)):
+            values = [i * one for i in range(ceil(low / one), floor(high / one) + 1)]
+            if one < step and len(values) > 1 and not (self.spec.whole and one < 1):
+                yield one, values
+
+    def logTickValues(self, minVal: float, maxVal: float, size: float, stdTicks: Any) -> list[tuple[Any, list[float]]]:
+        """On a logarithmic axis: decades, and 2 and 5 between them where there are few decades and room."""
+        decades = range(floor(minVal), ceil(maxVal) + 1)
+        wide = size / max(maxVal - minVal, 1e-9)  # px of a decade
+        texts = self.logTickStrings([float(d) for d in decades], 1.0, 1.0)
+        widest = max(advance(self.theme, self.theme.small, False, t) for t in texts)
+        apart = float(self.theme.px(LINE)) if self.vertical else widest + BETWEEN_NUMBERS / 2
+        every = max(1, ceil(apart / wide))
+        found: list[tuple[Any, list[float]]] = [(1.0, [float(d) for d in decades if d % every == 0 and minVal <= d <= maxVal])]
+        for numbers in LOG_NUMBERS if maxVal - minVal < 3 else ():
+            steps = [log10(m) for m in (1, *numbers, 10)]
+            if wide * min(b - a for a, b in pairwise(steps)) >= apart:
+                between = [d + step for d in decades for step in steps[1:-1]]
+                found.append((None, [v for v in between if minVal <= v <= maxVal]))
+                break
+        return found
+
+    def tickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
+        """With a minus sign that is one."""
+        return [text.replace("-", "−") for text in super().tickStrings(values, scale, spacing)]
+
+    def logTickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
+        """Plain numbers where they are short, powers of ten otherwise."""
+        return [f"{10**v:g}" if -4 < v < 5 else f"{10**v:.0e}".replace("e+0", "e").replace("e-0", "e−") for v in values]
