@@ -176,8 +176,8 @@ for k in range(int(sys.argv[3])):
     before = context.document.recorded
     step = painted(bar.step_on)
     after = context.document.recorded; settle(window)
-    painted(lambda: context.loader.show(before, 'back')); settle(window)
-    times.append((step, painted(lambda: context.loader.show(after, 'again')))); settle(window)
+    painted(lambda: context.show(before, 'back')); settle(window)
+    times.append((step, painted(lambda: context.show(after, 'again')))); settle(window)
 print(json.dumps(dict(ours=statistics.median(t[0] for t in times), bare=statistics.median(t[1] for t in times))))
 window.close()
 """

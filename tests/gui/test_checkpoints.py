@@ -106,7 +106,7 @@ def test_a_last_checkpoint_that_is_the_final_weights_is_not_shown_twice(qtbot: A
     bar = window.checkpoints
     assert [(p.checkpoint, p.step) for p in bar.points] == [*zip(range(4), STEPS, strict=False), (None, 400)]
     with qtbot.waitSignal(window.context.loader.settled, timeout=5000):
-        window.context.loader.go(replace(window.context.document.recorded.model, checkpoint=4), "there")
+        window.context.go(replace(window.context.document.recorded.model, checkpoint=4), "there")
     assert bar.slider.value() == 4 and bar.position == 4
     window.close()
     window.deleteLater()

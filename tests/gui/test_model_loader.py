@@ -48,7 +48,7 @@ def test_a_checkpoint_is_opened_off_the_gui_thread_and_drives_the_panels(
     context.document.apply(with_edits(context.document.recorded, CUT), "cut")
     kept = context.document.recorded
     with qtbot.waitSignal(context.loader.settled, timeout=5000):
-        context.loader.go(refs[1], "step", "checkpoint")
+        context.go(refs[1], "step", "checkpoint")
         assert context.loader.waiting and context.document.state == kept and context.loader.target_state.model == refs[1]
     settle(qtbot, window)
     assert context.document.state == replace(kept, model=refs[1]) and not context.loader.waiting
@@ -61,7 +61,7 @@ def test_of_a_burst_the_newest_wins_and_undo_is_one_step(qtbot: Any, window: Win
     context = window.context
     first = context.document.recorded
     for ref in refs:
-        context.loader.go(ref, "step", "checkpoint")
+        context.go(ref, "step", "checkpoint")
     qtbot.waitUntil(lambda: context.document.state.model == refs[-1], timeout=5000)
     settle(qtbot, window)
     window.undo()
@@ -80,16 +80,16 @@ def test_what_cannot_be_read_is_said_and_changes_nothing(qtbot: Any, window: Win
     (folder / "checkpoints" / "step-000200.safetensors").write_bytes(b"no weights")
     before = context.document.recorded
     with qtbot.waitSignal(context.loader.given_up, timeout=5000):
-        context.loader.go(refs[2], "step")
+        context.go(refs[2], "step")
     assert len(errors) == 1 and context.document.recorded == before and not context.loader.waiting
     with qtbot.waitSignal(context.loader.settled, timeout=5000):
-        context.loader.go(refs[3], "step")
+        context.go(refs[3], "step")
     assert context.document.recorded.model == refs[3]
 
 
 def test_undo_takes_back_what_is_on_its_way(qtbot: Any, window: Window, refs: list[ModelRef]) -> None:
     context, before = window.context, window.context.document.recorded
-    context.loader.go(refs[2], "step")
+    context.go(refs[2], "step")
     assert context.loader.waiting
     window.undo()
     assert not context.loader.waiting
@@ -100,7 +100,7 @@ def test_undo_takes_back_what_is_on_its_way(qtbot: Any, window: Window, refs: li
 def test_what_is_typed_while_a_model_is_opened_stays(qtbot: Any, window: Window, refs: list[ModelRef]) -> None:
     context = window.context
     with qtbot.waitSignal(context.loader.settled, timeout=5000):
-        context.loader.go(refs[2], "step")
+        context.go(refs[2], "step")
         context.document.apply(context.document.recorded.select(heads=(Head(1, 3),)), "head")
     assert context.document.recorded.model == refs[2] and context.document.recorded.selection.heads == (Head(1, 3),)
 
@@ -112,7 +112,7 @@ def test_undo_opens_what_has_been_closed_checkpoints_and_constructed_models_too(
     models = [refs[1], reference("construct:rope-induction?alpha=20"), refs[3]]
     for ref in models:
         with qtbot.waitSignal(context.loader.settled, timeout=10_000):
-            context.loader.go(ref, "step")
+            context.go(ref, "step")
         settle(qtbot, window)
     for act, expected in ((window.undo, models[1]), (window.undo, models[0]), (window.redo, models[1])):
         for ref in models:
@@ -135,7 +135,7 @@ def test_another_shape_keeps_what_it_has_and_drops_the_rest(qtbot: Any, window: 
     state = with_edits(context.document.recorded, CUT, Intervention("zero", Site("result", 0, (1,))))
     context.document.apply(state.select(heads=(Head(1, 0), Head(0, 2)), destination=3, locked=True), "x")
     with qtbot.waitSignal(context.loader.settled, timeout=5000):
-        context.loader.go(reference(str(small)), "small")
+        context.go(reference(str(small)), "small")
     settle(qtbot, window)
     now = context.document.recorded
     assert now.tokens == state.tokens and now.text == state.text
@@ -143,7 +143,7 @@ def test_another_shape_keeps_what_it_has_and_drops_the_rest(qtbot: Any, window: 
     assert now.selection.heads == (Head(0, 2),) and now.selection.destination == 3
     assert heat(window).values.shape == (len(now.tokens),) * 2
     with qtbot.waitSignal(context.loader.settled, timeout=10_000):
-        context.loader.go(reference("construct:rope-induction"), "constructed")
+        context.go(reference("construct:rope-induction"), "constructed")
     settle(qtbot, window)
     now = context.document.recorded
     assert now.edits == () and now.selection.destination is None
@@ -157,7 +157,7 @@ def test_a_pinned_model_is_opened_with_the_state(qtbot: Any, window: Window, ref
     now = context.document.recorded
     pin = Pin("other", replace(now.subject, model=ModelRef(f"file:{other}", 4)), text=now.text)
     with qtbot.waitSignal(context.loader.settled, timeout=5000):
-        context.loader.show(replace(now, model=refs[0], pins=(pin,), compare="difference"), "pinned")
+        context.show(replace(now, model=refs[0], pins=(pin,), compare="difference"), "pinned")
     assert context.engine.store.peek(pin.subject.model) is not None
     settle(qtbot, window)
     assert dock(window, "attention").view.figure.title.startswith("now − other")
@@ -169,7 +169,7 @@ def test_a_pinned_model_that_has_been_closed_is_not_opened_to_be_drawn(
     context = window.context
     state = context.document.recorded
     pin = Pin("early", replace(state.subject, model=refs[0]), state.selection, state.text)
-    context.loader.show(replace(state, pins=(pin,), compare="difference"), "pin")
+    context.show(replace(state, pins=(pin,), compare="difference"), "pin")
     settle(qtbot, window)
     assert context.facts().others(refs[0]) is not None
     here: list[ModelRef] = []

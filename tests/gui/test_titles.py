@@ -111,7 +111,15 @@ def commands(engine: Engine, state: State) -> Iterator[tuple[str, State]]:
 
     def after(act: Any) -> State:
         document = Document(state)
-        context = SimpleNamespace(document=document, facts=lambda ref=None: facts, name_of=str, readout=QUIET, message=QUIET)
+        context = SimpleNamespace(
+            document=document,
+            apply=document.apply,
+            end_preview=document.end_preview,
+            facts=lambda ref=None: facts,
+            name_of=str,
+            readout=QUIET,
+            message=QUIET,
+        )
         act(StateCommands(context))  # type: ignore[arg-type]
         return document.recorded
 

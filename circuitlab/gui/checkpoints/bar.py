@@ -133,7 +133,7 @@ class CheckpointBar(QWidget):
     @property
     def position(self) -> int:
         """Index of the point that is shown, or on its way."""
-        return self.series.index(self.context.loader.target_state.model)
+        return self.series.index(self.context.target_state.model)
 
     @Slot(object, object)
     def _changed(self, old: State, new: State) -> None:
@@ -237,7 +237,7 @@ class CheckpointBar(QWidget):
         ref = replace(self.context.document.recorded.model, checkpoint=self.points[index].checkpoint)
         self.slider.show_value(index)
         self._say()
-        self.context.loader.go(ref, self.points[index].words, merge)
+        self.context.go(ref, self.points[index].words, merge)
 
     @Slot()
     def _given_up(self) -> None:

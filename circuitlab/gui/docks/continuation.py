@@ -56,7 +56,7 @@ class Continuation(QObject):
         if state.tokens != self._state.tokens or tokens == state.tokens:
             self.context.message.emit("Nothing was added: the text has changed, or the context is full.")
             return
-        self.context.document.apply(state.with_text(text, tokens), "continue")
+        self.context.apply(state.with_text(text, tokens), "continue")
         self.context.message.emit(f"{number_of(len(tokens) - len(state.tokens), 'token')} written.")
 
     @Slot(str, object)

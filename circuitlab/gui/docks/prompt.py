@@ -184,7 +184,7 @@ class PromptDock(QDockWidget):
             if undo or redo:
                 if event.type() == QEvent.Type.KeyPress:
                     self.commit()
-                    (self.context.loader.undo if undo else self.context.loader.redo)()
+                    (self.context.undo if undo else self.context.redo)()
                 event.accept()
                 return True
         return False
@@ -232,7 +232,7 @@ class PromptDock(QDockWidget):
         self._apply(state.with_text(kept, read.tokens) if read.error is None else replace(state, draft=read.text))
 
     def _apply(self, state: State) -> None:
-        self.context.document.apply(state, "typing", f"typing {self._burst}")
+        self.context.apply(state, "typing", f"typing {self._burst}")
 
     @Slot(object)
     def _read(self, read: Read) -> None:
@@ -290,7 +290,7 @@ class PromptDock(QDockWidget):
         state = self.context.document.recorded
         if state.draft and read.error is None:
             kept = read.text if self.context.tokenizer() is not None else ""
-            self.context.document.apply(state.with_text(kept, read.tokens), f"the first {number_of(len(read.tokens), 'token')}")
+            self.context.apply(state.with_text(kept, read.tokens), f"the first {number_of(len(read.tokens), 'token')}")
 
     @Slot(str)
     def _warn(self, text: str, offer: str = "") -> None:
@@ -316,7 +316,7 @@ class PromptDock(QDockWidget):
             self.refresh()
             return
         changed = replace(state, bos=on).with_text(state.text, tokens)
-        self.context.document.apply(replace(changed, draft=state.draft), "BOS on" if on else "BOS off")
+        self.context.apply(replace(changed, draft=state.draft), "BOS on" if on else "BOS off")
 
     @Slot(int)
     def _sample(self, index: int) -> None:

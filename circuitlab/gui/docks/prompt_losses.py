@@ -182,17 +182,15 @@ class LossStrip(QObject):
 
     @Slot(object)
     def _picked(self, hit: Hit) -> None:
-        document = self.context.document
-        document.apply(pick_position(document.recorded, hit), "select a token")
+        self.context.apply(pick_position(self.context.document.recorded, hit), "select a token")
 
     @Slot(object, str)
     def _hovered(self, hit: Hit, readout: str) -> None:
         self.context.readout.emit(readout)
-        document = self.context.document
         if hit.gesture == "leave":
-            document.end_preview()
+            self.context.end_preview()
         else:
-            document.apply(pick_position(document.recorded, hit), "")
+            self.context.preview(pick_position(self.context.document.recorded, hit))
 
 
 def _signed(value: float) -> str:

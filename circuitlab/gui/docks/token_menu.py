@@ -73,15 +73,15 @@ class TokenMenu(QMenu):
     @Slot()
     def _choose(self) -> None:
         if (there := self._there()) is not None:
-            document = self.context.document
-            document.apply(pick_position(document.recorded, Hit("prompt", (there[0],), "click")), "select a token")
+            hit = Hit("prompt", (there[0],), "click")
+            self.context.apply(pick_position(self.context.document.recorded, hit), "select a token")
 
     @Slot()
     def _measure(self) -> None:
         if (there := self._there()) is not None:
             state, token = self.context.document.recorded, there[1]
             text = self.context.facts(state.model).token_text(token)
-            self.context.document.apply(state.select(target=Target((token,))), f"target: ‘{text}’")
+            self.context.apply(state.select(target=Target((token,))), f"target: ‘{text}’")
 
     @Slot()
     def _copy_token(self) -> None:

@@ -250,7 +250,7 @@ class LessonsDock(QDockWidget):
     def _select(self, head: Head) -> None:
         config, state = self.context.facts().config, self.context.document.recorded
         if head.layer < config.n_layers and head.head < config.n_heads:
-            self.context.document.apply(state.with_heads(head), f"select {head}")
+            self.context.apply(state.with_heads(head), f"select {head}")
         else:
             self.context.message.emit(f"{self.context.name_of(state.model)} has no head {head}.")
 

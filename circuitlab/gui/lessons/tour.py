@@ -184,9 +184,9 @@ class Tour(QObject):
         if before is not None:
             now = self.context.document.recorded
             own = replace(before, notes=now.notes, bookmarks=now.bookmarks)
-            self.context.document.gather(before, LEFT)  # undo leads to what was before, not into the lesson
+            self.context.gather(before, LEFT)  # undo leads to what was before, not into the lesson
             if own != now:
-                self.context.loader.show(own, f"leave “{title}”", LEFT)
+                self.context.show(own, f"leave “{title}”", LEFT)
         self.left.emit()
         self.changed.emit()
 
@@ -215,7 +215,7 @@ class Tour(QObject):
         state = replace(value.state, notes=now.notes, bookmarks=now.bookmarks)
         setup = self.lesson.setup(self.number)
         self.setting.emit(setup)
-        self.context.loader.show(state, f"{self.lesson.title}: {self.step.title}")
+        self.context.show(state, f"{self.lesson.title}: {self.step.title}")
         self.shown.emit(setup, self._again)
         for name, error in value.failed.items():
             self._fail(name, error)
@@ -300,4 +300,4 @@ class Tour(QObject):
         ref = self.context.document.recorded.model
         model = self.context.engine.store.peek(ref)  # every checkpoint knows the steps of all; nothing is opened here
         index = nearest(ref, () if model is None else model.opened.steps, step)
-        self.context.loader.go(replace(ref, checkpoint=index), f"step {step}")
+        self.context.go(replace(ref, checkpoint=index), f"step {step}")

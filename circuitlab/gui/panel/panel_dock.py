@@ -329,7 +329,7 @@ class PanelDock(QDockWidget):
 
     @Slot(object)
     def _controlled(self, view: object) -> None:
-        context, before = self.context, self.context.loader.target_state
+        context, before = self.context, self.context.target_state
         try:
             state = self.panel.controlled(before, view)
         except CircuitLabError as error:  # what cannot be springs back, and the status line says why
@@ -339,7 +339,7 @@ class PanelDock(QDockWidget):
         shown = self.panel.controls(before)
         moved = [f.name for f in fields(shown) if getattr(view, f.name) != getattr(shown, f.name)]
         burst = ".".join(("view", self.panel.name, *moved, str(self.controls.burst)))
-        context.loader.show(state, f"{self.panel.title}: {', '.join(moved)}".replace("_", " "), burst)
+        context.show(state, f"{self.panel.title}: {', '.join(moved)}".replace("_", " "), burst)
 
     def pick(self, state: State, hit: Hit) -> State:
         """The state after a gesture on the picture, which may be of an earlier prompt."""
@@ -347,11 +347,11 @@ class PanelDock(QDockWidget):
 
     @Slot(object)
     def _picked(self, hit: Hit) -> None:
-        before, pick = self.context.loader.target_state, lambda state: self.pick(state, hit)
+        before, pick = self.context.target_state, lambda state: self.pick(state, hit)
         # the click before the second one has chosen it already
         state = pointed_at(before, pick) if hit.gesture == "double-click" else pick(before)
         if state is not before:
-            self.context.loader.show(state, f"select in {self.panel.title}")
+            self.context.show(state, f"select in {self.panel.title}")
         if hit.gesture == "double-click" and self.panel.opens:
             self.opens.emit(self.panel.opens)
 
@@ -362,11 +362,11 @@ class PanelDock(QDockWidget):
     @Slot(object, str)
     def _hovered(self, hit: Hit, readout: str) -> None:
         self.context.readout.emit(readout)
-        document = self.context.document
+        recorded = self.context.document.recorded
         if hit.gesture == "leave":
-            document.end_preview()
-        elif (state := self.pick(document.recorded, hit)).model == document.recorded.model:
-            document.apply(state, "")  # another model is gone to by a click
+            self.context.end_preview()
+        elif (state := self.pick(recorded, hit)).model == recorded.model:  # another model takes a click
+            self.context.preview(state)
 
     @Slot(object, QPoint)
     def _context(self, hit: Hit | None, where: QPoint) -> None:

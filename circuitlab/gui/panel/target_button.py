@@ -77,7 +77,7 @@ class TargetButton(QToolButton):
 
     def _aim(self, target: Target) -> None:
         state: State = self.context.document.recorded
-        self.context.document.apply(state.select(target=target), f"target: {target_words(target, self.context.facts())}")
+        self.context.apply(state.select(target=target), f"target: {target_words(target, self.context.facts())}")
 
     @Slot()
     def _follow(self) -> None:

@@ -137,7 +137,7 @@ class Opening(QObject):
         """Make an open model the subject."""
         self.context.forget(model.ref)
         state = state_on(model, self.context.document.recorded, text)
-        self.context.document.apply(state, f"open {model.ref.name}")
+        self.context.apply(state, f"open {model.ref.name}")
         self.announce(model)
         self.opened.emit()
 

@@ -38,7 +38,7 @@ class Known:
         return [Entry(str(h := Head(layer, i)), partial(self._select, h)) for i in heads if i < c.n_heads]
 
     def _select(self, head: Head) -> None:
-        self.context.document.apply(self.context.document.recorded.select(heads=(head,)), f"head {head}")
+        self.context.apply(self.context.document.recorded.select(heads=(head,)), f"head {head}")
 
     def _tokens(self, typed: str) -> list[Entry]:
         facts, state, wanted = self.context.facts(), self.context.document.recorded, typed.strip().lower()
@@ -52,8 +52,8 @@ class Known:
     def _read_at(self, position: int) -> None:
         state = self.context.document.recorded
         if position < len(state.tokens):
-            self.context.document.apply(state.select(destination=position, locked=True), "select a token")
+            self.context.apply(state.select(destination=position, locked=True), "select a token")
 
     def _measure(self, token: int) -> None:
         state = self.context.document.recorded
-        self.context.document.apply(state.select(target=Target((token,))), f"target: ‘{self.context.facts().token_text(token)}’")
+        self.context.apply(state.select(target=Target((token,))), f"target: ‘{self.context.facts().token_text(token)}’")

@@ -157,11 +157,11 @@ class Window(QMainWindow):
     def undo(self) -> None:
         """Step back; what is being typed is a step of its own."""
         self.prompt.commit()
-        self.context.loader.undo()
+        self.context.undo()
 
     def redo(self) -> None:
         """Step forward."""
-        self.context.loader.redo()
+        self.context.redo()
 
     def release(self) -> None:
         """Nothing is locked any more; a maximised panel comes back."""

@@ -23,7 +23,12 @@ MOST_FACTS = 64  # models whose facts are kept: a slider may pass over thousands
 
 
 class AppContext(QObject):
-    """One window's shared objects.
+    """One window's shared objects, and the door through which a State enters it.
+
+    Everybody reads `document`; it is written by these methods alone. `apply`: a step on `document.recorded`, with the models that
+    it has; a state that is pending stays so, and is shown on top of it. `show` and `go`: a step on `target_state` that may need
+    models which are not open; it takes the place of what is pending. `preview`: what the pointer is over, not recorded. `undo`
+    takes back what is pending first.
 
     `readout(text)` is what the pointer is over, "" when it has left; `message(text)` what has just happened;
     `theme_changed(theme)`. `scales_held(on)`: from now on no colour scale shrinks, or each is that of its picture again.
@@ -50,6 +55,49 @@ class AppContext(QObject):
         self._facts: OrderedDict[ModelRef, Facts] = OrderedDict()
         document.fit = self._fit
         document.dropped.connect(self._dropped)
+
+    # -- the door to the State ----------------------------------------------------------------------------------------
+
+    @property
+    def target_state(self) -> State:
+        """What will be recorded once its models are open; the recorded state where nothing is pending."""
+        return self.loader.target_state
+
+    def apply(self, state: State, label: str, merge: str = "") -> None:
+        """Record a state of the open models. Steps of one non-empty `merge` in a row are one step of undo."""
+        self.document.apply(state, label, merge)
+
+    def show(self, state: State, label: str, merge: str = "") -> None:
+        """Record a state, at once where its models are open, else when they are."""
+        self.loader.show(state, label, merge)
+
+    def go(self, ref: ModelRef, label: str, merge: str = "") -> None:
+        """The target state on another model: another checkpoint, other parameters."""
+        self.show(replace(self.target_state, model=ref), label, merge)
+
+    def preview(self, state: State) -> None:
+        """Show a state without recording it, until `end_preview` or the next step."""
+        self.document.apply(state, "")
+
+    def end_preview(self) -> None:
+        """Back to what is recorded."""
+        self.document.end_preview()
+
+    def gather(self, start: State, merge: str) -> None:
+        """Make one step of undo of all that came after `start`; the next step of the burst `merge` takes its place."""
+        self.document.gather(start, merge)
+
+    @Slot()
+    def undo(self) -> None:
+        """Take back what is pending, else step back."""
+        self.loader.undo()
+
+    @Slot()
+    def redo(self) -> None:
+        """Step forward."""
+        self.loader.redo()
+
+    # -- what is known of models --------------------------------------------------------------------------------------
 
     def _fit(self, state: State, shown: State) -> State:
         """With a selection that its model has, as far as the model is known."""

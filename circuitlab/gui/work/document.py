@@ -1,7 +1,7 @@
 """The document: the one State on the screen, its history, and previews that are not recorded.
 
-This is where a State enters the window, whoever made it and of whatever picture: what its selection names and its model does not
-have is dropped here (`fit`).
+Everybody reads it; it is written through `AppContext` and the `ModelLoader` alone. Whatever a State's selection names that its
+model does not have is dropped here (`fit`).
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class PendingState:
 
 
 class ModelLoader(QObject):
-    """`show`, `go`, `undo`, `redo`.
+    """`show`, `undo`, `redo`, which reach the window through `AppContext`.
 
     `settled()`: the target state is shown. `given_up()`: it cannot be; the document is unchanged, and unless it was cancelled,
     `failed(error)` says why. `waiting_changed()`: a model is being opened for it, or no longer is. `message(text)`: what undo or
@@ -83,10 +83,6 @@ class ModelLoader(QObject):
         target_state = lambda: replace(self._document.recorded, **changes)
         needs = () if models_of(state) == models_of(shown) else models_of(state)
         self._show_when_open(PendingState(needs, lambda: self._apply(target_state(), label, merge), target_state, merge))
-
-    def go(self, ref: ModelRef, label: str, merge: str = "") -> None:
-        """Show what is shown on another model: another checkpoint, other parameters."""
-        self.show(replace(self.target_state, model=ref), label, merge)
 
     @Slot()
     def undo(self) -> None:

@@ -38,7 +38,7 @@ class StateCommands(QObject):
             return self._no_heads()
         now = state.selection.head
         head = Head((now.layer + layers) % c.n_layers, (now.head + heads) % c.n_heads)
-        self.context.document.apply(state.with_heads(head), f"head {head}", "walk heads")
+        self.context.apply(state.with_heads(head), f"head {head}", "walk heads")
 
     def select_layer(self) -> None:
         """All heads of the leading head's layer."""
@@ -47,7 +47,7 @@ class StateCommands(QObject):
             return self._no_heads()
         lead = state.selection.head
         rest = tuple(Head(lead.layer, h) for h in range(c.n_heads) if h != lead.head)
-        self.context.document.apply(state.with_heads(lead, *rest), "select layer")
+        self.context.apply(state.with_heads(lead, *rest), "select layer")
 
     def _no_heads(self) -> None:
         self.context.readout.emit(WITHOUT_HEADS)
@@ -60,13 +60,13 @@ class StateCommands(QObject):
         at = state.selection.destination
         at = len(state.tokens) - 1 if at is None else at
         to = min(max(at + step, 0), len(state.tokens) - 1)
-        self.context.document.apply(state.select(destination=to, locked=True), "walk tokens", "walk tokens")
+        self.context.apply(state.select(destination=to, locked=True), "walk tokens", "walk tokens")
 
     def release(self) -> None:
         """No token is locked any more, and no edge is chosen."""
         state = self.context.document.recorded
-        self.context.document.end_preview()
-        self.context.document.apply(replace(state, selection=state.selection.released()), "release")
+        self.context.end_preview()
+        self.context.apply(replace(state, selection=state.selection.released()), "release")
 
     @Slot()
     def pin(self) -> None:
@@ -89,17 +89,17 @@ class StateCommands(QObject):
         unusual = [w for w, usual in zip(state.conventions.words(), Conventions().words(), strict=True) if w != usual]
         said = "".join(f", {w}" for w in unusual)
         pin = Pin(f"{label}{edited}{said}", state.subject, state.selection, state.text)
-        self.context.document.apply(replace(state, pins=(pin, *state.pins[: MOST_PINS - 1]), compare=compare), "pin")
+        self.context.apply(replace(state, pins=(pin, *state.pins[: MOST_PINS - 1]), compare=compare), "pin")
 
     def unpin(self) -> None:
         """Nothing is kept to compare with; beside a cut the reference is the uncut state then."""
         state = self.context.document.recorded
-        self.context.document.apply(replace(state, pins=(), compare="now"), "unpin")
+        self.context.apply(replace(state, pins=(), compare="now"), "unpin")
 
     def compare(self, chosen: Compare) -> None:
         """What panels show beside a pin."""
         state = self.context.document.recorded
-        self.context.document.apply(replace(state, compare=chosen), f"compare: {chosen}", "compare")
+        self.context.apply(replace(state, compare=chosen), f"compare: {chosen}", "compare")
 
     def next_compare(self) -> None:
         """Now, the reference, the difference, in turn."""
@@ -113,14 +113,14 @@ class StateCommands(QObject):
         """Change one field of the conventions."""
         state = self.context.document.recorded
         changed = replace(state.conventions, **{name: value})  # type: ignore[arg-type]
-        self.context.document.apply(replace(state, conventions=changed), f"conventions: {name.replace('_', ' ')}")
+        self.context.apply(replace(state, conventions=changed), f"conventions: {name.replace('_', ' ')}")
 
     def raw_or_folded(self) -> None:
         """Weights as their file has them, or folded and centred."""
         state = self.context.document.recorded
         raw = state.conventions.fold_norm or state.conventions.centre
         changed = replace(state.conventions, fold_norm=not raw, centre=not raw)
-        self.context.document.apply(replace(state, conventions=changed), f"conventions: {'raw' if raw else 'folded and centred'}")
+        self.context.apply(replace(state, conventions=changed), f"conventions: {'raw' if raw else 'folded and centred'}")
 
     def ablate(self) -> None:
         """Zero the chosen heads, or put them back where they all are zeroed."""
@@ -132,15 +132,15 @@ class StateCommands(QObject):
         rest = tuple((e, on) for e, on in state.edits if e not in wanted)
         names = " ".join(map(str, state.selection.heads))
         if all(w in active for w in wanted):
-            self.context.document.apply(replace(state, edits=rest), f"put back {names}")
+            self.context.apply(replace(state, edits=rest), f"put back {names}")
         else:
-            self.context.document.apply(with_edits(state, *wanted), f"ablate {names}")
+            self.context.apply(with_edits(state, *wanted), f"ablate {names}")
             self._say_reference(state)
 
     def take(self, state: State, label: str) -> None:
         """The state that an offer of a menu leads to."""
         before = self.context.document.recorded
-        self.context.document.apply(state, label)
+        self.context.apply(state, label)
         self._say_reference(before)
 
     def _say_reference(self, before: State) -> None:
@@ -150,19 +150,19 @@ class StateCommands(QObject):
     def switch(self, edit: Intervention, on: bool) -> None:
         """One intervention on or off."""
         label = f"{'on' if on else 'off'}: {words(edit)}"
-        self.context.document.apply(switched(self.context.document.recorded, edit, on), label)
+        self.context.apply(switched(self.context.document.recorded, edit, on), label)
 
     def switch_all(self, on: bool) -> None:
         """Every intervention on or off."""
         state = self.context.document.recorded
         edits = tuple((edit, on) for edit, _ in state.edits)
-        self.context.document.apply(replace(state, edits=edits), f"all interventions {'on' if on else 'off'}")
+        self.context.apply(replace(state, edits=edits), f"all interventions {'on' if on else 'off'}")
 
     def remove(self, edit: Intervention) -> None:
         """One intervention, from the list."""
-        self.context.document.apply(without_edit(self.context.document.recorded, edit), f"remove: {words(edit)}")
+        self.context.apply(without_edit(self.context.document.recorded, edit), f"remove: {words(edit)}")
 
     def clear_edits(self) -> None:
         """No interventions."""
         state = self.context.document.recorded
-        self.context.document.apply(replace(state, edits=()), "remove interventions")
+        self.context.apply(replace(state, edits=()), "remove interventions")
