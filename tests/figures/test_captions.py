@@ -24,6 +24,7 @@ from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import State
 from tests.models import CONFIGS, directory
+from tests.words import norm_on_stream
 
 CLASSES = {
     "attention-only": "exact",
@@ -109,7 +110,7 @@ def test_where_weights_alone_say_nothing_exact_the_panel_says_so(bench: tuple[En
     engine, state, kind = bench
     asked = panels()[name].requests(state, facts_of(engine, state.model))
     if kind.startswith("none"):
-        assert isinstance(asked, Why) and "the norm stands on the stream itself" in asked.text
+        assert isinstance(asked, Why) and norm_on_stream(asked.text)
     else:
         assert not isinstance(asked, Why)
 

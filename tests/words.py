@@ -1,0 +1,77 @@
+"""The words by which tests know what a figure says, each in this one place: prose changes here and in no assertion.
+
+A test asserts facts (numbers, names, the State). Where only a sentence carries the fact, it asks a function of this module.
+"""
+
+from __future__ import annotations
+
+import re
+
+from circuitlab.figures.contracts.about import WITHOUT
+from circuitlab.figures.contracts.compare_marks import OF_NOW, SAME
+from circuitlab.figures.marks import Figure
+
+# -- differences -----------------------------------------------------------------------------------------------------------
+
+
+def is_difference(title: str, label: str) -> bool:
+    """Whether a title says that its numbers are now's minus those of a reference."""
+    return title.startswith(f"now − {label}")
+
+
+def minus(label: str) -> str:
+    """What a caption says of a mark that is a difference to a reference."""
+    return f"now minus {label}"
+
+
+def same_in(label: str) -> str:
+    """What is said where nothing differs from a reference."""
+    return f"{SAME} {label}"
+
+
+def not_compared(words: str) -> bool:
+    """Whether a reason is given why there is no difference."""
+    return "not compared" in words
+
+
+def but_for_rounding(words: str) -> bool:
+    """Whether a change is said to be no larger than rounding."""
+    return "rounding" in words
+
+
+def explained(words: str) -> bool:
+    """Whether it is said why something beside a reference stands as it is now."""
+    return not_compared(words) or bool(re.search(f"itself sets|is being|{OF_NOW}", words))
+
+
+def without_the_cut(figure: Figure) -> bool:
+    """Whether a title says that its numbers know nothing of what is ablated."""
+    return WITHOUT in figure.title
+
+
+def sums_to_one(words: str) -> bool:
+    """Whether rows are said to be distributions."""
+    return "sum to" in words
+
+
+# -- empty figures ---------------------------------------------------------------------------------------------------------
+
+
+def asks_for_text(words: str) -> bool:
+    """Whether a text is asked for."""
+    return bool(re.search("[Tt]ype (some|a) text", words))
+
+
+def lacks_series(words: str) -> bool:
+    """Whether a checkpoint series is what is missing."""
+    return "no checkpoint series" in words
+
+
+def norm_on_stream(words: str) -> bool:
+    """Whether weights cannot be read because a norm stands between the sublayers."""
+    return "norm stands on the stream" in words
+
+
+def fault_in_figure(words: str) -> bool:
+    """Whether a figure could not be drawn by a fault of ours."""
+    return "could not be drawn" in words
