@@ -149,8 +149,8 @@ def allowed(n_dest: int, n_src: int, start: int, window: int, device: torch.devi
     """[dest, src] bool: causal, and within the last `window` positions where there is a window. Row 0 is position `start`."""
     dest = torch.arange(start, start + n_dest, device=device)[:, None]
     src = torch.arange(n_src, device=device)[None, :]
-    seen = src <= dest
-    return seen & (src > dest - window) if window else seen
+    causal = src <= dest
+    return causal & (src > dest - window) if window else causal
 
 
 def per_query_head(config: ModelConfig, x: Tensor) -> Tensor:

@@ -262,13 +262,13 @@ class ModelConfig:
             )
 
     def _check_slopes(self) -> None:
-        wanted = self.n_heads if self.positions == "alibi" else 0
+        n_slopes = self.n_heads if self.positions == "alibi" else 0
         slopes: tuple[Any, ...] = self.slopes if isinstance(self.slopes, tuple) else ("no list",)
-        if len(slopes) != wanted or not all(type(m) in (int, float) and math.isfinite(m) for m in slopes):
+        if len(slopes) != n_slopes or not all(type(m) in (int, float) and math.isfinite(m) for m in slopes):
             raise BadModel(
-                "The slopes of ALiBi do not fit the heads.", expected=number_of(wanted, "number"), got=repr(self.slopes)[:80]
+                "The slopes of ALiBi do not fit the heads.", expected=number_of(n_slopes, "number"), got=repr(self.slopes)[:80]
             )
-        if wanted and self.score_soft_cap:
+        if n_slopes and self.score_soft_cap:
             raise BadModel("ALiBi with a soft cap of scores is not known.", expected="one of them", got="both")
 
     def _check_rotary(self, rotary: Rotary) -> None:
@@ -372,10 +372,10 @@ class ModelConfig:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelConfig:
         """The reverse of `to_json`. Raises `BadModel` on unknown, missing or wrongly typed fields."""
-        known = {f.name: f for f in dataclasses.fields(cls)}
-        if unknown := sorted(set(data) - set(known)):
-            raise BadModel("config.json has fields that are not known.", expected=" ".join(known), got=ascii(unknown)[:200])
-        needed = [n for n, f in known.items() if f.default is dataclasses.MISSING]
+        by_name = {f.name: f for f in dataclasses.fields(cls)}
+        if unknown := sorted(set(data) - set(by_name)):
+            raise BadModel("config.json has fields that are not known.", expected=" ".join(by_name), got=ascii(unknown)[:200])
+        needed = [n for n, f in by_name.items() if f.default is dataclasses.MISSING]
         if missing := [n for n in needed if n not in data]:
             raise BadModel("config.json lacks fields.", expected=" ".join(needed), got="no " + " ".join(missing))
         values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}

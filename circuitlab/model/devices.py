@@ -29,14 +29,14 @@ class Device:
 
 def devices() -> tuple[Device, ...]:
     """What this machine computes on, the CPU first."""
-    found = [Device("cpu", f"CPU, {number_of(os.cpu_count() or 1, 'core')}", _main_memory())]
+    present = [Device("cpu", f"CPU, {number_of(os.cpu_count() or 1, 'core')}", _main_memory())]
     if torch.cuda.is_available():
         for i in range(torch.cuda.device_count()):
-            about = torch.cuda.get_device_properties(i)
-            found.append(Device("cuda" if i == 0 else f"cuda:{i}", about.name, about.total_memory))
+            properties = torch.cuda.get_device_properties(i)
+            present.append(Device("cuda" if i == 0 else f"cuda:{i}", properties.name, properties.total_memory))
     if torch.backends.mps.is_available():
-        found.append(Device("mps", "Apple GPU", torch.mps.recommended_max_memory()))
-    return tuple(found)
+        present.append(Device("mps", "Apple GPU", torch.mps.recommended_max_memory()))
+    return tuple(present)
 
 
 def _main_memory() -> int:
@@ -48,16 +48,16 @@ def _main_memory() -> int:
 
 def checked(name: str) -> str:
     """`name` where that device is there. Raises `BadMachine` with those that are."""
-    there = [device.name for device in devices()]
-    wanted = "cuda" if name == "cuda:0" else name
-    if wanted not in there:
+    names = [device.name for device in devices()]
+    canonical = "cuda" if name == "cuda:0" else name
+    if canonical not in names:
         raise BadMachine(
             f"There is no device {name} here.",
-            expected=" ".join(there),
+            expected=" ".join(names),
             got=name,
             remedy="`circuitlab doctor` lists the devices; a GPU needs its driver and a torch that was built for it.",
         )
-    return wanted
+    return canonical
 
 
 def memory_of(name: str) -> int:

@@ -95,8 +95,8 @@ class Editor:
             rows = torch.isin(here, torch.tensor(site.positions, device=on))
         chosen = rows[:, None]
         if site.name not in HEADLESS and site.heads:
-            held = torch.arange(x.shape[-3], device=on) if heads is None else torch.tensor(heads, device=on)
-            chosen = torch.isin(held, torch.tensor(site.heads, device=on))[:, None, None] & chosen
+            head_indices = torch.arange(x.shape[-3], device=on) if heads is None else torch.tensor(heads, device=on)
+            chosen = torch.isin(head_indices, torch.tensor(site.heads, device=on))[:, None, None] & chosen
         if site.sources:
             chosen = chosen & torch.isin(torch.arange(x.shape[-1], device=on), torch.tensor(site.sources, device=on))
         return chosen
@@ -125,12 +125,12 @@ class Editor:
             )
         return torch.tensor(edit.value, dtype=x.dtype, device=x.device).expand_as(x)
 
-    def _aligned(self, edit: Intervention, site: Site, x: Tensor, there: Tensor, start: int) -> Tensor:
+    def _aligned(self, edit: Intervention, site: Site, x: Tensor, other: Tensor, start: int) -> Tensor:
         here = range(start, start + x.shape[-2])
         align = edit.align or tuple(range(len(self._tokens)))
-        limit = there.shape[-2]
+        limit = other.shape[-2]
         rows = torch.tensor([align[p] if align[p] < limit else -1 for p in here], device=x.device)
-        taken = there[..., rows.clamp(min=0), :]
+        taken = other[..., rows.clamp(min=0), :]
         if site.name in ("scores", "pattern"):
             columns = torch.tensor([a if a < limit else -1 for a in align[: x.shape[-1]]], device=x.device)
             taken = taken[..., columns.clamp(min=0)]

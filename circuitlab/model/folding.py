@@ -258,10 +258,10 @@ def _less(W: Tensor, mean: Tensor, stored: Tensor | None) -> Tensor:
 
 def _folded_mlp(mlp: Mlp, norm: Norm, stored: Mlp | Mixture | None) -> Mlp:
     assert isinstance(stored, Mlp)
-    made: dict[str, Tensor | None] = {}
+    folded: dict[str, Tensor | None] = {}
     for W, b in (("W_in", "b_in"), ("W_gate", "b_gate")):
-        weight, kept = getattr(mlp, W), getattr(stored, W)
+        weight, stored_weight = getattr(mlp, W), getattr(stored, W)
         if weight is not None:  # the bias first: it reads the weight before its gain
-            made[b] = _moved(getattr(mlp, b), norm.bias, weight)
-            made[W] = weight if norm.gain is None else _times(weight, norm.gain[:, None], kept)
-    return replace(mlp, **made)  # type: ignore[arg-type]
+            folded[b] = _moved(getattr(mlp, b), norm.bias, weight)
+            folded[W] = weight if norm.gain is None else _times(weight, norm.gain[:, None], stored_weight)
+    return replace(mlp, **folded)  # type: ignore[arg-type]

@@ -128,11 +128,11 @@ def _captured_block(run: Run, old: Run | None, i: int, x: Tensor, start: int) ->
     w, config, editor = run.weights, run.weights.config, run.editor
     layer = w.layer(i)
     x = editor.apply("resid_pre", i, x, start)
-    kept = old.captured[i] if old is not None else None
-    before = kept.resid_pre[start - 1 : start] if kept is not None and config.smeared_keys else None
+    reused = old.captured[i] if old is not None else None
+    before = reused.resid_pre[start - 1 : start] if reused is not None and config.smeared_keys else None
     qkv = _edited_projections(run, layer, i, x, start, before)
     new = Captured(x, qkv.q, qkv.k, qkv.v, block.norm_scale(x, config.norm, config.norm_eps))
-    run.captured.append(new if kept is None else _joined(kept, new, start))
+    run.captured.append(new if reused is None else _joined(reused, new, start))
     whole = run.captured[-1]
     attn_out = _attention(run, layer, i, QKV(qkv.q, whole.k, whole.v), start)
     mid = after_attention(config, layer, x, attn_out)
@@ -219,16 +219,16 @@ def patterns(w: Weights, tokens: Tensor) -> Iterator[tuple[int, Tensor]]:
                 x = _after_plain(config, layer, x, pattern @ block.per_query_head(config, qkv.v))
 
 
-def attended(run: Run, i: int, layer: Layer, x: Tensor, held: bool = False, dest: slice = slice(None)) -> Tensor:
+def attended(run: Run, i: int, layer: Layer, x: Tensor, frozen: bool = False, dest: slice = slice(None)) -> Tensor:
     """z [..., head, dest, d_head] of layer i on changed streams x [..., pos, d_model] of `run` (after edits of resid_pre).
 
-    The run's interventions act, except those along a path. `held`: patterns are the run's own, values are not. `dest` leaves
+    The run's interventions act, except those along a path. `frozen`: patterns are the run's own, values are not. `dest` leaves
     other destinations out, where the run has no interventions in this layer.
     """
     config, editor, n = run.weights.config, run.editor, x.shape[-2]
     qkv = _project(run.weights, layer, i, x, 0, None)
     v = editor.apply("v", i, qkv.v)
-    if held:
+    if frozen:
         pattern = run.get("pattern", i, (), dest)
         pattern = pattern.clone() if torch.is_grad_enabled() else pattern  # made in inference mode: no gradient takes it
         return editor.apply("z", i, pattern @ block.per_query_head(config, v))
@@ -238,8 +238,8 @@ def attended(run: Run, i: int, layer: Layer, x: Tensor, held: bool = False, dest
     if not (config.score_soft_cap or editor.touches(i, "scores", "pattern")):
         return editor.apply("z", i, block.attend(config, i, QKV(q, k, v), start))
     raw = editor.apply("scores", i, block.biased(config, i, block.scores(config, q, block.per_query_head(config, k)), start))
-    seen = block.allowed(q.shape[-2], stop, start, config.window(i), q.device)
-    pattern = editor.apply("pattern", i, block.pattern(raw, seen))
+    allowed = block.allowed(q.shape[-2], stop, start, config.window(i), q.device)
+    pattern = editor.apply("pattern", i, block.pattern(raw, allowed))
     return editor.apply("z", i, pattern @ block.per_query_head(config, v))
 
 

@@ -84,23 +84,23 @@ class LazyWeights:
 
     def layer(self, i: int, mlp: bool = True) -> Layer:
         """Block i; without its MLP where that is not wanted."""
-        found = self.parts.layer(i)
+        stored = self.parts.layer(i)
         left = "mlp.experts." if mlp else "mlp."  # unread: experts until a token is sent to them
-        got = {name: self._to(found[name]) for name in found if not name.startswith(left)}
+        tensors = {name: self._to(stored[name]) for name in stored if not name.startswith(left)}
         block = None
-        if "mlp.router" in got:
-            block = self._mixture(found, got)
-        elif "mlp.W_in" in got:
-            block = replace(_mlp("mlp", got), norm=Norm(got.get("mlp.norm.gain"), got.get("mlp.norm.bias")))
-        norms = {n: Norm(got.get(f"{n}.gain"), got.get(f"{n}.bias")) for n in _NORMS}
-        return Layer(**{n: got.get(n) for n in _ATTENTION}, mlp=block, **norms)  # type: ignore[arg-type]
+        if "mlp.router" in tensors:
+            block = self._mixture(stored, tensors)
+        elif "mlp.W_in" in tensors:
+            block = replace(_mlp("mlp", tensors), norm=Norm(tensors.get("mlp.norm.gain"), tensors.get("mlp.norm.bias")))
+        norms = {n: Norm(tensors.get(f"{n}.gain"), tensors.get(f"{n}.bias")) for n in _NORMS}
+        return Layer(**{n: tensors.get(n) for n in _ATTENTION}, mlp=block, **norms)  # type: ignore[arg-type]
 
-    def _mixture(self, found: Mapping[str, Tensor], got: Mapping[str, Tensor]) -> Mixture:
+    def _mixture(self, stored: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> Mixture:
         """Experts as they are stored, unread (few of them see a token); the rest converted."""
         assert self.config.experts is not None
-        every = Unread(self.config.experts.n, lambda e: _mlp(f"mlp.experts.{e}", found))
-        shared = _mlp("mlp.shared", got) if self.config.experts.shared else None
-        return Mixture(got["mlp.router"], every, shared, got.get("mlp.shared_gate"))
+        every = Unread(self.config.experts.n, lambda e: _mlp(f"mlp.experts.{e}", stored))
+        shared = _mlp("mlp.shared", tensors) if self.config.experts.shared else None
+        return Mixture(tensors["mlp.router"], every, shared, tensors.get("mlp.shared_gate"))
 
     def unembed(self) -> Unembed:
         """The final norm and the unembedding; of tied models the transposed embedding."""
@@ -204,16 +204,16 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 def check_shapes(config: ModelConfig, source: TensorSource) -> None:
     """Raise `BadModel` unless `source` holds exactly the canonical tensors of `config`."""
-    wanted = expected_shapes(config)
-    if missing := sorted(set(wanted) - source.names()):
+    shapes = expected_shapes(config)
+    if missing := sorted(set(shapes) - source.names()):
         raise BadModel("The weights lack tensors.", expected=", ".join(missing[:6]), got=f"{len(missing)} missing")
-    if unused := sorted(source.names() - set(wanted)):
+    if unused := sorted(source.names() - set(shapes)):
         raise BadModel(
             "The weights hold tensors that the configuration has no place for.",
-            expected=f"the {number_of(len(wanted), 'tensor')} of config.json",
+            expected=f"the {number_of(len(shapes), 'tensor')} of config.json",
             got=", ".join(unused[:6]),
         )
-    for name, shape in wanted.items():
+    for name, shape in shapes.items():
         check_kind(source, name)
         if source.shape(name) != shape:
             raise BadModel(f"The tensor {name} has the wrong shape.", expected=str(shape), got=str(source.shape(name)))

@@ -48,20 +48,20 @@ class WeightsOnDevice:
     def embed(self) -> Embed:
         """The embeddings."""
         with torch.device("cpu"):  # whoever asks may make its tensors elsewhere; files are read into memory
-            found = self.raw.embed()
-        return moved(found, self.device)
+            part = self.raw.embed()
+        return moved(part, self.device)
 
     def layer(self, i: int, mlp: bool = True) -> Layer:
         """Block i."""
         with torch.device("cpu"):
-            found = self.raw.layer(i, mlp)
-        return moved(found, self.device)
+            part = self.raw.layer(i, mlp)
+        return moved(part, self.device)
 
     def unembed(self) -> Unembed:
         """The final norm and the unembedding."""
         with torch.device("cpu"):
-            found = self.raw.unembed()
-        return moved(found, self.device)
+            part = self.raw.unembed()
+        return moved(part, self.device)
 
 
 def moved(part: T, device: torch.device) -> T:
@@ -78,5 +78,5 @@ def moved(part: T, device: torch.device) -> T:
 
 def _read(experts: Unread, e: int, device: torch.device) -> Mlp:
     with torch.device("cpu"):  # as above: files are read into memory
-        found = experts[e]
-    return moved(found, device)
+        expert = experts[e]
+    return moved(expert, device)

@@ -45,17 +45,17 @@ class Reading:
         """The layer with these heads' projections, and one head of the others; all heads where one norm is over all of them."""
         one = torch.zeros(
             1, dtype=torch.int64, device=self.chosen.device
-        )  # of what is not asked for, as little as a projection takes
-        kept = dict.fromkeys(READS, one) | {self.name: self.heads}
+        )  # the least that a projection takes, for heads that are not needed
+        heads = dict.fromkeys(READS, one) | {self.name: self.heads}
         if config.qk_norm != "none" and config.qk_norm_over == "all":
             return layer
-        of = lambda x, name: None if x is None else x[kept[name]]
-        gained = lambda norm, name: Norm(_per_head(norm.gain, kept[name]), _per_head(norm.bias, kept[name]))
+        of = lambda x, name: None if x is None else x[heads[name]]
+        gained = lambda norm, name: Norm(_per_head(norm.gain, heads[name]), _per_head(norm.bias, heads[name]))
         return replace(
             layer,
-            W_Q=layer.W_Q[kept["q"]],
-            W_K=layer.W_K[kept["k"]],
-            W_V=layer.W_V[kept["v"]],
+            W_Q=layer.W_Q[heads["q"]],
+            W_K=layer.W_K[heads["k"]],
+            W_V=layer.W_V[heads["v"]],
             b_Q=of(layer.b_Q, "q"),
             b_K=of(layer.b_K, "k"),
             b_V=of(layer.b_V, "v"),
@@ -99,12 +99,12 @@ def _cells(editor: Editor, run: Run, layer: int, name: SiteName) -> list[Cells]:
     like = torch.empty(n_heads, n, 1, device=run.captured[0].resid_pre.device)
     member = torch.stack([editor.where(e.site, like, 0, None).expand(n_heads, n, 1).flatten() for e in edits])
     kinds, of = torch.unique(member, dim=1, return_inverse=True)
-    found = []
+    cells = []
     for i, acting in enumerate(kinds.T):
         if bool(acting.any()):
             chosen = (of == i).reshape(n_heads, n, 1)
-            found.append((name, chosen, [e for e, on in zip(edits, acting.tolist(), strict=True) if on]))
-    return found
+            cells.append((name, chosen, [e for e, on in zip(edits, acting.tolist(), strict=True) if on]))
+    return cells
 
 
 def _change(editor: Editor, edits: list[Intervention], written: Tensor) -> Tensor:

@@ -33,13 +33,13 @@ def type_name(kind: Any) -> str:
 def fields(cls: type[Any]) -> dict[str, tuple[Any, Any]]:
     """(type, default) of every field of a parameter class; default MISSING where there is none."""
     hints = get_type_hints(cls)
-    found = {}
+    by_name = {}
     for f in dataclasses.fields(cls):
         default = f.default
         if default is dataclasses.MISSING and f.default_factory is not dataclasses.MISSING:
             default = f.default_factory()
-        found[f.name] = (hints[f.name], default)
-    return found
+        by_name[f.name] = (hints[f.name], default)
+    return by_name
 
 
 def out_of_bounds(value: Any) -> tuple[str, str, str] | None:
@@ -119,9 +119,11 @@ def _tuple_from(kind: Any, data: Any, where: str, bad: UsageError) -> Any:
 def _object_from(kind: type[Any], data: Any, where: str, bad: UsageError) -> Any:
     if not isinstance(data, Mapping):
         raise bad
-    known = fields(kind)
-    if unknown := sorted(set(data) - set(known)):
-        raise UsageError(f"The value of {where} has fields that are not known.", expected=" ".join(known), got=" ".join(unknown))
-    if missing := [n for n, (_, d) in known.items() if d is dataclasses.MISSING and n not in data]:
-        raise UsageError(f"The value of {where} lacks fields.", expected=" ".join(known), got="no " + " ".join(missing))
-    return kind(**{n: from_json(known[n][0], v, f"{where}.{n}") for n, v in data.items()})
+    by_name = fields(kind)
+    if unknown := sorted(set(data) - set(by_name)):
+        raise UsageError(
+            f"The value of {where} has fields that are not known.", expected=" ".join(by_name), got=" ".join(unknown)
+        )
+    if missing := [n for n, (_, d) in by_name.items() if d is dataclasses.MISSING and n not in data]:
+        raise UsageError(f"The value of {where} lacks fields.", expected=" ".join(by_name), got="no " + " ".join(missing))
+    return kind(**{n: from_json(by_name[n][0], v, f"{where}.{n}") for n, v in data.items()})

@@ -38,7 +38,7 @@ class Prompt:
 
 def lines_of(text: str) -> list[tuple[int, tuple[str, ...]]]:
     """(line number from 1, prompt and answers) of every line that counts. Raises `BadInput` for more than four fields."""
-    found = []
+    lines = []
     # not splitlines(): a form feed or a line separator inside a prompt is part of it
     for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
         line = line.removesuffix("\r")
@@ -48,8 +48,8 @@ def lines_of(text: str) -> list[tuple[int, tuple[str, ...]]]:
         if len(fields) > 4:
             expected = "prompt, answer, other answer, other prompt"
             raise BadInput(f"Line {number} of a prompt set has too many fields.", expected=expected, got=line[:80])
-        found.append((number, fields))
-    return found
+        lines.append((number, fields))
+    return lines
 
 
 def _tokens(text: str, number: int, name: str, tokenizer: Tokenizer, config: ModelConfig) -> tuple[int, ...]:
@@ -66,7 +66,7 @@ def read_prompts(text: str, name: str, tokenizer: Tokenizer | None, config: Mode
     """The prompts of a file's text. Raises `BadInput` with the line that does not fit the model."""
     if tokenizer is None:
         raise BadInput("The model has no tokenizer.", expected="a model that reads text", got=name)
-    made = []
+    prompts = []
     for number, (prompt, *rest) in lines_of(text):
         answers, others = rest[:2], rest[2:]
         tokens = _tokens(prompt, number, name, tokenizer, config)
@@ -79,7 +79,7 @@ def read_prompts(text: str, name: str, tokenizer: Tokenizer | None, config: Mode
                 f"The answers in line {number} of {name} begin with the same token.", expected="two", got=repr(answers)
             )
         target = Target(tuple(one[0] for one in ids))
-        made.append(Prompt(prompt, tokens, target, any(len(one) > 1 for one in ids), other))
-    if not made:
+        prompts.append(Prompt(prompt, tokens, target, any(len(one) > 1 for one in ids), other))
+    if not prompts:
         raise BadInput(f"{name} holds no prompt.", expected="one prompt a line", got="none")
-    return tuple(made)
+    return tuple(prompts)

@@ -69,8 +69,8 @@ class Run:
     @property
     def nbytes(self) -> int:
         """Bytes held by what is kept."""
-        held = sum(c.nbytes for c in self.captured)
-        return held + (self.final.numel() * self.final.element_size() if self.final is not None else 0)
+        captured = sum(c.nbytes for c in self.captured)
+        return captured + (self.final.numel() * self.final.element_size() if self.final is not None else 0)
 
     def get(self, name: str, layer: int, heads: tuple[int, ...] = (), dest: slice = slice(None)) -> Tensor:
         """A named value of one layer, interventions included. Do not write to it.
@@ -121,17 +121,17 @@ class Run:
         x = self._resid_pre(layer, (), dest) if config.parallel else self._resid_mid(layer, (), dest)
         return block.norm_scale(x, config.norm, config.norm_eps)
 
-    def _grouped(self, kept: Tensor, heads: tuple[int, ...]) -> Tensor:
+    def _grouped(self, by_kv_head: Tensor, heads: tuple[int, ...]) -> Tensor:
         """Keys or values as the given query heads see them: each its group's."""
         config = self.weights.config
         chosen = heads or tuple(range(config.n_heads))
-        return kept[[config.kv_head(h) for h in chosen]]
+        return by_kv_head[[config.kv_head(h) for h in chosen]]
 
     def _scores(self, layer: int, heads: tuple[int, ...], dest: slice) -> Tensor:
-        kept, n = self.captured[layer], self.captured[layer].q.shape[1]
+        captured, n = self.captured[layer], self.captured[layer].q.shape[1]
         rows = dest if not self._mixes_rows(layer) else slice(None)
-        q = _pick(kept.q, heads)[:, rows]
-        raw = block.scores(self.weights.config, q, self._grouped(kept.k, heads))
+        q = _pick(captured.q, heads)[:, rows]
+        raw = block.scores(self.weights.config, q, self._grouped(captured.k, heads))
         start = rows.indices(n)[0]
         raw = block.biased(self.weights.config, layer, raw, start, heads or None)
         raw = self.editor.apply("scores", layer, raw, start, heads or None)
@@ -154,10 +154,10 @@ class Run:
         return pattern if rows is dest else pattern[:, dest]
 
     def _z(self, layer: int, heads: tuple[int, ...], dest: slice) -> Tensor:
-        kept = self.captured[layer]
+        captured = self.captured[layer]
         rows = slice(None) if self._mixes_rows(layer) else dest
-        z = self._pattern(layer, heads, rows) @ self._grouped(kept.v, heads)
-        z = self.editor.apply("z", layer, z, rows.indices(kept.q.shape[1])[0], heads or None)
+        z = self._pattern(layer, heads, rows) @ self._grouped(captured.v, heads)
+        z = self.editor.apply("z", layer, z, rows.indices(captured.q.shape[1])[0], heads or None)
         return z if rows is dest else z[:, dest]
 
     def _result(self, layer: int, heads: tuple[int, ...], dest: slice) -> Tensor:

@@ -43,8 +43,8 @@ def random_tensors(config: ModelConfig, seed: int = 0, scale: float = 0.1) -> di
     from circuitlab.model.lazy_weights import expected_shapes
 
     generator = torch.Generator().manual_seed(seed)
-    made: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for name, shape in expected_shapes(config).items():
         value = torch.randn(shape, generator=generator) * scale
-        made[name] = 1 + value if name.endswith(".gain") else value
-    return made
+        tensors[name] = 1 + value if name.endswith(".gain") else value
+    return tensors

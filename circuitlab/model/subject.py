@@ -58,10 +58,10 @@ class ModelRef:
     def named(self, parts: int) -> str:
         """The name by the last `parts` of the path, to tell two of one name apart; without the checkpoint."""
         kind, _, where = self.source.partition(":")
-        found, more = where.replace("\\", "/").rstrip("/").split("/"), ""
-        if kind == "file" and found[-1] in IN_A_RUN and found[-2:-1] not in ([], [""]) and not found[-2].endswith(":"):
-            more = IN_A_RUN[found.pop()]
-        return "/".join(found[-parts:]) + more if found[-1] else self.source
+        names, more = where.replace("\\", "/").rstrip("/").split("/"), ""
+        if kind == "file" and names[-1] in IN_A_RUN and names[-2:-1] not in ([], [""]) and not names[-2].endswith(":"):
+            more = IN_A_RUN[names.pop()]
+        return "/".join(names[-parts:]) + more if names[-1] else self.source
 
 
 @dataclass(frozen=True)

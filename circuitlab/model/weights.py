@@ -63,10 +63,10 @@ class Unread(Sequence[Mlp]):
     def __getitem__(self, e: Any) -> Any:
         if not 0 <= e < self._n:
             raise IndexError(e)
-        made = self._kept.get(e) or self._make(e)
+        expert = self._kept.get(e) or self._make(e)
         if self._keep:
-            self._kept[e] = made
-        return made
+            self._kept[e] = expert
+        return expert
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ class Unembed:
 
 def parameters_of(weights: Weights) -> int:
     """The number of parameters that the file holds for this model, shared ones once; by the shapes where no file says."""
-    held = getattr(weights, "n_parameters", None)
-    return weights.config.n_parameters() if held is None else held
+    counted = getattr(weights, "n_parameters", None)
+    return weights.config.n_parameters() if counted is None else counted
 
 
 class Weights(Protocol):

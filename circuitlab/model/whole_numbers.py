@@ -13,9 +13,9 @@ def elements(value: Any) -> list[Any] | None:
     """The elements in their order, those of arrays as Python's own; None for what is no sequence: a text, a set, one number."""
     if isinstance(value, (str, bytes, Mapping, set, frozenset)):
         return None
-    made = value.tolist() if hasattr(value, "tolist") else value
+    plain = value.tolist() if hasattr(value, "tolist") else value
     try:
-        return list(made)
+        return list(plain)
     except TypeError:
         return None
 

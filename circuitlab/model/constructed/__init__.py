@@ -36,15 +36,15 @@ class Constructed:
 
 def build(p: RopeInduction) -> Constructed:
     """The model of these parameters."""
-    config, made = configuration(p), tensors(p)
-    weights = LazyWeights(config, letter_tokenizer(p.letters), CanonicalParts(config, ResidentTensors(made)))
-    size = sum(x.nbytes for x in made.values())
-    return Constructed(KIND + str(p), weights, card(p), notes(p), size, _sha256(made))
+    config, named_tensors = configuration(p), tensors(p)
+    weights = LazyWeights(config, letter_tokenizer(p.letters), CanonicalParts(config, ResidentTensors(named_tensors)))
+    size = sum(x.nbytes for x in named_tensors.values())
+    return Constructed(KIND + str(p), weights, card(p), notes(p), size, _sha256(named_tensors))
 
 
-def _sha256(made: dict[str, Tensor]) -> str:
+def _sha256(named_tensors: dict[str, Tensor]) -> str:
     digest = hashlib.sha256()
-    for name, value in sorted(made.items()):
+    for name, value in sorted(named_tensors.items()):
         digest.update(f"{name} {tuple(value.shape)} {value.dtype}\n".encode())
         digest.update(value.numpy().tobytes())
     return digest.hexdigest()

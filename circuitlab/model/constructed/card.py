@@ -60,24 +60,24 @@ of them 0.
 def notes(p: RopeInduction) -> tuple[str, ...]:
     """What holds at these parameters and what does not, each in one sentence with its number."""
     rival = best_rival(p)
-    said = [
+    lines = [
         f"layer 0: the best rival stands at Δ = {str(rival.delta).replace('-', '−')}, {rival.gap:.3g} α below the peak: "
         f"{_enough('α', p.alpha, alpha_needed(p, EPSILON))}"
     ]
     b = beta_needed(p, EPSILON)
     if p.variant == "rank-one":
-        said.append("layer 1 is of rank one: it does not complete A B … A")
+        lines.append("layer 1 is of rank one: it does not complete A B … A")
     elif not p.bos:
-        said.append("without BOS layer 1 has no resting place, and position 0 takes itself for its own predecessor")
+        lines.append("without BOS layer 1 has no resting place, and position 0 takes itself for its own predecessor")
     elif math.isfinite(b):
-        said.append(f"layer 1: {_enough('β', p.beta, b)}")
+        lines.append(f"layer 1: {_enough('β', p.beta, b)}")
     else:
-        said.append("layer 1 cannot tell all letters and its resting place apart on every text, whatever β is")
+        lines.append("layer 1 cannot tell all letters and its resting place apart on every text, whatever β is")
     if p.variant == "sinusoidal":
-        said.append("where several letters have followed, their mean direction is a letter in between")
+        lines.append("where several letters have followed, their mean direction is a letter in between")
     if p.token_in_key:
-        said.append(f"the key of layer 0 holds {p.token_in_key:.0%} of the token: it looks at tokens as well as at positions")
-    return tuple(said)
+        lines.append(f"the key of layer 0 holds {p.token_in_key:.0%} of the token: it looks at tokens as well as at positions")
+    return tuple(lines)
 
 
 def _enough(name: str, value: float, needed: float) -> str:

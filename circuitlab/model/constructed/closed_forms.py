@@ -63,8 +63,8 @@ def best_rival(p: RopeInduction) -> Rival:
 
 def _keys(p: RopeInduction) -> tuple[np.ndarray, np.ndarray]:
     """([token, pair] complex, [token, column]): what of the token stands in the turning pairs and the other columns of a key."""
-    found = p.token_in_key * math.sqrt(p.d_head / 2) * features(p)
-    wide = np.pad(found, ((0, 0), (0, max(0, p.d_head - found.shape[1]))))
+    waves = p.token_in_key * math.sqrt(p.d_head / 2) * features(p)
+    wide = np.pad(waves, ((0, 0), (0, max(0, p.d_head - waves.shape[1]))))
     return wide[:, 0 : p.d_head : 2] + 1j * wide[:, 1 : p.d_head : 2], wide[:, p.d_head :]
 
 
@@ -77,11 +77,11 @@ def _by_token(p: RopeInduction, delta: np.ndarray) -> Iterator[np.ndarray]:
         return
     rotated, still = _keys(p)
     turn = np.exp(1j * np.array(p.theta())[:, None] * delta)
-    asked, asking = (share * np.real(x @ turn) for x in (rotated, rotated.conj()))
+    as_source, as_destination = (share * np.real(x @ turn) for x in (rotated, rotated.conj()))
     for letter in range(1, p.d_vocab):
-        held = rotated[letter].nonzero()[0]
-        both = np.real((rotated[letter, held].conj() * rotated[:, held]) @ turn[held]) + (still @ still[letter])[:, None]
-        yield share**2 * curve + asking[letter] + asked + both
+        pairs = rotated[letter].nonzero()[0]
+        both = np.real((rotated[letter, pairs].conj() * rotated[:, pairs]) @ turn[pairs]) + (still @ still[letter])[:, None]
+        yield share**2 * curve + as_destination[letter] + as_source + both
 
 
 def lead(p: RopeInduction) -> float:
@@ -91,12 +91,12 @@ def lead(p: RopeInduction) -> float:
     """
     if not p.token_in_key:
         return best_rival(p).gap
-    delta, found = rivals(p), math.inf
+    delta, least = rivals(p), math.inf
     for letter, scores in enumerate(_by_token(p, delta), start=1):
         own = scores[letter, -1]
         elsewhere = scores[int(not p.bos) :, (delta != 0) & (delta != p.offset)].max(initial=own)
-        found = min(found, float(scores[int(not p.bos) :, delta == 0].min() - elsewhere))
-    return found
+        least = min(least, float(scores[int(not p.bos) :, delta == 0].min() - elsewhere))
+    return least
 
 
 def alpha_needed(p: RopeInduction, epsilon: float) -> float:
@@ -207,6 +207,6 @@ def logits(p: RopeInduction, tokens: Sequence[int]) -> np.ndarray:
 def targets(p: RopeInduction, tokens: Sequence[int]) -> np.ndarray:
     """[dest, src] bool: where layer 1 should look: positions `o` behind which stands the destination's own token, if a letter."""
     t, o = np.array(tokens), min(p.offset, len(tokens))
-    made = np.zeros((len(t), len(t)), dtype=bool)
-    made[:, o:] = (t[:, None] == t[None, : len(t) - o]) & (t[:, None] != 0)
-    return np.tril(made)
+    matches = np.zeros((len(t), len(t)), dtype=bool)
+    matches[:, o:] = (t[:, None] == t[None, : len(t) - o]) & (t[:, None] != 0)
+    return np.tril(matches)

@@ -20,8 +20,8 @@ def embedding(p: RopeInduction) -> np.ndarray:
     """[token, width] float64: one-hot; or ½ sin(φ + 0.1 j) for letters and 0 for BOS."""
     if p.variant == "one-hot":
         return np.eye(p.d_vocab)
-    made = 0.5 * np.sin(STEP * np.arange(p.letters)[:, None] + 0.1 * np.arange(WIDTH))
-    return np.vstack([np.zeros(WIDTH), made])
+    waves = 0.5 * np.sin(STEP * np.arange(p.letters)[:, None] + 0.1 * np.arange(WIDTH))
+    return np.vstack([np.zeros(WIDTH), waves])
 
 
 def reading(p: RopeInduction) -> np.ndarray:
@@ -64,6 +64,6 @@ def codes(p: RopeInduction) -> np.ndarray:
 
 def carried(p: RopeInduction) -> np.ndarray:
     """[token, feature] float64: the features that layer 1 moves to the output; BOS carries nothing."""
-    made = features(p)
-    made[0] = 0
-    return made
+    values = features(p)
+    values[0] = 0
+    return values

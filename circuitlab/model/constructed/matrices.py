@@ -24,8 +24,8 @@ def stream(p: RopeInduction) -> dict[str, slice]:
     width, n_features = reading(p).shape
     sizes = {"tok": width, "prev": n_features, "out": n_features, "one": 1, "bos": int(p.variant != "one-hot")}
     stops = np.cumsum(list(sizes.values()))
-    made = {name: slice(int(stop) - size, int(stop)) for (name, size), stop in zip(sizes.items(), stops, strict=True)}
-    return made if p.variant != "one-hot" else {**made, "bos": slice(0, 1)}
+    slices = {name: slice(int(stop) - size, int(stop)) for (name, size), stop in zip(sizes.items(), stops, strict=True)}
+    return slices if p.variant != "one-hot" else {**slices, "bos": slice(0, 1)}
 
 
 def configuration(p: RopeInduction) -> ModelConfig:
@@ -95,8 +95,8 @@ def tensors(p: RopeInduction) -> dict[str, Tensor]:
     W_E[0, at["bos"]] = 1
     # all that W_U reads is `out`: a direct path adds nothing, the prediction is the head's alone
     W_U[at["out"]] = np.eye(p.d_vocab) if p.variant == "one-hot" else carried(p).T
-    made = {"embed.W_E": W_E, "unembed.W_U": W_U}
+    named_tensors = {"embed.W_E": W_E, "unembed.W_U": W_U}
     for i, layer in enumerate((_layer_0, _layer_1)):
         named = layer(p, config.d_model, config.d_head)
-        made |= {f"layers.{i}.{name}": value[None] for name, value in named.items()}
-    return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in made.items()}
+        named_tensors |= {f"layers.{i}.{name}": value[None] for name, value in named.items()}
+    return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in named_tensors.items()}

@@ -57,11 +57,11 @@ class CorpusBigrams:
     def log_probs(self, token: int) -> np.ndarray:
         """[d_vocab] float64 log P(· | token), smoothed as above."""
         ids, counts = self.row(token)
-        kept = float(counts.sum())
-        backed = len(ids) + max(float(self.totals[token]) - kept, 0.0)
-        P = backed * self.unigrams.astype(np.float64)
+        counted = float(counts.sum())
+        smoothing = len(ids) + max(float(self.totals[token]) - counted, 0.0)
+        P = smoothing * self.unigrams.astype(np.float64)
         P[ids] += counts
-        return np.log(P / (kept + backed) if kept + backed > 0 else self.unigrams.astype(np.float64))
+        return np.log(P / (counted + smoothing) if counted + smoothing > 0 else self.unigrams.astype(np.float64))
 
     def seen(self, token: int, after: np.ndarray) -> np.ndarray:
         """[n] bool: whether each token of `after` [n] follows `token` anywhere in the text (in what is kept of it)."""
@@ -78,15 +78,15 @@ def corpus_of(ref: ModelRef, c: ModelConfig) -> CorpusBigrams | None:
     if not path.is_file():
         return None
     stat = path.stat()
-    found = _read(path, stat.st_size, stat.st_mtime_ns)
-    if not found.n_vocab == c.d_vocab == c.d_vocab_out:
+    bigrams = _read(path, stat.st_size, stat.st_mtime_ns)
+    if not bigrams.n_vocab == c.d_vocab == c.d_vocab_out:
         raise BadModel(
             f"{FILE} is of another vocabulary.",
             expected=number_of(c.d_vocab, "token"),
-            got=str(found.n_vocab),
+            got=str(bigrams.n_vocab),
             remedy=_AGAIN,
         )
-    return found
+    return bigrams
 
 
 _AGAIN = "Remove the file, or count the text again with the model's own tokenizer."
@@ -97,9 +97,9 @@ def _read(path: Path, size: int, mtime: int) -> CorpusBigrams:
     """One version of the file."""
     try:
         with safe_open(str(path), framework="np") as file:
-            said = file.metadata() or {}
-            if said.get("format") != FORMAT or set(file.keys()) != set(_NAMES):
-                raise BadModel(f"{FILE} is of another format.", expected=FORMAT, got=json.dumps(said)[:200], remedy=_AGAIN)
+            metadata = file.metadata() or {}
+            if metadata.get("format") != FORMAT or set(file.keys()) != set(_NAMES):
+                raise BadModel(f"{FILE} is of another format.", expected=FORMAT, got=json.dumps(metadata)[:200], remedy=_AGAIN)
             arrays = {name: file.get_tensor(name) for name in _NAMES}
     except (SafetensorError, OSError, ValueError) as error:
         raise BadModel(f"{FILE} is damaged.", expected="a whole safetensors file", got=str(error)[:200], remedy=_AGAIN) from error
@@ -114,4 +114,6 @@ def _read(path: Path, size: int, mtime: int) -> CorpusBigrams:
             got=f"{number_of(pairs, 'pair')} of {number_of(n, 'token')}",
             remedy=_AGAIN,
         )
-    return CorpusBigrams(**arrays, complete=said.get("complete") == "true", text=said.get("text", "a text that is not named"))
+    return CorpusBigrams(
+        **arrays, complete=metadata.get("complete") == "true", text=metadata.get("text", "a text that is not named")
+    )

@@ -97,8 +97,8 @@ class KnownHeads:
         roles = self.published.roles.get(head, ())
         if not roles:
             return ""
-        said = "; ".join(f"{role.name} ({role.cite})" for role in roles)
-        return f"published for {self.model}{' (only the shape fits)' if self.by == 'shape' else ''}: {said}"
+        cited = "; ".join(f"{role.name} ({role.cite})" for role in roles)
+        return f"published for {self.model}{' (only the shape fits)' if self.by == 'shape' else ''}: {cited}"
 
     @property
     def caption(self) -> str:
@@ -160,7 +160,7 @@ def _roles(file: str, source: Mapping[str, Any], shape: Mapping[str, Any]) -> li
     cite, where = _texts(file, "cite and where", [source["cite"], source["where"]])
     if not isinstance(source["heads"], dict):
         raise _bad(file, "heads: lists of heads by role", type(source["heads"]).__name__)
-    found = []
+    roles = []
     for name, listed in source["heads"].items():
         for text in _texts(file, name, listed):
             try:
@@ -169,8 +169,8 @@ def _roles(file: str, source: Mapping[str, Any], shape: Mapping[str, Any]) -> li
                 raise _bad(file, f"{name}: heads such as L9H6", error.got) from error
             if head.layer >= shape["n_layers"] or head.head >= shape["n_heads"]:
                 raise _bad(file, f"{name}: heads below L{shape['n_layers']}H{shape['n_heads']}", text)
-            found.append((head, Role(name, cite, where)))
-    return found
+            roles.append((head, Role(name, cite, where)))
+    return roles
 
 
 def _check(file: str, data: Any, allowed: tuple[str, ...], needed: tuple[str, ...]) -> None:

@@ -39,8 +39,8 @@ def index_of(steps: Sequence[int], step: int) -> int:
             remedy="Ask for its final weights, or open a model with checkpoints.",
         )
     if step not in steps:
-        kept = f"final, or one of {' '.join(map(str, steps))}"
-        raise BadModel("No checkpoint was kept at that step.", expected=kept, got=str(step))
+        available = f"final, or one of {' '.join(map(str, steps))}"
+        raise BadModel("No checkpoint was kept at that step.", expected=available, got=str(step))
     return list(steps).index(step)
 
 

@@ -132,12 +132,12 @@ def _complaint(arrays: Mapping[str, np.ndarray], n: int) -> tuple[str, str] | No
         array, dims = arrays[name], 1 if name == "loss" else 3 if name in HEAD_ARRAYS else 2
         if array.dtype != np.float32 or array.ndim != dims or len(array) != n:
             return f"{name}: float32, {dims} axes, {number_of(n, 'point')}", f"{array.dtype} {array.shape}"
-        if name in TEXT_ARRAYS and array.shape != (wanted := arrays.get(TEXT_ARRAYS[0], array).shape):
-            return f"{name}: the texts of {TEXT_ARRAYS[0]}, {wanted}", f"{array.shape}"
+        if name in TEXT_ARRAYS and array.shape != (shape := arrays.get(TEXT_ARRAYS[0], array).shape):
+            return f"{name}: the texts of {TEXT_ARRAYS[0]}, {shape}", f"{array.shape}"
         if dims == 2 and not array.shape[1]:
             return f"{name}: at least one loss a point", f"{array.shape}"
-        if dims == 3 and array.shape != (wanted := arrays[HEAD_ARRAYS[0]].shape):
-            return f"{name}: the layers and heads of {HEAD_ARRAYS[0]}, {wanted}", f"{array.shape}"
+        if dims == 3 and array.shape != (shape := arrays[HEAD_ARRAYS[0]].shape):
+            return f"{name}: the layers and heads of {HEAD_ARRAYS[0]}, {shape}", f"{array.shape}"
     return None
 
 

@@ -91,12 +91,12 @@ def _all_there(index: Path) -> bool:
 
 def in_cache(name: HubName) -> Path:
     """The same, or `BadModel` that says how to get it."""
-    found = snapshot(name)
-    if found is None:
+    folder = snapshot(name)
+    if folder is None:
         raise BadModel(
             f"{name} has not been downloaded.",
             expected=f"a complete snapshot of {name.revision} in {cache_folder()}",
             got="part of it" if name.folder.is_dir() else "nothing",
             remedy=f"File → Open from the hub…, or: circuitlab {name}",
         )
-    return found
+    return folder

@@ -67,8 +67,8 @@ def _by_number(name: str) -> tuple[str, int]:
 def plan(name: HubName) -> Plan:
     """What there is to fetch. Raises `CircuitLabError` in plain words."""
     with _plain_words(name) as hub:
-        found = hub.HfApi(endpoint=_endpoint()).model_info(name.repo, revision=name.revision, files_metadata=True, timeout=20)
-    sizes = {s.rfilename: max(0, int(s.size or 0)) for s in found.siblings or () if is_bare(s.rfilename)}
+        info = hub.HfApi(endpoint=_endpoint()).model_info(name.repo, revision=name.revision, files_metadata=True, timeout=20)
+    sizes = {s.rfilename: max(0, int(s.size or 0)) for s in info.siblings or () if is_bare(s.rfilename)}
     weights = _weights(sizes)
     if "config.json" not in sizes or not weights:
         raise BadModel(
@@ -77,7 +77,7 @@ def plan(name: HubName) -> Plan:
             got=", ".join(sorted(sizes)[:8]) or "no files",
         )
     files = [*(n for n in _COMPANIONS if n in sizes), *weights]
-    return Plan(name, checked_hash(found.sha, "its commit"), tuple(Wanted(n, sizes[n]) for n in files))
+    return Plan(name, checked_hash(info.sha, "its commit"), tuple(Wanted(n, sizes[n]) for n in files))
 
 
 def _weights(sizes: dict[str, int]) -> list[str]:
@@ -107,10 +107,10 @@ def fetch(what: Plan, say: Said, cancelled: Callable[[], bool] = lambda: False) 
             fresh = ref.with_name(ref.name + PART)
             fresh.write_text(what.commit, encoding="utf-8")
             fresh.replace(ref)
-    found = snapshot(HubName(what.name.repo, what.commit))
-    if found is None:
+    folder = snapshot(HubName(what.name.repo, what.commit))
+    if folder is None:
         raise BadModel(f"{what.name} is not whole after the download.", expected="all files of its index", got="some of them")
-    return found
+    return folder
 
 
 @contextlib.contextmanager
@@ -134,40 +134,40 @@ def _plain_words(name: HubName) -> Iterator[Any]:
     except CircuitLabError:
         raise
     except Exception as error:
-        raise _told(name, error) from error
+        raise _translated(name, error) from error
 
 
-def _told(name: HubName, error: Exception) -> CircuitLabError:
+def _translated(name: HubName, error: Exception) -> CircuitLabError:
     """What a person can do about an error of the library."""
-    from huggingface_hub import errors as known
+    from huggingface_hub import errors as hub_errors
 
     status = getattr(getattr(error, "response", None), "status_code", None)
-    said = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-    if isinstance(error, known.GatedRepoError) or status == 403:
+    message = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    if isinstance(error, hub_errors.GatedRepoError) or status == 403:
         return BadModel(
             f"{name} is gated: its owner wants its conditions accepted first.",
             expected="access granted to your account, and its token here",
-            got=said,
+            got=message,
             remedy=f"Accept the conditions on the model's page, then `hf auth login` (or set HF_TOKEN). Page: {name.repo}",
         )
-    if isinstance(error, known.RevisionNotFoundError):
-        return BadModel(f"{name.repo} has no revision {name.revision}.", expected="a branch, a tag or a commit", got=said)
-    if isinstance(error, known.RepositoryNotFoundError) or status == 401:
+    if isinstance(error, hub_errors.RevisionNotFoundError):
+        return BadModel(f"{name.repo} has no revision {name.revision}.", expected="a branch, a tag or a commit", got=message)
+    if isinstance(error, hub_errors.RepositoryNotFoundError) or status == 401:
         return BadModel(
             f"{name.repo} is not on the hub, or is private.",
             expected="a public model, or a token with access",
-            got=said,
+            got=message,
             remedy="Check the spelling; for a private model `hf auth login` or set HF_TOKEN.",
         )
-    if isinstance(error, known.EntryNotFoundError):
-        return BadModel(f"{name} lacks a file that it lists.", expected="all of its files", got=said)
-    if isinstance(error, known.OfflineModeIsEnabled):
-        return BadMachine("The hub's offline mode is on.", expected="a cached model", got=said, remedy="Unset HF_HUB_OFFLINE.")
+    if isinstance(error, hub_errors.EntryNotFoundError):
+        return BadModel(f"{name} lacks a file that it lists.", expected="all of its files", got=message)
+    if isinstance(error, hub_errors.OfflineModeIsEnabled):
+        return BadMachine("The hub's offline mode is on.", expected="a cached model", got=message, remedy="Unset HF_HUB_OFFLINE.")
     if isinstance(error, OSError) and error.errno == 28:
-        return BadMachine("The disk is full.", expected=f"room for {name}", got=said, remedy="Free space, then go on.")
+        return BadMachine("The disk is full.", expected=f"room for {name}", got=message, remedy="Free space, then go on.")
     return BadMachine(
         "The hub cannot be reached, or broke off.",
         expected="an answer from the hub",
-        got=f"{type(error).__name__}: {said}",
+        got=f"{type(error).__name__}: {message}",
         remedy="Check the network, then download again: it goes on where it stopped.",
     )

@@ -81,8 +81,8 @@ def _place(file: Wanted, url: str, about: Any) -> Place:
     """What the server says of one file. Raises `BadModel` for what no hub says."""
     sizes = {n for n in (file.size or None, about.size) if n is not None}
     if len(sizes) != 1 or min(sizes) < 0:
-        told = " and ".join(number_of(n, "byte") for n in sorted(sizes)) or "no size"
-        raise BadModel(f"The hub does not say how long {file.name} is.", expected="one size in bytes", got=told)
+        stated = " and ".join(number_of(n, "byte") for n in sorted(sizes)) or "no size"
+        raise BadModel(f"The hub does not say how long {file.name} is.", expected="one size in bytes", got=stated)
     same = about.location.split("/")[2:3] == url.split("/")[2:3]
     return Place(about.location, checked_hash(about.etag, file.name), sizes.pop(), same)
 
