@@ -7,38 +7,28 @@ from math import ceil, floor
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt
-from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPainterPath, QPen, QPixmap
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath, QPen, QPixmap
 from PySide6.QtWidgets import QWidget
 
 from circuitlab.draw.look.colours import BARELY, dark_text, inked, rgb
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.theme import Theme
-from circuitlab.draw.painted.mark import PaintedMark
+from circuitlab.draw.painted._flowed_text import ARC, LINE_GAP, PAD, FlowedText
 from circuitlab.draw.pointing.gestures import Id, number
 from circuitlab.figures.marks import Tokens
 
-PAD = 2.0
-LINE_GAP = 3.0
-ARC = 12.0  # px: how high arrows rise over the text
 TALLEST = 4096.0  # px: a longer text is written token by token
 
 
-class TokensMark(PaintedMark):
+class TokensMark(FlowedText):
     """Realises `Tokens`."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, parent)
-        self.mark: Tokens = Tokens("", (), np.zeros(0))
-        self._widths: np.ndarray = np.zeros(0)
-        self._boxes: np.ndarray = np.zeros((0, 3))  # [token, (x, line, width)]
-        self._flowed_at = -1
         self._colours: np.ndarray | None = None
         self._inks: np.ndarray = np.zeros(0, dtype=bool)
         self._layers: dict[tuple[str, float], QPixmap] = {}
         self._on_paper = self._grey = False
-        self._every = 0  # an index stands under each so manieth token, 0: under none
-        self._height = 0.0
-        self._rects: list[QRectF] = []
         self._paints: dict[int, QColor] = {}
 
     # the mark --------------------------------------------------------------------------------------------------------
@@ -70,96 +60,28 @@ class TokensMark(PaintedMark):
         super().relayout()
         self._show_row()
 
-    def line_height(self) -> int:
-        """A line of text, with the words above it."""
-        return int(self._line())
-
-    def least_width(self) -> float:
-        """The longest token whole."""
-        return max(super().least_width(), float(self._widths.max(initial=0.0)))
-
     def show_indices(self, every: int) -> None:
-        """Write the index under each so manieth token, where the axes of a map have indices in place of tokens; 0: none."""
+        """Write the index under each `every`-th token, where the axes of a map have indices in place of tokens; 0: none."""
         if every != self._every:
             self._every = every
             self._measure()
             self.viewport().update()
-
-    def natural_width(self) -> int:
-        """px of all of it in one line, also where a bar to scroll by has not gone yet."""
-        return ceil(float(self._widths.sum())) + 4 + self.verticalScrollBar().sizeHint().width()
 
     def restyle(self) -> None:
         """Zero is the background."""
         self._colours = None
         self._measure()
 
-    def _measure(self) -> None:
-        self._height = 0.0
-        metrics = QFontMetricsF(self._font())
-        known: dict[str, float] = {}
-        for text in self.mark.texts:
-            if text not in known:
-                known[text] = metrics.horizontalAdvance(text)
-        self._widths = np.array([known[t] for t in self.mark.texts]) + 2 * PAD
-        self._flowed_at = -1
-        self.relayout()
-
     def prepare_export(self, paper: Paper) -> None:
         """On paper text is text."""
         super().prepare_export(paper)
         self._on_paper, self._grey = True, paper.grey
 
-    def _font(self) -> QFont:
-        return self.theme.font(self.theme.normal, mono=True)
-
-    def _line(self) -> float:
-        if not self._height:
-            self._height = float(round(QFontMetricsF(self._font()).height() + LINE_GAP + self._lead() + self._foot()))
-        return self._height
-
-    def _foot(self) -> float:
-        """Room below each line for indices, where there are any."""
-        return float(round(QFontMetricsF(self._index_font()).ascent() + 2)) if self._every else 0.0
-
-    def _index_font(self) -> QFont:
-        return self.theme.font(max(0.85 * self.theme.small, ceil(self.theme.least)))
-
-    def _lead(self) -> float:
-        """Room above each line for words and arrows, where there are any."""
-        if not (self.mark.named or self.mark.arrows):
-            return 0.0
-        return float(round(QFontMetricsF(self.theme.font(self.theme.small)).height() + ARC))
-
     def _flow(self, width: int) -> None:
-        """Place every token: left to right, a line break after ↵ and where the width ends."""
-        if width == self._flowed_at:
-            return
-        self._flowed_at = width
-        self._layers = {}
-        x, line = 0.0, int(bool(self.mark.heading))
-        boxes = np.zeros((len(self.mark.texts), 3))
-        for i, (text, need) in enumerate(zip(self.mark.texts, self._widths.tolist(), strict=True)):
-            need = min(need, float(width))
-            if x and x + need > width:
-                x, line = 0.0, line + 1
-            boxes[i] = x, line, need
-            x += need
-            if text.endswith("↵"):
-                x, line = 0.0, line + 1
-        self._boxes = boxes
-        height = self._line()
-        lead, foot = self._lead(), self._foot()
-        self._rects = [
-            QRectF(x, line * height + 1 + lead, width - 1, height - 2 - lead - foot) for x, line, width in boxes.tolist()
-        ]
-
-    def content_height(self, width: int) -> int:
-        """Lines."""
-        if not self.mark.texts:
-            return 0
-        self._flow(max(width, 20))
-        return int((self._boxes[-1, 1] + 1) * self._line()) + 2
+        """Elsewhere the texts have to be written anew."""
+        if width != self._flowed_at:
+            self._layers = {}
+        super()._flow(width)
 
     def _fill(self) -> np.ndarray:
         """[token, 3] background colours, worked out once per values."""
@@ -173,13 +95,6 @@ class TokensMark(PaintedMark):
         return self._colours
 
     # painting --------------------------------------------------------------------------------------------------------
-
-    def item_rect(self, item: Id) -> QRectF:
-        """The box of a token."""
-        self._flow(max(self.viewport().width(), 20))
-        x, line, width = self._boxes[item[0]]
-        height, lead = self._line(), self._lead()
-        return QRectF(x + 0.5, line * height + 1 + lead, width - 1, height - 2 - lead - self._foot())
 
     def draw(self, painter: QPainter, visible: QRectF) -> None:
         """The boxes of the visible lines."""
@@ -307,21 +222,21 @@ class TokensMark(PaintedMark):
             painter.drawPixmap(target, self._layer(ink, ratio), source)
 
     def _layer(self, ink: str, ratio: float) -> QPixmap:
-        """All texts in one ink on nothing, made once for a flow and kept until texts, width or theme are others."""
-        known = self._layers.get((ink, ratio))
-        if known is not None:
-            return known
+        """All texts in one ink on a transparent ground, written once until texts, width or theme change."""
+        layer = self._layers.get((ink, ratio))
+        if layer is not None:
+            return layer
         n = len(self.mark.texts)
         size = QSizeF(self._flowed_at, (self._boxes[-1, 1] + 1) * self._line()) * ratio
-        made = QPixmap(ceil(size.width()), ceil(size.height()))
-        made.fill(Qt.GlobalColor.transparent)
-        painter = QPainter(made)
+        layer = QPixmap(ceil(size.width()), ceil(size.height()))
+        layer.fill(Qt.GlobalColor.transparent)
+        painter = QPainter(layer)
         painter.setRenderHint(QPainter.RenderHint.TextAntialiasing)
         painter.scale(ratio, ratio)
         self._write(painter, range(n), [ink] * n)
         painter.end()
-        self._layers[ink, ratio] = made
-        return made
+        self._layers[ink, ratio] = layer
+        return layer
 
     def _write(self, painter: QPainter, shown: range, inks: list[str]) -> None:
         """Texts as text."""
