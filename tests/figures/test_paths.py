@@ -151,7 +151,8 @@ def test_a_composed_pattern_is_drawn_for_the_chosen_pair(engine: Engine, state: 
     value = answer(engine, state, "path_expansion", PathExpansionParams(position=4))
     here = (value.heads == [[0, 2], [1, 3]]).all((1, 2))
     assert f"{value.value[here][0]:.2f}".replace("-", "−") in figure.title
-    assert "Click a pair" in drawn(engine, state, page="pair").why_empty
+    why = PANEL.requests(state.with_view("paths", PathsView(page="pair")), facts_of(engine, state.model))
+    assert isinstance(why, Why) and "Click a pair" in why.text
     facts, open_page = facts_of(engine, state.model), pair.with_view("paths", PathsView(page="pair"))
     asked = PANEL.requests(open_page, facts)
     assert not isinstance(asked, Why)

@@ -94,24 +94,15 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     return {"set": ask(what="set", heads=heads), "pairs": ask(what="pairs", heads=heads)}
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """The map, the ranking and the text; or sets."""
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, "Ablation")
-    return _heads(state, facts, now) if _view(state).page == "heads" else _sets(state, facts, now)
+    if _view(state).page == "heads":
+        return _heads(state, facts, answers.of("each", ablation))
+    return _sets(state, facts, answers.of("set", ablation), answers.of("pairs", ablation))
 
 
-def _result(answer: Answer) -> AblationResult:
-    assert isinstance(answer.result, AblationResult)
-    return answer.result
-
-
-def _heads(state: State, facts: Facts, now: Answers) -> Figure:
-    answer = now.get("each")
-    if answer is None:
-        return Figure(title="Ablation")
-    result = _result(answer)
+def _heads(state: State, facts: Facts, answer: Answer[AblationResult]) -> Figure:
+    result = answer.result
     if np.isnan(result.baseline):
         return empty(too_short(state), "Ablation")
     marks = ((_map(answer, result, state), _ranking(answer, result, state)),)
@@ -205,12 +196,9 @@ def _coloured(answer: Answer, values: np.ndarray, key: tuple[object, ...], state
     )
 
 
-def _sets(state: State, facts: Facts, now: Answers) -> Figure:
+def _sets(state: State, facts: Facts, together: Answer[AblationResult], pairs: Answer[AblationResult]) -> Figure:
     """All chosen heads together first, then each, then pairs by what they do beyond the sum of both."""
-    together, pairs = now.get("set"), now.get("pairs")
-    if together is None or pairs is None:
-        return Figure(title="Ablation of a set")
-    one, two = _result(together), _result(pairs)
+    one, two = together.result, pairs.result
     if np.isnan(one.baseline):
         return empty(too_short(state), "Ablation of a set")
     columns, keys, together_row = once(pairs, "sets", lambda: _set_rows(one, two), one)
@@ -271,7 +259,7 @@ PANEL = register(
             "mattering. Heads stand in for one another: two that do little alone may matter together (Sets)."
         ),
         requests=requests,
-        figure=figure,
+        draw=draw,
         pick=pick,
         of_heads=True,
         instead="Paths has the direct path, which is all that there is",

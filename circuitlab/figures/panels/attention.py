@@ -21,7 +21,7 @@ from circuitlab.figures.contracts.common import (
 from circuitlab.figures.contracts.hues import head_hue, hue_rgb
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.pivot import chosen, no_head
-from circuitlab.figures.marks import ColourMap, Figure, Heatmap, Hit, Tokens, empty
+from circuitlab.figures.marks import ColourMap, Figure, Heatmap, Hit, Tokens
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
@@ -68,9 +68,9 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     return {"attention": Request(attention, AttentionParams(wanted, _view(state).show), state.subject)}
 
 
-def _chosen(answer: Answer, view: AttentionView) -> np.ndarray:
+def _chosen(answer: Answer[AttentionResult], view: AttentionView) -> np.ndarray:
     """[dest, src] of the leading head, or of the mean."""
-    values = answer.result.values  # type: ignore[attr-defined]
+    values = answer.result.values
     if len(values) == 1 or view.several != "average":
         return once(answer, "first", lambda: values[0])
     return once(answer, "mean", lambda: values.mean(axis=0))
@@ -94,17 +94,11 @@ def blend(values: np.ndarray, heads: tuple[Head, ...], top: float) -> np.ndarray
     return (out * 255).astype(np.uint8)
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """Heatmap above, the text below."""
     view = _view(state)
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, "Attention")
-    answer = now.get("attention")
-    if answer is None:
-        return Figure(title="Attention")
+    answer = answers.of("attention", attention)
     result = answer.result
-    assert isinstance(result, AttentionResult)
     heads = tuple(Head(*map(int, h)) for h in result.heads)
     names = " ".join(map(str, heads))
     values = _chosen(answer, view)
@@ -191,7 +185,7 @@ PANEL = register(
         source="Elhage et al. 2021, A Mathematical Framework for Transformer Circuits; norms: Kobayashi et al. 2020",
         help="Rows are destinations, columns sources. Hover a token to read its row; click locks it, click or Esc releases.",
         requests=requests,
-        figure=figure,
+        draw=draw,
         pick=pick,
         of_heads=True,
         instead="nothing is attended to; Bigram has the table of what follows each token",

@@ -29,7 +29,7 @@ from circuitlab.figures.contracts.common import (
 )
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.pivot import chosen
-from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, Tokens, empty, ids
+from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, Tokens, ids
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
@@ -91,26 +91,15 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     return {"tokens": Request(token_attribution, sent, state.subject)}
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """The page that is open."""
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, "Attribution")
-    if "parts" in now and _view(state).page == "parts":
-        return _parts(state, facts, now["parts"])
-    if "tokens" in now and _view(state).page == "tokens":
-        return _tokens(state, facts, now["tokens"])
-    return Figure(title="Attribution")
+    if _view(state).page == "parts":
+        return _parts(state, facts, answers.of("parts", direct_attribution))
+    return _tokens(state, facts, answers.of("tokens", token_attribution))
 
 
-def _direct(answer: Answer) -> DirectAttributionResult:
-    result = answer.result
-    assert isinstance(result, DirectAttributionResult)
-    return result
-
-
-def _parts(state: State, facts: Facts, answer: Answer) -> Figure:
-    result, head = _direct(answer), state.selection.head
+def _parts(state: State, facts: Facts, answer: Answer[DirectAttributionResult]) -> Figure:
+    result, head = answer.result, state.selection.head
     values = once(answer, "heads", lambda: np.ascontiguousarray(result.heads[:, :, result.at], dtype=np.float32))
     top = once(answer, "top", lambda: top_level(values))
     layers, heads = values.shape
@@ -179,12 +168,6 @@ def _others(result: DirectAttributionResult) -> Rows:
 # --- which tokens -----------------------------------------------------------------------------------------------------
 
 
-def _sent(answer: Answer) -> TokenAttributionResult:
-    result = answer.result
-    assert isinstance(result, TokenAttributionResult)
-    return result
-
-
 def _of_heads(result: TokenAttributionResult, heads: tuple[Head, ...]) -> np.ndarray:
     """[pos] summed over these heads, NaN where none of them sees."""
     rows = [int(np.flatnonzero((result.heads == np.array(h)).all(axis=1))[0]) for h in heads]
@@ -192,8 +175,8 @@ def _of_heads(result: TokenAttributionResult, heads: tuple[Head, ...]) -> np.nda
     return np.where(np.isnan(values).all(axis=0), np.nan, np.nansum(values, axis=0)).astype(np.float32)
 
 
-def _tokens(state: State, facts: Facts, answer: Answer) -> Figure:
-    result, view, heads = _sent(answer), _view(state), chosen(state, facts)
+def _tokens(state: State, facts: Facts, answer: Answer[TokenAttributionResult]) -> Figure:
+    result, view, heads = answer.result, _view(state), chosen(state, facts)
     every = view.through == "all heads" or not heads
     values = once(answer, ("text", heads, every), lambda: result.summed if every else _of_heads(result, heads))
     top = top_level(values)
@@ -278,7 +261,7 @@ PANEL: Panel = register(
         "above beside the target itself. Tokens: what a head contributes, split over the tokens that it attended to. "
         "Orange raises, blue lowers. Click a head to choose it, a row to follow that position.",
         requests=requests,
-        figure=figure,
+        draw=draw,
         pick=pick,
         area="bottom",
         order=122,

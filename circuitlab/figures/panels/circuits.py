@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -70,9 +71,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     return {"skip": Request(skip_trigrams, wanted, subject)}
 
 
-def _rows_of(
-    state: State, facts: Facts, head: Head, edge: tuple[Head, Head] | None, token: int, distance: int
-) -> dict[str, Request]:
+def _rows_of(state: State, facts: Facts, head: Head, edge: tuple[Head, Head] | None, token: int, distance: int) -> Requests:
     view, subject = _view(state), of_weights(state)
     behind = None if edge is None else edge[0]
     side = "query" if state.selection.edge_kind == "Q" else "key"
@@ -83,21 +82,16 @@ def _rows_of(
     return {"token": Request(token_circuits, params, subject)}
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """The page that is open."""
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, "Circuits")
-    if not now:
-        return Figure(title="Circuits")
-    if "token" in now:
-        return _tables(facts, now["token"])
-    if "skip" in now:
-        return _skips(facts, now["skip"])
-    return _largest(facts, now)
+    if "token" in answers:
+        return _tables(facts, answers.of("token", token_circuits))
+    if "skip" in answers:
+        return _skips(facts, answers.of("skip", skip_trigrams))
+    return _largest(facts, {role: answers.of(role, largest_entries) for role in answers})
 
 
-def _tables(facts: Facts, answer: Answer) -> Figure:
+def _tables(facts: Facts, answer: Answer[TokenCircuitsResult]) -> Figure:
     params: TokenCircuitsParams = answer.request.params
     token = params.token
     text = quoted(facts.token_text(token))
@@ -108,7 +102,6 @@ def _tables(facts: Facts, answer: Answer) -> Figure:
         "attended": f"QK: {text} is attended to by",
     }
     result = answer.result
-    assert isinstance(result, TokenCircuitsResult)
     found = [_ends(answer, facts, role, i, heading, token) for i, (role, heading) in enumerate(headings.items())]
     shown = [table for i, table in enumerate(found) if not np.isnan(result.sd[i])]
     bias = [facts.token_text(int(i)) for i in result.bias_top_ids[:3]]
@@ -118,10 +111,11 @@ def _tables(facts: Facts, answer: Answer) -> Figure:
     return Figure(grid, f"{name} · {text} (id {token})", captions((answer,), note))
 
 
-def _ends(answer: Answer, facts: Facts, role: str, i: int, heading: str, token: int, also: np.ndarray = NONE) -> Rows:
+def _ends(
+    answer: Answer[TokenCircuitsResult], facts: Facts, role: str, i: int, heading: str, token: int, also: np.ndarray = NONE
+) -> Rows:
     """The largest of a row or column, then the smallest, the smallest last; then those `also`, which a reference lists."""
     result = answer.result
-    assert isinstance(result, TokenCircuitsResult)
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         found = np.concatenate([result.top_ids[i], result.bottom_ids[i, ::-1]])
@@ -145,21 +139,15 @@ def _ends(answer: Answer, facts: Facts, role: str, i: int, heading: str, token: 
     return Rows(role, columns, keys, chosen=chosen, heading=heading, ranked=True, including=again, gap=gap)
 
 
-def _largest(facts: Facts, now: Answers) -> Figure:
-    rows = tuple(_entries(now[role], facts, role) for role in ("OV", "QK") if role in now)
-    skipped = [f"{role}: {_as_largest(now[role]).skipped:.0%} of the product skipped by bounds" for role in now]
-    heads = dict.fromkeys(str(now[role].request.params.head) for role in now)
-    return Figure(on_one_scale((rows,)), f"{' '.join(heads)} · largest entries", captions(tuple(now.values()), *skipped))
+def _largest(facts: Facts, entries: Mapping[str, Answer[LargestEntriesResult]]) -> Figure:
+    rows = tuple(_entries(answer, facts, role) for role, answer in entries.items())
+    skipped = [f"{role}: {answer.result.skipped:.0%} of the product skipped by bounds" for role, answer in entries.items()]
+    heads = dict.fromkeys(str(answer.request.params.head) for answer in entries.values())
+    return Figure(on_one_scale((rows,)), f"{' '.join(heads)} · largest entries", captions(tuple(entries.values()), *skipped))
 
 
-def _as_largest(answer: Answer) -> LargestEntriesResult:
+def _entries(answer: Answer[LargestEntriesResult], facts: Facts, role: str) -> Rows:
     result = answer.result
-    assert isinstance(result, LargestEntriesResult)
-    return result
-
-
-def _entries(answer: Answer, facts: Facts, role: str) -> Rows:
-    result = _as_largest(answer)
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         top = top_level(result.values)
@@ -177,9 +165,9 @@ def _entries(answer: Answer, facts: Facts, role: str) -> Rows:
     return Rows(role, columns, keys, searchable=True, heading=heading, ranked=True)
 
 
-def _skips(facts: Facts, answer: Answer) -> Figure:
-    result, params = answer.result, answer.request.params
-    assert isinstance(result, SkipTrigramsResult) and isinstance(params, SkipTrigramsParams)
+def _skips(facts: Facts, answer: Answer[SkipTrigramsResult]) -> Figure:
+    result = answer.result
+    params: SkipTrigramsParams = answer.request.params
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         top = top_level(result.score)
@@ -216,7 +204,8 @@ PANEL = register(
         source="Elhage et al. 2021, A Mathematical Framework for Transformer Circuits, “OV and QK circuits”, “Skip-trigram bugs”",
         help="Click a token in any table or in the prompt to read its row. With an edge of Composition chosen, the pair is read.",
         requests=requests,
-        figure=figure,
+        draw=draw,
+        optional="all",
         pick=pick,
         of_heads=True,
         instead="Bigram has the direct path, W_E W_U",

@@ -15,7 +15,7 @@ from circuitlab.figures.contracts.common import and_struck, caption, hints, numb
 from circuitlab.figures.contracts.hues import head_hue
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.pivot import of_weights, pick_edge, refused
-from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Hit, Mark, RowColumn, Rows, empty, ids
+from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Hit, Mark, RowColumn, Rows, ids
 from circuitlab.figures.panels.heads import random_scores
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.subject import Head
@@ -98,11 +98,11 @@ def pairs_of(result: CompositionResult, by: Measure) -> Pairs:
     return Pairs(*places, result.scores.ravel()[order], result.z.ravel()[order], values.ravel()[order])  # type: ignore[arg-type]
 
 
-def _shown(answer: Answer, view: CompositionView, kinds: tuple[str, ...]) -> tuple[Pairs, int]:
+def _shown(answer: Answer[CompositionResult], view: CompositionView, kinds: tuple[str, ...]) -> tuple[Pairs, int]:
     """The pairs that are drawn, and of how many."""
 
     def make() -> tuple[Pairs, int]:
-        pairs = once(answer, ("pairs", view.by), lambda: pairs_of(answer.result, view.by))  # type: ignore[arg-type]
+        pairs = once(answer, ("pairs", view.by), lambda: pairs_of(answer.result, view.by))
         mine = pairs.take(np.flatnonzero(np.isin(pairs.kind, [KINDS.index(k) for k in kinds])))
         strong = mine.score >= view.least
         strong &= (mine.value > 0) if view.by != "score" else True
@@ -111,22 +111,16 @@ def _shown(answer: Answer, view: CompositionView, kinds: tuple[str, ...]) -> tup
     return once(answer, ("shown", view.by, view.top, view.least, kinds), make)
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """Graph, matrix or list."""
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, "Composition")
-    answer = now.get("composition")
-    if answer is None:
-        return Figure(title="Composition")
+    answer = answers.of("composition", composition)
     result = answer.result
-    assert isinstance(result, CompositionResult)
     view = _view(state)
     kinds = _kinds(view)
     groups = [(k,) for k in kinds] if view.through == "apart" or view.form == "matrix" else [kinds]
     shown = [_shown(answer, view, group) for group in groups]
     if view.form == "matrix":
-        marks: tuple[Mark, ...] = tuple(_matrix(answer, result, view, kind, state, facts) for kind in kinds)
+        marks: tuple[Mark, ...] = tuple(_matrix(answer, view, kind, state) for kind in kinds)
         counted = None
     else:
         counted = (sum(len(pairs.kind) for pairs, _ in shown), sum(n for _, n in shown))
@@ -134,7 +128,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
             pairs, _ = _shown(answer, view, kinds)
             marks = (_list(answer, view, pairs, kinds, state),)
         else:
-            named = _named(now.get("scores"), facts)
+            named = _named(answers.find("scores", head_scores), facts)
             marks = tuple(
                 _graph(answer, view, pairs, group, state, facts, named) for group, (pairs, _) in zip(groups, shown, strict=True)
             )
@@ -161,12 +155,11 @@ def _title(state: State, result: CompositionResult) -> str:
     return f"{kind}-composition {source} → {dest}: {score} · chance {result.baseline:.3f}"
 
 
-def _named(answer: Answer | None, facts: Facts) -> dict[Head, str]:
+def _named(answer: Answer[HeadScoresResult] | None, facts: Facts) -> dict[Head, str]:
     """What heads are known to do on repeated random tokens: head -> "ind 0.93"."""
     if answer is None:
         return {}
     result = answer.result
-    assert isinstance(result, HeadScoresResult)
 
     def make() -> dict[Head, str]:
         said: dict[Head, str] = {}
@@ -193,7 +186,7 @@ def _nodes(answer: Answer, facts: Facts) -> tuple[np.ndarray, tuple[str, ...], n
 
 
 def _graph(
-    answer: Answer,
+    answer: Answer[CompositionResult],
     view: CompositionView,
     pairs: Pairs,
     kinds: tuple[str, ...],
@@ -248,10 +241,9 @@ def _edge(state: State) -> tuple[int, ...]:
     return (-1,) * 5 if edge is None else (*edge[1], *edge[0], KINDS.index(state.selection.edge_kind))
 
 
-def _levels(answer: Answer, view: CompositionView) -> tuple[float, float]:
+def _levels(answer: Answer[CompositionResult], view: CompositionView) -> tuple[float, float]:
     """The colour range of every kind's matrix."""
     result = answer.result
-    assert isinstance(result, CompositionResult)
     top = once(answer, ("top", view.by), lambda: top_level(_measured(result, view.by)))
     return (0.0 if view.by == "score" else -top, top)
 
@@ -261,7 +253,8 @@ def _ids_of(heads: list[Head]) -> np.ndarray:
     return ids(np.array([h.layer for h in heads]), np.array([h.head for h in heads]))
 
 
-def _matrix(answer: Answer, result: CompositionResult, view: CompositionView, kind: str, state: State, facts: Facts) -> Heatmap:
+def _matrix(answer: Answer[CompositionResult], view: CompositionView, kind: str, state: State) -> Heatmap:
+    result = answer.result
     n_layers, n_heads = result.scores.shape[1:3]
     n = (n_layers - 1) * n_heads
 
@@ -289,9 +282,8 @@ def _matrix(answer: Answer, result: CompositionResult, view: CompositionView, ki
     )
 
 
-def _list(answer: Answer, view: CompositionView, pairs: Pairs, kinds: tuple[str, ...], state: State) -> Rows:
+def _list(answer: Answer[CompositionResult], view: CompositionView, pairs: Pairs, kinds: tuple[str, ...], state: State) -> Rows:
     result = answer.result
-    assert isinstance(result, CompositionResult)
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         name = lambda layers, heads: np.array([f"L{a}H{b}" for a, b in zip(layers, heads, strict=True)], dtype=object)
@@ -334,7 +326,8 @@ PANEL = register(
         source="Elhage et al. 2021, A Mathematical Framework for Transformer Circuits, “Three kinds of composition”",
         help="Layers from below. Click an edge to read the pair in tables and spectra, a head to read it alone.",
         requests=requests,
-        figure=figure,
+        draw=draw,
+        optional=("scores",),
         pick=pick,
         of_heads=True,
         instead="Paths has the direct path, which is all that there is",

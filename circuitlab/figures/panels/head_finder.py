@@ -10,17 +10,16 @@ import numpy as np
 
 from circuitlab.analysis.attention.copying_on_random_tokens import (
     CopyingHeadScoreParams,
-    CopyingHeadScoreResult,
     copying_head_score,
 )
-from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult, head_scores
+from circuitlab.analysis.attention.head_scores import HeadScoresParams, head_scores
 from circuitlab.analysis.base import Analysis
-from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, OwnTokensResult, own_tokens
+from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, own_tokens
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding
-from circuitlab.analysis.composition.scores import CompositionParams, CompositionResult, composition
-from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, CopyingScoresResult, copying_scores
+from circuitlab.analysis.composition.scores import CompositionParams, composition
+from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copying_scores
 from circuitlab.counting import number_of
-from circuitlab.engine.request import Answer, Request
+from circuitlab.engine.request import Request
 from circuitlab.figures.contracts.common import captions, has_mlps, hints, once, published, rows_of_heads
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.pivot import of_weights
@@ -152,42 +151,40 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     return asked or Why("This model has none of these scores: choose the plane, and other scores.")
 
 
-def values_of(score: str, now: Answers, facts: Facts) -> np.ndarray | None:
+def values_of(score: str, answers: Answers, facts: Facts) -> np.ndarray | None:
     """[layer, head] of one score; None while it is not there."""
     role = role_of(score)
     if not role:
         layers, heads = facts.config.n_layers, facts.config.n_heads
         return np.repeat(np.arange(layers, dtype=float)[:, None], heads, axis=1)
-    if role not in now:
+    if role not in answers:
         return None
-    result = now[role].result
-    if isinstance(result, HeadScoresResult):
-        return result.of(score.replace(" ", "_"))
-    if isinstance(result, OwnTokensResult):
-        return result.top1 if score == "own token first" else result.top10
-    if isinstance(result, CopyingHeadScoreResult):
-        return result.of("unrepeated" if "unrepeated" in score else "repeated")
-    if isinstance(result, CopyingScoresResult):
-        return result.copying if score == "OV copying" else result.qk_positivity
-    assert isinstance(result, CompositionResult)
+    if role == "scores":
+        return answers.of(role, head_scores).result.of(score.replace(" ", "_"))
+    if role == "own":
+        own = answers.of(role, own_tokens).result
+        return own.top1 if score == "own token first" else own.top10
+    if role == "copying":
+        return answers.of(role, copying_head_score).result.of("unrepeated" if "unrepeated" in score else "repeated")
+    if role == "weights":
+        weights = answers.of(role, copying_scores).result
+        return weights.copying if score == "OV copying" else weights.qk_positivity
+    result = answers.of(role, composition).result
     found = result.scores[result.kinds.index(KINDS[score])]
 
     def largest() -> np.ndarray:
         most = np.where(np.isnan(found), -np.inf, found).max(axis=(2, 3))
         return np.where(np.isfinite(most), most, np.nan)
 
-    return once(now[role], score, largest)
+    return once(answers[role], score, largest)
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """The plane with the highest heads beside it, or the table."""
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, "Head finder")
     view = _view(state)
-    found: dict[Score, np.ndarray | None] = {name: values_of(name, now, facts) for name in _shown(view)}
+    found: dict[Score, np.ndarray | None] = {name: values_of(name, answers, facts) for name in _shown(view)}
     if view.page == "table":
-        return _table(state, facts, now, {k: v for k, v in found.items() if v is not None})
+        return _table(state, facts, answers, {k: v for k, v in found.items() if v is not None})
     y, x, colour = (found[name] for name in (view.y, view.x, view.colour))
     if y is None or x is None or colour is None:
         return Figure(title="Head finder")
@@ -201,7 +198,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     names = tuple(str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True))
     keys = ids(layer, head)
     picked = rows_of_heads(state, keys)
-    controls = _controls(view, now, x, y, kept)
+    controls = _controls(view, answers, x, y, kept)
     low, high = _range(colour.ravel()[kept])
     points = Points(
         name="plane",
@@ -220,25 +217,24 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     )
     said = f"colour: {view.colour}, {low:.3g} (faint) to {high:.3g} (strong)"
     rings = "" if controls is None else "ring: the control, joined to its head"
-    notes = (said, rings, *_notes((view.x, view.y, view.colour), now), "a score is a hint, not a mechanism", published(facts))
-    text = captions(tuple(now[r] for r in asked if r in now), *notes)
+    notes = (said, rings, *_notes((view.x, view.y, view.colour), answers), "a score is a hint, not a mechanism", published(facts))
+    text = captions(tuple(answers.values()), *notes)
     shown = (len(kept), y.size) if len(kept) < y.size else None
     return Figure(((points,),), _title(state, view, x, y), text, shown)
 
 
-def control_of(score: str, now: Answers) -> np.ndarray | None:
+def control_of(score: str, answers: Answers) -> np.ndarray | None:
     """[layer, head]: the same score on its control, None where it has none."""
-    if role_of(score) != "scores" or "scores" not in now:
+    if role_of(score) != "scores" or "scores" not in answers:
         return None
-    result = now["scores"].result
-    assert isinstance(result, HeadScoresResult)
+    result = answers.of("scores", head_scores).result
     control = result.control[result.names.index(score.replace(" ", "_"))]
     return None if np.isnan(control).all() else control
 
 
-def _controls(view: HeadFinderView, now: Answers, x: np.ndarray, y: np.ndarray, kept: np.ndarray) -> np.ndarray | None:
+def _controls(view: HeadFinderView, answers: Answers, x: np.ndarray, y: np.ndarray, kept: np.ndarray) -> np.ndarray | None:
     """[head, 2]: where the control puts each head; along an axis without a control it stands where the head stands."""
-    ends = control_of(view.x, now), control_of(view.y, now)
+    ends = control_of(view.x, answers), control_of(view.y, answers)
     if all(end is None for end in ends):
         return None
     return np.stack([(v if c is None else c).ravel()[kept] for c, v in zip(ends, (x, y), strict=True)], axis=1).astype(float)
@@ -253,12 +249,11 @@ def _ends(score: str, facts: Facts) -> tuple[float, float]:
     return (0.0, 0.5) if score in KINDS else (0.0, 1.0)
 
 
-def _notes(scores: tuple[str, ...], now: Answers) -> tuple[str, ...]:
+def _notes(scores: tuple[str, ...], answers: Answers) -> tuple[str, ...]:
     """What must be said beside some scores."""
     said = []
-    if any(s.startswith("own token") for s in scores) and "own" in now:
-        own = now["own"].result
-        assert isinstance(own, OwnTokensResult)
+    if any(s.startswith("own token") for s in scores) and "own" in answers:
+        own = answers.of("own", own_tokens).result
         said.append(f"own token: chance {own.chance10:.4f} in the top 10, {own.chance1:.5f} first")
     return tuple(said)
 
@@ -294,7 +289,7 @@ def _title(state: State, view: HeadFinderView, x: np.ndarray, y: np.ndarray) -> 
     return f"{head} · " + (" · ".join(said) or "not scored") + f" · {number_of(y.size, 'head')}"
 
 
-def _table(state: State, facts: Facts, now: Answers, found: dict[Score, np.ndarray]) -> Figure:
+def _table(state: State, facts: Facts, answers: Answers, found: dict[Score, np.ndarray]) -> Figure:
     """All scores that are there, a row a head; sorted by any."""
     if not found:
         return Figure(title="Head finder")
@@ -308,7 +303,7 @@ def _table(state: State, facts: Facts, now: Answers, found: dict[Score, np.ndarr
     for name, values in found.items():
         flat, bar = values.ravel()[order], name == "prefix matching"
         columns += [RowColumn(SHORT.get(name, name), flat, digits=2, bar=bar, levels=(0.0, 1.0), tip=TIPS[name])]
-        if name == "prefix matching" and (other := control_of(name, now)) is not None:
+        if name == "prefix matching" and (other := control_of(name, answers)) is not None:
             columns += [RowColumn("control", other.ravel()[order], digits=2, tip="Prefix matching where no token is repeated")]
     columns += published_column(facts.known_heads(), layer, head)
     keys = ids(layer, head)
@@ -317,11 +312,10 @@ def _table(state: State, facts: Facts, now: Answers, found: dict[Score, np.ndarr
     refused = any(role not in asked for role in map(role_of, TABLE)) if not isinstance(asked, Why) else True
     missing = "left out: scores that this model's weights do not allow" if refused else ""
     shown = (len(order), lead.size) if len(order) < lead.size else None
-    answers: tuple[Answer, ...] = tuple(now.values())
     return Figure(
         ((rows,),),
         f"{number_of(lead.size, 'head')}, {number_of(len(found), 'score')}",
-        captions(answers, missing, *_notes(TABLE, now), published(facts)),
+        captions(tuple(answers.values()), missing, *_notes(TABLE, answers), published(facts)),
         shown,
     )
 
@@ -357,7 +351,8 @@ PANEL = register(
             "model by it, not with 0."
         ),
         requests=requests,
-        figure=figure,
+        draw=draw,
+        optional="all",
         pick=pick,
         of_heads=True,
         instead="Models side by side has its loss beside those of models that have some",

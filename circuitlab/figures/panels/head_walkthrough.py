@@ -14,7 +14,7 @@ from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import caption, digits, number, once, quoted, texts, top_level
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.pivot import leading, pair
-from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
+from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
 from circuitlab.figures.panels.score_expansion import cell_of
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
@@ -54,17 +54,13 @@ def _page(state: State) -> str:
     return view.page
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """The page that is open."""
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, "Step by step")
-    if "identity" in now and _page(state) == "A ⊗ W":
-        return _identities(now["identity"])
-    if "step" not in now or _page(state) == "A ⊗ W":
-        return Figure(title="Step by step")
-    answer, page = now["step"], _page(state)
-    result = _as_step(answer)
+    page = _page(state)
+    if page == "A ⊗ W":
+        return _identities(answers.of("identity", tensor_identity))
+    answer = answers.of("step", head_step)
+    result = answer.result
     tokens = answer.request.subject.tokens
     title = f"{answer.request.params.head} · {_place(result.destination, tokens, facts)} → {_place(result.source, tokens, facts)}"
     if page == "entries":
@@ -72,12 +68,6 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     if page == "sources":
         return Figure(((_sources(answer, state, facts),),), title, caption(answer, "a click chooses the source"))
     return Figure(((_steps(facts, answer),),), title, caption(answer))
-
-
-def _as_step(answer: Answer) -> HeadStepResult:
-    result = answer.result
-    assert isinstance(result, HeadStepResult)
-    return result
 
 
 def _place(position: int, tokens: tuple[int, ...], facts: Facts) -> str:
@@ -157,9 +147,9 @@ def _ordinal(n: int) -> str:
     return f"{n}{ends} largest"
 
 
-def _steps(facts: Facts, answer: Answer) -> Rows:
+def _steps(facts: Facts, answer: Answer[HeadStepResult]) -> Rows:
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
-        number, step, text = zip(*_lines(_as_step(answer), answer.request.subject.tokens, facts), strict=True)
+        number, step, text = zip(*_lines(answer.result, answer.request.subject.tokens, facts), strict=True)
         columns = RowColumn("#", np.array(number), digits=0), _words("step", step), _words("this run", text)
         within = [number[:i].count(n) for i, n in enumerate(number)]  # a run may have a line more than another
         return columns, ids(np.array(number), np.array(within))
@@ -172,9 +162,9 @@ def _words(name: str, values: tuple[str, ...]) -> RowColumn:
     return RowColumn(name, np.array(values, dtype=object))
 
 
-def _entries(answer: Answer) -> Rows:
+def _entries(answer: Answer[HeadStepResult]) -> Rows:
     """Every entry of the head's own vectors, those that make the score first."""
-    result = _as_step(answer)
+    result = answer.result
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         order = np.argsort(-np.abs(result.products), kind="stable")
@@ -195,9 +185,9 @@ def _entries(answer: Answer) -> Rows:
     return Rows("entries", columns, keys, ranked=True)
 
 
-def _sources(answer: Answer, state: State, facts: Facts) -> Rows:
+def _sources(answer: Answer[HeadStepResult], state: State, facts: Facts) -> Rows:
     """The row that softmax reads and what it makes of it."""
-    result = _as_step(answer)
+    result = answer.result
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         seen = np.flatnonzero(result.mask)
@@ -214,10 +204,9 @@ def _sources(answer: Answer, state: State, facts: Facts) -> Rows:
     return Rows("sources", columns, keys, chosen=chosen, searchable=len(keys) > 50)
 
 
-def _identities(answer: Answer) -> Figure:
+def _identities(answer: Answer[TensorIdentityResult]) -> Figure:
     """Each reading of the head with its difference from the forward pass."""
     result = answer.result
-    assert isinstance(result, TensorIdentityResult)
 
     def make() -> tuple[RowColumn, ...]:
         pairs = zip(result.difference, result.of, strict=True)
@@ -260,7 +249,7 @@ PANEL = register(
             "z side by side times W_O against the sum over heads."
         ),
         requests=requests,
-        figure=figure,
+        draw=draw,
         pick=pick,
         of_heads=True,
         instead="Paths has the direct path, which is all that there is",

@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult, head_scores, short_sample
-from circuitlab.analysis.base import find_analysis
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import and_struck, caption, hints, once, published, rows_of_heads, struck, top_level
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -36,7 +35,7 @@ class HeadsView:
 def random_scores(facts: Facts) -> HeadScoresParams | None:
     """Scores on repeated random tokens, the same wherever they are asked for; None where the model has room for none."""
     params = HeadScoresParams()
-    return params if find_analysis("head_scores").refuse(facts.config, params) is None else None
+    return params if head_scores.refuse(facts.config, params) is None else None
 
 
 def _params(state: State, facts: Facts) -> HeadScoresParams:
@@ -52,17 +51,11 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     return {"scores": Request(head_scores, _params(state, facts), state.subject if view.on == "text" else of_weights(state))}
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """The map beside the ranking."""
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, "Heads")
-    answer = now.get("scores")
-    if answer is None:
-        return Figure(title="Heads")
+    answer = answers.of("scores", head_scores)
     view: HeadsView = state.view("heads", HeadsView)
     result = answer.result
-    assert isinstance(result, HeadScoresResult)
     name = view.score.replace("_", " ")
     if np.isnan(result.of(view.score)).all():
         return empty(f"No position of this prompt has a target for {name}: repeat a word in it.", "Heads")
@@ -152,7 +145,7 @@ PANEL = register(
         source="Olsson et al. 2022, In-context Learning and Induction Heads",
         help="Each score with its rank, its spread over samples, and the same on unrepeated tokens as a control.",
         requests=requests,
-        figure=figure,
+        draw=draw,
         pick=pick,
         of_heads=True,
         instead="Models side by side has its loss beside those of models that have some",

@@ -44,16 +44,10 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     return {"circuit": Request(keep_only, replace(params, heads=heads), state.subject)}
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """The plane of faithfulness and completeness, and what each head or edge adds."""
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, TITLE)
-    answer = now.get("circuit")
-    if answer is None:
-        return Figure(title=TITLE)
+    answer = answers.of("circuit", keep_only)
     result = answer.result
-    assert isinstance(result, KeepOnlyResult)
     if np.isnan(result.intact):
         return empty(too_short(state), TITLE)
     if np.isnan(result.whole) and result.done == 1:
@@ -187,7 +181,7 @@ PANEL = register(
             "“+ add” here, or “Keep the edge …” under the right button."
         ),
         requests=requests,
-        figure=figure,
+        draw=draw,
         pick=pick,
         of_heads=True,
         instead="Paths has the direct path, which is all that there is",

@@ -16,7 +16,7 @@ from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScor
 from circuitlab.analysis.attention.pattern import AttentionParams, attention
 from circuitlab.analysis.attention.prefix_matching import PrefixStripeParams, PrefixStripeResult, prefix_stripe
 from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams, token_attribution
-from circuitlab.analysis.base import SeriesRef, TextRef, find_analysis
+from circuitlab.analysis.base import SeriesRef, TextRef
 from circuitlab.analysis.behaviour.in_context import InContextParams, InContextResult, in_context
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import CircuitLabError
@@ -94,7 +94,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         return _scores_requests(state, facts, view)
     asked: dict[str, Request[Any]] = {"attention": Request(attention, AttentionParams((head,)), state.subject)}
     params = TokenAttributionParams(state.selection.target, destination(state), (head,))
-    if find_analysis("token_attribution").refuse(facts.config, params) is None:
+    if token_attribution.refuse(facts.config, params) is None:
         asked["effect"] = Request(token_attribution, params, state.subject)
     return asked
 
@@ -129,29 +129,25 @@ def _scores_requests(state: State, facts: Facts, view: InductionView) -> Request
     text = view.on == "prompt"
     params = HeadScoresParams(on="text") if text or random is None else random
     asked: dict[str, Request[Any]] = {"scores": Request(head_scores, params, state.subject if text else of_weights(state))}
-    if find_analysis("copying_head_score").refuse(facts.config, CopyingHeadScoreParams()) is None:
+    if copying_head_score.refuse(facts.config, CopyingHeadScoreParams()) is None:
         asked["copying"] = Request(copying_head_score, CopyingHeadScoreParams(), of_weights(state))
     return asked
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """The page that is open."""
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, "Induction")
-    if not now or next(iter(asked)) not in now:
-        return Figure(title="Induction")
     page = _view(state).page
     if page == "loss":
-        return _loss(state, now["loss"])
+        return _loss(state, answers.of("loss", in_context))
     if page == "stripe":
-        return _stripe(state, facts, now["stripe"])
-    return _heads(state, now) if page == "heads" else text_page(state, facts, now)
+        return _stripe(state, facts, answers.of("stripe", prefix_stripe))
+    if page == "heads":
+        return _heads(state, answers.of("scores", head_scores), answers.find("copying", copying_head_score))
+    return text_page(state, facts, answers.of("attention", attention), answers.find("effect", token_attribution))
 
 
-def _loss(state: State, answer: Answer) -> Figure:
+def _loss(state: State, answer: Answer[InContextResult]) -> Figure:
     result, view = answer.result, _view(state)
-    assert isinstance(result, InContextResult)
     if np.isnan(result.loss).all():
         return empty("This prompt has no token that follows another: type some more.", "Induction")
     ys, names = _curves(answer, result, view.curve)
@@ -210,9 +206,8 @@ def striped(result: PrefixStripeResult, head: Head) -> np.ndarray:
     return (255 - strength[..., None] * (255 - ink)).astype(np.uint8)
 
 
-def _stripe(state: State, facts: Facts, answer: Answer) -> Figure:
+def _stripe(state: State, facts: Facts, answer: Answer[PrefixStripeResult]) -> Figure:
     result, head = answer.result, answer.request.params.head
-    assert isinstance(result, PrefixStripeResult)
     texts = once(answer, "texts", lambda: facts.tokens(tuple(result.tokens.tolist())))
     axes = once(answer, "axes", lambda: (Axis("source", texts, tokens=True), Axis("destination", texts, tokens=True)))
     own = answer.request.params.on == "prompt"
@@ -246,11 +241,8 @@ def _stripe(state: State, facts: Facts, answer: Answer) -> Figure:
     return Figure(((heat,), (mass,)), f"{head} · {said}", caption(answer, words), weights=(4.0, 1.0))
 
 
-def _heads(state: State, now: Answers) -> Figure:
-    answer = now["scores"]
-    result = answer.result
-    assert isinstance(result, HeadScoresResult)
-    copying = now["copying"].result if "copying" in now else None
+def _heads(state: State, answer: Answer[HeadScoresResult], beside: Answer[CopyingHeadScoreResult] | None) -> Figure:
+    result, copying = answer.result, None if beside is None else beside.result
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         prefix = result.of("prefix_matching")
@@ -265,7 +257,7 @@ def _heads(state: State, now: Answers) -> Figure:
         columns += [
             RowColumn("previous", take(result.of("previous_token")), digits=2, bar=True, tip="Attention on the token before")
         ]
-        if isinstance(copying, CopyingHeadScoreResult):
+        if copying is not None:
             columns += [
                 RowColumn(
                     "copying", take(copying.of("repeated")), digits=2, tip="Raises what it attends to: −1 to 1, chance near −1"
@@ -275,7 +267,9 @@ def _heads(state: State, now: Answers) -> Figure:
 
     columns, keys = once(answer, "rows", make, copying)
     rows = Rows("heads", columns, keys, chosen=rows_of_heads(state, keys), ranked=True)
-    return Figure(((rows,),), "Prefix matching, previous token, copying", captions(tuple(now.values())))
+    return Figure(
+        ((rows,),), "Prefix matching, previous token, copying", captions(tuple(a for a in (answer, beside) if a is not None))
+    )
 
 
 def pick(state: State, hit: Hit) -> State:
@@ -308,7 +302,8 @@ PANEL = register(
             "next token (out)."
         ),
         requests=requests,
-        figure=figure,
+        draw=draw,
+        optional=("effect", "copying"),
         pick=pick,
         area="bottom",
         order=145,

@@ -9,22 +9,21 @@ from __future__ import annotations
 import numpy as np
 
 from circuitlab.analysis.attention.pattern import AttentionResult
-from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams, TokenAttributionResult
-from circuitlab.analysis.base import find_analysis
+from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams, TokenAttributionResult, token_attribution
 from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.common import caption, captions, destination, once, quoted, top_level
-from circuitlab.figures.contracts.panel import Answers, Facts
+from circuitlab.figures.contracts.panel import Facts
 from circuitlab.figures.marks import Figure, RowColumn, Rows, Tokens, ids
 from circuitlab.session.state import State
 
 
-def text_page(state: State, facts: Facts, now: Answers) -> Figure:
-    """Where the head looks from the query, and what that does to the out token."""
-    answer = now["attention"]
-    result, effect = answer.result, now["effect"].result if "effect" in now else None
-    assert isinstance(result, AttentionResult)
+def text_page(
+    state: State, facts: Facts, answer: Answer[AttentionResult], beside: Answer[TokenAttributionResult] | None
+) -> Figure:
+    """Where the head looks from the query, and what that does to the out token; `beside`: the effect, where it is known."""
+    result = answer.result
     head, texts = answer.request.params.heads[0], facts.tokens(answer.request.subject.tokens)
-    query = effect.position if isinstance(effect, TokenAttributionResult) else destination(state)
+    query = destination(state) if beside is None else beside.result.position
     row = once(answer, ("row", query), lambda: result.values[0, query].copy())
     source = int(np.nanargmax(row))
     named, arrows = roles_of(source, query)
@@ -41,24 +40,24 @@ def text_page(state: State, facts: Facts, now: Answers) -> Figure:
         arrows=arrows,
     )
     matched = _matched(answer.request.subject.tokens, source, query)
-    if effect is None:
-        refused = find_analysis("token_attribution").refuse(facts.config, TokenAttributionParams())
+    if beside is None:
+        refused = token_attribution.refuse(facts.config, TokenAttributionParams())
         return Figure(((where,),), f"{head} from {query} {quoted(texts[query])}", caption(answer, refused or "", matched))
-    assert isinstance(effect, TokenAttributionResult)
-    values = once(now["effect"], "values", lambda: effect.values[0].astype(np.float32))
+    effect = beside.result
+    values = once(beside, "values", lambda: effect.values[0].astype(np.float32))
     top = top_level(values)
     out = int(effect.ids[0, 0])
     follows = query + 1 if query + 1 < len(texts) else None
     raised = Tokens("effect", texts, values, (-top, top), "signed", "logit", row=follows, tips=_tips(texts, "effect"))
     name = quoted(facts.token_text(out)) if out >= 0 else "the direction"
-    roles = _roles(now["effect"], facts, query, source, out, row, values)
+    roles = _roles(beside, facts, query, source, out, row, values)
     looks = f"{head} from {quoted(texts[query])} looks at {quoted(texts[source])} ({row[source]:.2f})"
     title = f"{looks} and adds {values[source]:+.2f} to {name}"
     words = "first text: where the head looks from the destination (boxed) · second: what each source adds to the out token"
     return Figure(
         ((where,), (raised,), (roles,)),
         title.replace("-", "−"),
-        captions((answer, now["effect"]), matched, words),
+        captions((answer, beside), matched, words),
         weights=(1, 1, 1.3),
     )
 
@@ -89,11 +88,18 @@ def _matched(tokens: tuple[int, ...], source: int, query: int) -> str:
     )
 
 
-def _roles(answer: Answer, facts: Facts, query: int, source: int, out: int, row: np.ndarray, effect: np.ndarray) -> Rows:
+def _roles(
+    answer: Answer[TokenAttributionResult],
+    facts: Facts,
+    query: int,
+    source: int,
+    out: int,
+    row: np.ndarray,
+    effect: np.ndarray,
+) -> Rows:
     """Key, source, destination and out token in a table."""
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
-        assert isinstance(answer.result, TokenAttributionResult)
         tokens = answer.result.tokens
         places = [*([source - 1] if source else []), source, query]
         names = [*(["key"] if source else []), "source", "destination", "out"]

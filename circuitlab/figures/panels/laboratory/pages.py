@@ -37,12 +37,6 @@ def _name(token: int, facts: Facts) -> str:
     return quoted(facts.token_text(token)) if token else "BOS"
 
 
-def result_of(answer: Answer) -> RotationClockResult:
-    """Its result, typed."""
-    assert isinstance(answer.result, RotationClockResult)
-    return answer.result
-
-
 def apart(state: State, r: RotationClockResult, view: LaboratoryView) -> int:
     """The Δ that is looked at: of the selected source, else one picked beyond the prompt, else the best rival's."""
     dest, src = destination(state), state.selection.source
@@ -53,9 +47,9 @@ def apart(state: State, r: RotationClockResult, view: LaboratoryView) -> int:
     return r.rival
 
 
-def clock(state: State, facts: Facts, answer: Answer, view: LaboratoryView, p: RopeInduction) -> Figure:
+def clock(state: State, facts: Facts, answer: Answer[RotationClockResult], view: LaboratoryView, p: RopeInduction) -> Figure:
     """The hands at Δ, their sum over all Δ, what the lead is worth."""
-    r = result_of(answer)
+    r = answer.result
     delta = apart(state, r, view)
     at = delta - int(r.delta[0])
     top = len(r.theta)
@@ -98,9 +92,9 @@ def _marked(r: RotationClockResult, p: RopeInduction) -> tuple[tuple[float, str]
     return (*round_, (float(r.rival), rival), (0.0, peak))
 
 
-def attention(state: State, facts: Facts, answer: Answer, layer: int, p: RopeInduction) -> Figure:
+def attention(state: State, facts: Facts, answer: Answer[RotationClockResult], layer: int, p: RopeInduction) -> Figure:
     """One layer's attention by formula and as it is."""
-    r, page = result_of(answer), f"layer {layer}"
+    r, page = answer.result, f"layer {layer}"
     made: list[Mark] = []
     for name, values in (("formula", r.predicted), ("measured", r.measured)):
         made.append(
@@ -133,9 +127,9 @@ def attention(state: State, facts: Facts, answer: Answer, layer: int, p: RopeInd
     return Figure(grid, title, caption(answer, "colours 0 to 1", "framed: where it should look"))
 
 
-def stream(state: State, facts: Facts, answer: Answer, view: LaboratoryView, p: RopeInduction) -> Figure:
+def stream(state: State, facts: Facts, answer: Answer[RotationClockResult], view: LaboratoryView, p: RopeInduction) -> Figure:
     """Position by coordinate after each step; `out` divided by γ, so that one scale does for all."""
-    r = result_of(answer)
+    r = answer.result
     shown = [s for s in STEPS if view.after in ("all", s)]
     x = once(answer, "coordinates", lambda: _coordinates(r, p))
     maps = []
@@ -198,9 +192,9 @@ def _mixed(r: RotationClockResult, last: int, p: RopeInduction, token: str) -> s
     return f"{said} {rightly(r)}"
 
 
-def prediction(state: State, facts: Facts, answer: Answer, p: RopeInduction) -> Figure:
+def prediction(state: State, facts: Facts, answer: Answer[RotationClockResult], p: RopeInduction) -> Figure:
     """What followed, and each letter's logit by formula and as it is, at the position that is read."""
-    r, last = result_of(answer), destination(state)
+    r, last = answer.result, destination(state)
     followed, measured = r.followed[last], r.measured_logits[last]
     top = once(answer, "margins", lambda: max(float(np.nanmax(np.abs(r.margin), initial=0.0)), 1e-9))
     margins = once(answer, "margin", lambda: r.margin.astype(np.float32))
@@ -240,9 +234,9 @@ def _letters(r: RotationClockResult, facts: Facts, last: int) -> tuple[tuple[Row
     return columns, ids(order)
 
 
-def alphabet(state: State, facts: Facts, answer: Answer, p: RopeInduction) -> Figure:
+def alphabet(state: State, facts: Facts, answer: Answer[RotationClockResult], p: RopeInduction) -> Figure:
     """How layer 1 would compare every letter with every other."""
-    r, token = result_of(answer), state.tokens[destination(state)]
+    r, token = answer.result, state.tokens[destination(state)]
     asked = once(answer, "asked", lambda: r.letters.argmax(axis=1))
     names = once(answer, "names", lambda: facts.tokens(tuple(range(1, len(asked) + 1))))
     own = int((asked == np.arange(len(asked))).sum())

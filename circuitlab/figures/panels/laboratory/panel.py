@@ -8,10 +8,10 @@ from functools import lru_cache
 import numpy as np
 
 from circuitlab.analysis.checks.rope_clock import RotationClockParams, rotation_clock
-from circuitlab.engine.request import Answer, Request
+from circuitlab.engine.request import Request
 from circuitlab.figures.contracts.common import destination, pick_position
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, register
-from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
+from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
 from circuitlab.figures.panels.laboratory import pages as pages
 from circuitlab.figures.panels.laboratory.parameters import NAME, LaboratoryView, parameters, reads, with_parameters, writes
 from circuitlab.model.constructed import RopeInduction
@@ -34,20 +34,12 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     return {"clock": Request(rotation_clock, RotationClockParams(), state.subject)}
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """The page that is open; of another model, the way here."""
     p = parameters(state)
     if p is None:
         return _way_in()
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, TITLE)
-    if "clock" not in now:
-        return Figure(title=TITLE)
-    return _page(state, facts, now["clock"], p)
-
-
-def _page(state: State, facts: Facts, answer: Answer, p: RopeInduction) -> Figure:
+    answer = answers.of("clock", rotation_clock)
     view: LaboratoryView = state.view(NAME, LaboratoryView)
     if view.page == "clock":
         return pages.clock(state, facts, answer, view, p)
@@ -133,7 +125,7 @@ PANEL = register(
             "brings the last one back. “Right” means that the most probable letter is one that has followed most often."
         ),
         requests=requests,
-        figure=figure,
+        draw=draw,
         pick=pick,
         area="centre",
         order=75,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from circuitlab.analysis.behaviour.model_comparison import SideBySideResult
+from circuitlab.analysis.behaviour.model_comparison import SideBySideResult, side_by_side
 from circuitlab.engine.request import Answer
 from circuitlab.engine.store import reference
 from circuitlab.errors import CircuitLabError
@@ -96,19 +96,17 @@ class Shown:
 
     entry: Entry
     short: str
-    answer: Answer | None
+    answer: Answer[SideBySideResult] | None
 
     @property
     def result(self) -> SideBySideResult | None:
         """What it answered, None where that cannot be compared or has not come."""
-        result = None if self.answer is None else self.answer.result
-        return result if isinstance(result, SideBySideResult) and not result.why else None
+        return None if self.answer is None or self.answer.result.why else self.answer.result
 
     @property
     def why(self) -> str:
         """Why it is not compared, "" where it is or is still computed."""
-        result = None if self.answer is None else self.answer.result
-        return result.why if isinstance(result, SideBySideResult) else self.entry.why
+        return self.entry.why if self.answer is None else self.answer.result.why
 
 
 def _short(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -120,11 +118,13 @@ def _short(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple("-".join(p[alike:]) for p in parts)
 
 
-def shown(state: State, now: Answers) -> tuple[Shown, ...]:
+def shown(state: State, answers: Answers) -> tuple[Shown, ...]:
     """Every model of the list with what it has answered."""
     listed = entries(state)
     short = _short(tuple(e.name for e in listed))
-    return tuple(Shown(e, s, now.get(f"model {i}")) for i, (e, s) in enumerate(zip(listed, short, strict=True)))
+    return tuple(
+        Shown(e, s, answers.find(f"model {i}", side_by_side)) for i, (e, s) in enumerate(zip(listed, short, strict=True))
+    )
 
 
 def base_of(models: tuple[Shown, ...], measure: Measure) -> Shown | None:

@@ -12,7 +12,7 @@ from circuitlab.engine.request import Request
 from circuitlab.figures.contracts.common import captions, destination, number, once, pick_position, quoted, top_level
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, register
-from circuitlab.figures.marks import ColourMap, Figure, Hit, RowColumn, Rows, Tokens, empty, ids
+from circuitlab.figures.marks import ColourMap, Figure, Hit, RowColumn, Rows, Tokens, ids
 from circuitlab.figures.panels.models.models import (
     Measure,
     Shown,
@@ -39,14 +39,9 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     return {f"model {i}": Request(side_by_side, params, subject_of(e, state)) for i, e in asked if e.ref is not None}
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """The models, and their losses as columns of a table or as texts in colour."""
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, "Models side by side")
-    models = shown(state, now)
-    if not any(m.answer is not None for m in models):
-        return Figure(title="Models side by side")
+    models = shown(state, answers)
     view = view_of(state)
     base, table = base_of(models, view.measure), _models(models, state, facts)
     measured = captions(tuple(m.answer for m in models if m.answer is not None), _words(view, base))
@@ -249,7 +244,8 @@ PANEL: Panel = register(
         "(Ctrl+P), open another model: the Prompt colours every token by how its loss changed, while every panel shows its own "
         "difference.",
         requests=requests,
-        figure=figure,
+        draw=draw,
+        optional="all",
         pick=pick,
         area="centre",
         order=62,

@@ -134,29 +134,22 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     return {"grid": Request(patching, params, state.subject)}
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """Both prompts above, the grid or the paths below."""
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, TITLE)
     if why := _why(state, facts):
         return empty(why, TITLE)
     view = _view(state)
-    answer = now.get(view.page)
-    if answer is None:
-        return Figure(title=TITLE)
     if view.page == "paths":
-        made = figure_of_paths(state, facts, answer, view.show, TITLE)
+        figure = figure_of_paths(state, facts, answers.of("paths", path_patching), view.show, TITLE)
     else:
-        made = _grid(state, facts, answer, view)
+        figure = _grid(state, facts, answers.of("grid", patching), view)
     pin = state.reference
-    cut = pin is not None and pin.subject.edits and not made.why_empty
-    return made.with_caption("the pin's interventions are left out") if cut else made
+    left_out = pin is not None and pin.subject.edits and not figure.why_empty
+    return figure.with_caption("the pin's interventions are left out") if left_out else figure
 
 
-def _grid(state: State, facts: Facts, answer: Answer, view: PatchingView) -> Figure:
+def _grid(state: State, facts: Facts, answer: Answer[PatchingResult], view: PatchingView) -> Figure:
     result = answer.result
-    assert isinstance(result, PatchingResult)
     if why := no_share(view.show, result):
         return empty(why, TITLE)
     values = once(answer, ("values", view.show), lambda: _inside(result, view.show))
@@ -208,7 +201,7 @@ def _axes(answer: Answer, result: PatchingResult, facts: Facts) -> tuple[Axis, A
     x = Axis("position", tuple(f"{s}{t}" for s, t in zip(sign, texts, strict=True)), tokens=True)
     x = x if result.positions[0] >= 0 else Axis("", ("all positions",))
     layer, head = result.rows.T
-    group = facts.config.group if answer.request.params.what in ("k", "v") else 1  # type: ignore[attr-defined]
+    group = facts.config.group if answer.request.params.what in ("k", "v") else 1
     first = np.where(head < 0, -1, head * group)
     to = lambda h: f"–{h + group - 1}" if group > 1 else ""
     names = tuple(f"L{a}" if h < 0 else f"{Head(a, h)}{to(h)}" for a, h in zip(layer.tolist(), first.tolist(), strict=True))
@@ -278,7 +271,7 @@ PANEL = register(
             "the query, key or value of one later head alone."
         ),
         requests=requests,
-        figure=figure,
+        draw=draw,
         pick=pick,
         of_heads=True,
         instead="Bigram has what the last token makes likely",

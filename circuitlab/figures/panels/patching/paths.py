@@ -54,14 +54,13 @@ def why_no_path(state: State, facts: Facts) -> str:
     return ""
 
 
-def figure_of_paths(state: State, facts: Facts, answer: Answer, show: Show, title: str) -> Figure:
+def figure_of_paths(state: State, facts: Facts, answer: Answer[PathPatchingResult], show: Show, title: str) -> Figure:
     """Both prompts, a map of receivers for each way in, and the strongest paths as a table."""
     result, params = answer.result, answer.request.params
-    assert isinstance(result, PathPatchingResult)
     if why := no_share(show, result):
         return empty(why, title)
-    sender: Head = params.sender  # type: ignore[attr-defined]
-    name = f"MLP of layer {sender.layer}" if params.writer == "mlp" else str(sender)  # type: ignore[attr-defined]
+    sender: Head = params.sender
+    name = f"MLP of layer {sender.layer}" if params.writer == "mlp" else str(sender)
     path = _chosen(state, facts, sender)
     table, count = once(answer, "table", lambda: _strongest(result, sender))
     picked = tuple(i for i, key in enumerate(table.ids.tolist()) if path is not None and key == [*sender, *path])

@@ -9,10 +9,10 @@ import numpy as np
 
 from circuitlab.analysis.attribution.path_expansion import Measure, PathExpansionParams, PathExpansionResult, path_expansion
 from circuitlab.analysis.attribution.path_terms import refuse_on_stream
-from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, OwnTokensResult, own_tokens
+from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, own_tokens
 from circuitlab.analysis.composition.virtual_head import VirtualHeadParams, VirtualHeadResult, virtual_head
-from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult, ablation
-from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, CopyingScoresResult, copying_scores
+from circuitlab.analysis.interventions.ablation import AblationParams, ablation
+from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copying_scores
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Refused
@@ -35,6 +35,7 @@ from circuitlab.figures.panels.paths.tables import HEAD, NONE, PAIR, Terms, head
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
+TITLE = "Paths"
 Order = Literal["all", "0 direct", "1 head", "2 pairs"]
 
 
@@ -87,33 +88,27 @@ def requests(state: State, facts: Facts) -> Requests | Why:
                 asked["own"] = Request(own_tokens, OwnTokensParams(), of_weights(state))
         cut = AblationParams(effect="target", target=target, position=position)
         asked["ablation"] = Request(ablation, cut, state.subject)
-    if view.page == "pair" and not isinstance(heads := _later(state, facts), Why):
+    if view.page == "pair":
+        heads = _later(state, facts)
+        if isinstance(heads, Why):
+            return heads
         asked["pair"] = Request(virtual_head, VirtualHeadParams(*heads), state.subject)
     return asked
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """The page that is open."""
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, "Paths")
-    view, answer = _view(state), now.get("paths")
-    if view.page == "pair":
-        return _pair(state, facts, now)
-    if answer is None:
-        return Figure(title="Paths")
-    return _heads(state, facts, answer, now) if view.page == "heads" else _terms(state, facts, answer)
+    paths = answers.find("paths", path_expansion)
+    if "pair" in answers:
+        return _pair(state, facts, answers.of("pair", virtual_head), paths)
+    if paths is None:
+        return Figure(title=TITLE)
+    return _heads(state, facts, paths, answers) if _view(state).page == "heads" else _terms(state, facts, paths)
 
 
-def _expansion(answer: Answer) -> PathExpansionResult:
+def _title(facts: Facts, answer: Answer[PathExpansionResult]) -> str:
     result = answer.result
-    assert isinstance(result, PathExpansionResult)
-    return result
-
-
-def _title(state: State, facts: Facts, answer: Answer) -> str:
-    result, asked = _expansion(answer), answer.request.params
-    assert isinstance(asked, PathExpansionParams)
+    asked: PathExpansionParams = answer.request.params
     tokens = answer.request.subject.tokens
     names = [quoted(facts.token_text(int(i))) for i in result.target_ids if i >= 0]
     of = " − ".join(names) or "the direction"
@@ -122,21 +117,21 @@ def _title(state: State, facts: Facts, answer: Answer) -> str:
     return f"{what} of {of} after {result.position} {after} = {number(result.whole)}"
 
 
-def _terms(state: State, facts: Facts, answer: Answer) -> Figure:
+def _terms(state: State, facts: Facts, answer: Answer[PathExpansionResult]) -> Figure:
     """Sums per order above the paths themselves."""
-    view, result = _view(state), _expansion(answer)
+    view, result = _view(state), answer.result
     if (_order(view.order) or 0) >= len(result.orders):
-        return empty(f"{_layers(len(result.orders) - 1)}, so no path is that long: choose another order.", "Paths")
+        return empty(f"{_layers(len(result.orders) - 1)}, so no path is that long: choose another order.", TITLE)
     rows, made = _listed(state, answer)
     bars = _orders(answer, view)
     grid, weights = ((bars,), (rows,)), (len(bars.values) + 0.6, 8.0)
     said = caption(answer, "the rows add up to the whole" if view.order == "all" else "")
-    return Figure(grid, _title(state, facts, answer), said, (made.shown, made.total), weights=weights)
+    return Figure(grid, _title(facts, answer), said, (made.shown, made.total), weights=weights)
 
 
-def _listed(state: State, answer: Answer, also: np.ndarray = NONE) -> tuple[Rows, Terms]:
+def _listed(state: State, answer: Answer[PathExpansionResult], also: np.ndarray = NONE) -> tuple[Rows, Terms]:
     """The table of terms, with those that a reference lists."""
-    view, result = _view(state), _expansion(answer)
+    view, result = _view(state), answer.result
     make = lambda: term_rows(result, _order(view.order), view.sort, max(1, view.top), also)
     made = once(answer, ("terms", view.order, view.sort, view.top, also.tobytes()), make)
     rows = Rows(
@@ -160,17 +155,11 @@ def _order(order: Order) -> int | None:
     return None if order == "all" else int(order[0])
 
 
-def _orders(answer: Answer, view: PathsView) -> Bars:
+def _orders(answer: Answer[PathExpansionResult], view: PathsView) -> Bars:
     """A bar per order, the deep ones together."""
-    values, names = once(answer, "orders", lambda: order_sums(_expansion(answer)))
+    values, names = once(answer, "orders", lambda: order_sums(answer.result))
     order = _order(view.order)
     return Bars("orders", values, names, chosen=() if order is None or order >= len(values) else (order,))
-
-
-def _params(answer: Answer) -> PathExpansionParams:
-    params = answer.request.params
-    assert isinstance(params, PathExpansionParams)
-    return params
 
 
 def _chosen(state: State, made: Terms) -> tuple[int, ...]:
@@ -183,36 +172,29 @@ def _chosen(state: State, made: Terms) -> tuple[int, ...]:
     return tuple(i for i, key in enumerate(made.ids.tolist()) if tuple(key) in wanted)
 
 
-def _heads(state: State, facts: Facts, answer: Answer, now: Answers) -> Figure:
+def _heads(state: State, facts: Facts, answer: Answer[PathExpansionResult], answers: Answers) -> Figure:
     """Theory beside measurement: what the weights predict, what the head adds here, what is lost without it."""
-    result, copying, cut = _expansion(answer), now.get("copying"), now.get("ablation")
-    predicted = copying.result if copying is not None and isinstance(copying.result, CopyingScoresResult) else None
-    lost = cut.result if cut is not None and isinstance(cut.result, AblationResult) else None
-    beside = now.get("own")
-    own = beside.result if beside is not None and isinstance(beside.result, OwnTokensResult) else None
-    made = once(answer, "heads", lambda: head_rows(result, predicted, lost, own), predicted, lost, own)
-    picked = tuple(i for i, head in enumerate(made.ids.tolist()) if Head(*head) in state.selection.heads)
+    copying, ablated = answers.find("copying", copying_scores), answers.find("ablation", ablation)
+    beside = answers.find("own", own_tokens)
+    predicted, lost = None if copying is None else copying.result, None if ablated is None else ablated.result
+    own = None if beside is None else beside.result
+    table = once(answer, "heads", lambda: head_rows(answer.result, predicted, lost, own), predicted, lost, own)
+    picked = tuple(i for i, head in enumerate(table.ids.tolist()) if Head(*head) in state.selection.heads)
     notes = list[str]()
     if predicted is None and refused(facts) is not None:
         notes.append("no copying score: the weights of this model cannot be read without a text")
     if lost is not None and not lost.exact.all():
         notes.append("≈ first-order estimate, until the exact value replaces it")
-    rows = Rows("heads", made.columns, made.ids, chosen=picked, searchable=made.shown > 30, ranked=True)
-    said = captions(tuple(a for a in (answer, copying, beside, cut) if a is not None), *notes)
-    return Figure(((rows,),), _title(state, facts, answer), said)
+    rows = Rows("heads", table.columns, table.ids, chosen=picked, searchable=table.shown > 30, ranked=True)
+    caption_parts = captions(tuple(a for a in (answer, copying, beside, ablated) if a is not None), *notes)
+    return Figure(((rows,),), _title(facts, answer), caption_parts)
 
 
-def _pair(state: State, facts: Facts, now: Answers) -> Figure:
+def _pair(state: State, facts: Facts, answer: Answer[VirtualHeadResult], paths: Answer[PathExpansionResult] | None) -> Figure:
     """The composed pattern of the chosen pair."""
-    heads, answer = _later(state, facts), now.get("pair")
-    if isinstance(heads, Why):
-        return empty(heads.text, "Paths")
-    if answer is None:
-        return Figure(title="Paths")
     heads = answer.request.params.earlier, answer.request.params.later
     title = f"{heads[0]} → {heads[1]} · composed pattern"
     result = answer.result
-    assert isinstance(result, VirtualHeadResult)
     state = state.with_tokens(answer.request.subject.tokens)  # while another prompt is computed, the old picture stays
     top = once(answer, "top", lambda: top_level(result.pattern))
     below = once(answer, "below", lambda: bool(np.nanmin(result.pattern) < 0))
@@ -242,18 +224,18 @@ def _pair(state: State, facts: Facts, now: Answers) -> Figure:
         locked=state.selection.locked,
     )
     reading = f"text: reached by {position} {quoted(facts.token_text(state.tokens[position]))} through both heads"
-    return Figure(((heat,), (text,)), title + _adds(now.get("paths"), heads), caption(answer, reading), weights=(4.0, 1.0))
+    return Figure(((heat,), (text,)), title + _adds(paths, heads), caption(answer, reading), weights=(4.0, 1.0))
 
 
-def _adds(answer: Answer | None, heads: tuple[Head, Head]) -> str:
+def _adds(answer: Answer[PathExpansionResult] | None, heads: tuple[Head, Head]) -> str:
     """What the pair adds to the target, where it is listed."""
     if answer is None:
         return ""
-    result = _expansion(answer)
+    result = answer.result
     if result.heads.shape[1] < 2:
         return ""
     here = (result.order == 2) & (result.heads[:, :2] == np.array(heads)).all((1, 2))
-    unit = "nats" if _params(answer).measure == "log_prob" else "logit"
+    unit = "nats" if answer.request.params.measure == "log_prob" else "logit"
     return f" · adds {number(result.value[here][0])} {unit}" if here.any() else ""
 
 
@@ -306,13 +288,14 @@ HELP = (
 PANEL = register(
     Panel(
         name="paths",
-        title="Paths",
+        title=TITLE,
         view=PathsView,
         equation="x_0 W_U + Σ_h A^h x_0 W_OV^h W_U + Σ A^{h2} A^{h1} x_0 W_OV^{h1} W_OV^{h2} W_U + … + MLPs, biases",
         source="Elhage et al. 2021, A Mathematical Framework for Transformer Circuits, “Path expansion of logits”",
         help=HELP,
         requests=requests,
-        figure=figure,
+        draw=draw,
+        optional="all",
         pick=pick,
         area="bottom",
         order=120,

@@ -123,7 +123,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     return {"set": Request(over_prompts, params, state.subject)}
 
 
-def _measured(answer: Answer) -> What:
+def _measured(answer: Answer[OverPromptsResult]) -> What:
     """What an answer holds, by what was asked."""
     params: OverPromptsParams = answer.request.params
     named = ((what, name, field) for what, (name, _, field) in LISTS.items())
@@ -145,17 +145,11 @@ def _values(result: OverPromptsResult) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return mean, sd, each
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """The map beside the ranking, or the prompts with the leading head's value."""
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, "Prompt sets")
-    answer = now.get("set")
-    if answer is None:
-        return Figure(title="Prompt sets")
+    answer = answers.of("set", over_prompts)
     view: PromptSetsView = state.view("prompt_sets", PromptSetsView)
     result = answer.result
-    assert isinstance(result, OverPromptsResult)
     what = _measured(answer)
     title = f"{SAID[what]} · mean of {number_of(result.counted, 'prompt')}"
     if what in LISTS:
@@ -277,7 +271,7 @@ PANEL = register(
             "it everywhere; the second page lists every prompt with that head's value, or with that of the largest entry."
         ),
         requests=requests,
-        figure=figure,
+        draw=draw,
         pick=pick,
         of_heads=True,
         instead="Predictions has what it says after this prompt",

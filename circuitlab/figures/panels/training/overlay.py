@@ -30,10 +30,9 @@ from circuitlab.model.records.series_measures import GONE
 from circuitlab.session.state import State
 
 
-def overlay(state: State, answer: Answer, score: str, context: str, over: Over, log: bool) -> Figure:
+def overlay(state: State, answer: Answer[TrainingSeriesResult], score: str, context: str, over: Over, log: bool) -> Figure:
     """Loss, in-context score and best head of every model, above each other."""
     result = answer.result
-    assert isinstance(result, TrainingSeriesResult)
     kind = kind_of(context)
     said = labels(result, kind)
     rows = (
@@ -86,7 +85,7 @@ def _apart(result: TrainingSeriesResult) -> str:
 
 def _lines(
     state: State,
-    answer: Answer,
+    answer: Answer[TrainingSeriesResult],
     name: str,
     values: np.ndarray,
     label: str,
@@ -98,7 +97,6 @@ def _lines(
 ) -> Lines:
     """A curve a model of values [point]; the lowest of the plots names the time."""
     result = answer.result
-    assert isinstance(result, TrainingSeriesResult)
     every, axis = time(answer, over, log, row < 2)
     x, place = once(answer, ("times", over), lambda: np.unique(every, return_inverse=True))
     n, at = len(result.names), current(result, state.model)

@@ -43,19 +43,14 @@ NAMED = 4  # heads in a legend, where no more are chosen
 ENDS = 90.0  # per cent of the cells of a map within whose values the colours are told apart
 
 
-def _result(answer: Answer) -> TrainingSeriesResult:
-    assert isinstance(answer.result, TrainingSeriesResult)
-    return answer.result
-
-
 def with_conventions(answer: Answer, words: tuple[str, ...], *without: str) -> tuple[str, ...]:
     """What the page itself has to say first: a narrow panel shows the beginning; then the conventions that concern it."""
     return (*filter(None, words), *(part for part in caption(answer) if not part.startswith(without)))
 
 
-def curves(state: State, answer: Answer, score: str, context: str, over: Over, log: bool) -> Figure:
+def curves(state: State, answer: Answer[TrainingSeriesResult], score: str, context: str, over: Over, log: bool) -> Figure:
     """Loss, in-context score and head scores above each other over the same time."""
-    result, kind = _result(answer), kind_of(context)
+    result, kind = answer.result, kind_of(context)
     kinds = tuple(range(len(KINDS))) if context == "all" else (kind,)
     loss = once(answer, "loss", lambda: result.loss[None].copy())
     alone = context == "text" and np.isfinite(result.controlled).any() and bool(result.shapes[0, 0])
@@ -136,7 +131,7 @@ class Along:
     """Curves along a training share their time, the band of the phase change, the checkpoint that is looked at and the pin's."""
 
     state: State
-    answer: Answer
+    answer: Answer[TrainingSeriesResult]
     over: Over
     log: bool
     kind: int
@@ -153,7 +148,7 @@ class Along:
         **more: Any,
     ) -> Lines:
         """Curves [curve, point]; `label` on the axis, `said` beside the band. Without heads of their own they choose none."""
-        answer, result = self.answer, _result(self.answer)
+        answer, result = self.answer, self.answer.result
         x, axis = time(answer, self.over, self.log, bare)
         at, other = current(result, self.state.model), pinned(result, self.state)
         if "curve_ids" not in more:
@@ -175,7 +170,7 @@ class Along:
 
     def heads(self, name: str, measure: str, label: str, said: str) -> Lines:
         """A curve for each head; the chosen ones are emphasised, they and the largest are named."""
-        answer, result = self.answer, _result(self.answer)
+        answer, result = self.answer, self.answer.result
         heads = heads_of(result)
         ys = once(answer, ("heads", measure), lambda: _by_head(result, measure))
         chosen = tuple(i for i, head in enumerate(heads) if head in self.state.selection.heads)
@@ -209,9 +204,9 @@ def _by_head(result: TrainingSeriesResult, measure: str) -> np.ndarray:
     return result.of(measure)[result.points(0), :layers, :heads].reshape(len(result.points(0)), -1).T.copy()
 
 
-def loss_by_index(state: State, answer: Answer) -> Figure:
+def loss_by_index(state: State, answer: Answer[TrainingSeriesResult]) -> Figure:
     """Loss and its slope, [index, point] each, training from left to right."""
-    result = _result(answer)
+    result = answer.result
     parts: tuple[tuple[str, np.ndarray, ColourMap, str], ...] = (
         ("loss by index", result.loss_by_index, "loss", "nats"),
         ("slope by index", result.derivative, "signed", "nats"),
@@ -230,9 +225,11 @@ def _with_first(values: np.ndarray) -> np.ndarray:
     return np.vstack([np.full((1, len(values)), np.nan), values.T]).astype(np.float32)
 
 
-def _over_time(state: State, answer: Answer, name: str, values: np.ndarray, colours: ColourMap, label: str) -> Heatmap:
+def _over_time(
+    state: State, answer: Answer[TrainingSeriesResult], name: str, values: np.ndarray, colours: ColourMap, label: str
+) -> Heatmap:
     """A map whose columns are the points of the training; the colours leave the most extreme cells out."""
-    result = _result(answer)
+    result = answer.result
     shown = once(answer, ("map", name), lambda: _with_first(values[result.points(0)]))
     bare = colours == "loss"
     return Heatmap(
@@ -262,9 +259,9 @@ def _levels(values: np.ndarray, signed: bool) -> tuple[float, float]:
     return float(low), float(high) if high > low else float(low) + 1.0
 
 
-def zeroed(state: State, answer: Answer, on: str, over: Over, log: bool) -> Figure:
+def zeroed(state: State, answer: Answer[TrainingSeriesResult], on: str, over: Over, log: bool) -> Figure:
     """What each head is worth over training: the rise of the loss without it."""
-    result = _result(answer)
+    result = answer.result
     title = f"{looked_at(result, state)} · rise of the loss on {on} without each head"
     if not result.shapes[0, 0]:
         return Figure(title="Training", why_empty=f"There is no head to zero: {NO_HEADS}. Look at the other pages.")
@@ -274,9 +271,9 @@ def zeroed(state: State, answer: Answer, on: str, over: Over, log: bool) -> Figu
     return Figure(((lines,),), title, with_conventions(answer, words, SLOPE))
 
 
-def heads_over_training(state: State, answer: Answer, score: str) -> Figure:
+def heads_over_training(state: State, answer: Answer[TrainingSeriesResult], score: str) -> Figure:
     """The score of every head at every checkpoint, a row a head."""
-    result = _result(answer)
+    result = answer.result
     if not result.shapes[0, 0]:
         return Figure(title="Training", why_empty=f"There is no head to follow: {NO_HEADS}. Look at the other pages.")
     heads = heads_of(result)

@@ -11,7 +11,7 @@ from circuitlab.analysis.training.series import TrainingSeriesParams, training_s
 from circuitlab.engine.request import Request
 from circuitlab.errors import CircuitLabError
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.marks import Figure, Hit, empty
+from circuitlab.figures.marks import Figure, Hit
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.figures.panels.training.overlay import overlay
 from circuitlab.figures.panels.training.pages import curves, heads_over_training, loss_by_index, zeroed
@@ -105,17 +105,12 @@ def _control(facts: Facts) -> SeriesRef | None:
         return None
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """The page that is open."""
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, "Training")
-    if next(iter(asked)) not in now:
-        return Figure(title="Training")
     view = _view(state)
     if view.page == "plane":
-        return plane(state, now["plane"])
-    answer = now["series"]
+        return plane(state, answers.of("plane", training_pca))
+    answer = answers.of("series", training_series)
     if view.page == "curves" and view.models.strip():
         return overlay(state, answer, view.score.replace(" ", "_"), view.context, view.over, view.log)
     if view.page == "curves":
@@ -162,7 +157,7 @@ PANEL = register(
             "checkpoint in every panel."
         ),
         requests=requests,
-        figure=figure,
+        draw=draw,
         pick=pick,
         area="bottom",
         order=150,

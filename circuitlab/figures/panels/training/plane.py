@@ -15,10 +15,9 @@ from circuitlab.figures.panels.training.points import OWN, current, model_hues, 
 from circuitlab.session.state import State
 
 
-def plane(state: State, answer: Answer) -> Figure:
+def plane(state: State, answer: Answer[TrainingPcaResult]) -> Figure:
     """A path a model, a point a checkpoint; the one that is looked at is ringed."""
     result = answer.result
-    assert isinstance(result, TrainingPcaResult)
     at, pin = current(result, state.model), pinned(result, state)
     share = result.explained
     axes = once(answer, "axes", lambda: tuple(Axis(f"component {k + 1} ({s:.0%})") for k, s in enumerate([*share, 0.0][:2])))

@@ -58,28 +58,25 @@ def unit(result: HasPoints) -> float:
     return 1e6 if len(result.tokens) and result.tokens.max() >= LARGE else 1.0
 
 
-def time(answer: Answer, over: Over, log: bool, bare: bool = False) -> tuple[np.ndarray, Axis]:
+def time(answer: Answer[TrainingSeriesResult], over: Over, log: bool, bare: bool = False) -> tuple[np.ndarray, Axis]:
     """[point] along the axis, and the axis; `bare`: the plot below has the same one."""
     result = answer.result
-    assert isinstance(result, TrainingSeriesResult)
     scale = unit(result) if over == "tokens" else 1.0
     label = ("million tokens seen" if scale > 1 else "tokens seen") if over == "tokens" else "steps"
     x = once(answer, ("x", over), lambda: (result.tokens if over == "tokens" else result.steps) / scale)
     return x, once(answer, ("x axis", over, log, bare), lambda: Axis(label, log=log, bare=bare))
 
 
-def columns(answer: Answer, bare: bool = False) -> Axis:
+def columns(answer: Answer[TrainingSeriesResult], bare: bool = False) -> Axis:
     """The axis of maps whose columns are the points of the first model."""
     result = answer.result
-    assert isinstance(result, TrainingSeriesResult)
     texts = lambda: tuple(short(t) for t in result.tokens[result.points(0)].tolist())
     return once(answer, ("columns", bare), lambda: Axis("tokens seen", texts(), thin=True, bare=bare))
 
 
-def place_ids(answer: Answer) -> np.ndarray:
+def place_ids(answer: Answer[TrainingSeriesResult]) -> np.ndarray:
     """[point, 1] checkpoints, for hits."""
     result = answer.result
-    assert isinstance(result, TrainingSeriesResult)
     return once(answer, "places", lambda: ids(result.checkpoint))
 
 
@@ -118,10 +115,9 @@ def phase_words(result: TrainingSeriesResult, kind: int, model: int = 0) -> str:
     return f"phase change at {between(first, last)} tokens, score {number(-result.fall[model, kind])} nats{also}"
 
 
-def bands(answer: Answer, kind: int, over: Over, said: str) -> tuple[tuple[float, float, str], ...]:
+def bands(answer: Answer[TrainingSeriesResult], kind: int, over: Over, said: str) -> tuple[tuple[float, float, str], ...]:
     """The phase change as a band on the axis of time, () without one; `said` stands beside it."""
     result = answer.result
-    assert isinstance(result, TrainingSeriesResult)
     first, last = result.phase[0, kind]
     if not np.isfinite(first):
         return ()
