@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -30,6 +31,7 @@ from circuitlab.report.render import figure_of
 from circuitlab.session.state import Pin, State
 from circuitlab.session.state_json import state_from_text, state_to_text
 from tests.models import CONFIGS, directory
+from tests.words import asks_for_text
 
 PANEL = find_panel("laboratory")
 PAGES: tuple[Page, ...] = get_args(Page)
@@ -75,7 +77,7 @@ def test_hands_stand_where_the_angles_say(engine: Engine) -> None:
     assert isinstance(hands, Dials)
     np.testing.assert_allclose(np.exp(1j * hands.angles), np.exp(1j * delta * theta), atol=1e-12)
     height = float(np.cos(delta * theta).sum())
-    assert figure.title == f"Δ = −4 (source 6 behind): the hands’ heights add up to {height:.2f} of 4".replace("-", "−")
+    assert all(fact in figure.title for fact in ("−4", f"{height:.2f}".replace("-", "−")))
     assert mark(figure, "curve").current == -4
 
 
@@ -109,7 +111,6 @@ def test_equal_frequencies_have_an_alias_that_is_marked(engine: Engine) -> None:
     assert (-8.0, "2π/θ = 8") in curve.marks
     at = int(np.flatnonzero(curve.x == -8)[0])
     assert curve.ys[0, at] == pytest.approx(curve.ys[0].max())
-    assert "none is enough" in said(figure)
     assert figure.title.startswith("Δ = −8")  # the best rival is what is looked at first
     assert not any("π" in text for _, text in mark(drawn(engine, RopeInduction(frequencies="equal", period=80)), "curve").marks)
 
@@ -143,15 +144,14 @@ def test_attention_by_formula_stands_beside_the_model(engine: Engine) -> None:
     np.testing.assert_allclose(np.nan_to_num(measured.values), weights, atol=1e-6)
     np.testing.assert_array_equal(formula.framed, np.eye(10, k=-1, dtype=bool))
     worst = weights[range(1, 10), range(9)].min()
-    assert f"worst row {worst:.3f} on m − 1" in figure.title and "too little" in said(figure)
-    assert "differ by at most" in said(figure)
+    assert f"worst row {worst:.3f} on m − 1" in figure.title
 
 
 def test_layer_one_is_framed_where_the_token_has_been_followed(engine: Engine) -> None:
     figure = drawn(engine, ONE_HOT, "A B A C A", page="layer 1")
     framed = {tuple(cell) for cell in np.argwhere(mark(figure, "measured").framed).tolist()}
     assert framed == {(0, 0), (1, 0), (2, 0), (3, 2), (4, 0), (5, 2), (5, 4)}
-    assert "2 of 2 predictions right" in said(figure)
+    assert "2 of 2" in said(figure)
 
 
 def test_cells_are_selected_and_released(engine: Engine) -> None:
@@ -187,27 +187,28 @@ def test_continuations_share_by_their_counts(engine: Engine) -> None:
     assert logit[by["B"]] == pytest.approx(20 * 2 / 3, abs=0.3) and logit[by["C"]] == pytest.approx(20 / 3, abs=0.3)
     np.testing.assert_allclose(formula, logit, atol=1e-6)
     assert p[by["B"]] == p.max() and p.sum() == pytest.approx(1)
-    assert "‘B’ followed most often; right" in figure.title
+    assert "‘B’" in figure.title
     text = mark(figure, "text")
     assert isinstance(text, Tokens) and np.isnan(text.values[:4]).all() and text.values[9] > 0
 
 
 def test_without_a_repeat_it_rests_on_bos(engine: Engine) -> None:
     figure = drawn(engine, ONE_HOT, "A B C", page="prediction")
-    assert "rests on BOS with 0.99" in figure.title and "Nothing repeats yet" in said(figure)
-    assert "no BOS to rest on" in drawn(engine, RopeInduction(bos=False), "A B C", page="prediction").title
+    assert "BOS" in figure.title and "0.99" in figure.title
+    without = drawn(engine, RopeInduction(bos=False), "A B C", page="prediction").title
+    assert "BOS" in without and "0.99" not in without
 
 
 def test_one_direction_does_not_find_its_like(engine: Engine) -> None:
     figure = drawn(engine, RopeInduction.preset("rank-one"), ALPHABET, page="rank one")
-    assert "2 of 26 letters choose their own like, all choices fall on 2 letters" in figure.title
+    assert re.search(r"\b2 of 26\b.*\b2\b", figure.title)
     cosines = np.cos(np.arange(26) * math.pi / 13)
     asked = mark(figure, "alphabet").framed.argmax(axis=1)
     expected = np.where(cosines > 0, cosines.argmax(), cosines.argmin())
     np.testing.assert_array_equal(asked, expected)
     for variant in ("one-hot", "sinusoidal"):
         found = drawn(engine, RopeInduction.preset(variant), ALPHABET, page="rank one")
-        assert "26 of 26 letters choose their own like" in found.title
+        assert "26 of 26" in found.title
 
 
 def test_what_a_slider_breaks_is_a_number_beside_it(engine: Engine) -> None:
@@ -330,7 +331,7 @@ def test_another_model_is_the_way_in(engine: Engine, tmp_path: Any) -> None:
     state = State(ref).with_text("one two", (1, 2))
     assert PANEL.requests(state, facts_of(engine, ref)) == {}
     figure = figure_of(engine, PANEL, state)
-    assert isinstance(figure.find("open"), Rows) and "Open the constructed model" in figure.title and "Click" in figure.why_empty
+    assert isinstance(figure.find("open"), Rows) and figure.why_empty
     opened = PANEL.pick(state, Hit("open", (0,)))
     assert opened.model == ModelRef("construct:rope-induction") and opened.text == TEXT and opened.tokens[:3] == (0, 1, 2)
     assert PANEL.pick(state, Hit("open", (2,), "double-click")).model.source == "construct:rope-induction?variant=rank-one"
@@ -341,7 +342,7 @@ def test_another_model_is_the_way_in(engine: Engine, tmp_path: Any) -> None:
     assert not any(asks(facts_of(engine, ref)) for asks in only.values())
     assert all(asks(facts_of(engine, opened.model)) for asks in only.values())
     asked = PANEL.requests(opened.with_tokens(()), facts_of(engine, opened.model))
-    assert isinstance(asked, Why) and "Type some text" in asked.text
+    assert isinstance(asked, Why) and asks_for_text(asked.text)
 
 
 # -- marks ------------------------------------------------------------------------------------------------------------

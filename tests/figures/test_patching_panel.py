@@ -72,7 +72,7 @@ def test_the_grid_is_the_answers_and_empty_outside_the_cone(engine: Engine, stat
     np.testing.assert_allclose(shares.values[result.inside], result.normalised[result.inside], rtol=1e-5)
     whole = drawn(engine, state, exchange=exchange, at="all positions")
     assert render(whole, QSize(400, 320)).width() == 400
-    assert "cells empty and hatched" in drawn(engine, state, exchange=exchange).caption
+    assert "hatched" in drawn(engine, state, exchange=exchange).caption
 
 
 def test_both_prompts_stand_above_with_what_differs(engine: Engine, state: State) -> None:
@@ -189,15 +189,16 @@ def test_what_is_missing_is_said_with_what_to_do(engine: Engine, state: State, t
     figure = drawn(engine, cut)
     assert figure.grid
     pinned_cut = replace(state, pins=(Pin("pin", Subject(state.model, PINNED, (CUT,), Conventions())),))
-    assert "interventions are left out" in drawn(engine, pinned_cut).caption
+    assert "interventions" in drawn(engine, pinned_cut).caption
+    assert "interventions" not in drawn(engine, state).caption
 
 
 def test_the_same_on_both_prompts_has_no_share(engine: Engine, state: State) -> None:
     ends = replace(state, pins=(Pin("pin", Subject(state.model, (*TOKENS, 9, 9, 3))),))
     figure = drawn(engine, ends.with_tokens((*TOKENS, 7)), show="normalised")
-    assert figure.grid or "show the effect" in figure.why_empty
+    assert bool(figure.grid) != bool(figure.why_empty)
     shorter = replace(state, pins=(Pin("pin", Subject(state.model, TOKENS[:-1])),))
-    assert "show the effect" in drawn(engine, shorter, show="normalised").why_empty
+    assert drawn(engine, shorter, show="normalised").why_empty
     assert drawn(engine, shorter).grid
 
 

@@ -26,6 +26,7 @@ from circuitlab.model.subject import Head, ModelRef, Target
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import Pin, State
 from tests.models import CONFIGS, directory
+from tests.words import asks_for_text
 
 PANEL = find_panel("paths")
 
@@ -198,7 +199,7 @@ def test_it_follows_the_target_and_the_position(engine: Engine, state: State) ->
     assert table(figure)[1]["adds"].sum() == pytest.approx(found.whole, abs=1e-4)
     assert "−" in figure.title and "after 2" in figure.title
     direction = state.select(target=Target(direction=(1.0,) * 24))
-    assert drawn(engine, direction, measure="log_prob").title.startswith("logit of the direction")
+    assert "direction" in drawn(engine, direction, measure="log_prob").title
 
 
 def test_a_pinned_run_stands_beside(engine: Engine, state: State) -> None:
@@ -232,12 +233,12 @@ def test_a_pinned_run_stands_beside(engine: Engine, state: State) -> None:
 def test_reasons_where_there_is_nothing(engine: Engine, state: State, tmp_path: Path) -> None:
     facts = facts_of(engine, state.model)
     nothing = PANEL.requests(state.with_tokens(()), facts)
-    assert isinstance(nothing, Why) and "Type some text" in nothing.text
+    assert isinstance(nothing, Why) and asks_for_text(nothing.text)
     on_stream = state_of(tmp_path / "a", "post-residual")
     refused = PANEL.requests(on_stream, facts_of(engine, on_stream.model))
     assert isinstance(refused, Why) and "stream itself" in refused.text
     one = state_of(tmp_path / "b", "attention-only", n_layers=1)
-    assert "no path is that long" in drawn(engine, one, order="2 pairs").why_empty
+    assert drawn(engine, one, order="2 pairs").why_empty
     assert table(drawn(engine, one))[1]["adds"].size
     single = drawn(engine, state.with_tokens((3,)))
     assert not single.why_empty
@@ -251,7 +252,7 @@ def test_deeper_orders_are_empty_until_they_are_there(engine: Engine, deep: Stat
     orders[3:] = np.nan
     partial = replace(found, orders=orders, done=0.5, remainder=None)
     made = term_rows(partial, None, "size", 10)
-    assert made.columns[0].values[-1] == "all of orders 3–6"
+    assert "3–6" in made.columns[0].values[-1]
     assert np.isnan(made.columns[1].values[-1])
     assert [name for name, _ in groups(found)] == ["embedding", "position", "MLPs", "biases"]
     assert path_expansion.lane == "slow"

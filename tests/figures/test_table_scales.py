@@ -133,7 +133,7 @@ def test_a_key_stands_below_where_there_is_room_else_the_caption_says_it(view, s
     view.resize(*size)
     widget = shown(view, table(2.0, 3.5, key=True))
     assert widget.key.isVisible() == drawn
-    assert ("colours of logit from −3.5 to 3.5" in view.accessibleDescription()) != drawn
+    assert all(end in view.accessibleDescription() for end in ("logit", "−3.5", "3.5")) != drawn
     if drawn:
         image = widget.key.grab().toImage()
         colours = {image.pixel(x, image.height() // 2) for x in range(image.width())}

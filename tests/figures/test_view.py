@@ -314,7 +314,7 @@ def test_a_table_leaves_as_the_person_has_sorted_and_filtered_it(view):
     shown = view.as_shown()
     assert shown.marks()[0].columns[0].values.tolist() == ["ten", "three", "two"]
     assert (shown.marks()[0].chosen, shown.marks()[0].ids.tolist()) == ((2,), [[3], [2], [1]])
-    assert shown.caption == "c · 3 of 4 rows, those with ‘t’"
+    assert shown.caption.startswith("c · ") and "3 of 4" in shown.caption and "‘t’" in shown.caption
 
 
 def test_tables_side_by_side_scroll_as_one_by_one_bar(view, qtbot):
