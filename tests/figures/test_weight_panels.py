@@ -26,7 +26,8 @@ from circuitlab.figures.marks import Edges, Figure, Heatmap, Hit, Lines, Points,
 from circuitlab.figures.panels.composition import CompositionView, pairs_of
 from circuitlab.figures.panels.head_finder import HeadFinderView
 from circuitlab.figures.panels.residual import ResidualView
-from circuitlab.figures.panels.spectra import DECADES, SpectraView, on_log_radius
+from circuitlab.figures.panels.spectra.chosen_heads import DECADES, on_log_radius
+from circuitlab.figures.panels.spectra.panel import SpectraView
 from circuitlab.figures.panels.virtual import VirtualView
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of

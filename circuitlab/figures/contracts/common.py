@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
 
+from circuitlab.analysis.ordering import head_names
 from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.facts import Facts
 from circuitlab.figures.contracts.memo import memo
-from circuitlab.figures.marks import Axis, Hit
+from circuitlab.figures.marks import Axis, Hit, RowColumn
 from circuitlab.session.cuts import CUT, heads_of, words
 from circuitlab.session.state import State
 
@@ -44,6 +45,17 @@ def token_axis(label: str, state: State, facts: Facts) -> Axis:
 @lru_cache(maxsize=16)
 def _token_axis(label: str, texts: tuple[str, ...]) -> Axis:
     return Axis(label, texts, tokens=True)
+
+
+@lru_cache(maxsize=16)
+def head_axes(n_layers: int, n_heads: int) -> tuple[Axis, Axis]:
+    """Axes of a map of all heads: heads across, layers down."""
+    return Axis("head", tuple(f"H{h}" for h in range(n_heads))), Axis("layer", tuple(f"L{i}" for i in range(n_layers)))
+
+
+def head_column(layers: Iterable[int], heads: Iterable[int], name: str = "head") -> RowColumn:
+    """The column of a table that names the head of each row."""
+    return RowColumn(name, head_names(layers, heads).astype(object))
 
 
 def caption(answer: Answer, *more: str) -> tuple[str, ...]:

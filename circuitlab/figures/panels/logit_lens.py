@@ -10,16 +10,17 @@ import numpy as np
 from circuitlab.analysis.attribution.logit_lens import LogitLensParams, LogitLensResult, logit_lens
 from circuitlab.analysis.attribution.residual_norms import ResidualNormsParams, ResidualNormsResult, residual_norms
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import caption, destination, once, pick_position, quoted, texts, top_level
+from circuitlab.figures.contracts.common import caption, destination, pick_position, quoted, texts, top_level
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.marks import Axis, ColourMap, Figure, Heatmap, Hit, Lines, RowColumn, Rows, empty, ids
+from circuitlab.figures.marks import Axis, ColourMap, Figure, Heatmap, Hit, Lines, RowColumn, Rows, ids
 from circuitlab.model.subject import Target
 from circuitlab.session.state import State
 
 Colour = Literal["probability", "rank", "entropy", "divergence"]
 Statistics = Literal["each layer's own", "the final layer's"]
 TOP = 5
-SAID = {
+COLOURS = {
     "probability": "probability of the token that follows",
     "rank": "rank of the token that follows, log scale",
     "entropy": "entropy",
@@ -82,21 +83,12 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     return {"lens": Request(logit_lens, params, state.subject)}
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """The page that is open."""
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, "Logit lens")
     view = _view(state)
     if view.page == "norms":
-        return _norms(state, facts, now["norms"]) if "norms" in now else Figure(title="Logit lens")
-    return _grid(state, facts, view, now["lens"]) if "lens" in now else Figure(title="Logit lens")
-
-
-def _lens(answer: Answer) -> LogitLensResult:
-    result = answer.result
-    assert isinstance(result, LogitLensResult)
-    return result
+        return _norms(state, facts, answers.of("norms", residual_norms))
+    return _grid(state, facts, view, answers.of("lens", logit_lens))
 
 
 def _coloured(result: LogitLensResult, colour: Colour) -> np.ndarray:
@@ -117,31 +109,31 @@ def _axes(result: LogitLensResult, facts: Facts, tokens: tuple[int, ...]) -> tup
     return x, Axis("stage", tuple(result.stages[::-1]))
 
 
-def _grid(state: State, facts: Facts, view: LogitLensView, answer: Answer) -> Figure:
-    result = _lens(answer)
-    values = once(answer, ("values", view.colour), lambda: _coloured(result, view.colour))
-    x, y = once(answer, ("axes", state.tokens), lambda: _axes(result, facts, state.tokens))
-    found = np.flatnonzero(result.positions == destination(state))
-    at = int(found[0]) if found.size else len(result.positions) - 1
+def _grid(state: State, facts: Facts, view: LogitLensView, answer: Answer[LogitLensResult]) -> Figure:
+    result = answer.result
+    values = memo(answer, ("values", view.colour), lambda: _coloured(result, view.colour))
+    x, y = memo(answer, ("axes", state.tokens), lambda: _axes(result, facts, state.tokens))
+    places = np.flatnonzero(result.positions == destination(state))
+    at = int(places[0]) if places.size else len(result.positions) - 1
     heat = Heatmap(
         name="lens",
         values=values,
-        levels=(0.0, once(answer, ("top", view.colour), lambda: top_level(values))),
+        levels=(0.0, memo(answer, ("top", view.colour), lambda: top_level(values))),
         map=_map(view.colour),
         unit={"probability": "p", "rank": "log₁₀ rank"}.get(view.colour, "nats"),
         x=x,
         y=y,
         col=at,
         square=False,
-        row_ids=once(answer, "stages", lambda: ids(np.arange(len(result.stages))[::-1])),
-        col_ids=once(answer, "columns", lambda: ids(result.positions)),
-        texts=once(answer, "texts", lambda: _top_texts(result, facts)),
+        row_ids=memo(answer, "stages", lambda: ids(np.arange(len(result.stages))[::-1])),
+        col_ids=memo(answer, "columns", lambda: ids(result.positions)),
+        texts=memo(answer, "texts", lambda: _top_texts(result, facts)),
     )
-    asked = state.selection.target != Target()
-    rows = once(answer, ("table", at, asked), lambda: _table(result, facts, at, asked))
+    targeted = state.selection.target != Target()
+    rows = memo(answer, ("table", at, targeted), lambda: _table(result, facts, at, targeted))
     shown = (len(result.positions), len(state.tokens)) if len(result.positions) < len(state.tokens) else None
-    said = f"colour: {SAID[view.colour]}, cells: the most probable token"
-    return Figure(((heat,), (rows,)), _title(result, facts, state, at), caption(answer, said), shown, weights=(1.7, 1.0))
+    reading = f"colour: {COLOURS[view.colour]}, cells: the most probable token"
+    return Figure(((heat,), (rows,)), _title(result, facts, state, at), caption(answer, reading), shown, weights=(1.7, 1.0))
 
 
 def _map(colour: Colour) -> ColourMap:
@@ -168,11 +160,10 @@ def _title(result: LogitLensResult, facts: Facts, state: State, at: int) -> str:
     return f"{after}: {follows} follows, {since}"
 
 
-def _table(result: LogitLensResult, facts: Facts, at: int, asked: bool) -> Rows:
-    """The selected position, a row a stage, the last on top."""
+def _table(result: LogitLensResult, facts: Facts, at: int, targeted: bool) -> Rows:
+    """The selected position, a row a stage, the last on top; `targeted`: with a column of what is measured."""
     back = slice(None, None, -1)
-    back = slice(None, None, -1)
-    said = [_said(result, facts, at, i) for i in range(result.ids.shape[2])]
+    by_rank = [_tokens_of_rank(result, facts, at, i) for i in range(result.ids.shape[2])]
     columns = (
         RowColumn("stage", np.array(result.stages[::-1], dtype=object)),
         RowColumn("p", np.exp(result.log_prob[back, at]), digits=3, tip="probability of the token that follows"),
@@ -180,17 +171,17 @@ def _table(result: LogitLensResult, facts: Facts, at: int, asked: bool) -> Rows:
         RowColumn("entropy", result.entropy[back, at], digits=2, tip="nats"),
         RowColumn("KL", result.kl[back, at], digits=2, tip="KL divergence of the final prediction from this one, nats"),
     )
-    if asked:
+    if targeted:
         columns += (RowColumn("target", result.value[back, at], digits=2, tip="what is measured, at this stage, in logits"),)
-    likely = np.array(["  ".join(row) for row in zip(*said, strict=True)], dtype=object)
+    likely = np.array(["  ".join(row) for row in zip(*by_rank, strict=True)], dtype=object)
     columns += (RowColumn("most probable", likely, tokens=True, tip="tokens and their probabilities"),)
     return Rows("stages", columns, ids(np.arange(len(result.stages))[::-1]))
 
 
-def _said(result: LogitLensResult, facts: Facts, at: int, i: int) -> np.ndarray:
-    """[stage] the token in place i and its probability, the last stage on top; empty where nothing is computed."""
-    found, probabilities = result.ids[::-1, at, i], result.probs[::-1, at, i]
-    pairs = zip(texts(np.maximum(found, 0), facts), probabilities, found, strict=True)
+def _tokens_of_rank(result: LogitLensResult, facts: Facts, at: int, i: int) -> np.ndarray:
+    """[stage] the token of rank i + 1 and its probability, the last stage on top; empty where nothing is computed."""
+    tokens, probabilities = result.ids[::-1, at, i], result.probs[::-1, at, i]
+    pairs = zip(texts(np.maximum(tokens, 0), facts), probabilities, tokens, strict=True)
     return np.array([f"{name} {p:.2f}" if token >= 0 else "" for name, p, token in pairs], dtype=object)
 
 
@@ -198,9 +189,8 @@ def _or_empty(rank: np.ndarray) -> np.ndarray:
     return np.where(rank > 0, rank.astype(float), np.nan)
 
 
-def _norms(state: State, facts: Facts, answer: Answer) -> Figure:
+def _norms(state: State, facts: Facts, answer: Answer[ResidualNormsResult]) -> Figure:
     result = answer.result
-    assert isinstance(result, ResidualNormsResult)
     at = min(destination(state), result.stream.shape[1] - 1)
 
     def lines() -> Lines:
@@ -222,9 +212,9 @@ def _norms(state: State, facts: Facts, answer: Answer) -> Figure:
         )
         return Rows("added", columns, ids(np.arange(len(result.components))))
 
-    marks = (once(answer, ("lines", at, state.tokens), lines), once(answer, ("rows", at), rows))
+    curves, table = memo(answer, ("lines", at, state.tokens), lines), memo(answer, ("rows", at), rows)
     title = f"the stream is {result.stream[0, at]:.1f} long at the start, {result.stream[-1, at]:.1f} at the end"
-    return Figure(((marks[0],), (marks[1],)), title, caption(answer), weights=(1.4, 1.0))
+    return Figure(((curves,), (table,)), title, caption(answer), weights=(1.4, 1.0))
 
 
 def pick(state: State, hit: Hit) -> State:
@@ -245,7 +235,7 @@ PANEL: Panel = register(
         "find most probable if it stopped there; its colour says how the token that really follows stands. Click a column to "
         "read it below. Norms: how long the stream is at each stage, what each part adds to it and in which direction.",
         requests=requests,
-        figure=figure,
+        draw=draw,
         pick=pick,
         area="bottom",
         order=124,

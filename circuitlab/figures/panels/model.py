@@ -7,9 +7,10 @@ from textwrap import wrap
 
 import numpy as np
 
-from circuitlab.analysis.checks.model_facts import ModelFactsParams, ModelFactsResult, model_facts
+from circuitlab.analysis.checks.model_facts import ModelFactsParams, model_facts
 from circuitlab.engine.request import Request
-from circuitlab.figures.contracts.common import caption, once
+from circuitlab.figures.contracts.common import caption
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, register
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
 from circuitlab.session.state import State
@@ -28,17 +29,13 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     return {"facts": Request(model_facts, ModelFactsParams(), state.subject)}
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """Group, name, value."""
-    answer = now.get("facts")
-    if answer is None:
-        return Figure(title="Model")
-    result = answer.result
-    assert isinstance(result, ModelFactsResult)
+    answer = answers.of("facts", model_facts)
     notes = [("loading", "note", note) for note in facts.notes]
-    told = (*facts.memory_report(state.subject), *notes)
-    rows = once(answer, ("rows", told), lambda: _rows((*result.facts, *told)))
-    return Figure(((rows,),), facts.name, caption(answer, result.exactness))
+    of_now = (*facts.memory_report(state.subject), *notes)  # beside what the answer holds
+    rows = memo(answer, ("rows", of_now), lambda: _rows((*answer.result.facts, *of_now)))
+    return Figure(((rows,),), facts.name, caption(answer, answer.result.exactness))
 
 
 def _rows(facts: tuple[tuple[str, str, str], ...]) -> Rows:
@@ -68,7 +65,7 @@ PANEL = register(
         source="Elhage et al. 2021",
         help="Sizes, options, parameter counts, and how exact a reading of the weights alone can be.",
         requests=requests,
-        figure=figure,
+        draw=draw,
         pick=pick,
         area="left",
         shortcut="Ctrl+5",

@@ -8,10 +8,11 @@ from typing import Literal
 import numpy as np
 
 from circuitlab.analysis.attribution.neurons import NeuronsParams, NeuronsResult, neurons
-from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import caption, destination, digits, once, quoted, texts, top_level
+from circuitlab.engine.request import Request
+from circuitlab.figures.contracts.common import caption, destination, digits, quoted, texts, top_level
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
+from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
 from circuitlab.figures.panels.attribution import target_name
 from circuitlab.session.state import State
 
@@ -37,35 +38,24 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     return {"neurons": Request(neurons, params, state.subject)}
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """The neurons, or what all neurons of each layer add up to."""
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, "Neurons")
-    answer = now.get("neurons")
-    if answer is None:
-        return Figure(title="Neurons")
-    result = _result(answer)
+    answer = answers.of("neurons", neurons)
+    result = answer.result
     position = min(result.position, len(state.tokens) - 1)
     after = f"after {position} {quoted(facts.token_text(state.tokens[position]))}"
     title = f"{target_name(result.ids[0], facts)} {after}: MLPs {result.mlp.sum():+.2f} of {result.total:+.2f}"
     view: NeuronsView = state.view("neurons", NeuronsView)
     if view.page == "layers":
-        return Figure(((once(answer, "layers", lambda: _layers(result)),),), title, caption(answer))
-    rows = once(answer, "rows", lambda: _rows(result, facts))
-    said = f"the listed neurons add {result.effect.sum():+.3f}"
-    return Figure(((rows,),), title, caption(answer, said), (len(result.effect), result.n_neurons))
+        return Figure(((memo(answer, "layers", lambda: _layers(result)),),), title, caption(answer))
+    rows = memo(answer, "rows", lambda: _rows(result, facts))
+    total = f"the listed neurons add {result.effect.sum():+.3f}"
+    return Figure(((rows,),), title, caption(answer, total), (len(result.effect), result.n_neurons))
 
 
-def _result(answer: Answer) -> NeuronsResult:
-    result = answer.result
-    assert isinstance(result, NeuronsResult)
-    return result
-
-
-def _joined(found: np.ndarray, facts: Facts) -> np.ndarray:
-    """[n] lists of tokens [n, k], apart by a gap."""
-    return np.array(["  ".join(texts(row, facts)) for row in found], dtype=object)
+def _joined(tokens: np.ndarray, facts: Facts) -> np.ndarray:
+    """[n] texts of the ids `tokens` [n, k], apart by a gap."""
+    return np.array(["  ".join(texts(row, facts)) for row in tokens], dtype=object)
 
 
 def _rows(result: NeuronsResult, facts: Facts) -> Rows:
@@ -115,7 +105,7 @@ PANEL: Panel = register(
         "that adds to the target directly, at the recorded scale of the final norm; the tokens are what the row points "
         "towards and away from. Click a neuron to read the tables at the token that it writes towards.",
         requests=requests,
-        figure=figure,
+        draw=draw,
         pick=pick,
         of_heads=True,
         lacks="MLP neurons",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from circuitlab.analysis.attention.overview import GAP, OverviewParams, OverviewResult, attention_overview
+from circuitlab.analysis.attention.overview import GAP, OverviewParams, attention_overview
 from circuitlab.analysis.attention.pattern import Show
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Request
-from circuitlab.figures.contracts.common import and_struck, caption, hints, once, published, struck, top_level
+from circuitlab.figures.contracts.common import and_struck, caption, head_axes, hints, published, struck, top_level
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, Tiles, empty
+from circuitlab.figures.marks import Figure, Heatmap, Hit, Tiles
 from circuitlab.figures.panels.attention import NAMES, UNITS
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
@@ -33,21 +34,15 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     return {"overview": Request(attention_overview, OverviewParams(view.show, size, view.leave_out_bos), state.subject)}
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """One heatmap of tiles."""
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, "All heads")
-    answer = now.get("overview")
-    if answer is None:
-        return Figure(title="All heads")
-    result = answer.result
-    assert isinstance(result, OverviewResult)
+    answer = answers.of("overview", attention_overview)
+    result, config = answer.result, facts.config
     view: OverviewView = state.view("overview", OverviewView)
-    config = facts.config
-    sheet, signed, title = result.sheet, view.show == "scores", NAMES[view.show]
-    top = once(answer, "top", lambda: top_level(sheet))
+    signed = view.show == "scores"
+    top = memo(answer, "top", lambda: top_level(result.sheet))
     crossed = struck(state, facts)
+    x, y = head_axes(config.n_layers, config.n_heads)
     tiles = Tiles(
         rows=config.n_layers,
         cols=config.n_heads,
@@ -58,12 +53,12 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     )
     heat = Heatmap(
         name="heads",
-        values=sheet,
+        values=result.sheet,
         levels=(-top, top) if signed else (0.0, top),
         map="signed" if signed else "magnitude",
         unit=UNITS[view.show],
-        x=once(answer, "x", lambda: Axis("head", tuple(f"H{h}" for h in range(config.n_heads)))),
-        y=once(answer, "y", lambda: Axis("layer", tuple(f"L{i}" for i in range(config.n_layers)))),
+        x=x,
+        y=y,
         tiles=tiles,
         colour_bar=False,
         hints=and_struck(hints(facts), crossed),
@@ -71,8 +66,7 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     )
     n = config.n_layers * config.n_heads
     every = "The one head" if n == 1 else f"All {number_of(n, 'head')}"
-    title = f"{every} · {title}"
-    return Figure(((heat,),), title, caption(answer, "one scale for all heads", published(facts)))
+    return Figure(((heat,),), f"{every} · {NAMES[view.show]}", caption(answer, "one scale for all heads", published(facts)))
 
 
 def pick_head(state: State, head: Head, gesture: str) -> State:
@@ -100,7 +94,7 @@ PANEL = register(
         source="Elhage et al. 2021",
         help="Click a head to open it in every panel; Shift-click adds or removes one.",
         requests=requests,
-        figure=figure,
+        draw=draw,
         pick=pick,
         of_heads=True,
         area="left",

@@ -8,9 +8,10 @@ import numpy as np
 
 from circuitlab.analysis.behaviour.predictions import PredictionsParams, PredictionsResult, predictions
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import caption, destination, once, quoted, texts
+from circuitlab.figures.contracts.common import caption, destination, quoted, texts
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
+from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
 from circuitlab.session.state import State
 
 NONE = ids(np.empty(0))  # tokens
@@ -33,48 +34,37 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     return {"predictions": Request(predictions, params, state.subject)}
 
 
-def _result(answer: Answer) -> PredictionsResult:
-    result = answer.result
-    assert isinstance(result, PredictionsResult)
-    return result
-
-
-def _rows(answer: Answer, k: int, facts: Facts, also: np.ndarray = NONE) -> Rows:
+def _rows(answer: Answer[PredictionsResult], k: int, facts: Facts, also: np.ndarray = NONE) -> Rows:
     """The `k` most probable tokens, and those `also`, which a reference lists."""
-    result = _result(answer)
+    result = answer.result
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
-        found, ranks, logits, p = result.listed(k, also[:, 0])
+        tokens, ranks, logits, p = result.listed(k, also[:, 0])
         columns = (
             RowColumn("#", ranks, digits=0),
-            RowColumn("token", texts(found, facts), tokens=True),
+            RowColumn("token", texts(tokens, facts), tokens=True),
             RowColumn("p", p, digits=4, bar=True, levels=(0.0, 1.0), tip="probability"),
             RowColumn("logit", logits, digits=2),
-            RowColumn("id", found, digits=0),
+            RowColumn("id", tokens, digits=0),
         )
-        return columns, ids(found)
+        return columns, ids(tokens)
 
-    columns, keys = once(answer, ("rows", k, also.tobytes()), make)
+    columns, keys = memo(answer, ("rows", k, also.tobytes()), make)
     follows = tuple(np.flatnonzero(keys[:, 0] == result.actual).tolist())
     return Rows("tokens", columns, keys, strong=follows, ranked=True, including=lambda also: _rows(answer, k, facts, also))
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """A table of tokens."""
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, "Predictions")
-    answer = now.get("predictions")
-    if answer is None:
-        return Figure(title="Predictions")
-    result, view = _result(answer), state.view("predictions", PredictionsView)
+    answer = answers.of("predictions", predictions)
+    result, view = answer.result, state.view("predictions", PredictionsView)
     rows = _rows(answer, max(1, view.k), facts)
     token = quoted(facts.token_text(state.tokens[min(result.position, len(state.tokens) - 1)]))
-    picked = tuple(np.flatnonzero(rows.ids[:, 0] == state.selection.token).tolist())
-    rows = rows if picked == rows.chosen else replace(rows, chosen=picked)
-    said = caption(answer, *_actual(result, facts, len(answer.request.subject.tokens)))
+    selected = tuple(np.flatnonzero(rows.ids[:, 0] == state.selection.token).tolist())
+    rows = rows if selected == rows.chosen else replace(rows, chosen=selected)
+    actual = _actual(result, facts, len(answer.request.subject.tokens))
     shown = (len(rows.ids), result.n_vocab)
-    return Figure(((rows,),), f"after {result.position} {token}", said, shown)
+    return Figure(((rows,),), f"after {result.position} {token}", caption(answer, *actual), shown)
 
 
 def _actual(result: PredictionsResult, facts: Facts, n: int) -> tuple[str, str]:
@@ -103,7 +93,7 @@ PANEL = register(
         source="Elhage et al. 2021",
         help="The most probable next tokens at the selected position; the one that really follows is set in bold.",
         requests=requests,
-        figure=figure,
+        draw=draw,
         pick=pick,
         area="right",
         shortcut="Ctrl+3",

@@ -10,12 +10,14 @@ import numpy as np
 from circuitlab.analysis.checks.privileged_basis import PrivilegedBasisParams, PrivilegedBasisResult, privileged_basis
 from circuitlab.analysis.checks.rotation_invariance import RotationCheckParams, RotationCheckResult, rotation_check
 from circuitlab.analysis.composition.subspace_overlap import SubspaceOverlapParams, SubspaceOverlapResult, Which, subspace_overlap
+from circuitlab.analysis.ordering import head_names
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import captions, once, top_level
+from circuitlab.figures.contracts.common import captions, top_level
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.pivot import chosen, leading, of_weights, pair, refused
-from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, Lines, RowColumn, Rows, empty, ids
+from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, Lines, RowColumn, Rows, ids
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
@@ -57,44 +59,40 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     return {"rotation": Request(rotation_check, RotationCheckParams(view.seed), state.subject)}
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """The page that is open."""
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, "Residual stream")
-    if not now:
-        return Figure(title="Residual stream")
     view = _view(state)
     if view.page in OVERLAP:
-        answer = now["overlap"]
-        return _overlap(state, view, answer) if view.page == "overlap" else _spanning(state, view, answer)
-    return _basis(now["basis"]) if view.page == "basis" else _rotation(now["rotation"])
+        answer = answers.of("overlap", subspace_overlap)
+        return _overlap(answer) if view.page == "overlap" else _spanning(answer)
+    if view.page == "basis":
+        return _basis(answers.of("basis", privileged_basis))
+    return _rotation(answers.of("rotation", rotation_check))
 
 
-def _names(answer: Answer, shape: tuple[int, ...]) -> tuple[Axis, Axis, np.ndarray]:
+def _names(answer: Answer[SubspaceOverlapResult], shape: tuple[int, ...]) -> tuple[Axis, Axis, np.ndarray]:
     """All heads as axes of rows and of columns, and their ids."""
 
     def make() -> tuple[Axis, Axis, np.ndarray]:
         layer, head = np.indices(shape).reshape(2, -1)
-        names = tuple(f"L{a}H{b}" for a, b in zip(layer, head, strict=True))
+        names = tuple(head_names(layer, head).tolist())
         return Axis("head", names), Axis("against head", names), ids(layer, head)
 
-    return once(answer, "names", make)
+    return memo(answer, "names", make)
 
 
-def _overlap(state: State, view: ResidualView, answer: Answer) -> Figure:
+def _overlap(answer: Answer[SubspaceOverlapResult]) -> Figure:
     result = answer.result
-    assert isinstance(result, SubspaceOverlapResult)
     shape = result.left_rank.shape
     rows, cols, keys = _names(answer, shape)
-    values = once(answer, "matrix", lambda: result.mean_cos2.reshape(shape[0] * shape[1], -1).astype(np.float32))
+    values = memo(answer, "matrix", lambda: result.mean_cos2.reshape(shape[0] * shape[1], -1).astype(np.float32))
     params = answer.request.params
-    first, second = params.first, params.second  # type: ignore[attr-defined]
+    first, second = params.first, params.second
     place = lambda head: head.layer * shape[1] + head.head
     heat = Heatmap(
         name="overlap",
         values=values,
-        levels=(0.0, once(answer, "top", lambda: top_level(values))),
+        levels=(0.0, memo(answer, "top", lambda: top_level(values))),
         unit="mean cos²",
         x=cols,
         y=rows,
@@ -117,45 +115,42 @@ def _overlap(state: State, view: ResidualView, answer: Answer) -> Figure:
             y_axis=Axis("cosine"),
         )
 
-    said = f"{first} {_said(params.left)} · {second} {_said(params.right)}: mean cos² {result.mean_cos2[(*first, *second)]:.3f}"
-    title = f"{said}, chance {result.baseline:.3f}"
-    return Figure(((heat,), (once(answer, "angles", angles),)), title, captions((answer,)), weights=(3.0, 1.2))
+    mean = f"mean cos² {result.mean_cos2[(*first, *second)]:.3f}, chance {result.baseline:.3f}"
+    title = f"{first} {_side(params.left)} · {second} {_side(params.right)}: {mean}"
+    return Figure(((heat,), (memo(answer, "angles", angles),)), title, captions((answer,)), weights=(3.0, 1.2))
 
 
-def _said(side: str) -> str:
-    return (
-        side.replace("_", " ").replace("reads q", "query reads").replace("reads k", "key reads").replace("reads v", "value reads")
-    )
+def _side(side: Which) -> str:
+    """A side of a head in a title."""
+    return {"reads_q": "query reads", "reads_k": "key reads", "reads_v": "value reads"}.get(side, side.replace("_", " "))
 
 
-def _spanning(state: State, view: ResidualView, answer: Answer) -> Figure:
+def _spanning(answer: Answer[SubspaceOverlapResult]) -> Figure:
     result = answer.result
-    assert isinstance(result, SubspaceOverlapResult)
     rows, _, keys = _names(answer, result.left_rank.shape)
     whole = result.weighted.reshape(len(result.weighted_names), -1)
     known = [i for i, row in enumerate(whole) if np.isfinite(row).any()]
     absent = [name for i, name in enumerate(result.weighted_names) if i not in known]
-    values = once(answer, "weighted", lambda: np.ascontiguousarray(whole[known].T, dtype=np.float32))
-    columns = once(answer, "columns", lambda: Axis("", tuple(result.weighted_names[i] for i in known)))
+    values = memo(answer, "weighted", lambda: np.ascontiguousarray(whole[known].T, dtype=np.float32))
+    columns = memo(answer, "columns", lambda: Axis("", tuple(result.weighted_names[i] for i in known)))
     heat = Heatmap(
         name="spanning",
         values=values,
-        levels=(0.0, once(answer, "highest", lambda: top_level(values))),
+        levels=(0.0, memo(answer, "highest", lambda: top_level(values))),
         unit="overlap",
         x=columns,
         y=rows,
         row_ids=keys,
-        col_ids=once(answer, "none", lambda: np.zeros((values.shape[1], 0), dtype=np.int64)),
+        col_ids=memo(answer, "none", lambda: np.zeros((values.shape[1], 0), dtype=np.int64)),
         square=False,
     )
-    title = f"what a head {_said(answer.request.params.left)}, against what spans all · chance {result.weighted_baseline:.3f}"
+    title = f"what a head {_side(answer.request.params.left)}, against what spans all · chance {result.weighted_baseline:.3f}"
     words = [f"not in this model: {', '.join(absent)}"] if absent else []
     return Figure(((heat,),), title, captions((answer,), "weighted by singular values: these span every direction", *words))
 
 
-def _basis(answer: Answer) -> Figure:
+def _basis(answer: Answer[PrivilegedBasisResult]) -> Figure:
     result = answer.result
-    assert isinstance(result, PrivilegedBasisResult)
 
     def dimensions() -> Lines:
         x = np.arange(1, result.kurtosis.shape[1] + 1, dtype=float)
@@ -172,14 +167,13 @@ def _basis(answer: Answer) -> Figure:
         axis = Axis("stream before layer", tuple(str(i) for i in range(len(x))))
         return Lines("layers", x, ys, names, dashed=(False, True), x_axis=axis, y_axis=Axis("kurtosis, mean over positions"))
 
-    marks = ((once(answer, "dimensions", dimensions),), (once(answer, "layers", layers),))
+    marks = ((memo(answer, "dimensions", dimensions),), (memo(answer, "layers", layers),))
     title = f"kurtosis of the stream over {number_of(result.n_positions, 'position')} · 3 is a normal distribution"
     return Figure(marks, title, captions((answer,), "above the random basis: the basis is privileged"))
 
 
-def _rotation(answer: Answer) -> Figure:
+def _rotation(answer: Answer[RotationCheckResult]) -> Figure:
     result = answer.result
-    assert isinstance(result, RotationCheckResult)
 
     def make() -> Rows:
         columns = (
@@ -190,7 +184,7 @@ def _rotation(answer: Answer) -> Figure:
         return Rows("rotation", columns, ids(np.arange(len(result.names))))
 
     title = f"every weight rotated by one random orthogonal matrix · logits span {result.logit_range:.1f}"
-    return Figure(((once(answer, "rows", make),),), title, captions((answer,)))
+    return Figure(((memo(answer, "rows", make),),), title, captions((answer,)))
 
 
 def pick(state: State, hit: Hit) -> State:
@@ -216,7 +210,7 @@ PANEL = register(
         source="Elhage et al. 2021, “Subspaces and residual stream bandwidth”, “Privileged basis”",
         help="Which heads write where others read; and whether a rotation of everything would be noticed.",
         requests=requests,
-        figure=figure,
+        draw=draw,
         pick=pick,
         of_heads=True,
         instead="Attribution has what the direct path adds to each logit",

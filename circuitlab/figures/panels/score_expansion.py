@@ -9,11 +9,13 @@ from zlib import crc32
 import numpy as np
 
 from circuitlab.analysis.attribution.score_expansion import GROUPS, ScoreExpansionParams, ScoreExpansionResult, score_expansion
+from circuitlab.analysis.ordering import descending
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import caption, destination, digits, once, quoted, top_level
+from circuitlab.figures.contracts.common import caption, destination, digits, head_column, quoted, top_level
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.pivot import leading, pick_edge
-from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
+from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, ids
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
@@ -21,7 +23,7 @@ LEAST_SHARED = 0.1  # of the largest group: a smaller sum is not shared out
 LARGEST = 200
 NONE = np.empty((0, 6), dtype=np.int64)
 FEW = 50  # rows that need no search line
-SAID = {"none": "neither side", "Q": "the query (Q)", "K": "the key (K)", "both": "both sides"}
+WRITTEN = {"none": "neither side", "Q": "the query (Q)", "K": "the key (K)", "both": "both sides"}
 
 
 @dataclass(frozen=True)
@@ -63,17 +65,12 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     return {"expansion": Request(score_expansion, ScoreExpansionParams(head, *cell_of(state)), state.subject)}
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """Four group sums, raw and centred, above the terms, the earlier heads, or the map of all terms."""
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, "Why here")
-    answer = now.get("expansion")
-    if answer is None:
-        return Figure(title="Why here")
+    answer = answers.of("expansion", score_expansion)
     view: WhyHereView = state.view("why_here", WhyHereView)
-    result = _as_result(answer)
-    shown, title = once(answer, "shown", lambda: _shown(result)), _title(facts, answer)
+    result = answer.result
+    shown, title = memo(answer, "shown", lambda: _shown(result)), _title(facts, answer)
     if view.page == "map":
         return Figure(((_map(answer, shown, view),),), title, caption(answer, *_colours(result)))
     below, count = _terms(answer, shown, view) if view.page == "terms" else (_heads(answer, shown, view, state), None)
@@ -83,8 +80,8 @@ def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
     return Figure(((groups,), (below,)), title, caption(answer, _mean(result)), count, weights=(1.25, 1.0))
 
 
-def _title(facts: Facts, answer: Answer) -> str:
-    result, head, tokens = _as_result(answer), answer.request.params.head, answer.request.subject.tokens
+def _title(facts: Facts, answer: Answer[ScoreExpansionResult]) -> str:
+    result, head, tokens = answer.result, answer.request.params.head, answer.request.subject.tokens
     text = lambda i: quoted(facts.token_text(tokens[i]))
     where = f"{result.destination} {text(result.destination)} → {result.source} {text(result.source)}"
     return f"{head} · {where} · A = {result.attention:.2f}"
@@ -96,12 +93,6 @@ def _mean(result: ScoreExpansionResult) -> str:
 
 def _colours(result: ScoreExpansionResult) -> tuple[str, str]:
     return "rows: what wrote the query, columns: what wrote the key", _mean(result)
-
-
-def _as_result(answer: Answer) -> ScoreExpansionResult:
-    result = answer.result
-    assert isinstance(result, ScoreExpansionResult)
-    return result
 
 
 def _shown(result: ScoreExpansionResult) -> _Shown:
@@ -127,7 +118,7 @@ def _column(name: str, values: np.ndarray, of: np.ndarray, bar: bool, tip: str =
     return RowColumn(name, values, digits(top_level(of)), bar=bar, levels=_ends(of), tip=tip)
 
 
-def _groups(answer: Answer, shown: _Shown, view: WhyHereView) -> Rows:
+def _groups(answer: Answer[ScoreExpansionResult], shown: _Shown, view: WhyHereView) -> Rows:
     """Four group sums and what they add up to, centred and raw."""
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
@@ -135,14 +126,14 @@ def _groups(answer: Answer, shown: _Shown, view: WhyHereView) -> Rows:
         small = abs(centred[-1]) < LEAST_SHARED * np.abs(centred).max()  # a share of next to nothing says nothing
         share = np.full(len(centred), np.nan) if small or not centred[-1] else 100 * centred / centred[-1]
         columns = (
-            RowColumn("heads wrote", np.array([*(SAID[g] for g in GROUPS), "sum"], dtype=object)),
+            RowColumn("heads wrote", np.array([*(WRITTEN[g] for g in GROUPS), "sum"], dtype=object)),
             _column("centred", centred, centred, view.values == "centred", "minus the mean over the row's sources"),
             RowColumn("%", share, digits=0, tip="share of the centred sum; over 100 where others stand against it"),
             _column("raw", raw, raw, view.values == "raw", "of the score itself"),
         )
         return columns, ids(np.arange(len(centred)))
 
-    columns, keys = once(answer, ("groups", view.values), make, shown)
+    columns, keys = memo(answer, ("groups", view.values), make)
     return Rows("groups", columns, keys)
 
 
@@ -151,14 +142,16 @@ def _named(names: tuple[str, ...]) -> np.ndarray:
     return np.array([crc32(name.encode()) for name in names], dtype=np.int64)
 
 
-def _terms(answer: Answer, shown: _Shown, view: WhyHereView, also: np.ndarray = NONE) -> tuple[Rows, tuple[int, int] | None]:
+def _terms(
+    answer: Answer[ScoreExpansionResult], shown: _Shown, view: WhyHereView, also: np.ndarray = NONE
+) -> tuple[Rows, tuple[int, int] | None]:
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         by = shown.terms[view.values]
-        order = np.argsort(-np.abs(by), axis=None, kind="stable")[:LARGEST]
+        order = descending(by, by_size=True)[:LARGEST]
         names_dest, names_src = _named(shown.names_dest), _named(shown.names_src)
         at_dest, at_src = ({int(name): i for i, name in enumerate(names)} for names in (names_dest, names_src))
-        asked = [(at_dest[d], at_src[s]) for d, s in also[:, :2].tolist() if d in at_dest and s in at_src]
-        further = np.ravel_multi_index(np.array(asked, dtype=np.int64).reshape(-1, 2).T, by.shape)
+        cells = [(at_dest[d], at_src[s]) for d, s in also[:, :2].tolist() if d in at_dest and s in at_src]
+        further = np.ravel_multi_index(np.array(cells, dtype=np.int64).reshape(-1, 2).T, by.shape)
         order = np.concatenate([order, np.setdiff1d(further, order)])
         dest, src = np.unravel_index(order, by.shape)
         columns = [
@@ -171,9 +164,9 @@ def _terms(answer: Answer, shown: _Shown, view: WhyHereView, also: np.ndarray = 
         return tuple(columns), ids(names_dest[dest], names_src[src], *shown.heads[dest].T, *shown.heads[src].T)
 
     most = lambda: _most(shown, view.values)
-    columns, keys = once(answer, ("terms", view.values, also.tobytes()), make, shown)
+    columns, keys = memo(answer, ("terms", view.values, also.tobytes()), make)
     total = shown.terms[view.values].size
-    heading = once(answer, ("most", view.values), most, shown)
+    heading = memo(answer, ("most", view.values), most)
     again = lambda also: _terms(answer, shown, view, also)[0]
     rows = Rows("terms", columns, keys, searchable=len(keys) > FEW, heading=heading, ranked=True, including=again, absent=0.0)
     return rows, (len(keys), total) if len(keys) < total else None
@@ -186,11 +179,11 @@ def _most(shown: _Shown, of: str) -> str:
     sides = np.stack([shown.through[of][:, 0] + shown.through[of][:, 2], shown.through[of][:, 1] + shown.through[of][:, 3]])
     side, head = np.unravel_index(np.abs(sides).argmax(), sides.shape)
     name = Head(*map(int, shown.earlier[head]))
-    said = f"all with the {'key' if side else 'query'} from {name}: {sides[side, head]:.2f} of {shown.groups[of].sum():.2f}"
-    return said.replace("-", "−")
+    total = f"{sides[side, head]:.2f} of {shown.groups[of].sum():.2f}".replace("-", "−")
+    return f"all with the {'key' if side else 'query'} from {name}: {total}"
 
 
-def _heads(answer: Answer, shown: _Shown, view: WhyHereView, state: State) -> Rows | None:
+def _heads(answer: Answer[ScoreExpansionResult], shown: _Shown, view: WhyHereView, state: State) -> Rows | None:
     """Every earlier head: what it put into the query, into the key, and by both sides from heads."""
     if not len(shown.earlier):
         return None
@@ -198,42 +191,41 @@ def _heads(answer: Answer, shown: _Shown, view: WhyHereView, state: State) -> Ro
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         values = shown.through[view.values]
         as_query, as_key = values[:, 0] + values[:, 2], values[:, 1] + values[:, 3]
-        order = np.argsort(-np.maximum(np.abs(as_query), np.abs(as_key)), kind="stable")
+        order = descending(np.maximum(np.abs(as_query), np.abs(as_key)))
         both = np.stack([as_query, as_key])
-        said = (
+        sums = (
             ("key", as_key, "all terms whose key this head wrote: K and both"),
             ("query", as_query, "all terms whose query this head wrote: Q and both"),
             ("K", values[:, 1], "it wrote the key, no head the query: its K terms"),
             ("Q", values[:, 0], "it wrote the query, no head the key: its Q terms"),
         )
-        names = np.array([str(Head(*map(int, h))) for h in shown.earlier], dtype=object)
-        columns = [RowColumn("head", names[order])]
-        for name, column, tip in said:
+        columns = [head_column(*shown.earlier[order].T)]
+        for name, column, tip in sums:
             columns.append(_column(name, column[order], both, len(name) > 1, tip))
         by_key = (np.abs(as_key) >= np.abs(as_query)).astype(np.int64)
         return tuple(columns), ids(*shown.earlier[order].T, by_key[order])
 
-    columns, keys = once(answer, ("heads", view.values), make, shown)
+    columns, keys = memo(answer, ("heads", view.values), make)
     edge = state.selection.edge
-    picked = () if edge is None else tuple(i for i, key in enumerate(keys.tolist()) if tuple(key[:2]) == edge[0])
+    chosen = () if edge is None else tuple(i for i, key in enumerate(keys.tolist()) if tuple(key[:2]) == edge[0])
     heading = f"{view.values} terms whose key, or query, an earlier head wrote"
-    return Rows("heads", columns, keys, chosen=picked, heading=heading, ranked=True, keyed=2)
+    return Rows("heads", columns, keys, chosen=chosen, heading=heading, ranked=True, keyed=2)
 
 
-def _map(answer: Answer, shown: _Shown, view: WhyHereView) -> Heatmap:
+def _map(answer: Answer[ScoreExpansionResult], shown: _Shown, view: WhyHereView) -> Heatmap:
     """Every term: rows what wrote the query, columns what wrote the key."""
-    values = once(answer, ("map", view.values), lambda: shown.terms[view.values].astype(np.float32), shown)
-    top = once(answer, ("top", view.values), lambda: top_level(values), shown)
+    values = memo(answer, ("map", view.values), lambda: shown.terms[view.values].astype(np.float32))
+    top = memo(answer, ("top", view.values), lambda: top_level(values))
     return Heatmap(
         name="map",
         values=values,
         levels=(-top, top),
         map="signed",
         unit=f"{view.values} score",
-        x=once(answer, "x", lambda: Axis("key from", shown.names_src), shown),
-        y=once(answer, "y", lambda: Axis("query from", shown.names_dest), shown),
-        row_ids=once(answer, "ids", lambda: ids(*shown.heads.T), shown),
-        col_ids=once(answer, "ids", lambda: ids(*shown.heads.T), shown),
+        x=memo(answer, "x", lambda: Axis("key from", shown.names_src)),
+        y=memo(answer, "y", lambda: Axis("query from", shown.names_dest)),
+        row_ids=memo(answer, "ids", lambda: ids(*shown.heads.T)),
+        col_ids=memo(answer, "ids", lambda: ids(*shown.heads.T)),
     )
 
 
@@ -266,7 +258,7 @@ PANEL = register(
             "on terms whose key was written by a previous-token head. Click a term to choose that head as an edge."
         ),
         requests=requests,
-        figure=figure,
+        draw=draw,
         pick=pick,
         of_heads=True,
         instead="Attribution has what the direct path adds to each logit",

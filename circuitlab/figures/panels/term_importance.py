@@ -11,10 +11,11 @@ from circuitlab.analysis.attribution.term_importance import TermImportanceParams
 from circuitlab.analysis.base import TextRef
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import caption, has_mlps, once, top_level
+from circuitlab.figures.contracts.common import caption, has_mlps, top_level
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.pivot import of_weights
-from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
+from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
@@ -50,22 +51,16 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     return {"terms": Request(term_importance, params, state.subject if edited else of_weights(state))}
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """By order above, by layer and head below."""
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, "Term importance")
-    answer = now.get("terms")
-    if answer is None:
-        return Figure(title="Term importance")
+    answer = answers.of("terms", term_importance)
     result = answer.result
-    assert isinstance(result, TermImportanceResult)
     if np.isnan(result.reduction).all():
         return Figure(title="Term importance")
     path = " → ".join(f"{loss:.2f}" for loss in (result.uniform, *result.loss) if np.isfinite(loss))
-    marks = ((_orders(answer, result, facts),), (_parts(answer, result, state),))
-    heights = (len(result.orders) + 2.5, min(marks[1][0].ids.shape[0], 8) + 2.5)  # in rows, with heading and scroll bar
-    return Figure(marks, f"Loss {path} nats", caption(answer), weights=heights)
+    orders, parts = _orders(answer, facts), _parts(answer, state)
+    heights = (len(result.orders) + 2.5, min(len(parts.ids), 8) + 2.5)  # in rows, with heading and scroll bar
+    return Figure(((orders,), (parts,)), f"Loss {path} nats", caption(answer), weights=heights)
 
 
 def _what(result: TermImportanceResult, i: int, facts: Facts) -> str:
@@ -76,7 +71,9 @@ def _what(result: TermImportanceResult, i: int, facts: Facts) -> str:
     return f"{words.get(result.name(i), f'chains, {result.name(i)}')} ({int(result.terms[i]):,})"
 
 
-def _orders(answer: Answer, result: TermImportanceResult, facts: Facts) -> Rows:
+def _orders(answer: Answer[TermImportanceResult], facts: Facts) -> Rows:
+    result = answer.result
+
     def make() -> tuple[RowColumn, ...]:
         names = np.array([_what(result, i, facts) for i in range(len(result.orders))], dtype=object)
         top = top_level(result.reduction)
@@ -89,8 +86,8 @@ def _orders(answer: Answer, result: TermImportanceResult, facts: Facts) -> Rows:
             RowColumn("per term", per, digits=4, tip="Nats"),
         )
 
-    columns = once(answer, "orders", make)
-    keys = once(answer, "order ids", lambda: ids(result.orders))
+    columns = memo(answer, "orders", make)
+    keys = memo(answer, "order ids", lambda: ids(result.orders))
     return Rows("orders", columns, keys, heading="Nats that each order takes off the loss, over all lower ones")
 
 
@@ -99,7 +96,9 @@ def _error(values: np.ndarray) -> list[RowColumn]:
     return [] if np.isnan(values).all() else [RowColumn("±", values, tip="Standard error over texts, nats")]
 
 
-def _parts(answer: Answer, result: TermImportanceResult, state: State) -> Rows:
+def _parts(answer: Answer[TermImportanceResult], state: State) -> Rows:
+    result = answer.result
+
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         n, heads = result.head_reduction.shape[1:]
         shown = not np.isnan(result.head_reduction).all()
@@ -117,9 +116,9 @@ def _parts(answer: Answer, result: TermImportanceResult, state: State) -> Rows:
         layer, head = np.array(keys or [(0, 0)])[: len(keys)].reshape(-1, 2).T
         return tuple(columns), ids(layer, head)
 
-    columns, keys = once(answer, "parts", make)
-    picked = {(h.layer, h.head) for h in state.selection.heads}
-    chosen = tuple(i for i, key in enumerate(keys.tolist()) if tuple(key) in picked)
+    columns, keys = memo(answer, "parts", make)
+    selected = {(h.layer, h.head) for h in state.selection.heads}
+    chosen = tuple(i for i, key in enumerate(keys.tolist()) if tuple(key) in selected)
     return Rows("parts", columns, keys, chosen=chosen, heading="Nats that single layers and heads take off, order 1")
 
 
@@ -146,7 +145,7 @@ PANEL = register(
             "recorded."
         ),
         requests=requests,
-        figure=figure,
+        draw=draw,
         pick=pick,
         of_heads=True,
         instead="Models side by side has how far the direct path alone gets",

@@ -9,10 +9,11 @@ import numpy as np
 
 from circuitlab.analysis.composition.virtual_weight import VirtualWeightParams, VirtualWeightResult, virtual_weight
 from circuitlab.engine.request import Request
-from circuitlab.figures.contracts.common import captions, destination, has_mlps, once
+from circuitlab.figures.contracts.common import captions, destination, has_mlps, texts
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.pivot import chosen, no_head, of_weights, pair, refused
-from circuitlab.figures.marks import Axis, Figure, Hit, Lines, RowColumn, Rows, empty, ids
+from circuitlab.figures.marks import Axis, Figure, Hit, Lines, RowColumn, Rows, ids
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
@@ -72,26 +73,20 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     return {"product": Request(virtual_weight, replace(params, position=at), state.subject)}
 
 
-def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """Norms beside singular values, directions in tokens below."""
-    asked = requests(state, facts)
-    if isinstance(asked, Why):
-        return empty(asked.text, "Virtual weights")
-    answer = now.get("product")
-    if answer is None:
-        return Figure(title="Virtual weights")
+    answer = answers.of("product", virtual_weight)
     result = answer.result
-    assert isinstance(result, VirtualWeightResult)
-    rows = once(answer, "facts", lambda: _facts(result))
-    curve = once(answer, "curve", lambda: _curve(result))
-    directions = once(answer, "directions", lambda: _directions(result, facts))
+    rows = memo(answer, "facts", lambda: _facts(result))
+    curve = memo(answer, "curve", lambda: _curve(result))
+    directions = memo(answer, "directions", lambda: _directions(result, facts))
     grid = ((rows, curve), (directions,)) if directions is not None else ((rows, curve),)
     words = "a direction and its sign are shared by both sides" if directions is not None else ""
     return Figure(grid, result.product, captions((answer,), words))
 
 
 def _facts(result: VirtualWeightResult) -> Rows:
-    said = [
+    norms = [
         ("norm", result.norm),
         ("over both norms", result.relative),
         ("chance", result.baseline),
@@ -100,7 +95,7 @@ def _facts(result: VirtualWeightResult) -> Rows:
         ("writer", result.writer_norm),
         ("reader", result.reader_norm),
     ]
-    names, values = zip(*said, strict=True)
+    names, values = zip(*norms, strict=True)
     text = np.array([f"{v:.4g}" if np.isfinite(v) else "not computed" for v in values], dtype=object)
     return Rows(
         "norms",
@@ -116,7 +111,7 @@ def _curve(result: VirtualWeightResult) -> Lines:
 
 
 def _directions(result: VirtualWeightResult, facts: Facts) -> Rows | None:
-    """One row a token and direction: what the writer's side says and the reader's side hears."""
+    """One row a token and direction: what the writer writes and what the reader reads."""
     sides = [
         (n, i, v) for n, i, v in (("writes", result.left_ids, result.left), ("reads", result.right_ids, result.right)) if i.size
     ]
@@ -130,9 +125,8 @@ def _directions(result: VirtualWeightResult, facts: Facts) -> Rows | None:
     ]
     for name, tokens, values in sides:
         top = float(np.abs(values).max()) or 1.0
-        words = np.array([facts.token_text(int(i)) for i in tokens.ravel()], dtype=object)
         columns += [
-            RowColumn(name, words, tokens=True),
+            RowColumn(name, texts(tokens.ravel(), facts), tokens=True),
             RowColumn(f"{name} by", values.ravel(), digits=3, map="signed", levels=(-top, top)),
         ]
     return Rows("directions", tuple(columns), ids(number, np.tile(np.arange(k), n), sides[0][1].ravel()), searchable=True)
@@ -160,7 +154,7 @@ PANEL = register(
             "between."
         ),
         requests=requests,
-        figure=figure,
+        draw=draw,
         pick=pick,
         of_heads=True,
         instead="Bigram has the direct path, W_E W_U",

@@ -1,0 +1,109 @@
+"""Eigenvalues and singular values of the OV and QK circuits of chosen heads, a small multiple each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from circuitlab.analysis.spectra.ov_spectrum import OvSpectrumResult
+from circuitlab.analysis.spectra.qk_spectrum import QkSpectrumResult
+from circuitlab.engine.request import Answer
+from circuitlab.figures.contracts.common import number, top_level
+from circuitlab.figures.contracts.hues import head_hue
+from circuitlab.figures.contracts.memo import memo
+from circuitlab.figures.marks import Axis, Lines, Points, ids
+from circuitlab.model.subject import Head
+
+DECADES = 4  # of the logarithmic radius; smaller eigenvalues stand at the centre
+ACROSS = 4  # small multiples side by side
+
+Spectrum = OvSpectrumResult | QkSpectrumResult
+
+
+def eigenvalues_of(result: Spectrum, raw: bool) -> np.ndarray:
+    """[n, d_head], of the raw or of the centred circuit."""
+    return result.eigenvalues_raw if raw else result.eigenvalues
+
+
+def scores_of(result: Spectrum, raw: bool) -> np.ndarray:
+    """[n]: copying of OV circuits, positivity of QK circuits."""
+    if isinstance(result, OvSpectrumResult):
+        return result.copying_raw if raw else result.copying
+    return result.positivity_raw if raw else result.positivity
+
+
+def _heads(result: Spectrum) -> list[Head]:
+    return [Head(int(layer), int(head)) for layer, head in result.heads]
+
+
+def eigenvalue_planes(role: str, answer: Answer[Any], raw: bool, log: bool) -> tuple[Points, ...]:
+    """A plane for each head, all on one scale; that of a single head is named by the role alone."""
+    result: Spectrum = answer.result
+
+    def make() -> tuple[Points, ...]:
+        values, scores = eigenvalues_of(result, raw), scores_of(result, raw)
+        shown = on_log_radius(values) if log else values
+        heads = _heads(result)
+        reach = 1.05 * top_level(np.concatenate([np.real(shown).ravel(), np.imag(shown).ravel()]))
+        rings = tuple((float(k), f"10⁻{'⁰¹²³⁴'[DECADES - k]}" if k < DECADES else "largest") for k in range(1, DECADES + 1))
+        n = values.shape[1]
+        planes = []
+        for i, head in enumerate(heads):
+            alone = len(heads) == 1
+            of = role if alone else f"{head} {role} {number(scores[i], '.2f')}"
+            planes.append(
+                Points(
+                    name=role if alone else f"{role} {head}",
+                    x=np.real(shown[i]).copy(),
+                    y=np.imag(shown[i]).copy(),
+                    ids=ids(np.full(n, head.layer), np.full(n, head.head), np.arange(n)),
+                    hues=np.full(n, head_hue(head)),
+                    tips=tuple(f"{head} {role} λ = {_complex(v)} · |λ| {abs(v):.4g}" for v in values[i]),
+                    x_axis=Axis(f"{of}: Re λ{', log |λ|' if log else ''}"),
+                    y_axis=Axis("Im λ" if i % ACROSS == 0 else ""),
+                    equal=True,
+                    size=6.0,
+                    sight=(-reach, reach, -reach, reach),
+                    origin=True,
+                    rings=rings if log else (),
+                )
+            )
+        return tuple(planes)
+
+    return memo(answer, ("planes", raw, log), make)
+
+
+def _complex(value: complex) -> str:
+    sign = "+" if value.imag >= 0 else "−"
+    return f"{value.real:.4g} {sign} {abs(value.imag):.4g}i".replace("-", "−")
+
+
+def on_log_radius(values: np.ndarray) -> np.ndarray:
+    """Eigenvalues with the angle kept and the radius log₁₀(|λ| / largest) + DECADES, 0 for those smaller still."""
+    size = np.abs(values)
+    top = np.nanmax(size) if np.isfinite(size).any() else 0.0
+    if not top > 0:
+        return np.zeros_like(values)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        radius = np.clip(np.log10(size / top) + DECADES, 0, None)
+        return np.where(size > 0, values / np.where(size > 0, size, 1) * radius, values * 0)
+
+
+def singular_values(role: str, answer: Answer[Any]) -> Lines:
+    """A curve for each head, over the index."""
+    result: Spectrum = answer.result
+
+    def make() -> Lines:
+        heads, values = _heads(result), result.singular_values
+        return Lines(
+            name=f"{role} values",
+            x=np.arange(1, values.shape[1] + 1, dtype=float),
+            ys=np.where(values > 0, values, np.nan),
+            names=tuple(map(str, heads)),
+            hues=tuple(map(head_hue, heads)),
+            x_axis=Axis("index"),
+            y_axis=Axis(f"{role}: singular value", log=True),
+        )
+
+    return memo(answer, "curves", make)
