@@ -23,6 +23,9 @@ from circuitlab.session.state import Pin, State
 from tests.models import TINY, directory
 
 MODELS = tuple(sorted(path.name for path in shipped("models").iterdir() if (path / "config.json").exists()))
+# two layers, an MLP, and nothing at all are walked each time
+AT_ONCE = ("attn-only-2l", "gpt-mini", "no layers")
+WALKED = [pytest.param(n, marks=() if n in AT_ONCE else pytest.mark.slow) for n in (*MODELS, "no layers")]
 TOKENS = (0, 5, 9, 5, 7, 5, 9)
 PAGES = ("page", "of", "what", "on", "show", "kind", "how")  # controls that choose what is drawn, not how
 
@@ -64,7 +67,7 @@ def sound(figure: Figure, config: Any) -> None:
         assert not re.search("in All heads|[Rr]epeat a word|one layer|L0H0", words), words
 
 
-@pytest.mark.parametrize("name", (*MODELS, "no layers"))
+@pytest.mark.parametrize("name", WALKED)
 def test_every_panel_of_a_model_draws_or_says_why(name: str, tmp_path: Any) -> None:
     engine = Engine(ModelStore())
     bare = lambda: f"file:{directory(tmp_path / 'bare', TINY, n_layers=0)}"

@@ -126,25 +126,26 @@ def test_the_sheet_of_shortcuts_scrolls_by_the_keyboard_to_its_end(
     sheet.deleteLater()
 
 
-@pytest.mark.parametrize("name", DIALOGS)
-def test_enter_belongs_to_no_button_but_the_one_the_dialog_is_for(qtbot: Any, window: Window, name: str) -> None:
-    dialog = DIALOGS[name](window)
-    dialog.show()
-    qtbot.waitExposed(dialog)
-    assert isinstance(dialog, (Dialog, ErrorDialog))
-    buttons = dialog.findChildren(QPushButton)
-    takers = {b.text().replace("&", "") for b in buttons if b.isDefault() or b.autoDefault()}
+def test_enter_belongs_to_no_button_but_the_one_the_dialog_is_for(qtbot: Any, window: Window) -> None:
     safe = {
         "assumed": {"Open again with these"},
         "hub": {"Download and open"},
         "error": {"Close"},
         "paper": {"Choose a file…"},
-    }.get(name, set())
-    assert (takers & safe if isinstance(dialog, ErrorDialog) else takers) == safe
-    if isinstance(dialog, ErrorDialog):
-        assert [b.text().replace("&", "") for b in buttons if b.isDefault()] == ["Close"]
-    dialog.close()
-    dialog.deleteLater()
+    }
+    for name, make in DIALOGS.items():
+        dialog = make(window)
+        dialog.show()
+        qtbot.waitExposed(dialog)
+        assert isinstance(dialog, (Dialog, ErrorDialog)), name
+        buttons = dialog.findChildren(QPushButton)
+        takers = {b.text().replace("&", "") for b in buttons if b.isDefault() or b.autoDefault()}
+        its = safe.get(name, set())
+        assert (takers & its if isinstance(dialog, ErrorDialog) else takers) == its, name
+        if isinstance(dialog, ErrorDialog):
+            assert [b.text().replace("&", "") for b in buttons if b.isDefault()] == ["Close"]
+        dialog.close()
+        dialog.deleteLater()
 
 
 def test_enter_in_the_settings_keeps_theme_and_text_size(qtbot: Any, window: Window) -> None:

@@ -66,20 +66,20 @@ def test_a_token_of_the_prompt_is_read_at_and_one_of_the_vocabulary_measured(qtb
     settle(qtbot, window)
 
 
-@pytest.mark.parametrize("name", ["attention", "predictions", "prompt", "log", "lessons", "interventions", "circuits", "spectra"])
-def test_going_to_a_panel_puts_the_keyboard_into_it(qtbot: Any, window: Window, name: str) -> None:
+def test_going_to_a_panel_puts_the_keyboard_into_it(qtbot: Any, window: Window) -> None:
     window.activateWindow()
-    window.layout_of_docks.go_to(name)
-    settle(qtbot, window)
-    focus = QApplication.focusWidget()
-    assert focus is not None
-    place = window.docks[name]
-    assert place.isAncestorOf(focus)
-    if isinstance(place, PanelDock):
-        assert place.view.isAncestorOf(focus)
-        assert not place.controls.isAncestorOf(focus)
-    if name == "prompt":
-        assert focus is window.prompt.editor
+    for name in ("attention", "predictions", "prompt", "log", "lessons", "interventions", "circuits", "spectra"):
+        window.layout_of_docks.go_to(name)
+        settle(qtbot, window)
+        focus = QApplication.focusWidget()
+        assert focus is not None, name
+        place = window.docks[name]
+        assert place.isAncestorOf(focus), name
+        if isinstance(place, PanelDock):
+            assert place.view.isAncestorOf(focus), name
+            assert not place.controls.isAncestorOf(focus), name
+        if name == "prompt":
+            assert focus is window.prompt.editor
 
 
 def test_the_arrows_walk_at_once(qtbot: Any, window: Window) -> None:

@@ -16,9 +16,10 @@ from tests.models import TINY, directory
 ASIDE = {"open", "open-file", "open-hub", "assumed", "train", "reload", "settings", "quit", "export-picture", "export-data"}
 ASIDE |= {"explain", "palette", "shortcuts", "about", "lessons", "checkpoint-play", "larger", "smaller"}
 MODELS = tuple(sorted(path.name for path in shipped("models").iterdir() if (path / "config.json").exists()))
+WALKED = [pytest.param(n, marks=() if n in ("gpt-mini", "no layers") else pytest.mark.slow) for n in (*MODELS, "no layers")]
 
 
-@pytest.mark.parametrize("name", (*MODELS, "no layers"))
+@pytest.mark.parametrize("name", WALKED)
 def test_every_command_of_a_model_can_be_given(qtbot: Any, name: str, tmp_path: Path) -> None:
     """None raises, whatever comes before it; what cannot be done is said."""
     source = str(directory(tmp_path / "bare", TINY, n_layers=0)) if name == "no layers" else name

@@ -150,36 +150,36 @@ def test_a_search_by_id_and_by_beginning(qtbot: Any, weights: Window) -> None:
     assert weights.context.document.state is before
 
 
-@pytest.mark.parametrize("page", ["eigenvalues", "copying", "plane", "singular values"])
-def test_every_page_of_the_spectra_is_drawn(qtbot: Any, weights: Window, page: str) -> None:
+def test_every_page_of_the_spectra_is_drawn(qtbot: Any, weights: Window) -> None:
     panel = dock(weights, "spectra")
-    qtbot.mouseClick(panel.controls.findChild(Choices, "page").button(page), Qt.MouseButton.LeftButton)
-    settle(qtbot, weights)
-    assert panel.view.figure.grid
-    mark = panel.view.figure.marks()[-1 if page == "copying" else 0]
-    if isinstance(mark, Points):
-        chosen = tuple(weights.context.document.state.selection.head)
-        others = [tuple(i) for i in mark.ids.tolist() if tuple(i[:2]) != chosen]
-        assert bool(others) == (page != "eigenvalues")
-        for other in others[-1:]:
-            panel.view.picked.emit(Hit(mark.name, other, "click"))
-            assert weights.context.document.state.selection.head == Head(*other[:2])
+    for page in ("copying", "plane", "singular values", "eigenvalues"):
+        qtbot.mouseClick(panel.controls.findChild(Choices, "page").button(page), Qt.MouseButton.LeftButton)
+        settle(qtbot, weights)
+        assert panel.view.figure.grid, page
+        mark = panel.view.figure.marks()[-1 if page == "copying" else 0]
+        if isinstance(mark, Points):
+            chosen = tuple(weights.context.document.state.selection.head)
+            others = [tuple(i) for i in mark.ids.tolist() if tuple(i[:2]) != chosen]
+            assert bool(others) == (page != "eigenvalues"), page
+            for other in others[-1:]:
+                panel.view.picked.emit(Hit(mark.name, other, "click"))
+                assert weights.context.document.state.selection.head == Head(*other[:2])
 
 
-@pytest.mark.parametrize("name", ["bigram", "virtual", "residual"])
-def test_the_other_panels_of_the_weights_are_drawn(qtbot: Any, weights: Window, name: str) -> None:
-    assert open_panel(qtbot, weights, name).view.figure.grid
+def test_the_other_panels_of_the_weights_are_drawn(qtbot: Any, weights: Window) -> None:
+    for name in ("bigram", "virtual", "residual"):
+        assert open_panel(qtbot, weights, name).view.figure.grid, name
 
 
-@pytest.mark.parametrize("page", ["triples", "bugs", "largest"])
-def test_pages_of_the_circuits(qtbot: Any, weights: Window, page: str) -> None:
+def test_pages_of_the_circuits(qtbot: Any, weights: Window) -> None:
     panel = dock(weights, "circuits")
-    qtbot.mouseClick(panel.controls.findChild(Choices, "page").button(page), Qt.MouseButton.LeftButton)
-    settle(qtbot, weights)
-    if page == "bugs":  # a model without its corpus' bigrams says so
-        assert "corpus" in panel.view.figure.why_empty or "bigram" in panel.view.figure.why_empty
-    else:
-        assert panel.view.figure.grid
+    for page in ("triples", "bugs", "largest"):
+        qtbot.mouseClick(panel.controls.findChild(Choices, "page").button(page), Qt.MouseButton.LeftButton)
+        settle(qtbot, weights)
+        if page == "bugs":  # a model without its corpus' bigrams says so
+            assert "corpus" in panel.view.figure.why_empty or "bigram" in panel.view.figure.why_empty
+        else:
+            assert panel.view.figure.grid, page
 
 
 @pytest.mark.parametrize("name", ARRANGEMENTS)
