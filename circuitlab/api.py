@@ -32,7 +32,7 @@ from circuitlab.analysis.base import TextRef, analyses, find_analysis
 from circuitlab.draw.look.paper import Paper, format_of
 from circuitlab.engine.codec import as_text, params_of, parse
 from circuitlab.engine.engine import GIB, Engine
-from circuitlab.engine.export_data import table_text, told, write_answers
+from circuitlab.engine.export_data import export_of, table_text, write_answers
 from circuitlab.engine.export_difference import Difference, differences
 from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.store import ModelStore, reference, step_of
@@ -260,7 +260,7 @@ def table(answer: Answer | Difference) -> str:
     """The table of an answer or of a difference as text, tabs between the columns, the text of tokens beside their ids."""
     if isinstance(answer, Difference):
         return table_text(answer.table, "\t")
-    return table_text(told(_engine_of(answer), answer, identified=False).table(), "\t")
+    return table_text(export_of(_engine_of(answer), answer, identified=False).table(), "\t")
 
 
 def difference(now: Answer, reference: Answer) -> Difference:
@@ -269,7 +269,7 @@ def difference(now: Answer, reference: Answer) -> Difference:
     Rows are matched by what names them (`engine.export_difference`), as in the files of a panel beside a reference: what one
     side alone lists has no difference. Raises `UsageError` for tables of other columns, or whose rows nothing tells apart.
     """
-    sides = (told(_engine_of(answer), answer, identified=False) for answer in (now, reference))
+    sides = (export_of(_engine_of(answer), answer, identified=False) for answer in (now, reference))
     found = differences(*({"": side} for side in sides))
     if not found:
         asked = " and ".join(answer.request.analysis.name for answer in (now, reference))
@@ -281,10 +281,10 @@ def save(answer: Answer | Difference, path: str | Path) -> None:
     """Write CSV, NPZ or JSON by suffix, with the hash of the weights."""
     if isinstance(answer, Difference):
         sides = {"now": answer.now.answer, "reference": answer.reference.answer}
-        identified = {name: told(_engine_of(one), one) for name, one in sides.items()}
+        identified = {name: export_of(_engine_of(one), one) for name, one in sides.items()}
         write_answers({"difference": replace(answer, **identified)}, Path(path))
         return
-    write_answers({"answer": told(_engine_of(answer), answer)}, Path(path))
+    write_answers({"answer": export_of(_engine_of(answer), answer)}, Path(path))
 
 
 def snippet(request: Request) -> str:

@@ -102,10 +102,12 @@ def _devices() -> tuple[str, ...]:
     fine, out = _child(_TORCH)
     if not fine:
         return (f"unknown, torch cannot be asked: {out}",)
-    told = json.loads(_last_line(out))
-    lines = [f"cpu: {number_of(os.cpu_count() or 1, 'core')}, {number_of(told['threads'], 'torch thread')}{_main_memory()}"]
-    lines += [f"{'cuda' if i == 0 else f'cuda:{i}'}: {name}, {room / GIB:.1f} GiB" for i, (name, room) in enumerate(told["cuda"])]
-    lines += [f"mps: Apple GPU, {told['room'] / GIB:.1f} GiB"] if told["mps"] else []
+    devices = json.loads(_last_line(out))
+    lines = [f"cpu: {number_of(os.cpu_count() or 1, 'core')}, {number_of(devices['threads'], 'torch thread')}{_main_memory()}"]
+    lines += [
+        f"{'cuda' if i == 0 else f'cuda:{i}'}: {name}, {room / GIB:.1f} GiB" for i, (name, room) in enumerate(devices["cuda"])
+    ]
+    lines += [f"mps: Apple GPU, {devices['room'] / GIB:.1f} GiB"] if devices["mps"] else []
     return tuple(lines)
 
 

@@ -155,5 +155,5 @@ def reason(error: object) -> str:
         return "The machine’s memory ran out."
     if isinstance(error, BaseException) and not isinstance(error, Exception):  # KeyboardInterrupt, SystemExit
         return "It was interrupted."
-    said = str(error).strip().partition("\n")[0]
-    return bounded(f"{type(error).__name__}: {said}" if said else type(error).__name__)
+    first_line = str(error).strip().partition("\n")[0]
+    return bounded(f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__)

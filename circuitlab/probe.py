@@ -169,10 +169,10 @@ def wayland_answers(display: str, runtime_dir: str) -> bool:
 def display_plan(environ: Mapping[str, str] | None = None, platform: str = sys.platform) -> Plan:
     """A window or a picture. Takes milliseconds: the environment first, then one knock at the display."""
     env = os.environ if environ is None else environ
-    asked = env.get("QT_QPA_PLATFORM", "").split(":")[0]
-    if asked in _UNSEEN:
-        return Plan("picture", f"QT_QPA_PLATFORM={asked} shows nothing on a screen.")
-    if asked not in ("", "xcb", "wayland", "wayland-egl") or not platform.startswith(("linux", "freebsd")):
+    requested = env.get("QT_QPA_PLATFORM", "").split(":")[0]
+    if requested in _UNSEEN:
+        return Plan("picture", f"QT_QPA_PLATFORM={requested} shows nothing on a screen.")
+    if requested not in ("", "xcb", "wayland", "wayland-egl") or not platform.startswith(("linux", "freebsd")):
         return Plan("window")
     x, wayland = env.get("DISPLAY", ""), env.get("WAYLAND_DISPLAY", "")
     if not x and not wayland:
@@ -187,9 +187,9 @@ def display_plan(environ: Mapping[str, str] | None = None, platform: str = sys.p
 
 def missing_libraries(ldd_output: str) -> tuple[str, ...]:
     """The libraries an `ldd` listing, or a loader's message, says are not there; each once, in order."""
-    found = re.findall(r"^\s*(\S+) => not found", ldd_output, flags=re.MULTILINE)
-    found += re.findall(r"(\S+?): cannot open shared object file", ldd_output)
-    return tuple(dict.fromkeys(name for name in found if not name.startswith("libQt6")))
+    names = re.findall(r"^\s*(\S+) => not found", ldd_output, flags=re.MULTILINE)
+    names += re.findall(r"(\S+?): cannot open shared object file", ldd_output)
+    return tuple(dict.fromkeys(name for name in names if not name.startswith("libQt6")))
 
 
 def packages_for(libraries: Iterable[str]) -> tuple[str, ...]:
@@ -203,9 +203,9 @@ def _qt_files(platform: str) -> list[Path]:
     if spec is None or not spec.submodule_search_locations:
         return []
     root = Path(next(iter(spec.submodule_search_locations))) / "Qt"
-    wanted = [root / "lib" / f"libQt6{name}.so.6" for name in ("Core", "Gui", "Widgets", "Svg")]
-    wanted.append(root / "plugins" / "platforms" / f"libq{platform}.so")
-    return [path for path in wanted if path.is_file()]
+    files = [root / "lib" / f"libQt6{name}.so.6" for name in ("Core", "Gui", "Widgets", "Svg")]
+    files.append(root / "plugins" / "platforms" / f"libq{platform}.so")
+    return [path for path in files if path.is_file()]
 
 
 def unmet_libraries(platform: str) -> tuple[str, ...]:
@@ -221,8 +221,8 @@ def unmet_libraries(platform: str) -> tuple[str, ...]:
 
 
 def _plugin_meant(env: Mapping[str, str]) -> str:
-    asked = env.get("QT_QPA_PLATFORM", "").split(":")[0]
-    return asked or ("xcb" if env.get("DISPLAY") else "wayland" if env.get("WAYLAND_DISPLAY") else "xcb")
+    requested = env.get("QT_QPA_PLATFORM", "").split(":")[0]
+    return requested or ("xcb" if env.get("DISPLAY") else "wayland" if env.get("WAYLAND_DISPLAY") else "xcb")
 
 
 def probe(environ: Mapping[str, str] | None = None, *, torch: bool = True) -> Probe:
@@ -275,9 +275,9 @@ def probe_cached(environ: Mapping[str, str] | None = None) -> Probe:
     env = os.environ if environ is None else environ
     key, file = _cache_key(env), paths.cache_home() / "probe.json"
     try:
-        kept = json.loads(file.read_text("utf-8"))
-        if kept["key"] == key and kept["probe"]["ok"]:
-            return Probe(True, platform=str(kept["probe"]["platform"]))
+        stored = json.loads(file.read_text("utf-8"))
+        if stored["key"] == key and stored["probe"]["ok"]:
+            return Probe(True, platform=str(stored["probe"]["platform"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass
     result = probe(env)

@@ -24,7 +24,7 @@ from circuitlab.counting import number_of
 from circuitlab.draw.look.paper import format_of
 from circuitlab.engine.codec import describe, parse, parse_params, to_json
 from circuitlab.engine.engine import GIB, Engine
-from circuitlab.engine.export_data import Told, data_bytes, told
+from circuitlab.engine.export_data import AnswerExport, data_bytes, export_of
 from circuitlab.engine.export_series import joined_table, series_bytes
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -103,31 +103,31 @@ def _pairs(given: list[str]) -> dict[str, str]:
 
 def compute(args: argparse.Namespace) -> int:
     """`circuitlab compute`."""
-    found = find_analysis(args.analysis)
-    params = parse_params(found.params, _pairs(args.set))
+    analysis = find_analysis(args.analysis)
+    params = parse_params(analysis.params, _pairs(args.set))
     targets = _targets(args)
     model = _open(args)
     text, tokens = _prompt(args)
     subject = model.subject(text, tokens, False if args.no_bos and text is not None else None, _cuts(args))
     if args.checkpoint == "all":
-        return _compute_series(model, Request(found, params, subject), targets)
+        return _compute_series(model, Request(analysis, params, subject), targets)
     with progress(args.analysis) as ctx:
-        answer = model.engine.answer(Request(found, params, subject), ctx, fresh=True)
+        answer = model.engine.answer(Request(analysis, params, subject), ctx, fresh=True)
     for form, target in targets.items():
-        _put(data_bytes(told(model.engine, answer), form), target)
+        _put(data_bytes(export_of(model.engine, answer), form), target)
     if not targets:
-        print_answer(told(model.engine, answer, identified=False))
+        print_answer(export_of(model.engine, answer, identified=False))
     return 0
 
 
 def _compute_series(model: api.Model, request: Request, targets: dict[str, str]) -> int:
     """The same request of every checkpoint: one file, or one table."""
-    answers: list[Told] = []
+    answers: list[AnswerExport] = []
     for step in _all_steps(model):
         subject = replace(request.subject, model=model.at_step(step).ref)
         with progress(f"{request.analysis.name} · {'final' if step is None else f'step {step}'}") as ctx:
             answer = model.engine.answer(replace(request, subject=subject), ctx, fresh=True)
-        answers.append(told(model.engine, answer, identified=bool(targets)))
+        answers.append(export_of(model.engine, answer, identified=bool(targets)))
     for form, target in targets.items():
         _put(series_bytes(answers, form), target)
     if not targets:
@@ -179,9 +179,9 @@ def _targets(args: argparse.Namespace) -> dict[str, str]:
 
 def list_analyses(args: argparse.Namespace) -> int:
     """`circuitlab analyses`."""
-    for name, found in analyses().items():
-        print(f"{name}  ({found.needs}, {found.lane}, version {found.version})\n    {found.summary}")
-        _print_fields(found.params)
+    for name, entry in analyses().items():
+        print(f"{name}  ({entry.needs}, {entry.lane}, version {entry.version})\n    {entry.summary}")
+        _print_fields(entry.params)
     return 0
 
 
@@ -217,8 +217,8 @@ def figure(args: argparse.Namespace) -> int:
     target = parse(Target, args.target, "--target")
     state = model.state(text, tokens, False if args.no_bos else None, heads, args.destination, args.source, target)
     state = replace(state, edits=tuple((e, True) for e in _cuts(args)))
-    made = figure_of(model.engine, panel, state.with_view(panel.name, view))
-    write(without_choice(made, not heads, args.destination is None and args.source is None), out, paper)
+    drawn = figure_of(model.engine, panel, state.with_view(panel.name, view))
+    write(without_choice(drawn, not heads, args.destination is None and args.source is None), out, paper)
     return 0
 
 
@@ -244,12 +244,12 @@ def info(args: argparse.Namespace) -> int:
         }
         print(json.dumps(about, ensure_ascii=False, indent=1))
         return 0
-    known = known_heads(model.config, model.ref.source, opened.sha256)
+    published = known_heads(model.config, model.ref.source, opened.sha256)
     notes = [note for note in opened.opened.notes if note != "unembedding tied to the embedding"]  # stands among the options
-    told = [("loading", "note", note) for note in (*notes, *complaints())]
-    told += [("assumed", a.name, f"{a.value} ({a.why})" + _others(a)) for a in opened.opened.assumptions]
-    told += [("published", number_of(len(known.hints), "head"), known.caption)] if known is not None else []
-    _print_facts([("model", "family", opened.opened.family or "circuitlab"), *facts, *told])
+    rows = [("loading", "note", note) for note in (*notes, *complaints())]
+    rows += [("assumed", a.name, f"{a.value} ({a.why})" + _others(a)) for a in opened.opened.assumptions]
+    rows += [("published", number_of(len(published.hints), "head"), published.caption)] if published is not None else []
+    _print_facts([("model", "family", opened.opened.family or "circuitlab"), *facts, *rows])
     return 0
 
 
@@ -264,12 +264,12 @@ def _print_facts(facts: list[tuple[str, str, str]]) -> None:
         before = group
 
 
-def _published(known: KnownHeads | None) -> dict[str, Any] | None:
+def _published(published: KnownHeads | None) -> dict[str, Any] | None:
     """What papers have named, as JSON: the model that they are about, how this one was recognised, roles by head."""
-    if known is None:
+    if published is None:
         return None
-    roles = {str(Head(*head)): known.words(Head(*head)) for head in sorted(known.hints)}
-    return {"model": known.model, "matched_by": known.by, "heads": roles}
+    roles = {str(Head(*head)): published.words(Head(*head)) for head in sorted(published.hints)}
+    return {"model": published.model, "matched_by": published.by, "heads": roles}
 
 
 def _others(assumption: Assumption) -> str:
@@ -287,26 +287,26 @@ def import_model(args: argparse.Namespace) -> int:
 
     path = Path(args.file).expanduser()
     how = read_map(Path(args.map))
-    held = tensors_at(path, how.under)
-    found, parts = survey(how, held.needed())
-    unused = f": {', '.join(found.unused[:20])}{' …' if found.unused[20:] else ''}" if found.unused else ""
-    print(f"used {number_of(found.used, 'tensor')}, unused {len(found.unused)}{unused}")
-    lines = [*found.notes, *(f"beside the weights, passed over: {s}" for s in held.skipped)]
-    lines += [f"assumed: {a}" for a in found.assumed]
-    lines += [f"not to be seen from shapes: {told}" for told in found.unseen]
-    for line in (*lines, *(f"problem: {p}" for p in found.problems)):
+    checkpoint = tensors_at(path, how.under)
+    report, parts = survey(how, checkpoint.needed())
+    unused = f": {', '.join(report.unused[:20])}{' …' if report.unused[20:] else ''}" if report.unused else ""
+    print(f"used {number_of(report.used, 'tensor')}, unused {len(report.unused)}{unused}")
+    lines = [*report.notes, *(f"beside the weights, passed over: {s}" for s in checkpoint.skipped)]
+    lines += [f"assumed: {a}" for a in report.assumed]
+    lines += [f"not to be seen from shapes: {line}" for line in report.unseen]
+    for line in (*lines, *(f"problem: {p}" for p in report.problems)):
         print(line)
     if args.check:
         whole = "the map makes a whole model; compare its logits with your own, for what shapes do not show"
-        print(whole if not found.problems else number_of(len(found.problems), "problem"))
-        return 3 if found.problems else 0
-    refuse_problems(found)
+        print(whole if not report.problems else number_of(len(report.problems), "problem"))
+        return 3 if report.problems else 0
+    refuse_problems(report)
     folder = path if path.is_dir() else path.parent
     tokenizer = tokenizer_at(args.tokenizer) if args.tokenizer else find_tokenizer(folder)
-    tokenizer = tokenizer or character_tokenizer(held.metadata, folder)[0]
+    tokenizer = tokenizer or character_tokenizer(checkpoint.metadata, folder)[0]
     target = Path(args.output).expanduser() if args.output else path.absolute().with_name(f"{path.stem}-circuitlab")
     with progress("import") as ctx:
-        origin = {"from": path.name, "assumed": [f"{a.name} {a.value}" for a in found.assumed], "unseen": found.unseen}
+        origin = {"from": path.name, "assumed": [f"{a.name} {a.value}" for a in report.assumed], "unseen": report.unseen}
         size = stream_directory(target, parts, tokenizer, ctx.tick, origin)
     print(f"{target}: {number_of(size, 'byte')} of weights" + ("" if tokenizer else "; no tokenizer, prompts are token ids"))
     return 0

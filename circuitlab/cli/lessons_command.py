@@ -22,8 +22,8 @@ def problems(path: Path) -> tuple[str, ...]:
 def run(checked: bool, files: tuple[str, ...] = ()) -> int:
     """List the lessons; or check these files, without any all that are found: exit status 3 where something is wrong."""
     if not checked:
-        found, failed = lessons()
-        for lesson in found:
+        shipped, failed = lessons()
+        for lesson in shipped:
             n = len(lesson.steps)
             print(f"{lesson.name}  {lesson.title} ({number_of(n, 'step')}, {lesson.minutes} min)\n    {lesson.about}")
         for error in failed:
@@ -34,9 +34,9 @@ def run(checked: bool, files: tuple[str, ...] = ()) -> int:
     for path in paths:
         if not path.is_file():
             raise BadInput("There is no such file.", expected="a lesson", got=str(path))
-        said = problems(path)
-        wrong += len(said)
-        print("\n".join(said) if said else f"{path.name}: whole")
+        complaints = problems(path)
+        wrong += len(complaints)
+        print("\n".join(complaints) if complaints else f"{path.name}: whole")
     return 3 if wrong else 0
 
 

@@ -12,12 +12,12 @@ import numpy as np
 
 from circuitlab.analysis.base import NullContext, Table
 from circuitlab.counting import number_of
-from circuitlab.engine.export_data import Told
+from circuitlab.engine.export_data import AnswerExport
 
 ROWS = 40
 
 
-def print_answer(what: Told) -> None:
+def print_answer(what: AnswerExport) -> None:
     """The answer's table under a line that says what it is."""
     request, result = what.answer.request, what.answer.result
     print(" · ".join((request.analysis.name, request.subject.model.name, *result.conventions)))
@@ -48,17 +48,17 @@ def _cell(value: Any, of: str) -> str:
     return str(value)
 
 
-class _Telling(NullContext):
+class _TerminalContext(NullContext):
     """Says how far the work is, on one line that is written over."""
 
     def __init__(self, title: str) -> None:
-        self._title, self._next, self.told = title, time.monotonic() + 1.0, False
+        self._title, self._next, self.printed = title, time.monotonic() + 1.0, False
 
     def tick(self, done: int, total: int, text: str = "") -> None:
         """At most five times a second, and not at all for work of less than one."""
         now = time.monotonic()
         if now >= self._next:
-            self._next, self.told = now + 0.2, True
+            self._next, self.printed = now + 0.2, True
             sys.stderr.write(f"\r\x1b[K{self._title}: {text} {done}/{total}")
             sys.stderr.flush()
 
@@ -69,9 +69,9 @@ def progress(title: str) -> Iterator[NullContext]:
     if not sys.stderr.isatty():
         yield NullContext()
         return
-    telling = _Telling(title)
+    context = _TerminalContext(title)
     try:
-        yield telling
+        yield context
     finally:
-        if telling.told:
+        if context.printed:
             sys.stderr.write("\r\x1b[K")

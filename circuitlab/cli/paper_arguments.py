@@ -26,6 +26,6 @@ def paper_of(args: argparse.Namespace) -> Paper:
     """Raises `UsageError` for what no figure can be."""
     from circuitlab.draw.look.paper import Paper
 
-    said = {"width_mm": args.width, "height_mm": args.height, "font_pt": args.font, "caption": args.caption}
-    said |= {"ink": args.ink, "dpi": args.dpi, "text": args.lettering}
-    return Paper(**{name: value for name, value in said.items() if value is not None})
+    given = {"width_mm": args.width, "height_mm": args.height, "font_pt": args.font, "caption": args.caption}
+    given |= {"ink": args.ink, "dpi": args.dpi, "text": args.lettering}
+    return Paper(**{name: value for name, value in given.items() if value is not None})

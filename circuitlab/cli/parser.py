@@ -186,10 +186,10 @@ def _our_fault(error: Exception) -> int:
         where.parent.mkdir(parents=True, exist_ok=True)
         with where.open("a", encoding="utf-8", errors="backslashreplace") as log:
             log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} ERROR circuitlab.cli.parser {' '.join(sys.argv)}\n{report}")
-        said = f"The details are in {where}."
+        details = f"The details are in {where}."
     except OSError:
-        said = report
-    print(f"This is a fault in CircuitLab: {bounded(f'{type(error).__name__}: {error}', 1000)}\n{said}", file=sys.stderr)
+        details = report
+    print(f"This is a fault in CircuitLab: {bounded(f'{type(error).__name__}: {error}', 1000)}\n{details}", file=sys.stderr)
     return 1
 
 

@@ -28,9 +28,9 @@ class _Epilog(argparse.RawDescriptionHelpFormatter):
             return super().add_text(text)
         from circuitlab.paths import shipped_recipes
 
-        found = shipped_recipes()
-        wide = max(map(len, found), default=0)
-        lines = [f"  {name:<{wide}}  {title}" for name, title in found.items()]
+        titles = shipped_recipes()
+        wide = max(map(len, titles), default=0)
+        lines = [f"  {name:<{wide}}  {title}" for name, title in titles.items()]
         what = "A recipe is a TOML file; circuitlab/training/recipe.py explains each of its keys."
         return super().add_text("\n".join(("shipped recipes:", *lines, "", what, EXITS)))
 

@@ -50,10 +50,10 @@ class Cache:
         if old is not None:
             self._nbytes -= old[1]
 
-    def newest(self, wanted: Callable[[Any], bool]) -> list[Any]:
-        """Keys that pass `wanted`, most recently used first."""
+    def newest(self, matches: Callable[[Any], bool]) -> list[Any]:
+        """Keys that pass `matches`, most recently used first."""
         with self._lock:
-            return [key for key in reversed(self._held) if wanted(key)]
+            return [key for key in reversed(self._held) if matches(key)]
 
     def clear(self) -> None:
         """Drop everything."""

@@ -80,28 +80,32 @@ def as_text(value: Any) -> str:
 
 def parse_params(cls: type[P], pairs: Mapping[str, str]) -> P:
     """A parameter object from `key=value` texts. Raises `UsageError` for an unknown key or a bad value."""
-    known = fields(cls)
-    if unknown := sorted(set(pairs) - set(known)):
+    declared = fields(cls)
+    if unknown := sorted(set(pairs) - set(declared)):
         raise UsageError(
-            "There is no such parameter.", expected=" ".join(known) or "none", got=" ".join(name or "no name" for name in unknown)
+            "There is no such parameter.",
+            expected=" ".join(declared) or "none",
+            got=" ".join(name or "no name" for name in unknown),
         )
-    return _made(cls, {name: parse(known[name][0], text, name) for name, text in pairs.items()})
+    return _constructed(cls, {name: parse(declared[name][0], text, name) for name, text in pairs.items()})
 
 
-def _refuse_unknown(given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    if unknown := sorted(set(given) - set(known)):
+def _refuse_unknown(given: Mapping[str, Any], declared: Mapping[str, Any]) -> None:
+    if unknown := sorted(set(given) - set(declared)):
         got = " ".join(bounded(name) or "no name" for name in unknown)
-        raise UsageError("There is no such parameter.", expected=" ".join(known) or "none", got=got)
+        raise UsageError("There is no such parameter.", expected=" ".join(declared) or "none", got=got)
 
 
 def params_of(cls: type[P], given: Mapping[str, Any]) -> P:
     """A parameter object from Python values, or from texts as on the command line. Raises `UsageError`."""
-    known = fields(cls)
-    if unknown := sorted(set(given) - set(known)):
+    declared = fields(cls)
+    if unknown := sorted(set(given) - set(declared)):
         raise UsageError(
-            "There is no such parameter.", expected=" ".join(known) or "none", got=" ".join(name or "no name" for name in unknown)
+            "There is no such parameter.",
+            expected=" ".join(declared) or "none",
+            got=" ".join(name or "no name" for name in unknown),
         )
-    return _made(cls, {name: _value(known[name][0], value, name) for name, value in given.items()})
+    return _constructed(cls, {name: _value(declared[name][0], value, name) for name, value in given.items()})
 
 
 def _value(kind: Any, value: Any, name: str) -> Any:
@@ -121,9 +125,9 @@ def _value(kind: Any, value: Any, name: str) -> Any:
     return tuple(_value(k, one, f"{name}[{i}]") for i, (k, one) in enumerate(zip(kinds, several, strict=True)))
 
 
-def _made(cls: type[P], values: Mapping[str, Any]) -> P:
-    known = fields(cls)
-    if missing := [n for n, (_, default) in known.items() if default is dataclasses.MISSING and n not in values]:
+def _constructed(cls: type[P], values: Mapping[str, Any]) -> P:
+    declared = fields(cls)
+    if missing := [n for n, (_, default) in declared.items() if default is dataclasses.MISSING and n not in values]:
         raise UsageError("A parameter is missing.", expected=" ".join(missing), got=" ".join(values) or "none")
     params = cls(**values)
     if (wrong := out_of_bounds(params)) is not None:

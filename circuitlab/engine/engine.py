@@ -123,8 +123,8 @@ class Engine:
         if model is None or params is None:
             return None
         request = replace(request, params=params)
-        held = self.cache.get(self.key(request, model))
-        return _for(held, request, model) if isinstance(held, Answer) and held.complete else None
+        answer = self.cache.get(self.key(request, model))
+        return _for(answer, request, model) if isinstance(answer, Answer) and answer.complete else None
 
     def answer(self, request: Request[R], ctx: Ctx | None = None, fresh: bool = False) -> Answer[R]:
         """Compute, or take from the cache. `fresh` neither reads the cache nor reuses a prefix: for bit-equal results.
@@ -146,10 +146,10 @@ class Engine:
         place = self.place(request)
         key = self.key(request, model, place)
         with self._in_flight.alone((id(cache), key), lambda: ctx.tick(0, 1, "waiting for the same question")):
-            held = cache.get(key)
-            if isinstance(held, Answer) and held.complete:
-                return _for(held, request, model)
-            recording = RecordingContext(ctx, self._in_flight, held.result if isinstance(held, Answer) else None)
+            cached = cache.get(key)
+            if isinstance(cached, Answer) and cached.complete:
+                return _for(cached, request, model)
+            recording = RecordingContext(ctx, self._in_flight, cached.result if isinstance(cached, Answer) else None)
             return self._compute(cache, request, model, key, recording, place)
 
     def identified(self, answer: Answer[R]) -> Answer[R]:
@@ -192,12 +192,12 @@ class Engine:
     def _check_device(self, request: Request, name: str, needed: int, weights: Weights) -> None:
         place = self.place(request)
         capacity = memory_of(place) if place != "cpu" else 0
-        held = estimate_weights(weights.config, request.subject.conventions.dtype) if weights.resident else 0
-        if capacity and needed + held > capacity:
+        weight_bytes = estimate_weights(weights.config, request.subject.conventions.dtype) if weights.resident else 0
+        if capacity and needed + weight_bytes > capacity:
             raise OverBudget(
                 f"{name} does not fit in the memory of {place}.",
                 expected=f"at most {memory_words(capacity)}",
-                got=f"{memory_words(needed + held)}, {memory_words(held)} of them weights",
+                got=f"{memory_words(needed + weight_bytes)}, {memory_words(weight_bytes)} of them weights",
                 remedy="Compute on the CPU, or shorten the prompt.",
             )
 
@@ -240,9 +240,9 @@ class Engine:
         key = (*about, subject.tokens)
         ctx = ctx if isinstance(ctx, RecordingContext) else RecordingContext(ctx, self._in_flight)
         with self._in_flight.alone((id(cache), key), lambda: ctx.tick(0, 1, "waiting for the same forward pass")):
-            held = cache.get(key)
-            if isinstance(held, Run):
-                return held
+            cached = cache.get(key)
+            if isinstance(cached, Run):
+                return cached
             prefix = self._longest_prefix(about, subject.tokens) if cache is self.cache else None
             clean = Clean(self, cache, model, subject, ctx, place)
             tick = lambda i, n: ctx.tick(i, n, "forward pass")

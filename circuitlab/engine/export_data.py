@@ -34,7 +34,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the date of everything in a zip, so that equal
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class AnswerExport:
     """An answer, and what only its open model knows: `step`, training steps done (None: nothing says it), `display`, the text of
     a token (None without a tokenizer), `prompt`, the text of all of them.
     """
@@ -71,13 +71,13 @@ class Exported(Protocol):
         ...
 
 
-def told(engine: Engine, answer: Answer, identified: bool = True) -> Told:
+def export_of(engine: Engine, answer: Answer, identified: bool = True) -> AnswerExport:
     """What a file needs besides the numbers. `identified`: with the hash of the weights, whose files are read if need be."""
     answer = engine.identified(answer) if identified else answer
     subject = answer.request.subject
     tokenizer = engine.store.open(subject.model).opened.weights.tokenizer
     prompt = "" if tokenizer is None else tokenizer.decode(subject.tokens)
-    return Told(answer, steps_trained(subject.model), prompt, None if tokenizer is None else tokenizer.display)
+    return AnswerExport(answer, steps_trained(subject.model), prompt, None if tokenizer is None else tokenizer.display)
 
 
 def with_tokens(table: Table, tokens: tuple[int, ...], display: Callable[[int], str] | None) -> Table:
@@ -99,7 +99,7 @@ def with_tokens(table: Table, tokens: tuple[int, ...], display: Callable[[int], 
     return Table(tuple(columns))
 
 
-def described(what: Told) -> dict[str, Any]:
+def described(what: AnswerExport) -> dict[str, Any]:
     """Everything about an answer but its arrays, as plain values."""
     answer, result = what.answer, what.answer.result
     return {
@@ -129,9 +129,9 @@ def scalars(answer: Answer) -> dict[str, Any]:
     """The result's own fields that are no arrays."""
     shared = {"conventions", "remainder", "done"}
     fields = (f.name for f in dataclasses.fields(answer.result) if f.name not in shared)
-    found = {n: getattr(answer.result, n) for n in fields}
+    values = {n: getattr(answer.result, n) for n in fields}
     none = lambda n, v: answer.result.has_none(n) and v < 0
-    return {n: None if none(n, v) else to_json(v) for n, v in found.items() if not isinstance(v, np.ndarray)}
+    return {n: None if none(n, v) else to_json(v) for n, v in values.items() if not isinstance(v, np.ndarray)}
 
 
 def missing(result: Result) -> dict[str, np.ndarray]:
@@ -149,7 +149,7 @@ def table_text(table: Table, separator: str = ",") -> str:
     return out.getvalue()
 
 
-def json_text(what: Told) -> str:
+def json_text(what: AnswerExport) -> str:
     """Description, scalars and arrays as JSON; NaN is null, a complex number [real, imaginary]."""
     result = what.answer.result
     arrays = {name: _plain(_or_none(a) if result.has_none(name) else a.tolist()) for name, a in result.arrays().items()}
@@ -157,9 +157,9 @@ def json_text(what: Told) -> str:
 
 
 def _or_none(array: np.ndarray) -> Any:
-    made = array.astype(object)
-    made[array < 0] = None
-    return made.tolist()
+    values = array.astype(object)
+    values[array < 0] = None
+    return values.tolist()
 
 
 def _plain(value: Any) -> Any:
@@ -172,13 +172,13 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def csv_text(what: Told) -> str:
+def csv_text(what: AnswerExport) -> str:
     """The table, behind lines of `# name: value` that describe it."""
     head = "".join(f"# {k}: {json.dumps(v, ensure_ascii=False)}\n" for k, v in described(what).items())
     return head + table_text(what.table())
 
 
-def npz_bytes(what: Told) -> bytes:
+def npz_bytes(what: AnswerExport) -> bytes:
     """The arrays under their field names, and everything else as JSON text in `about`; see the module for what is not there."""
     result = what.answer.result
     lacking = missing(result)
@@ -194,14 +194,14 @@ def masks(lacking: Mapping[str, np.ndarray]) -> dict[str, str]:
     return {name.removesuffix(".missing"): name for name in lacking}
 
 
-def data_bytes(what: Told, form: str) -> bytes:
+def data_bytes(what: AnswerExport, form: str) -> bytes:
     """The answer in one of the formats of numbers (`formats.DATA`), by its name. Raises `UsageError` for another."""
     if form not in _WRITERS:
         raise UsageError("That is not a data format.", expected=" ".join(suffixes(DATA)), got=form or "no suffix")
     return _WRITERS[form](what)
 
 
-_WRITERS: dict[str, Callable[[Told], bytes]] = {
+_WRITERS: dict[str, Callable[[AnswerExport], bytes]] = {
     "csv": lambda what: csv_text(what).encode("utf-8"),
     "npz": npz_bytes,
     "json": lambda what: (json_text(what) + "\n").encode("utf-8"),
@@ -213,9 +213,9 @@ def several_bytes(answers: Mapping[str, Exported], form: str) -> bytes:
     if len(answers) == 1:
         return next(iter(answers.values())).data(form)
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, what in answers.items():
-            made.writestr(zipfile.ZipInfo(f"{name}.{form}", _EPOCH), what.data(form), zipfile.ZIP_DEFLATED)
+            archive.writestr(zipfile.ZipInfo(f"{name}.{form}", _EPOCH), what.data(form), zipfile.ZIP_DEFLATED)
     return out.getvalue()
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from circuitlab.analysis.base import Column, Table
-from circuitlab.engine.export_data import Told, described, table_text
+from circuitlab.engine.export_data import AnswerExport, described, table_text
 
 REFERENCE, CHANGE = "reference", "Δ"
 
@@ -25,8 +25,8 @@ REFERENCE, CHANGE = "reference", "Δ"
 class Difference:
     """`now` and `reference` answer one question, `table` has both."""
 
-    now: Told
-    reference: Told
+    now: AnswerExport
+    reference: AnswerExport
     table: Table
 
     def described(self) -> dict[str, Any]:
@@ -48,14 +48,14 @@ class Difference:
         return (head + table_text(self.table)).encode("utf-8")
 
 
-def differences(now: Mapping[str, Told], reference: Mapping[str, Told]) -> dict[str, Difference]:
+def differences(now: Mapping[str, AnswerExport], reference: Mapping[str, AnswerExport]) -> dict[str, Difference]:
     """Of every role that both sides have, where their rows can be matched."""
-    found: dict[str, Difference] = {}
+    by_role: dict[str, Difference] = {}
     for role in now.keys() & reference.keys():
         table = compared(now[role].table(), reference[role].table())
         if table is not None:
-            found[role] = Difference(now[role], reference[role], table)
-    return {role: found[role] for role in now if role in found}
+            by_role[role] = Difference(now[role], reference[role], table)
+    return {role: by_role[role] for role in now if role in by_role}
 
 
 def compared(now: Table, reference: Table) -> Table | None:
@@ -70,8 +70,8 @@ def compared(now: Table, reference: Table) -> Table | None:
     keys = list(dict.fromkeys((*rows, *others)))
     places, other_places = (np.array([side.get(key, -1) for key in keys], np.int64) for side in (rows, others))
     columns = [_key_column(now.columns[i], [key[i] for key in keys]) for i in range(n)]
-    for here, there in zip(now.columns[n:], reference.columns[n:], strict=True):
-        columns += _sides(here, _taken(here, places), _taken(there, other_places))
+    for column, other in zip(now.columns[n:], reference.columns[n:], strict=True):
+        columns += _sides(column, _taken(column, places), _taken(other, other_places))
     return Table(tuple(columns))
 
 
@@ -122,11 +122,11 @@ def _taken(column: Column, places: np.ndarray) -> np.ndarray:
     return values[places]
 
 
-def _sides(column: Column, here: np.ndarray, there: np.ndarray) -> list[Column]:
+def _sides(column: Column, values: np.ndarray, other_values: np.ndarray) -> list[Column]:
     """A measured column three times, another twice."""
     unit = column.unit
-    both = [Column(column.name, here, unit), Column(f"{column.name}, {REFERENCE}", there, unit)]
-    return [*both, Column(f"{CHANGE} {column.name}", here - there, unit)] if _measured(column) else both
+    both = [Column(column.name, values, unit), Column(f"{column.name}, {REFERENCE}", other_values, unit)]
+    return [*both, Column(f"{CHANGE} {column.name}", values - other_values, unit)] if _measured(column) else both
 
 
 def _stored(column: Column) -> np.ndarray:

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from circuitlab.analysis.base import Column, Table
-from circuitlab.engine.export_data import Told, described, json_text, masks, missing, table_text
+from circuitlab.engine.export_data import AnswerExport, described, json_text, masks, missing, table_text
 
 
-def joined_table(answers: Sequence[Told]) -> Table:
+def joined_table(answers: Sequence[AnswerExport]) -> Table:
     """All rows of all tables, behind the columns `step` (None where nothing says it) and `final`."""
     tables = [what.table() for what in answers]
     repeated = lambda values: np.array([v for v, t in zip(values, tables, strict=True) for _ in range(t.n_rows)], dtype=object)
@@ -32,7 +32,7 @@ def joined_table(answers: Sequence[Told]) -> Table:
     return Table((Column("step", repeated([what.step for what in answers])), Column("final", final), *columns))
 
 
-def series_bytes(answers: Sequence[Told], form: str) -> bytes:
+def series_bytes(answers: Sequence[AnswerExport], form: str) -> bytes:
     """`answers` as csv, json or npz."""
     if form == "npz":
         return _npz(answers)
@@ -42,30 +42,30 @@ def series_bytes(answers: Sequence[Told], form: str) -> bytes:
     return (head + table_text(joined_table(answers))).encode("utf-8")
 
 
-def _about(answers: Sequence[Told]) -> dict[str, Any]:
+def _about(answers: Sequence[AnswerExport]) -> dict[str, Any]:
     """What all answers share, from the last; what each has of its own, in their order."""
     whole = described(answers[-1])
-    made = [(what, what.answer.provenance) for what in answers]
-    own = [{"step": w.step, "final": w.final, "weights": p.weights, "seconds": p.seconds} for w, p in made]
+    provenances = [(what, what.answer.provenance) for what in answers]
+    own = [{"step": w.step, "final": w.final, "weights": p.weights, "seconds": p.seconds} for w, p in provenances]
     return {**{k: v for k, v in whole.items() if k not in ("step", "final")}, "checkpoints": own}
 
 
-def _npz(answers: Sequence[Told]) -> bytes:
+def _npz(answers: Sequence[AnswerExport]) -> bytes:
     lacking = [missing(what.answer.result) for what in answers]
     arrays = [what.answer.result.arrays() | masked for what, masked in zip(answers, lacking, strict=True)]
     about = {**_about(answers), "missing": masks(lacking[0])}
-    made: dict[str, Any] = {
+    arrays_by_name: dict[str, Any] = {
         "step": np.array([np.nan if what.step is None else what.step for what in answers], np.float64),
         "final": np.array([what.final for what in answers]),
     }
     for name in arrays[0]:
         if len({(a[name].shape, a[name].dtype) for a in arrays}) == 1:
-            made[name] = np.stack([a[name] for a in arrays])
+            arrays_by_name[name] = np.stack([a[name] for a in arrays])
             if name in about["axes"]:
                 about["axes"][name] = ["checkpoint", *about["axes"][name]]
         else:
             which = ["final" if what.final else f"step-{what.step}" for what in answers]
-            made |= {f"{name}.{one}": a[name] for one, a in zip(which, arrays, strict=True)}
+            arrays_by_name |= {f"{name}.{one}": a[name] for one, a in zip(which, arrays, strict=True)}
     out = io.BytesIO()
-    np.savez_compressed(out, **made, about=np.array(json.dumps(about, ensure_ascii=False)))
+    np.savez_compressed(out, **arrays_by_name, about=np.array(json.dumps(about, ensure_ascii=False)))
     return out.getvalue()

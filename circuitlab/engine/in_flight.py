@@ -26,11 +26,11 @@ class InFlight:
     @contextmanager
     def alone(self, key: Hashable, waiting: Callable[[], None]) -> Iterator[None]:
         """Hold `key`, or wait until it is free; `waiting` is called meanwhile every `PAUSED_FOR` seconds and may raise."""
-        held = self._take(key, waiting)
+        acquired = self._take(key, waiting)
         try:
             yield
         finally:
-            if held:
+            if acquired:
                 with self._changed:
                     del self._holders[key]
                     self._changed.notify_all()

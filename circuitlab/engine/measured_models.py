@@ -19,14 +19,14 @@ def measured_models(own: str, names: str = "") -> tuple[str, ...]:
 
     Raises `BadInput` for a name in the list that is no model's or of one that was not measured.
     """
-    asked = [name.strip() for name in names.split(",") if name.strip()]
+    requested = [name.strip() for name in names.split(",") if name.strip()]
     sources = {folder: own for folder in [_folder(own)] if folder is not None}
-    for name in asked or shipped_models():
+    for name in requested or shipped_models():
         source = reference(name).source
         folder = _folder(source)
         if folder is not None:
             sources.setdefault(folder, source)
-        elif asked:
+        elif requested:
             expected = f"a shipped model or a folder with {FILE}"
             raise BadInput(f"{ModelRef(source).name} has no training series.", expected=expected, got=name)
     return tuple(sources.values())

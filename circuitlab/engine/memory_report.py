@@ -38,9 +38,13 @@ def _memory(engine: Engine, model: OpenModel, subject: Subject) -> list[Row]:
     weights, dtype = model.opened.weights, subject.conventions.dtype
     config, n, place = weights.config, len(subject.tokens), engine.place_of(subject)
     needed = estimate_run(config, n, dtype) + (0 if weights.resident else estimate_streaming(config, dtype))
-    held = f"in memory, {size(estimate_weights(config, dtype))}"
+    in_memory = f"in memory, {size(estimate_weights(config, dtype))}"
     rows = [
-        ("memory", "weights", held if weights.resident else f"in their file, {size(_stored_bytes(model))}, read layer by layer"),
+        (
+            "memory",
+            "weights",
+            in_memory if weights.resident else f"in their file, {size(_stored_bytes(model))}, read layer by layer",
+        ),
         ("memory", "a forward pass", f"{size(needed)} for {number_of(n, 'token')}" if n else "no prompt yet"),
         ("memory", "budget", size(engine.memory) + (": the pass is refused" if n and needed > engine.memory else "")),
         ("memory", "device", place if place == engine.device else f"{place}: {engine.device} has no float64"),
@@ -55,8 +59,8 @@ def _stored_bytes(model: OpenModel) -> int:
 
 def _file(model: OpenModel, subject: Subject) -> list[Row]:
     stored = stored_dtypes(model.identity)
-    said = f"stored as {' and '.join(stored)}, " if stored else ""
-    rows = [("file", "dtype", f"{said}computed in {subject.conventions.dtype}")]
+    stored_as = f"stored as {' and '.join(stored)}, " if stored else ""
+    rows = [("file", "dtype", f"{stored_as}computed in {subject.conventions.dtype}")]
     rows += [("file", "family", model.opened.family)] if model.opened.family else []
     sha256 = " ".join(model.sha256[i : i + 8] for i in range(0, len(model.sha256), 8))  # so that it can be broken
     return [*rows, ("file", "sha256", sha256 or "not read yet")]
@@ -65,12 +69,12 @@ def _file(model: OpenModel, subject: Subject) -> list[Row]:
 @lru_cache(maxsize=16)
 def stored_dtypes(files: Identity) -> tuple[str, ...]:
     """What the numbers of these files are, by the headers of safetensors; () where another format does not say it up front."""
-    found: dict[str, None] = {}
+    dtypes: dict[str, None] = {}
     for name, _, _ in files:
         if name.endswith(".safetensors"):
             try:
                 tensors = open_safetensors(Path(name))
             except (CircuitLabError, OSError):
                 return ()
-            found |= dict.fromkeys(tensors.kind(tensor) for tensor in sorted(tensors.names()))
-    return tuple(found)
+            dtypes |= dict.fromkeys(tensors.kind(tensor) for tensor in sorted(tensors.names()))
+    return tuple(dtypes)

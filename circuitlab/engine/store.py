@@ -104,10 +104,10 @@ class OpenModel:
                 self._presented[conventions, device] = under(self.opened.weights, conventions, device)
             return self._presented[conventions, device]
 
-    def leave_devices(self, kept: tuple[str, ...]) -> None:
+    def leave_devices(self, devices: tuple[str, ...]) -> None:
         """Let go of weights on other devices than these."""
         with self._lock:
-            for key in [key for key in self._presented if key[1] not in kept]:
+            for key in [key for key in self._presented if key[1] not in devices]:
                 del self._presented[key]
 
     @property
@@ -122,7 +122,7 @@ class OpenModel:
     def nbytes(self) -> int:
         """Bytes that it may come to hold: its weights as float32, and as often again as they have been presented otherwise."""
         raw = self.opened.weights
-        copies = 1 + sum(made is not raw for made in list(self._presented.values()))
+        copies = 1 + sum(presented is not raw for presented in list(self._presented.values()))
         return 4 * raw.config.n_parameters() * copies + BESIDES
 
     @property
@@ -203,12 +203,12 @@ class ModelStore:
                 raise Cancelled
             weights.layer(layer)
 
-    def leave_devices(self, kept: tuple[str, ...]) -> None:
+    def leave_devices(self, devices: tuple[str, ...]) -> None:
         """Let go of what open models hold on other devices than these."""
         with self._lock:
             models = list(self._models.values())
         for model in models:
-            model.leave_devices(kept)
+            model.leave_devices(devices)
 
     def _use(self, ref: ModelRef) -> OpenModel | None:
         with self._lock:

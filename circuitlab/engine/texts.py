@@ -57,14 +57,14 @@ class Texts:
     def _hash(self, path: Path, read: bool) -> str | None:
         try:
             stat = path.stat()
-            known = (str(path.resolve()), stat.st_size, stat.st_mtime_ns)
+            key = (str(path.resolve()), stat.st_size, stat.st_mtime_ns)
         except OSError as error:
             if not read:
                 return None  # said by whoever computes, on a worker
             raise _missing(path) from error
-        if known not in self._hashes and read:
-            self._hashes[known] = _sha256(path)
-        return self._hashes.get(known)
+        if key not in self._hashes and read:
+            self._hashes[key] = _sha256(path)
+        return self._hashes.get(key)
 
 
 def series_folder(ref: SeriesRef) -> Path:

@@ -44,8 +44,8 @@ def counted(streams: Iterable[Stream], n_vocab: int) -> Counts:
     codes, weights, single, n_tokens, shares = [], [], np.zeros(n_vocab), 0, 0.0
     for stream in streams:
         tokens = stream.train.astype(np.int64)
-        seen, count = np.unique(tokens[:-1] * n_vocab + tokens[1:], return_counts=True)
-        codes.append(seen)
+        codes_here, count = np.unique(tokens[:-1] * n_vocab + tokens[1:], return_counts=True)
+        codes.append(codes_here)
         weights.append(count * (stream.share / len(tokens)))
         single += np.bincount(tokens, minlength=n_vocab) * (stream.share / len(tokens))
         n_tokens, shares = n_tokens + len(tokens), shares + stream.share
@@ -60,8 +60,8 @@ def write(path: Path, counts: Counts, text: str, limit: int = LIMIT) -> bool:
     n = counts.n_vocab
     wide = np.uint16 if n <= 65536 else np.uint32
     room = (limit - 16 * (n + 1) - 2048) // (np.dtype(wide).itemsize + 1)
-    kept = np.sort(np.argsort(-counts.counts, kind="stable")[: max(room, 0)])
-    pairs, logs = counts.pairs[kept], np.log(counts.counts[kept])
+    chosen = np.sort(np.argsort(-counts.counts, kind="stable")[: max(room, 0)])
+    pairs, logs = counts.pairs[chosen], np.log(counts.counts[chosen])
     low, high = (float(logs.min()), float(logs.max())) if len(logs) else (0.0, 0.0)
     scale = np.array([low, (high - low) / 255 or 1.0])
     tensors = {
@@ -72,7 +72,7 @@ def write(path: Path, counts: Counts, text: str, limit: int = LIMIT) -> bool:
         "unigrams": counts.unigrams.astype(np.float32),
         "totals": np.bincount(counts.pairs // n, counts.counts, n).astype(np.float32),
     }
-    complete = len(kept) == len(counts.pairs)
+    complete = len(chosen) == len(counts.pairs)
     metadata = {"format": FORMAT, "complete": str(complete).lower(), "text": f"{text}, {number_of(counts.n_tokens, 'token')}"}
     with whole(path, fresh=beside(path)) as fresh:
         save_file(tensors, str(fresh), metadata=metadata)
@@ -98,5 +98,5 @@ if __name__ == "__main__":
     parser.add_argument("model", type=Path, help="a model directory with a tokenizer.json")
     parser.add_argument("--text", nargs="+", required=True, metavar="FILE", help="files, folders or stdlib; NAME:SHARE")
     given = parser.parse_args()
-    made = write_bigrams(given.model, given.text)
-    sys.stdout.write(f"{made}: {number_of(made.stat().st_size, 'byte')}\n")
+    path = write_bigrams(given.model, given.text)
+    sys.stdout.write(f"{path}: {number_of(path.stat().st_size, 'byte')}\n")

@@ -54,8 +54,8 @@ def device_words(device: str) -> str:
     return f"{title}, {number_of(n, 'thread')}" if device == "cpu" else title
 
 
-def card_text(trainer: Trainer, found: dict[str, Any], command: str) -> str:
-    """The card as Markdown; `found`: what was measured of the trainer's weights."""
+def card_text(trainer: Trainer, measured: dict[str, Any], command: str) -> str:
+    """The card as Markdown; `measured`: what was measured of the trainer's weights."""
     recipe, c = trainer.recipe, trainer.config
     sources = "\n".join(f"- {s.label}: {number_of(len(s.train), 'token')}, share {s.share:.2f}" for s in trainer.streams)
     notes = "".join(f"\n{note}\n" for note in (*recipe.notes, *_format_notes(recipe)))
@@ -72,7 +72,7 @@ def card_text(trainer: Trainer, found: dict[str, Any], command: str) -> str:
 ## Training
 
 - command: `{command}`
-- seed {recipe.seed}; {_steps(found["step"], o.steps)}, {number_of(found["tokens"], "token")}, {lasted(trainer.seconds)}, {speed:,.0f} tokens/s (measuring apart)
+- seed {recipe.seed}; {_steps(measured["step"], o.steps)}, {number_of(measured["tokens"], "token")}, {lasted(trainer.seconds)}, {speed:,.0f} tokens/s (measuring apart)
 - on {device_words(trainer.device)}; torch {torch.__version__}
 - sequences: {_stages(recipe)}
 - augmentation: {_augmentation(recipe)}
@@ -81,7 +81,7 @@ def card_text(trainer: Trainer, found: dict[str, Any], command: str) -> str:
 
 ## Metrics
 
-{_metrics(found)}
+{_metrics(measured)}
 """
 
 
@@ -121,18 +121,18 @@ def _stages(recipe: Recipe) -> str:
     return "; ".join(f"from step {s.start}: {s.batch} × {s.context} tokens" for s in recipe.stages)
 
 
-def _metrics(found: dict[str, Any]) -> str:
-    repeated, indices = found["repeated"], found["in_context_indices"]
+def _metrics(measured: dict[str, Any]) -> str:
+    repeated, indices = measured["repeated"], measured["in_context_indices"]
     lines = [
         "| measured | value |",
         "|---|---|",
-        f"| loss on held-out text, {number_of(found['texts'], 'text')} of {number_of(found['context'], 'token')} | {found['loss']:.3f} nats |",
-        f"| in-context score (indices {indices['late']} minus {indices['early']}) | {found['in_context_score']:.3f} nats |",
-        f"| {repeated['samples']} × {repeated['block']} random tokens × 2: first repetition | {found['rep1']:.2f} nats |",
-        f"| second repetition, without its first token | {found['rep2']:.2f} nats |",
+        f"| loss on held-out text, {number_of(measured['texts'], 'text')} of {number_of(measured['context'], 'token')} | {measured['loss']:.3f} nats |",
+        f"| in-context score (indices {indices['late']} minus {indices['early']}) | {measured['in_context_score']:.3f} nats |",
+        f"| {repeated['samples']} × {repeated['block']} random tokens × 2: first repetition | {measured['rep1']:.2f} nats |",
+        f"| second repetition, without its first token | {measured['rep2']:.2f} nats |",
     ]
     for name in ("prefix_matching", "previous_token"):
-        for layer, row in enumerate(found["heads"][name]):
+        for layer, row in enumerate(measured["heads"][name]):
             scores = ", ".join(f"H{h} {v:.2f}" for h, v in enumerate(row))
             lines.append(f"| {name.replace('_', ' ')}, layer {layer} | {scores} |")
     return "\n".join(lines)

@@ -113,13 +113,13 @@ def prepare(
     recipe: Recipe, sources: tuple[Source, ...], out: Path, given: Tokenizer | None
 ) -> tuple[Tokenizer, tuple[Stream, ...]]:
     """Tokenizer and token streams, made once and kept in `out/state`."""
-    kept = out / "state" / "tokenizer.json"
-    if not kept.is_file():
-        made = train_tokenizer(sources, recipe.vocab, int(recipe.tokenizer_bytes)) if given is None else given
-        write_whole(kept, made.file_text().encode())
-    words = fitting(Tokenizer.from_file(kept), recipe, kept)
+    tokenizer_file = out / "state" / "tokenizer.json"
+    if not tokenizer_file.is_file():
+        tokenizer = train_tokenizer(sources, recipe.vocab, int(recipe.tokenizer_bytes)) if given is None else given
+        write_whole(tokenizer_file, tokenizer.file_text().encode())
+    tokenizer = fitting(Tokenizer.from_file(tokenizer_file), recipe, tokenizer_file)
     n_ctx = recipe.config().n_ctx
-    return words, tuple(_stream(s, words, n_ctx, out / "state" / f"tokens-{i}.npz") for i, s in enumerate(sources))
+    return tokenizer, tuple(_stream(s, tokenizer, n_ctx, out / "state" / f"tokens-{i}.npz") for i, s in enumerate(sources))
 
 
 def fitting(tokenizer: Tokenizer, recipe: Recipe, path: Path) -> Tokenizer:
@@ -188,8 +188,8 @@ def _train(
         raise trainer.stopped()
     if trainer.seconds:
         speed = trainer.tokens_seen / trainer.seconds
-        seen, long = number_of(trainer.tokens_seen, "token"), lasted(trainer.seconds)
-        say(f"trained on {seen} in {long}: {speed:,.0f} tokens/s, measuring apart")
+        tokens, long = number_of(trainer.tokens_seen, "token"), lasted(trainer.seconds)
+        say(f"trained on {tokens} in {long}: {speed:,.0f} tokens/s, measuring apart")
     progress.put("measuring")
     export(trainer, tokenizer, args.out / "model", command_words(args, recipe))
     say(f"model written to {args.out / 'model'}")

@@ -82,12 +82,12 @@ def gpt2_config(c: ModelConfig) -> dict[str, Any]:
 
 def gpt2_tensors(c: ModelConfig, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Canonical tensors under GPT-2's names and in its layout, in their own dtype."""
-    made = {"wte.weight": tensors["embed.W_E"], "wpe.weight": tensors["embed.W_pos"]}
-    made |= {"ln_f.weight": tensors["unembed.norm.gain"], "ln_f.bias": tensors["unembed.norm.bias"]}
+    renamed = {"wte.weight": tensors["embed.W_E"], "wpe.weight": tensors["embed.W_pos"]}
+    renamed |= {"ln_f.weight": tensors["unembed.norm.gain"], "ln_f.bias": tensors["unembed.norm.bias"]}
     for i in range(c.n_layers):
         ours = {n.removeprefix(f"layers.{i}."): value for n, value in tensors.items() if n.startswith(f"layers.{i}.")}
-        made |= {f"h.{i}.{name}": value for name, value in _block(ours).items()}
-    named = {f"transformer.{name}": value.contiguous() for name, value in made.items()}
+        renamed |= {f"h.{i}.{name}": value for name, value in _block(ours).items()}
+    named = {f"transformer.{name}": value.contiguous() for name, value in renamed.items()}
     return named if c.tied else named | {"lm_head.weight": tensors["unembed.W_U"].T.contiguous()}
 
 

@@ -82,22 +82,22 @@ def _refused(got: str) -> BadInput:
 
 
 def _differences(theirs: Any, ours: Any) -> list[str]:
-    there, here = (_flat(x) for x in (theirs, ours))
+    stored, current = (_flat(x) for x in (theirs, ours))
     later = _flat(_DEFAULTS)  # a key that came after a run was begun stands at what the run did
-    names = [n for n in dict.fromkeys((*there, *here)) if not (n.startswith("text") and n.endswith("name"))]
-    label = lambda n: here.get(n.rpartition(".")[0] + ".name", there.get(n.rpartition(".")[0] + ".name", "?"))
+    names = [n for n in dict.fromkeys((*stored, *current)) if not (n.startswith("text") and n.endswith("name"))]
+    label = lambda n: current.get(n.rpartition(".")[0] + ".name", stored.get(n.rpartition(".")[0] + ".name", "?"))
     out = []
     for name in names:
-        if there.get(name) == here.get(name) or (name not in there and name in later and later[name] == here[name]):
+        if stored.get(name) == current.get(name) or (name not in stored and name in later and later[name] == current[name]):
             continue
         if name.endswith(".content"):
             out.append(f"text {label(name)}: other content")
         elif name.endswith(".share") and name.startswith("text"):
-            out.append(f"text {label(name)}: share {there.get(name, 'none')} there, {here.get(name, 'none')} now")
+            out.append(f"text {label(name)}: share {stored.get(name, 'none')} there, {current.get(name, 'none')} now")
         elif name == "tokenizer":
             out.append("another tokenizer")
         else:
-            out.append(f"{name.removeprefix('recipe.')} {there.get(name, 'none')} there, {here.get(name, 'none')} now")
+            out.append(f"{name.removeprefix('recipe.')} {stored.get(name, 'none')} there, {current.get(name, 'none')} now")
     return out
 
 

@@ -50,18 +50,18 @@ Say = Callable[[str], None]
 def initial_tensors(recipe: Recipe, config: ModelConfig) -> dict[str, Tensor]:
     """Normal weights by the recipe's standard deviations; gains 1, biases 0; positions sinusoidal with its amplitude."""
     generator = torch.Generator().manual_seed(recipe.seed)
-    made: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for name, shape in expected_shapes(config).items():
         short = name.rpartition(".")[2]
         if short == "W_pos":
-            made[name] = recipe.positions_amplitude * sinusoid_table(shape[0], shape[1])
+            tensors[name] = recipe.positions_amplitude * sinusoid_table(shape[0], shape[1])
         elif short == "gain":
-            made[name] = torch.ones(shape)
+            tensors[name] = torch.ones(shape)
         elif short in ("bias", "smear") or short.startswith("b_"):
-            made[name] = torch.zeros(shape)
+            tensors[name] = torch.zeros(shape)
         else:
-            made[name] = torch.randn(shape, generator=generator) * recipe.init.get(short, 0.02)
-    return made
+            tensors[name] = torch.randn(shape, generator=generator) * recipe.init.get(short, 0.02)
+    return tensors
 
 
 def rate_at(o: Optimiser, step: int) -> float:
@@ -147,10 +147,10 @@ class Trainer:
         """
         last = self.recipe.optimiser.steps
         end = last if stop_at is None else min(stop_at, last)
-        kept = set(self.recipe.checkpoints.steps(last))
+        checkpoint_steps = set(self.recipe.checkpoints.steps(last))
         seconds_then, tokens_then, running = self.seconds, self.tokens_seen, 0.0
         while self.step <= end:
-            if self.step in kept and not any(h["step"] == self.step for h in self.history):
+            if self.step in checkpoint_steps and not any(h["step"] == self.step for h in self.history):
                 self.checkpoint(say)
             if self.step >= end:
                 break

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from circuitlab.analysis.attention import score_definitions as scores
+from circuitlab.analysis.attention.score_definitions import SCORES
 from circuitlab.model.forward import logits, patterns
 from circuitlab.model.weights import Weights
 from circuitlab.training.corpus import Stream
@@ -54,12 +54,12 @@ def held_out_texts(streams: tuple[Stream, ...], context: int) -> Tensor:
 
 def head_scores(w: Weights, tokens: Tensor) -> dict[str, list[list[float]]]:
     """Mean scores [layer][head] over the rows of `tokens`."""
-    found: dict[str, list[list[float]]] = {name: [] for name in _NAMES}
+    by_name: dict[str, list[list[float]]] = {name: [] for name in _NAMES}
     for _, pattern in patterns(w, tokens):
         for name in _NAMES:
-            each = torch.stack([scores.SCORES[name](p, t) for p, t in zip(pattern, tokens, strict=True)])
-            found[name].append([round(v, 5) for v in each.mean(0).tolist()])
-    return found
+            each = torch.stack([SCORES[name](p, t) for p, t in zip(pattern, tokens, strict=True)])
+            by_name[name].append([round(v, 5) for v in each.mean(0).tolist()])
+    return by_name
 
 
 def measure(w: Weights, streams: tuple[Stream, ...], context: int) -> dict[str, Any]:

@@ -25,27 +25,27 @@ def write_run(out: Path, recipe: Recipe, history: list[dict[str, Any]]) -> None:
     write_whole(out / FILE, text.encode())
 
 
-def write_model(folder: Path, found: dict[str, Any]) -> None:
+def write_model(folder: Path, metrics: dict[str, Any]) -> None:
     """Of the weights of a model folder. Raises `BadMachine`."""
-    write_whole(folder / FILE, (json.dumps(found, indent=1) + "\n").encode())
+    write_whole(folder / FILE, (json.dumps(metrics, indent=1) + "\n").encode())
 
 
 def tokens_by_step(folder: Path) -> dict[int, int]:
     """Tokens seen, by step, as a model folder says it and the run that it lies in. Raises `BadModel` for a damaged file."""
-    known: dict[int, int] = {}
+    by_step: dict[int, int] = {}
     places = [folder.parent / FILE] if folder.name == "model" else []
     for path in (*places, folder / FILE):
         if path.is_file():
             data = read_json(path)
             for one in (*_listed(data), data):
                 if _whole(one.get("step")) and _whole(one.get("tokens")):
-                    known[one["step"]] = one["tokens"]
-    return known
+                    by_step[one["step"]] = one["tokens"]
+    return by_step
 
 
 def _listed(data: dict[str, Any]) -> list[dict[str, Any]]:
-    found = data.get("checkpoints")
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    checkpoints = data.get("checkpoints")
+    return [one for one in checkpoints if isinstance(one, dict)] if isinstance(checkpoints, list) else []
 
 
 def _whole(value: object) -> bool:

@@ -20,17 +20,17 @@ def part_way(out: Path, recipe: Recipe) -> Path:
 
     Raises `BadModel` where no checkpoint has been kept yet, `BadMachine` where the folder cannot be written.
     """
-    found, words = series_of(out), out / "state" / "tokenizer.json"
-    if not found or not words.is_file():
+    checkpoints, tokenizer_file = series_of(out), out / "state" / "tokenizer.json"
+    if not checkpoints or not tokenizer_file.is_file():
         raise BadModel("The run has not kept a checkpoint yet.", expected=f"{FOLDER}/step-N.safetensors", got=str(out))
     folder = out / NAME
     made_folder(folder / FOLDER)
-    for _, file in found:
+    for _, file in checkpoints:
         linked(file, folder / FOLDER / file.name)
-    linked(words, folder / "tokenizer.json")
+    linked(tokenizer_file, folder / "tokenizer.json")
     config = json.dumps({"format": FORMAT, **recipe.config().to_json()}, indent=1) + "\n"
     write_whole(folder / "config.json", config.encode())
-    step, newest = found[-1]
+    step, newest = checkpoints[-1]
     linked(newest, folder / "model.safetensors")
     steps = recipe.optimiser.steps
     card = f"# {recipe.name}, after step {step:,} of {steps:,}\n\nWritten while it was trained.\n"

@@ -117,13 +117,13 @@ class Checkpoints:
 
     def steps(self, last: int) -> tuple[int, ...]:
         """The steps, sorted."""
-        kept = {0, last}
+        steps = {0, last}
         step = self.first
         while step < last:
-            kept.add(step)
+            steps.add(step)
             step *= 2
-        kept.update(range(self.band[0], min(self.band[1], last) + 1, self.every) if self.band[1] else ())
-        return tuple(sorted(kept))
+        steps.update(range(self.band[0], min(self.band[1], last) + 1, self.every) if self.band[1] else ())
+        return tuple(sorted(steps))
 
 
 @dataclass(frozen=True)
@@ -163,16 +163,16 @@ class Recipe:
         return max((s for s in self.stages if s.start <= step), key=lambda s: s.start)
 
 
-def _made(kind: type[Any], data: Any, where: str) -> Any:
-    known = {f.name for f in dataclasses.fields(kind)}
+def _section(kind: type[Any], data: Any, where: str) -> Any:
+    names = {f.name for f in dataclasses.fields(kind)}
     if not isinstance(data, dict):
-        raise BadInput(f"{where} is not a table.", expected=" ".join(sorted(known)), got=repr(data)[:80])
-    if unknown := sorted(set(data) - known):
-        raise BadInput(f"{where} has fields that are not known.", expected=" ".join(sorted(known)), got=" ".join(unknown))
+        raise BadInput(f"{where} is not a table.", expected=" ".join(sorted(names)), got=repr(data)[:80])
+    if unknown := sorted(set(data) - names):
+        raise BadInput(f"{where} has fields that are not known.", expected=" ".join(sorted(names)), got=" ".join(unknown))
     try:
         return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
     except TypeError as error:
-        raise BadInput(f"{where} lacks something.", expected=" ".join(sorted(known)), got=str(error)) from error
+        raise BadInput(f"{where} lacks something.", expected=" ".join(sorted(names)), got=str(error)) from error
 
 
 def read_recipe(name_or_path: str) -> Recipe:
@@ -196,9 +196,9 @@ def _recipe(data: dict[str, Any], path: Path) -> Recipe:
     parts: dict[str, Any] = dict(data)
     for name, kind in (("data", Data), ("optimiser", Optimiser), ("checkpoints", Checkpoints), ("export", Export)):
         if name in parts:
-            parts[name] = _made(kind, parts[name], f"{path.name}: [{name}]")
+            parts[name] = _section(kind, parts[name], f"{path.name}: [{name}]")
     stages = parts.get("stages", ())
     if not isinstance(stages, (list, tuple)):
         raise BadInput(f"{path.name}: stages is not a list.", expected="[[stages]]", got=repr(stages)[:80])
-    parts["stages"] = tuple(_made(Stage, s, f"{path.name}: [[stages]]") for s in stages)
-    return _made(Recipe, {"name": path.stem, **parts}, path.name)
+    parts["stages"] = tuple(_section(Stage, s, f"{path.name}: [[stages]]") for s in stages)
+    return _section(Recipe, {"name": path.stem, **parts}, path.name)

@@ -55,9 +55,9 @@ def add_to_series(folder: Path, streams: tuple[Stream, ...], bos: int, say: Say 
             own[name][i] = share
         measured = f"{number_of(len(columns), 'text')} of {m.protocol['texts']}"
         say(f"step {m.steps[i]}: {measured}, random tokens within {apart:.0e} nats")
-    made = replace(m, arrays={**m.arrays, **text, **own})
-    write_series(folder, made)
-    return made
+    extended = replace(m, arrays={**m.arrays, **text, **own})
+    write_series(folder, extended)
+    return extended
 
 
 def _texts(m: SeriesMeasures, streams: tuple[Stream, ...], bos: int) -> tuple[torch.Tensor, np.ndarray]:
@@ -72,9 +72,9 @@ def _texts(m: SeriesMeasures, streams: tuple[Stream, ...], bos: int) -> tuple[to
             columns.append(np.arange(at, at + count))
         at += count
     if not windows or at != int(m.protocol["texts"]):
-        told = ", ".join(f"{s['label']} with {s['held_out']:,}" for s in m.protocol["sources"])
+        measured_sources = ", ".join(f"{s['label']} with {s['held_out']:,}" for s in m.protocol["sources"])
         got = ", ".join(f"{s.label} with {len(s.held_out):,}" for s in streams)
-        raise BadInput("None of the measured texts is at hand.", expected=f"held-out tokens: {told}", got=got)
+        raise BadInput("None of the measured texts is at hand.", expected=f"held-out tokens: {measured_sources}", got=got)
     whole = torch.cat(windows)
     if len(whole) == at and sha256(whole) != m.protocol["sha256"]["held_out"]:
         raise BadInput("The held-out texts are others.", expected=m.protocol["sha256"]["held_out"][:12], got=sha256(whole)[:12])

@@ -49,8 +49,8 @@ def describe(folder: Path) -> None:
     text = card.read_text(encoding="utf-8") if card.is_file() else f"# {folder.name}\n"
     before, _, rest = text.partition(HEADING)
     after = rest[at:] if (at := rest.find("\n## ")) >= 0 else "\n"
-    made = f"{before.rstrip()}\n\n{section(read_series(folder), control_series())}\n{after.lstrip(chr(10))}".rstrip() + "\n"
-    write_whole(card, made.encode())
+    text = f"{before.rstrip()}\n\n{section(read_series(folder), control_series())}\n{after.lstrip(chr(10))}".rstrip() + "\n"
+    write_whole(card, text.encode())
 
 
 def control_series() -> SeriesMeasures | None:
@@ -69,28 +69,30 @@ def section(m: SeriesMeasures, control: SeriesMeasures | None = None) -> str:
     numbers = [" | ".join(f"{column[i]:.3f}" for column in columns) for i in range(len(m.steps))]
     rows = [f"| {a:,} | {b:,} | {c} | {d} |" for a, b, c, d in zip(m.steps, m.tokens, numbers, best, strict=True)]
     head = "| step | tokens | loss | in context | rep1 | rep2 | text1 | text2 | prefix matching | previous token |"
-    said = textwrap.fill(_words(m), WIDTH)
-    made = [HEADING, "", said, "", head, "|---" * 10 + "|", *rows, "", FINAL, "", *final(m, control)]
-    return "\n".join([*made, "", PHASES, "", *phases(m), ""])
+    description = textwrap.fill(_words(m), WIDTH)
+    lines = [HEADING, "", description, "", head, "|---" * 10 + "|", *rows, "", FINAL, "", *final(m, control)]
+    return "\n".join([*lines, "", PHASES, "", *phases(m), ""])
 
 
 def final(m: SeriesMeasures, control: SeriesMeasures | None) -> list[str]:
     """Lines on the final weights' score on text: minus the control, and with standard errors over texts."""
     text, (a, b), (c, d) = on_text(m, control), m.protocol["early"], m.protocol["late"]
     above, headless = np.isfinite(text.controlled[-1]), not m["copying"].shape[1]
-    said = (
+    sentences = (
         f"In-context score {_nats(text.score[-1])} (positions {c}–{d} minus {a}–{b} of {number_of(m.protocol['texts'], 'text')})."
     )
     if above and not headless:
-        said += (
+        sentences += (
             f" Minus that of {CONTROL}, which has no layers and sees the token before and nothing else, at the same positions of"
             f" the same texts: {_nats(text.controlled[-1])}. That part of the score is the model's; the rest is in the texts."
         )
     elif headless:
-        said += " This model sees the token before and nothing else: its score is what the texts do alone, the control of others."
+        sentences += (
+            " This model sees the token before and nothing else: its score is what the texts do alone, the control of others."
+        )
     else:
-        said += " No control: no model without layers was measured on the same texts."
-    return [textwrap.fill(f"{said} {_over_texts(m, text, above and not headless)}", WIDTH)]
+        sentences += " No control: no model without layers was measured on the same texts."
+    return [textwrap.fill(f"{sentences} {_over_texts(m, text, above and not headless)}", WIDTH)]
 
 
 def _over_texts(m: SeriesMeasures, text: OnText, above: bool) -> str:
@@ -103,10 +105,10 @@ def _over_texts(m: SeriesMeasures, text: OnText, above: bool) -> str:
         if n == m.protocol["texts"]
         else f"the {n} of them whose own losses were kept ({', '.join(sources_kept(m))})"
     )
-    said = f"Over {of}: {_nats(text.each.mean[-1], text.each.error[-1])}"
+    sentence = f"Over {of}: {_nats(text.each.mean[-1], text.each.error[-1])}"
     if above:
-        said += f", minus the control {_nats(text.each_controlled.mean[-1], text.each_controlled.error[-1])}, texts paired"
-    return f"{said} (standard errors over texts)."
+        sentence += f", minus the control {_nats(text.each_controlled.mean[-1], text.each_controlled.error[-1])}, texts paired"
+    return f"{sentence} (standard errors over texts)."
 
 
 def _nats(value: float, error: float | None = None) -> str:
@@ -128,39 +130,39 @@ def phases(m: SeriesMeasures) -> list[str]:
 
 def _fall_over_texts(m: SeriesMeasures, rules: TrainingSeriesParams) -> list[str]:
     """The fall on text with its standard error: of the differences between two points, text by text."""
-    found, each = phase_of(m, TEXT, rules.rule(TEXT)), by_text(m)
-    fall = None if found is None else over_texts(each[found.first] - each[found.last])
+    phase, each = phase_of(m, TEXT, rules.rule(TEXT)), by_text(m)
+    fall = None if phase is None else over_texts(each[phase.first] - each[phase.last])
     if fall is None or not np.isfinite(fall.error):
         return []
     texts = number_of(int(fall.texts), "text")
-    said = f"On text, over the {texts} whose own losses were kept at both points, it falls by {fall.mean:.3f} ± "
-    return ["", textwrap.fill(f"{said}{fall.error:.3f} nats (standard error over texts, paired).", WIDTH)]
+    sentence = f"On text, over the {texts} whose own losses were kept at both points, it falls by {fall.mean:.3f} ± "
+    return ["", textwrap.fill(f"{sentence}{fall.error:.3f} nats (standard error over texts, paired).", WIDTH)]
 
 
 def _phase(m: SeriesMeasures, kind: int, rules: TrainingSeriesParams) -> str:
     """The row of one kind of text."""
-    found, score = phase_of(m, kind, rules.rule(kind)), scores_of(m)[0][:, kind]
-    if found is None:
+    phase, score = phase_of(m, kind, rules.rule(kind)), scores_of(m)[0][:, kind]
+    if phase is None:
         return f"| {KINDS[kind]} | no phase change | – | – | – | – |"
-    a, b = found.first, found.last
-    prefix = "no heads" if np.isnan(found.before) else f"{found.before:.2f} → {found.after:.2f}"
+    a, b = phase.first, phase.last
+    prefix = "no heads" if np.isnan(phase.before) else f"{phase.before:.2f} → {phase.after:.2f}"
     where = f"{m.steps[a]:,} → {m.steps[b]:,} | {m.tokens[a]:,} → {m.tokens[b]:,}"
-    return f"| {KINDS[kind]} | {where} | {score[a]:.3f} → {score[b]:.3f} | {found.fall:.3f} | {prefix} |"
+    return f"| {KINDS[kind]} | {where} | {score[a]:.3f} → {score[b]:.3f} | {phase.fall:.3f} | {prefix} |"
 
 
 def _words(m: SeriesMeasures) -> str:
-    said, kept, gone = m.protocol, sum(c not in (None, GONE) for c in m.checkpoints), m.checkpoints.count(GONE)
-    (a, b), (c, d) = said["early"], said["late"]
-    weights = f"`{FOLDER}/` holds the weights of {number_of(kept, 'earlier step')} in float16, "
-    if gone:
+    how, n_stored, n_gone = m.protocol, sum(c not in (None, GONE) for c in m.checkpoints), m.checkpoints.count(GONE)
+    (a, b), (c, d) = how["early"], how["late"]
+    weights = f"`{FOLDER}/` holds the weights of {number_of(n_stored, 'earlier step')} in float16, "
+    if n_gone:
         weights = "The weights of earlier steps were not kept; "
-    measured = f"at {number_of(gone, 'step')}" if gone else "at each of them"
+    measured = f"at {number_of(n_gone, 'step')}" if n_gone else "at each of them"
     return (
         f"{weights}`{FILE}` holds what `circuitlab measure` found {measured} and of the final weights. Losses in"
-        f" nats: on {number_of(said['texts'], 'held-out window')} of {number_of(said['context'], 'token')}"
-        f" (loss; in context: mean of positions {c}–{d} minus mean of {a}–{b}), on {said['samples']} × {said['block']} random"
-        f" tokens twice (rep1, rep2), on {said['texts']} × {said['half']} held-out tokens twice (text1, text2; second pieces"
-        f" without their first token), of the last token of {number_of(said['tokens'], 'fixed text')}; scores of every head,"
+        f" nats: on {number_of(how['texts'], 'held-out window')} of {number_of(how['context'], 'token')}"
+        f" (loss; in context: mean of positions {c}–{d} minus mean of {a}–{b}), on {how['samples']} × {how['block']} random"
+        f" tokens twice (rep1, rep2), on {how['texts']} × {how['half']} held-out tokens twice (text1, text2; second pieces"
+        f" without their first token), of the last token of {number_of(how['tokens'], 'fixed text')}; scores of every head,"
         " and what zeroing it does."
     )
 

@@ -58,24 +58,24 @@ def measure_series(
     texts = texts_for(
         weights.config, bos_of(tokenizer or weights.tokenizer, weights.config.d_vocab), streams, windows, context, many
     )
-    said = {**texts.protocol, **_said(texts)}
+    protocol = {**texts.protocol, **_protocol(texts)}
     stage = _staged(folder)
-    done = _measured(folder, said) | _measured(stage, said)
-    hashes, found = [hash_of(folder, p.checkpoint) for p in points], []
+    done = _measured(folder, protocol) | _measured(stage, protocol)
+    hashes, arrays = [hash_of(folder, p.checkpoint) for p in points], []
     for i, (point, sha256) in enumerate(zip(points, hashes, strict=True)):
         if sha256 in done:
-            found.append(done[sha256])
+            arrays.append(done[sha256])
             say(f"step {point.step}: measured before")
             continue
         began = time.monotonic()
-        found.append(measure_point(open_model(folder, checkpoint=point.checkpoint).weights, texts))
-        _write(stage, points[: i + 1], hashes, found, said)
-        say(f"step {point.step} ({i + 1}/{len(points)}): {summary(found[-1], said)}  {time.monotonic() - began:.1f} s")
-    every = [*_not_kept(folder, texts, found[-1]), *zip(points, hashes, found, strict=True)]
+        arrays.append(measure_point(open_model(folder, checkpoint=point.checkpoint).weights, texts))
+        _write(stage, points[: i + 1], hashes, arrays, protocol)
+        say(f"step {point.step} ({i + 1}/{len(points)}): {summary(arrays[-1], protocol)}  {time.monotonic() - began:.1f} s")
+    every = [*_not_kept(folder, texts, arrays[-1]), *zip(points, hashes, arrays, strict=True)]
     every.sort(key=lambda one: one[0].step)
-    made = _write(folder, tuple(one[0] for one in every), [one[1] for one in every], [one[2] for one in every], said)
+    measures = _write(folder, tuple(one[0] for one in every), [one[1] for one in every], [one[2] for one in every], protocol)
     shutil.rmtree(stage, ignore_errors=True)
-    return made
+    return measures
 
 
 def set_outdated_aside(folder: Path) -> None:
@@ -111,15 +111,15 @@ def bos_of(tokenizer: Tokenizer | None, d_vocab: int) -> int:
     return tokenizer.bos
 
 
-def summary(point: Arrays, said: dict[str, Any]) -> str:
+def summary(point: Arrays, protocol: dict[str, Any]) -> str:
     """One line on a point."""
     rep1, rep2 = repetitions(point["repeated_loss_by_index"])
     best = f"  prefix matching {point['prefix_matching'].max():.2f}" if point["prefix_matching"].size else ""
-    score = late_minus_early(point["loss_by_index"], (*said["early"], *said["late"]))
+    score = late_minus_early(point["loss_by_index"], (*protocol["early"], *protocol["late"]))
     return f"loss {point['loss']:.3f}  in context {score:+.3f}  rep1 {rep1:.2f}  rep2 {rep2:.2f}{best}"
 
 
-def _said(texts: MeasuredTexts) -> dict[str, Any]:
+def _protocol(texts: MeasuredTexts) -> dict[str, Any]:
     return {
         "zeroed": "rise of the mean loss without z W_O of a head, every attention pattern as it was",
         "zeroed_text": f"all tokens of {len(texts.zeroing)} of the held-out windows, evenly spaced",
@@ -143,14 +143,14 @@ def hash_of(folder: Path, checkpoint: int | None) -> str:
     return digest.hexdigest()
 
 
-def _measured(folder: Path, said: dict[str, Any]) -> dict[str, Arrays]:
+def _measured(folder: Path, protocol: dict[str, Any]) -> dict[str, Arrays]:
     """Points by the hash of their weights that a file in `folder` has on the same texts; a file that cannot be read has none."""
     try:
         measures = read_series(folder)
     except BadModel:
         return {}
     hashes = measures.protocol.get("weights")
-    same = {k: v for k, v in measures.protocol.items() if k != "weights"} == json.loads(json.dumps(said))
+    same = {k: v for k, v in measures.protocol.items() if k != "weights"} == json.loads(json.dumps(protocol))
     if not same or not isinstance(hashes, list) or len(hashes) != len(measures.steps):
         return {}
     whole = [i for i in range(len(hashes)) if not all(np.isnan(measures[name][i]).all() for name in TEXT_ARRAYS)]
@@ -162,9 +162,9 @@ def _not_kept(folder: Path, texts: MeasuredTexts, like: Arrays) -> list[tuple[Po
     points = measured_points(folder)
     if GONE not in (p.checkpoint for p in points):
         return []
-    m, wanted = read_series(folder), json.loads(json.dumps(texts.protocol))
+    m, protocol = read_series(folder), json.loads(json.dumps(texts.protocol))
     hashes = m.protocol.get("weights")
-    if not isinstance(hashes, list) or len(hashes) != len(points) or any(m.protocol.get(k) != v for k, v in wanted.items()):
+    if not isinstance(hashes, list) or len(hashes) != len(points) or any(m.protocol.get(k) != v for k, v in protocol.items()):
         return []
     row = lambda name, i: a[i] if (a := m.arrays[name]).shape[1:] == like[name].shape else np.full_like(like[name], np.nan)
     return [(p, str(hashes[i]), {name: row(name, i) for name in like}) for i, p in enumerate(points) if p.checkpoint == GONE]
@@ -182,14 +182,14 @@ def _staged(folder: Path) -> Path:
 
 
 def _write(
-    folder: Path, points: tuple[Point, ...], hashes: list[str], arrays: list[Arrays], said: dict[str, Any]
+    folder: Path, points: tuple[Point, ...], hashes: list[str], arrays: list[Arrays], protocol: dict[str, Any]
 ) -> SeriesMeasures:
     measures = SeriesMeasures(
         tuple(p.step for p in points),
         tuple(p.tokens for p in points),
         tuple(p.checkpoint for p in points),
         {name: np.stack([one[name] for one in arrays]) for name in arrays[0]},
-        {**said, "weights": hashes[: len(points)]},
+        {**protocol, "weights": hashes[: len(points)]},
     )
     write_series(folder, measures)
     return measures

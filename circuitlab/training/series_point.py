@@ -45,7 +45,7 @@ def measure_point(w: Weights, texts: MeasuredTexts) -> dict[str, np.ndarray]:
     held_out, random = losses(w, texts.held_out), losses(w, texts.random).mean(0)
     by_index = held_out.mean(0)
     window = lambda end: held_out[:, texts.protocol[end][0] - 1 : texts.protocol[end][1]].mean(1)
-    found = head_scores(w, texts.random)
+    scores = head_scores(w, texts.random)
     shape = (c.n_layers, c.n_heads)
     block = (texts.random.shape[1] - 1) // 2
     measures = {
@@ -54,7 +54,7 @@ def measure_point(w: Weights, texts: MeasuredTexts) -> dict[str, np.ndarray]:
         "repeated_loss_by_index": random,
         "repeated_text_loss_by_index": losses(w, texts.repeated).mean(0),
         "token_loss": last_losses(w, texts.many),
-        **{name: np.array(found[name]).reshape(shape) for name in SCORES},
+        **{name: np.array(scores[name]).reshape(shape) for name in SCORES},
         "early_by_text": window("early"),
         "late_by_text": window("late"),
         "copying": copying(w),
@@ -67,13 +67,13 @@ def measure_point(w: Weights, texts: MeasuredTexts) -> dict[str, np.ndarray]:
 
 def last_losses(w: Weights, tokens: Tensor) -> Tensor:
     """[text], nats: the loss of the last token of each of `tokens` [text, pos]."""
-    inputs, wanted = tokens[:, :-1], tokens[:, -1]
+    inputs, targets = tokens[:, :-1], tokens[:, -1]
     run = forward(w, (int(tokens[0, 0]),))  # stands for no interventions
     with torch.inference_mode():
         parts = [
             forward_from(w, run, 0, embedded(w.config, w.embed(), some, 0), slice(-1, None))[:, 0] for some in inputs.split(ROWS)
         ]
-        return F.cross_entropy(torch.cat(parts), wanted, reduction="none")
+        return F.cross_entropy(torch.cat(parts), targets, reduction="none")
 
 
 def zeroed(w: Weights, tokens: Tensor, first: int) -> np.ndarray:
@@ -83,22 +83,22 @@ def zeroed(w: Weights, tokens: Tensor, first: int) -> np.ndarray:
     cuts = torch.eye(c.n_heads, dtype=torch.bool)
     dest = slice(first - 1, tokens.shape[1] - 1)
     for row in tokens:
-        run, wanted = forward(w, tuple(row.tolist())), row[first:]
+        run, targets = forward(w, tuple(row.tolist())), row[first:]
         with torch.inference_mode():
             assert run.final is not None
-            before = _mean_losses(w, run.final[None, dest], wanted)
+            before = _mean_losses(w, run.final[None, dest], targets)
             for layer in range(c.n_layers):
                 cut = torch.zeros(c.n_heads, c.n_layers, c.n_heads, dtype=torch.bool)
                 cut[:, layer] = cuts
                 final = ablated_streams(run, cut, Replacement("zero"), True, dest, lambda: None)
-                total[layer] += (_mean_losses(w, final, wanted) - before).numpy()
+                total[layer] += (_mean_losses(w, final, targets) - before).numpy()
     return total / len(tokens)
 
 
-def _mean_losses(w: Weights, final: Tensor, wanted: Tensor) -> Tensor:
-    """[batch] float64: mean loss of the tokens `wanted` [row] at last streams [batch, row, d_model]."""
+def _mean_losses(w: Weights, final: Tensor, targets: Tensor) -> Tensor:
+    """[batch] float64: mean loss of the tokens `targets` [row] at last streams [batch, row, d_model]."""
     ends = w.unembed()
-    each = [F.cross_entropy(unembed(w, ends, one), wanted, reduction="none").double().mean() for one in final]
+    each = [F.cross_entropy(unembed(w, ends, one), targets, reduction="none").double().mean() for one in final]
     return torch.stack(each)
 
 

@@ -35,9 +35,9 @@ def points_of(folder: Path, recipe: str | None = None) -> tuple[Point, ...]:
     the steps. Raises `BadModel` where there are no checkpoints, `BadInput` where nothing says how many tokens were seen.
     """
     series = series_of(folder)
-    known, final = tokens_by_step(folder), final_step(folder)
+    by_step, final = tokens_by_step(folder), final_step(folder)
     if not series and final is not None and any(point.checkpoint == GONE for point in measured_points(folder)):
-        return (Point(final, _tokens(final, known, _recipe(folder, recipe)), None),)
+        return (Point(final, _tokens(final, by_step, _recipe(folder, recipe)), None),)
     if not series:
         raise BadModel(
             "This model has no checkpoint series to measure.",
@@ -49,7 +49,7 @@ def points_of(folder: Path, recipe: str | None = None) -> tuple[Point, ...]:
     if series[-1][0] > last:
         raise BadModel("The checkpoints go on after the final weights.", expected=f"steps up to {last}", got=str(series[-1][0]))
     used = _recipe(folder, recipe)
-    tokens = lambda step: _tokens(step, known, used)
+    tokens = lambda step: _tokens(step, by_step, used)
     before = [Point(step, tokens(step), i) for i, (step, _) in enumerate(series) if step != last]
     return (*before, Point(last, tokens(last), None))
 
@@ -69,9 +69,9 @@ def _recipe(folder: Path, name: str | None) -> Recipe | None:
     return read_recipe(name or folder.name)
 
 
-def _tokens(step: int, known: dict[int, int], recipe: Recipe | None) -> int:
-    if step == 0 or step in known:
-        return known.get(step, 0)
+def _tokens(step: int, by_step: dict[int, int], recipe: Recipe | None) -> int:
+    if step == 0 or step in by_step:
+        return by_step.get(step, 0)
     if recipe is None:
         raise BadInput(
             f"Nothing says how many tokens step {step} had seen.",

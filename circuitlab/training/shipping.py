@@ -31,19 +31,19 @@ def ship(run: Path, folder: Path, steps: Iterable[int] | None = None) -> Path:
 
     Checkpoints of `folder` that are not asked for are left alone. Raises `BadInput` for a run without a model or without a step.
     """
-    model, kept = run / "model", dict(series_of(run))
+    model, checkpoints = run / "model", dict(series_of(run))
     if not (model / "config.json").is_file():
         raise BadInput("The run has no finished model.", expected=f"{run.name}/model/config.json", got="none")
-    wanted = set(kept if steps is None else steps)
-    if missing := sorted(wanted - set(kept)):
+    chosen = set(checkpoints if steps is None else steps)
+    if missing := sorted(chosen - set(checkpoints)):
         got = " ".join(map(str, missing))
-        raise BadInput("The run has no checkpoints of these steps.", expected=" ".join(map(str, kept)), got=got)
+        raise BadInput("The run has no checkpoints of these steps.", expected=" ".join(map(str, checkpoints)), got=got)
     final = final_step(model)
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     for file in sorted(p for p in model.iterdir() if p.is_file()):
         _copy(file, folder / file.name)
-    for step in sorted(wanted - {final}):
-        _copy(kept[step], folder / FOLDER / kept[step].name)
+    for step in sorted(chosen - {final}):
+        _copy(checkpoints[step], folder / FOLDER / checkpoints[step].name)
     return folder
 
 

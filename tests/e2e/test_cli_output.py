@@ -23,7 +23,7 @@ from circuitlab.cli import commands
 from circuitlab.cli.parser import _parser, main
 from circuitlab.engine.codec import describe, parse_params
 from circuitlab.engine.engine import Engine
-from circuitlab.engine.export_data import csv_text, several_bytes, told, write_answers
+from circuitlab.engine.export_data import csv_text, export_of, several_bytes, write_answers
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadInput, UsageError
@@ -260,7 +260,7 @@ def test_every_analysis_runs_from_the_command_line_and_its_snippet_agrees(name: 
     arrays = space["answer"].result.arrays()  # type: ignore[attr-defined]
     about = json.loads(str(found["about"]))
     assert about["prompt"] == "abcabc" and about["tokens"] == ["<|bos|>", *"abcabc"] and about["axes"].keys() == arrays.keys()
-    commands.print_answer(told(api.engine(), space["answer"]))  # type: ignore[arg-type]
+    commands.print_answer(export_of(api.engine(), space["answer"]))  # type: ignore[arg-type]
     assert sorted([*arrays, *about["missing"].values(), "about"]) == sorted(found.files)
     for field, array in arrays.items():
         if array.dtype.kind == "U":
@@ -313,7 +313,9 @@ def test_a_figure_from_python_is_the_one_of_the_command_line(model: str, tmp_pat
 
 def test_several_answers_lie_in_a_zip_that_takes_nobodys_place(model: str, tmp_path: Path) -> None:
     opened = api.open(model)
-    answers = {n: told(opened.engine, opened.compute("predictions", text="ab", set={"k": k})) for n, k in (("a", 2), ("b", 3))}
+    answers = {
+        n: export_of(opened.engine, opened.compute("predictions", text="ab", set={"k": k})) for n, k in (("a", 2), ("b", 3))
+    }
     assert write_answers(answers, tmp_path / "x.csv") == tmp_path / "x.csv.zip"
     with zipfile.ZipFile(tmp_path / "x.csv.zip") as made:
         assert {n: made.read(f"{n}.csv").decode() for n in answers} == {n: csv_text(a) for n, a in answers.items()}

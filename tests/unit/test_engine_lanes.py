@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from circuitlab.analysis.attention.pattern import AttentionParams
-from circuitlab.analysis.base import NullContext, Result
+from circuitlab.analysis.base import NullContext, Result, find_analysis
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams
 from circuitlab.engine import engine as engine_module
 from circuitlab.engine.engine import Engine
@@ -152,7 +152,7 @@ def test_partial_results_of_an_inner_analysis_are_not_shown_as_the_outer_ones() 
 
 def test_answers_without_arrays_count_against_the_bound_too(ref: ModelRef) -> None:
     engine = Engine(ModelStore())
-    facts = Request.named("model_facts", engine_module.find_analysis("model_facts").params(), Subject(ref))
+    facts = Request.named("model_facts", find_analysis("model_facts").params(), Subject(ref))
     assert engine.answer(facts).result.nbytes == 0
     assert engine.cache.nbytes > 0
 

@@ -15,7 +15,7 @@ import pytest
 from circuitlab import api
 from circuitlab.analysis.base import analyses
 from circuitlab.engine.codec import parse_params
-from circuitlab.engine.export_data import csv_text, data_bytes, json_text, told
+from circuitlab.engine.export_data import csv_text, data_bytes, export_of, json_text
 from circuitlab.engine.export_series import series_bytes
 from circuitlab.engine.request import Answer
 from circuitlab.errors import CircuitLabError
@@ -81,7 +81,7 @@ def test_every_array_has_axes_and_a_unit_and_nothing_stands_for_nothing(name: st
         for field, array in answer.result.across().items():
             unit = answer.result.unit_across(field)
             assert unit and (isinstance(unit, str) or len(unit) in array.shape), (name, field, unit)
-        what = told(api.engine(), answer, identified=False)
+        what = export_of(api.engine(), answer, identified=False)
         read, held = json.loads(json_text(what)), np.load(io.BytesIO(data_bytes(what, "npz")))
         about = json.loads(str(held["about"]))
         assert read["axes"].keys() == about["axes"].keys() == answer.result.arrays().keys()
@@ -103,7 +103,7 @@ def test_nothing_predicts_the_first_token(folder: Path, text: str) -> None:
     """Neither loss nor rank, of an empty prompt too, in any form and on the screen."""
     model = api.open(str(folder / "gpt2"))
     for name in ("token_loss", "side_by_side"):
-        what = told(api.engine(), model.compute(name, text), identified=False)
+        what = export_of(api.engine(), model.compute(name, text), identified=False)
         result = json.loads(json_text(what))["result"]
         assert result["rank"][0] is None and result["loss"][0] is None
         assert all(rank >= 1 for rank in result["rank"][1:]) and len(result["rank"]) == len(text) + 1
@@ -120,7 +120,7 @@ def test_a_token_that_the_model_cannot_predict_has_no_rank(tmp_path: Path) -> No
     model = api.open(str(folder))
     tokens, none = (1, 10, 3), [True, True, False]
     for name, given in (("token_loss", {}), ("logit_lens", {}), ("predictions", {"position": 0})):
-        what = told(api.engine(), model.compute(name, tokens=tokens, set=given), identified=False)
+        what = export_of(api.engine(), model.compute(name, tokens=tokens, set=given), identified=False)
         result = json.loads(json_text(what))["result"]
         if name == "predictions":
             assert result["actual"] is None and result["actual_rank"] is None and result["actual_log_prob"] is None
@@ -132,7 +132,7 @@ def test_a_token_that_the_model_cannot_predict_has_no_rank(tmp_path: Path) -> No
 
 def test_scores_of_heads_have_each_its_own_unit(folder: Path) -> None:
     answer: Any = api.open(str(folder / "gpt2")).compute("head_scores", samples=1, block=3)
-    what = told(api.engine(), answer, identified=False)
+    what = export_of(api.engine(), answer, identified=False)
     units = json.loads(json_text(what))["units"]
     assert units["mean"]["entropy"] == "nats" and units["control"]["mean_distance"] == "positions"
     assert units["spread"]["prefix_matching"] == "share of attention" and len(units["mean"]) == len(answer.result.mean)
@@ -142,7 +142,7 @@ def test_scores_of_heads_have_each_its_own_unit(folder: Path) -> None:
 
 def test_a_series_says_too_where_there_is_nothing(folder: Path) -> None:
     model: Any = api.open("attn-only-1l")
-    made = [told(api.engine(), m.compute("token_loss", "one two"), identified=False) for m in (model.at_step(0), model)]
+    made = [export_of(api.engine(), m.compute("token_loss", "one two"), identified=False) for m in (model.at_step(0), model)]
     held = np.load(io.BytesIO(series_bytes(made, "npz")))
     about = json.loads(str(held["about"]))
     assert held[about["missing"]["rank"]].tolist() == [[True, False, False]] * 2 and about["axes"]["rank"][0] == "checkpoint"
@@ -160,7 +160,7 @@ def test_one_token_has_no_control_and_no_caption_of_one(folder: Path) -> None:
 def test_no_number_that_json_lacks_is_written(folder: Path) -> None:
     answer: Any = api.open(str(folder / "gpt2")).compute("token_loss", tokens=(0, 5, 6, 5))
     result = replace(answer.result, loss=np.array([np.nan, np.inf, -np.inf, 1.5]))
-    text = json_text(told(api.engine(), replace(answer, result=result), identified=False))
+    text = json_text(export_of(api.engine(), replace(answer, result=result), identified=False))
     assert json.loads(text, parse_constant=pytest.fail)["result"]["loss"] == [None, None, None, 1.5]
 
 
@@ -172,6 +172,6 @@ def test_every_form_has_the_hash_of_the_weights_also_where_it_was_not_known_yet(
     (file,) = (folder / "gpt2").glob("*.safetensors")
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     for form in ("json", "csv"):
-        assert digest in data_bytes(told(model.engine, answer), form).decode()
-    with np.load(io.BytesIO(data_bytes(told(model.engine, answer), "npz"))) as arrays:
+        assert digest in data_bytes(export_of(model.engine, answer), form).decode()
+    with np.load(io.BytesIO(data_bytes(export_of(model.engine, answer), "npz"))) as arrays:
         assert any(digest in str(arrays[name]) for name in arrays.files)

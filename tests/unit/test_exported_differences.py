@@ -15,7 +15,7 @@ import pytest
 
 from circuitlab import api
 from circuitlab.analysis.base import Column, Table, analyses
-from circuitlab.engine.export_data import Told, told, write_answers
+from circuitlab.engine.export_data import AnswerExport, export_of, write_answers
 from circuitlab.engine.export_difference import compared, differences
 from circuitlab.model.saving import random_tensors, save_directory
 from circuitlab.model.subject import Head
@@ -31,8 +31,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def asked(folder: Path, which: str, name: str, **given: Any) -> Told:
-    return told(api.engine(), api.open(str(folder / which)).compute(name, "abab", **given), identified=False)
+def asked(folder: Path, which: str, name: str, **given: Any) -> AnswerExport:
+    return export_of(api.engine(), api.open(str(folder / which)).compute(name, "abab", **given), identified=False)
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
@@ -106,7 +106,7 @@ def test_every_form_of_every_analysis_is_written_beside_a_reference(folder: Path
     """Of a cut against the model as it is; what is the same on both sides differs by nothing."""
     model = api.open(str(folder / "one"))
     sides = [
-        told(api.engine(), model.compute(name, "abab", edits=tuple(map(ablation, cut))), identified=False)
+        export_of(api.engine(), model.compute(name, "abab", edits=tuple(map(ablation, cut))), identified=False)
         for cut in ((Head(0, 1),), (Head(0, 1), Head(0, 2)))
     ]
     made = differences({"x": sides[0]}, {"x": sides[1]})

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from circuitlab import api
-from circuitlab.engine.export_data import json_text, told
+from circuitlab.engine.export_data import export_of, json_text
 from circuitlab.paths import model_dir
 from tests.reference.slow_stages import Stages, output, stages
 
@@ -32,7 +32,7 @@ def slow(name: str) -> Stages:
 def exported(analysis: str, name: str, **given: str) -> Any:
     """The result as its file says it; null is NaN."""
     answer = api.open(name).compute(analysis, tokens=tokens_of(name), set=given)
-    return json.loads(json_text(told(api.engine(), answer, identified=False)))["result"]
+    return json.loads(json_text(export_of(api.engine(), answer, identified=False)))["result"]
 
 
 def array(found: Any) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from circuitlab.engine.engine import Engine
-    from circuitlab.engine.export_data import Told
+    from circuitlab.engine.export_data import AnswerExport
     from circuitlab.engine.export_difference import Difference
     from circuitlab.engine.request import Answer
     from circuitlab.gui.panel.panel_dock import PanelDock
@@ -39,22 +39,22 @@ def at_hand(engine: Engine, drawn: Drawn) -> bool:
     return all(model is not None and (models[ref] or model.sha256) for ref, model in there.items())
 
 
-def _told(engine: Engine, drawn: Drawn, identified: bool) -> dict[str, Told | Difference]:
+def _told(engine: Engine, drawn: Drawn, identified: bool) -> dict[str, AnswerExport | Difference]:
     """Every answer with what files say of it, by its name in files; behind them the differences, `difference-ROLE`."""
-    from circuitlab.engine.export_data import told
+    from circuitlab.engine.export_data import export_of
     from circuitlab.engine.export_difference import differences
 
-    sides = {s: {r: told(engine, a, identified) for r, a in roles.items()} for s, roles in drawn.items()}
+    sides = {s: {r: export_of(engine, a, identified) for r, a in roles.items()} for s, roles in drawn.items()}
     changes = differences(sides.get("now", {}), sides.get("ref", {}))
     return {**_named(sides), **{f"difference-{role}": change for role, change in changes.items()}}
 
 
 def table_text_of(dock: PanelDock) -> tuple[str, int]:
     """The tables with tabs between their columns, each under its name where they are several; and how many. Raises `BadModel`."""
-    from circuitlab.engine.export_data import Told, table_text
+    from circuitlab.engine.export_data import AnswerExport, table_text
 
     told = _told(dock.context.engine, dock.drawn(), identified=False)
-    tables = {n: table_text(a.table() if isinstance(a, Told) else a.table, "\t") for n, a in told.items()}
+    tables = {n: table_text(a.table() if isinstance(a, AnswerExport) else a.table, "\t") for n, a in told.items()}
     parts = [f"{name}\n{text}" for name, text in tables.items()] if len(tables) > 1 else list(tables.values())
     return "\n".join(parts), len(parts)
 
