@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from circuitlab.analysis.base import Analysis, Ctx, NullContext, P, R, SeriesRef, TextRef
 from circuitlab.engine.cache import Cache
 from circuitlab.engine.recording_context import RecordingContext
-from circuitlab.engine.request import Request
-from circuitlab.engine.store import OpenModel
+from circuitlab.engine.request import Answer, Request
+from circuitlab.engine.store import ModelStore, OpenModel
 from circuitlab.engine.texts import checked_series, checked_text
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.prompts import Prompt, read_prompts
@@ -18,15 +18,23 @@ from circuitlab.model.run import Run
 from circuitlab.model.subject import Conventions, ModelRef, Subject
 from circuitlab.model.weights import Weights
 
-if TYPE_CHECKING:
-    from circuitlab.engine.engine import Engine
+
+class Computes(Protocol):
+    """What a running analysis needs of the engine, which itself depends on this module."""
+
+    memory: int
+    store: ModelStore
+
+    def run_in(self, cache: Cache, model: OpenModel, subject: Subject, ctx: Ctx, place: str) -> Run: ...
+    def answer_in(self, cache: Cache, request: Request[R], ctx: Ctx) -> Answer[R]: ...
+    def read_text(self, model: OpenModel, ref: TextRef) -> tuple[int, ...]: ...
 
 
 class InputsOf:
     """What one running analysis sees. `cache` is the engine's, or one of its own for an answer computed afresh."""
 
     def __init__(
-        self, engine: Engine, model: OpenModel, subject: Subject, ctx: RecordingContext, cache: Cache, place: str = "cpu"
+        self, engine: Computes, model: OpenModel, subject: Subject, ctx: RecordingContext, cache: Cache, place: str = "cpu"
     ) -> None:
         self._engine, self._model, self._ctx, self._cache, self._place = engine, model, ctx, cache, place
         self._last: tuple[Subject, Run] | None = None
@@ -82,7 +90,7 @@ class Clean:
     one may have been cancelled since.
     """
 
-    def __init__(self, engine: Engine, cache: Cache, model: OpenModel, subject: Subject, ctx: Ctx, place: str) -> None:
+    def __init__(self, engine: Computes, cache: Cache, model: OpenModel, subject: Subject, ctx: Ctx, place: str) -> None:
         self._engine, self._cache, self._model, self._place = engine, cache, model, place
         self._subject, self._ctx = replace(subject, edits=()), ctx
 
