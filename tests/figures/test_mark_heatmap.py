@@ -276,7 +276,7 @@ def test_a_map_without_room_gives_its_titles_to_the_caption_and_gets_theirs(view
         widget = settled(view, mark)
         sides[height] = widget.frame().height()
         titled = widget.left_axis._titled() and widget.bottom_axis._titled()
-        assert titled == ("down: destination · across: source" not in view.told), height
+        assert titled == ("down: destination · across: source" not in view.whole_caption), height
         assert titled or not widget.bar.isVisible()
     assert sides[400] > sides[150] and not titled
     view.resize(420, 400)

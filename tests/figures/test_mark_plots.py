@@ -468,9 +468,9 @@ def test_curves_without_any_value_are_said_and_not_drawn_as_nothing(view) -> Non
     x, none = np.arange(4.0), np.full(4, np.nan)
     some = Lines("curves", x, np.stack([np.ones(4), none]), ("measured", "loss on text"))
     view.show_figure(Figure(((some,),), "T", ("a caption",)))
-    assert "loss on text" in view.told and "measured" not in view.told
+    assert "loss on text" in view.whole_caption and "measured" not in view.whole_caption
     view.show_figure(Figure(((Lines("curves", x, none[None].copy(), ("loss on text",)),),), "T", ("a caption",)))
-    assert "loss on text" in view.told
+    assert "loss on text" in view.whole_caption
     widget = view.widget("curves")
     view.grab()
     frame = widget.frame().toRect()

@@ -243,7 +243,7 @@ def test_in_a_difference_the_change_is_in_sight_where_the_table_is_narrow(view):
     view.resize(300, 300)
     table = settled(view, made).table
     at = [c.name for c in made.columns].index("Δ")
-    assert "columns left out" in view.told, "not all of it has room"
+    assert "columns left out" in view.whole_caption, "not all of it has room"
     assert table.viewport().rect().contains(table.visualRect(table.model().index(0, at)))
 
 
@@ -280,7 +280,7 @@ def test_rows_and_columns_are_seen_whole_or_not_at_all(view):
         assert table.rowAt(table.viewport().height() - 1) == 59
         hidden = [i for i in range(5) if header.isSectionHidden(i)]
         assert header.length() <= table.viewport().width()
-        said = view.told
+        said = view.whole_caption
         assert all((f"measure {i - 1}" in said) == (i in hidden) for i in range(1, 5))
     assert hidden and len(hidden) <= 3
 

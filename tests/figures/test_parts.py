@@ -59,10 +59,10 @@ def dark(image: QImage) -> int:
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 def test_a_zoomed_map_is_exported_as_it_is_seen(view: FigureView, tmp_path: Path, suffix: str) -> None:
     widget = shown(view, MAP)
-    assert view.parts() == {} and "part:" not in view.told
+    assert view.parts() == {} and "part:" not in view.whole_caption
     whole = dark(written(view, tmp_path / f"a{suffix}"))
     widget.show_part(((8.0, 14.0), (8.0, 14.0)))  # all of it has the largest value
-    assert view.part_words() == "part: source 8–13 of 40, destination 8–13 of 40" and view.part_words() in view.told
+    assert view.part_words() == "part: source 8–13 of 40, destination 8–13 of 40" and view.part_words() in view.whole_caption
     part = written(view, tmp_path / f"b{suffix}")
     assert dark(part) > 20 * whole > 0
     file = tmp_path / f"b{suffix}"
@@ -72,7 +72,7 @@ def test_a_zoomed_map_is_exported_as_it_is_seen(view: FigureView, tmp_path: Path
     assert dark(written(view, tmp_path / f"c{suffix}")) == 0
     assert abs(dark(written(view, tmp_path / f"d{suffix}", whole=True)) - whole) <= 0.02 * whole
     widget.reset_view()
-    assert view.parts() == {} and "part:" not in view.told
+    assert view.parts() == {} and "part:" not in view.whole_caption
     assert abs(dark(written(view, tmp_path / f"e{suffix}")) - whole) <= 0.02 * whole
 
 

@@ -275,7 +275,7 @@ def test_links_point_into_the_window_and_none_leaves_it_unasked(
     went: list[str] = []
     monkeypatch.setattr(docks.QDesktopServices, "openUrl", lambda url: went.append(url.toString()))
     answers = [False, True]
-    monkeypatch.setattr(docks, "asked", lambda parent, title, text: (asked.append(text), answers.pop(0))[1])
+    monkeypatch.setattr(docks, "confirmed", lambda parent, title, text: (asked.append(text), answers.pop(0))[1])
     text = window.lessons.page.text
     out, nowhere = "https://example.org/a", ("head:nonsense", "head:L9H9", "checkpoint:5")
     for href in ("head:L0H2", "panel:heads", out, out, *nowhere):

@@ -17,7 +17,7 @@ from tests.gui.driving import pixels
 pytest_plugins = ["pytester"]
 
 SAMPLES = """
-from circuitlab.draw.look.plain_text import asked
+from circuitlab.draw.look.plain_text import confirmed
 from circuitlab.errors import BadModel
 from circuitlab.gui.shell.errors import ErrorDialog
 from PySide6.QtWidgets import QFileDialog, QMessageBox
@@ -30,7 +30,7 @@ def test_error(qtbot):
 
 
 def test_question(qtbot):
-    assert not asked(None, "Close", "Is it so?")
+    assert not confirmed(None, "Close", "Is it so?")
 
 
 def test_about(qtbot):

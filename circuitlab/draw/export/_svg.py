@@ -60,8 +60,8 @@ def _without_empty(root: ET.Element) -> None:
 
 
 def _matrix(group: ET.Element) -> Matrix:
-    found = re.fullmatch(r"matrix\(([^)]*)\)", group.get("transform", ""))
-    parts = [float(v) for v in found[1].split(",")] if found else [1.0, 0.0, 0.0, 1.0, 0.0, 0.0]
+    match = re.fullmatch(r"matrix\(([^)]*)\)", group.get("transform", ""))
+    parts = [float(v) for v in match[1].split(",")] if match else [1.0, 0.0, 0.0, 1.0, 0.0, 0.0]
     return (parts[0], parts[1], parts[2], parts[3], parts[4], parts[5])
 
 
@@ -117,20 +117,20 @@ def _font_of(text: ET.Element) -> QFont:
 
 def _outlined(root: ET.Element) -> None:
     """Every text is the outlines of its glyphs, each glyph written once; what it says stands in `aria-label`."""
-    known: dict[tuple[str, float, int], str] = {}
+    names: dict[tuple[str, float, int], str] = {}
     shapes = root.find(f"{SVG}defs")
     assert shapes is not None
     for group in list(root.iter(f"{SVG}g")):
         for i, element in enumerate(list(group)):
             if element.tag == f"{SVG}text":
-                group[i] = _glyphs(element, known, shapes)
+                group[i] = _glyphs(element, names, shapes)
 
 
-def _glyphs(text: ET.Element, known: dict[tuple[str, float, int], str], shapes: ET.Element) -> ET.Element:
-    said = "".join(text.itertext())
-    kept = {k: v for k, v in text.attrib.items() if k in ("fill", "fill-opacity", "stroke", "transform")}
-    holder = ET.Element(f"{SVG}g", {**kept, "aria-label": said})
-    layout = QTextLayout(said, _font_of(text))
+def _glyphs(text: ET.Element, names: dict[tuple[str, float, int], str], shapes: ET.Element) -> ET.Element:
+    words = "".join(text.itertext())
+    style = {k: v for k, v in text.attrib.items() if k in ("fill", "fill-opacity", "stroke", "transform")}
+    holder = ET.Element(f"{SVG}g", {**style, "aria-label": words})
+    layout = QTextLayout(words, _font_of(text))
     layout.beginLayout()
     line = layout.createLine()
     layout.endLayout()
@@ -139,13 +139,13 @@ def _glyphs(text: ET.Element, known: dict[tuple[str, float, int], str], shapes: 
         raw = run.rawFont()
         for glyph, at in zip(run.glyphIndexes(), run.positions(), strict=True):
             key = (f"{raw.familyName()} {raw.weight()}", raw.pixelSize(), glyph)
-            if key not in known:
-                drawn = _written(raw.pathForGlyph(glyph))
-                known[key] = f"g{len(known)}" if drawn else ""
-                if drawn:
-                    shapes.append(ET.Element(f"{SVG}path", {"id": known[key], "d": drawn, "fill-rule": "nonzero"}))
-            if known[key]:
-                place = {"x": f"{x + at.x():.5g}", "y": f"{y + at.y():.5g}", f"{XLINK}href": f"#{known[key]}"}
+            if key not in names:
+                outline = _written(raw.pathForGlyph(glyph))
+                names[key] = f"g{len(names)}" if outline else ""
+                if outline:
+                    shapes.append(ET.Element(f"{SVG}path", {"id": names[key], "d": outline, "fill-rule": "nonzero"}))
+            if names[key]:
+                place = {"x": f"{x + at.x():.5g}", "y": f"{y + at.y():.5g}", f"{XLINK}href": f"#{names[key]}"}
                 holder.append(ET.Element(f"{SVG}use", place))
     return holder
 
@@ -200,8 +200,8 @@ def _as_grey(colour: str) -> str:
     return f"#{level:02x}{level:02x}{level:02x}"
 
 
-def _grey_image(held: str) -> str:
-    image = QImage.fromData(base64.b64decode(held.removeprefix(_DATA_IMAGE)))
+def _grey_image(href: str) -> str:
+    image = QImage.fromData(base64.b64decode(href.removeprefix(_DATA_IMAGE)))
     alpha = image.convertToFormat(QImage.Format.Format_Alpha8) if image.hasAlphaChannel() else None
     grey = image.convertToFormat(QImage.Format.Format_Grayscale8).convertToFormat(QImage.Format.Format_ARGB32)
     if alpha is not None:

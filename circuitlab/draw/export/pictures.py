@@ -64,14 +64,14 @@ def picture(figure: Figure, suffix: str, paper: Paper, parts: Parts | None = Non
     """The bytes of a file of this kind."""
     application(offscreen=True)
     theme, width = _scale(paper)
-    with faults() as found:
+    with faults() as reasons:
         view = _laid_out(figure, theme, width, paper, parts or {})
         try:
             data = _WRITERS[suffix](view, paper)
         finally:
             _discard(view)
-    if found:
-        raise CircuitLabError("A part of the figure could not be drawn.", got=found[0], remedy="The Log has the details.")
+    if reasons:
+        raise CircuitLabError("A part of the figure could not be drawn.", got=reasons[0], remedy="The Log has the details.")
     return data
 
 
@@ -91,8 +91,8 @@ def render(figure: Figure, size: QSize, theme: Theme = LIGHT, ratio: float = 1.0
 def _laid_out(figure: Figure, theme: Theme, width: int, paper: Paper, parts: Parts) -> FigureView:
     """A view that is laid out and never becomes a window, `paper.height_mm` None: as high as its content."""
     view = FigureView(theme, paper=paper)
-    asked = None if paper.height_mm is None else round(paper.height_mm / paper.width_mm * width)
-    view.resize(width, asked or 400)
+    height = None if paper.height_mm is None else round(paper.height_mm / paper.width_mm * width)
+    view.resize(width, height or 400)
     view.show_figure(figure)
     _settle(view)
     view.show_parts(parts)
@@ -101,16 +101,16 @@ def _laid_out(figure: Figure, theme: Theme, width: int, paper: Paper, parts: Par
     except UsageError:
         _discard(view)
         raise
-    wanted = view.lay_out_for_paper(width, asked)
-    if asked is not None and wanted > asked:
+    least = view.lay_out_for_paper(width, height)
+    if height is not None and least > height:
         _discard(view)
         raise UsageError(
             "The figure does not fit into this height.",
-            expected=f"at least {wanted * paper.width_mm / width:.0f} mm",
+            expected=f"at least {least * paper.width_mm / width:.0f} mm",
             got=f"{paper.height_mm:g} mm",
             remedy="Give it more height, a shorter caption or smaller type.",
         )
-    view.resize(width, asked or wanted)
+    view.resize(width, height or least)
     _settle(view)
     return view
 
@@ -180,7 +180,7 @@ def _png(view: FigureView, paper: Paper) -> bytes:
         image = image.convertToFormat(QImage.Format.Format_Grayscale8)
     image.setDotsPerMeterX(round(paper.dpi / INCH * 1000))
     image.setDotsPerMeterY(image.dotsPerMeterX())
-    for name, text in (("Title", view.figure.title), ("Description", view.told), ("Software", "CircuitLab")):
+    for name, text in (("Title", view.figure.title), ("Description", view.whole_caption), ("Software", "CircuitLab")):
         image.setText(name, text)
     return png_bytes(image)
 
@@ -204,7 +204,7 @@ def _svg(view: FigureView, paper: Paper, outlined: bool | None = None) -> bytes:
     generator.setSize(view.size())
     generator.setViewBox(QRect(QPoint(0, 0), view.size()))
     generator.setTitle(view.figure.title)
-    generator.setDescription(view.told)
+    generator.setDescription(view.whole_caption)
     _paint(view, QPainter(generator), 1.0, paper.line_pt / paper.font_pt * view.theme.small)
     height = paper.height_mm or paper.width_mm * view.height() / view.width()
     return svg.finished(
@@ -219,7 +219,7 @@ def _pdf(view: FigureView, paper: Paper) -> bytes:
     writer.setResolution(DPI)
     writer.setTitle(view.figure.title)
     writer.setCreator("CircuitLab")
-    writer.setDocumentXmpMetadata(QByteArray(_XMP.format(escape(view.figure.title), escape(view.told)).encode("utf-8")))
+    writer.setDocumentXmpMetadata(QByteArray(_XMP.format(escape(view.figure.title), escape(view.whole_caption)).encode("utf-8")))
     if paper.grey:
         writer.setColorModel(QPdfWriter.ColorModel.Grayscale)
     page = QSizeF(paper.width_mm, paper.height_mm or paper.width_mm * view.height() / view.width())

@@ -27,7 +27,7 @@ def rectangles(colours: np.ndarray) -> int:
     return int((colours >= 0).sum())
 
 
-def paint_cells(painter: QPainter, colours: np.ndarray, frame: QRectF, seen: QRectF | None = None) -> None:
+def paint_cells(painter: QPainter, colours: np.ndarray, frame: QRectF, visible: QRectF | None = None) -> None:
     """Fill `frame` with the cells of `cell_colours`, as much of it as lies in `seen`."""
     rows, cols = colours.shape
     raster = painter.paintEngine().type() == QPaintEngine.Type.Raster
@@ -40,9 +40,9 @@ def paint_cells(painter: QPainter, colours: np.ndarray, frame: QRectF, seen: QRe
     above, below = around[:-2, 1:-1] >= colours, around[2:, 1:-1] >= colours
     x0, x1 = x[:-1] - under * left, x[1:] + under * right
     y0, y1 = y[:-1, None] - under * above, y[1:, None] + under * below
-    if seen is not None:  # not by clipping: what a file does not show must not be in it
-        x0, x1 = (np.clip(v, seen.left(), seen.right()) for v in (x0, x1))
-        y0, y1 = (np.clip(v, seen.top(), seen.bottom()) for v in (y0, y1))
+    if visible is not None:  # not by clipping: what a file does not show must not be in it
+        x0, x1 = (np.clip(v, visible.left(), visible.right()) for v in (x0, x1))
+        y0, y1 = (np.clip(v, visible.top(), visible.bottom()) for v in (y0, y1))
         colours = np.where((x1 > x0) & (y1 > y0), colours, -1)
     painter.setPen(Qt.PenStyle.NoPen)
     for colour in np.unique(colours[colours >= 0]).tolist():

@@ -20,7 +20,7 @@ class Hatching:
     """Keeps the inks of the last mark."""
 
     def __init__(self) -> None:
-        self._known: tuple[Heatmap, Theme, np.ndarray] | None = None
+        self._memo: tuple[Heatmap, Theme, np.ndarray] | None = None
 
     def paint(
         self,
@@ -53,12 +53,12 @@ class Hatching:
         """int8 [row, col]: 0 not hatched, 1 nothing is drawn there, 2 light cells, which take dark lines, 3 dark cells."""
         if mark.rgb is not None or mark.hatched is None:
             return np.asarray(mark.hatched, dtype=np.int8)
-        known = self._known
-        if known is None or known[0] is not mark or known[1] is not theme:
+        memo = self._memo
+        if memo is None or memo[0] is not mark or memo[1] is not theme:
             light = dark_text(rgb(mark.values, mark.levels, mark.map, theme))
             kinds = np.where(np.isnan(mark.values), 1, np.where(light, 2, 3)) * mark.hatched
-            self._known = known = (mark, theme, kinds.astype(np.int8))
-        return known[2]
+            self._memo = memo = (mark, theme, kinds.astype(np.int8))
+        return memo[2]
 
 
 def _diagonals(place: QRectF) -> list[QLineF]:

@@ -223,7 +223,7 @@ class HeatmapMark(FittedMap):
         """Where it is on both axes, and the value."""
         return cell_words(self.mark, *item)
 
-    def given(self, item: Id) -> Id:
+    def mark_id(self, item: Id) -> Id:
         """(*row id, *column id) where the mark has them."""
         mark = self.mark
         if mark.row_ids is None or mark.col_ids is None:

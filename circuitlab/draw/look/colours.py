@@ -87,9 +87,9 @@ def table(name: ColourMap, theme: Theme) -> np.ndarray:
     else:
         ramp = _ramp((theme.background, *stops[name]), STEPS - 1)
     ground = np.round(_hex(theme.background) * 255).astype(np.uint8)
-    made = np.concatenate([ground, ramp])
-    made.setflags(write=False)
-    return made
+    entries = np.concatenate([ground, ramp])
+    entries.setflags(write=False)
+    return entries
 
 
 def steps(values: np.ndarray, levels: tuple[float, float]) -> np.ndarray:
@@ -135,8 +135,8 @@ def inked(on_white: np.ndarray, theme: Theme) -> np.ndarray:
 
 def hues_rgb(hues: np.ndarray | tuple[int, ...], theme: Theme) -> np.ndarray:
     """[n, 3] uint8 of head hues; a negative hue is the neutral data colour."""
-    made = [NEUTRAL if h < 0 else hue_rgb(int(h), theme.dark) for h in hues]
-    return np.array(made, dtype=np.uint8).reshape(-1, 3)
+    colours = [NEUTRAL if h < 0 else hue_rgb(int(h), theme.dark) for h in hues]
+    return np.array(colours, dtype=np.uint8).reshape(-1, 3)
 
 
 def dark_text(colours: np.ndarray) -> np.ndarray:

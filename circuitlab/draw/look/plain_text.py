@@ -38,8 +38,8 @@ def question(parent: QWidget | None, title: str, text: str) -> PlainBox:
     return box
 
 
-def asked(parent: QWidget | None, title: str, text: str) -> bool:
-    """The answer to a question."""
+def confirmed(parent: QWidget | None, title: str, text: str) -> bool:
+    """Whether the person answers yes."""
     box = question(parent, title, text)
     answer = box.exec()
     box.deleteLater()

@@ -108,7 +108,7 @@ DARK = Theme(
 
 def palette(theme: Theme) -> QPalette:
     """The palette of ordinary widgets."""
-    made = QPalette()
+    colours = QPalette()
     role = QPalette.ColorRole
     for name, roles in {
         "window": (role.Window,),
@@ -121,10 +121,10 @@ def palette(theme: Theme) -> QPalette:
         "line": (role.Mid, role.Midlight),
     }.items():
         for one in roles:
-            made.setColor(one, theme.colour(name))
+            colours.setColor(one, theme.colour(name))
     for one in (role.WindowText, role.Text, role.ButtonText):
-        made.setColor(QPalette.ColorGroup.Disabled, one, theme.colour("faint"))
-    return made
+        colours.setColor(QPalette.ColorGroup.Disabled, one, theme.colour("faint"))
+    return colours
 
 
 def stylesheet(theme: Theme) -> str:

@@ -293,8 +293,8 @@ class TokensMark(FlowedText):
         """Index, token, value."""
         i = item[0]
         value = float(self.mark.values[i])
-        said = f"{i} ‘{self.mark.texts[i]}’"
-        return said if np.isnan(value) else f"{said} · {number(value, self.mark.unit)}"
+        text = f"{i} ‘{self.mark.texts[i]}’"
+        return text if np.isnan(value) else f"{text} · {number(value, self.mark.unit)}"
 
     def tip(self, item: Id) -> str:
         """What the figure says of it, else the readout."""
@@ -310,8 +310,8 @@ class TokensMark(FlowedText):
         if dx:
             return (min(max(item[0] + dx, 0), n - 1),)
         x, line, width = self._boxes[item[0]]
-        there = np.flatnonzero(self._boxes[:, 1] == line + dy)
-        if not there.size:
+        next_line = np.flatnonzero(self._boxes[:, 1] == line + dy)
+        if not next_line.size:
             return item
-        centres = self._boxes[there, 0] + self._boxes[there, 2] / 2
-        return (int(there[np.abs(centres - (x + width / 2)).argmin()]),)
+        centres = self._boxes[next_line, 0] + self._boxes[next_line, 2] / 2
+        return (int(next_line[np.abs(centres - (x + width / 2)).argmin()]),)

@@ -91,10 +91,10 @@ class Around:
 
 def curves_at(columns: np.ndarray, x: np.ndarray, ys: np.ndarray) -> np.ndarray:
     """[curve, column] heights of curves [curve, point] through `x` [point], NaN where one is not; all in px."""
-    found = np.full((len(ys), len(columns)), np.nan)
-    for curve, y in zip(found, ys, strict=True):
-        known = np.isfinite(x) & np.isfinite(y)
-        if known.any():
-            order = np.argsort(x[known])
-            curve[:] = np.interp(columns, x[known][order], y[known][order], np.nan, np.nan)
-    return found
+    heights = np.full((len(ys), len(columns)), np.nan)
+    for curve, y in zip(heights, ys, strict=True):
+        finite = np.isfinite(x) & np.isfinite(y)
+        if finite.any():
+            order = np.argsort(x[finite])
+            curve[:] = np.interp(columns, x[finite][order], y[finite][order], np.nan, np.nan)
+    return heights

@@ -100,14 +100,14 @@ class NumberAxis(pg.AxisItem):
         widest = max(advance(self.theme, self.theme.small, False, t) for t in texts)
         apart = float(self.theme.px(LINE)) if self.vertical else widest + BETWEEN_NUMBERS / 2
         every = max(1, ceil(apart / wide))
-        found: list[tuple[Any, list[float]]] = [(1.0, [float(d) for d in decades if d % every == 0 and minVal <= d <= maxVal])]
+        levels: list[tuple[Any, list[float]]] = [(1.0, [float(d) for d in decades if d % every == 0 and minVal <= d <= maxVal])]
         for numbers in LOG_NUMBERS if maxVal - minVal < 3 else ():
             steps = [log10(m) for m in (1, *numbers, 10)]
             if wide * min(b - a for a, b in pairwise(steps)) >= apart:
                 between = [d + step for d in decades for step in steps[1:-1]]
-                found.append((None, [v for v in between if minVal <= v <= maxVal]))
+                levels.append((None, [v for v in between if minVal <= v <= maxVal]))
                 break
-        return found
+        return levels
 
     def tickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
         """With a minus sign that is one."""

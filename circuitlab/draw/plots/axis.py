@@ -108,9 +108,9 @@ class LabelAxis(NumberAxis):
         """pyqtgraph's title, no longer than the axis."""
         whole = self.labelText
         self.labelText = escape(self._short_title(self.spec.label)) if whole else whole
-        made = super().labelString()
+        label = super().labelString()
         self.labelText = whole
-        return made
+        return label
 
     def _short_title(self, title: str) -> str:
         """What there is room for; on paper all of it."""
@@ -165,8 +165,9 @@ class LabelAxis(NumberAxis):
         return extent
 
     def _titled(self) -> bool:
-        said = self.spec.ticks and not self.spec.tokens and self.spec.ticks[-1].lower().lstrip("≈ ")[:1] == self.spec.label[:1]
-        return bool(self.spec.label) and not self.untitled and not (self.short and said)
+        ticks, label = self.spec.ticks, self.spec.label
+        repeated = ticks and not self.spec.tokens and ticks[-1].lower().lstrip("≈ ")[:1] == label[:1]
+        return bool(label) and not self.untitled and not (self.short and repeated)
 
     def _advance(self, text: str) -> float:
         size, mono = self._face()

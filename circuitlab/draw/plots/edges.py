@@ -95,11 +95,11 @@ class EdgesMark(XYPlot):
         for curve in self._curves:
             self.box.removeItem(curve)
         self._curves = []
-        placed = np.isfinite(mark.xy).all(axis=1)[mark.ends].all(axis=1)  # [edge]
+        drawable = np.isfinite(mark.xy).all(axis=1)[mark.ends].all(axis=1)  # [edge]
         bucket = np.clip((np.asarray(mark.weights) * STRENGTHS).astype(int), 0, STRENGTHS - 1)
         for b in range(STRENGTHS):
             for kind in range(len(KINDS)):
-                chosen = np.flatnonzero((bucket == b) & (mark.kinds == kind) & placed)
+                chosen = np.flatnonzero((bucket == b) & (mark.kinds == kind) & drawable)
                 if not chosen.size:
                     continue
                 places = self._places(mark.ends[chosen], mark.kinds[chosen]).reshape(-1, 2)  # [edge · 2, (x, y)]
@@ -145,8 +145,8 @@ class EdgesMark(XYPlot):
         """Nodes in sight: places have no measure."""
         (x0, x1), (y0, y1) = part
         x, y = self.mark.xy.T
-        seen = int(((x >= x0) & (x <= x1) & (y >= y0) & (y <= y1)).sum())
-        return f"{seen} of {len(x)} nodes", ""
+        n_visible = int(((x >= x0) & (x <= x1) & (y >= y0) & (y <= y1)).sum())
+        return f"{n_visible} of {len(x)} nodes", ""
 
     def _height_of_plot(self) -> float:
         """px: in layouts that have not happened yet, what will be left of the viewport."""
@@ -239,10 +239,10 @@ class EdgesMark(XYPlot):
         values = self.mark.weights if self.mark.values is None else self.mark.values
         return f"{start} → {end} {KINDS[int(self.mark.kinds[i])]} · {number(float(values[i]), self.mark.unit)}"
 
-    def given(self, item: Id) -> Id:
+    def mark_id(self, item: Id) -> Id:
         """(0, *node id) or (1, *edge id) where the mark has them."""
-        known = (self.mark.node_ids, self.mark.edge_ids)[item[0]]
-        return item if known is None else (item[0], *(int(v) for v in known[item[1]]))
+        ids = (self.mark.node_ids, self.mark.edge_ids)[item[0]]
+        return item if ids is None else (item[0], *(int(v) for v in ids[item[1]]))
 
     def walk(self, item: Id | None, dx: int, dy: int) -> Id | None:
         """To the nearest node in a direction."""

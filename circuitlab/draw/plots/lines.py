@@ -80,8 +80,8 @@ class LinesMark(XYPlot):
         for curve, y in zip(self._curves, self._ys, strict=True):
             # One point is no curve: it is drawn by the overlay.
             if self.mark.joined:
-                known = np.isfinite(self._x) & np.isfinite(y)
-                curve.setData(self._x[known], y[known])
+                finite = np.isfinite(self._x) & np.isfinite(y)
+                curve.setData(self._x[finite], y[finite])
             else:
                 curve.setData(self._x, y, connect="finite")
 
@@ -96,9 +96,9 @@ class LinesMark(XYPlot):
     def _patterns(self) -> dict[int, list[float]]:
         """Dashes by curve: those of the mark, and one of its own for each series that the legend names."""
         dashed = {i for i, on in enumerate(self.mark.dashed) if on and i < len(self._ys)}
-        found = dict.fromkeys(dashed, DASH)
+        patterns = dict.fromkeys(dashed, DASH)
         series = [i for i in self._in_legend() if i not in dashed]
-        return found | {i: PATTERNS[k % len(PATTERNS)] for k, i in enumerate(series) if k % len(PATTERNS)}
+        return patterns | {i: PATTERNS[k % len(PATTERNS)] for k, i in enumerate(series) if k % len(PATTERNS)}
 
     def _in_legend(self) -> tuple[int, ...]:
         n = len(self._ys)
@@ -178,7 +178,7 @@ class LinesMark(XYPlot):
     def _id(self, curve: int) -> Id:
         return (curve, self._step) if self.mark.steps else (curve,)
 
-    def given(self, item: Id) -> Id:
+    def mark_id(self, item: Id) -> Id:
         """(*curve id, *step id) where the mark has them."""
         mark = self.mark
         if not mark.steps or mark.curve_ids is None or mark.step_ids is None:
@@ -285,7 +285,7 @@ class LinesMark(XYPlot):
         if not text:
             return
         metrics = QFontMetricsF(painter.font())
-        size = lambda said: (max(map(metrics.horizontalAdvance, said.split("\n"))) + 2, metrics.height() * (1 + said.count("\n")))
+        size = lambda way: (max(map(metrics.horizontalAdvance, way.split("\n"))) + 2, metrics.height() * (1 + way.count("\n")))
         ways = [text, text.replace(", ", ",\n", 1)] if ", " in text else [text]
         label = around.place([(way, *size(way)) for way in ways], first, last)
         if label.leader is not None:
@@ -293,9 +293,9 @@ class LinesMark(XYPlot):
             painter.drawLine(*label.leader)
         painter.fillRect(label.box, self.theme.colour("background", 0.75))
         painter.setPen(self.theme.colour("muted"))
-        said = [metrics.elidedText(line, Qt.TextElideMode.ElideRight, label.box.width()) for line in label.text.split("\n")]
+        lines = [metrics.elidedText(line, Qt.TextElideMode.ElideRight, label.box.width()) for line in label.text.split("\n")]
         side = Qt.AlignmentFlag.AlignRight if label.left else Qt.AlignmentFlag.AlignLeft
-        painter.drawText(label.box, int(side), "\n".join(said))
+        painter.drawText(label.box, int(side), "\n".join(lines))
 
     def _draw_dots(self, painter: QPainter) -> None:
         if self._ys.shape[1] == 1:

@@ -35,7 +35,7 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
     noted = Signal()
     stroke = 1.0
     _zoomed = False  # by hand
-    _said_part = ""
+    _noted_part = ""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         self.left_axis, self.bottom_axis = LabelAxis("left", theme), LabelAxis("bottom", theme)
@@ -152,11 +152,11 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         """The ranges that are seen, where the person has zoomed or moved the picture; None: all of it."""
         if not self._zoomed:
             return None
-        seen = tuple((float(low), float(high)) for low, high in self.box.viewRange())
+        visible = tuple((float(low), float(high)) for low, high in self.box.viewRange())
         whole = self.full_range()
         near = lambda a, b, size: abs(a - b) <= 0.005 * abs(size)
-        same = all(near(s[i], w[i], w[1] - w[0]) for s, w in zip(seen, whole, strict=True) for i in (0, 1))
-        return None if same else (seen[0], seen[1])
+        same = all(near(s[i], w[i], w[1] - w[0]) for s, w in zip(visible, whole, strict=True) for i in (0, 1))
+        return None if same else (visible[0], visible[1])
 
     def show_part(self, part: Range) -> None:
         """See these ranges, as by hand."""
@@ -176,8 +176,8 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         return "", ""
 
     def _say_part(self) -> None:
-        if self.mark is not None and (words := self.part_words()) != self._said_part:
-            self._said_part = words
+        if self.mark is not None and (words := self.part_words()) != self._noted_part:
+            self._noted_part = words
             self.noted.emit()
 
     def frame(self) -> QRectF:

@@ -95,18 +95,18 @@ class PointsMark(XYPlot):
             return
         self.density.clear()
         # A point without a place would reach Qt as NaN, which kills the process.
-        known = np.isfinite(self._x) & np.isfinite(self._y)
-        brushes = [self._brush(tuple(c)) for c in self._rgb()[known].tolist()]
-        x, y, size = self._x[known], self._y[known], self.mark.size * self.theme.scale
-        self.scatter.setData(x=x, y=y, brush=brushes, pen=None, size=size, symbol=self._symbols(known))
+        finite = np.isfinite(self._x) & np.isfinite(self._y)
+        brushes = [self._brush(tuple(c)) for c in self._rgb()[finite].tolist()]
+        x, y, size = self._x[finite], self._y[finite], self.mark.size * self.theme.scale
+        self.scatter.setData(x=x, y=y, brush=brushes, pen=None, size=size, symbol=self._symbols(finite))
 
-    def _symbols(self, known: np.ndarray) -> str | list[str]:
+    def _symbols(self, finite: np.ndarray) -> str | list[str]:
         """A shape for each point whose hue the legend names; circles without a legend."""
         mark = self.mark
         if mark.hues is None or len(mark.legend) < 2:
             return SHAPES[0]
         shape = {hue: SHAPES[i % len(SHAPES)] for i, (_, hue) in enumerate(mark.legend)}
-        return [shape.get(int(hue), SHAPES[0]) for hue in np.asarray(mark.hues)[known]]
+        return [shape.get(int(hue), SHAPES[0]) for hue in np.asarray(mark.hues)[finite]]
 
     def _name_hues(self) -> None:
         entries = [(text, hue_rgb(hue, self.theme.dark)) for text, hue in self.mark.legend]
@@ -121,8 +121,8 @@ class PointsMark(XYPlot):
 
     def _fill_density(self) -> None:
         (x0, x1), (y0, y1) = self.full_range()
-        known = np.isfinite(self._x) & np.isfinite(self._y)
-        counts = np.histogram2d(self._y[known], self._x[known], bins=BINS, range=((y0, y1), (x0, x1)))[0]
+        finite = np.isfinite(self._x) & np.isfinite(self._y)
+        counts = np.histogram2d(self._y[finite], self._x[finite], bins=BINS, range=((y0, y1), (x0, x1)))[0]
         shown = np.where(counts == 0, np.nan, np.log1p(counts))
         self.density.setLookupTable(rgba_table("magnitude", self.theme), update=False)
         self.density.setImage(steps(shown, (0.0, float(np.log1p(counts.max())) or 1.0)), autoLevels=False, levels=(0, 255))
@@ -178,12 +178,12 @@ class PointsMark(XYPlot):
         i, mark = self._place(item), self.mark
         if mark.tips:
             return mark.tips[i]
-        said = [mark.labels[i]] if i < len(mark.labels) else []
+        parts = [mark.labels[i]] if i < len(mark.labels) else []
         for axis, values in ((mark.x_axis, mark.x), (mark.y_axis, mark.y)):
-            said.append(f"{axis.label} {number(float(values[i]))}".strip())
+            parts.append(f"{axis.label} {number(float(values[i]))}".strip())
         if mark.values is not None:
-            said.append(number(float(mark.values[i])))
-        return " · ".join(said)
+            parts.append(number(float(mark.values[i])))
+        return " · ".join(parts)
 
     def walk(self, item: Id | None, dx: int, dy: int) -> Id | None:
         """The nearest point in that direction."""
@@ -210,12 +210,12 @@ class PointsMark(XYPlot):
         self._draw_controls(painter)
         for path in self.mark.paths:
             at = self.to_pixels(self._x[list(path)], self._y[list(path)])
-            known = at[np.isfinite(at).all(axis=1)]
+            corners = at[np.isfinite(at).all(axis=1)]
             hue = -1 if self.mark.hues is None else int(self.mark.hues[path[-1]])
             ink = QColor(*hues_rgb((hue,), self.theme)[0].tolist())
             ink.setAlpha(PATH)
             painter.setPen(QPen(ink, 1.5))
-            painter.drawPolyline([QPointF(x, y) for x, y in known.tolist()])
+            painter.drawPolyline([QPointF(x, y) for x, y in corners.tolist()])
 
     def _draw_origin(self, painter: QPainter) -> None:
         """The positive half tinted, lines through the origin, circles round it with their names at the upper right."""
@@ -246,14 +246,14 @@ class PointsMark(XYPlot):
         painter.setPen(QPen(ink, 1.0))
         radius = self.mark.size * self.theme.scale / 2 - 0.5
         ends = zip(self.to_pixels(self._x, self._y), self.to_pixels(*self.mark.controls.T), strict=True)
-        for there, control in ends:
+        for end, control in ends:
             if not np.isfinite(control).all():
                 continue
             painter.drawEllipse(QPointF(*control), radius, radius)
-            away = there - control
+            away = end - control
             length = float(np.hypot(*away))
             if np.isfinite(length) and length > radius:
-                painter.drawLine(QPointF(*(control + away / length * radius)), QPointF(*there))
+                painter.drawLine(QPointF(*(control + away / length * radius)), QPointF(*end))
 
     def _draw_over(self, painter: QPainter) -> None:
         mark, n = self.mark, len(self._x)
@@ -262,10 +262,10 @@ class PointsMark(XYPlot):
         labelled = list(range(n)) if 0 < len(mark.labels) == n <= MOST_LABELS else []
         front = [i for i in (*hovered, *chosen) if i < len(mark.labels)]
         order = list(dict.fromkeys([*front, *labelled]))
-        wanted = list(dict.fromkeys([*order, *chosen, *hovered]))
-        if not wanted:
+        shown = list(dict.fromkeys([*order, *chosen, *hovered]))
+        if not shown:
             return
-        at = dict(zip(wanted, self.to_pixels(self._x[wanted], self._y[wanted]).tolist(), strict=True))
+        at = dict(zip(shown, self.to_pixels(self._x[shown], self._y[shown]).tolist(), strict=True))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         radius = mark.size * self.theme.scale / 2 + 3
         for items, name in ((chosen, "accent"), (hovered, "text")):
@@ -280,8 +280,8 @@ class PointsMark(XYPlot):
         painter.setFont(self.theme.font(self.theme.small))
         metrics = QFontMetricsF(painter.font())
         frame = self.frame()
-        known = [p for p in at.values() if np.isfinite(p).all()]
-        dots = [QRectF(x - 3, y - 3, 6, 6) for x, y in known]
+        finite = [p for p in at.values() if np.isfinite(p).all()]
+        dots = [QRectF(x - 3, y - 3, 6, 6) for x, y in finite]
         taken: list[QRectF] = []
         for i in order:
             x, y = at[i]

@@ -40,11 +40,11 @@ def span(values: np.ndarray, margin: float = MARGIN) -> tuple[float, float]:
     return low - margin * (high - low), high + margin * (high - low)
 
 
-def _seen(axis: Axis, seen: tuple[float, float], whole: tuple[float, float]) -> str:
+def _range_words(axis: Axis, visible: tuple[float, float], whole: tuple[float, float]) -> str:
     """What of one axis is seen; on a logarithmic one in the values themselves."""
-    if seen[0] <= whole[0] and seen[1] >= whole[1]:
+    if visible[0] <= whole[0] and visible[1] >= whole[1]:
         return ""
-    low, high = (f"{10**v if axis.log else v:.3g}".replace("-", "−") for v in seen)
+    low, high = (f"{10**v if axis.log else v:.3g}".replace("-", "−") for v in visible)
     return f"{axis.label or 'axis'} {low} to {high}"
 
 
@@ -78,7 +78,7 @@ class XYPlot(PlotMark):
     def _along(self, part: Range) -> tuple[str, str]:
         """“step 10 to 20” for each axis that is not seen whole."""
         axes = (self.bottom_axis.spec, self.left_axis.spec)
-        return tuple(_seen(axis, *ends) for axis, *ends in zip(axes, part, self.full_range(), strict=True))  # type: ignore[return-value]
+        return tuple(_range_words(axis, *ends) for axis, *ends in zip(axes, part, self.full_range(), strict=True))  # type: ignore[return-value]
 
     def _fit_axes(self) -> None:
         """Axes with a label at each whole number need to know how far apart these are."""

@@ -18,8 +18,8 @@ def stops(inside: QWidget) -> list[QWidget]:
     Parts of a field (the line of a spin box), which hand the keyboard on to it, are none of their own; lists that a field opens
     are windows.
     """
-    found, window = [inside, *inside.findChildren(QWidget)], inside.window()
-    usable = [w for w in found if w.focusPolicy() != Qt.FocusPolicy.NoFocus and w.focusProxy() is None]
+    widgets, window = [inside, *inside.findChildren(QWidget)], inside.window()
+    usable = [w for w in widgets if w.focusPolicy() != Qt.FocusPolicy.NoFocus and w.focusProxy() is None]
     return [w for w in usable if w.window() is window]
 
 
@@ -32,8 +32,8 @@ def chain(widgets: Sequence[QWidget]) -> None:
 
 def chain_as_read(inside: QWidget) -> None:
     """Tab goes line by line, from left to right; widgets that share some of their height stand in one line."""
-    found = [(w.mapTo(inside, QPoint()), w) for w in stops(inside) if w is not inside and w.isVisibleTo(inside)]
-    chain([w for _, w in sorted(found, key=cmp_to_key(_before))])
+    places = [(w.mapTo(inside, QPoint()), w) for w in stops(inside) if w is not inside and w.isVisibleTo(inside)]
+    chain([w for _, w in sorted(places, key=cmp_to_key(_before))])
 
 
 def _before(a: tuple[QPoint, QWidget], b: tuple[QPoint, QWidget]) -> int:

@@ -43,8 +43,8 @@ def number(value: float, unit: str = "", blank: str = "empty") -> str:
     if np.isnan(value):
         return blank
     size = abs(value)
-    said = f"{value:.4f}" if size == 0 or 1e-3 <= size < 1e3 else f"{value:.4g}"
-    return f"{said} {unit}".rstrip().replace("-", "−")
+    text = f"{value:.4f}" if size == 0 or 1e-3 <= size < 1e3 else f"{value:.4g}"
+    return f"{text} {unit}".rstrip().replace("-", "−")
 
 
 def gesture_of(keys: Qt.KeyboardModifier) -> Gesture:
@@ -57,8 +57,8 @@ def gesture_of(keys: Qt.KeyboardModifier) -> Gesture:
 class Gestures(_Base):
     """Mixed in before a scroll area; the class declares `gestured = Signal(object, str)` and `context = Signal(object, QPoint)`.
 
-    The class gives `id_at`, `readout`, `walk` and `show_cursor`. What is hovered has been named to the person: as long as the
-    pointer stays where it was then, every gesture means that item, wherever layouts have moved the picture since.
+    The class defines `id_at`, `readout`, `walk` and `show_cursor`. The hovered item's readout is on the screen: while the pointer
+    rests, every gesture refers to that item, even if the layout has since moved the picture.
     """
 
     theme: Theme
@@ -68,7 +68,7 @@ class Gestures(_Base):
     pointer: QPoint | None = None  # in the viewport, while it is the pointer that hovers and not the keyboard
     _at: QPoint | None = None  # the same on the screen
     _hovered: Id | None = None
-    _told: bool = False  # whether the last thing that was told is that something is hovered
+    _readout_shown: bool = False  # whether the readout of the hovered item is still on the screen
     _pressed: QPoint | None = None
     _ring: bool = False
 
@@ -76,13 +76,13 @@ class Gestures(_Base):
         """The item under a point of the viewport."""
         raise NotImplementedError
 
-    def given(self, item: Id) -> Id:
-        """The id that the mark gives an item: what a panel reads."""
+    def mark_id(self, item: Id) -> Id:
+        """The id of an item in the mark, which a panel reads."""
         return item
 
     def hit(self, item: Id, gesture: Gesture) -> Hit:
-        """The one way from an item of the picture to what is told of it, for every gesture; () is no item."""
-        return Hit(self.mark_name, self.given(item) if item else (), gesture)
+        """The Hit of a gesture on an item; () is no item."""
+        return Hit(self.mark_name, self.mark_id(item) if item else (), gesture)
 
     def readout(self, item: Id) -> str:
         """What the status bar says of an item."""
@@ -96,7 +96,7 @@ class Gestures(_Base):
         """Draw what is hovered over."""
 
     def emit_hit(self, item: Id, gesture: Gesture) -> None:
-        """Tell the view, and who listens to the keyboard's place rather than looks at it."""
+        """Emit a Hit with its readout; a screen reader hears the readout of the focused mark."""
         readout = self.readout(item) if item else ""
         self.setAccessibleDescription(readout)
         if readout and self.hasFocus() and QAccessible.isActive():
@@ -104,24 +104,24 @@ class Gestures(_Base):
         self.gestured.emit(self.hit(item, gesture), readout)
 
     def hover(self, item: Id | None) -> None:
-        """Move the hovered item; says so only when it changes, or when what was told of it has gone from the screen."""
-        if item == self._hovered and self._told == (item is not None):
+        """Move the hovered item; emits only when it changes, or when its readout has gone from the screen."""
+        if item == self._hovered and self._readout_shown == (item is not None):
             return
-        self._hovered, self._told = item, item is not None
+        self._hovered, self._readout_shown = item, item is not None
         self.show_cursor(item)
         self.emit_hit(item or (), "hover" if item else "leave")
 
     @property
-    def named(self) -> str:
-        """What is to be said of the item that is hovered, "" where none is."""
+    def hovered_readout(self) -> str:
+        """The readout of the hovered item, "" where none is."""
         return "" if self._hovered is None else self.readout(self._hovered)
 
-    def unsaid(self) -> None:
-        """What was said of the hovered item is no longer on the screen: the next move of the pointer says it again."""
-        self._told = False
+    def forget_readout(self) -> None:
+        """The readout has gone from the screen: the next move of the pointer brings it back."""
+        self._readout_shown = False
 
-    def meant(self, event: QMouseEvent) -> Id | None:
-        """The item that a press means: the one that was named while the pointer stood there, else what is under it."""
+    def pressed_item(self, event: QMouseEvent) -> Id | None:
+        """The item of a press: the one whose readout was shown while the pointer rested there, else what is under it."""
         still = self.pointer is not None and self._at == event.globalPosition().toPoint()
         return self._hovered if still and self._hovered is not None else self.id_at(event.position())
 
@@ -132,7 +132,7 @@ class Gestures(_Base):
             self.hover(self.id_at(QPointF(self.pointer)))
 
     def forget_hover(self) -> None:
-        """The ids have changed under the pointer: nothing is hovered until it moves again."""
+        """The ids have changed: nothing is hovered until the pointer moves."""
         self._hovered = None
         self.show_cursor(None)
 
@@ -159,7 +159,7 @@ class Gestures(_Base):
         if (event.position().toPoint() - pressed).manhattanLength() > CLICK:
             self.point_again()
             return
-        item = self.meant(event)
+        item = self.pressed_item(event)
         if item is not None:
             shift = event.modifiers() & Qt.KeyboardModifier.ShiftModifier
             self.emit_hit(item, "shift-click" if shift else "click")
@@ -168,12 +168,12 @@ class Gestures(_Base):
         """Double-click; the release that follows is not another click."""
         super().mouseDoubleClickEvent(event)
         self._pressed = None
-        item = self.meant(event)
+        item = self.pressed_item(event)
         if item is not None and event.button() == Qt.MouseButton.LeftButton:
             self.emit_hit(item, "double-click")
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        """Our own menu is somebody else's: say where and over what."""
+        """Another object shows the menu: emit where, and over which item."""
         keyboard = event.reason() == QContextMenuEvent.Reason.Keyboard
         still = self.pointer is not None and self._at == event.globalPos() and self._hovered is not None
         item = self._hovered if keyboard or still else self.id_at(QPointF(event.pos()))
@@ -202,7 +202,7 @@ class Gestures(_Base):
             self.emit_hit(self._hovered, gesture_of(event.modifiers()))
         else:
             if key == Qt.Key.Key_Escape:
-                self._hovered, self._told = None, False
+                self._hovered, self._readout_shown = None, False
                 self.show_cursor(None)
                 self.emit_hit((), "leave")
             event.ignore()

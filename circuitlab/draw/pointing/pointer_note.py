@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Any
+
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtWidgets import QLabel, QWidget
 
@@ -22,6 +25,7 @@ class PointerNote(QLabel):
         self.setFrameShape(QLabel.Shape.Box)
         self.setMargin(GRID // 2)
         self._theme = theme
+        self._mark: Any = None  # whose item is read out
         self.set_theme(theme)
         self.hide()
 
@@ -34,7 +38,29 @@ class PointerNote(QLabel):
         ink.setColor(self.foregroundRole(), theme.colour("text"))
         self.setPalette(ink)
 
-    def say(self, words: str, at: QPoint) -> None:
+    def show_readout(self, mark: Any, readout: str) -> None:
+        """The readout of a mark's hovered item; hidden where there is none, or where the keyboard hovers."""
+        pointer = getattr(mark, "pointer", None)
+        if not readout or pointer is None:
+            self._mark = None
+            self.hide()
+            return
+        self._mark = mark
+        self._show_text(readout, mark.viewport().mapTo(self.parentWidget(), pointer))
+
+    def refresh(self, marks: Collection[Any]) -> None:
+        """Another figure of these marks under the same pointer: the readout of what is there now, or nothing."""
+        if self._mark is not None:
+            self.show_readout(self._mark, self._mark.hovered_readout if self._mark in marks else "")
+
+    def leave(self, marks: Collection[Any]) -> None:
+        """Hide; the next move of the pointer over one of these marks brings it back."""
+        mark, self._mark = self._mark, None
+        self.hide()
+        if mark is not None and mark in marks:
+            mark.forget_readout()
+
+    def _show_text(self, words: str, at: QPoint) -> None:
         """Above and right of a point of the parent, inside the parent; a tool tip has its place below."""
         parent = self.parentWidget()
         assert parent is not None

@@ -60,13 +60,13 @@ class ColumnWidths:
         for i, column in enumerate(columns):
             title = self._model.headerData(i, Qt.Orientation.Horizontal) or ""
             widest = widest_of[i]
-            wanted = max(min(widest, px(LONG)) + px(18), plain.horizontalAdvance(title) + px(34))
+            natural = max(min(widest, px(LONG)) + px(18), plain.horizontalAdvance(title) + px(34))
             header.setSectionResizeMode(i, QHeaderView.ResizeMode.Interactive)
-            header.resizeSection(i, round(wanted))
-            self._widths.append(round(wanted))
+            header.resizeSection(i, round(natural))
+            self._widths.append(round(natural))
             shortest = widest + px(16 + SHORT_BAR * column.bar) if is_number(column) else min(widest + px(18), px(SHORTENED))
             shortest = max(shortest, plain.horizontalAdvance(title) + px(20), LEAST_SECTION)
-            self._least.append(round(min(wanted, shortest)))
+            self._least.append(round(min(natural, shortest)))
             tightest = widest if is_number(column) else min(widest, px(SHORTEST))
             self._tightest.append(min(ceil(tightest + 2 * TIGHT_PAD), self._least[-1]))
         self.stretch(width, height)
@@ -96,14 +96,14 @@ class ColumnWidths:
                 self._spread()
             return
         self._squeezed = True
-        seen = [i for i in range(len(self._widths)) if not header.isSectionHidden(i)]
-        tight = sum(self._least[i] for i in seen) > room - 2
+        visible = [i for i in range(len(self._widths)) if not header.isSectionHidden(i)]
+        tight = sum(self._least[i] for i in visible) > room - 2
         self._pad(TIGHT_PAD if tight else PAD)
-        asked = (self._least, self._tightest) if tight else (self._widths, self._least)
-        widths, least = ([lengths[i] for i in seen] for lengths in asked)
+        lengths = (self._least, self._tightest) if tight else (self._widths, self._least)
+        widths, least = ([sizes[i] for i in visible] for sizes in lengths)
         spare = sum(widths) - sum(least)
         share = min(1.0, max(0.0, sum(widths) - room + 2) / spare) if spare else 0.0
-        for i, wide, smallest in zip(seen, widths, least, strict=True):
+        for i, wide, smallest in zip(visible, widths, least, strict=True):
             header.resizeSection(i, int(wide - share * (wide - smallest)))
 
     def _spread(self) -> None:
@@ -118,10 +118,10 @@ class ColumnWidths:
         """A column is seen whole or not at all, and two of them in any case."""
         header = self._table.horizontalHeader()
         first = int(bool(self._widths) and header.isSectionHidden(0) and 0 not in self._left_out)
-        seen = list(range(first, len(self._widths)))
-        while len(seen) > 2 and sum(self._tightest[i] for i in seen) > room - 2:
-            seen.pop()
-        left_out = tuple(range(seen[-1] + 1, len(self._widths))) if seen else ()
+        visible = list(range(first, len(self._widths)))
+        while len(visible) > 2 and sum(self._tightest[i] for i in visible) > room - 2:
+            visible.pop()
+        left_out = tuple(range(visible[-1] + 1, len(self._widths))) if visible else ()
         if left_out != self._left_out or any(not header.isSectionHidden(i) for i in left_out):
             self._left_out = left_out
             for i in range(first, len(self._widths)):

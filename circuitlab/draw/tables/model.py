@@ -28,8 +28,8 @@ def cell_text(column: RowColumn, row: int) -> str:
         return str(value)
     if value != value:
         return ""
-    said = f"{int(value):,}" if column.digits == 0 else f"{float(value):,.{column.digits}f}"
-    return (said.removeprefix("-") if set(said) <= set("-0.,") else said).replace("-", "−")
+    text = f"{int(value):,}" if column.digits == 0 else f"{float(value):,.{column.digits}f}"
+    return (text.removeprefix("-") if set(text) <= set("-0.,") else text).replace("-", "−")
 
 
 class RowsModel(QAbstractTableModel):
@@ -40,7 +40,7 @@ class RowsModel(QAbstractTableModel):
         self.mark = Rows("", (), np.zeros((0, 1), dtype=np.int64))
         self.order = np.zeros(0, dtype=np.int64)
         self.sorted_by: tuple[int, Qt.SortOrder] | None = None
-        self.wanted = ""
+        self.filter_text = ""
         self._texts: dict[int, np.ndarray] = {}
 
     def show_rows(self, mark: Rows) -> None:
@@ -64,8 +64,8 @@ class RowsModel(QAbstractTableModel):
     def _arrange(self) -> None:
         """Work out `order`: filter, then a stable sort with NaN last either way."""
         keep = np.arange(len(self.mark.ids))
-        if self.wanted:
-            keep = keep[self._matches(self.wanted.lower())]
+        if self.filter_text:
+            keep = keep[self._matches(self.filter_text.lower())]
         if self.sorted_by is not None and self.sorted_by[0] < len(self.mark.columns):
             column, way = self.sorted_by
             down = way == Qt.SortOrder.DescendingOrder
@@ -78,37 +78,37 @@ class RowsModel(QAbstractTableModel):
                 keep = keep[::-1] if down else keep
         self.order = keep
 
-    def _matches(self, wanted: str) -> np.ndarray:
-        found = np.zeros(len(self.mark.ids), dtype=bool)
+    def _matches(self, text: str) -> np.ndarray:
+        matches = np.zeros(len(self.mark.ids), dtype=bool)
         for i, column in enumerate(self.mark.columns):
             if not is_number(column):
-                found |= np.char.find(self._text(i), wanted) >= 0
-            elif wanted.isdecimal() and column.digits == 0:
-                found |= np.asarray(column.values) == int(wanted)
-        return found
+                matches |= np.char.find(self._text(i), text) >= 0
+            elif text.isdecimal() and column.digits == 0:
+                matches |= np.asarray(column.values) == int(text)
+        return matches
 
     def gap_before(self, place: int) -> bool:
         """Whether between this row and the one above it others of the same order are left out."""
         gap = self.mark.gap
-        return gap is not None and place == gap[0] and place > 0 and self.sorted_by is None and not self.wanted
+        return gap is not None and place == gap[0] and place > 0 and self.sorted_by is None and not self.filter_text
 
-    def filter(self, wanted: str) -> None:
-        """Keep the rows whose text holds `wanted`."""
+    def filter(self, text: str) -> None:
+        """Keep the rows whose text contains `text`."""
         self.beginResetModel()
         # A typed space means the visible one.
-        self.wanted = wanted.replace(" ", "·") if any(c.tokens for c in self.mark.columns) else wanted
+        self.filter_text = text.replace(" ", "·") if any(c.tokens for c in self.mark.columns) else text
         self._arrange()
         self.endResetModel()
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
         """By a column; -1: the order the rows came in."""
         self.layoutAboutToBeChanged.emit()
-        before, held = self.order, self.persistentIndexList()
+        before, indices = self.order, self.persistentIndexList()
         self.sorted_by = (column, order) if column >= 0 else None
         self._arrange()
         place = np.empty(len(self.mark.ids), dtype=np.int64)
         place[self.order] = np.arange(len(self.order))
-        self.changePersistentIndexList(held, [self.index(int(place[before[i.row()]]), i.column()) for i in held])
+        self.changePersistentIndexList(indices, [self.index(int(place[before[i.row()]]), i.column()) for i in indices])
         self.layoutChanged.emit()
 
     def rowCount(self, parent: Index = _NOWHERE) -> int:

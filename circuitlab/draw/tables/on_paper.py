@@ -119,9 +119,9 @@ class RowsOnPaper(PaintedMark):
             return [(c.at, c.wide - share * (c.wide - c.least)) for c in columns]
         bars = [c.at for c in columns if self.mark.columns[c.at].bar]
         more = min((width - wide) / max(len(bars), 1), LONG_BAR)
-        given = [(c.at, c.wide + more * (c.at in bars)) for c in columns]
-        rest = (width - sum(w for _, w in given)) / max(len(given), 1)
-        return [(at, w + rest) for at, w in given]
+        widths = [(c.at, c.wide + more * (c.at in bars)) for c in columns]
+        rest = (width - sum(w for _, w in widths)) / max(len(widths), 1)
+        return [(at, w + rest) for at, w in widths]
 
     def _flags(self, at: int | None) -> int:
         tokens = at is not None and self.mark.columns[at].tokens
@@ -215,8 +215,8 @@ class RowsOnPaper(PaintedMark):
         assert self.mark.gap is not None
         painter.setFont(self.theme.font(self.theme.small))
         painter.setPen(self.theme.colour("muted"))
-        said = f"⋯ {len(self.mark.ids):,} of {self.mark.gap[1]:,} ⋯"
-        painter.drawText(room, int(Qt.AlignmentFlag.AlignCenter), said)
+        text = f"⋯ {len(self.mark.ids):,} of {self.mark.gap[1]:,} ⋯"
+        painter.drawText(room, int(Qt.AlignmentFlag.AlignCenter), text)
 
     def _draw_row(self, painter: QPainter, row: int, place: QRectF, widths: list[tuple[int, float]]) -> None:
         if row in self.mark.chosen:

@@ -190,8 +190,8 @@ class RowsMark(QWidget):
 
     def _place(self, row: int, otherwise: int) -> int:
         """Where a row of the mark stands now; `otherwise` where the filter has taken it out."""
-        found = np.flatnonzero(self.model.order == row)
-        return int(found[0]) if found.size else otherwise
+        places = np.flatnonzero(self.model.order == row)
+        return int(places[0]) if places.size else otherwise
 
     def _by_size(self) -> bool:
         """Whether the rows stand in the order of a measure: its largest are then what is looked for first, and stay in view."""

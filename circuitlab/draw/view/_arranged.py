@@ -25,8 +25,8 @@ def _arranged(mark: Mark, widgets: Mapping[tuple[type, str], Any], words: list[s
     order = model.order
     if np.array_equal(order, np.arange(len(mark.ids))):
         return mark
-    if model.wanted:
-        words.append(f"{len(order):,} of {len(mark.ids):,} rows, those with ‘{model.wanted}’")
+    if model.filter_text:
+        words.append(f"{len(order):,} of {len(mark.ids):,} rows, those with ‘{model.filter_text}’")
     columns = tuple(replace(c, values=np.asarray(c.values)[order]) for c in mark.columns)
     chosen, strong = (tuple(np.flatnonzero(np.isin(order, rows)).tolist()) for rows in (mark.chosen, mark.strong))
     return replace(mark, columns=columns, ids=mark.ids[order], chosen=chosen, strong=strong, sort=None)

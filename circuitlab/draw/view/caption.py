@@ -40,7 +40,7 @@ class Wrapped(QLabel):
         self.steady, self.still = steady, False
         self.whole = self.folds = False
         self.beside = 0
-        self._kept = self._across = 0  # px of height, of the width that it was for
+        self._held_height = self._held_width = 0  # px of height, of the width that it was for
         if steady:
             self.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop)
 
@@ -69,23 +69,23 @@ class Wrapped(QLabel):
 
     def forget(self) -> None:
         """The room is another: no more height than the words ask for now."""
-        self._kept, still, self.still = 0, self.still, False
+        self._held_height, still, self.still = 0, self.still, False
         self._fit()
         self.still = still
 
     def heightForWidth(self, width: int) -> int:
         """That of the words, and no less than it has been."""
-        asked = super().heightForWidth(width)
+        natural = super().heightForWidth(width)
         if not self.steady or width != self.width():
-            return asked
-        return self._kept if self.still else max(asked, self._kept)
+            return natural
+        return self._held_height if self.still else max(natural, self._held_height)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Another width, other words fit."""
         super().resizeEvent(event)
         across = self.width() + self.beside
-        if across != self._across and not self.still:
-            self._across, self._kept = across, 0
+        if across != self._held_width and not self.still:
+            self._held_width, self._held_height = across, 0
         self._fit()
 
     def _fits(self, text: str, beside: int = 0) -> bool:
@@ -93,7 +93,7 @@ class Wrapped(QLabel):
         room = QRect(0, 0, max(self.width() + beside, 80), 10000)
         height = metrics.boundingRect(room, Qt.TextFlag.TextWordWrap, text).height()
         fits = not self.lines or height <= self.lines * metrics.lineSpacing() + 1
-        return fits and not (self.still and height > self._kept + 1)
+        return fits and not (self.still and height > self._held_height + 1)
 
     def _fit(self) -> None:
         text = self.words
@@ -120,8 +120,8 @@ class Wrapped(QLabel):
         return " ".join(words) + "…"
 
     def _keep(self) -> None:
-        if self.steady and not self.still and (asked := super().heightForWidth(self.width())) != self._kept:
-            self._kept = max(self._kept, asked)
+        if self.steady and not self.still and (natural := super().heightForWidth(self.width())) != self._held_height:
+            self._held_height = max(self._held_height, natural)
             self.updateGeometry()
 
 

@@ -49,7 +49,6 @@ class FigureView(QWidget):
         self._once: frozenset[str] = frozenset()  # parts of captions that the window says for all its figures
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._still = False  # while a pointer is on an item: what is written round the picture does not move it
-        self._named: Any = None  # the mark whose item the note at the pointer names
         self._shown, self._why = PlainLabel(self), PlainLabel(self)
         self._title, self._caption = Wrapped(self, paper is None), Caption(self, paper is None)
         for label in (self._shown, self._why):
@@ -88,7 +87,7 @@ class FigureView(QWidget):
 
     def widget(self, name: str) -> Any:
         """The widget of the mark called `name`."""
-        return next(w for (_, known), w in self._widgets.items() if known == name)
+        return next(w for (_, mark_name), w in self._widgets.items() if mark_name == name)
 
     def show_figure(self, figure: Figure) -> None:
         """Draw a figure. One without marks and without a reason is not an answer yet: the old picture stays."""
@@ -108,7 +107,7 @@ class FigureView(QWidget):
             self._widgets[type(mark), mark.name].show_mark(mark)
         self._places.shown(figure, relaid, self._still)
         self._label()
-        self._say_again()
+        self.note.refresh(self._widgets.values())
         if not self._still:
             self._places.leave_frames()
         if focused and figure.grid and (self.hasFocus() or not self._has_keyboard()):
@@ -116,8 +115,8 @@ class FigureView(QWidget):
 
     def _keep_widgets(self, figure: Figure) -> None:
         """Widgets by type and name are kept; others are made or thrown away."""
-        wanted = {(type(mark), mark.name) for mark in figure.marks()}
-        for key in [k for k in self._widgets if k not in wanted]:
+        keys = {(type(mark), mark.name) for mark in figure.marks()}
+        for key in [k for k in self._widgets if k not in keys]:
             gone = self._widgets.pop(key)
             gone.hide()
             gone.deleteLater()
@@ -154,8 +153,8 @@ class FigureView(QWidget):
         self.setAccessibleDescription(joined(*caption) or figure.why_empty)
 
     @property
-    def told(self) -> str:
-        """All that the figure says of itself, and of how it is drawn; on paper also what it is a figure of."""
+    def whole_caption(self) -> str:
+        """The figure's caption and how it is drawn; on paper also what it is a figure of."""
         return joined(*self._caption_parts())
 
     def _caption_parts(self) -> tuple[str, ...]:
@@ -179,8 +178,8 @@ class FigureView(QWidget):
 
     def say_once(self, parts: Collection[str]) -> None:
         """Parts of captions that the window says for all its figures: here they are in the tool tip, and in a copied image."""
-        if (wanted := frozenset(parts)) != self._once:
-            self._once = wanted
+        if (repeated := frozenset(parts)) != self._once:
+            self._once = repeated
             self._label()
 
     def room_for_marks(self) -> int:
@@ -225,7 +224,7 @@ class FigureView(QWidget):
         pointed = hit.gesture == "hover" and getattr(mark, "pointer", True) is not None
         if pointed:
             self._hold(True)
-        self._say_at_pointer(mark, readout)
+        self.note.show_readout(mark, readout)
         self.hovered.emit(hit, readout)
         if not pointed:
             self._hold(False)
@@ -241,42 +240,20 @@ class FigureView(QWidget):
             self._places.shown(self._figure, False)
             self._label()
 
-    def _say_at_pointer(self, mark: Any, readout: str) -> None:
-        pointer = getattr(mark, "pointer", None)
-        if readout and pointer is not None:
-            self._named = mark
-            self.note.say(readout, mark.viewport().mapTo(self, pointer))
-        else:
-            self._named = None
-            self.note.hide()
-
-    def _say_again(self) -> None:
-        """Another figure under the same pointer: the note says what stands there now, or goes."""
-        mark = self._named
-        if mark is not None:
-            self._say_at_pointer(mark, mark.named if mark in self._widgets.values() else "")
-
-    def _be_quiet(self) -> None:
-        """What was said at the pointer goes from the screen; the next move of the pointer says it again."""
-        mark, self._named = self._named, None
-        self.note.hide()
-        if mark is not None and mark in self._widgets.values():
-            mark.unsaid()
-
     @Slot(object, QPoint)
     def _context(self, hit: Hit | None, where: QPoint) -> None:
-        self._be_quiet()
+        self.note.leave(self._widgets.values())
         self.context_requested.emit(hit, where)
 
     def leaveEvent(self, event: QEvent) -> None:
         """The pointer has gone."""
         super().leaveEvent(event)
-        self._be_quiet()
+        self.note.leave(self._widgets.values())
 
     def hideEvent(self, event: QHideEvent) -> None:
         """Behind another tab, closed: nothing is pointed at."""
         super().hideEvent(event)
-        self._be_quiet()
+        self.note.leave(self._widgets.values())
         self._hold(False)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -373,9 +350,9 @@ class FigureView(QWidget):
         painter.end()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """The veil covers everything; what was said at the pointer was said of another place."""
+        """The veil covers everything; the readout at the pointer was of another place."""
         super().resizeEvent(event)
-        self._be_quiet()
+        self.note.leave(self._widgets.values())
         self._busy.setGeometry(self.rect())
         self._places.resized()
         self._label()

@@ -9,7 +9,7 @@ from PySide6.QtCore import QUrl, Slot
 from PySide6.QtGui import QAction, QDesktopServices
 from PySide6.QtWidgets import QDockWidget, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
-from circuitlab.draw.look.plain_text import PlainLabel, asked
+from circuitlab.draw.look.plain_text import PlainLabel, confirmed
 from circuitlab.draw.look.theme import Theme
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.gui.lessons.layout import arrangement_of, beside
@@ -256,5 +256,5 @@ class LessonsDock(QDockWidget):
 
     def _leave_for(self, url: QUrl) -> None:
         question = f"Open this page in the browser?\n\n{url.toString()}"
-        if asked(self, "Open a page", question):
+        if confirmed(self, "Open a page", question):
             QDesktopServices.openUrl(url)

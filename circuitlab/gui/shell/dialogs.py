@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Slot
 from PySide6.QtWidgets import QDialog, QFileDialog, QMessageBox, QWidget
 
 from circuitlab import __version__
-from circuitlab.draw.look.plain_text import PlainBox, asked
+from circuitlab.draw.look.plain_text import PlainBox, confirmed
 from circuitlab.errors import CircuitLabError
 from circuitlab.gui.shell.assumptions_dialog import AssumptionsDialog, plain, questions
 from circuitlab.gui.shell.errors import ErrorDialog
@@ -151,4 +151,4 @@ class Dialogs(QObject):
         if not long:
             return True
         text = f"{long[0].title} is still running. Cancel it and close?"
-        return asked(self._window, "Close CircuitLab", text)
+        return confirmed(self._window, "Close CircuitLab", text)
