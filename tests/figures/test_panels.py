@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QSize
 
+from circuitlab.analysis.attention.pattern import attention
+from circuitlab.analysis.behaviour.token_loss import TokenLossParams, token_loss
 from circuitlab.draw.export.pictures import render
 from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput
 from circuitlab.figures.contracts.common import pick_position
-from circuitlab.figures.contracts.panel import Panel, Why, facts_of, panels
+from circuitlab.figures.contracts.panel import Answers, Panel, Why, facts_of, panels
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Rows, empty
 from circuitlab.figures.panels.heads import ranks
 from circuitlab.model.subject import Conventions, Head, ModelRef
@@ -85,6 +88,38 @@ def test_a_panel_draws_with_a_pin(bench: tuple[Engine, State], name: str, compar
     engine, state = bench
     pin = Pin("before", state.subject)
     _whole(drawn(engine, panels()[name], replace(state.with_tokens(tokens), pins=(pin,), compare=compare)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_panel_draws_only_with_answers_and_without_the_optional_ones(bench: tuple[Engine, State], name: str) -> None:
+    engine, state = bench
+    panel, facts = panels()[name], facts_of(engine, state.model)
+    asked = panel.requests(state, facts)
+    if isinstance(asked, Why) or not asked:
+        return
+    nothing = panel.figure(state, facts, {}, {})
+    assert not nothing.grid and not nothing.why_empty and nothing.title == panel.title
+    if len(asked) == 1 or panel.draw.__module__.endswith("contracts.panel"):  # it declares no `draw` yet
+        return
+    answers = {role: engine.answer(request) for role, request in asked.items()}
+    for role in asked:
+        others = {other: answer for other, answer in answers.items() if other != role}
+        figure = panel.figure(state, facts, others, {})
+        if panel.optional == "all":
+            assert panel.draws_with(asked, others) and not figure.why_empty
+        else:
+            assert bool(figure.grid) == panel.draws_with(asked, others) == (role in panel.optional)
+
+
+def test_an_answer_is_read_as_what_was_asked(bench: tuple[Engine, State]) -> None:
+    engine, state = bench
+    answers = Answers(loss=engine.answer(Request(token_loss, TokenLossParams(), state.subject)))
+    assert answers.of("loss", token_loss).result.loss.shape == (len(TOKENS),)
+    assert answers.find("other", token_loss) is None
+    with pytest.raises(TypeError, match="token_loss, not by attention"):
+        answers.of("loss", attention)
+    with pytest.raises(KeyError):
+        answers.of("other", token_loss)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,4 +1,4 @@
-"""A panel of several requests of which one fails: it says why, waits no longer, and shows again once something else is asked."""
+"""A panel of several requests of which one fails: it says why, waits no longer, and draws the others where it can."""
 
 from __future__ import annotations
 
@@ -32,11 +32,25 @@ def test_one_request_that_fails_is_said_and_holds_nothing_up(window: Window, qtb
     (bad / "config.json").write_text("{", encoding="utf-8")
     window.layout_of_docks.go_to("side_by_side")
     dock = _with(window, qtbot, f"{bad}, {good}")
-    assert "config.json" in dock.view.figure.why_empty and not window.waiting
-    _with(window, qtbot, f"{bad}, {good}", "text")
-    assert "config.json" in dock.view.figure.why_empty and not window.waiting
+    for page, marks in (("table", {"models", "tokens"}), ("text", {"text 1", "text 2"})):
+        _with(window, qtbot, f"{bad}, {good}", page)
+        figure = dock.view.figure
+        assert {mark.name for mark in figure.marks()} == marks and "config.json" in figure.caption and not window.waiting
+    _with(window, qtbot, str(bad), "text")
+    assert {mark.name for mark in dock.view.figure.marks()} == {"text 1"}  # the open model, which is read all the same
     _with(window, qtbot, str(good))
-    assert not dock.view.figure.why_empty and dock.view.figure.grid
+    assert dock.view.figure.grid and "config.json" not in dock.view.figure.caption
+
+
+def test_a_request_without_which_nothing_can_be_drawn_is_the_panels_reason(window: Window, qtbot: QtBot) -> None:
+    dock = window.docks["composition"]
+    assert isinstance(dock, PanelDock)
+    window.layout_of_docks.go_to("composition")
+    settle(qtbot, window)
+    dock._failed("composition/scores/now", BadInput("no scores"))
+    assert dock.view.figure.grid and "no scores" in dock.view.figure.caption
+    dock._failed("composition/composition/now", BadInput("no composition"))
+    assert not dock.view.figure.grid and "no composition" in dock.view.figure.why_empty
 
 
 def test_a_folder_without_a_model_is_named_beside_those_that_are_compared(window: Window, qtbot: QtBot, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, Literal
@@ -89,6 +89,11 @@ class Panel:
         """Why it is empty on a model without layers, and where to look."""
         return f"{WITHOUT_LAYERS} {self.lacks}: {self.instead}."
 
+    def draws_with(self, requests: Collection[str], roles: Collection[str]) -> bool:
+        """Whether it has a figure of answers in these of the roles that it requests."""
+        optional = requests if self.optional == "all" else self.optional
+        return all(role in roles or role in optional for role in requests) and (not requests or len(roles) > 0)
+
     def controls(self, state: State) -> Any:
         """What the controls show."""
         return state.view(self.name, self.view) if self.reads is None else self.reads(state)
@@ -150,8 +155,7 @@ def _figure(panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer[A
     answers = Answers({role: now[role] for role in requests if role in now})
     if panel.draw is _not_drawn:
         return _without_empty_maps(panel, facts, panel.figure(state, facts, Answers(now), Answers(ref)))
-    optional = requests.keys() if panel.optional == "all" else panel.optional
-    if (requests and not answers) or any(role not in answers and role not in optional for role in requests):
+    if not panel.draws_with(requests, answers):
         return Figure(title=panel.title)
     return _without_empty_maps(panel, facts, panel.draw(state, facts, answers))
 

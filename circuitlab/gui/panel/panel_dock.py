@@ -173,8 +173,15 @@ class PanelDock(QDockWidget):
 
     @property
     def _failure(self) -> CircuitLabError | None:
-        """Why nothing can be drawn, None where something can."""
-        return next(iter(self._failures.values()), None)
+        """Why nothing can be drawn, None where the answers of other requests can."""
+        compared = self._state is not None and self._state.compare != "now"
+        for side in ("now", "ref") if compared else ("now",):
+            roles = self.asked[side]
+            failed = {role: error for (of, role), error in self._failures.items() if of == side}
+            if failed and not self.panel.draws_with(roles, roles.keys() - failed.keys()):
+                needed = (e for role, e in failed.items() if not self.panel.draws_with(roles, roles.keys() - {role}))
+                return next(needed, next(iter(failed.values())))
+        return None
 
     @property
     def waiting(self) -> bool:
@@ -229,7 +236,9 @@ class PanelDock(QDockWidget):
             return empty(bounded(f"{reason(self._failure)} {self._failure.remedy}", 2 * LONGEST), self.panel.title)
         state, now, ref = self._drawn()
         self._pictured = state
-        return self.panel.figure(state, self.context.facts(state.model), now, ref)
+        figure = self.panel.figure(state, self.context.facts(state.model), now, ref)
+        missing = dict.fromkeys(f"not computed: {bounded(reason(error), LONGEST)}" for error in self._failures.values())
+        return figure.with_caption(*missing) if figure.grid else figure
 
     def _drawn(self) -> tuple[State, dict[str, Answer], dict[str, Answer]]:
         state = self._state or self.context.document.state
